@@ -1,8 +1,11 @@
 """Bad input from Python: what is wrong and what would be right, or a result that is defined; nothing is kept of a refusal."""
 
+import ctypes
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 import atoll
@@ -138,3 +141,101 @@ def test_the_schema_of_a_reader_is_taken_without_its_rows(tmp_path: Path) -> Non
         t = store.create_table("t", reader.schema, id="pid", index="x")
         t.append(reader, run="r")
         assert t.query().count() == 2
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda table: table.delete("pid" != 2),
+        lambda table: table.share("pid" == 2),
+        lambda table: table.runs(where="pid" == 2),
+        lambda table: table.of_runs(where="pid" == 2),
+        lambda table: list(table.refine(share="pid" == 2)),
+    ],
+)
+def test_a_plain_comparison_of_python_is_no_condition(table, ask) -> None:
+    table.append({"pid": [1, 2], "step": [0, 0]}, run="r")
+    with pytest.raises(InvalidInputError, match="plain comparison|not (True|False)"):
+        ask(table)
+    assert table.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ([7, "wall"], "int, str"),
+        ([True, "wall"], "bool, str"),
+        ([b"ab", "x"], "bytes, str"),
+        ([float("inf"), "x"], "float, str"),
+        ("ab", "is one str"),
+        ({"a", "b"}, "is one set"),
+        ({"a": 1, "b": 2}, "is one dict"),
+    ],
+)
+def test_a_column_of_texts_takes_nothing_else(table, values: object, told: str) -> None:
+    with pytest.raises(InvalidInputError, match=told):
+        table.append({"pid": [1, 2], "step": [0, 0], "name": values}, run="r")
+    assert table.count() == 0
+
+
+def test_what_pandas_says_where_a_value_is_missing_is_null(table) -> None:
+    names = pd.Series([float("nan"), "wall", None], dtype=object).tolist()
+    for step, (x, name) in enumerate([
+        (pd.array([1.5, None, 2.5], dtype="Float64"), names),
+        (pd.array([1, None, 2], dtype="Int64"), pd.array(["a", "b", None], dtype="string")),
+    ]):  # fmt: skip
+        table.append({"pid": [1, 2, 3], "step": [step] * 3, "x": x, "name": name}, run="r")
+    assert table.where("x is null").count() == 2
+    assert table.where("x is nan").count() == 0
+    assert sorted(table.where("name is null").numpy()["pid"].tolist()) == [1, 3, 3]
+
+
+def test_dates_beyond_what_a_table_holds_are_refused_with_their_row(tmp_path: Path) -> None:
+    with atoll.open(tmp_path / "store") as store:
+        table = store.create_table("t", {"pid": "int64", "day": "date32?"}, id=("pid",), index=("pid",))
+        days = np.array([0, "NaT", 5_000_000_000], dtype="datetime64[D]")
+        with pytest.raises(InvalidInputError, match='column "day", row 2'):
+            table.append({"pid": [0, 1, 2], "day": days})
+        table.append({"pid": [0, 1], "day": days[:2]})
+        assert table.where("day is null").count() == 1
+
+
+def test_a_column_called_as_an_argument_is_named_in_a_mapping(tmp_path: Path) -> None:
+    with atoll.open(tmp_path / "store") as store:
+        table = store.create_table("t", {"wrap": "float64"}, id=("wrap",), index=("wrap",))
+        table.append({"wrap": [1.0, 5.5]})
+        with pytest.raises(InvalidInputError, match="wrap"):
+            table.box(wrap=(5, 6))
+        assert table.box({"wrap": (5, 6)}).count() == 1
+
+
+def test_two_columns_of_one_name_are_refused(table) -> None:
+    twice = pa.table([pa.array([1]), pa.array([0]), pa.array([1.0]), pa.array([2.0])], names=["pid", "step", "x", "x"])
+    with pytest.raises(InvalidInputError, match='two columns "x"'):
+        table.append(twice, run="r")
+
+
+def test_rows_that_come_after_an_append_that_was_interrupted_are_kept(table, monkeypatch) -> None:
+    native = table._native
+
+    class Interrupted:
+        """Appends, and hears of Ctrl-C before it returns."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(native, name)
+
+        def append(self, *words: object) -> int:
+            native.append(*words)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(table, "_native", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        table.append({"pid": [1], "step": [0]})
+    monkeypatch.setattr(table, "_native", native)
+    table.append({"pid": [2], "step": [0]})
+    assert sorted(table.numpy()["pid"].tolist()) == [1, 2]
+
+
+def test_buffers_of_ctypes_are_columns(table) -> None:
+    table.append({"pid": (ctypes.c_int64 * 2)(1, 2), "step": [0, 0], "x": (ctypes.c_double * 2)(0.5, 1.5)}, run="r")
+    assert table.where("x = 1.5").count() == 1

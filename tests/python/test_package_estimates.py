@@ -145,3 +145,22 @@ def test_bins_of_a_histogram_hold_all_rows_and_their_intervals_the_truth(large: 
         large.histogram("x", [1, 0])
     with pytest.raises(atoll.errors.InvalidInputError):
         large.histogram("x", 0)
+
+
+@pytest.mark.parametrize("unit", ["us", "ns"])
+def test_groups_of_instants_are_instants_whatever_their_unit(store: atoll.Store, unit: str) -> None:
+    table = store.create_table("t", {"x": "float64", "at": f"timestamp[{unit}]?"}, id=("x",), index=("x",))
+    at = numpy.array(["2026-01-01", "2026-01-02", "NaT"], dtype=f"datetime64[{unit}]")
+    table.append({"x": [1.0, 2.0, 3.0], "at": at})
+    means = table.group_means("x", by="at")
+    days = [None if key is None else numpy.datetime64(key, "D").astype(str) for key in means]
+    assert days == ["2026-01-01", "2026-01-02", None]
+
+
+def test_bins_may_be_counted_by_numpy_and_need_numbers(store: atoll.Store) -> None:
+    table = store.create_table("t", {"x": "float64", "at": "timestamp[us]"}, id=("x",), index=("x",))
+    table.append({"x": [1.0, 2.0], "at": numpy.array(["2026-01-01", "2026-01-02"], dtype="datetime64[us]")})
+    assert len(table.histogram("x", numpy.int64(5))) == 5
+    assert len(table.histogram("x", 1, range=(1e300, 1e300))) == 1
+    with pytest.raises(atoll.errors.InvalidInputError, match="at has no numbers"):
+        table.histogram("at", 5)

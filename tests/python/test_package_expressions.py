@@ -116,3 +116,18 @@ def test_random_conditions_hold_for_the_rows_that_python_finds(store: atoll.Stor
         condition, holds = random_condition(draw, 3)
         found = sorted(table.where(condition).select("id").numpy()["id"].tolist())
         assert found == [row["id"] for row in rows if holds(row)], f"seed {seed}: {condition}"
+
+
+def test_an_expression_is_no_sequence_though_a_vector_has_elements() -> None:
+    for use in (list, sum, tuple, lambda vector: 1 in vector):
+        with pytest.raises(TypeError):
+            use(col("pos"))
+
+
+@pytest.mark.parametrize(
+    "instant", ["2025", "2025-01", "2025-01-01", "2025-01-01T00", "2025-01-01T00:00", "2025-01-01T00:00:00.000000000"]
+)
+def test_instants_of_numpy_of_any_unit_are_literals(store: atoll.Store, instant: str) -> None:
+    table = store.create_table("t", {"at": "timestamp[us]"}, id=("at",), index=("at",))
+    table.append({"at": numpy.array(["2024-12-31", "2025-01-01"], dtype="datetime64[us]")})
+    assert table.where(col("at") < numpy.datetime64(instant)).count() == 1

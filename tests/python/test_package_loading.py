@@ -1,6 +1,9 @@
 """Loading whole steps: packed as they come, and written once."""
 
 import numpy
+import pandas
+import polars
+import pyarrow
 import pytest
 
 import atoll
@@ -78,3 +81,24 @@ def test_ids_of_a_run_that_are_there_are_refused(store: atoll.Store) -> None:
     with pytest.raises(atoll.errors.ConflictError):
         table.load([(1, rows_of(1, 10))], run="a")
     assert table.count() == 10
+
+
+def frames_of(kind: str, step: int, x: numpy.ndarray) -> object:
+    """Rows that look at `x`, which their maker uses again."""
+    columns = {"pid": numpy.arange(4), "step": numpy.full(4, step), "x": x}
+    if kind == "pandas":
+        return pandas.DataFrame(columns, copy=False)
+    return {"pyarrow": pyarrow.table, "polars": polars.DataFrame}[kind]({**columns, "x": pyarrow.array(x)})
+
+
+@pytest.mark.parametrize("kind", ["pyarrow", "polars", "pandas"])
+def test_what_the_caller_does_with_memory_that_was_loaded_changes_nothing(store: atoll.Store, kind: str) -> None:
+    table, x = made(store), numpy.zeros(4)
+
+    def steps():
+        for step in range(3):
+            x[:] = step
+            yield step, frames_of(kind, step, x)
+
+    table.load(steps(), run="a")
+    assert sorted(table.numpy()["x"].tolist()) == [0.0] * 4 + [1.0] * 4 + [2.0] * 4

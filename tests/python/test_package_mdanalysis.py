@@ -1,5 +1,6 @@
 """MDAnalysis: what its readers read goes into a table, and a run of a table is a trajectory of its."""
 
+import json
 import pickle
 from pathlib import Path
 
@@ -138,3 +139,42 @@ def test_runs_of_one_table_are_trajectories_of_their_own(
             numpy.testing.assert_array_equal(ts.positions, universe.select_atoms(select).positions)
     if columns:
         assert table.where(atoll.col("run") == "some").count() == table.of_runs("some").count() > 0
+
+
+def test_a_box_that_changes_in_each_frame_is_noted_once_a_frame(
+    loaded: atoll.Table, universe: MDAnalysis.Universe
+) -> None:
+    # All of them in one text, written anew with each, would be quadratic.
+    assert len(json.loads(loaded.run_attributes("first")[atoll.mdanalysis._BOXES])) == 1
+    noted = [frame for frame in range(FRAMES) if loaded.attributes(run="first", step=frame)]
+    assert noted == [3, 4, 5, 6]
+    again = atoll.mdanalysis.universe(loaded)
+    lengths = [round(float(ts.dimensions[0]), 3) for ts in again.trajectory]
+    assert lengths == [20, 20, 20, 21, 21, 21, 21]
+
+
+def test_frames_before_those_of_a_run_are_refused(store: atoll.Store, universe: MDAnalysis.Universe) -> None:
+    table = atoll.mdanalysis.create_table(store, "md", universe)
+    assert atoll.mdanalysis.load(table, universe, "late", frames=slice(4, None)) == FRAMES - 4
+    with pytest.raises(atoll.errors.InvalidInputError, match="frame 0 lies before frame 6"):
+        atoll.mdanalysis.load(table, universe, "late", frames=slice(0, 4))
+    assert len(table.steps("late")) == FRAMES - 4
+
+
+def test_atoms_come_back_with_their_residues(store: atoll.Store) -> None:
+    made = MDAnalysis.Universe.empty(6, n_residues=3, atom_resindex=[0, 0, 1, 1, 1, 2], trajectory=True)
+    made.add_TopologyAttr("resids", [7, 8, 7])
+    made.add_TopologyAttr("resnames", ["ALA", "GLY", "ALA"])
+    table = atoll.mdanalysis.create_table(store, "md", made)
+    assert atoll.mdanalysis.load(table, made, "first") == 1
+    again = atoll.mdanalysis.universe(table)
+    assert again.residues.resids.tolist() == [7, 8, 7] and again.residues.resnames.tolist() == ["ALA", "GLY", "ALA"]
+    assert again.atoms.resindices.tolist() == [0, 0, 1, 1, 1, 2]
+
+
+def test_a_store_in_memory_is_refused_as_a_trajectory(universe: MDAnalysis.Universe) -> None:
+    with atoll.open("mem:") as store:
+        table = atoll.mdanalysis.create_table(store, "md", universe)
+        atoll.mdanalysis.load(table, universe, "first")
+        with pytest.raises(atoll.errors.UnsupportedError, match="in memory"):
+            atoll.mdanalysis.universe(table)

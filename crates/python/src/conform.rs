@@ -15,8 +15,9 @@ use arrow_array::{
     Array, ArrayRef, FixedSizeListArray, Int64Array, PrimitiveArray, RecordBatch, make_array,
     new_empty_array, new_null_array,
 };
-use arrow_schema::{DataType, Field, SchemaRef, TimeUnit};
+use arrow_schema::{DataType, Field, Fields, SchemaRef, TimeUnit};
 use atoll_tables::Table;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The columns as a batch of the table's schema, as it is now if they have one that this handle does not know: somebody
@@ -42,6 +43,9 @@ fn conform(schema: &SchemaRef, rows: &RecordBatch) -> Result<RecordBatch, Failur
         let hint = format!("its columns are {}", names.join(", "));
         return Err(Failure::hinted(format!("the table has no column \"{}\"", field.name()), hint));
     }
+    if let Some(twice) = twice(given.fields()) {
+        return Err(Failure::input(format!("there are two columns \"{twice}\"")));
+    }
     let columns = schema.fields().iter().map(|field| match rows.column_by_name(field.name()) {
         Some(column) => fit(field, column),
         None if field.is_nullable() => Ok(new_null_array(field.data_type(), rows.num_rows())),
@@ -49,6 +53,12 @@ fn conform(schema: &SchemaRef, rows: &RecordBatch) -> Result<RecordBatch, Failur
     });
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
     Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+}
+
+/// A name that two columns have.
+fn twice(fields: &Fields) -> Option<&str> {
+    let mut names = HashSet::new();
+    fields.iter().map(|field| field.name().as_str()).find(|name| !names.insert(*name))
 }
 
 /// A column in the type of its field.
@@ -78,8 +88,14 @@ impl Fit<'_> {
                 let plain = arrow_select::take::take(dictionary.values(), dictionary.keys(), None)?;
                 self.array(&plain, to)
             }
-            (text, DataType::Utf8) if held_as(text) == DataType::Utf8 => Ok(texts(from)),
-            (bytes, DataType::Binary) if held_as(bytes) == DataType::Binary => Ok(bytes_of(from)),
+            (text, DataType::Utf8) if held_as(text) == DataType::Utf8 => {
+                self.check_bytes(from)?;
+                Ok(texts(from))
+            }
+            (bytes, DataType::Binary) if held_as(bytes) == DataType::Binary => {
+                self.check_bytes(from)?;
+                Ok(bytes_of(from))
+            }
             (DataType::FixedSizeList(..), DataType::FixedSizeList(..)) => self.vectors(from, to),
             (DataType::Timestamp(from_unit, _), DataType::Timestamp(to_unit, _))
             | (DataType::Duration(from_unit), DataType::Duration(to_unit)) => {
@@ -102,6 +118,17 @@ impl Fit<'_> {
             );
         }
         Failure::input(problem)
+    }
+
+    /// Refuses more bytes of texts than a column of a batch can have.
+    fn check_bytes(&self, from: &ArrayRef) -> Result<(), Failure> {
+        let bytes: usize = match from.data_type() {
+            DataType::LargeUtf8 => from.as_string::<i64>().value_data().len(),
+            DataType::LargeBinary => from.as_binary::<i64>().value_data().len(),
+            DataType::Utf8View => from.as_string_view().lengths().map(|len| len as usize).sum(),
+            _ => from.as_binary_view().lengths().map(|len| len as usize).sum(),
+        };
+        check_text_bytes(self.name, bytes)
     }
 
     fn vectors(&self, from: &ArrayRef, to: &DataType) -> Result<ArrayRef, Failure> {
@@ -189,6 +216,14 @@ impl Fit<'_> {
         };
         let fitted = values.iter().enumerate().map(fit).collect::<Result<Vec<_>, _>>()?;
         Ok(Arc::new(PrimitiveArray::<T>::from_iter(fitted)))
+    }
+}
+
+/// Refuses more bytes of texts than a column of a batch can have.
+pub(crate) fn check_text_bytes(name: &str, bytes: usize) -> Result<(), Failure> {
+    match i32::try_from(bytes) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Failure::TooLong { name: name.to_owned(), bytes }),
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) enum Failure {
     /// What was handed over does not fit.
     #[error("{problem}")]
     Input { problem: String, hint: Option<String> },
+    #[error("column \"{name}\": {bytes} bytes of texts, and one append may have {}", i32::MAX)]
+    TooLong { name: String, bytes: usize },
     /// Arrow found the columns that were handed over wrong.
     #[error("the columns cannot be read: {0}")]
     Arrow(#[from] arrow_schema::ArrowError),
@@ -56,6 +58,7 @@ impl Failure {
             Self::Expression(error) => error.kind(),
             Self::Weight(error) => error.kind(),
             Self::Input { .. } | Self::Arrow(_) => ErrorKind::InvalidInput,
+            Self::TooLong { .. } => ErrorKind::Limit,
             Self::Forked | Self::Several => ErrorKind::Unsupported,
             Self::Closed | Self::NoThreads { .. } => ErrorKind::Unavailable,
             Self::Panicked => ErrorKind::Internal,
@@ -68,6 +71,7 @@ impl Failure {
             Self::Store(error) => error.hint(),
             Self::Expression(error) => error.hint(),
             Self::Input { hint, .. } => hint.clone(),
+            Self::TooLong { .. } => Some("append the rows in several parts".to_owned()),
             Self::Several => Some("open the one store that it lies in".to_owned()),
             Self::Closed => Some("open it again with atoll.open".to_owned()),
             Self::Forked => Some(

@@ -1,9 +1,10 @@
 //! Rows that come in: Arrow from any tool, or columns as Python and NumPy hold them.
 //!
-//! Everything is copied here, under the interpreter lock: whoever handed it over may change it right afterwards.
+//! Columns of Python and NumPy are copied here, under the interpreter lock: whoever handed them over may change them right
+//! afterwards. Arrow's are not: who keeps them longer than the call copies them.
 
 use crate::capsule;
-use crate::conform::retyped;
+use crate::conform::{check_text_bytes, retyped};
 use crate::error::{Failure, misuse};
 use crate::rows::Rows;
 use arrow_array::builder::{BinaryBuilder, StringBuilder};
@@ -77,7 +78,7 @@ impl Given<'_> {
         let missing = missing.as_ref().map(|missing| missing.to_vec(py)).transpose()?;
         let nulls = missing
             .map(|missing| NullBuffer::new(BooleanBuffer::from_iter(missing.iter().map(|&byte| byte == 0))));
-        let values = values_in(values, data_type.data_type(), nulls)?;
+        let values = values_in(name, values, data_type.data_type(), nulls)?;
         let Some(elements) = elements else { return Ok((name.clone(), values)) };
         let item = Field::new("item", values.data_type().clone(), values.null_count() > 0);
         let vectors =
@@ -87,6 +88,7 @@ impl Given<'_> {
 }
 
 fn values_in(
+    name: &str,
     values: &Bound<'_, PyAny>,
     data_type: &DataType,
     nulls: Option<NullBuffer>,
@@ -94,12 +96,14 @@ fn values_in(
     match data_type {
         DataType::Utf8 => {
             let texts: Vec<Option<String>> = values.extract()?;
+            check_text_bytes(name, texts.iter().flatten().map(String::len).sum())?;
             let mut builder = StringBuilder::new();
             builder.extend(texts);
             Ok(Arc::new(builder.finish()))
         }
         DataType::Binary => {
             let texts: Vec<Option<Vec<u8>>> = values.extract()?;
+            check_text_bytes(name, texts.iter().flatten().map(Vec::len).sum())?;
             let mut builder = BinaryBuilder::new();
             builder.extend(texts);
             Ok(Arc::new(builder.finish()))

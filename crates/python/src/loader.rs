@@ -4,10 +4,23 @@ use crate::conform::conforming;
 use crate::error::Failure;
 use crate::rows::Rows;
 use crate::runtime::{Kept, wait};
+use arrow_array::{Array, RecordBatch, make_array};
+use arrow_data::transform::MutableArrayData;
 use atoll_tables::{PackOptions, Table, WholeStep};
 use pyo3::prelude::*;
 use std::sync::Arc;
 use tokio::sync::Mutex;
+
+/// The same rows in memory of their own: what another library handed over may change as soon as its step is taken.
+fn copied(rows: &RecordBatch) -> Result<RecordBatch, Failure> {
+    let columns = rows.columns().iter().map(|column| {
+        let data = column.to_data();
+        let mut copy = MutableArrayData::new(vec![&data], false, data.len());
+        copy.extend(0, 0, data.len());
+        make_array(copy.freeze())
+    });
+    Ok(RecordBatch::try_new(rows.schema(), columns.collect())?)
+}
 
 /// Takes the steps of a run in rising order.
 #[pyclass(frozen, module = "atoll._atoll")]
@@ -30,7 +43,7 @@ impl Loader {
     fn push(&self, py: Python<'_>, step: u64, time: Option<f64>, rows: &Rows) -> PyResult<Option<u64>> {
         let (table, held, batch) = (self.table.clone(), Arc::clone(self.held.get()?), rows.whole()?);
         let push = async move {
-            let rows = conforming(&table, &batch).await?;
+            let rows = copied(&conforming(&table, &batch).await?)?;
             let mut loader = held.lock().await;
             loader.push(WholeStep { step, time, rows }).await?;
             Ok::<_, Failure>(loader.last())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import array
 import importlib
 import operator
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,8 +53,13 @@ def values_of(held: _atoll.Rows, name: str) -> list[Any]:
     column = held.column(name)
     if not column.is_fixed:
         return list(column.objects())
+    values = numpy_columns(held)[name]
+    if values.dtype.name in ("datetime64[ns]", "timedelta64[ns]"):
+        # Python has no times that fine, and NumPy would make bare numbers of them.
+        masked = needed("numpy", "a column of times").ma.masked
+        return [None if value is masked else value for value in values]
     # NumPy's own way to say that a value is missing becomes Python's.
-    return numpy_columns(held)[name].tolist()
+    return values.tolist()
 
 
 def rows(data: Any) -> _atoll.Rows:
@@ -84,6 +90,14 @@ def rows(data: Any) -> _atoll.Rows:
 
 
 def _column(name: str, values: Any) -> _Column:
+    if isinstance(values, str | set | frozenset | Mapping):
+        raise InvalidInputError.hinted(
+            f'column "{name}" is one {type(values).__name__}, which has no rows in an order',
+            "give a list or an array with a value for each row",
+        )
+    if hasattr(values, "_from_sequence") and hasattr(values, "isna"):
+        # An extension array of pandas: what it is missing only a series tells.
+        values = needed("pandas", f'column "{name}", an array of pandas,').Series(values)
     if hasattr(values, "to_frame") and not hasattr(values, "__arrow_c_array__"):
         # A series of pandas or Polars: as a frame it speaks Arrow.
         frame = values.to_frame()
@@ -118,6 +132,9 @@ def _listed(name: str, values: list[Any]) -> _Column:
         raise InvalidInputError(f'column "{name}": a list of None alone has no type; leave the column out')
     if kinds <= {str} or kinds <= {bytes}:
         return name, "binary" if kinds == {bytes} else "utf8", values, None, None
+    texts = {kind for kind in kinds if issubclass(kind, str | bytes)}
+    if texts and (kinds - texts or len({issubclass(kind, str) for kind in texts}) > 1):
+        return _beside_texts(name, values)
     # By identity: an array that is compared answers with an array.
     is_missing = bytes(value is None for value in values)
     mask = is_missing if any(is_missing) else None
@@ -130,8 +147,23 @@ def _listed(name: str, values: list[Any]) -> _Column:
         except OverflowError:
             raise InvalidInputError(f'column "{name}": its integers do not fit 64 bits') from None
     if kinds <= {int, float, bool}:
-        return name, "float64", array.array("d", (float(value or 0) for value in values)), mask, None
+        try:
+            return name, "float64", array.array("d", (float(value or 0) for value in values)), mask, None
+        except OverflowError:
+            raise InvalidInputError(f'column "{name}": one of its integers is too large for a float64') from None
     return _of_numpy(name, values, kinds, mask)
+
+
+def _beside_texts(name: str, values: list[Any]) -> _Column:
+    """A column from a list of texts among which something else is: nothing but what pandas says where one is missing."""
+    told = [_text(value) for value in values]
+    others = sorted({type(value).__name__ for value in told} - {"NoneType"})
+    if len(others) > 1:
+        raise InvalidInputError.hinted(
+            f'column "{name}" has values of the types {", ".join(others)}',
+            "nothing is converted on the way in: give all as one",
+        )
+    return _listed(name, told)
 
 
 def _of_numpy(name: str, values: list[Any], kinds: set[type], mask: bytes | None) -> _Column:
@@ -155,7 +187,8 @@ def _of_numpy(name: str, values: list[Any], kinds: set[type], mask: bytes | None
 def _buffer(name: str, view: memoryview) -> _Column:
     """A column from what has Python's buffer protocol alone, such as ``array.array``."""
     kind = {"b": "i", "h": "i", "i": "i", "l": "i", "q": "i", "f": "f", "d": "f", "?": "b"}
-    code = view.format.lstrip("@=")
+    # ctypes writes the order of the bytes out, also where it is the machine's.
+    code = view.format.lstrip("@=" + ("<" if sys.byteorder == "little" else ">"))
     letter = kind.get(code) or {"B": "u", "H": "u", "I": "u", "L": "u", "Q": "u"}.get(code)
     type_name = _NUMPY_TYPES.get(f"{letter}{view.itemsize}")
     if type_name is None or view.ndim not in (1, 2):
@@ -194,7 +227,12 @@ def _array(name: str, values: Any) -> _Column:
     flat = flat.astype(flat.dtype.newbyteorder("="), copy=False)
     flat = flat.view(ticks) if ticks else flat
     if type_name == "date32":
-        flat = flat.astype("i4")
+        days = flat.astype("i4")
+        wrong = numpy.flatnonzero((days != flat) & (mask is None or mask == 0))
+        if wrong.size:
+            row = int(wrong[0]) // (elements or 1)
+            raise InvalidInputError(f'column "{name}", row {row}: the date is beyond the years that a table can hold')
+        flat = days
     return name, type_name, flat, mask, elements
 
 

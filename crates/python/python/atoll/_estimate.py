@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import _atoll
 from ._answer import Work
 from ._convert import values_of
-from ._expression import Expression, column_text
+from ._expression import Expression, column_text, condition_text
 from .errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Estimating:
 
     def share(self, condition: Expression | str, *, confidence: float = 0.95) -> Estimate:
         """The share of the rows, from 0 to 1, for which a condition is true as well."""
-        return self._asked(_Question("share", str(condition), confidence))
+        return self._asked(_Question("share", condition_text(condition), confidence))
 
 
 @dataclasses.dataclass(frozen=True)

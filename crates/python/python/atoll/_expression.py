@@ -48,6 +48,9 @@ class Expression:
             raise InvalidInputError(f"{self._text}[{element!r}]: only an element of a vector column, from 0 on")
         return Expression(f"{self._text}[{element}]", _ATOM)
 
+    #: What can be indexed would else be a sequence to Python, and this one has no end.
+    __iter__ = None
+
     def _within(self, binds: int) -> str:
         return self._text if self._binds >= binds else f"({self._text})"
 
@@ -193,6 +196,16 @@ _RESERVED = {
 }  # fmt: skip
 
 
+def condition_text(condition: Expression | str) -> str:
+    """A condition as the grammar writes it."""
+    if not isinstance(condition, Expression | str):
+        raise InvalidInputError.hinted(
+            f"a condition is an expression or a text, not {condition!r}",
+            'write atoll.col("type") == 2: a plain comparison of Python is done before Atoll sees it',
+        )
+    return str(condition)
+
+
 def column_text(name: str) -> str:
     """A column, or an element of a vector such as ``pos[0]``, as the grammar writes it."""
     if not isinstance(name, str):
@@ -208,7 +221,8 @@ def literal(value: Any) -> str:
     A ``datetime`` without a zone is taken as UTC.
     """
     if type(value).__name__ == "datetime64":
-        return f"timestamp '{value}'"
+        # Written out to the second at least: NumPy leaves away what its unit does not have.
+        return f"timestamp '{value if value.dtype.name == 'datetime64[ns]' else value.astype('M8[us]')}'"
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         value = value.item()
     if value is None:

@@ -25,7 +25,7 @@ from ._estimate import (
     grouped,
     tolerant,
 )
-from ._expression import Expression, column_text, literal
+from ._expression import Expression, column_text, condition_text, literal
 from ._plot import Plot, vector_element
 from .errors import InvalidInputError
 
@@ -65,6 +65,11 @@ class Asking(Estimating):
 
         Raises ``InvalidInputError`` for a range inside out or a column named twice, or where there is no cell to wrap.
         """
+        if not isinstance(wrap, Cell | bool):
+            raise InvalidInputError.hinted(
+                f"wrap is a cell, or whether to take the table's, not {wrap!r}",
+                'name a column that is called so in a mapping: box({"wrap": (low, high)})',
+            )
         text = sides if isinstance(sides, str) else ", ".join(_side(*side) for side in (sides or {}).items())
         text = ", ".join(part for part in (text, *(_side(*side) for side in named.items())) if part)
         if not text:
@@ -113,12 +118,7 @@ class Asking(Estimating):
         """
         query = self.query()
         for condition in conditions:
-            if not isinstance(condition, Expression | str):
-                raise InvalidInputError.hinted(
-                    f"a condition is an expression or a text, not {condition!r}",
-                    'write atoll.col("type") == 2: a plain comparison of Python is done before Atoll sees it',
-                )
-            query = query._and(_atoll.condition(str(condition)))
+            query = query._and(_atoll.condition(condition_text(condition)))
         return query
 
     def select(self, *columns: str) -> Query:
@@ -331,7 +331,9 @@ class Asking(Estimating):
         edges, count as rows and are in no bin. Each interval holds by itself; with ``simultaneous``, all of them
         together do.
         """
-        edges = self._edges(column, bins, range) if isinstance(bins, int) else bins
+        # An array can be an index to Python as well; a number has no length.
+        is_count = hasattr(bins, "__index__") and not hasattr(bins, "__len__")
+        edges = self._edges(column, int(bins), range) if is_count else bins
         return binned(self.query(), column, edges, confidence, simultaneous)
 
     def _edges(self, column: str, bins: int, ends: tuple[float, float] | None) -> list[float]:
@@ -341,13 +343,15 @@ class Asking(Estimating):
             name, element = vector_element(column)
             held = self.select(name).limit(1000).read().numpy()[name]
             values = (held if element is None else held[:, element]).tolist()
+            if any(value is not None and not isinstance(value, int | float) for value in values):
+                raise InvalidInputError(f"{column} has no numbers to bin")
             finite = [float(value) for value in values if value is not None and math.isfinite(value)]
             if not finite:
                 raise InvalidInputError.hinted(f"{column} has no values to bin", "give edges, or range=(low, high)")
             ends = (min(finite), max(finite))
         low, high = float(ends[0]), float(ends[1])
         if not low < high:
-            high = low + 1.0
+            high = max(low + 1.0, math.nextafter(low, math.inf))
         # The greatest value belongs to the last bin.
         return [low + (high - low) * edge / bins for edge in builtins.range(bins)] + [math.nextafter(high, math.inf)]
 
@@ -398,7 +402,7 @@ def _refined(
     questions = [
         *([_Question("mean", column_text(mean), confidence)] if mean is not None else []),
         *([_Question("sum", column_text(sum), confidence)] if sum is not None else []),
-        *([_Question("share", str(share), confidence)] if share is not None else []),
+        *([_Question("share", condition_text(share), confidence)] if share is not None else []),
         *([_Question("quantile", column_text(quantile[0]), confidence, quantile[1])] if quantile is not None else []),
     ]
     if len(questions) > 1:

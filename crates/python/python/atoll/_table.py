@@ -6,14 +6,14 @@ import html
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf, isnan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _atoll
 from ._cell import Cell
 from ._convert import fields, rows, whole
-from ._expression import Expression, col
+from ._expression import Expression, col, condition_text
 from ._query import Asking, Query
 from .errors import InvalidInputError, NotFoundError, UnsupportedError
 
@@ -204,7 +204,7 @@ class Table(Asking):
         ``t.runs(where="temperature > 300 and solvent = 'water'")``: a run that lacks an attribute has no value in it,
         and ``run`` is its name. Raises ``InvalidInputError`` for an attribute that no run has.
         """
-        return [Run(*found) for found in self._native.runs(None if where is None else str(where))]
+        return [Run(*found) for found in self._native.runs(None if where is None else condition_text(where))]
 
     def steps(self, run: str | None = None) -> list[Step]:
         """The complete steps of a run, or of all, in their order."""
@@ -337,7 +337,7 @@ class Table(Asking):
         if steps is not None:
             first, end = steps
             between = (whole(first or 0, "the first step"), whole(2**64 - 1 if end is None else end, "the end of steps"))
-        return self._native.delete(run, between, None if where is None else str(where))
+        return self._native.delete(run, between, None if where is None else condition_text(where))
 
     def create_snapshot(self, name: str, version: int | None = None) -> int:
         """Keeps a version, the current one unless another is given, under a name; the version.
@@ -553,9 +553,9 @@ class Table(Asking):
             run = f"append-{self._native.session:032x}"
             if self._own_step == 0:
                 self._native.begin(run, 1, 1)
-            version = self._native.append(run, 1, self._own_step, 0, held, time)
-            self._own_step += 1
-        return version
+            # Also where the append fails: it may be there all the same, and other rows under its step would count as it.
+            step, self._own_step = self._own_step, self._own_step + 1
+            return self._native.append(run, 1, step, 0, held, time)
 
     def __reduce__(self) -> tuple[Any, ...]:
         from ._store import reopened_table

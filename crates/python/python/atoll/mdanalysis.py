@@ -23,7 +23,7 @@ from ._convert import needed
 from ._expression import col
 from ._store import Store
 from ._store import open as open_store
-from .errors import InvalidInputError, NotFoundError
+from .errors import InvalidInputError, NotFoundError, UnsupportedError
 
 numpy: Any = needed("numpy", "atoll.mdanalysis")
 _base: Any = needed("MDAnalysis.coordinates.base", "atoll.mdanalysis")
@@ -39,7 +39,8 @@ _FIXED = {
     "names": ("name", "utf8"), "types": ("type", "utf8"), "resids": ("resid", "int64"),
     "resnames": ("resname", "utf8"), "masses": ("mass", "float64"), "charges": ("charge", "float64"),
 }  # fmt: skip
-#: The run attribute that has the box: from which step on, and its six numbers.
+#: The attribute that has the box of a run as it began, from which step on, and its six numbers; and that of a step, where it
+#: has another.
 _BOXES = "mdanalysis.dimensions"
 _UNITS = {"time": "ps", "length": "Angstrom", "velocity": "Angstrom/ps", "force": "kJ/(mol*Angstrom)"}
 
@@ -74,9 +75,11 @@ def load(
 
     ``select`` chooses atoms, in MDAnalysis' language, once for all frames; ``frames`` chooses frames. The step is the
     number of the frame. Frames that the run has already are passed over, so that a load that was broken off goes on where
-    it was when the same call is made again. ``progress`` is called with (frame, frames) after each.
+    it was when the same call is made again. Velocities and forces are left out where the table has no columns for them.
+    ``progress`` is called with (frame, frames) after each.
 
-    Raises ``InvalidInputError`` where the table lacks a column of what moves, or nothing is selected.
+    Raises ``InvalidInputError`` where the table has no columns for positions, nothing is selected, or a frame lies before
+    those that the run has and is none of them: it would replace them.
     """
     atoms = universe.select_atoms(select)
     if len(atoms) == 0:
@@ -86,14 +89,13 @@ def load(
         raise InvalidInputError.hinted(
             f"the table has no column {', '.join(sorted(missing))}", "make it with atoll.mdanalysis.create_table"
         )
-    last = table.last_complete(run)
-    all_of_them = range(universe.trajectory.n_frames)[frames]
-    chosen = sorted(frame for frame in all_of_them if last is None or frame > last)
+    chosen = _chosen(table, run, range(universe.trajectory.n_frames)[frames])
     if not chosen:
         return 0
     attempt = table.begin(run)
     fixed = _fixed(table, atoms)
     boxes = _boxes(table, run)
+    columns = set(table.columns)
     for place, frame in enumerate(chosen, 1):
         ts = universe.trajectory[frame]
         _note_box(table, run, boxes, frame, ts.dimensions)
@@ -102,7 +104,7 @@ def load(
         for attribute in _moving(ts):
             values = getattr(atoms, attribute)
             rows |= {column: values[:, axis] for axis, column in enumerate(_MOVING[attribute])}
-        rows = {name: values for name, values in rows.items() if name in table.columns}
+        rows = {name: values for name, values in rows.items() if name in columns}
         table.append(rows, run=run, step=frame, time=float(ts.time), attempt=attempt)
         if progress is not None:
             progress(place, len(chosen))
@@ -118,14 +120,44 @@ def universe(table: Table, run: str | None = None) -> Any:
     store = table.store
     if not isinstance(store, Store):
         raise InvalidInputError("MDAnalysis reads a run of one store, not of several")
+    if store.url.startswith("mem:"):
+        raise UnsupportedError.hinted("MDAnalysis opens the store once more, and this one is in memory", "use a folder")
     run = _the_run(table, run)
-    first = _frame(table, run, _steps(table, run)[0].step)
-    made = _analysis.Universe.empty(len(first["pid"]), n_residues=1, trajectory=False)
-    for attribute, (column, _) in _FIXED.items():
-        if column in first and attribute in ("names", "types", "masses", "charges"):
-            made.add_TopologyAttr(attribute, first[column])
+    first = _frame(table, run, _steps(table, run)[0].step, [column for column, _ in _FIXED.values()])
+    made = _made_of(first)
     made.load_new(store.url, format="ATOLL", table=table.name, run=run)
     return made
+
+
+def _made_of(atoms: dict[str, Any]) -> Any:
+    """A universe of these atoms. Those of one residue follow each other, as in every topology."""
+    count = len(atoms["pid"])
+    known = [column for column in ("resid", "resname") if column in atoms]
+    is_first = numpy.arange(count) == 0
+    for column in known:
+        is_first[1:] |= atoms[column][1:] != atoms[column][:-1]
+    residues = numpy.flatnonzero(is_first)
+    made = _analysis.Universe.empty(
+        count, n_residues=len(residues), atom_resindex=numpy.cumsum(is_first) - 1, trajectory=False
+    )
+    for attribute, (column, _) in _FIXED.items():
+        if column in atoms:
+            made.add_TopologyAttr(attribute, atoms[column][residues] if column in known else atoms[column])
+    return made
+
+
+def _chosen(table: Table, run: str, frames: range) -> list[int]:
+    """Those of the frames that the run has not, in rising order."""
+    last = table.last_complete(run)
+    if last is None:
+        return sorted(frames)
+    there = {step.step for step in table.steps(run)}
+    chosen = sorted(frame for frame in frames if frame not in there)
+    if chosen and chosen[0] < last:
+        raise InvalidInputError.hinted(
+            f"frame {chosen[0]} lies before frame {last}, which run {run!r} has already", "load it as a run of its own"
+        )
+    return chosen
 
 
 def _moving(ts: Any) -> list[str]:
@@ -148,12 +180,13 @@ def _boxes(table: Table, run: str) -> list[list[Any]]:
 
 
 def _note_box(table: Table, run: str, boxes: list[list[Any]], frame: int, dimensions: Any) -> None:
-    """Notes the box where it changes."""
+    """Notes the box of the run where it begins, and that of a frame where it is another one: it may be so in each frame."""
     box = None if dimensions is None else [float(length) for length in dimensions]
-    if boxes and boxes[-1][1] == box:
-        return
-    boxes.append([frame, box])
-    table.set_run_attributes(run, {**table.run_attributes(run), _BOXES: json.dumps(boxes)})
+    if not boxes:
+        boxes.append([frame, box])
+        table.set_run_attributes(run, {**table.run_attributes(run), _BOXES: json.dumps(boxes)})
+    elif boxes[-1][1] != box:
+        table.set_attributes({**table.attributes(run=run, step=frame), _BOXES: box}, run=run, step=frame)
 
 
 def _the_run(table: Table, run: str | None) -> str:
@@ -174,9 +207,10 @@ def _steps(table: Table, run: str) -> list[Any]:
     return steps
 
 
-def _frame(table: Table, run: str, step: int) -> dict[str, Any]:
-    """The rows of one step, in the order of the atoms."""
-    rows = table.of_runs(run).where(col("step") == step).numpy()
+def _frame(table: Table, run: str, step: int, columns: list[str]) -> dict[str, Any]:
+    """The rows of one step, in the order of the atoms: those of the columns that the table has."""
+    there = [column for column in columns if column in table.columns]
+    rows = table.of_runs(run).where(col("step") == step).select("pid", *there).numpy()
     order = numpy.argsort(rows["pid"], kind="stable")
     return {name: values[order] for name, values in rows.items()}
 
@@ -200,7 +234,7 @@ class AtollReader(_base.ReaderBase):  # type: ignore[misc]
         self._run = _the_run(self._table, run)
         self._steps = _steps(self._table, self._run)
         self._boxes = _boxes(self._table, self._run)
-        first = _frame(self._table, self._run, self._steps[0].step)
+        first = self._rows(0)
         self.n_atoms = len(first["pid"])
         has = {name: columns[0] in first for name, columns in _MOVING.items()}
         self.ts = self._Timestep(
@@ -222,8 +256,19 @@ class AtollReader(_base.ReaderBase):  # type: ignore[misc]
     def _read_frame(self, frame: int) -> Any:
         if not 0 <= frame < len(self._steps):
             raise OSError(f"there is no frame {frame}: the run has {len(self._steps)}")
-        self._fill(frame, _frame(self._table, self._run, self._steps[frame].step))
+        self._fill(frame, self._rows(frame))
         return self.ts
+
+    def _rows(self, frame: int) -> dict[str, Any]:
+        columns = [column for moving in _MOVING.values() for column in moving]
+        return _frame(self._table, self._run, self._steps[frame].step, columns)
+
+    def _box(self, step: int) -> Any:
+        noted = self._table.attributes(run=self._run, step=step)
+        if _BOXES in noted:
+            return noted[_BOXES]
+        earlier = [box for since, box in self._boxes if since <= step]
+        return earlier[-1] if earlier else None
 
     def _fill(self, frame: int, rows: dict[str, Any]) -> None:
         step = self._steps[frame]
@@ -240,8 +285,7 @@ class AtollReader(_base.ReaderBase):  # type: ignore[misc]
         ts.data["step"] = step.step
         if step.time is not None:
             ts.data["time"] = step.time
-        earlier = [box for since, box in self._boxes if since <= step.step]
-        ts.dimensions = earlier[-1] if earlier else None
+        ts.dimensions = self._box(step.step)
 
     def _read_next_timestep(self, ts: Any = None) -> Any:
         if self.ts.frame + 1 >= len(self._steps):
