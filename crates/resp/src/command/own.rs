@@ -117,6 +117,9 @@ pub struct RangeRequest<'a> {
 /// Fields of a page where nobody says how many.
 const LIMIT: u64 = 1000;
 
+/// Most fields of a page, whatever is asked for: short ones take more memory than their bytes.
+const LIMIT_MAX: u64 = 100_000;
+
 impl<'a> OwnCommand<'a> {
     /// Whether a command of this name is one of these, as far as its beginning tells.
     #[must_use]
@@ -271,7 +274,7 @@ fn range<'a>(words: &mut Words<'_, 'a>) -> Result<OwnCommand<'a>, CommandError> 
             _ if is("KEYS") => request.part = None,
             _ if is("BYTES") => request.part = Some(words.part()?),
             _ if is("LIMIT") => {
-                request.limit = natural(words.behind()?)?;
+                request.limit = natural(words.behind()?)?.min(LIMIT_MAX);
                 if request.limit == 0 {
                     return Err(CommandError::Syntax);
                 }
@@ -315,6 +318,17 @@ mod tests {
             ],
         };
         assert_eq!(of(line), Ok(OwnCommand::Batch(batch)));
+    }
+
+    #[test]
+    fn a_page_has_so_many_fields_whatever_is_asked_for() {
+        for (line, limit) in [
+            ("AT.RANGE k - +", LIMIT),
+            ("AT.RANGE k - + LIMIT 7", 7),
+            ("AT.RANGE k - + LIMIT 9223372036854775807", LIMIT_MAX),
+        ] {
+            assert!(matches!(of(line), Ok(OwnCommand::Range(request)) if request.limit == limit), "{line}");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::ledger::Fate;
 use super::query::{NewIds, Repeats};
 use super::{Table, TableError};
 use crate::protocol::{Block, Edit, EditError, RunId, SessionId};
-use atoll_store::Outcome;
+use atoll_store::{Outcome, StoreError};
 use futures::StreamExt;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::future::{Either, select};
@@ -127,6 +127,8 @@ impl Line {
                 group.one_by_one(table).await;
             }
             Ok(fate) => group.tell(&fate, usize::MAX),
+            // It is not about anybody's blocks: each alone would wait as long, one after the other, to hear the same.
+            Err(TableError::Store(error @ StoreError::Unavailable { .. })) => group.fail_all(&error),
             // Nothing was written, and whose blocks are why is not known: each hears what becomes of its own.
             Err(error) if error.outcome() == Outcome::Refused && group.taken.len() > 1 => {
                 group.one_by_one(table).await;
@@ -267,6 +269,17 @@ impl Group<'_> {
         if let Some((ticket, _)) = self.taken.pop_front() {
             if let Some(member) = members.member(ticket) {
                 member.say(Answer::Failed(error));
+            }
+            members.fail(ticket);
+        }
+    }
+
+    /// Tells all that the store was not there, and that nothing was written.
+    fn fail_all(&mut self, error: &StoreError) {
+        let mut members = self.line.members();
+        for (ticket, _) in self.taken.drain(..) {
+            if let Some(member) = members.member(ticket) {
+                member.say(Answer::Failed(error.clone().into()));
             }
             members.fail(ticket);
         }

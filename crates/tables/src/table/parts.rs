@@ -9,7 +9,8 @@ use crate::planted::{self, Bug};
 use crate::protocol::{ObjectId, SessionId};
 use atoll_store::Buffer;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of all that is kept, about.
 /// The directories of some hundred million rows fit; queries of small boxes open few of them.
@@ -26,54 +27,136 @@ pub(super) struct OpenPart {
     pub(super) front: Buffer,
 }
 
-/// What was opened lately, and before that.
-#[derive(Default)]
-struct Kept {
-    young: HashMap<ObjectId, OpenPart>,
+/// The parts of all tables of the process: they share the memory.
+static KEPT: LazyLock<Mutex<Kept<OpenPart>>> = LazyLock::new(|| Mutex::new(Kept::with_room(BYTES_MAX)));
+
+/// Tables that were opened so far, to tell their parts apart.
+static OPENED: AtomicU64 = AtomicU64::new(0);
+
+/// Of which table, as this process counts them, and which object.
+type Name = (u64, ObjectId);
+
+/// What was opened lately, and before that, each with its bytes.
+struct Kept<P> {
+    young: HashMap<Name, (P, usize)>,
     young_bytes: usize,
-    old: HashMap<ObjectId, OpenPart>,
+    old: HashMap<Name, (P, usize)>,
+    bytes_max: usize,
 }
 
 /// Opened parts of one table.
-#[derive(Default)]
 pub(super) struct Parts {
-    kept: Mutex<Kept>,
+    table: u64,
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        Self { table: OPENED.fetch_add(1, Ordering::Relaxed) }
+    }
 }
 
 impl Parts {
     pub(super) fn get(&self, object: ObjectId) -> Option<OpenPart> {
-        let object = told_apart(object);
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = kept.young.get(&object) {
-            return Some(found.clone());
-        }
-        let found = kept.old.remove(&object)?;
-        kept.keep(object, found.clone());
-        Some(found)
+        kept().get(self.name_of(object))
     }
 
     pub(super) fn put(&self, object: ObjectId, part: OpenPart) {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).keep(told_apart(object), part);
+        let filters = part.part.filters_at().map_or(0, |at| at.end - at.start) as usize;
+        let bytes = part.front.len() * (1 + TIMES_LARGER) + filters;
+        kept().keep(self.name_of(object), part, bytes);
+    }
+
+    /// By what parts are told apart: their whole name, but for a bug.
+    fn name_of(&self, object: ObjectId) -> Name {
+        let session = if planted::is(Bug::PartsMixedUp) { SessionId(0) } else { object.session };
+        (self.table, ObjectId { session, ..object })
     }
 }
 
-/// By what parts are told apart: their whole name, but for a bug.
-fn told_apart(object: ObjectId) -> ObjectId {
-    let session = if planted::is(Bug::PartsMixedUp) { SessionId(0) } else { object.session };
-    ObjectId { session, ..object }
+impl Drop for Parts {
+    fn drop(&mut self) {
+        kept().forget(self.table);
+    }
 }
 
-impl Kept {
-    fn keep(&mut self, object: ObjectId, part: OpenPart) {
-        let filters = part.part.filters_at().map_or(0, |at| at.end - at.start) as usize;
-        let bytes = part.front.len() * (1 + TIMES_LARGER) + filters;
+fn kept() -> MutexGuard<'static, Kept<OpenPart>> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<P: Clone> Kept<P> {
+    fn with_room(bytes_max: usize) -> Self {
+        Self { young: HashMap::new(), young_bytes: 0, old: HashMap::new(), bytes_max }
+    }
+
+    fn get(&mut self, name: Name) -> Option<P> {
+        if let Some((found, _)) = self.young.get(&name) {
+            return Some(found.clone());
+        }
+        let (found, bytes) = self.old.remove(&name)?;
+        self.keep(name, found.clone(), bytes);
+        Some(found)
+    }
+
+    fn keep(&mut self, name: Name, part: P, bytes: usize) {
         // Half of what may be kept is young; what was not used while that half filled is forgotten.
-        if self.young_bytes + bytes > BYTES_MAX / 2 {
+        if self.young_bytes + bytes > self.bytes_max / 2 {
             self.old = std::mem::take(&mut self.young);
             self.young_bytes = 0;
         }
-        if self.young.insert(object, part).is_none() {
+        if self.young.insert(name, (part, bytes)).is_none() {
             self.young_bytes += bytes;
         }
+    }
+
+    /// Lets go of what a table had.
+    fn forget(&mut self, table: u64) {
+        self.old.retain(|(of, _), _| *of != table);
+        let mut bytes = 0;
+        self.young.retain(|(of, _), (_, taken)| {
+            bytes += if *of == table { *taken } else { 0 };
+            *of != table
+        });
+        self.young_bytes -= bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(table: u64, sequence: u64) -> Name {
+        (table, ObjectId { session: SessionId(1), sequence })
+    }
+
+    fn bytes(kept: &Kept<u64>) -> usize {
+        kept.young.values().chain(kept.old.values()).map(|(_, bytes)| bytes).sum()
+    }
+
+    #[test]
+    fn the_parts_of_all_tables_together_take_what_they_may() {
+        let mut kept = Kept::with_room(1000);
+        for round in 0..100 {
+            for table in 0..50 {
+                kept.keep(name(table, round), round, 30);
+                assert!(bytes(&kept) <= 1000);
+                assert_eq!(kept.get(name(table, round)), Some(round));
+            }
+        }
+        assert_eq!(kept.get(name(0, 0)), None, "long forgotten");
+    }
+
+    #[test]
+    fn a_table_that_goes_leaves_its_room_to_others() {
+        let mut kept = Kept::with_room(1000);
+        for table in 0..3 {
+            (0..5).for_each(|sequence| kept.keep(name(table, sequence), table, 60));
+        }
+        kept.forget(1);
+        assert_eq!((kept.get(name(1, 4)), kept.get(name(2, 4))), (None, Some(2)));
+        let young: usize = kept.young.values().map(|(_, bytes)| bytes).sum();
+        assert_eq!(kept.young_bytes, young);
+        kept.forget(0);
+        kept.forget(2);
+        assert_eq!((bytes(&kept), kept.young_bytes), (0, 0));
     }
 }

@@ -38,6 +38,8 @@ pub struct Doorway {
     pub swallowed: AtomicUsize,
     /// Whether writes to manifests are lost on the way, without a word.
     pub is_lost: AtomicBool,
+    /// Whether the store cannot be reached for writes to manifests.
+    pub is_gone: AtomicBool,
 }
 
 /// What partitions of tables begin with; the identity of the table, 16 bytes, comes next.
@@ -76,6 +78,7 @@ impl Doorway {
             is_read_only: AtomicBool::new(false),
             swallowed: AtomicUsize::new(0),
             is_lost: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
         }))
     }
 
@@ -115,6 +118,7 @@ impl Relay for Doorway {
         let refused = refused || is_manifest(&batch.partition) && !held && take(&self.refused_commits);
         let swallowed = is_manifest(&batch.partition) && take(&self.swallowed);
         let is_lost = is_manifest(&batch.partition) && self.is_lost.load(Ordering::SeqCst);
+        let is_gone = is_manifest(&batch.partition) && !held && self.is_gone.load(Ordering::SeqCst);
         Box::pin(async move {
             if is_lost {
                 let reason = "the door lost it".to_owned();
@@ -122,6 +126,10 @@ impl Relay for Doorway {
             }
             if held {
                 self.gate.acquire().await.unwrap().forget();
+            }
+            if is_gone {
+                let (place, reason) = ("the door".to_owned(), "nobody is there".to_owned());
+                return Err(StoreError::Unavailable { place, reason, source: None });
             }
             if refused {
                 return Err(StoreError::OutOfSpace { place: "the door".to_owned(), source: None });

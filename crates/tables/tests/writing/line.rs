@@ -39,6 +39,34 @@ async fn appends_that_wait_together_share_a_commit() {
 }
 
 #[tokio::test]
+async fn all_who_wait_together_hear_at_once_that_the_store_is_gone() {
+    let (door, store, table) = table().await;
+    // The first commit is under way, and meanwhile the others gather.
+    door.held_commits.store(1, Ordering::SeqCst);
+    let append = |step| {
+        let table = table.clone();
+        async move { table.append(block("a", 1, step, 0), &rows(step, 0, 10)).await }
+    };
+    let mut first = Box::pin(append(0));
+    assert!((&mut first).now_or_never().is_none());
+    let others = (1..50).map(append).map(Box::pin);
+    door.is_gone.store(true, Ordering::SeqCst);
+    let before = door.manifest_bytes.lock().unwrap().len();
+    let release = async { door.gate.add_permits(1) };
+    let ((first, others), ()) = join(join(first, join_all(others)), release).await;
+    assert!(first.is_ok(), "{first:?}");
+    for told in others {
+        assert_eq!(told.unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+    let tries = door.manifest_bytes.lock().unwrap().len() - before;
+    assert!(tries <= 2, "{tries} tries for 49 appends");
+    door.is_gone.store(false, Ordering::SeqCst);
+    assert!(join_all((1..50).map(append)).await.iter().all(Result::is_ok));
+    table.append(block("a", 1, 0, 1), &rows(0, 100, 10)).await.unwrap();
+    assert_eq!(steps_seen(&open(&store).await).await, [(0, 20)]);
+}
+
+#[tokio::test]
 async fn several_blocks_given_at_once_are_seen_together_or_not_at_all() {
     let (_, store, table) = table().await;
     let reader = open(&store).await;
