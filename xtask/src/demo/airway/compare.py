@@ -2,7 +2,8 @@
 
     python compare.py STORE OUT.json [FOLDER]
 
-Every first answer is by a new process that finds none of the file in memory; opening is part of it ("cold").
+Every first answer is by a new process that finds none of the file in memory; opening is part of it, imports of Python
+are not ("cold").
 "Warm" is the median of the answers after it. A store that is no folder itself has FOLDER to keep its files in: the nodes
 of a ring keep what they have in memory, so there the first answer of a process is not one from the disk.
 
@@ -10,6 +11,7 @@ DuckDB gets the rows as a simulation leaves them, in the order of time, compress
 random numbers to sample by: the very order that Atoll keeps, so that both must give the same answers.
 """
 
+import importlib
 import json
 import math
 import os
@@ -41,6 +43,8 @@ QUESTIONS = {
     "mean": "mean of vz within 1 %, 95 % sure",
 }
 ENGINES = {"atoll": "Atoll", "scan": "full scan", "duckdb": "DuckDB, Parquet"}
+#: What an engine's answers import. That is done before the clock starts, on every side.
+MODULES = {"atoll": ("atoll",), "scan": ("atoll",), "duckdb": ("duckdb", "pyarrow.parquet")}
 COLUMNS = ("pid", "step", "x", "y", "z", "vx", "vy", "vz")
 
 
@@ -165,6 +169,8 @@ def forget(place: Path) -> None:
 def answer(engine: str, question: str, place: str) -> None:
     """One question to one engine, first cold and then warm, as a line of JSON."""
     opened = {"atoll": open_atoll, "scan": open_scan, "duckdb": open_duckdb}[engine]
+    for name in MODULES[engine]:
+        importlib.import_module(name)
     ask: Callable[[str], Answered] | None = None
     taken, answered = [], None
     for _ in range(1 + AGAIN):
