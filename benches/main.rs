@@ -197,7 +197,7 @@ fn write_files(
             "machine": facts,
             "scale": scale,
             "bars": rows,
-            "failures": measured.failures,
+            "failures": measured.failures.iter().map(|failure| &failure.what).collect::<Vec<_>>(),
             "results": measured.to_json(),
         });
         std::fs::write(file, serde_json::to_string_pretty(&detail)? + "\n")?;

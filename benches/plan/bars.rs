@@ -64,9 +64,9 @@ pub fn rows(measured: &Measured, scale_to_full: f64) -> Vec<Row> {
     rows.into_iter().flatten().map(|row| judge(row, measured)).collect()
 }
 
-/// A figure holds when it meets its target and Atoll returned nothing wrong on the way.
+/// A figure holds when it meets its target, and Atoll returned nothing wrong and failed at nothing on the way.
 fn judge(mut row: Row, measured: &Measured) -> Row {
-    row.holds = row.figure.map(|figure| row.meets(row.target, figure) && measured.wrong(Atoll).is_none());
+    row.holds = row.figure.map(|figure| row.meets(row.target, figure) && !measured.is_spoiled(Atoll));
     row
 }
 
@@ -173,6 +173,7 @@ fn is_persistent(name: &str) -> bool {
 mod tests {
     use super::*;
     use crate::measure::IoBytes;
+    use crate::plan::results::Failure;
 
     fn cost(us: f64) -> PhaseResult {
         PhaseResult { operations: 1, settled_cpu_seconds: us / 1e6, ..PhaseResult::default() }
@@ -224,6 +225,19 @@ mod tests {
         let bar = "bytes written per user byte, load, records of 124 B";
         assert_eq!(row(&rows(&measured, 1.0), bar).holds, Some(true));
         measured.add((Phase::Get, SMALL, Atoll), PhaseResult { wrong: 1, ..cost(1.0) });
+        assert_eq!(row(&rows(&measured, 1.0), bar).holds, Some(false));
+    }
+
+    #[test]
+    fn a_phase_of_atoll_that_fails_spoils_every_row_and_one_of_a_rival_none() {
+        let mut measured = Measured::default();
+        measured.add((Phase::Load, SMALL, Atoll), cost(0.8));
+        measured.add((Phase::Load, SMALL, Lmdb), cost(2.0));
+        let bar = "YCSB load, CPU per op, better than LMDB by";
+        let failure = |engine| Failure { engine, what: "Verify: the child was killed".to_owned() };
+        measured.failures.push(failure(Lmdb));
+        assert_eq!(row(&rows(&measured, 1.0), bar).holds, Some(true));
+        measured.failures.push(failure(Atoll));
         assert_eq!(row(&rows(&measured, 1.0), bar).holds, Some(false));
     }
 

@@ -12,7 +12,15 @@ pub type Subject = (Phase, usize, EngineName);
 pub struct Measured {
     results: BTreeMap<Subject, Vec<PhaseResult>>,
     /// Phases that did not end well, each with its reason.
-    pub failures: Vec<String>,
+    pub failures: Vec<Failure>,
+}
+
+/// A phase that did not end well.
+pub struct Failure {
+    /// Whose phase it was.
+    pub engine: EngineName,
+    /// Which one, and why.
+    pub what: String,
 }
 
 /// One result, for the record.
@@ -82,6 +90,12 @@ impl Measured {
             let (count, first) = sum.unwrap_or((0, first));
             Some((count + result.wrong, first))
         })
+    }
+
+    /// Whether an engine returned something wrong, or did not come to the end of a phase: then none of its other figures
+    /// is worth anything, since what would have shown a wrong value may be what failed.
+    pub fn is_spoiled(&self, engine: EngineName) -> bool {
+        self.wrong(engine).is_some() || self.failures.iter().any(|failure| failure.engine == engine)
     }
 
     /// The largest share that other processes, or the host of a virtual machine, took from a window of

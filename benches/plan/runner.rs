@@ -2,7 +2,7 @@
 //!
 //! Invariant: no two children run at the same time, and before each the disk has nothing left to store.
 
-use super::results::Measured;
+use super::results::{Failure, Measured};
 use crate::peers::{EngineError, EngineName};
 use crate::phases::{Phase, PhaseResult, Spec};
 use std::fs;
@@ -176,7 +176,7 @@ impl Plan {
             }
             Err(error) => {
                 told(&format!("{what}: FAILED: {error}"));
-                measured.failures.push(format!("{what}: {error}"));
+                measured.failures.push(Failure { engine, what: format!("{what}: {error}") });
             }
         }
         if step.phase == Phase::LoadSingle || part_of(step) == Part::Pairs {

@@ -167,7 +167,7 @@ pub fn print_losses(measured: &Measured) {
         }
     }
     for failure in &measured.failures {
-        println!("FAILED: {failure}");
+        println!("FAILED: {}", failure.what);
     }
     let (others, stolen) = measured.most_disturbed();
     println!(
