@@ -1,6 +1,7 @@
 """The bars: what must hold now, where Atoll is going, and the figure that was measured for each.
 
-Invariant: a bar without a figure neither holds nor fails.
+Invariant: a bar without a figure does not hold, and fails only if what was measured came to no end; a figure without a
+target neither holds nor fails.
 """
 
 from dataclasses import asdict, dataclass
@@ -16,8 +17,9 @@ class Bar:
     """What a phase records the figure under."""
     text: str
     unit: str
-    target: float
-    goal: float
+    target: float | None
+    """What must hold now; nothing for a figure that is only told."""
+    goal: float | None
     more_is_better: bool = False
 
     def meets(self, bound: float, figure: float) -> bool:
@@ -37,8 +39,8 @@ class Row:
     bar: str
     figure: float | None
     unit: str
-    target: float
-    goal: float
+    target: float | None
+    goal: float | None
     holds: bool | None
     peers: dict[str, float]
 
@@ -119,6 +121,15 @@ def rows(measured: Measured, bars: tuple[Bar, ...] = BARS) -> list[Row]:
 
 
 def _row(bar: Bar, measured: Measured) -> Row:
-    figure = measured.figures.get(bar.key)
-    holds = None if figure is None else bar.meets(bar.target, figure) and not measured.wrong
-    return Row(bar.text, figure, bar.unit, bar.target, bar.goal, holds, measured.peers.get(bar.key, {}))
+    figure = None if bar.key in measured.missed else measured.figures.get(bar.key)
+    return Row(
+        bar.text, figure, bar.unit, bar.target, bar.goal, _holds(bar, figure, measured), measured.peers.get(bar.key, {})
+    )
+
+
+def _holds(bar: Bar, figure: float | None, measured: Measured) -> bool | None:
+    if bar.key in measured.missed:
+        return False
+    if figure is None or bar.target is None:
+        return None
+    return bar.meets(bar.target, figure) and not measured.wrong

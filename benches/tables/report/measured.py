@@ -11,6 +11,8 @@ class Measured:
     figures: dict[str, float] = field(default_factory=dict)
     peers: dict[str, dict[str, float]] = field(default_factory=dict)
     """What each program did, in the unit that the figure is made of."""
+    missed: list[str] = field(default_factory=list)
+    """Keys of what was measured and came to no end: there is no figure, and the bar does not hold."""
     wrong: list[str] = field(default_factory=list)
     """Answers that were not the truth."""
     left_out: list[str] = field(default_factory=list)
@@ -23,8 +25,14 @@ class Measured:
         """Keeps a figure; none, or one that is no number, counts as not measured."""
         if figure is not None and math.isfinite(figure):
             self.figures[key] = figure
+            self.missed = [each for each in self.missed if each != key]
         if peers:
             self.peers[key] = {name: value for name, value in peers.items() if math.isfinite(value)}
+
+    def miss(self, key: str) -> None:
+        """Keeps that what was measured came to no end."""
+        if key not in self.missed:
+            self.missed.append(key)
 
     def as_json(self) -> dict[str, object]:
         """All of it, for a file."""
@@ -53,4 +61,7 @@ def quantile(values: list[float], share: float) -> float:
     place = share * (len(ranked) - 1)
     below = math.floor(place)
     above = min(below + 1, len(ranked) - 1)
+    if place == below or ranked[below] == ranked[above]:
+        # What is without end has no difference to its neighbour.
+        return ranked[below]
     return ranked[below] + (ranked[above] - ranked[below]) * (place - below)

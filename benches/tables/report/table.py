@@ -37,10 +37,12 @@ def wants_colours() -> bool:
 
 def _line(bar: Bar, row: Row, width: int, colours: bool) -> str:
     sign = ">=" if bar.more_is_better else "<="
-    figure = "not measured" if row.figure is None else with_unit(row.figure, row.unit)
-    target = f"{sign} {with_unit(row.target, row.unit)}"
+    without = "never" if row.holds is False else "not measured"
+    figure = without if row.figure is None else with_unit(row.figure, row.unit)
+    target = "-" if row.target is None else f"{sign} {with_unit(row.target, row.unit)}"
+    goal = "-" if row.goal is None else with_unit(row.goal, row.unit)
     verdict, colour = _verdict(bar, row)
-    line = f"{row.bar:<{width}} {figure:>13} {target:>13} {with_unit(row.goal, row.unit):>11}  {verdict}"
+    line = f"{row.bar:<{width}} {figure:>13} {target:>13} {goal:>11}  {verdict}"
     return _coloured(line, colour, colours)
 
 
@@ -69,7 +71,10 @@ def with_unit(figure: float, unit: str) -> str:
 def _summary(rows: list[Row]) -> str:
     held = sum(row.holds is True for row in rows)
     missed = sum(row.holds is False for row in rows)
-    return f"{held} bars hold, {missed} do not, {len(rows) - held - missed} were not measured."
+    unmeasured = sum(row.figure is None and row.holds is None for row in rows)
+    told = len(rows) - held - missed - unmeasured
+    only_told = f" {told} figures have no target." if told else ""
+    return f"{held} bars hold, {missed} do not, {unmeasured} were not measured.{only_told}"
 
 
 def _coloured(text: str, colour: str, colours: bool) -> str:
