@@ -1,6 +1,7 @@
 """What the bench of tables computes by itself is right: weights, questions, truth, bars and the table of them."""
 
 import json
+import math
 import struct
 import sys
 from pathlib import Path
@@ -175,7 +176,21 @@ def test_what_was_told_the_cut_is_no_rival():
     assert rivals(times) == {"duckdb table": 2.0}
 
 
-def test_a_step_is_visible_from_the_first_version_that_has_it():
+def test_a_step_is_visible_from_the_first_version_that_has_it_and_never_seen_is_for_ever():
     appended = [Appended(began=1.0, acknowledged=1.1, version=4, rows=1), Appended(2.0, 2.1, 6, 1), Appended(3.0, 3.1, 9, 1)]
     seen = [(1.05, 3), (1.25, 4), (2.5, 7)]
-    assert visible_after(appended, seen) == pytest.approx([250.0, 500.0])
+    assert visible_after(appended, seen) == pytest.approx([250.0, 500.0, math.inf])
+
+
+def test_what_came_to_no_end_does_not_hold_and_has_no_figure():
+    text = "while writing: visible after a step's write, p95"
+    delays = [5.0] * 80 + [math.inf] * 20
+    assert quantile(delays, 0.95) == math.inf and quantile(delays, 0.5) == 5.0
+    measured = _measured(live_visible=5.0)
+    measured.miss("live visible")
+    row = _row(measured, text)
+    assert (row.figure, row.holds) == (None, False)
+    (line,) = [line for line in table.shown([*bars.rows(measured)], measured, colours=False).splitlines() if text in line]
+    assert "never" in line and "NO" in line
+    measured.record("live visible", 6.0)
+    assert _row(measured, text).holds is True

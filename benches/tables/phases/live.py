@@ -1,9 +1,11 @@
 """While a run writes at full rate: when a step is seen by another process, and what samples touch meanwhile."""
 
+import math
 import multiprocessing
 import shutil
 import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from ..asked.question import Question
@@ -20,6 +22,8 @@ _OF_DISK = 0.75
 """Share of the free space that may be taken."""
 _BYTES_A_ROW = 160
 """What a row takes while it is appended and packed several times, what was replaced included."""
+_SEEN_SECONDS = 30.0
+"""How long the last step may take to be seen; what is not seen by then counts as never seen."""
 _BOX_ROWS = 10_000
 """Rows of a tenth of a box of 100 K rows."""
 
@@ -30,6 +34,8 @@ class _Seen:
 
     versions: list[tuple[float, int]] = field(default_factory=list)
     is_over: threading.Event = field(default_factory=threading.Event)
+    last: int | None = None
+    """The version of the last step, once it is known: after that there is nothing to see."""
 
 
 def run(bench: Bench) -> None:
@@ -64,28 +70,39 @@ def run(bench: Bench) -> None:
 
 def _watched(bench: Bench, store, writer, appended, steps: int) -> dict:  # noqa: ANN001: types of packages that may be missing
     table, seen = store.table(RUN), _Seen()
-    follower = threading.Thread(target=_follow, args=(store.table(RUN), seen))
-    follower.start()
+    with ThreadPoolExecutor(1) as threads:
+        follower = threads.submit(_follow, store.table(RUN), seen)
+        try:
+            made = _sampled(bench, table, writer, appended, steps, follower)
+            seen.last = max(step.version for step in made["appended"])
+            wait([follower], _SEEN_SECONDS)
+        finally:
+            seen.is_over.set()
+        # What ended it is told here, and nothing is recorded of a run that nobody followed.
+        follower.result()
+    return {**made, "seen": seen.versions}
+
+
+def _sampled(bench: Bench, table, writer, appended, steps: int, follower: Future) -> dict:  # noqa: ANN001: as above
+    """Samples until every step is acknowledged."""
     ratios: dict[str, list[float]] = {"global": [], "box": []}
     box = _box(bench)
     made: list[Appended] = []
     backlog: list[float] = []
-    try:
-        while len(made) < steps:
-            for name, asked in (("global", table.sample(0.01)), ("box", _as_query(table, box))):
-                work = asked.read().work
-                if work.rows_returned >= (_BOX_ROWS if name == "box" else 1):
-                    ratios[name].append(work.rows_touched / work.rows_returned)
-            backlog.append(table.info().blocks / 2 * _STEP_SECONDS)
-            while not appended.empty():
-                made.append(appended.get())
-            if not writer.is_alive() and appended.empty() and len(made) < steps:
-                raise RuntimeError(f"the writer ended after {len(made)} of {steps} steps")
-            time.sleep(0.5)
-    finally:
-        seen.is_over.set()
-        follower.join()
-    return {"appended": made, "seen": seen.versions, "ratios": ratios, "backlog": backlog}
+    while len(made) < steps:
+        for name, asked in (("global", table.sample(0.01)), ("box", _as_query(table, box))):
+            work = asked.read().work
+            if work.rows_returned >= (_BOX_ROWS if name == "box" else 1):
+                ratios[name].append(work.rows_touched / work.rows_returned)
+        backlog.append(table.info().blocks / 2 * _STEP_SECONDS)
+        while not appended.empty():
+            made.append(appended.get())
+        if follower.done():
+            follower.result()
+        if not writer.is_alive() and appended.empty() and len(made) < steps:
+            raise RuntimeError(f"the writer ended after {len(made)} of {steps} steps")
+        wait([follower], 0.5)
+    return {"appended": made, "ratios": ratios, "backlog": backlog}
 
 
 def _drained(table) -> float:  # noqa: ANN001
@@ -100,7 +117,7 @@ def _follow(table, seen: _Seen) -> None:  # noqa: ANN001
     """Notes every version that becomes current, as a viewer would learn of it."""
     native = table._native
     last = 0
-    while not seen.is_over.is_set():
+    while not seen.is_over.is_set() and (seen.last is None or last < seen.last):
         if hasattr(native, "follow"):
             version = native.follow(last, 0.5)
         else:
@@ -131,18 +148,26 @@ def _check(bench: Bench, table, appended: list[Appended]) -> None:  # noqa: ANN0
 
 
 def visible_after(appended: list[Appended], seen: list[tuple[float, int]]) -> list[float]:
-    """Milliseconds from the beginning of each step's write to the first sight of a version that has it."""
+    """Milliseconds from the beginning of each step's write to the first sight of a version that has it; without end for a
+    step that was never seen.
+    """
     found = []
     for step in appended:
-        first = next((moment for moment, version in seen if version >= step.version), None)
-        if first is not None:
-            found.append((first - step.began) * 1e3)
+        first = next((moment for moment, version in seen if version >= step.version), math.inf)
+        found.append((first - step.began) * 1e3)
     return found
 
 
 def _record(bench: Bench, made: dict) -> None:
     ratios, delays = made["ratios"], visible_after(made["appended"], made["seen"])
-    bench.measured.record("live visible", quantile(delays, 0.95))
+    unseen = sum(math.isinf(each) for each in delays)
+    if unseen:
+        bench.measured.notes.append(f"live: {unseen} of {len(delays)} steps were never seen")
+    visible = quantile(delays, 0.95)
+    if math.isinf(visible):
+        bench.measured.miss("live visible")
+    else:
+        bench.measured.record("live visible", visible)
     bench.measured.record("live touched global", median(ratios["global"]))
     bench.measured.record("live touched box", median(ratios["box"]))
     backlog = made["backlog"]
@@ -157,7 +182,8 @@ def _record(bench: Bench, made: dict) -> None:
     )
     bench.measured.notes.append(f"full rate for {len(took) * _STEP_SECONDS / 60:.1f} minutes, packed by its owner")
     bench.measured.detail["live"] = {
-        "visible, ms": delays,
+        "visible, ms": [each for each in delays if math.isfinite(each)],
+        "never seen": unseen,
         "acknowledged, ms": took,
         "touched": ratios,
         "backlog, s": backlog,
