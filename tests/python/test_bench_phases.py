@@ -5,12 +5,20 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+
+import atoll
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benches"))
 
-from tables.phases import live
+from tables.asked.question import Question
+from tables.asked.truth import Truth
+from tables.data.rows import INDEX, SCHEMA
+from tables.data.tube import Tube
+from tables.phases import live, runs, tolerance
 from tables.phases.live_writer import Appended
+from tables.report.measured import Measured
 
 
 class _Watched:
@@ -40,3 +48,58 @@ def test_a_follower_that_fails_fails_the_phase(monkeypatch: pytest.MonkeyPatch):
     store = SimpleNamespace(table=lambda name: _Watched())
     with pytest.raises(OSError, match="the connection is gone"):
         live._watched(None, store, SimpleNamespace(is_alive=lambda: True), appended, 1)
+
+
+def _estimate(value: float, half_width: float, doubts: tuple[str, ...] = ()) -> SimpleNamespace:
+    return SimpleNamespace(value=value, half_width=half_width, doubts=doubts, is_valid=not doubts)
+
+
+def test_an_estimate_that_is_doubted_too_wide_or_far_from_the_truth_is_told():
+    assert tolerance.problems(_estimate(10.08, 0.099), 10.0, 2.0) == []
+    assert tolerance.problems(_estimate(10.12, 0.099), 10.0, 2.0) == [], "one in twenty may be beside the truth"
+    assert "few" in tolerance.problems(_estimate(10.0, 0.09, ("few",)), 10.0, 2.0)[0]
+    assert "more than" in tolerance.problems(_estimate(10.0, 0.2), 10.0, 2.0)[0]
+    assert "far from" in tolerance.problems(_estimate(10.3, 0.09), 10.0, 2.0)[0]
+    assert len(tolerance.problems(_estimate(float("nan"), float("nan")), 10.0, 2.0)) == 2
+    assert [tolerance.outside_most(count) for count in (1, 6, 100)] == [1, 3, 13]
+
+
+def _tolerance_bench(folder: Path, *, is_shifted: bool) -> SimpleNamespace:
+    """A bench about a small tube; where it is shifted, the table holds other values than the truth."""
+    frames = list(Tube(steps=30, particles=2_000).frames())
+    columns = {name: np.concatenate([frame[name] for frame in frames]) for name in SCHEMA.names}
+    with atoll.open(folder / "store") as store:
+        table = store.create_table("rows", SCHEMA, id=("pid", "step"), index=INDEX)
+        table.append({**columns, "vz": columns["vz"] + np.float32(is_shifted)})
+    question = Question("most", box={"z": (-100.0, 100.0)})
+    truth = Truth(columns)
+    plan = SimpleNamespace(timed={"full": [question], "middle": []}, truth={"most": truth.answer(question)})
+    return SimpleNamespace(
+        measured=Measured(), plan=plan, truth=truth, rounds=1, store=lambda table: folder / "store"
+    )
+
+
+@pytest.mark.parametrize("is_shifted", [False, True])
+def test_answers_to_tolerance_queries_are_held_against_the_truth(tmp_path: Path, is_shifted: bool):
+    bench = _tolerance_bench(tmp_path, is_shifted=is_shifted)
+    tolerance.run(bench)
+    assert set(bench.measured.figures) == {"tolerance rows", "tolerance exact"}
+    told = " ".join(bench.measured.wrong)
+    assert [word in told for word in ("far from", "exactly")] == [is_shifted, is_shifted]
+
+
+def test_the_first_query_of_many_runs_finds_nothing_read_and_its_answer_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(runs, "_RUNS_QUICK", 20)
+    calls, read, listed = [], atoll.Query.read, atoll.Table.runs
+    monkeypatch.setattr(atoll.Query, "read", lambda query: calls.append("read") or read(query))
+    monkeypatch.setattr(atoll.Table, "runs", lambda table: calls.append("list") or listed(table))
+    bench = SimpleNamespace(folder=tmp_path, is_quick=True, measured=Measured())
+    runs.run(bench)
+    assert calls == ["read", "list"]
+    assert bench.measured.wrong == []
+    # Some rows less than what is asked for: the answer is another one.
+    monkeypatch.setattr(runs, "_expected", lambda count, expected=runs._expected: expected(count + 1))
+    runs.run(bench)
+    assert len(bench.measured.wrong) == 1 and "first query" in bench.measured.wrong[0]

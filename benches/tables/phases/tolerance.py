@@ -1,6 +1,10 @@
 """Tolerance queries: how much more is read than the tolerance needs, and whether the exact answer would cost less."""
 
+import math
 import time
+from typing import Protocol
+
+import numpy as np
 
 from ..bench import ROWS_TABLE, Bench, told
 from ..peers.base import Unavailable
@@ -10,6 +14,23 @@ _OF_SD = 0.05
 """Half-width of the interval asked for, in standard deviations of the column."""
 _QUANTILE = 1.959964
 """Of the normal distribution, for 95 %."""
+_MISS = 0.05
+"""How often the truth may lie outside of an interval of 95 %."""
+_DEVIATION_SLACK = 1.1
+"""The interval is a part of a deviation that is estimated as well."""
+_FAR = 2.0
+"""Half-widths from the truth that chance does not explain: one interval in ten thousand."""
+_CHANCE = 1e-3
+"""So unlikely misses are no chance."""
+
+
+class Estimate(Protocol):
+    """What is looked at of an estimate."""
+
+    value: float
+    half_width: float
+    is_valid: bool
+    doubts: tuple[str, ...]
 
 
 def planned_units(rows: int) -> float:
@@ -18,13 +39,31 @@ def planned_units(rows: int) -> float:
     return endless / (1 + endless / rows)
 
 
+def problems(estimate: Estimate, truth: float, deviation: float) -> list[str]:
+    """What is not as it was asked for: an interval of such a width, valid, about the truth."""
+    found = []
+    if not estimate.is_valid:
+        found.append(f"not valid: {'; '.join(estimate.doubts)}")
+    if not estimate.half_width <= _OF_SD * deviation * _DEVIATION_SLACK:
+        found.append(f"± {estimate.half_width} is more than {_OF_SD} of {deviation}")
+    if not abs(estimate.value - truth) <= max(_FAR * estimate.half_width, 1e-9 * deviation):
+        found.append(f"{estimate.value} ± {estimate.half_width} is far from {truth}")
+    return found
+
+
+def outside_most(count: int) -> int:
+    """So many of such intervals may be beside the truth by chance."""
+    chances = [math.comb(count, misses) * _MISS**misses * (1 - _MISS) ** (count - misses) for misses in range(count + 1)]
+    return next(most for most in range(count + 1) if sum(chances[most + 1 :]) < _CHANCE)
+
+
 def run(bench: Bench) -> None:
     """A mean of `vz` over every large timed box, within a twentieth of its standard deviation at 95 %."""
     try:
         import atoll
     except ImportError as missing:
         raise Unavailable(f"the Python package atoll is not installed: {missing}") from missing
-    over_plan, over_exact = [], []
+    over_plan, over_exact, outside = [], [], 0
     with atoll.open(bench.store(ROWS_TABLE), create=False) as store:
         table = store.table(ROWS_TABLE)
         if not hasattr(table.query(), "within"):
@@ -37,11 +76,20 @@ def run(bench: Bench) -> None:
                 estimate = asked.within(of_sd=_OF_SD).mean("vz", confidence=0.95)
                 tolerant.append(time.perf_counter() - started)
                 started = time.perf_counter()
-                asked.select("vz").arrow()["vz"].to_numpy().mean()
+                answer = asked.select("vz").arrow()["vz"].to_numpy().mean()
                 exact.append(time.perf_counter() - started)
-            rows = bench.plan.truth[question.name].rows
-            over_plan.append(estimate.rows_read / planned_units(rows))
+            truth = bench.truth.columns["vz"][bench.truth.places(question)].astype(np.float64)
+            mean, deviation = float(truth.mean()), float(truth.std())
+            found = problems(estimate, mean, deviation)
+            if not abs(float(answer) - mean) <= 1e-3 * deviation:
+                found.append(f"exactly {answer} instead of {mean}")
+            bench.measured.wrong += [f"atoll, tolerance, {question.name}: {each}" for each in found]
+            outside += abs(estimate.value - mean) > estimate.half_width
+            over_plan.append(estimate.rows_read / planned_units(len(truth)))
             over_exact.append(median(tolerant) / median(exact))
+    if outside > outside_most(len(over_plan)):
+        bench.measured.wrong.append(f"atoll, tolerance: {outside} of {len(over_plan)} intervals are beside the truth")
+    bench.measured.detail["tolerance, intervals beside the truth"] = outside
     told(f"  tolerance: {median(over_plan):.2f}x of the planned rows, {max(over_exact):.2f}x of the exact answer's time")
     bench.measured.record("tolerance rows", median(over_plan))
     bench.measured.record("tolerance exact", max(over_exact))
