@@ -2,10 +2,17 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benches"))
 
+from tables import origin
+from tables.on_cassandra import __main__ as program
+from tables.on_cassandra import writing
 from tables.on_cassandra.bars import BARS
+from tables.on_cassandra.cluster import CONTROL
 from tables.report import bars, table
 from tables.report.measured import Measured
 
@@ -21,3 +28,38 @@ def test_a_figure_that_nothing_is_asked_of_neither_holds_nor_reaches_a_goal():
     assert rows["three nodes, one killed under load: definite operations"].holds is True
     shown = table.shown([*rows.values()], measured, colours=False, bars=BARS)
     assert f"1 bars hold, 0 do not, {len(BARS) - 3} were not measured. 2 figures have no target." in shown
+
+
+def test_rates_of_other_programs_or_another_node_are_measured_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(CONTROL, "/nowhere")
+    monkeypatch.setattr(writing, "run", lambda bench, cluster, with_rivals: writing._kept(bench, "atoll-rows", make))
+    made, emptied = [], []
+
+    def make() -> dict[str, float]:
+        made.append(bench.measured.detail["kept, made by"]["commit"])
+        return {"loaded, s": 1.0}
+
+    bench = SimpleNamespace(folder=tmp_path, counter=Path(), measured=Measured(), leave_out=pytest.fail)
+    asked = SimpleNamespace(fresh=False, phases=("writing",), peers=False, json=None, detail=None)
+
+    def run(programs: str, heap: str, commit: str) -> None:
+        monkeypatch.setattr(origin, "programs", lambda *files: programs)
+        monkeypatch.setattr(origin, "commit", lambda: commit)
+        down = lambda keep: emptied.append(commit) if not keep else None  # noqa: E731
+        program._together(bench, asked, SimpleNamespace(folder=tmp_path, heap=heap, up=lambda: None, down=down))
+
+    run("one", "4G", "first")
+    run("one", "4G", "only a page changed")
+    run("other", "4G", "second")
+    run("other", "1G", "quick")
+    assert made == emptied == ["first", "second", "quick"]
+
+
+def test_a_digest_is_of_what_is_in_the_files(tmp_path: Path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_text("same")
+    other.write_text("same")
+    assert origin.digest([one]) == origin.digest([other])
+    other.write_text("else")
+    assert origin.digest([one]) != origin.digest([other])
+    assert origin.programs(one) == origin.programs(one) != origin.programs(other)

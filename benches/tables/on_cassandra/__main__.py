@@ -2,12 +2,13 @@
 
 import argparse
 import json
+import os
 import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from .. import machine
+from .. import machine, origin
 from ..asked.plan import kept_plan
 from ..asked.truth import Truth
 from ..bench import PATHS_TABLE, ROWS_TABLE, Bench, told
@@ -19,7 +20,7 @@ from ..report import bars as reported
 from ..report import table
 from . import bad_input, costs, questions, sample, suite, writing
 from .bars import BARS
-from .cluster import Cluster
+from .cluster import CONTROL, Cluster
 
 ROWS = 10_000_000
 ROWS_QUICK = 200_000
@@ -96,9 +97,16 @@ def _together(bench: Bench, asked: argparse.Namespace, cluster: Cluster) -> None
     }
     if not set(phases) & set(asked.phases):
         return
-    if asked.fresh or not cluster.folder.exists():
+    made_by = {
+        "programs": origin.programs(bench.counter, Path(os.environ[CONTROL])),
+        "heap": cluster.heap,
+        "commit": origin.commit(),
+    }
+    if asked.fresh or not cluster.folder.exists() or not writing.is_ours(bench, made_by):
+        told("an empty cluster: nothing is kept that these programs made")
         cluster.down(keep=False)
-        writing.forget(bench)
+        writing.begin(bench, made_by)
+    bench.measured.detail["kept, made by"] = writing.made_by(bench)
     cluster.up()
     try:
         _in_order(bench, asked, phases)

@@ -1,7 +1,8 @@
 """Writing: rows loaded into a packed table; the same rows appended step by step and packed then, as plain inserts, and as
 the same blocks in blobs without an index.
 
-What was written is kept for the questions; a later run that finds it there measures nothing anew.
+What was written is kept for the questions; a later run of the very same programs, on a node with as much memory, measures
+nothing anew. Any other run begins with an empty cluster: figures are never those of another build.
 
 A node that was just started is slow for everybody, until its virtual machine has compiled what it does: ten times the same
 work takes less each time. So before anything is timed, each program writes some steps that nobody asks for, and loads and
@@ -34,6 +35,9 @@ _WARMING_ROUNDS = 10
 """Turns before these that count for nothing."""
 _AGAIN = "again"
 """The keyspace of what is loaded to be dropped."""
+
+_MADE_BY = "cassandra-made-by.json"
+"""Which programs made what is kept, on which node, and at which commit. Goes with everything that is forgotten."""
 
 _WARMING = "warming"
 """The keyspace of what is written before anything is timed."""
@@ -114,6 +118,26 @@ def _kept(bench: Bench, name: str, make) -> dict:  # noqa: ANN001
         made = make()
         file.write_text(json.dumps(made))
     return json.loads(file.read_text())
+
+
+def is_ours(bench: Bench, made_by: dict[str, str]) -> bool:
+    """Whether what is kept was made by these programs on such a node; the commit alone changes neither."""
+    file = bench.folder / _MADE_BY
+    if not file.exists():
+        return False
+    found = json.loads(file.read_text())
+    return all(found.get(name) == made_by[name] for name in ("programs", "heap"))
+
+
+def begin(bench: Bench, made_by: dict[str, str]) -> None:
+    """The cluster is new: nothing is there, and what will be is made by these programs."""
+    forget(bench)
+    (bench.folder / _MADE_BY).write_text(json.dumps(made_by))
+
+
+def made_by(bench: Bench) -> dict[str, str]:
+    """By whom what is kept was made."""
+    return json.loads((bench.folder / _MADE_BY).read_text())
 
 
 def forget(bench: Bench) -> None:
