@@ -13,6 +13,7 @@ mod arguments;
 mod cargo;
 mod console;
 mod failure;
+mod family;
 mod requirements;
 mod run;
 mod skip;

@@ -2,6 +2,7 @@
 
 use crate::console::{Step, Verdict};
 use crate::failure::Failure;
+use crate::family;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -46,8 +47,13 @@ pub fn watched(name: &str, command: &mut Command, step: &mut Step) -> Result<Ran
     streamed(name, command, step, None, |_| Ok(()))
 }
 
+/// Like [`watched`]; a child that runs longer than `limit` is killed, with all that it started.
+pub fn limited(name: &str, command: &mut Command, step: &mut Step, limit: Duration) -> Result<Ran, Failure> {
+    streamed(name, command, step, Some(limit), |_| Ok(()))
+}
+
 /// Like [`watched`]; `on_line` sees each line of standard output as it comes, and a child that runs longer
-/// than `limit` is killed.
+/// than `limit` is killed, with all that it started.
 pub fn streamed(
     name: &str,
     command: &mut Command,
@@ -92,8 +98,7 @@ fn follow(
         }
         if limit.is_some_and(|limit| started.elapsed() > limit) {
             everything.push(format!("killed after {}", crate::console::seconds(started.elapsed())));
-            // It may have ended by itself meanwhile, which is as good.
-            drop(child.kill());
+            family::kill(&mut child);
             break;
         }
         step.tick(everything.last().map_or("", String::as_str));

@@ -24,6 +24,11 @@ use summary::{Summary, Visit};
 /// How far beyond its budget a test program may run before it is killed: a hang must not look like work.
 const LIMIT_FACTOR: u64 = 4;
 
+/// How long a test program of a room with such a budget may run.
+const fn limit(budget_minutes: u64) -> Duration {
+    Duration::from_secs(budget_minutes * 60 * LIMIT_FACTOR)
+}
+
 /// Builds and runs the tests of one room or of all.
 pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     let room: Option<String> = arguments.option("--room")?;
@@ -60,7 +65,7 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
 
 fn visit(room: &Room, built: &mut Built, alone: Option<&str>) -> Result<Visit, Failure> {
     let started = Instant::now();
-    let limit = Duration::from_secs(room.budget_minutes * 60 * LIMIT_FACTOR);
+    let limit = limit(room.budget_minutes);
     let mut tally = Tally::default();
     let guest = guest::of(room.name, &mut tally)?;
     for program in built.programs.iter().filter(|program| guest::is_in_room(program, room)) {
@@ -79,7 +84,7 @@ fn run_one(program: &Program, limit: Duration, guest: &Guest) -> Result<Tally, F
     let mut command = program.command()?;
     command.envs(guest.environment()?);
     let mut step = Step::start(&program.name);
-    let ran = run::streamed(&program.name, &mut command, &mut step, Some(limit), |_| Ok(()))?;
+    let ran = run::limited(&program.name, &mut command, &mut step, limit)?;
     let tally = Tally::read(&program.name, &ran.everything, ran.status.success());
     judge(step, &tally, &ran.everything);
     Ok(tally)
@@ -109,7 +114,7 @@ fn documentation(built: &Built) -> Result<Visit, Failure> {
     let mut command = cargo::building()?;
     command.args(["test", "--workspace", "--doc"]).args(cargo::locked());
     let mut step = Step::start("examples in the documentation of the code");
-    let ran = run::watched("cargo test --doc", &mut command, &mut step)?;
+    let ran = run::limited("cargo test --doc", &mut command, &mut step, limit(rooms::DOCS_BUDGET_MINUTES))?;
     let mut tally = Tally::read("doc", &ran.everything, ran.status.success());
     judge(step, &tally, &ran.everything);
     tally.add(commands::check(built.atoll.as_deref())?);

@@ -11,21 +11,22 @@ use crate::tests_output::Tally;
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
+use std::time::Duration;
 
 const LANES_MAX: usize = 2;
 
 /// A program that ended, or could not be run.
 type Ended<'p> = (&'p Program, Step, Result<Ran, Failure>);
 
-/// Runs all of them, in two lanes where there are two processors.
-pub fn run(programs: &[Program]) -> Result<Tally, Failure> {
+/// Runs all of them, in two lanes where there are two processors, none longer than `limit`.
+pub fn run(programs: &[Program], limit: Duration) -> Result<Tally, Failure> {
     let lanes = thread::available_parallelism().map_or(1, usize::from).min(LANES_MAX);
     let waiting = Mutex::new(programs.iter());
     let (sender, ended) = channel();
     thread::scope(|scope| {
         for _ in 0..lanes {
             let (waiting, sender) = (&waiting, sender.clone());
-            scope.spawn(move || run_one_after_another(waiting, &sender));
+            scope.spawn(move || run_one_after_another(waiting, &sender, limit));
         }
         drop(sender);
         let mut tally = Tally::default();
@@ -39,14 +40,19 @@ pub fn run(programs: &[Program]) -> Result<Tally, Failure> {
     })
 }
 
-fn run_one_after_another<'p>(waiting: &Mutex<impl Iterator<Item = &'p Program>>, ended: &Sender<Ended<'p>>) {
+fn run_one_after_another<'p>(
+    waiting: &Mutex<impl Iterator<Item = &'p Program>>,
+    ended: &Sender<Ended<'p>>,
+    limit: Duration,
+) {
     loop {
         // A lane that panicked took one program with it, and left the others.
         let next = waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).next();
         let Some(program) = next else { return };
         let mut step = Step::start(&program.name);
-        let ran =
-            program.command().and_then(|mut command| run::watched(&program.name, &mut command, &mut step));
+        let ran = program
+            .command()
+            .and_then(|mut command| run::limited(&program.name, &mut command, &mut step, limit));
         if ended.send((program, step, ran)).is_err() {
             return;
         }
@@ -58,13 +64,15 @@ mod tests {
     use super::*;
     use crate::test::programs::Program;
 
+    const LIMIT: Duration = Duration::from_secs(60);
+
     #[test]
     fn every_program_is_run_once_and_one_that_fails_is_told() {
         let named = |name: &str, executable: &str| Program::for_test(name, executable);
         let programs = [named("good", "true"), named("bad", "false"), named("other", "true")];
-        let tally = run(&programs).unwrap();
+        let tally = run(&programs, LIMIT).unwrap();
         assert_eq!((tally.passed, tally.failed), (2, vec!["bad".to_owned()]));
-        assert!(run(&[named("absent", "/no/such/program")]).is_err());
-        assert_eq!(run(&[]).unwrap(), Tally::default());
+        assert!(run(&[named("absent", "/no/such/program")], LIMIT).is_err());
+        assert_eq!(run(&[], LIMIT).unwrap(), Tally::default());
     }
 }

@@ -1,6 +1,7 @@
 //! The Python tests: they use the package of this checkout, and drive the built program from outside, with Python's
 //! own readers and writers.
 
+use super::limit;
 use super::programs::Built;
 use super::summary::Visit;
 use crate::console::{Step, Verdict};
@@ -11,7 +12,7 @@ use crate::skip::Skip;
 use crate::tests_output::Tally;
 use crate::{run, venv, workspace};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const FOLDER: &str = "tests/python";
 
@@ -26,7 +27,7 @@ pub fn visit(built: &Built) -> Result<Visit, Failure> {
                 .args(["-m", "pytest", "-v", "-p", "no:cacheprovider", FOLDER])
                 .current_dir(workspace::root()?);
             command.env("PROGRAM_UNDER_TEST", atoll).env("PYTHONDONTWRITEBYTECODE", "1");
-            tests(&mut command)?
+            tests(&mut command, limit(rooms::PYTHON_BUDGET_MINUTES))?
         }
         (Ok(_), None) => skipped("atoll", "the program was not built".to_owned()),
         (Err(failure), _) => {
@@ -43,9 +44,9 @@ fn skipped(need: &str, reason: String) -> Tally {
     Tally { skipped: vec![skip], ..Tally::default() }
 }
 
-fn tests(command: &mut Command) -> Result<Tally, Failure> {
+fn tests(command: &mut Command, limit: Duration) -> Result<Tally, Failure> {
     let mut step = Step::start("pytest");
-    let ran = run::watched("pytest", command, &mut step)?;
+    let ran = run::limited("pytest", command, &mut step, limit)?;
     let tally = read(&ran.everything, ran.status.success());
     let counts = format!("{} passed, {} failed", tally.passed, tally.failed.len());
     step.end(if tally.failed.is_empty() { Verdict::Passed } else { Verdict::Failed }, &counts);
@@ -80,6 +81,14 @@ fn read(lines: &[String], succeeded: bool) -> Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hang_fails_the_room_and_ends() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 600; true"]);
+        let tally = tests(&mut command, Duration::from_millis(50)).unwrap();
+        assert_eq!((tally.passed, tally.failed), (0, vec!["pytest".to_owned()]));
+    }
 
     #[test]
     fn the_verdicts_of_pytest_are_counted() {

@@ -2,7 +2,7 @@
 //! is installed. What only an interpreter can load has no such tests: Python's go through it.
 
 use super::summary::Visit;
-use super::{judge, lanes, programs};
+use super::{judge, lanes, limit, programs};
 use crate::console::Step;
 use crate::failure::Failure;
 use crate::house::{Tree, unsafe_files};
@@ -38,7 +38,7 @@ fn address_sanitizer(package: &Package) -> Result<Tally, Failure> {
         Ok(mut built) => {
             let names = built.programs.iter_mut().map(|program| &mut program.name);
             names.for_each(|name| name.push_str(" under AddressSanitizer"));
-            lanes::run(&built.programs)
+            lanes::run(&built.programs, limit(rooms::SANITIZER_BUDGET_MINUTES))
         }
         // Told already.
         Err(Failure::Command { .. }) => Ok(Tally { failed: vec![name], ..Tally::default() }),
@@ -62,7 +62,7 @@ fn miri(package: &Package) -> Result<Tally, Failure> {
 
 fn tests(name: &str, command: &mut std::process::Command) -> Result<Tally, Failure> {
     let mut step = Step::start(name);
-    let ran = run::watched(name, command, &mut step)?;
+    let ran = run::limited(name, command, &mut step, limit(rooms::SANITIZER_BUDGET_MINUTES))?;
     let tally = Tally::read(name, &ran.everything, ran.status.success());
     judge(step, &tally, &ran.everything);
     Ok(tally)
