@@ -71,7 +71,8 @@ def main() -> int:
     )
     # A first look waits for nobody, and says so all the same.
     if asked.earlier:
-        bench.measured.take(json.loads(asked.earlier.read_text()))
+        phases = ("loading", *asked.phases)
+        bench.measured.take(json.loads(asked.earlier.read_text()), phases=phases, rows=dataset.rows)
     if warning := machine.wait_for_calm(0) if asked.quick else machine.wait_for_calm():
         bench.measured.notes.append(warning)
     _run(bench, asked)
@@ -80,10 +81,10 @@ def main() -> int:
 
 
 def _run(bench: Bench, asked: argparse.Namespace) -> None:
-    told("loading")
+    bench.begin("loading")
     load.run(bench)
     if "counts" in asked.phases:
-        told("counts of work")
+        bench.begin("counts")
         counts.run(bench)
     _keep(bench, asked)
     _run_together(bench, asked)
@@ -98,7 +99,7 @@ def _run_together(bench: Bench, asked: argparse.Namespace) -> None:
     programs = _programs(bench, asked.peers, asked.engines)
     for name, phase in phases.items():
         if name in asked.phases:
-            told(name)
+            bench.begin(name)
             phase.run(bench, programs)
             _keep(bench, asked)
 
@@ -119,7 +120,7 @@ def _run_alone(bench: Bench, asked: argparse.Namespace) -> None:
     for name, phase in phases.items():
         if name not in asked.phases:
             continue
-        told(name)
+        bench.begin(name)
         try:
             phase.run(bench)
         except Unavailable as missing:

@@ -9,7 +9,8 @@ from pathlib import Path
 from .asked.plan import Plan
 from .asked.truth import Truth
 from .data.dataset import Dataset
-from .report.measured import Measured
+from .origin import commit
+from .report.measured import Measured, Origin
 
 ROWS_TABLE = "rows"
 """Sampled by row."""
@@ -38,6 +39,9 @@ class Bench:
     minutes: float = 10.0
     """How long what is written for long is written."""
 
+    commit: str = field(default_factory=commit)
+    """Of this checkout."""
+
     url: str | None = None
     """The store of all tables, where it is no folder."""
 
@@ -48,6 +52,11 @@ class Bench:
     def run_counter(self, *words: object) -> None:
         """Runs the Rust half to its end."""
         subprocess.run([str(self.counter), *map(str, words)], check=True)
+
+    def begin(self, phase: str) -> None:
+        """What is recorded from now on is of this phase."""
+        told(phase)
+        self.measured.now = Origin(phase, self.commit, self.dataset.rows, self.minutes)
 
     def leave_out(self, what: str, why: object) -> None:
         """Keeps for the end what could not run, and says so now."""

@@ -39,7 +39,7 @@ def test_rates_of_other_programs_or_another_node_are_measured_anew(tmp_path: Pat
         made.append(bench.measured.detail["kept, made by"]["commit"])
         return {"loaded, s": 1.0}
 
-    bench = SimpleNamespace(folder=tmp_path, counter=Path(), measured=Measured(), leave_out=pytest.fail)
+    bench = SimpleNamespace(folder=tmp_path, counter=Path(), measured=Measured(), leave_out=pytest.fail, begin=print)
     asked = SimpleNamespace(fresh=False, phases=("writing",), peers=False, json=None, detail=None)
 
     def run(programs: str, heap: str, commit: str) -> None:

@@ -24,7 +24,7 @@ from tables.phases.live import visible_after
 from tables.phases.live_writer import Appended
 from tables.phases.timing import rivals
 from tables.report import bars, table
-from tables.report.measured import Measured, median, quantile
+from tables.report.measured import Measured, Origin, median, quantile
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +159,47 @@ def test_rows_for_programs_have_the_agreed_fields():
         "holds": True,
         "peers": {"atoll": 1.2, "rival": 2.0},
     }
+
+
+def _earlier() -> dict:
+    """What a run wrote that measured the space and the backlog, and never saw a step."""
+    run = Measured()
+    for phase, keys in {"space": ("space",), "live": ("live backlog",)}.items():
+        run.now = Origin(phase, "abc", rows=1_000, minutes=2.0)
+        for key in keys:
+            run.record(key, 1.0, {"atoll": 1.0})
+    run.miss("live visible")
+    run.left_out.append("live: it failed")
+    return json.loads(json.dumps(run.as_json()))
+
+
+def test_a_phase_that_fails_now_does_not_keep_an_earlier_figure():
+    measured = Measured()
+    measured.take(_earlier(), phases=("live",), rows=1_000)
+    assert (measured.figures, measured.missed, measured.left_out) == ({"space": 1.0}, [], [])
+    assert set(measured.peers) == {"space"}
+
+
+def test_a_figure_of_an_earlier_run_says_so_until_it_is_measured_again():
+    space = "space over z-ordered Parquet with zstd, priority included"
+    measured = Measured()
+    measured.take(_earlier(), phases=(), rows=1_000)
+    whence = {"phase": "space", "commit": "abc", "rows": 1_000, "minutes": 2.0}
+    assert _row(measured, space).as_json()["earlier"] == whence
+    assert _row(measured, "while writing: visible after a step's write, p95").holds is False
+    shown = table.shown(bars.rows(measured), measured, colours=False)
+    assert shown.count("of an earlier run: commit abc, 1,000 rows, 2 minutes") == 3
+    measured.now = Origin("space", "def", rows=1_000, minutes=2.0)
+    measured.record("space", 1.1)
+    assert "earlier" not in _row(measured, space).as_json()
+
+
+def test_earlier_figures_of_other_rows_or_of_unknown_origin_are_not_taken():
+    measured = Measured()
+    measured.take(_earlier(), phases=(), rows=10_000)
+    measured.take({**_earlier(), "origins": {}}, phases=(), rows=1_000)
+    assert measured.figures == {} and measured.missed == []
+    assert all("space" in note for note in measured.notes)
 
 
 def test_losses_are_red_and_what_was_left_out_is_named():

@@ -40,7 +40,7 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     bench = _bench(asked, folder)
     if asked.earlier:
-        bench.measured.take(json.loads(asked.earlier.read_text()))
+        bench.measured.take(json.loads(asked.earlier.read_text()), phases=asked.phases, rows=bench.dataset.rows)
     if warning := machine.wait_for_calm(0) if asked.quick else machine.wait_for_calm():
         bench.measured.notes.append(warning)
     clusters = asked.folder.resolve() / "cassandra-bench"
@@ -145,7 +145,7 @@ def _in_order(bench: Bench, asked: argparse.Namespace, phases: dict[str, Callabl
     for name, phase in phases.items():
         if name not in asked.phases:
             continue
-        told(name)
+        bench.begin(name)
         try:
             phase()
         except Unavailable as missing:

@@ -43,10 +43,15 @@ class Row:
     goal: float | None
     holds: bool | None
     peers: dict[str, float]
+    earlier: dict[str, object] | None = None
+    """Phase, commit, rows and minutes of a figure that another run measured."""
 
     def as_json(self) -> dict:
-        """For a file."""
-        return asdict(self)
+        """For a file; that a figure is of another run is only said where it is."""
+        found = asdict(self)
+        if self.earlier is None:
+            del found["earlier"]
+        return found
 
 
 TOUCHED = [
@@ -122,9 +127,9 @@ def rows(measured: Measured, bars: tuple[Bar, ...] = BARS) -> list[Row]:
 
 def _row(bar: Bar, measured: Measured) -> Row:
     figure = None if bar.key in measured.missed else measured.figures.get(bar.key)
-    return Row(
-        bar.text, figure, bar.unit, bar.target, bar.goal, _holds(bar, figure, measured), measured.peers.get(bar.key, {})
-    )
+    holds, peers = _holds(bar, figure, measured), measured.peers.get(bar.key, {})
+    earlier = measured.origins[bar.key] if bar.key in measured.earlier else None
+    return Row(bar.text, figure, bar.unit, bar.target, bar.goal, holds, peers, earlier)
 
 
 def _holds(bar: Bar, figure: float | None, measured: Measured) -> bool | None:

@@ -1,14 +1,31 @@
 """What was measured so far, and what was found wrong or had to be left out."""
 
 import math
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a figure is from."""
+
+    phase: str
+    commit: str
+    rows: int
+    minutes: float
 
 
 @dataclass
 class Measured:
     """Figures by key, and what belongs beside them."""
 
+    now: Origin | None = None
+    """Where the figures that come next are from."""
     figures: dict[str, float] = field(default_factory=dict)
+    origins: dict[str, dict[str, object]] = field(default_factory=dict)
+    """Where each figure is from."""
+    earlier: list[str] = field(default_factory=list)
+    """Keys of what another run measured."""
     peers: dict[str, dict[str, float]] = field(default_factory=dict)
     """What each program did, in the unit that the figure is made of."""
     missed: list[str] = field(default_factory=list)
@@ -25,27 +42,54 @@ class Measured:
         """Keeps a figure; none, or one that is no number, counts as not measured."""
         if figure is not None and math.isfinite(figure):
             self.figures[key] = figure
+            self._is_of_now(key)
             self.missed = [each for each in self.missed if each != key]
         if peers:
             self.peers[key] = {name: value for name, value in peers.items() if math.isfinite(value)}
 
     def miss(self, key: str) -> None:
         """Keeps that what was measured came to no end."""
+        self._is_of_now(key)
         if key not in self.missed:
             self.missed.append(key)
 
     def as_json(self) -> dict[str, object]:
         """All of it, for a file."""
-        return asdict(self)
+        return {name: each for name, each in asdict(self).items() if name != "now"}
 
-    def take(self, earlier: dict[str, object]) -> None:
-        """Begins with what an earlier run of other phases measured and wrote to a file."""
-        for name, each in earlier.items():
-            mine = getattr(self, name)
-            if isinstance(mine, dict):
-                mine.update(each)
-            else:
-                mine.extend(line for line in each if line not in mine)
+    def take(self, earlier: dict[str, object], *, phases: Collection[str], rows: int) -> None:
+        """Begins with what an earlier run measured of as many rows, and wrote to a file.
+
+        Not what it measured in the phases of this run: should one of them fail, it has no figure. What was wrong stays wrong.
+        """
+        origins, left = earlier.get("origins", {}), []
+        for key in [*earlier["figures"], *earlier.get("missed", [])]:
+            origin = origins.get(key)
+            if origin is None or origin["rows"] != rows:
+                left.append(key)
+            elif origin["phase"] not in phases:
+                self._take(earlier, key, origin)
+        if left:
+            self.notes.append(f"not taken from the earlier run, of other rows or of nobody knows which: {', '.join(left)}")
+        self.wrong += earlier["wrong"]
+        self.left_out += [line for line in earlier["left_out"] if line.partition(":")[0] not in phases]
+        self.notes += [line for line in earlier["notes"] if line not in self.notes]
+        self.detail["earlier"] = earlier["detail"]
+
+    def _take(self, earlier: dict[str, object], key: str, origin: dict[str, object]) -> None:
+        if key in earlier.get("missed", []):
+            self.missed.append(key)
+        else:
+            self.figures[key] = earlier["figures"][key]
+        if key in earlier["peers"]:
+            self.peers[key] = earlier["peers"][key]
+        self.origins[key] = origin
+        self.earlier.append(key)
+
+    def _is_of_now(self, key: str) -> None:
+        self.earlier = [each for each in self.earlier if each != key]
+        if self.now is not None:
+            self.origins[key] = asdict(self.now)
 
 
 def median(values: list[float]) -> float:

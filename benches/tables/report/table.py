@@ -20,6 +20,8 @@ def shown(rows: list[Row], measured: Measured, *, colours: bool, bars: tuple[Bar
         lines.append(_line(bar, row, width, colours))
         if len(row.peers) > 1:
             lines.append(f"    {_by_program(row)}")
+        if row.earlier is not None:
+            lines.append("    of an earlier run: commit {commit}, {rows:,} rows, {minutes:g} minutes".format(**row.earlier))
     lines.append("")
     lines += [_coloured(f"WRONG: {each}", _RED, colours) for each in measured.wrong[:_WRONG_SHOWN]]
     if (more := len(measured.wrong) - _WRONG_SHOWN) > 0:
