@@ -8,6 +8,14 @@ use crate::report::Row;
 /// Processors that others may use while processes are measured.
 const OTHERS_MAX: f64 = 0.2;
 
+/// How far the model is off, in percent.
+type Off = fn(&Compared) -> f64;
+
+/// The round in the middle by how far the model is off, whether above or below: being as far off both ways is not being right.
+fn in_the_middle(rounds: &[Compared], off: Off) -> Option<Compared> {
+    middle(rounds, |one| off(one).abs())
+}
+
 /// Whether no answer was wrong.
 pub fn is_right(findings: &Findings) -> bool {
     !findings.is_wrong
@@ -26,15 +34,22 @@ impl Findings {
             .then(|| format!("others used {others:.2} processors while processes were measured"))
     }
 
-    /// How far the model is off, of all numbers of processes that it was not fitted on: the worst of those.
-    fn predicted(&self, words: &str, off: fn(&Compared) -> f64) -> Row {
-        let bar = format!("predicted over measured, worst of 8, 16, 32{words}");
-        let mut row = Row::at_most(bar, "%", 15.0, None);
-        let middles = self.processes.iter().filter_map(|rounds| middle(rounds, off));
+    /// How far the model is off at the numbers of processes that it was not fitted on, and at those that it was: the worst of
+    /// each.
+    fn predicted(&self, words: &str, off: Off) -> [Row; 2] {
+        let middles = self.processes.iter().filter_map(|rounds| in_the_middle(rounds, off));
         let each: Vec<_> = middles.map(|one| (one.real.nodes, off(&one))).collect();
-        row.peers.extend(each.iter().map(|(nodes, off)| (format!("{nodes} processes"), *off)));
-        let worst = each.iter().skip(FITTED).map(|(_, off)| off.abs()).reduce(f64::max);
-        row.judged(worst, self.spoiled())
+        let (fitted, others) = each.split_at(FITTED.min(each.len()));
+        [
+            ("predicted over measured, worst of 8, 16, 32", others),
+            ("fitted over measured, worst of 2, 4", fitted),
+        ]
+        .map(|(bar, judged)| {
+            let mut row = Row::at_most(format!("{bar}{words}"), "%", 15.0, None);
+            row.peers.extend(each.iter().map(|(nodes, off)| (format!("{nodes} processes"), *off)));
+            let worst = judged.iter().map(|(_, off)| off.abs()).reduce(f64::max);
+            row.judged(worst, self.spoiled())
+        })
     }
 
     /// With a million nodes, in the network that is worst.
@@ -48,8 +63,8 @@ impl Findings {
 pub fn rows(findings: &Findings) -> Vec<Row> {
     let spoiled = findings.spoiled();
     let mut rows = table_rows(findings);
-    rows.push(findings.predicted("", Compared::kept_off));
-    rows.push(findings.predicted(", a connection for each operation", Compared::connecting_off));
+    rows.extend(findings.predicted("", Compared::kept_off));
+    rows.extend(findings.predicted(", a connection for each operation", Compared::connecting_off));
     for (is_kept, words) in [(true, "connections kept"), (false, "10,000 connections a node")] {
         let bar = format!("efficiency at 1,000,000 nodes, {words}");
         let mut row = Row::at_least(bar, "%", 30.0, Some(50.0));
@@ -118,7 +133,7 @@ fn print_processes(processes: &[Vec<Compared>]) {
         "client us",
         "others"
     );
-    for compared in processes.iter().filter_map(|rounds| middle(rounds, Compared::kept_off)) {
+    for compared in processes.iter().filter_map(|rounds| in_the_middle(rounds, Compared::kept_off)) {
         let (real, model) = (&compared.real, &compared.kept);
         println!(
             "{:>9} {:>11.0} {:>9.0} {:>5.1} % {:>11.1} {:>9.1} {:>10.0} {:>9.1} {:>8.1} {:>8.2}",
@@ -135,7 +150,7 @@ fn print_processes(processes: &[Vec<Compared>]) {
         );
     }
     println!("The same with a connection for each operation");
-    for compared in processes.iter().filter_map(|rounds| middle(rounds, Compared::connecting_off)) {
+    for compared in processes.iter().filter_map(|rounds| in_the_middle(rounds, Compared::connecting_off)) {
         let (real, model) = (&compared.real.connecting, &compared.connecting);
         println!(
             "{:>9} {:>11.0} {:>9.0} {:>5.1} % {:>11.1} {:>9.1} {:>10} {:>9.1} {:>8.1}",

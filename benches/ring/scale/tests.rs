@@ -5,6 +5,7 @@ use super::events::{self, Machine, Outcome};
 use super::large::{self, Connections, Effort, SIZE_MAX};
 use super::network::{Shape, Topologies};
 use super::real::{Connecting, Measured};
+use super::{Compared, Findings, report};
 
 const COSTS: Costs = Costs {
     node_warm_us: 10.0,
@@ -144,4 +145,29 @@ fn connections_that_are_made_and_longer_ways_cost_efficiency() {
     assert_eq!(nodes, SIZE_MAX);
     assert!(up(Shape::FatTree, Connections::Kept).1 > kept && kept > 0.2 && kept < 1.0);
     assert!(up(Shape::Torus, Connections::AtMost(10_000)).1 < kept * 0.8);
+}
+
+#[test]
+fn a_model_that_is_as_far_off_both_ways_is_not_right_and_its_fit_is_judged_as_well() {
+    let compared = |nodes, off: f64| {
+        let real = Measured { nodes, throughput: 100.0, ..Measured::default() };
+        let kept = Outcome { throughput: 100.0 + off, ..Outcome::default() };
+        Compared { real, kept, connecting: kept }
+    };
+    let all = |nodes, off: [f64; 5]| off.map(|off| compared(nodes, off)).to_vec();
+    let findings = Findings {
+        processes: vec![
+            all(2, [43.2, 14.1, 25.2, 15.6, 43.9]),
+            all(4, [0.0; 5]),
+            all(32, [-2.3, 15.2, -14.7, -15.2, 40.6]),
+        ],
+        ..Findings::default()
+    };
+    let rows = report::rows(&findings);
+    let figure = |bar: &str| {
+        let row = rows.iter().find(|row| row.bar == bar).unwrap();
+        (row.figure.unwrap().round(), row.holds)
+    };
+    assert_eq!(figure("predicted over measured, worst of 8, 16, 32"), (15.0, false));
+    assert_eq!(figure("fitted over measured, worst of 2, 4"), (25.0, false));
 }
