@@ -2,6 +2,7 @@
 //!
 //! Its last line, alone, is for programs: `N passed, N failed, N skipped`.
 
+mod benches;
 mod commands;
 mod guest;
 mod lanes;
@@ -56,6 +57,9 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     }
     if wanted("python") {
         summary.add(python::visit(&built)?);
+    }
+    if wanted("benches") {
+        summary.add(benches::visit()?);
     }
     if wanted("sanitizer") {
         summary.add(sanitizer::visit()?);
