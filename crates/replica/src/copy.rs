@@ -110,10 +110,23 @@ impl Replicated {
 
     /// Forgets everything.
     fn begin_anew(&mut self, around: &mut Around<'_>) {
+        self.forget();
+        around.effects.push(Effect::Forget { slot: self.slot });
+    }
+
+    fn forget(&mut self) {
         self.log = Log::default();
         (self.logged, self.committed, self.verified, self.unsettled) = Default::default();
         self.time_ms = 0;
-        around.effects.push(Effect::Forget { slot: self.slot });
+    }
+
+    /// The cells are gone, and others come in their place: the primary hears at once that nothing is here any more.
+    pub(crate) fn emptied(&mut self, around: &mut Around<'_>) {
+        if planted::is(Bug::EmptiedKept) {
+            return;
+        }
+        self.forget();
+        self.call_back(around);
     }
 
     /// The last place that this copy can say it has in common with the primary, at its class.

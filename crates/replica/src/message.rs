@@ -76,7 +76,7 @@ pub enum SlotMessage {
     },
     /// A copy: I do not have the entry before those; begin behind this one.
     Rejected {
-        /// The last place at which both logs may be the same.
+        /// The last place at which both logs may be the same; 0 where this copy has nothing, or nothing any more.
         hint: Sequence,
     },
 }
@@ -133,6 +133,13 @@ pub enum Input {
         position: Position,
         /// The date of that entry.
         time_ms: u64,
+    },
+    /// The cells of a slot are gone, and its log: others come in their place, too many to be put there in one step. What was there
+    /// counts for nothing from now on, until [`Input::Installed`] tells that all are here, or for good where the rest never comes.
+    /// To be given only where [`Replica::would_import`](crate::Replica::would_import) says so.
+    Emptied {
+        /// The slot.
+        slot: Slot,
     },
     /// The cells that go to another node, in answer to an [`Effect::Transfer`], are those up to this entry: those behind it are kept for
     /// it as long as they are not too many.

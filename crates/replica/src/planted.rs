@@ -51,6 +51,10 @@ pub enum Bug {
     UnverifiedSaid,
     /// Cells that came are installed over newer ones.
     InstalledOverNewer,
+    /// A copy whose cells are gone goes on as if it had them.
+    EmptiedKept,
+    /// A primary takes no notice where a copy says that it has nothing any more.
+    EmptiedUnheard,
     /// Who begins again keeps no promise of the life before.
     QuietSkipped,
     /// A node that lost what it had still counts as in sync.
@@ -75,7 +79,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 35] = [
         Self::AppliedOnReceipt,
         Self::NotTruncated,
         Self::ReadBeforeRecommit,
@@ -99,6 +103,8 @@ impl Bug {
         Self::LoggedOfAnother,
         Self::UnverifiedSaid,
         Self::InstalledOverNewer,
+        Self::EmptiedKept,
+        Self::EmptiedUnheard,
         Self::QuietSkipped,
         Self::LossForgotten,
         Self::FormerLifeHeard,

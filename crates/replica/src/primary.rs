@@ -340,10 +340,12 @@ impl Replicated {
     }
 
     /// Cells up to a place are on their way: a copy that gets them, and then finds that what came meanwhile is gone, would need others,
-    /// and where much is written for ever.
+    /// and where much is written for ever. Those that were sent before may be there, and not said to be so yet.
     pub(crate) fn transfer_began(&mut self, to: NodeId, position: Sequence) {
         let peers = self.primary.iter_mut().flat_map(|primary| primary.peers.iter_mut());
-        peers.filter(|peer| peer.node == to).for_each(|peer| peer.held_from = Some(position));
+        for peer in peers.filter(|peer| peer.node == to) {
+            peer.held_from = Some(peer.held_from.map_or(position, |from| from.min(position)));
+        }
     }
 
     pub(crate) fn transfer_ended(&mut self, to: NodeId) {
@@ -379,10 +381,19 @@ impl Replicated {
     /// A copy does not have what the last message stood on.
     pub(crate) fn rejected(&mut self, from: NodeId, hint: Sequence, around: &mut Around<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
+        // One that the group was asked to count in has all that is committed: no cells can be newer than what it has.
+        let is_proposed = |candidate: &Candidate| candidate.node == from && candidate.proposed_at.is_some();
+        let may_have_lost = !self.configuration.in_sync.contains(from)
+            && !primary.candidate.as_ref().is_some_and(is_proposed);
         if let Some(at) = primary.peers.iter().position(|peer| peer.node == from)
             && let Some(peer) = primary.peers.get_mut(at)
         {
             peer.heard_at = around.now;
+            if hint == Sequence(0) && may_have_lost && !planted::is(Bug::EmptiedUnheard) {
+                // It lets go of what it had, for cells that come in pieces. An older word that says so costs one more question.
+                peer.matched = Sequence(0);
+                primary.candidate.take_if(|candidate| candidate.node == from);
+            }
             if hint < peer.matched {
                 // An older word, or a copy that does not have what it said: asked again at once it would answer the same, without end.
                 self.primary = Some(primary);

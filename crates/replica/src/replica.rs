@@ -122,6 +122,7 @@ impl Replica {
                     }
                 });
             }
+            Input::Emptied { slot } => self.with(slot, now, effects, Replicated::emptied),
             Input::TransferBegan { slot, to, position } => {
                 self.with(slot, now, effects, |copy, _| copy.transfer_began(to, position.sequence));
             }
@@ -150,6 +151,15 @@ impl Replica {
     #[must_use]
     pub fn would_install(&self, slot: Slot, position: Position) -> bool {
         self.slots.get(slot).is_some_and(|copy| copy.would_install(position))
+    }
+
+    /// The same for cells that come in pieces, each of which is put in place by itself: from the first one on the copy has nothing,
+    /// until the last one is there. So it must be one that nobody counts on, by no table that this node knows.
+    #[must_use]
+    pub fn would_import(&self, slot: Slot, position: Position) -> bool {
+        let counts = |table: &Table| table.slot(slot).in_sync.contains(self.me);
+        let is_counted = counts(&self.table) || self.pending.as_deref().is_some_and(counts);
+        !is_counted && self.would_install(slot, position)
     }
 
     /// The table that this node goes by.

@@ -1,0 +1,100 @@
+//! A copy whose cells come in pieces has nothing meanwhile: nobody counts on it, and if the rest never comes it is sent others.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod small_ring;
+
+use atoll_replica::{Change, Epoch, Incarnation, Input, NodeId, Options, Position, Sequence};
+use small_ring::{Ring, SLOT};
+
+const THIRD: NodeId = NodeId(3);
+
+/// A ring in which the third copy followed its primary in this epoch without being counted in, and lacks more than there are entries of.
+fn lagging() -> Ring {
+    let mut ring = Ring::of(3, 3, &Options { kept_entries: 1, ..Options::default() });
+    ring.pass(100);
+    assert_eq!(ring.primary(), NodeId(1));
+    ring.fail(3);
+    (1..=3).for_each(|ticket| ring.write(1, ticket));
+    ring.pass(400);
+    assert_eq!(ring.applied(3), [1, 2, 3], "it follows");
+    ring.isolate(3);
+    (4..=9).for_each(|ticket| ring.write(1, ticket));
+    ring.pass(400);
+    ring.cut.clear();
+    while ring.transfers.is_empty() {
+        ring.tick();
+    }
+    assert_eq!((ring.transfers.as_slice(), ring.applied(3)), (&[(NodeId(1), THIRD)][..], vec![1, 2, 3]));
+    ring
+}
+
+fn position(ring: &Ring, node: u32) -> Position {
+    ring.nodes[&NodeId(node)].applied.last().unwrap().position
+}
+
+/// The first of many cells came.
+fn empty(ring: &mut Ring) {
+    let (at, third) = (position(ring, 1), ring.nodes.get_mut(&THIRD).unwrap());
+    assert!(third.replica.would_import(SLOT, at));
+    (third.log, third.applied) = Default::default();
+    ring.give(THIRD, Input::Emptied { slot: SLOT });
+    ring.settle();
+}
+
+#[test]
+fn a_copy_that_was_emptied_has_nothing_and_is_sent_cells_again_in_the_same_epoch() {
+    let mut ring = lagging();
+    let epoch = ring.group.table().slot(SLOT).epoch;
+    ring.transfers.clear();
+    empty(&mut ring);
+    let third = &ring.nodes[&THIRD].replica;
+    assert_eq!((third.last(SLOT), third.committed(SLOT)), (Position::default(), Sequence(0)));
+    // The rest never comes.
+    ring.give(NodeId(1), Input::TransferEnded { slot: SLOT, to: THIRD });
+    for _ in 0..100 {
+        ring.tick();
+    }
+    assert_eq!(ring.transfers, [(NodeId(1), THIRD)]);
+    ring.pass(400);
+    assert_eq!((ring.applied(3), ring.group.table().slot(SLOT).epoch), ((1..=9).collect::<Vec<_>>(), epoch));
+    ring.decide(Change::Hear { node: THIRD, incarnation: Incarnation(1) });
+    ring.pass(400);
+    assert_eq!(ring.group.table().slot(SLOT).in_sync.len(), 3, "and it counts again");
+}
+
+#[test]
+fn a_copy_that_was_emptied_is_not_counted_in_by_what_it_said_before() {
+    let mut ring = lagging();
+    empty(&mut ring);
+    ring.transfers.clear();
+    ring.decide(Change::Hear { node: THIRD, incarnation: Incarnation(1) });
+    for _ in 0..100 {
+        ring.tick();
+    }
+    assert_eq!((&ring.proposals[..], ring.group.table().slot(SLOT).in_sync.len()), (&[][..], 2));
+}
+
+#[test]
+fn a_copy_that_counts_is_not_emptied_by_any_table_that_it_knows() {
+    let mut ring = lagging();
+    let newer = Position { epoch: Epoch(9), sequence: Sequence(99) };
+    let would = |ring: &Ring, node: u32| {
+        let replica = &ring.nodes[&NodeId(node)].replica;
+        (replica.would_install(SLOT, newer), replica.would_import(SLOT, newer))
+    };
+    assert_eq!([1, 2, 3].map(|node| would(&ring, node)), [(true, false), (true, false), (true, true)]);
+    // It promised something to the first node, and does not go by the table yet in which it is left with the slot.
+    ring.pass(400);
+    ring.isolate(1);
+    ring.isolate(2);
+    ring.hears_group = false;
+    for node in [1, 2] {
+        ring.fail(node);
+    }
+    ring.decide(Change::Hear { node: THIRD, incarnation: Incarnation(1) });
+    ring.decide(Change::Recover { slot: SLOT });
+    let known = ring.nodes[&THIRD].replica.table().slot(SLOT).primary;
+    assert_eq!((ring.primary(), known), (THIRD, Some(NodeId(1))), "it waits for the promise to run out");
+    assert_eq!(would(&ring, 3), (true, false));
+}
