@@ -214,7 +214,8 @@ impl Copied {
         let peers = &self.copies.peers;
         self.metrics.peer_messages_sent.set(peers.said);
         self.metrics.peer_messages_dropped.set(peers.dropped);
-        self.metrics.slots_too_long.set(self.copies.given_up());
+        self.metrics.copies_given_up.set(self.copies.given_up());
+        self.metrics.long_copies.set(self.copies.long_arrivals());
         Ok(())
     }
 

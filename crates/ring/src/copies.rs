@@ -7,6 +7,7 @@
 mod arrivals;
 mod body;
 mod full;
+mod in_place;
 mod moves;
 mod queue;
 mod refusals;
@@ -31,6 +32,8 @@ use moves::Moves;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use waiting::{Waiting, WaitingList};
+
+pub(crate) use arrivals::GatheringRoom;
 
 /// The copies of this node.
 pub(crate) struct Copies {
@@ -79,8 +82,9 @@ impl Copies {
         log: Option<SlotLog>,
         peers: Peers,
         waiting_bytes_max: usize,
+        gathering: GatheringRoom,
     ) -> Self {
-        let (answers, handed, inputs, effects, moves) = Default::default();
+        let (answers, handed, inputs, effects) = Default::default();
         let (watched, touched, proposals) = Default::default();
         let (answer_bytes, expiring, refused_expiries, full) = Default::default();
         Self {
@@ -99,7 +103,7 @@ impl Copies {
             handed,
             inputs,
             effects,
-            moves,
+            moves: Moves::with_room(gathering),
             full,
             proposals,
             parser: RequestParser::new(body::LIMITS),
@@ -245,6 +249,7 @@ impl Copies {
         while let Some(input) = self.inputs.pop_front() {
             let mut effects = std::mem::take(&mut self.effects);
             self.replica.step(now.moment, input, &mut effects);
+            self.end_overtaken()?;
             for effect in effects.drain(..) {
                 self.perform(now, effect)?;
             }
@@ -260,6 +265,7 @@ impl Copies {
         {
             // Whatever is written or read may be of a slot that was to be forgotten before.
             self.forget()?;
+            self.end_before(&effect)?;
         }
         match effect {
             Effect::Send { to, message } => self.peers.say(to, &message),
@@ -436,8 +442,7 @@ impl Copies {
 
     /// Whether keys of a slot may be listed from its cells, as they may be read.
     pub(crate) fn may_read(&self, slot: Slot, now: Now) -> bool {
-        let lacks_applied = self.full.as_ref().is_some_and(|full| full.lacks_applied(slot));
-        !lacks_applied && self.replica.may_read(slot, now.moment)
+        !self.lacks_cells(slot) && self.replica.may_read(slot, now.moment)
     }
 
     /// Whether writes of a slot are on their way to its cells.

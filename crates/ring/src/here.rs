@@ -4,6 +4,7 @@ use crate::access::AccessList;
 use crate::address::NodeName;
 use crate::clock::{Clock, Now};
 use crate::connection::Session;
+use crate::copies::GatheringRoom;
 use crate::gathered::Gathered;
 use crate::keyspaces::slot_at;
 use crate::metrics::{Metrics, RingSeen};
@@ -34,6 +35,8 @@ pub(crate) struct Choices {
     pub(crate) persistence: Persistence,
     /// How many copies must be in sync for a write to be taken, where a keyspace says nothing of it.
     pub(crate) in_sync_min: usize,
+    /// What may be gathered of slots that come from other nodes.
+    pub(crate) gathering: GatheringRoom,
 }
 
 /// What is the same on all loops of a node.

@@ -58,8 +58,9 @@ pub(crate) struct Metrics {
     pub(crate) peer_messages_sent: Counter,
     pub(crate) peer_messages_dropped: Counter,
     pub(crate) peer_messages_received: Counter,
-    /// Copies of slots that were given up because they are too long.
-    pub(crate) slots_too_long: Counter,
+    /// Copies of slots that were given up while they came, because the disk was full; and those that were too long to be gathered.
+    pub(crate) copies_given_up: Counter,
+    pub(crate) long_copies: Counter,
     /// Commands that the store failed at.
     pub(crate) failures: Counter,
     /// Whether there is too little room on the disk for what adds to it.
@@ -130,7 +131,8 @@ impl Default for Metrics {
             peer_messages_sent: Counter::default(),
             peer_messages_dropped: Counter::default(),
             peer_messages_received: Counter::default(),
-            slots_too_long: Counter::default(),
+            copies_given_up: Counter::default(),
+            long_copies: Counter::default(),
             failures: Counter::default(),
             out_of_space: Counter::default(),
             protocol_errors: Counter::default(),

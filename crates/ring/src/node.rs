@@ -3,6 +3,7 @@
 use crate::NodeError;
 use crate::access::AccessList;
 use crate::address::{HostPort, NodeName};
+use crate::copies::GatheringRoom;
 use crate::event_loop::EventLoop;
 use crate::here::{Choices, Here, Shared};
 use crate::metrics;
@@ -52,11 +53,15 @@ impl Node {
     pub fn start(options: NodeOptions) -> Result<Self, NodeError> {
         options.validate()?;
         let opened = open(&options)?;
-        Self::start_on(opened, options)
+        Self::start_on(opened, options, GatheringRoom::default())
     }
 
     /// The same with a store that is open.
-    fn start_on((engine, lock): (Engine, Option<File>), options: NodeOptions) -> Result<Self, NodeError> {
+    fn start_on(
+        (engine, lock): (Engine, Option<File>),
+        options: NodeOptions,
+        gathering: GatheringRoom,
+    ) -> Result<Self, NodeError> {
         let listen = |source| NodeError::Listen { address: options.listen, source };
         let listener = TcpListener::bind(options.listen).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
@@ -82,6 +87,7 @@ impl Node {
             memory_bytes: options.memory_bytes,
             persistence: options.persistence(),
             in_sync_min: options.others.as_ref().map_or(1, |others| others.options.in_sync_min),
+            gathering,
         };
         let shared = Arc::new(Shared::new(chosen, options.loops, table));
         let mut node = Self {

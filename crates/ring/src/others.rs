@@ -65,7 +65,8 @@ pub(crate) fn join(
     let options = Options { logs: is_kept, ..others.options.clone() };
     let tick_us = options.tick_us;
     let waiting_bytes_max = usize::try_from(shared.chosen.memory_bytes / WAITING_SHARE).unwrap_or(usize::MAX);
-    let mut copies = Copies::new(others.me, options, keyspaces, log, peers, waiting_bytes_max);
+    let mut copies =
+        Copies::new(others.me, options, keyspaces, log, peers, waiting_bytes_max, shared.chosen.gathering);
     let (sender, told) = channel();
     let tell = {
         let (sender, waker) = (sender.clone(), waker.clone());

@@ -66,7 +66,8 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Ends an import: the slot is whole, and what it holds was applied up to this entry of this time.
+    /// Ends an import: the slot is whole, and what it holds was applied up to this entry of this time. All of it survives the end of
+    /// the process from then on, where anything does.
     ///
     /// # Errors
     /// As [`Keyspace::import`].
@@ -75,7 +76,7 @@ impl Keyspace {
         let keys = arrived.keys - ARRIVING;
         let state = SlotState { applied, time_ms, keys, soonest_ms: 0, ..arrived };
         if self.keeps_states {
-            self.tree.put(&CellName::state(slot), &state.encode(), Durability::Buffered)?;
+            self.tree.put(&CellName::state(slot), &state.encode(), Durability::Flushed)?;
         }
         self.set_state(slot, state);
         Ok(())

@@ -1,7 +1,8 @@
-//! Cells of slots that come from other nodes in pieces, until all of a slot are there.
+//! Cells of slots that come from other nodes in pieces: gathered until all of a slot are there, or handed on where they are too many.
 //!
-//! Invariant: what is kept is the beginning of what one node sends of one moment.
-//! Invariant: all of them together take bounded memory; a slot that is longer is not kept, and that is said.
+//! Invariant: what is taken is the beginning of what one node sends of one moment.
+//! Invariant: what is gathered takes bounded memory, of one slot and of all together.
+//! Invariant: a slot of which some cells are in place is begun until all are, or is named as unfinished once: it is to be emptied.
 
 use crate::peer::Piece;
 use atoll_keyspace::MovedCells;
@@ -11,11 +12,17 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Slots of which some cells came.
 pub(super) struct Arrivals {
     slots: BTreeMap<Slot, Arrival>,
+    /// Those of them of which cells are in place.
+    begun: BTreeSet<Slot>,
+    /// Those that were, and that nobody goes on with.
+    unfinished: Vec<Slot>,
+    /// Of what is gathered.
     bytes: usize,
-    bytes_max: usize,
-    /// Slots of which it was said that they are too long.
-    too_long: BTreeSet<Slot>,
+    room: GatheringRoom,
+    /// Slots of which it was said that there is no room for them.
+    without_room: BTreeSet<Slot>,
     given_up: u64,
+    long: u64,
 }
 
 struct Arrival {
@@ -28,22 +35,38 @@ struct Arrival {
     bytes: usize,
 }
 
-/// Cells that wait for the rest of their slots may take so much memory; a piece beyond it is not taken.
-const BYTES_MAX: usize = 1 << 30;
+/// How many bytes of cells may wait in memory for the rest of their slots.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GatheringRoom {
+    pub(crate) slot_bytes_max: usize,
+    pub(crate) bytes_max: usize,
+}
+
+/// What becomes of a piece.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It waits for the rest, or is not taken.
+    Nothing,
+    /// All cells of the slot.
+    Whole(MovedCells),
+    /// Cells that wait no longer: they are to go behind those that are in place, if any are.
+    Part { cells: MovedCells, is_last: bool },
+}
 
 /// What a cell takes beside its bytes, about.
 const CELL_BYTES: usize = 48;
 
-impl Default for Arrivals {
+impl Default for GatheringRoom {
     fn default() -> Self {
-        Self::with_room(BYTES_MAX)
+        Self { slot_bytes_max: 64 << 20, bytes_max: 256 << 20 }
     }
 }
 
 impl Arrivals {
-    fn with_room(bytes_max: usize) -> Self {
-        let (slots, bytes, too_long, given_up) = Default::default();
-        Self { slots, bytes, bytes_max, too_long, given_up }
+    pub(super) fn with_room(room: GatheringRoom) -> Self {
+        let (slots, begun, unfinished, bytes) = Default::default();
+        let (without_room, given_up, long) = Default::default();
+        Self { slots, begun, unfinished, bytes, room, without_room, given_up, long }
     }
 
     /// Whether what came of a slot so far came from there.
@@ -62,67 +85,111 @@ impl Arrivals {
         if let Some(arrival) = self.slots.remove(&slot) {
             self.bytes -= arrival.bytes;
         }
+        if self.begun.remove(&slot) {
+            self.unfinished.push(slot);
+        }
+    }
+
+    /// The same where the disk has no room for it: it is asked for again without end.
+    pub(super) fn give_up(&mut self, slot: Slot) {
+        let Some(from) = self.slots.get(&slot).map(|arrival| arrival.from) else { return };
+        self.given_up += 1;
+        if self.without_room.insert(slot) {
+            tracing::warn!(%from, slot = slot.0, "a slot cannot be copied to this node while its disk is full; it is tried again");
+        }
+        self.drop(slot);
     }
 
     /// This node has no copy of a slot any more.
     pub(super) fn forget(&mut self, slot: Slot) {
         self.drop(slot);
-        self.too_long.remove(&slot);
+        self.without_room.remove(&slot);
     }
 
     /// Lets go of what is not wanted any more, by whom it is from.
-    pub(super) fn retain(&mut self, is_wanted: impl Fn(NodeId, Slot, Position) -> bool) {
-        let is_over =
-            |(slot, one): (&Slot, &Arrival)| (!is_wanted(one.from, *slot, one.position)).then_some(*slot);
+    pub(super) fn retain(&mut self, is_wanted: impl Fn(NodeId, Slot, (Version, Position)) -> bool) {
+        let is_over = |(slot, one): (&Slot, &Arrival)| {
+            (!is_wanted(one.from, *slot, (one.branch, one.position))).then_some(*slot)
+        };
         let over: Vec<_> = self.slots.iter().filter_map(is_over).collect();
         over.into_iter().for_each(|slot| self.drop(slot));
     }
 
-    /// Whether there is room for the cells of a piece.
-    pub(super) fn has_room(&self, cells: &MovedCells) -> bool {
-        self.bytes + bytes_of(cells) <= self.bytes_max
+    /// Whether the cells of a piece can wait for the rest of their slot.
+    pub(super) fn has_room(&self, slot: Slot, cells: &MovedCells) -> bool {
+        let of_slot = self.slots.get(&slot).map_or(0, |arrival| arrival.bytes);
+        let more = bytes_of(cells);
+        of_slot + more <= self.room.slot_bytes_max && self.bytes + more <= self.room.bytes_max
     }
 
-    /// Takes a piece that may follow those before, where the slot is of the same branch still; all cells of the slot if it was the
-    /// last one.
-    pub(super) fn take(&mut self, from: NodeId, branch: Version, piece: Piece) -> Option<MovedCells> {
+    /// Takes a piece that may follow those before, where the slot is of the same branch still.
+    pub(super) fn take(&mut self, from: NodeId, branch: Version, piece: Piece) -> Taken {
         let Piece { slot, position, number, is_last, cells, .. } = piece;
-        let has_room = self.has_room(&cells);
-        let arrival = self.slots.get_mut(&slot)?;
+        let (has_room, is_begun) = (self.has_room(slot, &cells), self.begun.contains(&slot));
+        let Some(arrival) = self.slots.get_mut(&slot) else { return Taken::Nothing };
         let follows = (arrival.from, arrival.position, arrival.next) == (from, position, number)
             && arrival.branch == branch;
-        if !follows || !has_room {
-            if follows {
-                self.give_up(slot, from);
-            }
+        if !follows {
             self.drop(slot);
-            return None;
+            return Taken::Nothing;
+        }
+        arrival.next += 1;
+        if is_begun {
+            return Taken::Part { cells, is_last };
+        }
+        if is_last || !has_room {
+            self.bytes -= std::mem::take(&mut arrival.bytes);
+            let mut gathered = std::mem::take(&mut arrival.cells);
+            gathered.extend(cells);
+            if has_room {
+                self.finish(slot);
+                return Taken::Whole(gathered);
+            }
+            return Taken::Part { cells: gathered, is_last };
         }
         let bytes = bytes_of(&cells);
-        arrival.next += 1;
         arrival.bytes += bytes;
         arrival.cells.extend(cells);
         self.bytes += bytes;
-        if !is_last {
-            return None;
-        }
-        let cells = std::mem::take(&mut arrival.cells);
-        self.forget(slot);
-        Some(cells)
+        Taken::Nothing
     }
 
-    /// How often a slot was given up because too much was on its way.
+    /// Cells of a slot are about to be put in place, which are not all.
+    pub(super) fn begin_in_place(&mut self, slot: Slot) {
+        if self.begun.insert(slot) {
+            self.long += 1;
+        }
+    }
+
+    /// Whether cells of a slot are in place, which are not all.
+    pub(super) fn is_in_place(&self, slot: Slot) -> bool {
+        self.begun.contains(&slot)
+    }
+
+    /// Whether that is so of any slot.
+    pub(super) fn has_any_in_place(&self) -> bool {
+        !self.begun.is_empty()
+    }
+
+    /// All cells of a slot are where they belong.
+    pub(super) fn finish(&mut self, slot: Slot) {
+        self.begun.remove(&slot);
+        self.forget(slot);
+    }
+
+    /// Slots of which some cells are in place that nobody goes on with, each once.
+    pub(super) fn take_unfinished(&mut self) -> Vec<Slot> {
+        std::mem::take(&mut self.unfinished)
+    }
+
+    /// How often a slot was given up because the disk was full.
     pub(super) fn given_up(&self) -> u64 {
         self.given_up
     }
 
-    fn give_up(&mut self, slot: Slot, from: NodeId) {
-        self.given_up += 1;
-        // It is asked for again without end.
-        if self.too_long.insert(slot) {
-            let (bytes, bytes_max) = (self.slots.get(&slot).map_or(0, |one| one.bytes), self.bytes_max);
-            tracing::warn!(%from, slot = slot.0, bytes, bytes_max, "a slot cannot be copied to this node: more of it came than may wait; spread its keys over more slots");
-        }
+    /// How often a slot was too long to be gathered.
+    pub(super) fn long(&self) -> u64 {
+        self.long
     }
 }
 
@@ -138,6 +205,10 @@ mod tests {
     const BRANCH: Version = Version(4);
     const AT: Position = Position { epoch: Epoch(1), sequence: Sequence(7) };
 
+    fn with_room(slot_bytes_max: usize, bytes_max: usize) -> Arrivals {
+        Arrivals::with_room(GatheringRoom { slot_bytes_max, bytes_max })
+    }
+
     fn piece(slot: u32, number: u32, is_last: bool) -> Piece {
         Piece { slot: Slot(slot), position: AT, time_ms: 3, number, is_last, cells: cells(1) }
     }
@@ -148,46 +219,73 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_is_too_long_is_given_up_and_counted_and_leaves_the_room_to_others() {
-        let mut arrivals = Arrivals::with_room(1000);
-        for round in 1..=2 {
-            arrivals.begin(Slot(1), NodeId(1), (BRANCH, AT));
-            for number in 0..6 {
-                assert!(arrivals.take(NodeId(1), BRANCH, piece(1, number, false)).is_none());
-            }
-            assert_eq!(arrivals.given_up(), round);
-            assert_eq!(arrivals.bytes, 0);
+    fn a_slot_that_is_long_is_handed_on_and_leaves_the_room_to_others() {
+        let mut arrivals = with_room(1000, 1000);
+        arrivals.begin(Slot(1), NodeId(1), (BRANCH, AT));
+        for number in 0..5 {
+            assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(1, number, false)), Taken::Nothing);
         }
+        let part = |count, is_last| Taken::Part { cells: cells(count), is_last };
+        assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(1, 5, false)), part(6, false));
+        arrivals.begin_in_place(Slot(1));
+        assert_eq!((arrivals.bytes, arrivals.long()), (0, 1));
         arrivals.begin(Slot(2), NodeId(1), (BRANCH, AT));
-        (0..4)
-            .for_each(|number| assert!(arrivals.take(NodeId(1), BRANCH, piece(2, number, false)).is_none()));
-        assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(2, 4, true)).map(|cells| cells.len()), Some(5));
-        assert_eq!((arrivals.bytes, arrivals.slots.len()), (0, 0));
+        for number in 0..4 {
+            assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(2, number, false)), Taken::Nothing);
+        }
+        assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(1, 6, false)), part(1, false));
+        assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(2, 4, true)), Taken::Whole(cells(5)));
+        assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(1, 7, true)), part(1, true));
+        arrivals.finish(Slot(1));
+        assert_eq!((arrivals.bytes, arrivals.slots.len(), arrivals.take_unfinished().len()), (0, 0, 0));
     }
 
     #[test]
     fn what_nobody_goes_on_with_leaves_its_room() {
-        let mut arrivals = Arrivals::with_room(1000);
+        let mut arrivals = with_room(1000, 1000);
         for slot in 1..=2 {
             arrivals.begin(Slot(slot), NodeId(slot), (BRANCH, AT));
             (0..2).for_each(|number| drop(arrivals.take(NodeId(slot), BRANCH, piece(slot, number, false))));
         }
-        assert!(!arrivals.has_room(&cells(2)));
+        assert!(!arrivals.has_room(Slot(1), &cells(2)), "together they are too many");
         assert!(arrivals.is_from(Slot(2), NodeId(2)) && !arrivals.is_from(Slot(2), NodeId(1)));
         arrivals.retain(|from, _, _| from == NodeId(1));
         assert_eq!(arrivals.bytes, 400);
-        assert!(arrivals.has_room(&cells(3)));
-        // A piece that does not follow ends it, and is not a slot that is too long.
-        assert!(arrivals.take(NodeId(1), BRANCH, piece(1, 5, false)).is_none());
-        assert_eq!((arrivals.bytes, arrivals.given_up()), (0, 0));
+        assert!(arrivals.has_room(Slot(1), &cells(3)));
+        // A piece that does not follow ends it.
+        assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(1, 5, false)), Taken::Nothing);
+        assert_eq!((arrivals.bytes, arrivals.slots.len()), (0, 0));
     }
 
     #[test]
     fn pieces_of_a_slot_that_went_on_otherwise_since_its_first_one_are_not_taken() {
-        let mut arrivals = Arrivals::with_room(1000);
+        let mut arrivals = with_room(1000, 1000);
         arrivals.begin(Slot(1), NodeId(1), (BRANCH, AT));
-        assert!(arrivals.take(NodeId(1), BRANCH, piece(1, 0, false)).is_none());
-        assert!(arrivals.take(NodeId(1), Version(5), piece(1, 1, true)).is_none());
-        assert_eq!((arrivals.bytes, arrivals.given_up()), (0, 0));
+        assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(1, 0, false)), Taken::Nothing);
+        assert_eq!(arrivals.take(NodeId(1), Version(5), piece(1, 1, true)), Taken::Nothing);
+        assert_eq!((arrivals.bytes, arrivals.slots.len()), (0, 0));
+    }
+
+    #[test]
+    fn cells_in_place_that_nobody_goes_on_with_are_named_once() {
+        let mut arrivals = with_room(100, 100);
+        let begin = |arrivals: &mut Arrivals, slot| {
+            arrivals.begin(Slot(slot), NodeId(1), (BRANCH, AT));
+            assert!(matches!(
+                arrivals.take(NodeId(1), BRANCH, piece(slot, 0, false)),
+                Taken::Part { is_last: false, .. }
+            ));
+            arrivals.begin_in_place(Slot(slot));
+        };
+        (1..=4).for_each(|slot| begin(&mut arrivals, slot));
+        // Another one begins, a piece is missing, the node has no copy any more, the disk is full.
+        arrivals.begin(Slot(1), NodeId(2), (BRANCH, AT));
+        assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(2, 2, true)), Taken::Nothing);
+        arrivals.forget(Slot(3));
+        arrivals.give_up(Slot(4));
+        arrivals.give_up(Slot(4));
+        assert_eq!(arrivals.take_unfinished(), [Slot(1), Slot(2), Slot(3), Slot(4)]);
+        assert_eq!((arrivals.take_unfinished().len(), arrivals.given_up()), (0, 1));
+        assert!(!arrivals.has_any_in_place());
     }
 }

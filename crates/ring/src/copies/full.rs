@@ -65,9 +65,8 @@ impl Copies {
 
     /// Whether a read would find less than its slot should hold.
     pub(super) fn waits_for_room(&self, ticket: Ticket) -> bool {
-        let Some(full) = &self.full else { return false };
         match self.waiting.get(ticket) {
-            Some(Waiting::Read { slot, .. } | Waiting::Watch { slot, .. }) => full.lacks_applied(*slot),
+            Some(Waiting::Read { slot, .. } | Waiting::Watch { slot, .. }) => self.lacks_cells(*slot),
             _ => false,
         }
     }

@@ -1,13 +1,13 @@
 //! Cells of slots on their way to nodes that have to catch up, and from those that have them.
 //!
 //! What goes out is the state of one moment, in pieces, as fast as the connection takes them. What comes in is put together
-//! and takes the place of what was there in one step.
+//! and takes the place of what was there in one step, if it is not too much; a long slot comes [in place](super::in_place).
 //!
 //! Invariant: a slot holds the cells of one moment, never some of one and some of another.
 //! Invariant: what is on its way takes bounded memory, here and there.
 
 use super::Copies;
-use super::arrivals::Arrivals;
+use super::arrivals::{Arrivals, GatheringRoom, Taken};
 use super::full::Arrived;
 use super::queue::{Begun, Outgoing, Queue};
 use super::refusals;
@@ -17,17 +17,16 @@ use crate::keyspaces::{keyspace_of, number_of_slot};
 use crate::log::SlotLog;
 use crate::peer::Piece;
 use atoll_keyspace::is_moved;
-use atoll_replica::{Input, NodeId, Position, Slot};
+use atoll_replica::{Input, NodeId, Position, Replica, Slot};
 
 /// Slots on their way.
-#[derive(Default)]
 pub(super) struct Moves {
     /// What is asked for while some of it is on its way ends first, and whoever still lacks something asks again.
     pub(super) outgoing: Queue,
-    arrivals: Arrivals,
+    pub(super) arrivals: Arrivals,
     /// Slots of which this node has no copy any more, and those of them whose cells are still there.
     pub(super) forgotten: Vec<Slot>,
-    uncleared: Vec<Slot>,
+    pub(super) uncleared: Vec<Slot>,
 }
 
 /// Bytes of a piece, if no cell is longer.
@@ -41,6 +40,13 @@ const PIECE_COST_BYTES: usize = 4 << 10;
 
 /// Pieces are made while no more than this waits to be sent.
 const WAITING_BYTES_MAX: usize = 4 << 20;
+
+impl Moves {
+    pub(super) fn with_room(room: GatheringRoom) -> Self {
+        let (outgoing, forgotten, uncleared) = Default::default();
+        Self { outgoing, arrivals: Arrivals::with_room(room), forgotten, uncleared }
+    }
+}
 
 impl Copies {
     /// Sends as many pieces as connections take, and as a round may make; whether more could be made at once.
@@ -79,7 +85,7 @@ impl Copies {
                 Some(_) => {}
             }
             let Outgoing { slot, to, ref mut begun } = *outgoing;
-            if begun.is_none() && self.full.as_ref().is_some_and(|full| full.lacks_applied(slot)) {
+            if begun.is_none() && self.lacks_cells(slot) {
                 // What it holds is less than what it is taken for.
                 return Ok(false);
             }
@@ -103,9 +109,14 @@ impl Copies {
 
     /// Takes a piece of a slot; with the last one the slot is what came.
     pub(super) fn take_piece(&mut self, now: Now, from: NodeId, piece: Piece) -> Result<(), NodeError> {
+        let taken = self.take_some(now, from, piece);
+        taken.and_then(|()| self.clear_unfinished())
+    }
+
+    fn take_some(&mut self, now: Now, from: NodeId, piece: Piece) -> Result<(), NodeError> {
         let Piece { slot, position, time_ms, number, .. } = piece;
         if self.is_full() {
-            self.moves.arrivals.drop(slot);
+            self.moves.arrivals.give_up(slot);
             return Ok(());
         }
         // What was given up meanwhile is not put in place of what goes on.
@@ -121,16 +132,28 @@ impl Copies {
             if !is_wanted {
                 return Ok(());
             }
+            // What came before goes before, and not with what comes now.
+            self.clear_unfinished()?;
+            if self.is_full() {
+                self.moves.arrivals.give_up(slot);
+                return Ok(());
+            }
         }
         if !piece.cells.iter().all(|(name, _)| is_moved(name)) {
             tracing::warn!(%from, slot = slot.0, "cells of a node that are none were not taken");
             self.moves.arrivals.drop(slot);
             return Ok(());
         }
-        if !self.moves.arrivals.has_room(&piece.cells) {
+        if !self.moves.arrivals.has_room(slot, &piece.cells) {
             self.drop_overtaken();
         }
-        let Some(cells) = self.moves.arrivals.take(from, branch, piece) else { return Ok(()) };
+        let cells = match self.moves.arrivals.take(from, branch, piece) {
+            Taken::Nothing => return Ok(()),
+            Taken::Part { cells, is_last } => {
+                return self.put_in_place(now, (slot, position, time_ms), &cells, is_last);
+            }
+            Taken::Whole(cells) => cells,
+        };
         if !self.replica.would_install(slot, position) {
             return Ok(());
         }
@@ -151,18 +174,16 @@ impl Copies {
 
     /// Lets go of what came of slots that nobody goes on to send, or that this node has by now.
     fn drop_overtaken(&mut self) {
-        let mut arrivals = std::mem::take(&mut self.moves.arrivals);
-        arrivals.retain(|from, slot, position| self.is_wanted(from, slot, position));
-        self.moves.arrivals = arrivals;
+        let Self { moves, replica, .. } = self;
+        moves.arrivals.retain(|from, slot, (_, position)| is_wanted(replica, from, slot, position));
     }
 
     /// Whether a slot's cells may come from there: only its primary sends them, and only to a copy that lacks them.
     fn is_wanted(&self, from: NodeId, slot: Slot, position: Position) -> bool {
-        let leads = self.replica.table().slot(slot).primary == Some(from);
-        leads && self.replica.would_install(slot, position)
+        is_wanted(&self.replica, from, slot, position)
     }
 
-    /// How often a slot was given up that is too long.
+    /// How often a slot was given up because the disk was full.
     pub(crate) fn given_up(&self) -> u64 {
         self.moves.arrivals.given_up()
     }
@@ -184,6 +205,8 @@ impl Copies {
             log.forget(&slots);
         }
         self.moves.uncleared.extend(slots);
+        let unfinished = self.moves.arrivals.take_unfinished();
+        self.moves.uncleared.extend(unfinished);
         if !self.is_full() {
             let done = self.log.as_mut().map_or(Ok(()), SlotLog::write);
             let done = done.map_err(NodeError::from).and_then(|()| self.clear_forgotten());
@@ -204,4 +227,8 @@ impl Copies {
         self.moves.uncleared.clear();
         Ok(())
     }
+}
+
+fn is_wanted(replica: &Replica, from: NodeId, slot: Slot, position: Position) -> bool {
+    replica.table().slot(slot).primary == Some(from) && replica.would_install(slot, position)
 }

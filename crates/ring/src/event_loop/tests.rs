@@ -118,6 +118,7 @@ fn run() -> Running {
         memory_bytes: 1 << 30,
         persistence: Persistence::Always,
         in_sync_min: 1,
+        gathering: crate::copies::GatheringRoom::default(),
     };
     let shared = Arc::new(Shared::new(chosen, 1, table(address)));
     let metrics = shared.metrics[0].clone();

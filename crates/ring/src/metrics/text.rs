@@ -10,7 +10,7 @@ use std::sync::Arc;
 type Row = (&'static str, &'static str, &'static str, fn(&Metrics) -> &Counter);
 
 /// Name, kind, what it is, and which counter.
-const ROWS: [Row; 22] = [
+const ROWS: [Row; 23] = [
     ("commands_total", "counter", "Requests that were executed.", |metrics| &metrics.commands),
     ("connections", "gauge", "Connections.", |metrics| &metrics.connections),
     ("connections_accepted_total", "counter", "Connections that began.", |metrics| {
@@ -51,11 +51,14 @@ const ROWS: [Row; 22] = [
         &metrics.peer_messages_received
     }),
     (
-        "slots_too_long_total",
+        "copies_given_up_total",
         "counter",
-        "Copies of slots given up here because they are too long.",
-        |metrics| &metrics.slots_too_long,
+        "Copies of slots given up here because the disk was full.",
+        |metrics| &metrics.copies_given_up,
     ),
+    ("long_copies_total", "counter", "Copies of slots that went to the disk as they came.", |metrics| {
+        &metrics.long_copies
+    }),
     ("loop_rounds_total", "counter", "Rounds of the event loops.", |metrics| &metrics.rounds),
     ("gathered_turns_total", "counter", "Turns of connections that had waited for others.", |metrics| {
         &metrics.gathered

@@ -1,6 +1,8 @@
 //! A node whose disk is full answers reads, makes room, and takes writes again; so does one of several, and its ring goes on.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
+mod long_slots;
+
 use super::*;
 use crate::group::LocalGroup;
 use crate::others::Others;
@@ -83,6 +85,10 @@ impl Client {
 }
 
 fn start(disk: &SimDisk, others: Option<Others>) -> Node {
+    start_gathering(disk, others, GatheringRoom::default())
+}
+
+fn start_gathering(disk: &SimDisk, others: Option<Others>, gathering: GatheringRoom) -> Node {
     let memory_bytes = 64 << 20;
     let options = Options { memory_bytes, ..Options::default() };
     let engine = Engine::open(Arc::new(disk.clone()), options).unwrap();
@@ -91,8 +97,18 @@ fn start(disk: &SimDisk, others: Option<Others>) -> Node {
     Node::start_on(
         (engine, None),
         NodeOptions { listen, place, others, memory_bytes, ..NodeOptions::default() },
+        gathering,
     )
     .unwrap()
+}
+
+fn others(group: &LocalGroup, me: u32, suspect_us: u64) -> Others {
+    Others {
+        me: NodeId(me),
+        listen: "127.0.0.1:0".parse().unwrap(),
+        group: Arc::new(group.clone()),
+        options: atoll_replica::Options { suspect_us, ..atoll_replica::Options::default() },
+    }
 }
 
 fn leave(disk: &SimDisk, space_left: Option<u64>) {
@@ -112,12 +128,7 @@ impl Three {
         let shape = GroupOptions { slots: SLOTS.into(), copies: 3 };
         let group = LocalGroup::start(shape, Duration::from_millis(300)).unwrap();
         let disks: Vec<_> = (1..=3).map(SimDisk::seeded).collect();
-        let others = |me| Others {
-            me: NodeId(me),
-            listen: "127.0.0.1:0".parse().unwrap(),
-            group: Arc::new(group.clone()),
-            options: atoll_replica::Options { suspect_us, ..atoll_replica::Options::default() },
-        };
+        let others = |me| others(&group, me, suspect_us);
         let nodes = (1..).zip(&disks).map(|(me, disk)| start(disk, Some(others(me)))).collect();
         let ring = Self { group, disks, nodes };
         ring.wait_for_copies();

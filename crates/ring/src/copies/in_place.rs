@@ -1,0 +1,145 @@
+//! A slot that is too long to be gathered: the old cells go, and those that come follow piece by piece, where they stay.
+//!
+//! Meanwhile the copy has nothing, and says so. Nobody may count on it: it is not in sync, and by why its primary sends cells it
+//! never said of this epoch that it has what they hold (docs/decisions/0029-handing-over.md).
+//!
+//! Invariant: its log goes before its cells do, so that whatever a crash leaves, no entry is found behind cells that are gone.
+//! Invariant: nothing is done with a slot of which some cells are in place, but to add more of them: what came goes before.
+//! Invariant: what was begun and is not gone on with is emptied, also by who opens the keyspace again.
+
+use super::Copies;
+use crate::NodeError;
+use crate::clock::Now;
+use crate::log::SlotLog;
+use atoll_keyspace::{Applied, MovedCells};
+use atoll_replica::{Effect, Input, Position, Slot};
+
+/// Cells of what was gathered that are written together.
+const CELLS_TOGETHER: usize = 1024;
+
+impl Copies {
+    /// Puts cells of a slot behind those that are in place; the first ones take the place of all that was there.
+    /// Nothing that came before of the slot is left to be emptied.
+    pub(super) fn put_in_place(
+        &mut self,
+        now: Now,
+        (slot, position, time_ms): (Slot, Position, u64),
+        cells: &MovedCells,
+        is_last: bool,
+    ) -> Result<(), NodeError> {
+        if !self.moves.arrivals.is_in_place(slot) {
+            if !self.replica.would_import(slot, position) {
+                self.moves.arrivals.drop(slot);
+                return Ok(());
+            }
+            let done = self.empty(slot);
+            let done = self.unless_full(done)?;
+            if !done {
+                self.moves.arrivals.give_up(slot);
+            }
+            // Also where it could not be emptied yet, which is the next thing then: its log is gone.
+            self.step(now, Input::Emptied { slot })?;
+            if !self.moves.arrivals.is_in_place(slot) {
+                return Ok(());
+            }
+        }
+        let done = self.write_cells(slot, position, time_ms, cells, is_last);
+        if !self.unless_full(done)? {
+            self.moves.arrivals.give_up(slot);
+            return Ok(());
+        }
+        if !is_last {
+            return Ok(());
+        }
+        self.moves.arrivals.finish(slot);
+        if self.log.is_some() {
+            // As for a slot that came at once.
+            self.handed.push((slot, position));
+        }
+        self.step(now, Input::Installed { slot, position, time_ms })
+    }
+
+    fn empty(&mut self, slot: Slot) -> Result<(), NodeError> {
+        self.moves.arrivals.begin_in_place(slot);
+        self.moves.outgoing.forget(&[slot]);
+        self.handed.retain(|(handed, _)| *handed != slot);
+        if let Some(log) = &mut self.log {
+            log.forget(&[slot]);
+        }
+        self.log.as_mut().map_or(Ok(()), SlotLog::write)?;
+        let (keyspace, number) = self.keyspaces.of_mut(slot);
+        Ok(keyspace.begin_import(number)?)
+    }
+
+    fn write_cells(
+        &mut self,
+        slot: Slot,
+        position: Position,
+        time_ms: u64,
+        cells: &MovedCells,
+        is_last: bool,
+    ) -> Result<(), NodeError> {
+        let (keyspace, number) = self.keyspaces.of_mut(slot);
+        for together in cells.chunks(CELLS_TOGETHER) {
+            keyspace.import(number, together)?;
+        }
+        if is_last {
+            let applied = Applied { epoch: position.epoch.0, sequence: position.sequence.0 };
+            keyspace.end_import(number, applied, time_ms)?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of cells in place that are not wanted any more, before anything follows from why they are not.
+    pub(super) fn end_overtaken(&mut self) -> Result<(), NodeError> {
+        let Self { moves, replica, .. } = self;
+        if moves.arrivals.has_any_in_place() {
+            moves.arrivals.retain(|from, slot, (branch, position)| {
+                let configuration = replica.table().slot(slot);
+                configuration.primary == Some(from)
+                    && configuration.branch == branch
+                    && replica.would_import(slot, position)
+            });
+        }
+        self.clear_unfinished()
+    }
+
+    /// An entry that came late begins the slot anew: it goes behind nothing, and not behind some cells of a later moment.
+    pub(super) fn end_before(&mut self, effect: &Effect) -> Result<(), NodeError> {
+        let (Effect::Log { slot, .. } | Effect::Apply { slot, .. }) = effect else { return Ok(()) };
+        if !self.moves.arrivals.is_in_place(*slot) {
+            return Ok(());
+        }
+        self.moves.arrivals.drop(*slot);
+        self.clear_unfinished()
+    }
+
+    /// Empties slots of which some cells are in place that nobody goes on with.
+    pub(super) fn clear_unfinished(&mut self) -> Result<(), NodeError> {
+        let slots = self.moves.arrivals.take_unfinished();
+        if slots.is_empty() {
+            return Ok(());
+        }
+        self.moves.uncleared.extend(slots);
+        if !self.is_full() {
+            let done = self.clear_forgotten();
+            self.unless_full(done)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the cells of a slot are not those that it should hold: something is not applied, or not emptied, while the disk is full.
+    pub(super) fn lacks_cells(&self, slot: Slot) -> bool {
+        self.full.as_ref().is_some_and(|full| full.lacks_applied(slot))
+            || self.moves.uncleared.contains(&slot)
+            || self.moves.arrivals.is_in_place(slot)
+    }
+
+    /// How often a slot came that was too long to be gathered.
+    pub(crate) fn long_arrivals(&self) -> u64 {
+        self.moves.arrivals.long()
+    }
+}
+
+#[cfg(test)]
+mod tests;

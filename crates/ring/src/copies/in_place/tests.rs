@@ -1,0 +1,289 @@
+//! A long slot is empty until its last piece is there, whatever comes between, and whole from then on.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use super::*;
+use crate::copies::GatheringRoom;
+use crate::keyspaces::Keyspaces;
+use crate::options::Persistence;
+use crate::peer::{Peers, Piece, Spoken};
+use atoll_disk::{FaultPlan, SimDisk};
+use atoll_engine::Engine;
+use atoll_keyspace::Keyspace;
+use atoll_replica::{
+    Configuration, Entry, Epoch, Incarnation, Member, Message, Moment, NodeId, Options, Sequence,
+    SlotMessage, Table, Version,
+};
+use atoll_resp::{Command, Limits, Protocol, RequestParser, write_request};
+use std::net::TcpListener;
+use std::sync::Arc;
+
+const ME: NodeId = NodeId(2);
+const SLOT: Slot = Slot(5);
+const NUMBER: u16 = 5;
+
+/// Where cells come from.
+fn source(keys: u64) -> Keyspace {
+    let engine = Engine::in_memory(atoll_engine::Options::default()).unwrap();
+    let mut source = Keyspace::open(&engine, "source").unwrap();
+    (1..=keys).for_each(|sequence| set(&mut source, sequence));
+    source
+}
+
+fn request(sequence: u64) -> Vec<u8> {
+    let (mut bytes, value) = (Vec::new(), "v".repeat(2_000));
+    write_request(&mut bytes, &["set", &format!("k{sequence}"), &value]);
+    bytes
+}
+
+fn set(keyspace: &mut Keyspace, sequence: u64) {
+    let bytes = request(sequence);
+    let mut parser = RequestParser::new(Limits::default());
+    let request = parser.parse(&bytes).unwrap().unwrap();
+    let command = Command::of(&request).unwrap();
+    let applied = Applied { epoch: 1, sequence };
+    keyspace.apply(NUMBER, applied, sequence, &command, Protocol::Resp2, &mut Vec::new()).unwrap();
+}
+
+/// All cells of a source, some in each piece.
+fn pieces(source: &Keyspace) -> Vec<Piece> {
+    let (mut exporter, mut pieces, mut is_last) = (source.exporter(NUMBER), Vec::new(), false);
+    let Applied { epoch, sequence } = source.applied(NUMBER);
+    while !is_last {
+        let (cells, is_end) = exporter.next(10_000).unwrap();
+        is_last = is_end;
+        let position = Position { epoch: Epoch(epoch), sequence: Sequence(sequence) };
+        let (number, time_ms) = (pieces.len() as u32, source.time_ms(NUMBER));
+        pieces.push(Piece { slot: SLOT, position, time_ms, number, is_last, cells });
+    }
+    pieces
+}
+
+struct Node {
+    engine: Engine,
+    disk: SimDisk,
+    copies: Copies,
+    now: Now,
+    tables: u64,
+    _poll: mio::Poll,
+}
+
+impl Node {
+    /// A node that has nothing, in a ring in which the first node leads all and this one has a copy that catches up.
+    fn begin() -> Self {
+        let disk = SimDisk::seeded(1);
+        let engine = Engine::open(Arc::new(disk.clone()), atoll_engine::Options::default()).unwrap();
+        let (poll, listener) = (mio::Poll::new().unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+        let peers = Peers::listen(ME, (None, None), listener, poll.registry()).unwrap();
+        let keyspaces = Keyspaces::open(&engine, Persistence::Always).unwrap();
+        let log = SlotLog::open(&engine, "log").unwrap();
+        let gathering = GatheringRoom { slot_bytes_max: 30_000, bytes_max: 60_000 };
+        let copies = Copies::new(ME, Options::default(), keyspaces, Some(log), peers, 1 << 20, gathering);
+        let now = Now { moment: Moment(1), date_ms: 1 };
+        let mut node = Self { engine, disk, copies, now, tables: 0, _poll: poll };
+        node.copies.begin(now, Incarnation(1)).unwrap();
+        node.go_by(1, &[1], &[2]);
+        node
+    }
+
+    fn go_by(&mut self, primary: u32, in_sync: &[u32], joining: &[u32]) {
+        self.tables += 1;
+        let nodes = |numbers: &[u32]| {
+            atoll_replica::Copies::of(&numbers.iter().copied().map(NodeId).collect::<Vec<_>>())
+        };
+        let mut table = Table::empty(16_384);
+        table.version = Version(self.tables);
+        for node in 1..=3 {
+            let (incarnation, is_up, is_leaving) = (Incarnation(1), true, false);
+            let member = Member { incarnation, is_up, is_leaving, address: "".into() };
+            table.members.insert(NodeId(node), member);
+        }
+        let configuration = Configuration {
+            epoch: Epoch(self.tables),
+            since: table.version,
+            primary: Some(NodeId(primary)),
+            in_sync: nodes(in_sync),
+            joining: nodes(joining),
+            ..Configuration::default()
+        };
+        table.slots.change_each(|slot, one| {
+            if slot == SLOT {
+                *one = configuration;
+            }
+        });
+        self.copies.step(self.now, Input::Table(Arc::new(table))).unwrap();
+    }
+
+    fn hear(&mut self, from: u32, pieces: &[Piece]) {
+        for piece in pieces {
+            let spoken = Spoken::Piece(piece.clone());
+            self.copies.hear(self.now, NodeId(from), Incarnation(1), spoken).unwrap();
+        }
+    }
+
+    fn hear_entry(&mut self, from: u32, sequence: u64) {
+        let position = |sequence| Position { epoch: Epoch(1), sequence: Sequence(sequence) };
+        let previous = if sequence == 1 { Position::default() } else { position(sequence - 1) };
+        let body = [&[0][..], &request(sequence)].concat().into();
+        let entries = vec![Entry { position: position(sequence), time_ms: sequence, body }];
+        let about = SlotMessage::Append { previous, entries, committed: Sequence(sequence) };
+        let message = Message::Slot { slot: SLOT, epoch: Epoch(self.tables), about };
+        self.copies.hear(self.now, NodeId(from), Incarnation(1), Spoken::Message(message)).unwrap();
+        self.copies.write_log().unwrap();
+    }
+
+    fn keyspace(&self) -> &Keyspace {
+        self.copies.keyspaces.of(SLOT).0
+    }
+
+    /// How many keys there are, and up to which entry, by the cells and by the protocol.
+    fn has(&self) -> (u64, u64, u64) {
+        let keyspace = self.keyspace();
+        (
+            keyspace.keys_in(NUMBER),
+            keyspace.applied(NUMBER).sequence,
+            self.copies.replica.last(SLOT).sequence.0,
+        )
+    }
+
+    fn assert_is(&self, source: &Keyspace) {
+        self.keyspace().verify(NUMBER).unwrap();
+        assert_eq!(self.keyspace().digest(NUMBER).unwrap(), source.digest(NUMBER).unwrap());
+        let last = source.applied(NUMBER).sequence;
+        assert_eq!(self.has(), (source.keys_in(NUMBER), last, last));
+    }
+
+    /// What is there for who opens the store again: keys, cells of any kind, and entries of the log.
+    fn found_again(&self) -> (u64, u64, usize) {
+        let keyspaces = Keyspaces::open(&self.engine, Persistence::Always).unwrap();
+        let mut log = SlotLog::open(&self.engine, "log").unwrap();
+        let found = log.found(crate::copies::applied(&keyspaces)).unwrap();
+        let entries = found.iter().map(|found| found.entries.len()).sum();
+        let (cells, _) = keyspaces.of(SLOT).0.exporter(NUMBER).next(1 << 30).unwrap();
+        (keyspaces.of(SLOT).0.keys_in(NUMBER), cells.len() as u64, entries)
+    }
+}
+
+#[test]
+fn a_long_slot_is_empty_until_its_last_piece_is_there_and_then_whole() {
+    let (mut node, source) = (Node::begin(), source(60));
+    (1..=3).for_each(|sequence| node.hear_entry(1, sequence));
+    assert_eq!(node.has(), (3, 3, 3));
+    let pieces = pieces(&source);
+    let (last, first) = pieces.split_last().unwrap();
+    node.hear(1, &first[..2]);
+    assert_eq!(node.has(), (3, 3, 3), "what is gathered changes nothing");
+    node.hear(1, &first[2..]);
+    assert_eq!(node.has(), (0, 0, 0));
+    assert!(node.copies.lacks_cells(SLOT) && !node.copies.may_read(SLOT, node.now));
+    node.hear(1, std::slice::from_ref(last));
+    node.assert_is(&source);
+    assert!(!node.copies.lacks_cells(SLOT));
+    let position = last.position;
+    assert_eq!(node.copies.take_handed().last(), Some(&(SLOT, position)));
+    // Nothing of it is taken once more.
+    node.hear(1, &pieces);
+    node.assert_is(&source);
+    assert_eq!((node.copies.long_arrivals(), node.copies.given_up()), (1, 0));
+}
+
+#[test]
+fn what_came_before_a_node_ends_is_gone_when_it_begins_again_and_so_is_the_log_of_before() {
+    let (mut node, source) = (Node::begin(), source(60));
+    node.hear_entry(1, 1);
+    let pieces = pieces(&source);
+    node.hear(1, &pieces[..pieces.len() - 1]);
+    assert_eq!(node.found_again(), (0, 0, 0));
+}
+
+#[test]
+fn whoever_leads_next_begins_anew_and_what_came_before_is_gone() {
+    let (mut node, source, longer) = (Node::begin(), source(60), source(80));
+    let (of_first, of_third) = (pieces(&source), pieces(&longer));
+    node.hear(1, &of_first[..of_first.len() - 1]);
+    node.go_by(3, &[3], &[2]);
+    assert_eq!((node.has(), node.found_again()), ((0, 0, 0), (0, 0, 0)));
+    node.hear(1, &of_first[of_first.len() - 1..]);
+    assert_eq!(node.has(), (0, 0, 0), "who does not lead any more sends nothing");
+    node.hear(3, &of_third);
+    node.assert_is(&longer);
+}
+
+#[test]
+fn a_sender_that_begins_anew_is_not_mixed_with_what_it_sent_before() {
+    let (mut node, source, longer) = (Node::begin(), source(60), source(80));
+    let (before, after) = (pieces(&source), pieces(&longer));
+    node.hear(1, &before[..before.len() - 1]);
+    node.hear(1, &after[..1]);
+    assert_eq!(node.found_again(), (0, 0, 0), "the first piece waits in memory");
+    node.hear(1, &after[1..]);
+    node.assert_is(&longer);
+    // The slot became short meanwhile.
+    let (mut node, short) = (Node::begin(), self::source(3));
+    node.hear(1, &before[..before.len() - 1]);
+    node.hear(1, &pieces(&short));
+    node.assert_is(&short);
+    // A piece that is missing ends it as well.
+    let (mut node, again) = (Node::begin(), pieces(&longer));
+    node.hear(1, &again[..again.len() - 3]);
+    node.hear(1, &again[again.len() - 2..]);
+    assert_eq!((node.has(), node.found_again()), ((0, 0, 0), (0, 0, 0)));
+}
+
+#[test]
+fn an_entry_that_comes_late_goes_behind_nothing_and_not_behind_cells_of_a_later_moment() {
+    let (mut node, long) = (Node::begin(), source(60));
+    let pieces = pieces(&long);
+    node.hear(1, &pieces[..pieces.len() - 1]);
+    node.hear_entry(1, 1);
+    node.assert_is(&source(1));
+    node.hear(1, &pieces[pieces.len() - 1..]);
+    node.assert_is(&source(1));
+}
+
+#[test]
+fn a_copy_that_somebody_counts_on_is_never_emptied() {
+    for (primary, in_sync) in [(1, [1, 2]), (2, [2, 1])] {
+        let (mut node, long) = (Node::begin(), source(60));
+        node.hear_entry(1, 1);
+        let pieces = pieces(&long);
+        node.hear(1, &pieces[..2]);
+        node.go_by(primary, &in_sync, &[]);
+        node.hear(1, &pieces[2..]);
+        assert_eq!(node.has(), (1, 1, 1), "{primary}");
+    }
+    // Whoever is to lead what is left of a slot does so with nothing, and not with some cells.
+    let (mut node, long) = (Node::begin(), source(60));
+    let pieces = pieces(&long);
+    node.hear(1, &pieces[..pieces.len() - 1]);
+    node.go_by(2, &[2], &[]);
+    assert_eq!((node.has(), node.found_again()), ((0, 0, 0), (0, 0, 0)));
+    node.hear(1, &pieces[pieces.len() - 1..]);
+    assert_eq!(node.has(), (0, 0, 0));
+}
+
+#[test]
+fn a_full_disk_ends_it_and_the_slot_is_empty_and_comes_again_when_there_is_room() {
+    let (mut node, long) = (Node::begin(), source(60));
+    let pieces = pieces(&long);
+    node.hear(1, &pieces[..pieces.len() - 2]);
+    node.disk.set_plan(FaultPlan { space_left: Some(0), ..FaultPlan::default() });
+    // The log has some room in reserve: what comes again and again uses it up.
+    for _ in 0..100_000 {
+        if node.copies.is_full() {
+            break;
+        }
+        node.hear(1, &pieces[..pieces.len() - 2]);
+    }
+    assert!(node.copies.is_full() && node.copies.given_up() > 0);
+    node.hear(1, &pieces);
+    assert_eq!((node.has(), node.copies.may_read(SLOT, node.now)), ((0, 0, 0), false));
+    node.disk.set_plan(FaultPlan::default());
+    for _ in 0..3 {
+        node.now.moment = node.now.moment.after(1_000_000);
+        node.copies.try_again(node.now).unwrap();
+    }
+    assert!(!node.copies.is_full() && !node.copies.lacks_cells(SLOT));
+    assert_eq!((node.has(), node.found_again()), ((0, 0, 0), (0, 0, 0)));
+    node.hear(1, &pieces);
+    node.assert_is(&long);
+}
