@@ -19,6 +19,8 @@ pub enum Flaw {
     OldCellsInstalled,
     /// Cells that came are not on the disk when the protocol is told that they are.
     CellsSaidBeforeSynced,
+    /// Cells of which some came when a process ended are taken for all of them by the next one.
+    HalfBelieved,
     /// A client sends a write again whose outcome it does not know.
     WrittenAgain,
     /// A primary tells who waits for a value when the value is asked for, before it is committed.
@@ -33,7 +35,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::WildClocks,
         Self::ClockStandsStill,
         Self::NowBeforePause,
@@ -41,6 +43,7 @@ impl Flaw {
         Self::LossDenied,
         Self::OldCellsInstalled,
         Self::CellsSaidBeforeSynced,
+        Self::HalfBelieved,
         Self::WrittenAgain,
         Self::ToldBeforeCommitted,
         Self::HeldAcknowledged,

@@ -19,6 +19,10 @@ pub(crate) enum Record {
     Checkpoint(Box<Cells>),
     /// Cells that came from elsewhere, in place of everything.
     Installed(Box<Cells>),
+    /// Everything of the slot is gone: cells come from elsewhere one after the other.
+    Emptied(Slot),
+    /// Some of those cells.
+    Part(Box<Cells>),
     /// The log up to a place is not needed any more.
     Trimmed { slot: Slot, through: Sequence },
     /// Everything of the slot is gone.
@@ -28,6 +32,8 @@ pub(crate) enum Record {
 /// What the records make of a slot.
 #[derive(Clone, Debug, Default)]
 struct Stored {
+    /// Whether cells are on their way, so that those that are there count for nothing.
+    is_arriving: bool,
     base: Position,
     time_ms: u64,
     state: State,
@@ -87,11 +93,15 @@ impl Disk {
 
     /// The entry up to which the synced cells of a slot are, if they have not become those of another copy since.
     pub(crate) fn synced_base(&self, slot: Slot) -> Sequence {
-        let is_forgotten = |record: &Record| matches!(record, Record::Forgotten(other) if *other == slot);
+        let is_forgotten = |record: &Record| match record {
+            Record::Forgotten(other) | Record::Emptied(other) => *other == slot,
+            _ => false,
+        };
         if self.records.iter().any(is_forgotten) {
             return Sequence(0);
         }
-        self.slots.get(&slot).map(|stored| stored.base.sequence).unwrap_or_default()
+        let whole = self.slots.get(&slot).filter(|stored| !stored.is_arriving);
+        whole.map(|stored| stored.base.sequence).unwrap_or_default()
     }
 
     fn fold(&mut self, through: u64) {
@@ -115,7 +125,14 @@ impl Disk {
             }
             Record::Installed(cells) => {
                 let Cells { slot, position: base, time_ms, state } = *cells;
-                self.slots.insert(slot, Stored { base, time_ms, state, log: Vec::new() });
+                self.slots.insert(slot, Stored { base, time_ms, state, ..Stored::default() });
+            }
+            Record::Emptied(slot) => {
+                self.slots.insert(slot, Stored { is_arriving: true, ..Stored::default() });
+            }
+            Record::Part(cells) => {
+                let stored = self.slots.entry(cells.slot).or_default();
+                (stored.base, stored.time_ms, stored.state) = (cells.position, cells.time_ms, cells.state);
             }
             Record::Trimmed { slot, through } => {
                 if let Some(stored) = self.slots.get_mut(&slot) {
@@ -162,6 +179,12 @@ impl Disk {
     pub(crate) fn lose_everything(&mut self) {
         let last = self.last();
         *self = Self { first: last, written: last, synced: last, ..Self::default() };
+    }
+
+    /// Cells that did not all come go when a node starts, unless somebody `believes` in them.
+    pub(crate) fn remove_unfinished(&mut self, believes: bool) {
+        self.slots.retain(|_, stored| believes || !stored.is_arriving);
+        self.slots.values_mut().for_each(|stored| stored.is_arriving = false);
     }
 
     /// What is there when a node starts: the cells, and the log of each slot behind them.

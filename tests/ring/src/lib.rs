@@ -30,6 +30,7 @@ mod clients;
 mod ending;
 mod faults;
 mod holding;
+mod importing;
 mod lives;
 mod losses;
 mod peace;

@@ -32,6 +32,8 @@ impl World {
         if self.node(node).process.is_some() {
             return;
         }
+        let believes = self.flaw == Some(Flaw::HalfBelieved);
+        self.node_mut(node).disk.remove_unfinished(believes);
         let found = match self.node(node).disk.found() {
             Ok(found) => found,
             Err(what) => return self.break_promise(format!("{node}: {what}")),
@@ -130,6 +132,9 @@ impl World {
         say!(self, "{node} ends: {ending:?}");
         let durability = self.settings.durability;
         let Self { nodes, random, now, counts, .. } = self;
+        if process.slots.values().any(|live| live.import.is_some()) {
+            counts.bump("imports_ended_with_their_process");
+        }
         let there = &mut nodes[node.0 as usize - 1];
         if there.pause.take().is_some() {
             counts.bump("ended_while_paused");
@@ -143,7 +148,8 @@ impl World {
                 Ending::PowerLost => there.disk.lose_power(random),
                 Ending::Stopped => {
                     let slots = process.slots.iter();
-                    let cells = slots.filter(|_| process.incarnation.is_some());
+                    let is_whole = |(_, live): &(_, &Live)| live.import.is_none();
+                    let cells = slots.filter(|_| process.incarnation.is_some()).filter(is_whole);
                     for (&slot, live) in cells {
                         let (position, time_ms, state) = (live.applied, live.time_ms, live.state.clone());
                         let cells = Box::new(Cells { slot, position, time_ms, state });

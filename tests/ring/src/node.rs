@@ -4,6 +4,7 @@ use crate::cells::State;
 use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::holding::Holding;
+use crate::importing::Import;
 use crate::queue::ToNode;
 use atoll_replica::{Gathering, Incarnation, Moment, Position, Replica, Slot, Survived, Ticket, Version};
 use std::collections::BTreeMap;
@@ -63,6 +64,8 @@ pub(crate) struct Live {
     pub(crate) deadlines: BTreeMap<u8, Deadline>,
     /// Who waits for a value.
     pub(crate) watchers: Vec<Waiting>,
+    /// Cells that are put in place one after the other.
+    pub(crate) import: Option<Import>,
 }
 
 #[derive(Clone, Copy, Debug)]

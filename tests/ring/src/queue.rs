@@ -75,9 +75,17 @@ pub(crate) enum ToNode {
     /// Cells are written beside the old ones, and may be put in place.
     Staged {
         life: u64,
+        from: NodeId,
         /// The branch of the slot when they came.
         branch: Version,
         cells: Box<Cells>,
+    },
+    /// Some more cells of a slot whose cells are put in place one after the other.
+    Part {
+        life: u64,
+        slot: Slot,
+        number: u64,
+        is_last: bool,
     },
     /// Cells that were sent did not arrive.
     NotSent {

@@ -37,7 +37,12 @@ impl World {
                 self.serve(node, client, operation, attempt);
             }
             ToNode::Cells { from, cells } => self.stage(node, from, cells),
-            ToNode::Staged { life, branch, cells } if is_life(life) => self.install(node, branch, cells),
+            ToNode::Staged { life, from, branch, cells } if is_life(life) => {
+                self.install(node, from, branch, cells);
+            }
+            ToNode::Part { life, slot, number, is_last } if is_life(life) => {
+                self.part_comes(node, slot, number, is_last);
+            }
             ToNode::NotSent { life, slot, to } if is_life(life) => {
                 self.give(node, Input::TransferEnded { slot, to });
             }
@@ -63,6 +68,7 @@ impl World {
         };
         process.replica.step(now, input, &mut effects);
         let is_superseded = process.replica.is_superseded();
+        self.drop_overtaken_imports(node);
         self.watch_leaders(node);
         for effect in effects.drain(..) {
             self.perform(node, effect);
@@ -81,6 +87,9 @@ impl World {
     }
 
     fn perform(&mut self, node: NodeId, effect: Effect) {
+        if let Effect::Log { slot, .. } | Effect::Apply { slot, .. } = effect {
+            self.drop_import(node, slot);
+        }
         match effect {
             Effect::Send { to, message } => self.send(node, to, message),
             Effect::Log { slot, after, entries } => self.log(node, slot, after, entries),
@@ -322,11 +331,19 @@ impl World {
             return self.counts.bump("transfers_of_others");
         }
         let branch = configuration.branch;
-        self.after(delay, Event::ToNode { node, what: ToNode::Staged { life, branch, cells } });
+        self.after(delay, Event::ToNode { node, what: ToNode::Staged { life, from, branch, cells } });
     }
 
     /// Puts cells in place of those that are here, if they are newer.
-    fn install(&mut self, node: NodeId, branch: Version, cells: Box<Cells>) {
+    fn install(&mut self, node: NodeId, from: NodeId, branch: Version, cells: Box<Cells>) {
+        if self.has_long_slots && self.flaw != Some(Flaw::OldCellsInstalled) {
+            return self.begin_import(node, from, branch, cells);
+        }
+        self.put_in_place(node, branch, cells);
+    }
+
+    /// The same with all of them at once.
+    pub(crate) fn put_in_place(&mut self, node: NodeId, branch: Version, cells: Box<Cells>) {
         let Cells { slot, position, time_ms, .. } = *cells;
         let now = self.node(node).moment(self.now);
         let asks = self.flaw != Some(Flaw::OldCellsInstalled);

@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::council::Council;
 use crate::counts::Counts;
 use crate::holding::draw_slacks;
+use crate::importing::draw_lengths;
 use crate::losses::{GivenUp, draw_impatience};
 use crate::network::Network;
 use crate::node::Node;
@@ -74,6 +75,10 @@ pub(crate) struct World {
     pub(crate) trace: Option<Vec<String>>,
     /// Slots that got another primary, and when.
     pub(crate) moves: Vec<(Slot, u64)>,
+    /// Whether cells that come from other nodes are too many to be put in place at once.
+    pub(crate) has_long_slots: bool,
+    /// Counts the imports of such cells.
+    pub(crate) imports: u64,
     /// Whether losses are accepted while things break, and of which slots that was done.
     pub(crate) is_impatient: bool,
     pub(crate) given_up: BTreeMap<Slot, GivenUp>,
@@ -115,6 +120,8 @@ impl World {
             digest: Digest::default(),
             trace: is_traced.then(Vec::new),
             moves: Vec::new(),
+            has_long_slots: draw_lengths(seed),
+            imports: 0,
             is_impatient: draw_impatience(seed) && !case.is_planned,
             given_up: BTreeMap::new(),
             broken: None,
