@@ -13,7 +13,7 @@ use crate::codec::{Answer, Ask, RingId};
 use crate::member::Shared;
 use crate::types::{Raft, Seat, SeatId};
 use atoll_replica::NodeId;
-use openraft::ChangeMembers;
+use openraft::{ChangeMembers, Membership};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -136,12 +136,15 @@ async fn tell_of_loss(shared: &Shared, others: &[Who]) {
     let _ = shared.troubles.send(CouncilError::QuorumLost { lost, kept: of(true).collect() }).await;
 }
 
-/// As the leader: takes a seat in, and lets the one go that its node had before.
+/// As the leader: takes a seat in, and lets those go that its node had before. One at a time: a change is made of several entries of the log.
 pub(crate) async fn take_in(raft: &Raft, seat: SeatId, whose: Seat) -> Answer {
     let membership = raft.server_metrics().borrow().membership_config.membership().clone();
-    let voters: BTreeSet<SeatId> = membership.voter_ids().collect();
-    if voters.contains(&seat) && membership.get_joint_config().len() == 1 {
-        return Answer::Yes;
+    let Some(wanted) = wanted(&membership, seat, whose.node) else { return Answer::Yes };
+    let left: BTreeSet<SeatId> = left(&membership, seat, whose.node);
+    if !left.is_empty()
+        && let Err(error) = raft.change_membership(ChangeMembers::RemoveNodes(left), false).await
+    {
+        return Answer::Failed(error.to_string());
     }
     if membership.get_node(&seat).is_none()
         && let Err(error) = raft.add_learner(seat, whose.clone(), false).await
@@ -157,8 +160,6 @@ pub(crate) async fn take_in(raft: &Raft, seat: SeatId, whose: Seat) -> Answer {
     if lacking.is_none_or(|lacking| lacking > LACKING_MAX) {
         return Answer::Unsure;
     }
-    let is_other = |id: &SeatId| membership.get_node(id).is_none_or(|seat| seat.node != whose.node);
-    let wanted: BTreeSet<SeatId> = voters.into_iter().filter(is_other).chain([seat]).collect();
     let change = ChangeMembers::ReplaceAllVoters(wanted);
     match raft.change_membership(change, false).await {
         Ok(_) => {
@@ -166,5 +167,58 @@ pub(crate) async fn take_in(raft: &Raft, seat: SeatId, whose: Seat) -> Answer {
             Answer::Yes
         }
         Err(error) => Answer::Failed(error.to_string()),
+    }
+}
+
+/// Who is to decide once this seat does; none if it does. While who decides changes, that follows from who is to decide then: among those who
+/// still decide so far is a seat that is let go of, which nobody sits on and which would count for ever.
+fn wanted(membership: &Membership<SeatId, Seat>, seat: SeatId, node: NodeId) -> Option<BTreeSet<SeatId>> {
+    let configs = membership.get_joint_config();
+    let deciding = configs.last().cloned().unwrap_or_default();
+    let is_other = |id: &SeatId| membership.get_node(id).is_none_or(|seat| seat.node != node);
+    let wanted: BTreeSet<SeatId> = deciding.iter().copied().filter(is_other).chain([seat]).collect();
+    (configs.len() > 1 || wanted != deciding).then_some(wanted)
+}
+
+/// Seats of a node that came back once more before the last one of it was taken in.
+fn left(membership: &Membership<SeatId, Seat>, seat: SeatId, node: NodeId) -> BTreeSet<SeatId> {
+    let learners = membership.learner_ids().filter(|id| *id != seat);
+    learners.filter(|id| membership.get_node(id).is_some_and(|seat| seat.node == node)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(seats: &[u64]) -> BTreeSet<SeatId> {
+        seats.iter().copied().map(SeatId).collect()
+    }
+
+    /// Seats are ten times the node that sits there, and one more for each time that it came back.
+    fn membership(configs: &[&[u64]], learners: &[u64]) -> Membership<SeatId, Seat> {
+        let all = configs.iter().copied().flatten().chain(learners);
+        let nodes: BTreeMap<_, _> =
+            all.map(|seat| (SeatId(*seat), Seat { node: NodeId((seat / 10) as u32) })).collect();
+        Membership::new(configs.iter().map(|config| set(config)).collect(), nodes)
+    }
+
+    #[test]
+    fn of_two_members_that_come_back_at_once_neither_leaves_a_seat_that_nobody_sits_on() {
+        let before: &[u64] = &[10, 20, 30, 40, 50];
+        let first = wanted(&membership(&[before], &[11, 21]), SeatId(11), NodeId(1));
+        assert_eq!(first, Some(set(&[11, 20, 30, 40, 50])));
+        // Half of that change is made, by this leader or the one before it.
+        let halfway = membership(&[before, &[11, 20, 30, 40, 50]], &[21]);
+        assert_eq!(wanted(&halfway, SeatId(21), NodeId(2)), Some(set(&[11, 21, 30, 40, 50])));
+        assert_eq!(wanted(&halfway, SeatId(11), NodeId(1)), Some(set(&[11, 20, 30, 40, 50])), "it is ended");
+        let both = membership(&[&[11, 21, 30, 40, 50]], &[]);
+        assert_eq!(wanted(&both, SeatId(21), NodeId(2)), None);
+        assert_eq!(wanted(&membership(&[&[10, 11, 20]], &[]), SeatId(11), NodeId(1)), Some(set(&[11, 20])));
+    }
+
+    #[test]
+    fn a_member_that_came_back_twice_leaves_no_seat_behind() {
+        let seen = membership(&[&[10, 20, 30]], &[11, 12, 21]);
+        assert_eq!(left(&seen, SeatId(12), NodeId(1)), set(&[11]));
     }
 }

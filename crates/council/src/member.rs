@@ -49,6 +49,8 @@ pub(crate) struct Shared {
     pub(crate) duties: Duties,
     /// Held for reading while something about the log is taken, and for writing while another group is about to be founded.
     gate: RwLock<()>,
+    /// Held while a seat is taken in.
+    pub(crate) seating: tokio::sync::Mutex<()>,
     pub(crate) troubles: tokio::sync::mpsc::Sender<CouncilError>,
     troubled: tokio::sync::Mutex<tokio::sync::mpsc::Receiver<CouncilError>>,
 }
@@ -100,6 +102,7 @@ impl Member {
             peers,
             duties,
             gate: RwLock::default(),
+            seating: tokio::sync::Mutex::default(),
             troubles,
             troubled: tokio::sync::Mutex::new(troubled),
         });
@@ -453,6 +456,8 @@ impl Shared {
         if !self.leads() {
             return self.not_leader();
         }
+        // Whoever waits meanwhile asks again.
+        let Ok(_alone) = self.seating.try_lock() else { return Answer::Unsure };
         founding::take_in(&self.raft, seat, Seat { node }).await
     }
 }
