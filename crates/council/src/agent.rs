@@ -17,8 +17,13 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// How long the first member that is asked is waited for before the next one is tried.
+/// How long it takes until the next member is tried, and how long at most where none of them says anything that helps. A leader that comes
+/// after all has to hear this node within the time that nodes may be silent.
 const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_millis(400);
+
+/// So many tries of each member in a row pause no longer: by then another one leads, where one that led ended.
+const QUICK_ROUNDS: usize = 4;
 
 /// How long a member may take to answer a heartbeat.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_millis(600);
@@ -73,6 +78,8 @@ struct Known {
     has_left: bool,
     /// The last heartbeat that was answered, and the table behind which that may be told.
     heard: Option<Heartbeat>,
+    /// How many heartbeats were answered.
+    heard_count: u64,
     /// What was wrong last, so that it is told once.
     trouble: Option<String>,
 }
@@ -106,11 +113,14 @@ pub(crate) async fn run(agent: &Agent, commands: mpsc::Receiver<Command>) {
     let wishes = tokio::sync::Mutex::new(Wishes { commands, waiting: None });
     let members = &agent.options.members;
     let mut at = members.iter().position(|(node, _)| *node == agent.options.me).unwrap_or(0);
-    let mut told = 0;
+    let (mut told, mut failed) = (0, 0);
     loop {
         let Some(&(node, address)) = members.get(at % members.len()) else { return };
         let session = Session { agent, known: &known, wishes: &wishes, node };
-        match session.run(address).await {
+        let heard_before = session.known().heard_count;
+        let next = session.run(address).await;
+        failed = if session.known().heard_count == heard_before { failed + 1 } else { 0 };
+        match next {
             // Who does not lead any more may name who does, who names it: so that is followed a few times only.
             Next::Leader(leader) if told < 3 => {
                 told += 1;
@@ -119,10 +129,16 @@ pub(crate) async fn run(agent: &Agent, commands: mpsc::Receiver<Command>) {
             _ => {
                 told = 0;
                 at += 1;
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(pause(failed / members.len())).await;
             }
         }
     }
+}
+
+/// How long nobody is asked after so many tries of each member that helped nothing: who is refused by all would only keep them busy.
+fn pause(rounds: usize) -> Duration {
+    let doublings = rounds.saturating_sub(QUICK_ROUNDS).min(16) as u32;
+    PAUSE.saturating_mul(1 << doublings).min(PAUSE_MAX)
 }
 
 /// One connection to one member.
@@ -249,6 +265,7 @@ impl Session<'_> {
 
     fn heard(&self, asked_at: Moment, version: Version) {
         let mut known = self.known();
+        known.heard_count += 1;
         known.trouble = None;
         if known.heard.is_none_or(|heard| heard.asked_at <= asked_at) {
             known.heard = Some(Heartbeat { asked_at, version, leader: self.node });
@@ -373,12 +390,13 @@ fn decision(answer: Result<Answer, NoAnswer>) -> Result<Decision, CouncilError> 
 mod tests {
     use super::*;
     use atoll_replica::{Group, GroupOptions};
-    use std::net::SocketAddr;
+    use std::net::{SocketAddr, TcpListener};
+    use tokio::sync::oneshot;
 
     /// What was told, in words.
     type Told = Arc<Mutex<Vec<String>>>;
 
-    fn agent() -> (Agent, Told) {
+    fn agent(member: SocketAddr) -> (Agent, Told) {
         let told = Told::default();
         let telling = Arc::clone(&told);
         let events: Events = Box::new(move |event| {
@@ -389,7 +407,7 @@ mod tests {
             });
         });
         let ring = GroupOptions { slots: 4, copies: 1 };
-        let members = vec![(NodeId(1), SocketAddr::from(([127, 0, 0, 1], 9)))];
+        let members = vec![(NodeId(1), member)];
         let options = Arc::new(CouncilOptions::new(NodeId(2), members, ring, String::new()));
         let clock: CouncilClock = Arc::new(|| Moment(0));
         let (survived, seen_at) = (Survived::Nothing, Arc::default());
@@ -410,7 +428,7 @@ mod tests {
 
     #[test]
     fn that_a_node_was_heard_is_told_behind_the_table_that_goes_with_it() {
-        let (agent, told) = agent();
+        let (agent, told) = agent(SocketAddr::from(([127, 0, 0, 1], 9)));
         let (known, (_, commands)) = (Mutex::default(), mpsc::channel(1));
         let wishes = tokio::sync::Mutex::new(Wishes { commands, waiting: None });
         let session = Session { agent: &agent, known: &known, wishes: &wishes, node: NodeId(1) };
@@ -428,5 +446,29 @@ mod tests {
         let expected = ["table 1", "table 3", "heard 20 by 1", "heard 30 by 1", "heard 25 by 1", "table 4"];
         assert_eq!(*told.lock().unwrap(), expected);
         assert_eq!(known.lock().unwrap().table.as_ref(), tables.last());
+    }
+
+    #[test]
+    fn a_member_that_turns_a_node_away_is_asked_ever_more_seldom_within_a_bound() {
+        const TRIES: usize = 12;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (agent, _) = agent(listener.local_addr().unwrap());
+        let (done, tried) = oneshot::channel();
+        std::thread::spawn(move || {
+            (0..TRIES).for_each(|_| drop(listener.accept()));
+            done.send(())
+        });
+        let began = Instant::now();
+        let (_commands, commands) = mpsc::channel(1);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            tokio::select! {
+                _ = tried => {}
+                () = run(&agent, commands) => {}
+            }
+        });
+        let paused: Duration = (1..TRIES).map(pause).sum();
+        assert!(paused > PAUSE * 2 * TRIES as u32 && began.elapsed() >= paused, "{:?}", began.elapsed());
+        assert_eq!((pause(1), pause(usize::MAX)), (PAUSE, PAUSE_MAX));
     }
 }
