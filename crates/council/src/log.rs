@@ -21,9 +21,8 @@ use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use tokio::sync::oneshot;
-use writer::Job;
+use writer::{Job, Writer};
 
 /// Entries that are sent to another member at once have about so many changes at most, one entry aside.
 const CHANGES_AT_ONCE: usize = 32_768;
@@ -47,7 +46,7 @@ struct Shared {
 
 /// What a log needs as long as it is used.
 pub(crate) struct Held {
-    writer: Option<JoinHandle<()>>,
+    writer: Option<Writer>,
     _lock: Option<File>,
 }
 
@@ -55,7 +54,7 @@ impl Held {
     /// Waits until all is written. To be called when nobody has the log any more.
     pub(crate) fn end(self) {
         if let Some(writer) = self.writer {
-            let _ = writer.join();
+            writer.end();
         }
     }
 }
@@ -69,7 +68,7 @@ impl Log {
         };
         let lock = lock(folder)?;
         let (file, kept) = LogFile::open(&folder.join("log"), seat)?;
-        let began = writer::begin(file);
+        let began = Writer::begin(file);
         let action = "start the thread that writes the log of the configuration group";
         let (jobs, writer) = began.map_err(|source| CouncilError::System { action, source })?;
         let log = Self::of(kept, Some(jobs));

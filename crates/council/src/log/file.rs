@@ -213,6 +213,25 @@ pub(crate) struct LogFile {
     path: PathBuf,
     file: File,
     next: u64,
+    /// Where the last record ends that was written.
+    end: u64,
+    /// Whether something may stand behind it that there was no room for the rest of.
+    is_torn: bool,
+}
+
+/// What became of facts that were to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Written {
+    /// They will survive.
+    Synced,
+    /// There was no room for them on the disk: all is as it was.
+    NoRoom,
+}
+
+/// Whether it is only room that lacks.
+fn lacks_room(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 impl LogFile {
@@ -224,8 +243,8 @@ impl LogFile {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let kept = Kept::new(seat);
-                let file = make(path, &kept.facts()).map_err(failed)?;
-                return Ok((Self { path: path.to_owned(), file, next: 1 }, kept));
+                let made = Self::make(path, &kept.facts()).map_err(failed)?;
+                return Ok((made, kept));
             }
             Err(error) => return Err(failed(error)),
         };
@@ -238,42 +257,76 @@ impl LogFile {
             tracing::warn!(path = %path.display(), at = end, bytes = bytes.len() - end, "a torn end was cut off");
         }
         // In another file: what a sync failed for is not written again by the next sync of the same one.
-        write_whole(path, bytes.get(..end).unwrap_or_default()).map_err(failed)?;
-        let file = OpenOptions::new().append(true).open(path).map_err(failed)?;
-        Ok((Self { path: path.to_owned(), file, next }, kept))
+        let whole = write_beside(path, bytes.get(..end).unwrap_or_default()).and_then(|()| name(path));
+        let file = whole.and_then(|()| OpenOptions::new().append(true).open(path)).map_err(failed)?;
+        Ok((Self { path: path.to_owned(), file, next, end: end as u64, is_torn: false }, kept))
     }
 
     /// Adds facts, and returns when they will survive.
-    pub(crate) fn append(&mut self, facts: &[u8]) -> io::Result<()> {
-        self.file.write_all(&record(self.next, facts)?)?;
+    pub(crate) fn append(&mut self, facts: &[u8]) -> io::Result<Written> {
+        let record = record(self.next, facts)?;
+        if self.is_torn {
+            self.file.set_len(self.end)?;
+        }
+        self.is_torn = true;
+        match self.file.write_all(&record) {
+            Err(error) if lacks_room(&error) => return Ok(Written::NoRoom),
+            written => written?,
+        }
+        // Whatever this fails for, what the disk has then is not known.
         self.file.sync_data()?;
-        self.next += 1;
-        Ok(())
+        (self.next, self.end, self.is_torn) = (self.next + 1, self.end + record.len() as u64, false);
+        Ok(Written::Synced)
     }
 
     /// Puts these facts in the place of all others.
-    pub(crate) fn replace(&mut self, facts: &[u8]) -> io::Result<()> {
-        self.file = make(&self.path, facts)?;
-        self.next = 1;
-        Ok(())
+    pub(crate) fn replace(&mut self, facts: &[u8]) -> io::Result<Written> {
+        match write_beside(&self.path, &whole(facts)?) {
+            Err(error) if lacks_room(&error) => {
+                let _ = std::fs::remove_file(unfinished(&self.path));
+                return Ok(Written::NoRoom);
+            }
+            written => written?,
+        }
+        *self = Self::named(&self.path, facts)?;
+        Ok(Written::Synced)
+    }
+
+    /// Makes a file with one record, whole or not at all.
+    fn make(path: &Path, facts: &[u8]) -> io::Result<Self> {
+        write_beside(path, &whole(facts)?)?;
+        Self::named(path, facts)
+    }
+
+    /// The file with these facts that was written beside it, under its name.
+    fn named(path: &Path, facts: &[u8]) -> io::Result<Self> {
+        name(path)?;
+        let file = OpenOptions::new().append(true).open(path)?;
+        let end = (MAGIC.len() + HEADER_BYTES + facts.len()) as u64;
+        Ok(Self { path: path.to_owned(), file, next: 1, end, is_torn: false })
     }
 }
 
-/// Makes a file with one record, whole or not at all.
-fn make(path: &Path, facts: &[u8]) -> io::Result<File> {
+/// The bytes of a file with one record.
+fn whole(facts: &[u8]) -> io::Result<Vec<u8>> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend(record(0, facts)?);
-    write_whole(path, &bytes)?;
-    OpenOptions::new().append(true).open(path)
+    Ok(bytes)
 }
 
-/// Writes a file under another name, and then gives it its own: it is there whole, or as it was before.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let unfinished = path.with_extension("unfinished");
-    let mut file = File::create(&unfinished)?;
+fn unfinished(path: &Path) -> PathBuf {
+    path.with_extension("unfinished")
+}
+
+/// Writes a file under another name, for [`name`] to give it its own: it is there whole, or as it was before.
+fn write_beside(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(unfinished(path))?;
     file.write_all(bytes)?;
-    file.sync_all()?;
-    std::fs::rename(&unfinished, path)?;
+    file.sync_all()
+}
+
+fn name(path: &Path) -> io::Result<()> {
+    std::fs::rename(unfinished(path), path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()
 }
@@ -318,12 +371,16 @@ mod tests {
             .collect()
     }
 
+    fn append(file: &mut LogFile, fact: Fact) {
+        assert_eq!(file.append(&fact.to_bytes()).unwrap(), Written::Synced);
+    }
+
     /// A file with a record for each fact; the end of each, and what is kept then.
     fn written(path: &Path, facts: &[Fact]) -> Vec<(u64, Kept)> {
         let (mut file, mut kept) = LogFile::open(path, SeatId(5)).unwrap();
         let mut after = vec![(std::fs::metadata(path).unwrap().len(), kept.clone())];
         for fact in facts {
-            file.append(&fact.to_bytes()).unwrap();
+            append(&mut file, fact.clone());
             kept.take(fact.clone()).unwrap();
             after.push((std::fs::metadata(path).unwrap().len(), kept.clone()));
         }
@@ -338,8 +395,8 @@ mod tests {
             let after = written(&path, &some_facts(seed));
             let (mut file, kept) = LogFile::open(&path, SeatId(6)).unwrap();
             assert_eq!(kept, after.last().unwrap().1, "seed {seed}");
-            file.replace(&kept.facts()).unwrap();
-            file.append(&Fact::Ring(RingId(1)).to_bytes()).unwrap();
+            assert_eq!(file.replace(&kept.facts()).unwrap(), Written::Synced);
+            append(&mut file, Fact::Ring(RingId(1)));
             let (_, again) = LogFile::open(&path, SeatId(6)).unwrap();
             assert_eq!(again, Kept { ring: Some(RingId(1)), ..kept }, "seed {seed}");
         }
@@ -352,7 +409,7 @@ mod tests {
         let after = written(&path, &some_facts(1));
         let before = File::open(&path).unwrap();
         let (mut file, kept) = LogFile::open(&path, SeatId(6)).unwrap();
-        file.append(&Fact::Ring(RingId(1)).to_bytes()).unwrap();
+        append(&mut file, Fact::Ring(RingId(1)));
         let (length, believed) = after.last().unwrap();
         assert_eq!(kept, *believed);
         assert_eq!(
@@ -386,7 +443,7 @@ mod tests {
                 std::fs::write(&path, torn).unwrap();
                 let (mut file, kept) = LogFile::open(&path, SeatId(5)).unwrap();
                 assert_eq!(kept, *before, "seed {seed}, cut at {end}");
-                file.append(&Fact::Ring(RingId(9)).to_bytes()).unwrap();
+                append(&mut file, Fact::Ring(RingId(9)));
                 let (_, again) = LogFile::open(&path, SeatId(5)).unwrap();
                 assert_eq!(again.ring, Some(RingId(9)));
             }
@@ -421,8 +478,27 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let (mut file, _) = LogFile::open(&path, SeatId(5)).unwrap();
-        file.append(&Fact::Entry(entry(0)).to_bytes()).unwrap();
-        file.append(&Fact::Entry(entry(2)).to_bytes()).unwrap();
+        append(&mut file, Fact::Entry(entry(0)));
+        append(&mut file, Fact::Entry(entry(2)));
         assert!(matches!(LogFile::open(&path, SeatId(5)), Err(CouncilError::Damaged { .. })));
+    }
+
+    #[test]
+    fn what_there_was_no_room_for_is_written_once_there_is_some() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let (mut file, _) = LogFile::open(&path, SeatId(5)).unwrap();
+        for number in 0..4 {
+            // A device that has no room, and then a part of the record that there was room for.
+            let fact = Fact::Entry(entry(number)).to_bytes();
+            let full = OpenOptions::new().append(true).open("/dev/full").unwrap();
+            let disk = std::mem::replace(&mut file.file, full);
+            assert_eq!(file.append(&fact).unwrap(), Written::NoRoom);
+            file.file = disk;
+            let part = number as usize * 12;
+            file.file.write_all(&record(file.next, &fact).unwrap()[..part]).unwrap();
+            append(&mut file, Fact::Entry(entry(number)));
+        }
+        assert_eq!(LogFile::open(&path, SeatId(6)).unwrap().1.entries, (0..4).map(entry).collect::<Vec<_>>());
     }
 }

@@ -1,12 +1,15 @@
 //! The thread that writes and syncs the log, so that nobody else waits for the disk.
 //!
 //! Invariant: what was handed in first is synced first; what comes meanwhile is synced together.
-//! Invariant: after the first error nothing more is written: what the disk has then is not known.
+//! Invariant: after the first error nothing more is written: what the disk has then is not known. A disk that is full is none: what there is
+//! no room for waits, and all behind it, so that this member says nothing meanwhile.
 
-use super::file::LogFile;
+use super::file::{LogFile, Written};
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Called when it will survive, or never will.
 pub(crate) type Done = Box<dyn FnOnce(io::Result<()>) + Send>;
@@ -25,15 +28,71 @@ pub(crate) struct Job {
     pub(crate) done: Done,
 }
 
-/// Begins the thread; it ends when nobody can hand anything in any more.
-pub(crate) fn begin(file: LogFile) -> io::Result<(SyncSender<Job>, JoinHandle<()>)> {
-    let (jobs, received) = sync_channel(JOBS_MAX);
-    let thread =
-        std::thread::Builder::new().name("council-log".to_owned()).spawn(move || write(file, &received))?;
-    Ok((jobs, thread))
+/// How often it is tried whether there is room again.
+const TRY_EACH: Duration = Duration::from_millis(200);
+
+/// The thread.
+pub(crate) struct Writer {
+    thread: JoinHandle<()>,
+    end: Arc<End>,
 }
 
-fn write(mut file: LogFile, jobs: &Receiver<Job>) {
+/// Whether nobody waits for room any more.
+#[derive(Default)]
+struct End {
+    is_near: Mutex<bool>,
+    told: Condvar,
+}
+
+impl Writer {
+    /// Begins it; it ends when nobody can hand anything in any more.
+    pub(crate) fn begin(file: LogFile) -> io::Result<(SyncSender<Job>, Self)> {
+        let (jobs, received) = sync_channel(JOBS_MAX);
+        let end = Arc::<End>::default();
+        let waits_for = Arc::clone(&end);
+        let name = "council-log".to_owned();
+        let thread =
+            std::thread::Builder::new().name(name).spawn(move || write(file, &received, &waits_for))?;
+        Ok((jobs, Self { thread, end }))
+    }
+
+    /// Waits until all is written that there is room for.
+    pub(crate) fn end(self) {
+        *self.end.is_near.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.end.told.notify_all();
+        let _ = self.thread.join();
+    }
+}
+
+impl End {
+    /// Waits until it is time to try again; whether to.
+    fn pause(&self) -> bool {
+        let is_near = self.is_near.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.told.wait_timeout_while(is_near, TRY_EACH, |is_near| !*is_near);
+        !*waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// Writes facts as soon as there is room for them.
+fn append(file: &mut LogFile, facts: &[u8], end: &End) -> io::Result<()> {
+    let mut has_waited = false;
+    while file.append(facts)? == Written::NoRoom {
+        if !std::mem::replace(&mut has_waited, true) {
+            tracing::error!(
+                "the disk is full: this member of the configuration group waits for room for its log"
+            );
+        }
+        if !end.pause() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+    }
+    if has_waited {
+        tracing::info!("the disk has room again for the log of the configuration group");
+    }
+    Ok(())
+}
+
+fn write(mut file: LogFile, jobs: &Receiver<Job>, end: &End) {
     let mut failed: Option<io::Error> = None;
     let mut waiting = None;
     while let Some(mut job) = waiting.take().or_else(|| jobs.recv().ok()) {
@@ -50,7 +109,11 @@ fn write(mut file: LogFile, jobs: &Receiver<Job>) {
             }
         }
         if failed.is_none() {
-            let written = if job.replaces { file.replace(&job.facts) } else { file.append(&job.facts) };
+            let written = match job.replaces {
+                // The file as it is says the same.
+                true => file.replace(&job.facts).map(drop),
+                false => append(&mut file, &job.facts, end),
+            };
             if let Err(error) = &written {
                 tracing::error!(%error, "the log of the configuration group cannot be written");
             }
