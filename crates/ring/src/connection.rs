@@ -320,6 +320,9 @@ impl Connection {
                 Executor { here, session, outbox }.execute(&request);
             }
             self.inbox.advance(bytes);
+            if std::mem::take(&mut self.session.is_tired) {
+                left = 0;
+            }
             if self.session.is_authenticated != was_authenticated {
                 parser.set_limits(here.request_limits(&self.session));
             }

@@ -73,3 +73,20 @@ fn requests_are_answered_in_order_whatever_the_pieces_they_come_in() {
         sender.join().unwrap();
     }
 }
+
+#[test]
+fn flushes_in_one_pipeline_leave_others_their_turns() {
+    const FLUSHES: usize = 100;
+    let node = node();
+    let mut client = Client::connect(node.address());
+    let rounds = || {
+        let text = node.metrics_text();
+        let behind = text.split("atoll_ring_loop_rounds_total{loop=\"0\"} ").nth(1).unwrap();
+        behind.lines().next().unwrap().parse::<usize>().unwrap()
+    };
+    let (before, mut bytes) = (rounds(), Vec::new());
+    (0..FLUSHES).for_each(|_| write_request(&mut bytes, &["FLUSHALL"]));
+    client.socket.write_all(&bytes).unwrap();
+    (0..FLUSHES).for_each(|_| assert_eq!(show(&client.reply().unwrap()), "OK"));
+    assert!(rounds() >= before + FLUSHES, "{} rounds", rounds() - before);
+}

@@ -34,6 +34,8 @@ pub(crate) struct Session {
     pub(crate) keyspace: u8,
     /// How long its requests may take.
     pub(crate) class: LatencyClass,
+    /// Whether what it asked for took a look at every slot: others have their turn first.
+    pub(crate) is_tired: bool,
     /// The last command, as a place in the table of all.
     pub(crate) command: Option<u16>,
     names: Option<Box<Names>>,
@@ -73,6 +75,7 @@ impl Session {
             heard: began,
             keyspace: 0,
             class,
+            is_tired: false,
             command: None,
             names: None,
         }

@@ -11,6 +11,7 @@ impl Executor<'_> {
     /// `FLUSHALL` and `FLUSHDB`: a write to each slot that holds something, or will by what was asked for before, and has its primary
     /// here.
     pub(super) fn flush_all(&mut self, request: &Request<'_>, keys: Keys, command: &Command<'_>) {
+        self.session.is_tired = true;
         let table = self.here.table.clone();
         let is_one = request.get(0).is_some_and(|name| name.eq_ignore_ascii_case(b"FLUSHDB"));
         let slots: Vec<Slot> = match is_one {
