@@ -101,6 +101,10 @@ pub struct NodeStatus {
     pub behind: Option<u64>,
     /// The nodes to which it has no connection, as it says itself; none where it did not answer, or has one to all.
     pub unreached: Vec<u32>,
+    /// By how many milliseconds its clock is ahead of the middle one of all clocks, as it says itself; none where it did not answer.
+    pub clock_off_ms: Option<i64>,
+    /// Whether it goes by the clocks of the others instead.
+    pub is_clock_doubted: bool,
 }
 
 impl RingOperator {
@@ -130,6 +134,9 @@ impl RingOperator {
         });
         let answers = futures::future::join_all(asked).await;
         for (node, answer) in status.nodes.iter_mut().zip(answers) {
+            node.clock_off_ms = answer.as_ref().and_then(|answer| signed(find(answer, "clock_off_ms")?));
+            let is = |name| answer.as_ref().and_then(|answer| number(answer, name)).is_some_and(|is| is != 0);
+            node.is_clock_doubted = is("clock_doubted");
             node.unreached = answer.as_ref().and_then(read_unreached).unwrap_or_default();
             if node.leads == 0 {
                 continue;
@@ -235,8 +242,12 @@ fn number(map: &Value, wanted: &str) -> Option<u64> {
 }
 
 fn integer(value: &Value) -> Option<u64> {
+    signed(value).and_then(|number| u64::try_from(number).ok())
+}
+
+fn signed(value: &Value) -> Option<i64> {
     match value {
-        Value::Integer(number) => u64::try_from(*number).ok(),
+        Value::Integer(number) => Some(*number),
         _ => None,
     }
 }
@@ -316,8 +327,7 @@ fn read_node(node: &Value) -> Option<NodeStatus> {
         leads: number(node, "leads")?,
         in_sync: number(node, "in_sync")?,
         catching_up: number(node, "catching_up")?,
-        behind: None,
-        unreached: Vec::new(),
+        ..NodeStatus::default()
     })
 }
 

@@ -145,6 +145,7 @@ impl Copied {
         for (from, incarnation, spoken) in self.heard.drain(..) {
             self.copies.hear(now, from, incarnation, spoken)?;
         }
+        self.copies.take_early(now)?;
         // Its room is used again, but not what a flood took.
         self.heard.shrink_to(HEARD_KEPT);
         if self.has_begun && now.moment >= self.ticked_at.after(self.tick_us) {
@@ -176,6 +177,7 @@ impl Copied {
                     self.addressed = table.version;
                     self.shared.follow(&table, self.me);
                     self.addresses.follow(&table);
+                    self.copies.dates.follow(&table);
                     self.copies.peers.set_addresses(self.addresses.all(), registry);
                 }
                 self.copies.step(now, Input::Table(table))?;
@@ -210,12 +212,13 @@ impl Copied {
         while self.hand_over(now)? {}
         self.copies.propose();
         self.has_pieces = self.copies.send_pieces(now)?;
-        self.copies.peers.flush(now.moment, registry);
+        self.copies.peers.flush(now.moment, self.copies.dates.own(now.moment), registry);
         let peers = &self.copies.peers;
         self.metrics.peer_messages_sent.set(peers.said);
         self.metrics.peer_messages_dropped.set(peers.dropped);
         self.metrics.copies_given_up.set(self.copies.given_up());
         self.metrics.long_copies.set(self.copies.long_arrivals());
+        self.metrics.entries_ahead.set(self.copies.dates.ahead());
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 
 mod arrivals;
 mod body;
+mod early;
 mod full;
 mod in_place;
 mod moves;
@@ -15,6 +16,7 @@ mod waiting;
 
 use crate::NodeError;
 use crate::clock::Now;
+use crate::dates::Dates;
 use crate::group::GroupMember;
 use crate::keyspaces::{Keyspaces, number_of_slot};
 use crate::log::{SlotLog, position_of};
@@ -39,6 +41,7 @@ pub(crate) use arrivals::GatheringRoom;
 pub(crate) struct Copies {
     pub(crate) keyspaces: Keyspaces,
     pub(crate) peers: Peers,
+    pub(crate) dates: Dates,
     replica: Replica,
     /// None where nothing outlives the process.
     log: Option<SlotLog>,
@@ -57,6 +60,8 @@ pub(crate) struct Copies {
     /// What was handed to the log and is not durable as was chosen.
     handed: Vec<(Slot, Position)>,
     inputs: VecDeque<Input>,
+    /// What was asked before the clock of this node was known to be right.
+    early: VecDeque<Input>,
     effects: Vec<Effect>,
     moves: Moves,
     /// What waits while the disk is full.
@@ -85,11 +90,12 @@ impl Copies {
         gathering: GatheringRoom,
     ) -> Self {
         let (answers, handed, inputs, effects) = Default::default();
-        let (watched, touched, proposals) = Default::default();
+        let (watched, touched, proposals, early) = Default::default();
         let (answer_bytes, expiring, refused_expiries, full) = Default::default();
         Self {
             keyspaces,
             peers,
+            dates: Dates::default(),
             replica: Replica::new(me, options),
             log,
             group: None,
@@ -102,6 +108,7 @@ impl Copies {
             touched,
             handed,
             inputs,
+            early,
             effects,
             moves: Moves::with_room(gathering),
             full,
@@ -128,6 +135,7 @@ impl Copies {
         };
         self.replica.begin(now.moment, incarnation, found);
         self.peers.begin(incarnation);
+        self.dates.begin(now.moment);
         Ok(())
     }
 
@@ -180,7 +188,7 @@ impl Copies {
             body: Body::of_request(request),
             keys: keys.filter_map(|place| request.get(place)).map(number_of).collect(),
         };
-        self.step(now, input)
+        self.enter(now, input)
     }
 
     /// A client's read; its answer comes by its ticket.
@@ -200,7 +208,7 @@ impl Copies {
             self.refuse(ticket, Refusal::Busy);
             return Ok(());
         }
-        self.step(now, Input::Read { slot, ticket, keys })
+        self.enter(now, Input::Read { slot, ticket, keys })
     }
 
     /// Somebody waits for a field; whether that may begin comes with [`Copies::take_watched`].
@@ -208,7 +216,7 @@ impl Copies {
         self.own_tickets += 1;
         let (ticket, keys) = (Ticket(self.own_tickets), vec![number_of(watch.key())]);
         self.waiting.insert(ticket, Waiting::Watch { slot, watch: Box::new(watch) });
-        self.step(now, Input::Read { slot, ticket, keys })
+        self.enter(now, Input::Read { slot, ticket, keys })
     }
 
     /// Watches that may begin, or why not, each once.
@@ -230,7 +238,16 @@ impl Copies {
                 tracing::warn!(%from, "entries of a node that mean nothing here were not taken");
                 Ok(())
             }
-            Spoken::Message(message) => self.step(now, Input::Message { from, incarnation, message }),
+            Spoken::Message(message) => {
+                if let Message::Slot { about: SlotMessage::Append { entries, .. }, .. } = &message {
+                    self.dates.look_at(entries, from, now);
+                }
+                self.step(now, Input::Message { from, incarnation, message })
+            }
+            Spoken::Date(date_ms) => {
+                self.dates.told(from, date_ms, now.moment);
+                Ok(())
+            }
             // Of another life it may be of a branch that was given up.
             Spoken::Piece(_) if self.replica.table().incarnation(from) != Some(incarnation) => Ok(()),
             Spoken::Piece(piece) => self.take_piece(now, from, piece),
@@ -419,7 +436,7 @@ impl Copies {
 
     /// The same, at once.
     pub(crate) fn expire_now(&mut self, slot: Slot, now: Now, overdue: &[Overdue]) -> Result<(), NodeError> {
-        if self.is_full() {
+        if self.is_full() || self.dates.is_early(now.moment) {
             self.refused_expiries += 1;
             return Ok(());
         }
@@ -445,9 +462,9 @@ impl Copies {
         !self.lacks_cells(slot) && self.replica.may_read(slot, now.moment)
     }
 
-    /// Whether writes of a slot are on their way to its cells.
+    /// Whether writes of a slot are on their way to its cells, or may be.
     pub(crate) fn is_under_way(&self, slot: Slot) -> bool {
-        self.replica.is_under_way(slot)
+        !self.early.is_empty() || self.replica.is_under_way(slot)
     }
 
     pub(crate) fn is_superseded(&self) -> bool {

@@ -245,9 +245,9 @@ impl Here {
         left.is_some()
     }
 
-    /// Reads the clock.
+    /// Reads the clock; its date is the one to go by.
     pub(crate) fn look_at_clock(&mut self) {
-        self.now = self.shared.chosen.clock.now();
+        self.now = self.slots.dated(self.shared.chosen.clock.now());
     }
 
     /// Takes another table if there is one.

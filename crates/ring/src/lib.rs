@@ -41,6 +41,7 @@ mod alone;
 mod copied;
 mod copies;
 mod council;
+mod dates;
 mod group;
 mod listening;
 mod log;

@@ -9,6 +9,7 @@ mod text;
 pub(crate) use door::Door;
 pub(crate) use text::text;
 
+use crate::dates::ClockSeen;
 use atoll_replica::NodeId;
 use atoll_resp::COMMANDS;
 use kinds::ErrorKinds;
@@ -61,6 +62,8 @@ pub(crate) struct Metrics {
     /// Copies of slots that were given up while they came, because the disk was full; and those that were too long to be gathered.
     pub(crate) copies_given_up: Counter,
     pub(crate) long_copies: Counter,
+    /// Entries of other nodes with dates far ahead.
+    pub(crate) entries_ahead: Counter,
     /// Commands that the store failed at.
     pub(crate) failures: Counter,
     /// Whether there is too little room on the disk for what adds to it.
@@ -112,6 +115,8 @@ pub(crate) struct OthersSeen {
     pub(crate) behind: BTreeMap<NodeId, u64>,
     /// Those to which it has no connection.
     pub(crate) unreached: Vec<NodeId>,
+    /// How its clock is beside theirs.
+    pub(crate) clock: ClockSeen,
 }
 
 impl Default for Metrics {
@@ -133,6 +138,7 @@ impl Default for Metrics {
             peer_messages_received: Counter::default(),
             copies_given_up: Counter::default(),
             long_copies: Counter::default(),
+            entries_ahead: Counter::default(),
             failures: Counter::default(),
             out_of_space: Counter::default(),
             protocol_errors: Counter::default(),

@@ -18,7 +18,7 @@ use crate::token::Token;
 use atoll_replica::{Incarnation, Message, Moment, NodeId};
 use atoll_tls::{PeerTls, Stream};
 use atoll_wire::Limits;
-use dialled::Dialled;
+use dialled::{Dialled, Showing};
 use heard::{Heard, ROOM_BYTES, Received};
 use mio::event::Event;
 use mio::net::TcpListener;
@@ -37,6 +37,9 @@ const END: usize = 1 << 42;
 /// Connections from peers at a time, and of these such as have not said who they are.
 const HEARD_MAX: usize = 1024;
 const STRANGERS_MAX: usize = 64;
+
+/// How often each node is told what the clock of this one says.
+const DATES_EVERY_US: u64 = 1_000_000;
 
 /// Steps of handshakes between two looks at the poll.
 const HANDSHAKES_MAX: usize = 16;
@@ -75,6 +78,7 @@ pub(crate) struct Peers {
     unread: VecDeque<usize>,
     /// What is received goes through here.
     room: Vec<u8>,
+    dated_at: Moment,
     /// Messages that were handed to a connection.
     pub(crate) said: u64,
     /// Messages that were given up because too much waited.
@@ -95,7 +99,7 @@ impl Peers {
         let greeting = Greeting { node: me, incarnation: Incarnation::default() };
         let (dialled, heard, shaking, unread) = Default::default();
         let room = vec![0; ROOM_BYTES];
-        let (heard_last, said, dropped) = Default::default();
+        let (heard_last, dated_at, said, dropped) = Default::default();
         Ok(Self {
             greeting,
             secret,
@@ -107,6 +111,7 @@ impl Peers {
             shaking,
             unread,
             room,
+            dated_at,
             said,
             dropped,
         })
@@ -159,14 +164,22 @@ impl Peers {
         taken
     }
 
-    /// Dials who is not connected, and sends what waits.
-    pub(crate) fn flush(&mut self, now: Moment, registry: &Registry) {
+    /// Dials who is not connected, and sends what waits; now and then also what the clock of this node says.
+    pub(crate) fn flush(&mut self, now: Moment, date_ms: u64, registry: &Registry) {
         let is_alive = self.greeting.incarnation != Incarnation::default();
+        let is_dated = now >= self.dated_at.after(DATES_EVERY_US);
+        if is_dated {
+            self.dated_at = now;
+        }
         for (node, dialled) in &mut self.dialled {
+            if is_dated && dialled.is_open() {
+                dialled.say(|out| codec::encode_date(date_ms, out));
+            }
             if is_alive {
                 let token = mio::Token(DIALLED + node.0 as usize);
-                let showing = (self.greeting, self.secret.as_ref(), self.tls.as_ref());
-                dialled.flush(showing, token, now, registry);
+                let (greeting, secret, tls) = (self.greeting, self.secret.as_ref(), self.tls.as_ref());
+                let showing = Showing { greeting, secret, tls, date_ms };
+                dialled.flush(&showing, token, now, registry);
             }
         }
         let late = self.heard.iter_mut().filter_map(|(&token, heard)| heard.is_late(now).then_some(token));

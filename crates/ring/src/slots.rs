@@ -8,6 +8,7 @@
 use crate::NodeError;
 use crate::clock::Now;
 use crate::copied::Copied;
+use crate::dates::ClockSeen;
 use crate::group::GroupHeard;
 use crate::keyspaces::{Keyspaces, slot_at};
 use crate::metrics::{Metrics, OthersSeen};
@@ -385,6 +386,22 @@ impl Slots {
         }
     }
 
+    /// What the clock said, with the date to go by.
+    pub(crate) fn dated(&mut self, clock: Now) -> Now {
+        match &mut self.home {
+            Home::Alone(_) => clock,
+            Home::Copied(copied) => copied.copies.dates.by(clock),
+        }
+    }
+
+    /// How the clock of this node is beside those of others.
+    pub(crate) fn clock_seen(&self) -> ClockSeen {
+        match &self.home {
+            Home::Alone(_) => ClockSeen::default(),
+            Home::Copied(copied) => copied.copies.dates.seen(),
+        }
+    }
+
     /// Whether requests about a slot wait here though another node leads it so far.
     pub(crate) fn takes(&self, slot: Slot) -> bool {
         match &self.home {
@@ -417,6 +434,7 @@ impl Slots {
             Home::Copied(copied) => OthersSeen {
                 behind: copied.copies.behind(),
                 unreached: copied.copies.peers.unreached().collect(),
+                clock: self.clock_seen(),
             },
         }
     }

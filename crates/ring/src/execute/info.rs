@@ -52,7 +52,7 @@ impl Executor<'_> {
             "Stats" => self.stats_section(),
             "Replication" => vec![("role", "master".to_owned()), ("connected_slaves", "0".to_owned())],
             "CPU" => cpu_section(),
-            "Cluster" => vec![("cluster_enabled", "1".to_owned())],
+            "Cluster" => self.cluster_section(),
             "Keyspace" => return self.keyspace_section(),
             _ => return self.commands_section(),
         };
@@ -158,6 +158,16 @@ impl Executor<'_> {
                 (format!("cmdstat_{name}"), format!("calls={calls},failed_calls={failed}"))
             })
             .collect()
+    }
+
+    fn cluster_section(&self) -> Vec<(&'static str, String)> {
+        let slots = &self.here.slots;
+        let clock = slots.clock_seen();
+        vec![
+            ("cluster_enabled", "1".to_owned()),
+            ("clock_off_ms", clock.off_ms.to_string()),
+            ("clock_doubted", u8::from(clock.is_doubted).to_string()),
+        ]
     }
 
     /// Of the keyspaces that whoever asks may enter, by their numbers.

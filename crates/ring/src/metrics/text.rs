@@ -10,7 +10,7 @@ use std::sync::Arc;
 type Row = (&'static str, &'static str, &'static str, fn(&Metrics) -> &Counter);
 
 /// Name, kind, what it is, and which counter.
-const ROWS: [Row; 23] = [
+const ROWS: [Row; 24] = [
     ("commands_total", "counter", "Requests that were executed.", |metrics| &metrics.commands),
     ("connections", "gauge", "Connections.", |metrics| &metrics.connections),
     ("connections_accepted_total", "counter", "Connections that began.", |metrics| {
@@ -58,6 +58,9 @@ const ROWS: [Row; 23] = [
     ),
     ("long_copies_total", "counter", "Copies of slots that went to the disk as they came.", |metrics| {
         &metrics.long_copies
+    }),
+    ("entries_ahead_total", "counter", "Writes of other nodes with dates far ahead.", |metrics| {
+        &metrics.entries_ahead
     }),
     ("loop_rounds_total", "counter", "Rounds of the event loops.", |metrics| &metrics.rounds),
     ("gathered_turns_total", "counter", "Turns of connections that had waited for others.", |metrics| {
@@ -149,6 +152,15 @@ fn write_ring(text: &mut String, table: &SlotTable, shared: &Shared) {
     gauge(text, "table_version", "Counts changes of who has which slot.", table.version().0);
     let silence = seen.group_silence.as_secs_f64();
     gauge(text, "group_silence_seconds", "For how long the configuration group has not answered.", silence);
+    let off = seen.others.clock.off_ms as f64 / 1e3;
+    gauge(
+        text,
+        "clock_off_seconds",
+        "By how much the clock of this node is ahead of the middle one of all.",
+        off,
+    );
+    let is_doubted = u8::from(seen.others.clock.is_doubted);
+    gauge(text, "clock_doubted", "Whether the node goes by the clocks of the others instead.", is_doubted);
     head(text, "node_up", "gauge", "Whether a node is heard, as this one knows.");
     for (node, address, is_up) in table.each_node() {
         let labels = format!("node=\"{}\",address=\"{address}\"", node.0);

@@ -17,6 +17,8 @@ pub(crate) enum Spoken {
     Message(Message),
     /// Cells of a slot, for a node that has to catch up.
     Piece(Piece),
+    /// What its clock says, in milliseconds since 1970.
+    Date(u64),
 }
 
 /// Some cells of a slot.
@@ -50,6 +52,7 @@ const LEASE_ASK: u8 = 4;
 const LEASE_GRANT: u8 = 5;
 const TABLE_IS: u8 = 6;
 const PIECE: u8 = 7;
+const DATE: u8 = 8;
 
 /// Adds a message to bytes.
 pub(crate) fn encode(message: &Message, out: &mut Vec<u8>) {
@@ -92,6 +95,12 @@ fn encode_slot(slot: Slot, epoch: Epoch, about: &SlotMessage, out: &mut Vec<u8>)
             put(hint.0, out);
         }
     }
+}
+
+/// Adds what a clock says to bytes.
+pub(crate) fn encode_date(date_ms: u64, out: &mut Vec<u8>) {
+    out.push(DATE);
+    put(date_ms, out);
 }
 
 /// Adds cells to bytes.
@@ -151,6 +160,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Spoken, MessageError> {
         }
         TABLE_IS => Spoken::Message(Message::TableIs { version: Version(reader.number()?) }),
         PIECE => Spoken::Piece(decode_piece(&mut reader)?),
+        DATE => Spoken::Date(reader.number()?),
         _ => return Err(reader.error("an unknown kind")),
     };
     reader.end()?;
@@ -286,6 +296,7 @@ mod tests {
             Spoken::Message(Message::TableIs { version: Version(9) }),
             Spoken::Piece(piece(false)),
             Spoken::Piece(piece(true)),
+            Spoken::Date(10),
         ]
     }
 
@@ -294,6 +305,7 @@ mod tests {
         match spoken {
             Spoken::Message(message) => encode(message, &mut bytes),
             Spoken::Piece(piece) => encode_piece(piece, &mut bytes),
+            Spoken::Date(date_ms) => encode_date(*date_ms, &mut bytes),
         }
         bytes
     }

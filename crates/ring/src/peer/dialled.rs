@@ -1,6 +1,6 @@
 //! A connection that this node dialled, to say something there.
 
-use super::{Greeting, LIMITS, PeerAddress};
+use super::{Greeting, LIMITS, PeerAddress, codec};
 use crate::token::Token;
 use atoll_replica::Moment;
 use atoll_tls::{PeerTls, Stream, host_name};
@@ -25,6 +25,15 @@ pub(super) struct Dialled {
     body: Vec<u8>,
     /// Why it could not be spoken to last, so that this is told once.
     trouble: Option<String>,
+}
+
+/// What a connection begins with.
+pub(super) struct Showing<'a> {
+    pub(super) greeting: Greeting,
+    pub(super) secret: Option<&'a Token>,
+    pub(super) tls: Option<&'a PeerTls>,
+    /// What the clock of this node says: before anything else, since what follows may have others write.
+    pub(super) date_ms: u64,
 }
 
 /// How long a node that cannot be reached is left alone.
@@ -131,7 +140,7 @@ impl Dialled {
 
     pub(super) fn flush(
         &mut self,
-        showing: (Greeting, Option<&Token>, Option<&PeerTls>),
+        showing: &Showing<'_>,
         token: mio::Token,
         now: Moment,
         registry: &Registry,
@@ -150,12 +159,7 @@ impl Dialled {
         }
     }
 
-    fn dial(
-        &mut self,
-        (greeting, secret, tls): (Greeting, Option<&Token>, Option<&PeerTls>),
-        token: mio::Token,
-        registry: &Registry,
-    ) {
+    fn dial(&mut self, showing: &Showing<'_>, token: mio::Token, registry: &Registry) {
         let Ok(mut socket) = TcpStream::connect(self.address.at) else { return };
         let interest = Interest::READABLE | Interest::WRITABLE;
         // Without it the connection is only given up later.
@@ -163,7 +167,7 @@ impl Dialled {
         if socket.set_nodelay(true).is_err() || registry.register(&mut socket, token, interest).is_err() {
             return;
         }
-        self.socket = match tls {
+        self.socket = match showing.tls {
             None => Some(Stream::plain(socket)),
             // A host that is none was refused when its node began.
             Some(tls) => host_name(&self.address.host)
@@ -171,8 +175,11 @@ impl Dialled {
                 .and_then(|host| Stream::dial(socket, Arc::clone(&tls.dial), host).ok()),
         };
         self.body.clear();
-        greeting.encode(secret, &mut self.body);
+        showing.greeting.encode(showing.secret, &mut self.body);
         let mut out = Vec::new();
+        frame(&self.body, &mut out);
+        self.body.clear();
+        codec::encode_date(showing.date_ms, &mut self.body);
         frame(&self.body, &mut out);
         // What waits are whole frames: nothing was sent of them.
         out.append(&mut self.out);

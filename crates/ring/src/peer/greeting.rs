@@ -12,7 +12,7 @@ pub(crate) struct Greeting {
     pub(crate) incarnation: Incarnation,
 }
 
-const MAGIC: &[u8; 8] = b"ATOLLPR1";
+const MAGIC: &[u8; 8] = b"ATOLLPR2";
 const HEAD_BYTES: usize = MAGIC.len() + 4 + 8;
 
 /// What a greeting with a secret has at most.
@@ -58,6 +58,6 @@ mod tests {
         assert_eq!(Greeting::decode(&encoded(Some(&wrong)), Some(&right)), None);
         assert_eq!(Greeting::decode(&encoded(None), Some(&right)), None);
         assert_eq!(Greeting::decode(&encoded(Some(&right)), None), None);
-        assert_eq!(Greeting::decode(b"ATOLLPR1", None), None);
+        assert_eq!(Greeting::decode(b"ATOLLPR2", None), None);
     }
 }

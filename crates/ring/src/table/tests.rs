@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::address::{HostPort, NodeName};
+use crate::dates::ClockSeen;
 use crate::group::GroupHeard;
 use crate::metrics::OthersSeen;
 use atoll_keyspace::SLOTS;
@@ -110,7 +111,8 @@ fn a_status_counts_what_each_node_leads_and_copies() {
     let of = SlotTable::of(Arc::new(table()), NodeId(1));
     let mut reply = Vec::new();
     let behind = [(NodeId(2), 12), (NodeId(3), 0)].into();
-    let others = OthersSeen { behind, unreached: vec![NodeId(3)] };
+    let clock = ClockSeen { off_ms: -70_000, is_doubted: true };
+    let others = OthersSeen { behind, unreached: vec![NodeId(3)], clock };
     let heard = GroupHeard { silence: std::time::Duration::from_millis(7), leader: Some(NodeId(2)) };
     of.write_status(0, heard, &others, &mut ReplyWriter::new(&mut reply, Protocol::Resp2));
     let text = String::from_utf8(reply).unwrap();
@@ -135,6 +137,8 @@ fn a_status_counts_what_each_node_leads_and_copies() {
     assert_eq!((number("group_silent_ms"), number("group_leader")), (vec![7], vec![2]));
     assert!(text.contains("\r\nbehind\r\n*2\r\n*2\r\n:2\r\n:12\r\n*2\r\n:3\r\n:0\r\n"), "{text}");
     assert!(text.contains("\r\nunreached\r\n*1\r\n:3\r\n"), "{text}");
+    assert!(text.contains("\r\nclock_off_ms\r\n:-70000\r\n"), "{text}");
+    assert_eq!(number("clock_doubted"), [1]);
     let down = configurations.iter().filter(|slot| slot.primary.is_none()).count();
     assert!(down > 0 && text.contains("\r\ndown\r\n*"), "{text}");
     let last_of_all = format!(":16001\r\n:{}\r\n", configurations.len() - 1);

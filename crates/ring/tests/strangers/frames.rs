@@ -14,7 +14,7 @@ pub fn framed(body: &[u8]) -> Vec<u8> {
 
 /// Who dials, in which life, and what it shows.
 pub fn greeting(node: u32, incarnation: u64, token: &[u8]) -> Vec<u8> {
-    [b"ATOLLPR1", &node.to_le_bytes()[..], &incarnation.to_le_bytes(), token].concat()
+    [b"ATOLLPR2", &node.to_le_bytes()[..], &incarnation.to_le_bytes(), token].concat()
 }
 
 fn slot_message(kind: u8, slot: u64, numbers: &[u64]) -> Vec<u8> {
@@ -55,6 +55,7 @@ pub fn said(slot: u64) -> Vec<Vec<u8>> {
         numbers(5, &[1, 2, 3, 4]),
         numbers(6, &[5]),
         piece,
+        numbers(8, &[77]),
     ]
 }
 

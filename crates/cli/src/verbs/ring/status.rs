@@ -27,6 +27,9 @@ pub struct Status {
 /// A node that has not heard from the configuration group for so long knows nothing of now.
 const SILENT_MS_MAX: u64 = 3_000;
 
+/// A clock that is further from the others' is told of.
+const CLOCK_OFF_MS_MAX: u64 = 60_000;
+
 /// Between two looks.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
@@ -107,6 +110,8 @@ fn json_of(status: &RingStatus) -> Value {
             "catching_up": node.catching_up,
             "behind": node.behind,
             "unreached": node.unreached,
+            "clock_off_ms": node.clock_off_ms,
+            "clock_doubted": node.is_clock_doubted,
         })
     };
     let down =
@@ -167,7 +172,9 @@ fn picture(status: &RingStatus) -> String {
     }
     let dead = status.nodes.iter().filter(|node| !node.is_up);
     let dead = dead.map(|node| format!("node {} at {} does not answer", node.node, node.address));
-    let told: Vec<_> = dead.chain(status.nodes.iter().filter_map(|node| cut_off(node, status))).collect();
+    let cut_off = status.nodes.iter().filter_map(|node| cut_off(node, status));
+    let clocks = status.nodes.iter().filter_map(wrong_clock);
+    let told: Vec<_> = dead.chain(cut_off).chain(clocks).collect();
     if !told.is_empty() {
         lines.push(String::new());
         lines.extend(told);
@@ -180,6 +187,15 @@ fn cut_off(node: &NodeStatus, status: &RingStatus) -> Option<String> {
     let is_up = |number: &u32| status.nodes.iter().any(|other| other.node == *number && other.is_up);
     let unreached: Vec<_> = node.unreached.iter().filter(|number| is_up(number)).collect();
     (!unreached.is_empty()).then(|| format!("node {} has no connection to {}", node.node, named(unreached)))
+}
+
+/// Whose clock is far from those of the others, and what follows.
+fn wrong_clock(node: &NodeStatus) -> Option<String> {
+    let off_ms = node.clock_off_ms.filter(|off_ms| off_ms.unsigned_abs() > CLOCK_OFF_MS_MAX)?;
+    let side = if off_ms > 0 { "ahead of" } else { "behind" };
+    let seconds = off_ms.unsigned_abs() / 1000;
+    let goes_by = if node.is_clock_doubted { "it goes by theirs" } else { "nobody knows which is right" };
+    Some(format!("the clock of node {} is {seconds} s {side} the others': {goes_by}", node.node))
 }
 
 /// "node 1", or "nodes 1, 2".
@@ -238,6 +254,12 @@ mod tests {
         (cut.nodes[0].unreached, cut.nodes[1].unreached) = (vec![2, 10], vec![10]);
         let told = "node 10 at 10.0.0.10:7379 does not answer\nnode 1 has no connection to node 2";
         assert!(picture(&cut).ends_with(told), "{}", picture(&cut));
+        let mut wrong = status.clone();
+        (wrong.nodes[0].clock_off_ms, wrong.nodes[0].is_clock_doubted) = (Some(3_600_400), true);
+        (wrong.nodes[1].clock_off_ms, wrong.nodes[2].clock_off_ms) = (Some(-59_000), Some(-90_000));
+        let told = "the clock of node 1 is 3600 s ahead of the others': it goes by theirs\n\
+                    the clock of node 10 is 90 s behind the others': nobody knows which is right";
+        assert!(picture(&wrong).ends_with(told), "{}", picture(&wrong));
         let scratch = KeyspaceStatus { keyspace: 1, name: "scratch".to_owned(), ..KeyspaceStatus::default() };
         let whole = KeyspaceStatus { served: 16384, ..KeyspaceStatus::default() };
         let served = 16384;

@@ -1,0 +1,32 @@
+//! What clients ask a node that begins, before it knows whether its clock is right: it waits, in its order.
+//!
+//! Invariant: what waits here is of the list of all that is waited for, and bounded with that.
+
+use super::Copies;
+use crate::NodeError;
+use crate::clock::Now;
+use atoll_replica::Input;
+
+impl Copies {
+    /// Takes what a client asks, once the clock of this node is known to be right.
+    pub(super) fn enter(&mut self, now: Now, input: Input) -> Result<(), NodeError> {
+        if self.early.is_empty() && !self.dates.is_early(now.moment) {
+            return self.step(now, input);
+        }
+        self.early.push_back(input);
+        Ok(())
+    }
+
+    /// Takes what was asked too early, by the date of now.
+    pub(crate) fn take_early(&mut self, now: Now) -> Result<(), NodeError> {
+        while !self.dates.is_early(now.moment)
+            && let Some(mut input) = self.early.pop_front()
+        {
+            if let Input::Write { time_ms, .. } = &mut input {
+                *time_ms = now.date_ms;
+            }
+            self.step(now, input)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,85 @@
+//! Three nodes of which one has a wrong clock: what they hold stays, and goes when it should.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
+
+mod support;
+
+use atoll_replica::{GroupOptions, NodeId, Options};
+use atoll_ring::{Clock, LocalGroup, Node, NodeOptions, Now, Others, SystemClock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use support::Client;
+
+const LONG: Duration = Duration::from_secs(60);
+const YEAR_MS: u64 = 365 * 86_400_000;
+
+/// A clock that is ahead by so many milliseconds.
+#[derive(Default)]
+struct Ahead(AtomicU64);
+
+impl Clock for Ahead {
+    fn now(&self) -> Now {
+        let now = SystemClock.now();
+        Now { date_ms: now.date_ms + self.0.load(Ordering::SeqCst), ..now }
+    }
+}
+
+fn begin(node: u32, group: &LocalGroup, clock: Arc<Ahead>) -> Node {
+    let others = Others {
+        me: NodeId(node),
+        listen: "127.0.0.1:0".parse().unwrap(),
+        group: Arc::new(group.clone()),
+        options: Options::default(),
+    };
+    let metrics = Some("127.0.0.1:0".parse().unwrap());
+    let memory_bytes = 64 << 20;
+    Node::start(NodeOptions { others: Some(others), clock, metrics, memory_bytes, ..support::options() })
+        .unwrap()
+}
+
+/// What whoever leads the slot answers.
+fn ask(clients: &mut [Client], words: &str) -> String {
+    let started = Instant::now();
+    loop {
+        assert!(started.elapsed() < LONG, "nobody answers {words}");
+        for client in &mut *clients {
+            let said = client.say(words);
+            // A machine that is busy may make a copy a lost one for a while.
+            if !["-MOVED", "-CLUSTERDOWN", "-UNKNOWN"].iter().any(|word| said.starts_with(word)) {
+                return said;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_clock_that_jumps_a_year_ahead_makes_no_key_go_and_is_told_of() {
+    let group =
+        LocalGroup::start(GroupOptions { slots: 16_384, copies: 3 }, Duration::from_millis(300)).unwrap();
+    let clock = Arc::new(Ahead::default());
+    let nodes =
+        [begin(1, &group, clock.clone()), begin(2, &group, Arc::default()), begin(3, &group, Arc::default())];
+    let is_whole = group.wait(LONG, |table| {
+        let leads = |node| table.slots.iter().filter(|slot| slot.primary == Some(NodeId(node))).count();
+        table.slots.iter().all(|slot| slot.in_sync.len() == 3) && (1..=3).all(|node| leads(node) > 4_000)
+    });
+    assert!(is_whole, "{:?}", group.table().members);
+    let mut clients: Vec<_> = nodes.iter().map(|node| Client::connect(node.address())).collect();
+    let began_ms = SystemClock.now().date_ms;
+    (0..30).for_each(|key| assert_eq!(ask(&mut clients, &format!("set key{key} value ex 1000")), "OK"));
+    clock.0.store(YEAR_MS, Ordering::SeqCst);
+    for key in 0..30 {
+        assert_eq!(ask(&mut clients, &format!("get key{key}")), "value", "key{key}");
+        assert_eq!(ask(&mut clients, &format!("set key{key} value ex 2000")), "OK");
+        let ends_ms: u64 = ask(&mut clients, &format!("pexpiretime key{key}")).parse().unwrap();
+        assert!(ends_ms < began_ms + YEAR_MS / 2, "key{key} stays for {} ms", ends_ms - began_ms);
+    }
+    // What is told of it is a second old at most.
+    let started = Instant::now();
+    while !nodes[0].metrics_text().contains("atoll_ring_clock_doubted 1") {
+        assert!(started.elapsed() < LONG, "{}", nodes[0].metrics_text());
+    }
+    assert!(nodes[1].metrics_text().contains("atoll_ring_clock_doubted 0"));
+    assert!(nodes[1].metrics_text().contains("atoll_ring_entries_ahead_total{loop=\"0\"} 0"));
+}
