@@ -37,6 +37,8 @@ pub enum CouncilEvent {
     Left,
     /// The log of this member counts in the group: another member without a folder may be restarted now.
     Seated,
+    /// This member decides nothing any more, until its node begins again: its log failed, most likely. The group has one less.
+    Failed(CouncilError),
     /// Something does not work; what can be tried again is.
     Trouble(CouncilError),
 }
@@ -199,7 +201,7 @@ async fn run(
         None => None,
         Some((log, listener)) => match Member::start(Arc::clone(&agent.options), log, listener).await {
             Ok(member) => Some(member),
-            Err(error) => return (agent.events)(CouncilEvent::Trouble(error)),
+            Err(error) => return (agent.events)(CouncilEvent::Failed(error)),
         },
     };
     let watched = async {

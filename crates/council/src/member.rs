@@ -123,7 +123,7 @@ impl Member {
         loop {
             let stopped = metrics.borrow_and_update().running_state.as_ref().err().map(ToString::to_string);
             if let Some(problem) = stopped {
-                events(CouncilEvent::Trouble(CouncilError::Member { problem }));
+                events(CouncilEvent::Failed(CouncilError::Member { problem }));
                 return std::future::pending().await;
             }
             if !std::mem::replace(&mut is_seated, self.shared.is_seated()) && is_seated {

@@ -101,6 +101,8 @@ pub struct NodeStatus {
     pub behind: Option<u64>,
     /// The nodes to which it has no connection, as it says itself; none where it did not answer, or has one to all.
     pub unreached: Vec<u32>,
+    /// Whether its part in what keeps the configuration failed, as it says itself: the others decide without it until it begins again.
+    pub is_seat_lost: bool,
     /// By how many milliseconds its clock is ahead of the middle one of all clocks, as it says itself; none where it did not answer.
     pub clock_off_ms: Option<i64>,
     /// Whether it goes by the clocks of the others instead.
@@ -136,7 +138,7 @@ impl RingOperator {
         for (node, answer) in status.nodes.iter_mut().zip(answers) {
             node.clock_off_ms = answer.as_ref().and_then(|answer| signed(find(answer, "clock_off_ms")?));
             let is = |name| answer.as_ref().and_then(|answer| number(answer, name)).is_some_and(|is| is != 0);
-            node.is_clock_doubted = is("clock_doubted");
+            (node.is_clock_doubted, node.is_seat_lost) = (is("clock_doubted"), is("group_seat_lost"));
             node.unreached = answer.as_ref().and_then(read_unreached).unwrap_or_default();
             if node.leads == 0 {
                 continue;

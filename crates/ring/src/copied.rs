@@ -53,6 +53,8 @@ pub(crate) struct Copied {
     heard_at: Moment,
     /// Who led the group then.
     group_leader: Option<NodeId>,
+    /// Whether the part that this node has in the group failed.
+    is_seat_lost: bool,
     has_begun: bool,
     /// Whether cells could be sent to other nodes at once.
     has_pieces: bool,
@@ -76,7 +78,7 @@ impl Copied {
     ) -> Self {
         let metrics = shared.metrics.first().cloned().unwrap_or_default();
         let (ticked_at, heard_at, group_leader, has_begun, has_pieces) = Default::default();
-        let (heard, addressed, failed) = Default::default();
+        let (heard, addressed, failed, is_seat_lost) = Default::default();
         Self {
             copies,
             persistence,
@@ -88,6 +90,7 @@ impl Copied {
             tick_us,
             heard_at,
             group_leader,
+            is_seat_lost,
             has_begun,
             has_pieces,
             heard,
@@ -108,7 +111,7 @@ impl Copied {
     /// When the configuration group answered last, and who led it then.
     pub(crate) fn group_heard(&self, now: Now) -> GroupHeard {
         let silence = Duration::from_micros(now.moment.0.saturating_sub(self.heard_at.0));
-        GroupHeard { silence, leader: self.group_leader }
+        GroupHeard { silence, leader: self.group_leader, is_seat_lost: self.is_seat_lost }
     }
 
     /// Keeps the first thing that went wrong until the end of the round, which then ends the node.
@@ -191,6 +194,10 @@ impl Copied {
                 self.group_leader = leader;
                 self.heard_at = self.heard_at.max(asked_at);
                 self.copies.step(now, Input::GroupHeard { asked_at })
+            }
+            Told::Group(GroupSaid::SeatLost) => {
+                self.is_seat_lost = true;
+                Ok(())
             }
             Told::Group(GroupSaid::Lost(why)) => Err(NodeError::Group { why }),
             Told::Synced(logged) => self.copies.logged(now, logged?),

@@ -49,6 +49,10 @@ impl GroupDoor for CouncilGroup {
             CouncilEvent::Heard { asked_at, leader } => said(GroupSaid::Heard(asked_at, Some(leader))),
             CouncilEvent::Left => tracing::info!("this node has left the ring, and may stop"),
             CouncilEvent::Seated => tracing::info!("this node has a seat in the configuration group"),
+            CouncilEvent::Failed(error) => {
+                tracing::error!(%error, "this node has no part in the configuration group until it begins again");
+                said(GroupSaid::SeatLost);
+            }
             CouncilEvent::Trouble(error @ CouncilError::Replaced { .. }) => {
                 said(GroupSaid::Lost(error.to_string()));
             }

@@ -22,6 +22,8 @@ pub enum GroupSaid {
     /// The group heard what was said at this moment of the node's own clock, and is still the group; this node leads it,
     /// if any does.
     Heard(Moment, Option<NodeId>),
+    /// The group has one member less: the part that this node has in it failed, and it goes on as one that only asks.
+    SeatLost,
     /// The node cannot go on, since the group will not hear it any more.
     Lost(String),
 }
@@ -33,6 +35,8 @@ pub(crate) struct GroupHeard {
     pub(crate) silence: Duration,
     /// Who led it then.
     pub(crate) leader: Option<NodeId>,
+    /// Whether the part that this node has in it failed.
+    pub(crate) is_seat_lost: bool,
 }
 
 /// Where the group is told to say it.

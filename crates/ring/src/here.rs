@@ -213,7 +213,7 @@ impl Here {
         self.ring_seen_at = self.now.moment;
         let stats = self.slots.engine().stats();
         let seen = RingSeen {
-            group_silence: self.slots.group_heard(self.now).silence,
+            group: self.slots.group_heard(self.now),
             others: self.slots.others_seen(),
             memory_bytes: stats.memory_bytes,
             file_bytes: stats.file_bytes,

@@ -10,12 +10,12 @@ pub(crate) use door::Door;
 pub(crate) use text::text;
 
 use crate::dates::ClockSeen;
+use crate::group::GroupHeard;
 use atoll_replica::NodeId;
 use atoll_resp::COMMANDS;
 use kinds::ErrorKinds;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 /// A number that one thread changes and others read.
 #[derive(Debug, Default)]
@@ -98,8 +98,8 @@ impl Metrics {
 /// What a loop knows of the ring, as it was a second ago at most.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RingSeen {
-    /// For how long the configuration group has not answered.
-    pub(crate) group_silence: Duration,
+    /// When the configuration group answered last.
+    pub(crate) group: GroupHeard,
     /// The other nodes.
     pub(crate) others: OthersSeen,
     /// What the engine holds in memory.

@@ -1,12 +1,16 @@
 //! What clients of a cluster learn: which node has which slots, and where to go for the others.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod support;
 
 use atoll_keyspace::{SLOTS, slot_of};
 use atoll_replica::{Configuration, Copies, Epoch, Incarnation, Member, NodeId, Table, Version};
-use atoll_ring::{HostPort, NodeAddress, NodeName, SlotTable};
+use atoll_ring::{
+    GroupDoor, GroupMember, GroupSaid, HostPort, Joining, LocalGroup, Node, NodeAddress, NodeError, NodeName,
+    NodeOptions, Others, RingOptions, RingShape, SlotTable,
+};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use support::{Client, node};
 
 #[test]
@@ -144,4 +148,43 @@ fn keys_go_when_their_time_is_over_whether_anybody_asks_for_them_or_not() {
     while client.say("GET soon") != "nil" {}
     let expired = client.say("INFO stats");
     assert!(expired.contains("expired_keys:2001"), "{expired}");
+}
+
+/// A group in which the part of the node that joins fails at once.
+struct Failing(LocalGroup);
+
+impl GroupDoor for Failing {
+    fn join(&self, joining: Joining) -> Result<Box<dyn GroupMember>, NodeError> {
+        let said = joining.said.clone();
+        let joined = self.0.join(joining);
+        said(GroupSaid::SeatLost);
+        joined
+    }
+}
+
+#[test]
+fn a_node_whose_part_in_the_configuration_failed_says_so_until_it_begins_again() {
+    let group = LocalGroup::start(RingShape { slots: 16_384, copies: 1 }, Duration::from_secs(1)).unwrap();
+    let start = |group: Arc<dyn GroupDoor>| {
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let others = Others { me: NodeId(1), listen, group, options: RingOptions::default() };
+        let metrics = Some(listen);
+        Node::start(NodeOptions { others: Some(others), metrics, ..support::options() }).unwrap()
+    };
+    for (door, told) in
+        [(Arc::new(Failing(group.clone())) as Arc<dyn GroupDoor>, 1), (Arc::new(group.clone()), 0)]
+    {
+        let node = start(door);
+        let mut client = Client::connect(node.address());
+        let began = Instant::now();
+        // It is told by another thread, and what the metrics tell is a second old at most.
+        let is_there = |client: &mut Client| {
+            client.say("INFO cluster").contains(&format!("group_seat_lost:{told}"))
+                && client.say("AT.RING STATUS").contains(&format!("group_seat_lost {told}"))
+                && node.metrics_text().contains(&format!("atoll_ring_group_seat_lost {told}"))
+        };
+        while !is_there(&mut client) {
+            assert!(began.elapsed() < Duration::from_secs(60), "{}", client.say("AT.RING STATUS"));
+        }
+    }
 }

@@ -24,6 +24,7 @@ pub struct Told {
     pub has_left: bool,
     /// Who was down in any table.
     pub was_down: BTreeSet<NodeId>,
+    pub has_failed: bool,
     pub troubles: Vec<CouncilError>,
 }
 
@@ -62,6 +63,7 @@ impl Node {
                 CouncilEvent::Heard { asked_at, .. } => told.heard.push(asked_at),
                 CouncilEvent::Left => told.has_left = true,
                 CouncilEvent::Seated => told.is_seated = true,
+                CouncilEvent::Failed(_) => told.has_failed = true,
                 CouncilEvent::Trouble(trouble) => told.troubles.push(trouble),
             }
             drop(told);

@@ -162,9 +162,10 @@ impl Executor<'_> {
 
     fn cluster_section(&self) -> Vec<(&'static str, String)> {
         let slots = &self.here.slots;
-        let clock = slots.clock_seen();
+        let (group, clock) = (slots.group_heard(self.here.now), slots.clock_seen());
         vec![
             ("cluster_enabled", "1".to_owned()),
+            ("group_seat_lost", u8::from(group.is_seat_lost).to_string()),
             ("clock_off_ms", clock.off_ms.to_string()),
             ("clock_doubted", u8::from(clock.is_doubted).to_string()),
         ]

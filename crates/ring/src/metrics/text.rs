@@ -150,7 +150,7 @@ fn write_ring(text: &mut String, table: &SlotTable, shared: &Shared) {
     let copies = table.copies_in_sync_min();
     gauge(text, "copies_in_sync_min", "Copies in sync of the slot that has fewest.", copies);
     gauge(text, "table_version", "Counts changes of who has which slot.", table.version().0);
-    let silence = seen.group_silence.as_secs_f64();
+    let silence = seen.group.silence.as_secs_f64();
     gauge(text, "group_silence_seconds", "For how long the configuration group has not answered.", silence);
     let off = seen.others.clock.off_ms as f64 / 1e3;
     gauge(
@@ -161,6 +161,13 @@ fn write_ring(text: &mut String, table: &SlotTable, shared: &Shared) {
     );
     let is_doubted = u8::from(seen.others.clock.is_doubted);
     gauge(text, "clock_doubted", "Whether the node goes by the clocks of the others instead.", is_doubted);
+    let is_seat_lost = u8::from(seen.group.is_seat_lost);
+    gauge(
+        text,
+        "group_seat_lost",
+        "Whether the part of this node in the configuration group failed.",
+        is_seat_lost,
+    );
     head(text, "node_up", "gauge", "Whether a node is heard, as this one knows.");
     for (node, address, is_up) in table.each_node() {
         let labels = format!("node=\"{}\",address=\"{address}\"", node.0);

@@ -123,12 +123,13 @@ impl SlotTable {
             writer.integer(i64::try_from(number).unwrap_or(i64::MAX));
         };
         let me = self.me.and_then(|place| self.nodes.get(usize::from(place)));
-        writer.map(14);
+        writer.map(15);
         number(writer, "node", me.map_or(0, |node| node.0.into()));
         number(writer, "version", self.version().0);
         let silent_ms = u64::try_from(group.silence.as_millis()).unwrap_or(u64::MAX);
         number(writer, "group_silent_ms", silent_ms);
         number(writer, "group_leader", group.leader.map_or(0, |leader| leader.0.into()));
+        number(writer, "group_seat_lost", group.is_seat_lost.into());
         writer.string(b"clock_off_ms");
         writer.integer(others.clock.off_ms);
         number(writer, "clock_doubted", others.clock.is_doubted.into());

@@ -113,7 +113,11 @@ fn a_status_counts_what_each_node_leads_and_copies() {
     let behind = [(NodeId(2), 12), (NodeId(3), 0)].into();
     let clock = ClockSeen { off_ms: -70_000, is_doubted: true };
     let others = OthersSeen { behind, unreached: vec![NodeId(3)], clock };
-    let heard = GroupHeard { silence: std::time::Duration::from_millis(7), leader: Some(NodeId(2)) };
+    let heard = GroupHeard {
+        silence: std::time::Duration::from_millis(7),
+        leader: Some(NodeId(2)),
+        is_seat_lost: true,
+    };
     of.write_status(0, heard, &others, &mut ReplyWriter::new(&mut reply, Protocol::Resp2));
     let text = String::from_utf8(reply).unwrap();
     let number = |name: &str| -> Vec<u64> {
@@ -138,7 +142,7 @@ fn a_status_counts_what_each_node_leads_and_copies() {
     assert!(text.contains("\r\nbehind\r\n*2\r\n*2\r\n:2\r\n:12\r\n*2\r\n:3\r\n:0\r\n"), "{text}");
     assert!(text.contains("\r\nunreached\r\n*1\r\n:3\r\n"), "{text}");
     assert!(text.contains("\r\nclock_off_ms\r\n:-70000\r\n"), "{text}");
-    assert_eq!(number("clock_doubted"), [1]);
+    assert_eq!((number("clock_doubted"), number("group_seat_lost")), (vec![1], vec![1]));
     let down = configurations.iter().filter(|slot| slot.primary.is_none()).count();
     assert!(down > 0 && text.contains("\r\ndown\r\n*"), "{text}");
     let last_of_all = format!(":16001\r\n:{}\r\n", configurations.len() - 1);

@@ -110,6 +110,7 @@ fn json_of(status: &RingStatus) -> Value {
             "catching_up": node.catching_up,
             "behind": node.behind,
             "unreached": node.unreached,
+            "group_seat_lost": node.is_seat_lost,
             "clock_off_ms": node.clock_off_ms,
             "clock_doubted": node.is_clock_doubted,
         })
@@ -173,8 +174,9 @@ fn picture(status: &RingStatus) -> String {
     let dead = status.nodes.iter().filter(|node| !node.is_up);
     let dead = dead.map(|node| format!("node {} at {} does not answer", node.node, node.address));
     let cut_off = status.nodes.iter().filter_map(|node| cut_off(node, status));
+    let seats = status.nodes.iter().filter_map(lost_seat);
     let clocks = status.nodes.iter().filter_map(wrong_clock);
-    let told: Vec<_> = dead.chain(cut_off).chain(clocks).collect();
+    let told: Vec<_> = dead.chain(cut_off).chain(seats).chain(clocks).collect();
     if !told.is_empty() {
         lines.push(String::new());
         lines.extend(told);
@@ -187,6 +189,12 @@ fn cut_off(node: &NodeStatus, status: &RingStatus) -> Option<String> {
     let is_up = |number: &u32| status.nodes.iter().any(|other| other.node == *number && other.is_up);
     let unreached: Vec<_> = node.unreached.iter().filter(|number| is_up(number)).collect();
     (!unreached.is_empty()).then(|| format!("node {} has no connection to {}", node.node, named(unreached)))
+}
+
+/// Who keeps the configuration no more, and what helps.
+fn lost_seat(node: &NodeStatus) -> Option<String> {
+    let text = "does not keep the configuration any more, its log failed: look at its disk, and restart it";
+    node.is_seat_lost.then(|| format!("node {} {text}", node.node))
 }
 
 /// Whose clock is far from those of the others, and what follows.
@@ -260,6 +268,8 @@ mod tests {
         let told = "the clock of node 1 is 3600 s ahead of the others': it goes by theirs\n\
                     the clock of node 10 is 90 s behind the others': nobody knows which is right";
         assert!(picture(&wrong).ends_with(told), "{}", picture(&wrong));
+        wrong.nodes[1].is_seat_lost = true;
+        assert!(picture(&wrong).contains("\nnode 2 does not keep the configuration any more"));
         let scratch = KeyspaceStatus { keyspace: 1, name: "scratch".to_owned(), ..KeyspaceStatus::default() };
         let whole = KeyspaceStatus { served: 16384, ..KeyspaceStatus::default() };
         let served = 16384;
