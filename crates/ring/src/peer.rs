@@ -34,9 +34,11 @@ const DIALLED: usize = LISTENER + 1;
 const HEARD: usize = 1 << 41;
 const END: usize = 1 << 42;
 
-/// Connections from peers at a time, and of these such as have not said who they are.
-const HEARD_MAX: usize = 1024;
+/// Of connections from peers at a time such as have not said who they are.
 const STRANGERS_MAX: usize = 64;
+
+/// Connections from peers at a time, whatever the table says: at least and at most.
+const HEARD_MAX: std::ops::RangeInclusive<usize> = 1_024..=65_536;
 
 /// How often each node is told what the clock of this one says.
 const DATES_EVERY_US: u64 = 1_000_000;
@@ -83,6 +85,11 @@ pub(crate) struct Peers {
     pub(crate) said: u64,
     /// Messages that were given up because too much waited.
     pub(crate) dropped: u64,
+}
+
+/// Connections from peers at a time, where there are so many other nodes: one of each, a second one while it dials again, and strangers.
+fn heard_max(others: usize) -> usize {
+    others.saturating_mul(2).saturating_add(STRANGERS_MAX).clamp(*HEARD_MAX.start(), *HEARD_MAX.end())
 }
 
 impl Peers {
@@ -291,7 +298,7 @@ impl Peers {
     fn accept(&mut self, registry: &Registry) {
         while let Ok((mut socket, _)) = self.listener.accept() {
             let strangers = || self.heard.iter().filter(|(_, heard)| heard.node().is_none());
-            let is_full = self.heard.len() >= HEARD_MAX;
+            let is_full = self.heard.len() >= heard_max(self.dialled.len());
             // Those who come first would keep all others out by saying nothing.
             match strangers().next().map(|(&token, _)| token) {
                 Some(first) if is_full || strangers().count() >= STRANGERS_MAX => {
@@ -313,5 +320,18 @@ impl Peers {
                 self.heard.insert(token, Heard::new(stream));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_nodes_are_heard_as_the_table_has_and_no_number_of_sockets_beyond_a_limit() {
+        for others in [0, 2, 1_025, 1_500, 10_000] {
+            assert!(heard_max(others) >= others + STRANGERS_MAX, "{others}");
+        }
+        assert_eq!(heard_max(usize::MAX), 65_536);
     }
 }
