@@ -18,7 +18,7 @@ use crate::watches::Watch;
 use atoll_engine::EngineError;
 use atoll_errors::ErrorKind;
 use atoll_keyspace::Overdue;
-use atoll_replica::{Incarnation, Input, Moment, NodeId, Slot, Ticket, Version};
+use atoll_replica::{Incarnation, Input, Moment, NodeId, Slot, Table, Ticket, Version};
 use atoll_resp::Protocol;
 use mio::Registry;
 use mio::event::Event;
@@ -28,6 +28,9 @@ use std::time::Duration;
 
 /// Messages of other nodes that there is room for from one round to the next.
 const HEARD_KEPT: usize = 4096;
+
+/// How often it is tried whether there is room for what a table names.
+const TRY_EACH_US: u64 = 200_000;
 
 /// What other threads tell the loop.
 pub(crate) enum Told {
@@ -60,6 +63,8 @@ pub(crate) struct Copied {
     has_pieces: bool,
     heard: Vec<(NodeId, Incarnation, Spoken)>,
     addressed: Version,
+    /// A table that there is no room for yet, and when that was tried last.
+    put_off: Option<(Arc<Table>, Moment)>,
     addresses: PeerAddresses,
     failed: Option<NodeError>,
     /// Those of the loop.
@@ -78,7 +83,7 @@ impl Copied {
     ) -> Self {
         let metrics = shared.metrics.first().cloned().unwrap_or_default();
         let (ticked_at, heard_at, group_leader, has_begun, has_pieces) = Default::default();
-        let (heard, addressed, failed, is_seat_lost) = Default::default();
+        let (heard, addressed, put_off, failed, is_seat_lost) = Default::default();
         Self {
             copies,
             persistence,
@@ -95,6 +100,7 @@ impl Copied {
             has_pieces,
             heard,
             addressed,
+            put_off,
             addresses,
             failed,
             metrics,
@@ -155,6 +161,12 @@ impl Copied {
             self.ticked_at = now.moment;
             self.copies.at_work(now.moment);
             self.copies.try_again(now)?;
+            if let Some((table, _)) =
+                self.put_off.take_if(|(_, tried_at)| now.moment >= tried_at.after(TRY_EACH_US))
+            {
+                self.put_off = Some((table.clone(), now.moment));
+                self.take_table(table, now, registry)?;
+            }
             self.copies.step(now, Input::Tick)?;
         }
         Ok(())
@@ -173,27 +185,15 @@ impl Copied {
                 }
                 self.copies.begin(now, incarnation)
             }
-            Told::Group(GroupSaid::Table(table)) => {
-                if table.version > self.addressed {
-                    // Before anybody asks for what is there by this table.
-                    self.copies.keyspaces.grow(table.keyspace_count())?;
-                    self.addressed = table.version;
-                    self.shared.follow(&table, self.me);
-                    self.addresses.follow(&table);
-                    self.copies.dates.follow(&table);
-                    self.copies.peers.set_addresses(self.addresses.all(), registry);
-                }
-                self.copies.step(now, Input::Table(table))?;
-                if self.has_begun && self.copies.is_superseded() {
-                    Err(NodeError::Superseded)
-                } else {
-                    Ok(())
-                }
-            }
+            Told::Group(GroupSaid::Table(table)) => self.take_table(table, now, registry),
             Told::Group(GroupSaid::Heard(asked_at, leader)) => {
                 self.group_leader = leader;
                 self.heard_at = self.heard_at.max(asked_at);
-                self.copies.step(now, Input::GroupHeard { asked_at })
+                match self.put_off {
+                    // It counts for a node that goes by the table, which may have taken slots from this one.
+                    Some(_) => Ok(()),
+                    None => self.copies.step(now, Input::GroupHeard { asked_at }),
+                }
             }
             Told::Group(GroupSaid::SeatLost) => {
                 self.is_seat_lost = true;
@@ -208,6 +208,32 @@ impl Copied {
                 Ok(())
             }
         }
+    }
+
+    /// Goes by a table, once there is room on the disk for the keyspaces that it names. Until then this node is to the others one that
+    /// did not hear of it.
+    fn take_table(&mut self, table: Arc<Table>, now: Now, registry: &Registry) -> Result<(), NodeError> {
+        if table.version > self.addressed {
+            // Before anybody asks for what is there by this table.
+            match self.copies.keyspaces.grow(table.keyspace_count()) {
+                Err(error) if error.kind() == ErrorKind::OutOfSpace => {
+                    if self.put_off.is_none() {
+                        tracing::error!(%error, "the disk is full: there is no room for another keyspace of the ring");
+                    }
+                    self.put_off = Some((table, now.moment));
+                    return Ok(());
+                }
+                grown => grown?,
+            }
+            self.put_off = None;
+            self.addressed = table.version;
+            self.shared.follow(&table, self.me);
+            self.addresses.follow(&table);
+            self.copies.dates.follow(&table);
+            self.copies.peers.set_addresses(self.addresses.all(), registry);
+        }
+        self.copies.step(now, Input::Table(table))?;
+        if self.has_begun && self.copies.is_superseded() { Err(NodeError::Superseded) } else { Ok(()) }
     }
 
     /// Makes what was logged as durable as was chosen, and says what there is to say.

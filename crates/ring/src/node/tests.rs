@@ -140,6 +140,12 @@ impl Three {
         assert!(self.group.wait(LONG, all_have_three), "{:?}", self.group.table().members);
     }
 
+    fn wait_for_copies_of_the_first(&self) {
+        let has_three =
+            |table: &Table| table.slots.iter().take(SLOTS.into()).all(|slot| slot.in_sync.len() == 3);
+        assert!(self.group.wait(LONG, has_three), "{:?}", self.group.table().members);
+    }
+
     fn stop(self) {
         self.nodes.into_iter().for_each(|node| node.stop().unwrap());
     }
@@ -251,5 +257,29 @@ fn requests_of_many_slots_that_wait_for_a_copy_are_bounded_together() {
     assert!((5..=17).contains(&done) && refused + done == 30, "{replies:?}");
     assert_eq!(client.ask(&["set", &keys[0], "value"]), "OK");
     leave(&ring.disks[1], None);
+    ring.stop();
+}
+
+#[test]
+fn a_node_whose_disk_has_no_room_for_a_keyspace_goes_on_and_has_it_when_there_is_room() {
+    let ring = Three::start(1_000_000);
+    let (mut client, mut full) = (Client::of(&ring.nodes[0]), Client::of(&ring.nodes[1]));
+    let engine = &ring.nodes[1].engine;
+    leave(&ring.disks[1], Some(0));
+    // What its log has reserved is used up first, to the last bytes.
+    for bytes in [30_000, 1_000, 50, 5] {
+        let mut names = (0..).map(|number: u32| format!("{number:0bytes$}"));
+        wait_for("nothing more is taken", || engine.tree(&names.next().unwrap()).is_err());
+    }
+    let created = client.once(&["at.keyspace", "create", "scratch", "copies", "1"]);
+    assert_eq!(created, "OK");
+    wait_for("another one has it", || client.once(&["select", "1"]) == "OK");
+    let refused = ring.disks[1].counters().out_of_space;
+    wait_for("it was tried", || ring.disks[1].counters().out_of_space > refused);
+    assert!(full.once(&["select", "1"]).starts_with('-'));
+    assert_eq!(full.once(&["ping"]), "PONG");
+    leave(&ring.disks[1], None);
+    wait_for("it has it as well", || full.once(&["select", "1"]) == "OK");
+    ring.wait_for_copies_of_the_first();
     ring.stop();
 }
