@@ -83,3 +83,20 @@ fn a_clock_that_jumps_a_year_ahead_makes_no_key_go_and_is_told_of() {
     assert!(nodes[1].metrics_text().contains("atoll_ring_clock_doubted 0"));
     assert!(nodes[1].metrics_text().contains("atoll_ring_entries_ahead_total{loop=\"0\"} 0"));
 }
+
+#[test]
+fn a_node_that_begins_with_a_clock_a_year_ahead_writes_none_of_its_dates() {
+    let group =
+        LocalGroup::start(GroupOptions { slots: 16_384, copies: 3 }, Duration::from_millis(300)).unwrap();
+    let clock = |ahead_ms| Arc::new(Ahead(AtomicU64::new(ahead_ms)));
+    let nodes = [YEAR_MS, 0, 0].map(clock);
+    let nodes: Vec<_> = (1..).zip(nodes).map(|(node, clock)| begin(node, &group, clock)).collect();
+    assert!(group.wait(LONG, |table| table.members.len() == 3), "{:?}", group.table().members);
+    let mut clients: Vec<_> = nodes.iter().map(|node| Client::connect(node.address())).collect();
+    let began_ms = SystemClock.now().date_ms;
+    for key in 0..30 {
+        assert_eq!(ask(&mut clients, &format!("set key{key} value ex 1000")), "OK");
+        let ends_ms: u64 = ask(&mut clients, &format!("pexpiretime key{key}")).parse().unwrap();
+        assert!(ends_ms < began_ms + YEAR_MS / 2, "key{key} stays for {} ms", ends_ms - began_ms);
+    }
+}
