@@ -495,7 +495,7 @@ mod tests {
             let disk = std::mem::replace(&mut file.file, full);
             assert_eq!(file.append(&fact).unwrap(), Written::NoRoom);
             file.file = disk;
-            let part = number as usize * 12;
+            let part = number as usize * 9;
             file.file.write_all(&record(file.next, &fact).unwrap()[..part]).unwrap();
             append(&mut file, Fact::Entry(entry(number)));
         }
