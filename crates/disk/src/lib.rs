@@ -23,6 +23,9 @@ mod relay;
 mod sim;
 mod window;
 
+/// The file in its folder in which a node of a ring keeps what it has: who opens a folder as a store of one program knows it by that.
+pub const RING_FILE: &str = "ring.atoll";
+
 /// One file, or what stands in for one.
 pub trait Disk: Send + Sync + 'static {
     /// Fills `target` from `offset`; to read no bytes always succeeds.

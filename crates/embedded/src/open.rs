@@ -5,7 +5,7 @@ use crate::folder::{FolderOptions, OpenStore, open_folder};
 use crate::owner::Mode;
 use crate::read_only::ReadOnlyStore;
 use crate::store::{EmbeddedStore, StoreOptions, refused};
-use atoll_disk::{Disk, FileDisk};
+use atoll_disk::{Disk, FileDisk, RING_FILE};
 use atoll_engine::{Engine, Options};
 use atoll_store::{Store, StoreError, StoreFuture};
 use futures::future::BoxFuture;
@@ -16,9 +16,6 @@ use std::time::Duration;
 
 /// The file of a store, inside its folder.
 pub const STORE_FILE: &str = "store.atoll";
-
-/// Where a node of a ring keeps what it has.
-const RING_FILE: &str = "ring.atoll";
 
 /// What the file is called while a backup is written into it.
 pub const UNFINISHED_FILE: &str = "store.atoll.unfinished";

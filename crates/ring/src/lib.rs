@@ -53,7 +53,7 @@ mod syncer;
 
 // What the options of a node of several are made of.
 pub use atoll_keyspace::SLOTS;
-pub use atoll_replica::{GroupOptions as RingShape, NodeId, Options as RingOptions};
+pub use atoll_replica::{COPIES_MAX, GroupOptions as RingShape, NodeId, Options as RingOptions};
 pub use atoll_resp::LatencyClass;
 
 pub use access::{AccessError, AccessFile};

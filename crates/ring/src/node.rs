@@ -13,7 +13,7 @@ use crate::slots::Slots;
 use crate::syncing::Syncing;
 use crate::table::SlotTable;
 use crate::{alone, folder, others, reliance};
-use atoll_disk::{FileDisk, Mode};
+use atoll_disk::{FileDisk, Mode, RING_FILE};
 use atoll_engine::{Durability, Engine, Options, WriteBatch};
 use atoll_keyspace::SLOTS;
 use atoll_replica::Table;
@@ -41,8 +41,7 @@ pub struct Node {
     _lock: Option<File>,
 }
 
-/// The file of the store in its folder, and the one that says who has it.
-const STORE_FILE: &str = "ring.atoll";
+/// The file in a node's folder that says who has it.
 const LOCK_FILE: &str = "ring.lock";
 
 impl Node {
@@ -269,7 +268,7 @@ fn open(options: &NodeOptions) -> Result<(Engine, Option<File>), NodeError> {
     let engine = Options { memory_bytes: options.memory_bytes, ..Options::default() };
     let Place::Folder(folder) = &options.place else { return Ok((Engine::in_memory(engine)?, None)) };
     let lock = take(folder)?;
-    let disk = FileDisk::open(&folder.join(STORE_FILE), Mode::Create)?;
+    let disk = FileDisk::open(&folder.join(RING_FILE), Mode::Create)?;
     Ok((Engine::open(Arc::new(disk), engine)?, Some(lock)))
 }
 

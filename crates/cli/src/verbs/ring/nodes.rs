@@ -5,7 +5,9 @@
 
 use super::hosts::expand;
 use crate::Failure;
-use atoll_ring::{CouncilGroup, HostPort, NodeId, NodeTls, Others, RingOptions, RingShape, Token};
+use atoll_ring::{
+    COPIES_MAX, CouncilGroup, HostPort, NodeId, NodeTls, Others, RingOptions, RingShape, Token,
+};
 use clap::Args;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -52,10 +54,10 @@ impl RingNodes {
             ));
         };
         let copies = self.copies.unwrap_or(nodes.len().min(3));
-        if copies == 0 || copies > nodes.len().min(7) {
+        if copies == 0 || copies > nodes.len().min(COPIES_MAX) {
             return Err(wrong(
                 format!("--copies {copies} of {} nodes", nodes.len()),
-                "from 1 to 7, and a node for each",
+                &format!("from 1 to {COPIES_MAX}, and a node for each"),
             ));
         }
         let group: Vec<_> = (1..).map(NodeId).zip(nodes.iter().take(GROUP_NODES)).collect();

@@ -7,7 +7,7 @@ use super::{persistence, place};
 use crate::output::note;
 use crate::{Failure, Session};
 use atoll_open::{RingOperator, RingUrl, operate_ring};
-use atoll_ring::{Persistence, Place};
+use atoll_ring::{COPIES_MAX, Persistence, Place};
 use atoll_store::StoreError;
 use clap::Args;
 use serde_json::{Value, json};
@@ -46,9 +46,6 @@ pub struct RingUp {
     #[arg(long, conflicts_with = "memory")]
     tls: bool,
 }
-
-/// Copies of everything, at most.
-const COPIES_MAX: usize = 7;
 
 /// How long a ring may take until it serves; with all that it had it takes a few seconds.
 const SERVES_TIME_MAX: Duration = Duration::from_secs(20);
