@@ -12,6 +12,7 @@ use crate::commit::Commit;
 use crate::forest::Forest;
 use crate::gate::Apart;
 use crate::options::Options;
+use crate::ours::{GivenUp, OurDisk};
 use crate::planted::Bug;
 use crate::record::Record;
 use crate::recovery::{self, RecoveryReport};
@@ -41,7 +42,8 @@ impl Engine {
     /// failed.
     pub fn open(disk: Arc<dyn Disk>, options: Options) -> Result<Self, EngineError> {
         options.validate()?;
-        let found = recovery::recover(disk, &options)?;
+        let is_given_up = GivenUp::default();
+        let found = recovery::recover(OurDisk::until(&is_given_up, disk), &options)?;
         let flushed = found.log.flushed();
         let log = if options.log_windows { found.log } else { found.log.without_windows() };
         let log = (!options.read_only).then_some(log);
@@ -55,6 +57,7 @@ impl Engine {
             features: AtomicU64::new(found.superblock.features),
             features_noted: AtomicU64::new(found.superblock.features),
             committed: Mutex::new(Some(found.superblock)),
+            is_given_up,
             ..Shared::new(options, found.backing, writer, found.forest, found.report)
         }))
     }
@@ -269,9 +272,10 @@ impl Engine {
         flushed
     }
 
-    /// Refuses everything from now on and writes not a byte more, for the disk belongs to somebody else by now. What
-    /// the log on the disk does not have is lost, as in a crash.
+    /// Refuses everything from now on and writes not a byte more, for the disk belongs to somebody else by now: nor does a
+    /// checkpoint that is under way. What the log on the disk does not have is lost, as in a crash.
     pub fn abandon(&self) {
+        self.shared.is_given_up.store(true, Ordering::Release);
         self.shared.syncer.poison();
         // It only waits for what is under way: there is no last checkpoint where nothing may be written.
         let _ = self.close_shared();

@@ -16,6 +16,7 @@ mod engine;
 mod error;
 mod format;
 mod options;
+mod ours;
 mod recovery;
 mod replayer;
 mod room;

@@ -10,6 +10,7 @@ use crate::leaf::{SLOT_LINES, SharedLeaf};
 use crate::log::Log;
 use crate::node::Node;
 use crate::options::Options;
+use crate::ours::GivenUp;
 use crate::page;
 use crate::pins::{Pin, Pins};
 use crate::recovery::RecoveryReport;
@@ -49,6 +50,8 @@ pub(crate) struct Shared {
     /// Position up to which the log was handed to the disk.
     pub(crate) flushed: Apart<AtomicU64>,
     pub(crate) closed: AtomicBool,
+    /// Whether the disk belongs to somebody else; it then takes no writes any more.
+    pub(crate) is_given_up: GivenUp,
     pub(crate) recovery: RecoveryReport,
     pub(crate) nudge: Nudge,
     /// Wakes the thread that makes log segments ready.
@@ -171,6 +174,7 @@ impl Shared {
             syncer: Syncer::default(),
             flushed: Apart(AtomicU64::new(0)),
             closed: AtomicBool::new(false),
+            is_given_up: Arc::default(),
             recovery,
             nudge: Nudge::default(),
             log_nudge: Nudge::default(),

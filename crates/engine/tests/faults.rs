@@ -1,10 +1,12 @@
 //! What the engine does when its disk refuses: nothing is lost, and it goes on once the cause is gone.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
-use atoll_disk::{FaultPlan, SimDisk};
+use atoll_disk::{Disk, DiskError, FaultPlan, SimDisk};
 use atoll_engine::{Damage, Durability, Engine, EngineError, Options, Tree};
 use atoll_errors::ErrorKind;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 
 fn options() -> Options {
     Options { background: false, log_segment_bytes: 64 << 10, seed: Some(7), ..Options::default() }
@@ -283,4 +285,70 @@ fn a_torn_signpost_costs_nothing_and_is_mended_by_the_next_write() {
     assert!(engine.check().unwrap().damage.is_empty());
     tree.put(&3000_u32.to_be_bytes(), &[3000_u32 as u8; 300], Durability::Flushed).unwrap();
     assert_eq!(disk.to_bytes()[signpost..signpost + 64], whole[signpost..signpost + 64]);
+}
+
+/// A disk that holds one write up: it tells that it is there, and waits until it may go on. Later writes are counted.
+struct Held {
+    disk: SimDisk,
+    next: Mutex<Option<(Sender<()>, Receiver<()>)>>,
+    later: AtomicU64,
+}
+
+impl Disk for Held {
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        self.disk.read_at(offset, target)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.later.fetch_add(1, Ordering::Relaxed);
+        let held = self.next.lock().unwrap().take();
+        if let Some((here, go_on)) = held {
+            here.send(()).unwrap();
+            go_on.recv().unwrap();
+            self.later.store(0, Ordering::Relaxed);
+        }
+        self.disk.write_at(offset, bytes)
+    }
+
+    fn sync(&self) -> Result<(), DiskError> {
+        self.disk.sync()
+    }
+
+    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.disk.reserve(offset, len)
+    }
+
+    fn truncate(&self, len: u64) -> Result<(), DiskError> {
+        self.disk.truncate(len)
+    }
+
+    fn len(&self) -> Result<u64, DiskError> {
+        self.disk.len()
+    }
+
+    fn name(&self) -> &str {
+        self.disk.name()
+    }
+}
+
+#[test]
+fn a_checkpoint_of_a_store_that_is_abandoned_writes_no_page_more() {
+    let disk = SimDisk::seeded(5);
+    let disk = Arc::new(Held { disk, next: Mutex::default(), later: AtomicU64::new(0) });
+    let engine = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, options()).unwrap();
+    let tree = engine.tree("t").unwrap();
+    fill(&tree, 0, 10_000);
+    let (is_here, here) = channel();
+    let (goes_on, go_on) = channel();
+    *disk.next.lock().unwrap() = Some((is_here, go_on));
+    std::thread::scope(|scope| {
+        let checkpoint = scope.spawn(|| engine.checkpoint());
+        here.recv().unwrap();
+        let abandoning = scope.spawn(|| engine.abandon());
+        while tree.put(b"beside", b"", Durability::Flushed).is_ok() {}
+        goes_on.send(()).unwrap();
+        checkpoint.join().unwrap().unwrap_err();
+        abandoning.join().unwrap();
+    });
+    assert_eq!(disk.later.load(Ordering::Relaxed), 0, "writes to what belongs to somebody else");
 }
