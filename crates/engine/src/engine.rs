@@ -267,7 +267,8 @@ impl Engine {
         let mut writer = self.shared.writer.alone();
         self.shared.closed.store(true, Ordering::Release);
         let Some(log) = &mut writer.log else { return result };
-        let flushed = if result.is_ok() { Ok(log.flush(&self.shared.backing)?) } else { result };
+        let flushed = result.and_then(|()| Ok(log.flush(&self.shared.backing)?));
+        // However it ended: what was told to make pages ready would write zeros to what is somebody else's by now.
         log.end_windows();
         flushed
     }
