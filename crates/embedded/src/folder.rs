@@ -9,10 +9,12 @@ use atoll_store::{ErrorKind, Store, StoreError, StoreFuture};
 use futures::future::BoxFuture;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 /// Opens the store that lies in a folder, once it is known that this process may.
 pub trait OpenStore: Send + Sync + 'static {
@@ -20,7 +22,8 @@ pub trait OpenStore: Send + Sync + 'static {
     /// block the calling thread.
     fn open_owned<'a>(&'a self, folder: &'a Path) -> StoreFuture<'a, Arc<dyn Store>>;
 
-    /// Opens its last committed state, writing not a byte; others may own the folder.
+    /// Opens its last committed state, writing not a byte; others may own the folder. Asked for again and again: the answer
+    /// may be one that was given before, if the state is still the last.
     fn open_read_only<'a>(&'a self, folder: &'a Path) -> StoreFuture<'a, Arc<dyn Store>>;
 
     /// Lets go of the store that was opened to write, whose folder belongs to somebody else by now: not a byte more
@@ -42,12 +45,21 @@ pub struct FolderOptions {
     pub serve: ServeOptions,
     /// For how long an owner may open its store, recovery included, before who attaches gives up.
     pub opening_time: Duration,
+    /// How old the last state on disk may be, for who only reads and reaches no owner, before the owner is looked for again.
+    pub last_state_age: Duration,
 }
+
+/// For how long who only reads looks for the next owner when the last one ended, before it reads what is on disk.
+const SUCCESSOR_TIME: Duration = Duration::from_millis(500);
+
+/// How many times as long as it took to open a last state that state is read, so that looking costs little.
+const LAST_STATE_WORTH: u32 = 20;
 
 impl Default for FolderOptions {
     fn default() -> Self {
         let (owner, serve) = (OwnerOptions::default(), ServeOptions::default());
-        Self { owner, serve, opening_time: Duration::from_secs(60) }
+        let (opening_time, last_state_age) = (Duration::from_secs(60), Duration::from_secs(1));
+        Self { owner, serve, opening_time, last_state_age }
     }
 }
 
@@ -62,7 +74,8 @@ pub async fn open_folder(
     opener: Arc<dyn OpenStore>,
 ) -> Result<AttachedStore, StoreError> {
     let place = folder.display().to_string();
-    let way = FolderWay { folder, mode, options, opener, owned: Arc::default() };
+    let (owned, was_attached) = (Arc::default(), AtomicBool::new(false));
+    let way = FolderWay { folder, mode, options, opener, owned, was_attached };
     AttachedStore::open(place, mode == Mode::Read, Arc::new(way), background()?).await
 }
 
@@ -94,6 +107,8 @@ struct FolderWay {
     options: FolderOptions,
     opener: Arc<dyn OpenStore>,
     owned: Arc<Mutex<Option<Owned>>>,
+    /// Whether there was an owner when it was last looked for.
+    was_attached: AtomicBool,
 }
 
 /// What is let go in this order when the owner closes.
@@ -125,16 +140,31 @@ impl Reattach for FolderWay {
 
 impl FolderWay {
     async fn find(&self) -> Result<Route, StoreError> {
-        let until = tokio::time::Instant::now() + self.options.opening_time;
+        let begun = Instant::now();
+        let until = begun + self.options.opening_time;
+        let successor_until = self
+            .was_attached
+            .swap(false, Ordering::AcqRel)
+            .then(|| begun + SUCCESSOR_TIME.min(self.options.owner.patience));
         loop {
+            let looked = Instant::now();
             let error = match settle(&self.folder, self.mode, &self.options.owner).await? {
                 Settled::Owner(ownership) => return self.own(ownership).await,
-                Settled::ReadOnly => return self.opener.open_read_only(&self.folder).await.map(Route::Local),
+                Settled::ReadOnly => match successor_until {
+                    Some(until) if looked < until => {
+                        tokio::time::sleep(BEFORE_NEXT_LOOK).await;
+                        continue;
+                    }
+                    _ => return self.last_state(looked).await,
+                },
                 Settled::Attached(stream, owner) => match self.attach(stream, &owner).await {
-                    Ok(route) => return Ok(route),
+                    Ok(route) => {
+                        self.was_attached.store(true, Ordering::Release);
+                        return Ok(route);
+                    }
                     // Who only reads needs no owner.
                     Err(StoreError::Owned { .. }) if self.mode == Mode::Read => {
-                        return self.opener.open_read_only(&self.folder).await.map(Route::Local);
+                        return self.last_state(looked).await;
                     }
                     Err(error) => error,
                 },
@@ -142,12 +172,19 @@ impl FolderWay {
             // The owner died, or failed to open the store, while we waited for it: look who is next.
             if error.kind() != ErrorKind::Unavailable
                 || matches!(error, StoreError::Owned { .. })
-                || tokio::time::Instant::now() > until
+                || Instant::now() > until
             {
                 return Err(error);
             }
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::time::sleep(BEFORE_NEXT_LOOK).await;
         }
+    }
+
+    /// What is on disk, after a look at the folder that was begun then.
+    async fn last_state(&self, looked: Instant) -> Result<Route, StoreError> {
+        let store = self.opener.open_read_only(&self.folder).await?;
+        let good_for = self.options.last_state_age.max(looked.elapsed() * LAST_STATE_WORTH);
+        Ok(Route::LastState(store, good_for))
     }
 
     async fn own(&self, mut ownership: Ownership) -> Result<Route, StoreError> {
@@ -204,6 +241,9 @@ impl FolderWay {
         }
     }
 }
+
+/// No event tells that a folder has a new owner.
+const BEFORE_NEXT_LOOK: Duration = Duration::from_millis(5);
 
 /// How often it is looked whether an owner that does not answer was suspended.
 const SUSPENDED_CHECK: Duration = Duration::from_millis(500);

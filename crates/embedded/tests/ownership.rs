@@ -1,12 +1,14 @@
 //! Who becomes what when a folder is opened: one owner, the others attached, and a clear word where neither
 //! is possible. The stores are in memory here: what is tested is the way to them.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
 use atoll_embedded::attach::AttachedStore;
 use atoll_embedded::owner::{Locking, Mode, OwnerOptions, OwnerRecord, Settled, settle};
 use atoll_embedded::{FolderOptions, OpenOptions, OpenStore, STORE_FILE, open_folder};
 use atoll_memory::MemoryStore;
-use atoll_store::{Cell, ErrorKind, ReadOptions, Store, StoreError, StoreFuture, WriteOptions};
+use atoll_store::{
+    Cell, ErrorKind, Expectation, ReadOptions, Store, StoreError, StoreFuture, Waited, WriteOptions,
+};
 use futures::future::BoxFuture;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -60,7 +62,11 @@ impl Place {
     }
 
     async fn open(&self, mode: Mode) -> Result<AttachedStore, StoreError> {
-        let options = FolderOptions { owner: self.owner_options(), ..FolderOptions::default() };
+        let options = FolderOptions {
+            owner: self.owner_options(),
+            last_state_age: Duration::from_millis(5),
+            ..FolderOptions::default()
+        };
         let opener = Arc::clone(&self.opener) as Arc<dyn OpenStore>;
         open_folder(self.folder.clone(), mode, options, opener).await
     }
@@ -132,6 +138,29 @@ async fn when_the_owner_closes_an_attached_one_takes_its_place() {
         assert_eq!(value(&second).await, None);
         assert!(second.is_local());
         assert_eq!(first.get(CELL, ReadOptions::default()).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    }
+}
+
+#[tokio::test]
+async fn who_only_reads_follows_the_next_owner_though_there_was_none_for_a_while() {
+    for locking in BOTH {
+        let place = Place::new(locking);
+        let (first, second) =
+            (place.open(Mode::Write).await.unwrap(), place.open(Mode::Write).await.unwrap());
+        let reader = place.open(Mode::Read).await.unwrap();
+        first.close().await.unwrap();
+        assert_eq!(value(&reader).await, None);
+        assert!(reader.is_local(), "the second is no owner before it is asked");
+        let follows = async {
+            let waiting = reader.wait(CELL, Expectation::Differs(None), Duration::from_secs(3600));
+            let writing = second.put(CELL, b"v2", WriteOptions::default());
+            let (waited, written) = tokio::join!(waiting, writing);
+            written.unwrap();
+            assert_eq!(waited.unwrap(), Waited::Met(Some(b"v2"[..].into())));
+            assert_eq!(value(&reader).await.as_deref(), Some(&b"v2"[..]));
+        };
+        tokio::time::timeout(Duration::from_secs(20), follows).await.expect("the reader stands still");
+        assert!(!reader.is_local());
     }
 }
 

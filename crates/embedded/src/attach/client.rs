@@ -1,10 +1,11 @@
 //! The asking side: a store that lives in another process, until it may live in this one.
 //!
-//! Invariant: once the store is local it stays local; calls then go straight to it.
+//! Invariant: once the store is ours it stays ours; calls then go straight to it.
 //! Invariant: one loss of the connection asks the hook once, however many calls were under way.
 
 use super::answer::{self, Travels};
 use super::buffered::Buffered;
+use super::link::{LastState, Link};
 use super::many;
 use super::{Greeting, Request};
 use atoll_store::{
@@ -81,6 +82,8 @@ pub enum Route {
     Attached(Attachment),
     /// To a store in this process, from now on.
     Local(Arc<dyn Store>),
+    /// To the last state on disk, for so long; then the owner is looked for again. Only for who only reads.
+    LastState(Arc<dyn Store>, Duration),
 }
 
 /// Finds the way to a store, at first and again whenever its owner is gone.
@@ -108,7 +111,8 @@ struct Shared {
     place: String,
     is_read_only: bool,
     local: OnceLock<Arc<dyn Store>>,
-    attached: Mutex<Option<(u64, Attachment)>>,
+    /// Numbered, so that each is given up once.
+    link: Mutex<Option<(u64, Link)>>,
     reattaching: tokio::sync::Mutex<()>,
     reattach: Arc<dyn Reattach>,
     runtime: Handle,
@@ -117,9 +121,9 @@ struct Shared {
 }
 
 /// How a call is to be answered.
-pub(super) enum Asked<'a, T> {
+pub(super) enum Asked<T> {
     Answer(T),
-    Local(&'a Arc<dyn Store>),
+    Local(Arc<dyn Store>),
 }
 
 impl AttachedStore {
@@ -137,7 +141,7 @@ impl AttachedStore {
             place,
             is_read_only,
             local: OnceLock::new(),
-            attached: Mutex::new(None),
+            link: Mutex::new(None),
             reattaching: tokio::sync::Mutex::new(()),
             reattach,
             runtime,
@@ -149,23 +153,23 @@ impl AttachedStore {
         Ok(store)
     }
 
-    /// Whether the store lives in this process.
+    /// Whether calls are answered in this process.
     #[must_use]
     pub fn is_local(&self) -> bool {
-        self.local().is_some()
+        self.local().is_some() || self.shared.last_state().is_some()
     }
 
     pub(super) fn local(&self) -> Option<&Arc<dyn Store>> {
         self.shared.local.get()
     }
 
-    /// The connection to use and its number; or that the store is local or closed.
-    pub(super) fn attachment(&self) -> Result<(u64, Attachment), StoreError> {
+    /// What to go by and its number; or that the store is closed.
+    pub(super) fn link(&self) -> Result<(u64, Link), StoreError> {
         if self.shared.is_closed.load(Ordering::Acquire) {
             return Err(StoreError::closed(&self.shared.place));
         }
-        let attached = self.shared.attached.lock().clone();
-        attached.ok_or_else(|| StoreError::closed(&self.shared.place))
+        let link = self.shared.link.lock().clone();
+        link.ok_or_else(|| StoreError::closed(&self.shared.place))
     }
 
     /// Finds the owner anew, unless somebody did since connection `lost`. It goes on when the caller is
@@ -177,12 +181,12 @@ impl AttachedStore {
     }
 
     /// Asks the owner, whoever it comes to be.
-    pub(super) async fn ask<T: Travels>(&self, request: &Request) -> Result<Asked<'_, T>, StoreError> {
+    pub(super) async fn ask<T: Travels>(&self, request: &Request) -> Result<Asked<T>, StoreError> {
         self.ask_whom(request).await.map(|(asked, _)| asked)
     }
 
     /// As [`AttachedStore::ask`], with the number of the connection that answered; 0 for a store of this process.
-    async fn ask_whom<T: Travels>(&self, request: &Request) -> Result<(Asked<'_, T>, u64), StoreError> {
+    async fn ask_whom<T: Travels>(&self, request: &Request) -> Result<(Asked<T>, u64), StoreError> {
         if request.is_write() && self.shared.is_read_only {
             return Err(StoreError::ReadOnly { place: self.shared.place.clone() });
         }
@@ -190,9 +194,18 @@ impl AttachedStore {
         let started = Instant::now();
         for _ in 0..LOSSES_MAX {
             if let Some(local) = self.local() {
-                return Ok((Asked::Local(local), 0));
+                return Ok((Asked::Local(Arc::clone(local)), 0));
             }
-            let (number, attachment) = self.attachment()?;
+            let (number, attachment) = match self.link()? {
+                (number, Link::Owner(attachment)) => (number, attachment),
+                (_, Link::LastState(state)) if state.left().is_some() => {
+                    return Ok((Asked::Local(state.store), 0));
+                }
+                (number, Link::LastState(_)) => {
+                    self.find_owner(number).await?;
+                    continue;
+                }
+            };
             let lost = match self.call(&attachment, &encoded, request).await? {
                 Ok(bytes) => {
                     let answer = self.decoded(request, &bytes)?;
@@ -292,7 +305,7 @@ impl AttachedStore {
 impl Shared {
     async fn find_owner(&self, lost: u64) -> Result<(), StoreError> {
         let _only_one = self.reattaching.lock().await;
-        let number = self.attached.lock().as_ref().map_or(0, |(number, _)| *number);
+        let number = self.link.lock().as_ref().map_or(0, |(number, _)| *number);
         if self.local.get().is_some() || number != lost {
             return Ok(());
         }
@@ -300,7 +313,10 @@ impl Shared {
             return Err(StoreError::closed(&self.place));
         }
         match self.reattach.reattach().await? {
-            Route::Attached(attachment) => *self.attached.lock() = Some((number + 1, attachment)),
+            Route::Attached(attachment) => *self.link.lock() = Some((number + 1, Link::Owner(attachment))),
+            Route::LastState(store, good_for) => {
+                *self.link.lock() = Some((number + 1, Link::LastState(LastState::new(store, good_for))));
+            }
             Route::Local(store) => {
                 // The first one stays; there is only one at a time because of the lock above.
                 let _ = self.local.set(store);
@@ -308,12 +324,24 @@ impl Shared {
         }
         Ok(())
     }
+
+    fn last_state(&self) -> Option<LastState> {
+        match &*self.link.lock() {
+            Some((_, Link::LastState(state))) => Some(state.clone()),
+            _ => None,
+        }
+    }
+
+    /// What is to be closed with the store.
+    fn store_here(&self) -> Option<Arc<dyn Store>> {
+        self.local.get().cloned().or_else(|| self.last_state().map(|state| state.store))
+    }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
         if !self.is_closed.load(Ordering::Acquire) {
-            let (reattach, local) = (Arc::clone(&self.reattach), self.local.take());
+            let (reattach, local) = (Arc::clone(&self.reattach), self.store_here());
             // Whoever wants to know how closing ends calls `close`.
             self.runtime.spawn(async move { reattach.close(local).await });
         }
@@ -325,13 +353,16 @@ impl Store for AttachedStore {
         if let Some(local) = self.local() {
             return local.capabilities();
         }
-        let attached = self.shared.attached.lock();
-        // There is a connection from the start; a store that is not local keeps its last one.
-        attached.as_ref().map_or_else(many::no_capabilities, |(_, attachment)| {
-            let mut capabilities = (*attachment.capabilities).clone();
-            capabilities.round_trip = capabilities.round_trip.max(Duration::from_micros(30));
-            capabilities
-        })
+        // There is something from the start; a store that is not local keeps what it had last.
+        match &*self.shared.link.lock() {
+            None => many::no_capabilities(),
+            Some((_, Link::LastState(state))) => state.store.capabilities(),
+            Some((_, Link::Owner(attachment))) => {
+                let mut capabilities = (*attachment.capabilities).clone();
+                capabilities.round_trip = capabilities.round_trip.max(Duration::from_micros(30));
+                capabilities
+            }
+        }
     }
 
     fn get<'a>(&'a self, cell: Cell<'a>, options: ReadOptions) -> StoreFuture<'a, Option<Buffer>> {
@@ -428,12 +459,21 @@ impl Store for AttachedStore {
             return local.wait(cell, expectation, time_out);
         }
         Box::pin(async move {
-            let (partition, sort) = (cell.partition.to_vec(), cell.sort.to_vec());
             let started = Instant::now();
-            match self.ask(&Request::Wait(partition, sort, expectation.clone(), time_out)).await? {
-                Asked::Answer(waited) => Ok(waited),
-                Asked::Local(store) => {
-                    store.wait(cell, expectation, time_out.saturating_sub(started.elapsed())).await
+            loop {
+                let left = time_out.saturating_sub(started.elapsed());
+                let (partition, sort) = (cell.partition.to_vec(), cell.sort.to_vec());
+                let store = match self.ask(&Request::Wait(partition, sort, expectation.clone(), left)).await? {
+                    Asked::Answer(waited) => return Ok(waited),
+                    Asked::Local(store) => store,
+                };
+                let left = time_out.saturating_sub(started.elapsed());
+                // Nothing changes in a last state: the owner that comes is asked next.
+                let state = self.shared.last_state();
+                let part = state.map_or(left, |state| state.left().unwrap_or_default().min(left));
+                match store.wait(cell, expectation.clone(), part).await? {
+                    Waited::TimedOut if part < left => {}
+                    waited => return Ok(waited),
                 }
             }
         })
@@ -513,14 +553,14 @@ impl Store for AttachedStore {
             if self.shared.is_closed.swap(true, Ordering::AcqRel) {
                 return Ok(());
             }
-            if let Some((_, attachment)) = &*self.shared.attached.lock() {
+            if let Some((_, Link::Owner(attachment))) = &*self.shared.link.lock() {
                 attachment.client.close();
             }
             let shared = Arc::clone(&self.shared);
             let closing = self.shared.runtime.spawn(async move {
                 // Who is just becoming the owner comes to an end first, so that it is closed as well.
                 let _only_one = shared.reattaching.lock().await;
-                shared.reattach.close(shared.local.get().cloned()).await
+                shared.reattach.close(shared.store_here()).await
             });
             let closed = closing.await;
             synced?;

@@ -5,6 +5,7 @@
 
 use super::answer;
 use super::client::AttachedStore;
+use super::link::{self, Link};
 use super::request::Request;
 use atoll_store::{Buffer, Capabilities, Durability, Limits, Read, StoreError, StoreStream};
 use atoll_wire::Responses;
@@ -114,7 +115,14 @@ impl Part<'_> {
             self.source = Source::Local { asked, answers: local.get_many(reads) };
             return Ok(());
         }
-        let (number, attachment) = self.store.attachment()?;
+        let (number, attachment) = match self.store.link()? {
+            (number, Link::Owner(attachment)) => (number, attachment),
+            (_, Link::LastState(state)) if state.left().is_some() => {
+                self.source = Source::Local { asked, answers: link::get_many(&state.store, reads) };
+                return Ok(());
+            }
+            (number, Link::LastState(_)) => return self.find_owner(number).await,
+        };
         match attachment.client.open(&Request::GetMany(reads).encode()).await {
             Ok(answers) => self.source = Source::Owner { number, asked, answers },
             Err(_) => self.find_owner(number).await?,
@@ -129,7 +137,7 @@ impl Part<'_> {
             return Err(self.store.gave_up());
         }
         // Also says so if the store was closed meanwhile.
-        self.store.attachment()?;
+        self.store.link()?;
         self.store.find_owner(lost).await
     }
 }

@@ -13,6 +13,7 @@ mod buffered;
 mod bytes;
 mod client;
 mod fault;
+mod link;
 mod many;
 mod request;
 mod server;
