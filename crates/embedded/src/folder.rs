@@ -4,7 +4,7 @@
 //! Invariant: the lock is held before the store is opened and let go only after it was closed.
 
 use crate::attach::{AttachedStore, Reattach, Route, ServeOptions, Served, Server, Snapshots, attach, serve};
-use crate::owner::{HostIdentity, Mode, OwnerOptions, OwnerRecord, Ownership, Settled, settle};
+use crate::owner::{HostIdentity, Mode, OwnerError, OwnerOptions, OwnerRecord, Ownership, Settled, settle};
 use atoll_store::{ErrorKind, Store, StoreError, StoreFuture};
 use futures::future::BoxFuture;
 use std::os::unix::net::UnixStream;
@@ -43,7 +43,7 @@ pub struct FolderOptions {
     pub owner: OwnerOptions,
     /// What each attached process may ask for at once.
     pub serve: ServeOptions,
-    /// For how long an owner may open its store, recovery included, before who attaches gives up.
+    /// For how long an owner may open its store, recovery included, or close it, before who attaches gives up.
     pub opening_time: Duration,
     /// How old the last state on disk may be, for who only reads and reaches no owner, before the owner is looked for again.
     pub last_state_age: Duration,
@@ -148,7 +148,15 @@ impl FolderWay {
             .then(|| begun + SUCCESSOR_TIME.min(self.options.owner.patience));
         loop {
             let looked = Instant::now();
-            let error = match settle(&self.folder, self.mode, &self.options.owner).await? {
+            let settled = match settle(&self.folder, self.mode, &self.options.owner).await {
+                // It hears nobody any more, and its last checkpoint may take longer than the patience of one look.
+                Err(OwnerError::Owned { is_ending: true, .. }) if Instant::now() < until => {
+                    tokio::time::sleep(BEFORE_NEXT_LOOK).await;
+                    continue;
+                }
+                settled => settled?,
+            };
+            let error = match settled {
                 Settled::Owner(ownership) => return self.own(ownership).await,
                 Settled::ReadOnly => match successor_until {
                     Some(until) if looked < until => {

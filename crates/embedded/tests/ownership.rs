@@ -142,6 +142,38 @@ async fn when_the_owner_closes_an_attached_one_takes_its_place() {
 }
 
 #[tokio::test]
+async fn an_owner_that_takes_long_to_end_is_waited_for() {
+    for locking in BOTH {
+        let place = Place::new(locking);
+        let options = place.owner_options();
+        let Settled::Owner(mut owner) = settle(&place.folder, Mode::Write, &options).await.unwrap() else {
+            panic!()
+        };
+        // It hears nobody any more, as one that writes its last checkpoint.
+        drop(owner.take_listener());
+        let opening = place.open(Mode::Write);
+        tokio::pin!(opening);
+        let early = tokio::time::timeout(options.patience * 4, &mut opening).await;
+        assert!(early.is_err(), "{:?}", early.map(|opened| opened.map(|_| ())));
+        drop(owner);
+        assert!(opening.await.unwrap().is_local());
+    }
+}
+
+#[tokio::test]
+async fn an_owner_ends_though_somebody_who_connected_says_nothing() {
+    let place = Place::new(None);
+    let owner = place.open(Mode::Write).await.unwrap();
+    let path = PathBuf::from(format!("{}.socket", place.folder.display()));
+    let _silent = tokio::net::UnixStream::connect(path).await.unwrap();
+    // It is heard before the one that comes after it.
+    let attached = place.open(Mode::Write).await.unwrap();
+    assert_eq!(value(&attached).await, None);
+    let closing = tokio::time::timeout(Duration::from_secs(3), owner.close()).await;
+    closing.expect("it waits for a hello").unwrap();
+}
+
+#[tokio::test]
 async fn who_only_reads_follows_the_next_owner_though_there_was_none_for_a_while() {
     for locking in BOTH {
         let place = Place::new(locking);

@@ -147,7 +147,12 @@ where
     };
     let hello =
         tokio::time::timeout(options.hello_time, Connection::accept(transport, options.limits, welcome));
-    let mut connection = hello.await.map_err(|_| WireError::Closed)??;
+    let mut connection = tokio::select! {
+        biased;
+        // Who has not said hello yet asks the next owner.
+        () = until_stopped(&mut stopped) => return Ok(()),
+        connection = hello => connection.map_err(|_| WireError::Closed)??,
+    };
     let desk = Desk {
         served,
         is_read_only: greeting.is_read_only,

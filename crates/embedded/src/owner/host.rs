@@ -70,6 +70,14 @@ impl HostIdentity {
         }
     }
 
+    /// Whether the process of a record is seen to live on this host, and was not suspended.
+    #[must_use]
+    pub fn is_awake(&self, record: &OwnerRecord) -> bool {
+        self.host_of(record) == Host::Here
+            && self.process_of(record) == Process::Alive
+            && !self.is_suspended(record)
+    }
+
     /// Whether the process of a record was suspended, as with Ctrl-Z; said only of processes of this host.
     #[must_use]
     pub fn is_suspended(&self, record: &OwnerRecord) -> bool {

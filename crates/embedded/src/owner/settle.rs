@@ -61,6 +61,8 @@ pub enum OwnerError {
         host: String,
         /// Its process id.
         pid: u32,
+        /// Whether it runs here and is awake: one that cannot be reached is about to end then, which may take its time.
+        is_ending: bool,
     },
     /// The folder is locked, and the lock does not say by whom.
     #[error("{} is locked, and its lock file cannot be read", folder.display())]
@@ -84,7 +86,7 @@ pub enum OwnerError {
 impl From<OwnerError> for StoreError {
     fn from(error: OwnerError) -> Self {
         match error {
-            OwnerError::Owned { folder, host, pid } => {
+            OwnerError::Owned { folder, host, pid, .. } => {
                 Self::Owned { place: folder.display().to_string(), host, pid }
             }
             OwnerError::Unreadable { folder } => Self::Unavailable {
@@ -274,8 +276,10 @@ impl Attempt {
     fn refusal(&self, record: Option<OwnerRecord>) -> OwnerError {
         let folder = self.folder.clone();
         match record {
-            Some(OwnerRecord { identity, .. }) => {
-                OwnerError::Owned { folder, host: identity.host, pid: identity.pid }
+            Some(record) => {
+                let is_ending = self.options.identity.is_awake(&record);
+                let HostIdentity { host, pid, .. } = record.identity;
+                OwnerError::Owned { folder, host, pid, is_ending }
             }
             None => OwnerError::Unreadable { folder },
         }
