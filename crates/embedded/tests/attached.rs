@@ -16,7 +16,9 @@ use futures::future::BoxFuture;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// Connects to a store in this process over a simulated transport, anew each time.
 struct Way {
@@ -24,7 +26,17 @@ struct Way {
     stop: Mutex<watch::Sender<bool>>,
     attempts: AtomicU64,
     serving: Mutex<ServeOptions>,
+    search: Mutex<Search>,
     faults: fn(u64) -> Faults,
+}
+
+/// How an owner is found once there was one.
+#[derive(Clone, Copy, Default)]
+enum Search {
+    #[default]
+    AtOnce,
+    After(Duration),
+    FailsAfter(Duration),
 }
 
 impl Way {
@@ -34,13 +46,18 @@ impl Way {
             stop: Mutex::new(watch::channel(false).0),
             attempts: AtomicU64::new(0),
             serving: Mutex::default(),
+            search: Mutex::default(),
             faults,
         })
     }
 
     async fn open(self: &Arc<Self>) -> AttachedStore {
+        self.open_on(background().unwrap()).await
+    }
+
+    async fn open_on(self: &Arc<Self>, runtime: Handle) -> AttachedStore {
         let way = Arc::clone(self) as Arc<dyn Reattach>;
-        AttachedStore::open("test".into(), false, way, background().unwrap()).await.unwrap()
+        AttachedStore::open("test".into(), false, way, runtime).await.unwrap()
     }
 
     /// Ends the connections of now, not those to come.
@@ -59,6 +76,16 @@ impl Reattach for Way {
         Box::pin(async {
             loop {
                 let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
+                let search = *self.search.lock().unwrap();
+                match search {
+                    Search::AtOnce => {}
+                    Search::After(time) => tokio::time::sleep(time).await,
+                    Search::FailsAfter(time) => {
+                        tokio::time::sleep(time).await;
+                        let (place, host) = ("test".into(), "here".into());
+                        return Err(StoreError::Owned { place, host, pid: 7 });
+                    }
+                }
                 let (near, far) =
                     simulated_pair(attempt, 64 << 10, [(self.faults)(attempt), Faults::default()]);
                 let serving = serve_connection(
@@ -240,6 +267,24 @@ async fn a_wait_goes_on_over_a_new_connection_when_the_owner_stops() {
     }
     attached.put(Cell::new(b"p", b"k"), b"v", WriteOptions::default()).await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap(), Waited::Met(Some(b"v"[..].into())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_search_for_the_owner_that_fails_is_the_end_of_all_calls_that_wait_for_it() {
+    let way = Way::to(memory(), calm);
+    let store = way.open_on(Handle::current()).await;
+    *way.search.lock().unwrap() = Search::FailsAfter(Duration::from_secs(5));
+    way.stop_owner();
+    let started = Instant::now();
+    let gets = (0..10).map(|_| store.get(Cell::new(b"p", b"k"), ReadOptions::default()));
+    for answer in futures::future::join_all(gets).await {
+        assert!(matches!(answer, Err(StoreError::Owned { .. })), "{answer:?}");
+    }
+    assert_eq!(way.attempts(), 2, "the first found the owner, the second did not");
+    assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
+    // Whoever asks later has a search of its own.
+    *way.search.lock().unwrap() = Search::AtOnce;
+    assert_eq!(store.get(Cell::new(b"p", b"k"), ReadOptions::default()).await.unwrap(), None);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The asking side: a store that lives in another process, until it may live in this one.
 //!
 //! Invariant: once the store is ours it stays ours; calls then go straight to it.
-//! Invariant: one loss of the connection asks the hook once, however many calls were under way.
+//! Invariant: one loss of the connection asks the hook once, however many calls were under way; if it fails they all fail.
 
 use super::answer::{self, Travels};
 use super::buffered::Buffered;
@@ -114,6 +114,8 @@ struct Shared {
     /// Numbered, so that each is given up once.
     link: Mutex<Option<(u64, Link)>>,
     reattaching: tokio::sync::Mutex<()>,
+    /// How many searches for the owner failed, and how the last of them did.
+    failed: Mutex<(u64, Option<StoreError>)>,
     reattach: Arc<dyn Reattach>,
     runtime: Handle,
     is_closed: AtomicBool,
@@ -143,6 +145,7 @@ impl AttachedStore {
             local: OnceLock::new(),
             link: Mutex::new(None),
             reattaching: tokio::sync::Mutex::new(()),
+            failed: Mutex::default(),
             reattach,
             runtime,
             is_closed: AtomicBool::new(false),
@@ -304,6 +307,7 @@ impl AttachedStore {
 
 impl Shared {
     async fn find_owner(&self, lost: u64) -> Result<(), StoreError> {
+        let failed_before = self.failed.lock().0;
         let _only_one = self.reattaching.lock().await;
         let number = self.link.lock().as_ref().map_or(0, |(number, _)| *number);
         if self.local.get().is_some() || number != lost {
@@ -312,7 +316,17 @@ impl Shared {
         if self.is_closed.load(Ordering::Acquire) {
             return Err(StoreError::closed(&self.place));
         }
-        match self.reattach.reattach().await? {
+        // Whoever waited for somebody else's search has its end: another one would take as long again.
+        if let (failed, Some(error)) = &*self.failed.lock()
+            && *failed != failed_before
+        {
+            return Err(error.clone());
+        }
+        let found = self.reattach.reattach().await.inspect_err(|error| {
+            let mut failed = self.failed.lock();
+            *failed = (failed.0 + 1, Some(error.clone()));
+        })?;
+        match found {
             Route::Attached(attachment) => *self.link.lock() = Some((number + 1, Link::Owner(attachment))),
             Route::LastState(store, good_for) => {
                 *self.link.lock() = Some((number + 1, Link::LastState(LastState::new(store, good_for))));
