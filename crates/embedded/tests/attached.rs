@@ -287,6 +287,29 @@ async fn one_search_for_the_owner_that_fails_is_the_end_of_all_calls_that_wait_f
     assert_eq!(store.get(Cell::new(b"p", b"k"), ReadOptions::default()).await.unwrap(), None);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_deadline_bounds_the_search_for_the_owner_as_well() {
+    let way = Way::to(memory(), calm);
+    let store = way.open_on(Handle::current()).await;
+    let cell = Cell::new(b"p", b"k");
+    let time = Duration::from_millis(100);
+    let deadline = Some(time);
+    *way.search.lock().unwrap() = Search::After(Duration::from_secs(10));
+    way.stop_owner();
+    let started = Instant::now();
+    store.get(cell, ReadOptions { deadline, ..ReadOptions::default() }).await.unwrap_err();
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    // Nobody had it, so nothing can have come of it.
+    let refused =
+        store.put(cell, b"v", WriteOptions { deadline, ..WriteOptions::default() }).await.unwrap_err();
+    assert_eq!(refused.outcome(), Outcome::Refused, "{refused}");
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    let waited = store.wait(cell, Expectation::Differs(None), time).await;
+    assert_eq!(waited.unwrap(), Waited::TimedOut);
+    assert!(started.elapsed() < Duration::from_secs(9), "{:?}", started.elapsed());
+    assert_eq!(store.get(cell, ReadOptions::default()).await.unwrap(), None);
+}
+
 #[tokio::test]
 async fn a_value_of_the_largest_size_passes() {
     let attached = Way::to(memory(), calm).open().await;

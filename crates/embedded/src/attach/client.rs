@@ -30,6 +30,8 @@ const DEADLINE_GRACE: Duration = Duration::from_millis(200);
 /// The same for a wait, whose first look the owner may be slow to take.
 const WAIT_GRACE: Duration = Duration::from_secs(5);
 
+type Source = Arc<dyn std::error::Error + Send + Sync>;
+
 /// A connection to the owner of a store.
 #[derive(Clone)]
 pub struct Attachment {
@@ -69,6 +71,10 @@ fn refused(place: &str, error: WireError) -> StoreError {
         },
         _ => unavailable(place, error),
     }
+}
+
+fn unknown(request: &Request, reason: &str, source: Option<Source>) -> StoreError {
+    StoreError::Unknown { what: request.name(), reason: reason.to_owned(), source }
 }
 
 fn unavailable(place: &str, error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
@@ -188,18 +194,47 @@ impl AttachedStore {
         self.ask_whom(request).await.map(|(asked, _)| asked)
     }
 
-    /// As [`AttachedStore::ask`], with the number of the connection that answered; 0 for a store of this process.
+    /// As [`AttachedStore::ask`], with the number of the connection that answered; 0 for none.
     async fn ask_whom<T: Travels>(&self, request: &Request) -> Result<(Asked<T>, u64), StoreError> {
         if request.is_write() && self.shared.is_read_only {
             return Err(StoreError::ReadOnly { place: self.shared.place.clone() });
         }
+        let is_out = AtomicBool::new(false);
+        let asking = self.ask_until_answered(request, &is_out);
+        let grace = if request.is_wait() { WAIT_GRACE } else { DEADLINE_GRACE };
+        let Some(time) = request.time().map(|time| time.saturating_add(grace)) else { return asking.await };
+        let sleep = {
+            let _runtime = self.shared.runtime.enter();
+            tokio::time::sleep(time)
+        };
+        tokio::select! {
+            biased;
+            answer = asking => answer,
+            // The owner would have said so, but it is suspended, or there is none.
+            () = sleep => self.too_late(request, is_out.load(Ordering::Acquire)).map(|answer| (answer, 0)),
+        }
+    }
+
+    /// Asks one owner after the other. `is_out` says meanwhile whether an owner may have a write.
+    async fn ask_until_answered<T: Travels>(
+        &self,
+        request: &Request,
+        is_out: &AtomicBool,
+    ) -> Result<(Asked<T>, u64), StoreError> {
         let mut encoded = request.encode();
         let started = Instant::now();
+        // What stands in the way of asking says nothing about a write that an owner may have.
+        let failed = |error: StoreError| match is_out.load(Ordering::Acquire) {
+            true => {
+                unknown(request, "the owner of the store was lost before it answered", Some(Arc::new(error)))
+            }
+            false => error,
+        };
         for _ in 0..LOSSES_MAX {
             if let Some(local) = self.local() {
                 return Ok((Asked::Local(Arc::clone(local)), 0));
             }
-            let (number, attachment) = match self.link()? {
+            let (number, attachment) = match self.link().map_err(failed)? {
                 (number, Link::Owner(attachment)) => (number, attachment),
                 (_, Link::LastState(state)) if state.left().is_some() => {
                     return Ok((Asked::Local(state.store), 0));
@@ -209,7 +244,8 @@ impl AttachedStore {
                     continue;
                 }
             };
-            let lost = match self.call(&attachment, &encoded, request).await? {
+            let was_out = is_out.swap(request.is_write(), Ordering::AcqRel);
+            let lost = match attachment.client.call(&encoded).await {
                 Ok(bytes) => {
                     let answer = self.decoded(request, &bytes)?;
                     if request.durability().is_some_and(|class| attachment.buffers(class)) {
@@ -219,14 +255,28 @@ impl AttachedStore {
                 }
                 Err(lost) => lost,
             };
+            is_out.store(was_out || request.is_write() && lost.was_sent, Ordering::Release);
             self.check_loss(request, &attachment, started, &lost)?;
-            self.find_owner(number).await?;
-            if let Request::Wait(partition, sort, expectation, time_out) = request {
-                let left = time_out.saturating_sub(started.elapsed());
-                encoded = Request::Wait(partition.clone(), sort.clone(), expectation.clone(), left).encode();
+            self.find_owner(number).await.map_err(failed)?;
+            if let Some(later) = request.after(started.elapsed()) {
+                encoded = later.encode();
             }
         }
-        Err(self.gave_up())
+        Err(failed(self.gave_up()))
+    }
+
+    /// The answer to a call whose time is up.
+    fn too_late<T: Travels>(&self, request: &Request, is_out: bool) -> Result<Asked<T>, StoreError> {
+        if request.is_wait() {
+            let answer = answer::encode(&Ok(Waited::TimedOut));
+            return self.decoded(request, &answer).map(Asked::Answer);
+        }
+        let reason = "the owner did not answer before the deadline";
+        if is_out || !request.is_write() {
+            return Err(unknown(request, reason, None));
+        }
+        let (place, reason) = (self.shared.place.clone(), reason.to_owned());
+        Err(StoreError::Unavailable { place, reason, source: None })
     }
 
     pub(super) fn gave_up(&self) -> StoreError {
@@ -234,42 +284,10 @@ impl AttachedStore {
         StoreError::Unavailable { place: self.shared.place.clone(), reason, source: None }
     }
 
-    async fn call(
-        &self,
-        attachment: &Attachment,
-        encoded: &[u8],
-        request: &Request,
-    ) -> Result<Result<Vec<u8>, Lost>, StoreError> {
-        let wait = match request {
-            Request::Wait(.., time_out) => Some(time_out.saturating_add(WAIT_GRACE)),
-            _ => None,
-        };
-        let Some(deadline) = request.deadline().or(wait) else {
-            return Ok(attachment.client.call(encoded).await);
-        };
-        let sleep = {
-            let _runtime = self.shared.runtime.enter();
-            tokio::time::sleep(deadline.saturating_add(DEADLINE_GRACE))
-        };
-        tokio::select! {
-            biased;
-            answer = attachment.client.call(encoded) => Ok(answer),
-            () = sleep => {
-                if wait.is_some() {
-                    // The owner would have said so, but it is suspended.
-                    return Ok(Ok(answer::encode(&Ok(Waited::TimedOut))));
-                }
-                let reason = "the owner did not answer before the deadline".to_owned();
-                Err(StoreError::Unknown { what: request.name(), reason, source: None })
-            }
-        }
-    }
-
     fn decoded<T: Travels>(&self, request: &Request, bytes: &[u8]) -> Result<T, StoreError> {
         answer::decode(bytes).unwrap_or_else(|error| {
-            let reason = "the owner's answer cannot be read".to_owned();
             Err(if request.is_write() {
-                StoreError::Unknown { what: request.name(), reason, source: Some(Arc::new(error)) }
+                unknown(request, "the owner's answer cannot be read", Some(Arc::new(error)))
             } else {
                 unavailable(&self.shared.place, error)
             })
@@ -297,9 +315,8 @@ impl AttachedStore {
         let is_remembered =
             request.request_id().is_some() && started.elapsed() < attachment.capabilities.request_memory;
         if lost.was_sent && can_apply_twice && !is_remembered {
-            let reason = "the owner of the store was lost before it answered".to_owned();
-            let source: Option<Arc<dyn std::error::Error + Send + Sync>> = Some(Arc::new(lost.clone()));
-            return Err(StoreError::Unknown { what: request.name(), reason, source });
+            let source: Source = Arc::new(lost.clone());
+            return Err(unknown(request, "the owner of the store was lost before it answered", Some(source)));
         }
         Ok(())
     }
@@ -477,7 +494,8 @@ impl Store for AttachedStore {
             loop {
                 let left = time_out.saturating_sub(started.elapsed());
                 let (partition, sort) = (cell.partition.to_vec(), cell.sort.to_vec());
-                let store = match self.ask(&Request::Wait(partition, sort, expectation.clone(), left)).await? {
+                let store = match self.ask(&Request::Wait(partition, sort, expectation.clone(), left)).await?
+                {
                     Asked::Answer(waited) => return Ok(waited),
                     Asked::Local(store) => store,
                 };

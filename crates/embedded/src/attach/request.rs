@@ -81,14 +81,37 @@ impl Request {
         }
     }
 
+    /// Whether it waits for a value.
+    #[must_use]
+    pub const fn is_wait(&self) -> bool {
+        matches!(self, Self::Wait(..))
+    }
+
+    /// The same request that long after it was made, if it bounds its time.
+    #[must_use]
+    pub fn after(&self, elapsed: Duration) -> Option<Self> {
+        let left = self.time()?.saturating_sub(elapsed);
+        let mut later = self.clone();
+        match &mut later {
+            Self::Write(_, options) | Self::Create(_, _, _, options) | Self::DeletePartition(_, options) => {
+                options.deadline = Some(left);
+            }
+            Self::Get(_, _, options) => options.deadline = Some(left),
+            Self::Wait(.., time_out) => *time_out = left,
+            _ => {}
+        }
+        Some(later)
+    }
+
     /// How long the caller waits.
     #[must_use]
-    pub const fn deadline(&self) -> Option<Duration> {
+    pub const fn time(&self) -> Option<Duration> {
         match self {
             Self::Write(_, options) | Self::Create(_, _, _, options) | Self::DeletePartition(_, options) => {
                 options.deadline
             }
             Self::Get(_, _, options) => options.deadline,
+            Self::Wait(.., time_out) => Some(*time_out),
             _ => None,
         }
     }
