@@ -4,9 +4,9 @@
 //! Invariant: nodes whose clocks differ by more than [`DIFFERENCE_MAX`] tell no time at all: a lease would end
 //! for one client and not for another.
 
-use crate::age::Moment;
 use crate::failure::told;
 use crate::link::{Link, Patience};
+use atoll_store::age::Moment;
 use atoll_store::{ErrorKind, StoreError, Timestamp};
 use futures::future::join_all;
 use parking_lot::Mutex;

@@ -10,7 +10,6 @@
 //! Invariant: a creation of chunks is done only once it was seen after its row was written: a sweep that came between
 //! may have taken chunks that an earlier try left, and then has deleted the cell above that row.
 
-use crate::age::Moment;
 use crate::bind::Bind;
 use crate::cells::{Pieces, length};
 use crate::chunks::{Found as Read, Owner};
@@ -18,6 +17,7 @@ use crate::codec::{Body, ChunkId, KIND_CELL, KIND_HEAD, PieceHead, checksum, sea
 use crate::plan::CHUNK_AGE_MAX;
 use crate::read::Moves;
 use crate::store::Shared;
+use atoll_store::age::Moment;
 use atoll_store::{ByteRange, Cell, Conflict, PartitionKey, StoreError};
 use bytes::Bytes;
 use std::sync::Arc;

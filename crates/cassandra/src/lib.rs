@@ -7,7 +7,6 @@
 //! Invariant: no cell that can change is ever written by a plain write or read by a plain read.
 //! Invariant: nothing is sent twice that must not happen twice.
 
-mod age;
 mod bind;
 mod cells;
 mod chunks;

@@ -3,7 +3,6 @@
 //! Invariant: a condition that a cell is absent is also sent to the database, because `create` may make the
 //! cell without touching the head of the partition.
 
-use crate::age::Moment;
 use crate::bind::Bind;
 use crate::cells::{Piece, Pieces, length};
 use crate::chunks::{Found, Owner};
@@ -11,6 +10,7 @@ use crate::codec::{Body, ChunkId, PieceHead, checksum, sealed};
 use crate::link::Link;
 use crate::net::{Change, Net};
 use crate::numbers;
+use atoll_store::age::Moment;
 use atoll_store::{Batch, Buffer, ByteRange, Condition, Conflict, Limits, PartitionKey, SortKey, StoreError};
 use scylla::statement::prepared::PreparedStatement;
 use std::collections::{BTreeSet, HashMap};

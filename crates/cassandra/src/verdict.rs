@@ -2,9 +2,9 @@
 //!
 //! Invariant: a try is taken for one that never applies only if its head is gone; one that may lie in a queue stands.
 
-use crate::age::Moment;
 use crate::codec::{FLAG_COMPOUND, PartitionHead};
 use atoll_store::StoreError;
+use atoll_store::age::Moment;
 use std::sync::Arc;
 use std::time::Duration;
 

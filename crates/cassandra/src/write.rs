@@ -10,7 +10,6 @@
 //! however often it is sent.
 //! Invariant: a write ends as refused only if no try of it can apply any more.
 
-use crate::age::Moment;
 use crate::bind::Bind;
 use crate::codec::{KIND_CELL, KIND_HEAD, KIND_REQUEST, KIND_WINNER, PartitionHead, winner_slot};
 use crate::failure::refused;
@@ -23,6 +22,7 @@ use crate::read::Moves;
 use crate::recall::Known;
 use crate::store::Shared;
 use crate::verdict::{Attempt, Traces, Verdict, honest, lost_track, verdict};
+use atoll_store::age::Moment;
 use atoll_store::{Batch, Mutation, Outcome, PartitionKey, RequestId, SortKey, StoreError};
 use std::collections::BTreeSet;
 use std::sync::Arc;

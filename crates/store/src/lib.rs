@@ -7,6 +7,7 @@
 //! Invariant: a call ends as done, refused (nothing happened) or unknown, and the type says which.
 //! Invariant: beyond a limit nothing is written.
 
+pub mod age;
 mod batch;
 mod capabilities;
 pub mod clock;

@@ -13,14 +13,16 @@ const STEADY: ClockId = ClockId::Boottime;
 
 /// One moment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
+pub struct Moment {
     steady: Duration,
     /// A virtual machine that was stopped may find that only this one was set right.
     wall: Duration,
 }
 
 impl Moment {
-    pub(crate) fn now() -> Self {
+    /// This one.
+    #[must_use]
+    pub fn now() -> Self {
         let read = |clock| {
             let time = clock_gettime(clock);
             Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
@@ -29,12 +31,14 @@ impl Moment {
     }
 
     /// At least the time since then.
-    pub(crate) fn age(&self) -> Duration {
+    #[must_use]
+    pub fn age(&self) -> Duration {
         self.until(&Self::now())
     }
 
-    #[cfg(test)]
-    pub(crate) fn earlier(self, by: Duration) -> Self {
+    /// The moment that long before this one.
+    #[must_use]
+    pub fn earlier(self, by: Duration) -> Self {
         Self { steady: self.steady.saturating_sub(by), wall: self.wall.saturating_sub(by) }
     }
 
