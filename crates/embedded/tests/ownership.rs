@@ -326,6 +326,22 @@ async fn an_owner_whose_lock_file_is_taken_away_learns_of_it() {
 }
 
 #[tokio::test]
+async fn an_owner_that_cannot_touch_its_lock_file_gives_up_before_others_take_it_for_dead() {
+    let place = Place::new(Some(Locking::File));
+    let heartbeat_every = Duration::from_millis(5);
+    let heartbeat_limit = Duration::from_millis(60);
+    let options = OwnerOptions { heartbeat_every, heartbeat_limit, ..place.owner_options() };
+    let Settled::Owner(owner) = settle(&place.folder, Mode::Write, &options).await.unwrap() else { panic!() };
+    // What leads to itself and cannot be opened lies in its place, and there is no moment at which nothing does.
+    let circle = place.folder.join("circle");
+    std::os::unix::fs::symlink(place.lock_file(), &circle).unwrap();
+    std::fs::rename(&circle, place.lock_file()).unwrap();
+    let mut lost = owner.lost();
+    let is_lost = tokio::time::timeout(Duration::from_secs(10), lost.wait_for(|is_lost| *is_lost)).await;
+    is_lost.expect("it goes on for ever").unwrap();
+}
+
+#[tokio::test]
 async fn an_owner_that_lost_its_folder_writes_not_a_byte_more() {
     let place = Place::new(Some(Locking::File));
     let mut options = OpenOptions::default();

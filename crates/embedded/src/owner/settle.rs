@@ -10,6 +10,7 @@ use super::lock::{FileLock, KernelLock, heartbeat, new_nonce, read_file_record, 
 use super::record::OwnerRecord;
 use super::socket;
 use atoll_store::StoreError;
+use atoll_store::age::Moment;
 use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -307,7 +308,8 @@ impl Attempt {
         let (stop, lost) = match &lock {
             HeldLock::Kernel(_) => (None, watch::channel(false).1),
             HeldLock::File(lock) => {
-                let (stop, lost) = beat_on(lock.clone(), self.options.heartbeat_every)
+                let OwnerOptions { heartbeat_every: every, heartbeat_limit: limit, .. } = self.options;
+                let (stop, lost) = beat_on(lock.clone(), every, limit / 3 * 2)
                     .map_err(io_error("keep the heartbeat of", &self.folder))?;
                 (Some(stop), lost)
             }
@@ -373,7 +375,8 @@ impl Ownership {
         &self.record
     }
 
-    /// Turns true if somebody removed or replaced our lock file; nothing may be written from then on.
+    /// Turns true if somebody removed or replaced our lock file, or it cannot be touched for so long that somebody soon may;
+    /// nothing may be written from then on.
     #[must_use]
     pub fn lost(&self) -> watch::Receiver<bool> {
         self.lost.clone()
@@ -424,23 +427,38 @@ struct StopBeating {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-fn beat_on(lock: FileLock, every: Duration) -> io::Result<(StopBeating, watch::Receiver<bool>)> {
+/// Touches the lock file again and again. Whoever cannot for as long as `silent_max` has lost it: soon others may take it for
+/// left behind.
+fn beat_on(
+    lock: FileLock,
+    every: Duration,
+    silent_max: Duration,
+) -> io::Result<(StopBeating, watch::Receiver<bool>)> {
     let (lose, lost) = watch::channel(false);
     let signal = Arc::new((Mutex::new(false), Condvar::new()));
     let stopped = Arc::clone(&signal);
     let beat = move || {
         let mut is_stopped = stopped.0.lock();
+        let mut touched = Moment::now();
         while !*is_stopped {
             stopped.1.wait_for(&mut is_stopped, every);
+            let begun = Moment::now();
             match lock.beat() {
-                Ok(true) => {}
+                Ok(true) => touched = begun,
                 Ok(false) if *is_stopped => {}
                 Ok(false) => {
                     tracing::error!("the lock file of this owner was removed or replaced");
                     lose.send_replace(true);
                     return;
                 }
-                Err(error) => tracing::warn!(%error, "cannot touch the lock file"),
+                Err(error) if touched.age() < silent_max => {
+                    tracing::warn!(%error, "cannot touch the lock file");
+                }
+                Err(error) => {
+                    tracing::error!(%error, "the lock file of this owner could not be touched for too long");
+                    lose.send_replace(true);
+                    return;
+                }
             }
         }
     };
