@@ -5,7 +5,7 @@
 use atoll_conformance::{Memory, SEED_DEFAULT, SharedStore, Size, Subject, run_seeded};
 use atoll_embedded::attach::{AttachedStore, Reattach, Route, ServeOptions, attach, serve_connection};
 use atoll_embedded::background;
-use atoll_memory::MemoryStore;
+use atoll_memory::{MemoryStore, Options as MemoryOptions};
 use atoll_store::{
     Cell, ErrorKind, Expectation, Outcome, Read, ReadOptions, RequestId, Store, StoreError, Waited,
     WriteOptions,
@@ -37,6 +37,8 @@ enum Search {
     AtOnce,
     After(Duration),
     FailsAfter(Duration),
+    /// While others write this many times, each time under a name of its own.
+    AfterWrites(u64),
 }
 
 impl Way {
@@ -85,6 +87,13 @@ impl Reattach for Way {
                         let (place, host) = ("test".into(), "here".into());
                         return Err(StoreError::Owned { place, host, pid: 7 });
                     }
+                    Search::AfterWrites(count) => {
+                        for number in 0..count {
+                            let sequence = attempt * count + number;
+                            let options = named(9, sequence);
+                            self.store.put(Cell::new(b"p", b"others"), b"x", options).await.unwrap();
+                        }
+                    }
                 }
                 let (near, far) =
                     simulated_pair(attempt, 64 << 10, [(self.faults)(attempt), Faults::default()]);
@@ -102,6 +111,10 @@ impl Reattach for Way {
             }
         })
     }
+}
+
+fn named(client: u128, sequence: u64) -> WriteOptions {
+    WriteOptions { request: Some(RequestId { client, sequence }), ..WriteOptions::default() }
 }
 
 fn calm(_: u64) -> Faults {
@@ -239,9 +252,7 @@ async fn a_write_with_a_lost_answer_is_unknown_or_with_a_request_id_done_once() 
                 unknown += 1;
             }
         }
-        let request = Some(RequestId { client: 5, sequence });
-        let options = WriteOptions { request, ..WriteOptions::default() };
-        attached.append(Cell::new(b"p", b"named"), b"x", options).await.unwrap();
+        attached.append(Cell::new(b"p", b"named"), b"x", named(5, sequence)).await.unwrap();
     }
     let length = async |sort: &[u8]| {
         store.get(Cell::new(b"p", sort), ReadOptions::default()).await.unwrap().map_or(0, |value| value.len())
@@ -250,6 +261,30 @@ async fn a_write_with_a_lost_answer_is_unknown_or_with_a_request_id_done_once() 
     assert!(plain >= acknowledged && plain <= acknowledged + unknown, "{plain} {acknowledged} {unknown}");
     assert_eq!(length(b"named").await, 200);
     assert!(way.attempts() > 5);
+}
+
+#[tokio::test]
+async fn a_named_write_is_not_repeated_where_its_name_may_be_forgotten() {
+    let options = MemoryOptions { request_memory_count: 3, ..MemoryOptions::default() };
+    let store = Arc::new(MemoryStore::open(options).unwrap());
+    let way = Way::to(Arc::clone(&store) as _, brittle);
+    let attached = way.open().await;
+    *way.search.lock().unwrap() = Search::AfterWrites(3);
+    let (mut acknowledged, mut unknown) = (0, 0);
+    let cell = Cell::new(b"p", b"named");
+    for sequence in 0..200 {
+        match attached.append(cell, b"x", named(5, sequence)).await {
+            Ok(_) => acknowledged += 1,
+            Err(error) => {
+                assert_eq!(error.outcome(), Outcome::Unknown, "{error}");
+                unknown += 1;
+            }
+        }
+    }
+    let value = store.get(cell, ReadOptions::default()).await.unwrap().unwrap();
+    let length = value.len();
+    assert!(length >= acknowledged && length <= acknowledged + unknown, "{length} {acknowledged} {unknown}");
+    assert!(unknown > 0, "the connection hardly ever broke");
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use super::buffered::Buffered;
 use super::link::{LastState, Link};
 use super::many;
 use super::{Greeting, Request};
+use atoll_store::age::Moment;
 use atoll_store::{
     Batch, Buffer, Capabilities, Cell, Durability, Expectation, PartitionPage, PartitionQuery, Place, Read,
     ReadOptions, ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture, StoreStream, Timestamp,
@@ -32,6 +33,11 @@ const WAIT_GRACE: Duration = Duration::from_secs(5);
 
 type Source = Arc<dyn std::error::Error + Send + Sync>;
 
+/// How soon a write that has a name is sent again, at most; later it is for the caller to say what it knows.
+const REPEAT_TIME: Duration = Duration::from_secs(5);
+/// In which time an owner may take another named write, at least: so soon it may forget one, and as many of them are remembered.
+const NAMED_WRITE_TIME: Duration = Duration::from_micros(5);
+
 /// A connection to the owner of a store.
 #[derive(Clone)]
 pub struct Attachment {
@@ -43,6 +49,12 @@ impl Attachment {
     /// Whether a write that asks for this class is told as done before it is on its way to the disk.
     fn buffers(&self, asked: Option<Durability>) -> bool {
         self.capabilities.durability_for(asked).is_ok_and(|class| class == Durability::Buffered)
+    }
+
+    /// For how long an owner surely remembers the name of a write, whatever others write meanwhile.
+    fn name_is_known_for(&self) -> Duration {
+        let count = u32::try_from(self.capabilities.request_memory_count).unwrap_or(u32::MAX);
+        NAMED_WRITE_TIME.saturating_mul(count).min(REPEAT_TIME).min(self.capabilities.request_memory)
     }
 }
 
@@ -222,7 +234,7 @@ impl AttachedStore {
         is_out: &AtomicBool,
     ) -> Result<(Asked<T>, u64), StoreError> {
         let mut encoded = request.encode();
-        let started = Instant::now();
+        let (started, begun) = (Instant::now(), Moment::now());
         // What stands in the way of asking says nothing about a write that an owner may have.
         let failed = |error: StoreError| match is_out.load(Ordering::Acquire) {
             true => {
@@ -256,7 +268,7 @@ impl AttachedStore {
                 Err(lost) => lost,
             };
             is_out.store(was_out || request.is_write() && lost.was_sent, Ordering::Release);
-            self.check_loss(request, &attachment, started, &lost)?;
+            self.check_loss(request, &attachment, begun, &lost)?;
             self.find_owner(number).await.map_err(failed)?;
             if let Some(later) = request.after(started.elapsed()) {
                 encoded = later.encode();
@@ -299,7 +311,7 @@ impl AttachedStore {
         &self,
         request: &Request,
         attachment: &Attachment,
-        started: Instant,
+        begun: Moment,
         lost: &Lost,
     ) -> Result<(), StoreError> {
         if self.shared.is_closed.load(Ordering::Acquire) && !(request.is_write() && lost.was_sent) {
@@ -312,8 +324,8 @@ impl AttachedStore {
         }
         // Creating a cell again with the same value is done, so that alone may be repeated.
         let can_apply_twice = request.is_write() && !matches!(request, Request::Create(..));
-        let is_remembered =
-            request.request_id().is_some() && started.elapsed() < attachment.capabilities.request_memory;
+        // The owner's clock went on where ours was asleep.
+        let is_remembered = request.request_id().is_some() && begun.age() < attachment.name_is_known_for();
         if lost.was_sent && can_apply_twice && !is_remembered {
             let source: Source = Arc::new(lost.clone());
             return Err(unknown(request, "the owner of the store was lost before it answered", Some(source)));
