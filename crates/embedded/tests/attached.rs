@@ -190,6 +190,13 @@ async fn many_reads_that_an_owner_has_no_room_for_are_each_refused_in_words() {
     }
 }
 
+#[tokio::test]
+async fn as_many_waits_are_promised_as_a_connection_may_have() {
+    let way = Way::to(memory(), calm);
+    *way.serving.lock().unwrap() = ServeOptions { waits: 7, ..ServeOptions::default() };
+    assert_eq!(way.open().await.capabilities().waiters_max, 7);
+}
+
 /// Every connection breaks after so many bytes sent.
 fn brittle(attempt: u64) -> Faults {
     Faults { cut_after: Some(300 + attempt * 7 % 200), split: true, ..Faults::default() }

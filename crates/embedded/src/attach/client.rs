@@ -51,6 +51,16 @@ impl Attachment {
         self.capabilities.durability_for(asked).is_ok_and(|class| class == Durability::Buffered)
     }
 
+    /// Whether the owner is lost indeed: a request that there is no room for leaves it where it is.
+    pub(super) fn check_room(&self, lost: &Lost) -> Result<(), StoreError> {
+        match *lost.cause {
+            WireError::TooLarge { max, bytes, .. } if self.client.is_open() => {
+                Err(StoreError::Limit { what: "waiters", actual: bytes, max })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// For how long an owner surely remembers the name of a write, whatever others write meanwhile.
     fn name_is_known_for(&self) -> Duration {
         let count = u32::try_from(self.capabilities.request_memory_count).unwrap_or(u32::MAX);
@@ -67,8 +77,20 @@ pub async fn attach<T>(transport: T, place: &str, is_read_only: bool) -> Result<
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
+    attach_within(Limits::default(), transport, place, is_read_only).await
+}
+
+pub(super) async fn attach_within<T>(
+    limits: Limits,
+    transport: T,
+    place: &str,
+    is_read_only: bool,
+) -> Result<Attachment, StoreError>
+where
+    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
     let greeting = Greeting { is_read_only }.encode();
-    let (client, greeting) = Client::connect(transport, Limits::default(), greeting)
+    let (client, greeting) = Client::connect(transport, limits, greeting)
         .await
         .map_err(|error| refused(place, error))?;
     let capabilities = answer::decode(&greeting).map_err(|error| unavailable(place, error))??;
@@ -317,11 +339,7 @@ impl AttachedStore {
         if self.shared.is_closed.load(Ordering::Acquire) && !(request.is_write() && lost.was_sent) {
             return Err(StoreError::closed(&self.shared.place));
         }
-        if let WireError::TooLarge { max, bytes, .. } = *lost.cause
-            && attachment.client.is_open()
-        {
-            return Err(StoreError::Limit { what: "waiters", actual: bytes, max });
-        }
+        attachment.check_room(lost)?;
         // Creating a cell again with the same value is done, so that alone may be repeated.
         let can_apply_twice = request.is_write() && !matches!(request, Request::Create(..));
         // The owner's clock went on where ours was asleep.

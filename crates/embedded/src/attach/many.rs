@@ -125,7 +125,10 @@ impl Part<'_> {
         };
         match attachment.client.open(&Request::GetMany(reads).encode()).await {
             Ok(answers) => self.source = Source::Owner { number, asked, answers },
-            Err(_) => self.find_owner(number).await?,
+            Err(lost) => {
+                attachment.check_room(&lost)?;
+                self.find_owner(number).await?;
+            }
         }
         Ok(())
     }
@@ -155,5 +158,54 @@ pub(super) fn no_capabilities() -> Capabilities {
         round_trip: Duration::ZERO,
         request_memory: Duration::ZERO,
         request_memory_count: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::client::{Reattach, Route, attach_within};
+    use super::super::{ServeOptions, serve_connection};
+    use super::*;
+    use atoll_memory::MemoryStore;
+    use atoll_store::{Cell, ErrorKind, Expectation, Store};
+    use atoll_wire::{Faults, Limits as WireLimits, simulated_pair};
+    use futures::future::BoxFuture;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Connections on which one request is open at once.
+    struct Narrow {
+        store: Arc<dyn Store>,
+        stop: tokio::sync::watch::Sender<bool>,
+        connections: AtomicU64,
+    }
+
+    impl Reattach for Narrow {
+        fn reattach(&self) -> BoxFuture<'_, Result<Route, StoreError>> {
+            Box::pin(async {
+                self.connections.fetch_add(1, Ordering::Relaxed);
+                let (near, far) = simulated_pair(1, 64 << 10, [Faults::default(), Faults::default()]);
+                let (served, options) = (Arc::clone(&self.store), ServeOptions::default());
+                tokio::spawn(serve_connection(far, served, options, self.stop.subscribe()));
+                let limits = WireLimits { streams: 1, ..WireLimits::default() };
+                attach_within(limits, near, "test", false).await.map(Route::Attached)
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn many_reads_that_a_connection_has_no_room_for_are_refused_and_it_is_kept() {
+        let store = Arc::new(MemoryStore::open(Default::default()).unwrap());
+        let (stop, connections) = (tokio::sync::watch::channel(false).0, AtomicU64::new(0));
+        let way = Arc::new(Narrow { store, stop, connections });
+        let hook = Arc::clone(&way) as Arc<dyn Reattach>;
+        let runtime = tokio::runtime::Handle::current();
+        let attached = AttachedStore::open("test".into(), false, hook, runtime).await.unwrap();
+        let cell = Cell::new(b"p", b"k");
+        let mut waiting = attached.wait(cell, Expectation::Differs(None), Duration::from_secs(3600));
+        assert!(futures::poll!(&mut waiting).is_pending());
+        let answers: Vec<_> = attached.get_many(vec![Read::new(*b"p", *b"k")]).collect().await;
+        assert_eq!(answers[0].1.as_ref().unwrap_err().kind(), ErrorKind::Limit);
+        assert_eq!(way.connections.load(Ordering::Relaxed), 1, "the connection was given up");
     }
 }

@@ -143,7 +143,9 @@ where
     let mut greeting = Greeting { is_read_only: false };
     let welcome = |bytes: &[u8]| {
         greeting = Greeting::decode(bytes)?;
-        Ok(answer::encode(&Ok(served.store.capabilities())))
+        let mut capabilities = served.store.capabilities();
+        capabilities.waiters_max = capabilities.waiters_max.min(options.waits);
+        Ok(answer::encode(&Ok(capabilities)))
     };
     let hello =
         tokio::time::timeout(options.hello_time, Connection::accept(transport, options.limits, welcome));
