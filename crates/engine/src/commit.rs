@@ -23,7 +23,7 @@ use crate::value::{EXTENT_FROM, INLINE_BELOW, Piece, VALUE_MAX};
 use crate::{Durability, EngineError, KEY_MAX};
 use atoll_disk::{DiskError, Operation};
 use std::collections::HashMap;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::sync::atomic::Ordering;
 
 /// Most bytes of one group of the log; its header has four bytes for their number.
@@ -93,6 +93,13 @@ impl Engine {
         let visible = self.shared.commit_decided(writer, &batch, Durability::Flushed)?;
         Ok((answer, Some(SyncTicket { engine: self.clone(), position: visible.position })))
     }
+}
+
+/// A range of keys of a tree.
+type OfTree<'a> = (u32, (Bound<&'a [u8]>, Bound<&'a [u8]>));
+
+fn is_in((of, range): &OfTree<'_>, tree: u32, key: &[u8]) -> bool {
+    *of == tree && range.contains(key)
 }
 
 impl Shared {
@@ -354,6 +361,7 @@ impl Shared {
             return Ok(());
         }
         let mut grown: HashMap<(u32, &[u8]), u64> = HashMap::new();
+        let mut deleted = Vec::new();
         let forest = self.forest.read();
         for op in ops {
             let (key, total) = match op.action {
@@ -361,11 +369,20 @@ impl Shared {
                 Action::Delete(key) => (key, 0),
                 Action::Append(key, given) => {
                     let stored = || search::get(&forest.tree(op.tree)?.root, key).ok().flatten();
-                    let before = grown.get(&(op.tree, key)).copied();
-                    let before = before.unwrap_or_else(|| stored().map_or(0, |stored| stored.len()));
+                    let is_deleted = || deleted.iter().any(|range| is_in(range, op.tree, key));
+                    let before = match grown.get(&(op.tree, key)) {
+                        Some(before) => *before,
+                        None if is_deleted() => 0,
+                        None => stored().map_or(0, |stored| stored.len()),
+                    };
                     (key, before + given.bytes().len() as u64)
                 }
-                Action::DeleteRange(..) => continue,
+                Action::DeleteRange(from, to) => {
+                    let range = (op.tree, (from, to));
+                    grown.retain(|&(tree, key), _| !is_in(&range, tree, key));
+                    deleted.push(range);
+                    continue;
+                }
             };
             check_size("value", total, 0, VALUE_MAX)?;
             grown.insert((op.tree, key), total);

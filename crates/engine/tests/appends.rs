@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use atoll_disk::{Disk, MemoryDisk};
-use atoll_engine::{Direction, Durability, Engine, Options, Tree, Value};
+use atoll_engine::{Direction, Durability, Engine, Options, Tree, Value, WriteBatch};
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -143,4 +143,35 @@ fn the_memory_of_a_value_that_grew_is_counted_and_given_back() {
     let value = tree.get(b"key").unwrap().unwrap();
     tree.append(b"key", b"more", Durability::Buffered).unwrap();
     assert_eq!((value.len(), tree.get(b"key").unwrap().unwrap().len()), (200_000, 200_004));
+}
+
+#[test]
+fn what_a_batch_deleted_with_a_range_does_not_count_for_what_it_appends() {
+    let engine = Engine::in_memory(Options::default()).unwrap();
+    let (tree, other) = (engine.tree("t").unwrap(), engine.tree("other").unwrap());
+    let long = vec![1; 60 << 20];
+    for tree in [&tree, &other] {
+        tree.put(b"k", &long, Durability::Buffered).unwrap();
+    }
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    let more = vec![2; 8 << 20];
+    let mut batch = WriteBatch::new();
+    batch.delete_range(&tree, all);
+    batch.append(&tree, b"k", &more);
+    engine.write(&batch, Durability::Buffered).unwrap();
+    assert_eq!(tree.get(b"k").unwrap().unwrap().len(), 8 << 20);
+    // Nor does what it put before.
+    let mut batch = WriteBatch::new();
+    batch.append(&tree, b"k", &long[..50 << 20]);
+    batch.delete_range(&tree, (Bound::Included(&b"k"[..]), Bound::Unbounded));
+    batch.append(&tree, b"k", &more);
+    engine.write(&batch, Durability::Buffered).unwrap();
+    assert_eq!(tree.get(b"k").unwrap().unwrap().len(), 8 << 20);
+    // Of other keys and trees it says nothing.
+    for (range, of) in [(all, &other), ((Bound::Excluded(&b"k"[..]), Bound::Unbounded), &tree)] {
+        let mut batch = WriteBatch::new();
+        batch.delete_range(&tree, range);
+        batch.append(of, b"k", &long);
+        engine.write(&batch, Durability::Buffered).unwrap_err();
+    }
 }
