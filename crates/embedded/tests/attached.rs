@@ -339,7 +339,8 @@ async fn a_deadline_bounds_the_search_for_the_owner_as_well() {
     *way.search.lock().unwrap() = Search::After(Duration::from_secs(10));
     way.stop_owner();
     let started = Instant::now();
-    store.get(cell, ReadOptions { deadline, ..ReadOptions::default() }).await.unwrap_err();
+    let late = store.get(cell, ReadOptions { deadline, ..ReadOptions::default() }).await.unwrap_err();
+    assert_eq!((late.kind(), late.outcome()), (ErrorKind::Unavailable, Outcome::Refused), "{late}");
     assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
     // Nobody had it, so nothing can have come of it.
     let refused =

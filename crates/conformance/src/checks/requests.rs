@@ -128,6 +128,11 @@ pub(super) async fn a_deadline_ends_a_call_honestly(context: &Context<'_>) -> Ve
         let deadline = Some(Duration::from_micros(round * round));
         let options = WriteOptions { deadline, ..WriteOptions::default() };
         let result = client.store.put(Cell::new("p", &sort), &cell, options).await;
+        // Nothing comes of a read, so one that is given up was refused.
+        let read = ReadOptions { deadline, ..ReadOptions::default() };
+        if let Err(late) = client.store.get(Cell::new("p", &sort), read).await {
+            same("the outcome of a read whose time ran out", &late.outcome(), &Outcome::Refused)?;
+        }
         let found = client.get("p", &sort).await?;
         match result {
             Ok(_) => same("a cell put within its deadline", &found, &Some(cell.to_vec()))?,

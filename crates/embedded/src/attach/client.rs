@@ -306,7 +306,7 @@ impl AttachedStore {
             return self.decoded(request, &answer).map(Asked::Answer);
         }
         let reason = "the owner did not answer before the deadline";
-        if is_out || !request.is_write() {
+        if is_out {
             return Err(unknown(request, reason, None));
         }
         let (place, reason) = (self.shared.place.clone(), reason.to_owned());

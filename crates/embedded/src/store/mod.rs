@@ -17,13 +17,12 @@ use atoll_store::watch::Watches;
 use atoll_store::{
     Batch, Buffer, ByteRange, Capabilities, Cell, Durability, Expectation, Limits, PartitionPage,
     PartitionQuery, Place, Read, ReadOptions, ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture,
-    StoreStream, Timestamp, Waited, WriteOptions, Written,
+    StoreStream, Timestamp, Waited, WriteOptions, Written, within,
 };
 pub use convert::refused;
 use futures::StreamExt;
 use pages::Part;
 use requests::Requests;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -206,21 +205,6 @@ impl Inner {
     }
 }
 
-/// Gives up waiting at the deadline; what was under way may still happen.
-async fn within<T>(
-    deadline: Option<Duration>,
-    what: &'static str,
-    run: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    match deadline {
-        None => run.await,
-        Some(deadline) => tokio::time::timeout(deadline, run).await.unwrap_or_else(|late| {
-            let reason = format!("no answer within {deadline:?}");
-            Err(StoreError::Unknown { what, reason, source: Some(Arc::new(late)) })
-        }),
-    }
-}
-
 impl Store for EmbeddedStore {
     fn capabilities(&self) -> Capabilities {
         let (durability, durability_default) = if self.inner.is_in_memory {
@@ -250,7 +234,10 @@ impl Store for EmbeddedStore {
         Box::pin(async move {
             match options.deadline {
                 None => self.read(cell, options.range).await,
-                deadline => within(deadline, "get", self.read(cell, options.range)).await,
+                deadline => {
+                    let get = ("get", self.inner.place.as_str());
+                    within(deadline, get, || false, self.read(cell, options.range)).await
+                }
             }
         })
     }
