@@ -7,7 +7,6 @@
 //! runs already.
 //! Invariant: nobody waits unless a thread runs that makes checkpoints.
 
-use crate::EngineError;
 use crate::batch::{Action, Op};
 use crate::forest::TreeState;
 use crate::frames::FRAME_BYTES;
@@ -17,6 +16,7 @@ use crate::slot::Slot;
 use crate::threads::{AtomicU64, Condvar, Mutex, MutexGuard};
 use crate::tree::{self, Going};
 use crate::value::{EXTENT_FROM, INLINE_BELOW};
+use crate::{Engine, EngineError};
 use std::sync::atomic::Ordering;
 
 /// How often leaves are looked at before it is said that too few can go.
@@ -34,6 +34,12 @@ pub(crate) struct Need(u64);
 impl Need {
     pub(crate) fn of(ops: &[Op<'_>]) -> Self {
         Self(ops.len() as u64 * FRAME_BYTES as u64 + bytes_to_log(ops))
+    }
+
+    /// Of a write of values of such lengths.
+    fn of_values(lengths: impl Iterator<Item = usize>) -> Self {
+        let logged = |len: usize| if (INLINE_BELOW..EXTENT_FROM).contains(&len) { 2 * len as u64 } else { 0 };
+        Self(lengths.map(|len| FRAME_BYTES as u64 + logged(len)).sum())
     }
 
     /// Of a change that makes or copies so many nodes.
@@ -80,12 +86,45 @@ impl Drop for Serving<'_> {
     }
 }
 
+impl Engine {
+    /// Whether a write of values of such lengths, by itself or with conditions, may have to wait until a checkpoint makes
+    /// room in memory, which blocks its thread.
+    #[must_use]
+    pub fn may_wait(&self, lengths: impl Iterator<Item = usize>) -> bool {
+        self.shared.may_wait(self.shared.need_of(lengths))
+    }
+
+    /// Waits until there is room for such a write, or a checkpoint made as much as there will be.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the store takes no writes.
+    pub fn wait_for_room(&self, lengths: impl Iterator<Item = usize>) -> Result<(), EngineError> {
+        self.shared.wait_for_room(self.shared.need_of(lengths))
+    }
+}
+
 impl Shared {
+    fn need_of(&self, lengths: impl Iterator<Item = usize>) -> Need {
+        Need(Need::of_values(lengths).0.max(self.room.usual.load(Ordering::Relaxed)))
+    }
+
+    fn has_room(&self, need: Need) -> bool {
+        self.backing.has_room(self.bytes_for(need)) || self.backing.disk().is_none()
+    }
+
+    fn may_wait(&self, need: Need) -> bool {
+        if self.has_room(need) {
+            return false;
+        }
+        let state = self.room.state.lock();
+        state.is_served && self.backing.held_bytes() >= state.futile_below
+    }
+
     /// Waits while memory is full of what only a checkpoint can make room for, or would be with what a write brings in.
     /// No lock is held.
     #[inline]
     pub(crate) fn wait_for_room(&self, need: Need) -> Result<(), EngineError> {
-        if self.backing.has_room(self.bytes_for(need)) || self.backing.disk().is_none() {
+        if self.has_room(need) {
             return Ok(());
         }
         self.check_writable()?;

@@ -90,9 +90,8 @@ where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let greeting = Greeting { is_read_only }.encode();
-    let (client, greeting) = Client::connect(transport, limits, greeting)
-        .await
-        .map_err(|error| refused(place, error))?;
+    let (client, greeting) =
+        Client::connect(transport, limits, greeting).await.map_err(|error| refused(place, error))?;
     let capabilities = answer::decode(&greeting).map_err(|error| unavailable(place, error))??;
     Ok(Attachment { client, capabilities: Arc::new(capabilities) })
 }

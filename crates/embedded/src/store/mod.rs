@@ -1,15 +1,19 @@
 //! The contract on the engine: cells in one tree, request ids in another, in one commit.
 //!
-//! Invariant: a call never blocks its thread on the disk; reads and syncs that take it run on tokio's
-//! threads for blocking work, where there is a runtime.
+//! Invariant: a call never blocks its thread on the disk; reads and syncs that take it, and writes that wait for
+//! a checkpoint to make room in memory, run on tokio's threads for blocking work, where there is a runtime.
 
 mod convert;
 mod keys;
 mod pages;
 mod requests;
+mod room;
 mod snapshots;
 mod splits;
 mod write;
+
+#[cfg(test)]
+mod tests;
 
 use atoll_engine::{Attempt, Engine, EngineError, Options, Tree};
 use atoll_store::clock::{Clock, SystemClock};
@@ -67,6 +71,8 @@ struct Inner {
     cells: Tree,
     requests: Option<Requests>,
     watches: Watches,
+    /// Held by the one who waits for room in memory.
+    room: Arc<tokio::sync::Mutex<()>>,
     options: StoreOptions,
     place: String,
     is_in_memory: bool,
@@ -107,9 +113,9 @@ impl EmbeddedStore {
             let tree = engine.tree("requests").map_err(failed)?;
             Some(Requests::load(tree, memory_ns, options.request_memory_count).map_err(failed)?)
         };
-        let watches = Watches::new(options.waiters_max);
-        let inner =
-            Inner { engine, cells, requests, watches, options, place: place.to_owned(), is_in_memory };
+        let (watches, room) = (Watches::new(options.waiters_max), Arc::default());
+        let place = place.to_owned();
+        let inner = Inner { engine, cells, requests, watches, room, options, place, is_in_memory };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -270,6 +276,7 @@ impl Store for EmbeddedStore {
             LIMITS.check_value(value.len() as u64)?;
             let key = keys::joined(cell);
             if !self.inner.is_in_memory {
+                self.wait_for_room(std::iter::once(value.len())).await?;
                 self.read_before_key(&key).await?;
             }
             self.inner.put_one(cell, &key, value, class)

@@ -6,8 +6,7 @@
 use super::{EmbeddedStore, Inner, LIMITS, keys};
 use atoll_engine::{Durability as Class, EngineError, Reader, SyncTicket, WriteBatch};
 use atoll_store::{
-    Batch, Cell, Condition, Conflict, Durability, Mutation, Store, StoreError, WriteOptions, Written,
-    within,
+    Batch, Cell, Condition, Conflict, Durability, Mutation, Store, StoreError, WriteOptions, Written, within,
 };
 
 impl EmbeddedStore {
@@ -29,11 +28,16 @@ impl EmbeddedStore {
         within(deadline, ("write", &self.inner.place), || true, written).await
     }
 
-    /// Reads the pages that a write will change, elsewhere.
+    /// Waits for room, and reads the pages that a write will change, elsewhere.
     async fn read_before(&self, batch: &Batch) -> Result<(), StoreError> {
         if self.inner.is_in_memory {
             return Ok(());
         }
+        self.wait_for_room(batch.mutations.iter().map(|mutation| match mutation {
+            Mutation::Put(_, bytes) | Mutation::Append(_, bytes) => bytes.len(),
+            Mutation::Delete(_) | Mutation::DeleteRange(_) => 0,
+        }))
+        .await?;
         let conditions = batch.conditions.iter().map(Condition::sort);
         let mutations = batch.mutations.iter().filter_map(|mutation| match mutation {
             Mutation::Put(sort, _) | Mutation::Append(sort, _) | Mutation::Delete(sort) => {

@@ -1,0 +1,125 @@
+//! Calls on a store whose disk stands still: who waits for it, and what becomes of them at their deadlines.
+
+use super::{EmbeddedStore, StoreOptions};
+use atoll_disk::{Disk, DiskError, SimDisk};
+use atoll_engine::{Engine, Options};
+use atoll_store::{Cell, Durability, ErrorKind, Outcome, ReadOptions, Store, WriteOptions};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A disk on which threads of one name stand still while it is held.
+struct Held {
+    disk: SimDisk,
+    threads: &'static str,
+    is_held: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Held {
+    fn on(disk: &SimDisk, threads: &'static str) -> Arc<Self> {
+        let (disk, changed) = (disk.clone(), Condvar::new());
+        Arc::new(Self { disk, threads, is_held: Mutex::new(true), changed })
+    }
+
+    fn pass(&self) {
+        if std::thread::current().name() == Some(self.threads) {
+            self.changed.wait_while(&mut self.is_held.lock(), |is_held| *is_held);
+        }
+    }
+
+    fn release(&self) {
+        *self.is_held.lock() = false;
+        self.changed.notify_all();
+    }
+}
+
+impl Disk for Held {
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        self.pass();
+        self.disk.read_at(offset, target)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.pass();
+        self.disk.write_at(offset, bytes)
+    }
+
+    fn sync(&self) -> Result<(), DiskError> {
+        self.disk.sync()
+    }
+
+    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.disk.reserve(offset, len)
+    }
+
+    fn truncate(&self, len: u64) -> Result<(), DiskError> {
+        self.disk.truncate(len)
+    }
+
+    fn len(&self) -> Result<u64, DiskError> {
+        self.disk.len()
+    }
+
+    fn name(&self) -> &str {
+        self.disk.name()
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_waits_for_a_checkpoint_holds_up_nobody_and_ends_at_its_deadline() {
+    let disk = Held::on(&SimDisk::seeded(1), "atoll-checkpoint");
+    let engine = Options { memory_bytes: 4 << 20, log_segment_bytes: 1 << 20, ..Options::default() };
+    let opened = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, engine.clone()).unwrap();
+    let options = StoreOptions { engine, ..StoreOptions::default() };
+    let store = EmbeddedStore::on_engine(opened, options, "test").unwrap();
+    // A write that blocks this thread would block it for ever.
+    let (watched, rescuer) = (std::sync::mpsc::channel::<()>(), Arc::clone(&disk));
+    let rescue = std::thread::spawn(move || {
+        let is_stuck = watched.1.recv_timeout(Duration::from_secs(20)).is_err();
+        rescuer.release();
+        is_stuck
+    });
+    let deadline = Some(Duration::from_millis(50));
+    // The log has all of it, so that a checkpoint begins with the pages, and holds no lock then.
+    let plain = WriteOptions { durability: Some(Durability::Flushed), ..WriteOptions::default() };
+    let mut late = None;
+    for number in 0..100_000_u32 {
+        let (sort, options) = (number.to_be_bytes(), WriteOptions { deadline, ..plain });
+        let cell = Cell::new(b"p", &sort);
+        if let Err(error) = store.put(cell, &[7; 1000], options).await {
+            late = Some(error);
+            break;
+        }
+    }
+    assert_eq!(late.expect("memory never fills").outcome(), Outcome::Unknown);
+    // Without a deadline it waits, and others do not.
+    let mut waiting = store.put(Cell::new(b"p", b"more"), &[7; 1000], plain);
+    assert!(futures::poll!(&mut waiting).is_pending());
+    let last = Cell::new(b"p", b"more");
+    assert!(store.get(last, ReadOptions::default()).await.unwrap().is_none());
+    watched.0.send(()).unwrap();
+    assert!(!rescue.join().unwrap(), "a write blocked its thread");
+    waiting.await.unwrap();
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_read_whose_deadline_passed_counts_as_refused() {
+    let disk = SimDisk::seeded(2);
+    let cell = Cell::new(b"p", b"k");
+    let first = Engine::open(Arc::new(disk.clone()), Options::default()).unwrap();
+    let first = EmbeddedStore::on_engine(first, StoreOptions::default(), "test").unwrap();
+    first.put(cell, &[7; 100_000], WriteOptions::default()).await.unwrap();
+    first.close().await.unwrap();
+    // Reads of the disk are made by threads of the runtime.
+    let disk = Held::on(&disk, "tokio-rt-worker");
+    let opened = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, Options::default()).unwrap();
+    let store = EmbeddedStore::on_engine(opened, StoreOptions::default(), "test").unwrap();
+    let deadline = Some(Duration::from_millis(20));
+    let late = store.get(cell, ReadOptions { deadline, ..ReadOptions::default() }).await;
+    disk.release();
+    let late = late.expect_err("it lies on disk");
+    assert_eq!((late.kind(), late.outcome()), (ErrorKind::Unavailable, Outcome::Refused), "{late}");
+    assert_eq!(store.get(cell, ReadOptions::default()).await.unwrap().unwrap().len(), 100_000);
+}
