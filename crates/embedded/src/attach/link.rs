@@ -3,7 +3,7 @@
 //!
 //! Invariant: a last state is not read for longer than it is good for without a new look for the owner.
 
-use super::client::Attachment;
+use super::attachment::Attachment;
 use atoll_store::{Buffer, Cell, Read, ReadOptions, Store, StoreStream};
 use futures::StreamExt;
 use std::sync::Arc;

@@ -163,8 +163,8 @@ pub(super) fn no_capabilities() -> Capabilities {
 
 #[cfg(test)]
 mod tests {
-    use super::super::client::{Reattach, Route, attach_within};
-    use super::super::{ServeOptions, serve_connection};
+    use super::super::attachment::attach_within;
+    use super::super::{Reattach, Route, ServeOptions, serve_connection};
     use super::*;
     use atoll_memory::MemoryStore;
     use atoll_store::{Cell, ErrorKind, Expectation, Store};

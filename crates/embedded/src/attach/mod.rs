@@ -9,6 +9,7 @@
 //! Invariant: no bytes from a peer panic or allocate beyond the limits of the wire.
 
 mod answer;
+mod attachment;
 mod buffered;
 mod bytes;
 mod client;
@@ -22,8 +23,9 @@ mod snapshots;
 #[cfg(test)]
 mod round_trip;
 
+pub use attachment::{Attachment, attach};
 pub use bytes::DecodeError;
-pub use client::{AttachedStore, Attachment, Reattach, Route, attach};
+pub use client::{AttachedStore, Reattach, Route};
 pub use request::Request;
 pub use server::{ServeOptions, Server, serve, serve_connection};
 pub use snapshots::{Served, Snapshots};

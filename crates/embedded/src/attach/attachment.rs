@@ -1,0 +1,86 @@
+//! A connection to the owner of a store: saying hello, and what the owner said of itself then.
+
+use super::{Greeting, answer};
+use atoll_store::{Capabilities, Durability, StoreError};
+use atoll_wire::{Client, Limits, Lost, WireError};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// How soon a write that has a name is sent again, at most; later it is for the caller to say what it knows.
+const REPEAT_TIME: Duration = Duration::from_secs(5);
+/// In which time an owner may take another named write, at least: so soon it may forget one, and as many of them are remembered.
+const NAMED_WRITE_TIME: Duration = Duration::from_micros(5);
+
+/// A connection to the owner of a store.
+#[derive(Clone)]
+pub struct Attachment {
+    pub(super) client: Client,
+    pub(super) capabilities: Arc<Capabilities>,
+}
+
+impl Attachment {
+    /// Whether a write that asks for this class is told as done before it is on its way to the disk.
+    pub(super) fn buffers(&self, asked: Option<Durability>) -> bool {
+        self.capabilities.durability_for(asked).is_ok_and(|class| class == Durability::Buffered)
+    }
+
+    /// Whether the owner is lost indeed: a request that there is no room for leaves it where it is.
+    pub(super) fn check_room(&self, lost: &Lost) -> Result<(), StoreError> {
+        match *lost.cause {
+            WireError::TooLarge { max, bytes, .. } if self.client.is_open() => {
+                Err(StoreError::Limit { what: "waiters", actual: bytes, max })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// For how long an owner surely remembers the name of a write, whatever others write meanwhile.
+    pub(super) fn name_is_known_for(&self) -> Duration {
+        let count = u32::try_from(self.capabilities.request_memory_count).unwrap_or(u32::MAX);
+        NAMED_WRITE_TIME.saturating_mul(count).min(REPEAT_TIME).min(self.capabilities.request_memory)
+    }
+}
+
+/// Says hello to the owner at the other end of `transport`. Must be called within a Tokio runtime, which
+/// then carries the connection.
+///
+/// # Errors
+/// `unavailable` if nobody answers, `unsupported` if the owner is of another version.
+pub async fn attach<T>(transport: T, place: &str, is_read_only: bool) -> Result<Attachment, StoreError>
+where
+    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    attach_within(Limits::default(), transport, place, is_read_only).await
+}
+
+pub(super) async fn attach_within<T>(
+    limits: Limits,
+    transport: T,
+    place: &str,
+    is_read_only: bool,
+) -> Result<Attachment, StoreError>
+where
+    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let greeting = Greeting { is_read_only }.encode();
+    let (client, greeting) =
+        Client::connect(transport, limits, greeting).await.map_err(|error| refused(place, error))?;
+    let capabilities = answer::decode(&greeting).map_err(|error| unavailable(place, error))??;
+    Ok(Attachment { client, capabilities: Arc::new(capabilities) })
+}
+
+fn refused(place: &str, error: WireError) -> StoreError {
+    match &error {
+        WireError::Version { .. } => StoreError::Unsupported {
+            what: format!("attaching to the owner of {place} ({error})"),
+            hint: "use the same release in all processes that share a store",
+        },
+        _ => unavailable(place, error),
+    }
+}
+
+pub(super) fn unavailable(place: &str, error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+    let reason = "the owner did not answer as it should".to_owned();
+    StoreError::Unavailable { place: place.to_owned(), reason, source: Some(Arc::new(error)) }
+}
