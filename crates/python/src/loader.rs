@@ -6,6 +6,7 @@ use crate::rows::Rows;
 use crate::runtime::{Kept, wait};
 use arrow_array::{Array, RecordBatch, make_array};
 use arrow_data::transform::MutableArrayData;
+use arrow_schema::ArrowError;
 use atoll_tables::{PackOptions, Table, WholeStep};
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -16,10 +17,10 @@ fn copied(rows: &RecordBatch) -> Result<RecordBatch, Failure> {
     let columns = rows.columns().iter().map(|column| {
         let data = column.to_data();
         let mut copy = MutableArrayData::new(vec![&data], false, data.len());
-        copy.extend(0, 0, data.len());
-        make_array(copy.freeze())
+        copy.try_extend(0, 0, data.len())?;
+        Ok(make_array(copy.freeze()))
     });
-    Ok(RecordBatch::try_new(rows.schema(), columns.collect())?)
+    Ok(RecordBatch::try_new(rows.schema(), columns.collect::<Result<_, ArrowError>>()?)?)
 }
 
 /// Takes the steps of a run in rising order.
