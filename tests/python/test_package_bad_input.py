@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import atoll
-from atoll.errors import ConflictError, InvalidInputError
+from atoll.errors import ConflictError, InvalidInputError, LimitError
 
 COLUMNS = {"pid": "int64", "step": "int64", "x": "float64?", "name": "utf8?"}
 
@@ -239,3 +239,17 @@ def test_rows_that_come_after_an_append_that_was_interrupted_are_kept(table, mon
 def test_buffers_of_ctypes_are_columns(table) -> None:
     table.append({"pid": (ctypes.c_int64 * 2)(1, 2), "step": [0, 0], "x": (ctypes.c_double * 2)(0.5, 1.5)}, run="r")
     assert table.where("x = 1.5").count() == 1
+
+
+def test_a_short_slice_of_texts_that_are_too_long_for_one_append_is_taken(table) -> None:
+    # Nobody touches the memory before the slice, so that none is taken for it.
+    before, texts = 2_300_000_000, [b"wall", b"inlet"]
+    values = np.zeros(before + 9, dtype="u1")
+    values[before:] = np.frombuffer(b"".join(texts), dtype="u1")
+    offsets = np.array([before, before + 4, before + 9], dtype="i8")
+    names = pa.LargeStringArray.from_buffers(2, pa.py_buffer(offsets), pa.py_buffer(values))
+    table.append(pa.table({"pid": [1, 2], "step": [0, 0], "name": names}), run="r")
+    assert sorted(table.numpy()["name"].tolist()) == ["inlet", "wall"]
+    long = pa.LargeStringArray.from_buffers(1, pa.py_buffer(np.array([0, before], dtype="i8")), pa.py_buffer(values))
+    with pytest.raises(LimitError, match="2300000000 bytes of texts"):
+        table.append(pa.table({"pid": [3], "step": [0], "name": long}), run="r")

@@ -123,8 +123,9 @@ impl Fit<'_> {
     /// Refuses more bytes of texts than a column of a batch can have.
     fn check_bytes(&self, from: &ArrayRef) -> Result<(), Failure> {
         let bytes: usize = match from.data_type() {
-            DataType::LargeUtf8 => from.as_string::<i64>().value_data().len(),
-            DataType::LargeBinary => from.as_binary::<i64>().value_data().len(),
+            // A slice has the bytes of all.
+            DataType::LargeUtf8 => between(from.as_string::<i64>().value_offsets()),
+            DataType::LargeBinary => between(from.as_binary::<i64>().value_offsets()),
             DataType::Utf8View => from.as_string_view().lengths().map(|len| len as usize).sum(),
             _ => from.as_binary_view().lengths().map(|len| len as usize).sum(),
         };
@@ -217,6 +218,12 @@ impl Fit<'_> {
         let fitted = values.iter().enumerate().map(fit).collect::<Result<Vec<_>, _>>()?;
         Ok(Arc::new(PrimitiveArray::<T>::from_iter(fitted)))
     }
+}
+
+/// Bytes between the first and the last of some places.
+fn between(offsets: &[i64]) -> usize {
+    let (first, last) = (offsets.first().copied().unwrap_or(0), offsets.last().copied().unwrap_or(0));
+    usize::try_from(last - first).unwrap_or(usize::MAX)
 }
 
 /// Refuses more bytes of texts than a column of a batch can have.

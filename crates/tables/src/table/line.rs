@@ -17,7 +17,7 @@ use super::ledger::Fate;
 use super::query::{NewIds, Repeats};
 use super::{Table, TableError};
 use crate::protocol::{Block, Edit, EditError, RunId, SessionId};
-use atoll_store::{Outcome, StoreError};
+use atoll_store::{ErrorKind, Outcome, StoreError};
 use futures::StreamExt;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::future::{Either, select};
@@ -128,7 +128,7 @@ impl Line {
             }
             Ok(fate) => group.tell(&fate, usize::MAX),
             // It is not about anybody's blocks: each alone would wait as long, one after the other, to hear the same.
-            Err(TableError::Store(error @ StoreError::Unavailable { .. })) => group.fail_all(&error),
+            Err(TableError::Store(error)) if is_gone(&error) => group.fail_all(&error),
             // Nothing was written, and whose blocks are why is not known: each hears what becomes of its own.
             Err(error) if error.outcome() == Outcome::Refused && group.taken.len() > 1 => {
                 group.one_by_one(table).await;
@@ -225,6 +225,11 @@ impl Member {
 async fn commit(table: &Table, blocks: Vec<Block>, ids: Vec<Arc<NewIds>>) -> Result<Fate, TableError> {
     let mut repeats = Repeats::of(table, ids);
     table.ledger.commit_checked(Edit::Append { blocks }, Some(&mut repeats)).await
+}
+
+/// Whether the store could not be reached, and nothing was written.
+fn is_gone(error: &StoreError) -> bool {
+    error.kind() == ErrorKind::Unavailable && error.outcome() == Outcome::Refused
 }
 
 /// Whether the rows of a refused block may be given again, mended: then those behind it must not pass it.

@@ -103,9 +103,9 @@ impl<P: Clone> Kept<P> {
             self.old = std::mem::take(&mut self.young);
             self.young_bytes = 0;
         }
-        if self.young.insert(name, (part, bytes)).is_none() {
-            self.young_bytes += bytes;
-        }
+        // Two who opened the same one at once may have kept more or less of it.
+        let before = self.young.insert(name, (part, bytes)).map_or(0, |(_, before)| before);
+        self.young_bytes = self.young_bytes - before + bytes;
     }
 
     /// Lets go of what a table had.
@@ -151,6 +151,8 @@ mod tests {
         for table in 0..3 {
             (0..5).for_each(|sequence| kept.keep(name(table, sequence), table, 60));
         }
+        // As where another has opened it at the same time, and kept more of it.
+        kept.keep(name(1, 4), 1, 90);
         kept.forget(1);
         assert_eq!((kept.get(name(1, 4)), kept.get(name(2, 4))), (None, Some(2)));
         let young: usize = kept.young.values().map(|(_, bytes)| bytes).sum();

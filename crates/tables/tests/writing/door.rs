@@ -128,8 +128,8 @@ impl Relay for Doorway {
                 self.gate.acquire().await.unwrap().forget();
             }
             if is_gone {
-                let (place, reason) = ("the door".to_owned(), "nobody is there".to_owned());
-                return Err(StoreError::Unavailable { place, reason, source: None });
+                let (place, host) = ("the door".to_owned(), "elsewhere".to_owned());
+                return Err(StoreError::Owned { place, host, pid: 1 });
             }
             if refused {
                 return Err(StoreError::OutOfSpace { place: "the door".to_owned(), source: None });
