@@ -151,7 +151,8 @@ pub enum Input {
         /// The last entry that was applied to these cells.
         position: Position,
     },
-    /// Nothing came to be sent for this slot, or it was lost: it may be asked for again.
+    /// Nothing more is sent of this slot: all of it is on its way, or some is lost. What was sent may come later than what the copy
+    /// said before, so it is asked for again only after a while.
     TransferEnded {
         /// The slot.
         slot: Slot,

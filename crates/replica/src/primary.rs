@@ -4,6 +4,7 @@
 //! one as well.
 
 mod alone;
+mod cells;
 mod counting;
 mod hand_over;
 mod reads;
@@ -37,7 +38,10 @@ struct Peer {
     sent_at: Moment,
     /// Since when it owes an answer.
     owes_since: Option<Moment>,
-    transfer_at: Option<Moment>,
+    /// It is sent no cells before: some are on their way, or were until just now.
+    no_cells_before: Option<Moment>,
+    /// Whether it took entries of this log since it was last found to need cells: until then nobody knows that it needs none.
+    takes_entries: bool,
     /// It is on its way from cells up to this entry, or came so far from there: what is behind it is kept until the copy is in sync.
     held_from: Option<Sequence>,
 }
@@ -221,7 +225,8 @@ impl Replicated {
                 heard_at: around.now,
                 sent_at: around.now,
                 owes_since: Some(around.now),
-                transfer_at: None,
+                no_cells_before: None,
+                takes_entries: false,
                 held_from: None,
             });
         }
@@ -246,7 +251,8 @@ impl Replicated {
             peer.incarnation = incarnation;
             if is_met {
                 (peer.matched, peer.sent, peer.committed_told) = (Sequence(0), last, Sequence(0));
-                (peer.is_known, peer.transfer_at, peer.held_from) = (false, None, None);
+                (peer.is_known, peer.no_cells_before, peer.held_from) = (false, None, None);
+                peer.takes_entries = false;
                 // The group refuses for ever what was proposed for the life before.
                 primary.candidate = primary.candidate.filter(|candidate| candidate.node != peer.node);
                 self.send_entries(&mut primary, at, true, around);
@@ -330,29 +336,6 @@ impl Replicated {
         self.send(node, SlotMessage::Append { previous, entries, committed: self.committed }, around);
     }
 
-    /// What it needs is no longer in the log.
-    fn begin_transfer(&self, peer: &mut Peer, around: &mut Around<'_>) {
-        let again_us = 10 * around.options.suspect_us;
-        if peer.transfer_at.is_none_or(|at| around.now >= at.after(again_us)) {
-            peer.transfer_at = Some(around.now);
-            around.effects.push(Effect::Transfer { slot: self.slot, to: peer.node });
-        }
-    }
-
-    /// Cells up to a place are on their way: a copy that gets them, and then finds that what came meanwhile is gone, would need others,
-    /// and where much is written for ever. Those that were sent before may be there, and not said to be so yet.
-    pub(crate) fn transfer_began(&mut self, to: NodeId, position: Sequence) {
-        let peers = self.primary.iter_mut().flat_map(|primary| primary.peers.iter_mut());
-        for peer in peers.filter(|peer| peer.node == to) {
-            peer.held_from = Some(peer.held_from.map_or(position, |from| from.min(position)));
-        }
-    }
-
-    pub(crate) fn transfer_ended(&mut self, to: NodeId) {
-        let peers = self.primary.iter_mut().flat_map(|primary| primary.peers.iter_mut());
-        peers.filter(|peer| peer.node == to).for_each(|peer| peer.transfer_at = None);
-    }
-
     /// A copy has this epoch's log up to a place.
     pub(crate) fn appended(&mut self, from: NodeId, matched: Sequence, around: &mut Around<'_>) {
         let last = self.log.last().sequence;
@@ -371,7 +354,9 @@ impl Replicated {
                 true => peer.owes_since,
                 false => None,
             };
-            peer.transfer_at = None;
+            peer.no_cells_before = None;
+            // Its hint alone does not say so: what is there in its log may be an entry of another epoch.
+            peer.takes_entries |= self.log.position(peer.hint.max(peer.matched)).is_some();
             self.send_entries(&mut primary, at, false, around);
         }
         self.primary = Some(primary);
@@ -403,12 +388,12 @@ impl Replicated {
             peer.is_known = true;
             if hint > peer.hint {
                 // It came further since the last copy of the cells was sent: another one may begin at once.
-                peer.transfer_at = None;
+                peer.no_cells_before = None;
             }
             peer.hint = hint;
             peer.sent = hint.max(peer.matched).min(self.log.last().sequence);
             if self.log.position(peer.sent).is_some() {
-                peer.transfer_at = None;
+                peer.no_cells_before = None;
             }
             self.send_entries(&mut primary, at, true, around);
         }

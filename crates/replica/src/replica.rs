@@ -3,6 +3,7 @@
 //! Invariant: a table is accepted as a whole, and only when no promise stands against it; older ones never.
 //! Invariant: what a node says counts only in the life that the table names.
 
+mod cells;
 mod clients;
 mod led;
 mod slots;
@@ -127,7 +128,7 @@ impl Replica {
                 self.with(slot, now, effects, |copy, _| copy.transfer_began(to, position.sequence));
             }
             Input::TransferEnded { slot, to } => {
-                self.with(slot, now, effects, |copy, _| copy.transfer_ended(to));
+                self.with(slot, now, effects, |copy, around| copy.transfer_ended(to, around));
             }
             Input::GroupHeard { asked_at } => self.group_heard = self.group_heard.max(Some(asked_at)),
             Input::Tick => self.tick(now, effects),
@@ -144,22 +145,6 @@ impl Replica {
     #[must_use]
     pub fn committed(&self, slot: Slot) -> Sequence {
         self.slots.get(slot).map(|copy| copy.committed).unwrap_or_default()
-    }
-
-    /// Whether cells up to this entry, which came from another node, are newer than what is here: only then may they be
-    /// put in place, and [`Input::Installed`] be given.
-    #[must_use]
-    pub fn would_install(&self, slot: Slot, position: Position) -> bool {
-        self.slots.get(slot).is_some_and(|copy| copy.would_install(position))
-    }
-
-    /// The same for cells that come in pieces, each of which is put in place by itself: from the first one on the copy has nothing,
-    /// until the last one is there. So it must be one that nobody counts on, by no table that this node knows.
-    #[must_use]
-    pub fn would_import(&self, slot: Slot, position: Position) -> bool {
-        let counts = |table: &Table| table.slot(slot).in_sync.contains(self.me);
-        let is_counted = counts(&self.table) || self.pending.as_deref().is_some_and(counts);
-        !is_counted && self.would_install(slot, position)
     }
 
     /// The table that this node goes by.

@@ -4,7 +4,9 @@
 
 mod small_ring;
 
-use atoll_replica::{Change, Epoch, Incarnation, Input, NodeId, Options, Position, Sequence};
+use atoll_replica::{
+    Change, Entry, Epoch, Incarnation, Input, NodeId, Options, Position, Sequence, Survived,
+};
 use small_ring::{Ring, SLOT};
 
 const THIRD: NodeId = NodeId(3);
@@ -97,4 +99,56 @@ fn a_copy_that_counts_is_not_emptied_by_any_table_that_it_knows() {
     let known = ring.nodes[&THIRD].replica.table().slot(SLOT).primary;
     assert_eq!((ring.primary(), known), (THIRD, Some(NodeId(1))), "it waits for the promise to run out");
     assert_eq!(would(&ring, 3), (true, false));
+}
+
+/// All cells are there.
+fn fill(ring: &mut Ring, cells: &[Entry]) {
+    let third = ring.nodes.get_mut(&THIRD).unwrap();
+    (third.log, third.applied) = (cells.to_vec(), cells.to_vec());
+    let Entry { position, time_ms, .. } = *cells.last().unwrap();
+    third.unlogged.push_back(position);
+    ring.give(THIRD, Input::Installed { slot: SLOT, position, time_ms });
+    ring.settle();
+}
+
+/// Cells were sent, and the copy let go of its own for them; which they are.
+fn sent() -> (Ring, Vec<Entry>) {
+    let mut ring = lagging();
+    let (cells, at) = (ring.nodes[&NodeId(1)].applied.clone(), position(&ring, 1));
+    ring.give(NodeId(1), Input::TransferBegan { slot: SLOT, to: THIRD, position: at });
+    empty(&mut ring);
+    ring.transfers.clear();
+    (ring, cells)
+}
+
+#[test]
+fn what_a_copy_said_before_the_last_cells_came_begins_no_other_transfer() {
+    let (mut ring, cells) = sent();
+    // The last ones are on their way, and what is asked meanwhile is answered as before.
+    ring.give(NodeId(1), Input::TransferEnded { slot: SLOT, to: THIRD });
+    ring.write(1, 10);
+    (0..40).for_each(|_| ring.tick());
+    assert_eq!((ring.transfers.as_slice(), ring.applied(3)), (&[][..], vec![]));
+    fill(&mut ring, &cells);
+    (0..40).for_each(|_| ring.tick());
+    assert_eq!((ring.transfers.as_slice(), ring.applied(3)), (&[][..], (1..=10).collect::<Vec<_>>()));
+}
+
+#[test]
+fn cells_are_needed_until_the_copy_takes_entries_and_of_whoever_leads() {
+    let (mut ring, cells) = sent();
+    let needs = |ring: &Ring, node: u32| ring.nodes[&NodeId(node)].replica.needs_cells(SLOT, THIRD);
+    assert_eq!([1, 2].map(|node| needs(&ring, node)), [true, false]);
+    ring.give(NodeId(1), Input::TransferEnded { slot: SLOT, to: THIRD });
+    ring.pass(400);
+    assert!(needs(&ring, 1), "it said nothing new");
+    fill(&mut ring, &cells);
+    assert!(!needs(&ring, 1));
+    // It loses what it had: nobody knows what it needs until it takes entries again.
+    ring.start(THIRD, &Options::default(), Survived::Nothing);
+    assert!(needs(&ring, 1));
+    ring.pass(2_000);
+    assert!(!needs(&ring, 1));
+    ring.fail(1);
+    assert!(!needs(&ring, 1));
 }

@@ -72,16 +72,13 @@ impl World {
             self.counts.bump("imports_done");
             return self.put_in_place(node, branch, cells);
         }
-        let Some(Import { from, cells, .. }) = &live.import else { return };
-        let (from, part) = (*from, Box::new(half_of(cells)));
+        let Some(Import { cells, .. }) = &live.import else { return };
+        let part = Box::new(half_of(cells));
         self.node_mut(node).disk.append(Record::Part(part));
         self.flush(node);
         if is_cut {
-            // Nobody goes on with it, until its sender begins anew.
-            self.counts.bump("imports_interrupted");
-            let (delay, life) = (self.random.u64(10_000..300_000), self.node(from).life);
-            return self
-                .after(delay, Event::ToNode { node: from, what: ToNode::NotSent { life, slot, to: node } });
+            // Nobody goes on with it, until its sender, for which all of it is sent, begins anew.
+            return self.counts.bump("imports_interrupted");
         }
         self.next_part(node, ToNode::Part { life, slot, number, is_last: true });
     }

@@ -87,11 +87,12 @@ pub(crate) enum ToNode {
         number: u64,
         is_last: bool,
     },
-    /// Cells that were sent did not arrive.
-    NotSent {
+    /// Some of the cells that it sends are sent, and the rest follows at once if it is still needed; all of it arrives then, or not.
+    Sending {
         life: u64,
-        slot: Slot,
         to: NodeId,
+        cells: Box<Cells>,
+        arrives_at: Option<u64>,
     },
     /// Its timer.
     Tick {

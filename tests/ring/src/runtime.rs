@@ -43,8 +43,8 @@ impl World {
             ToNode::Part { life, slot, number, is_last } if is_life(life) => {
                 self.part_comes(node, slot, number, is_last);
             }
-            ToNode::NotSent { life, slot, to } if is_life(life) => {
-                self.give(node, Input::TransferEnded { slot, to });
+            ToNode::Sending { life, to, cells, arrives_at } if is_life(life) => {
+                self.send_rest(node, to, cells, arrives_at);
             }
             ToNode::Replaced { life } if is_life(life) => self.begin_again(node),
             ToNode::Tick { life } if is_life(life) => self.tick(node, life),
@@ -309,16 +309,24 @@ impl World {
             let arrivals = self.network.arrivals((node, to), self.now, &mut self.random, &mut self.counts);
             whole_at = whole_at.zip(arrivals[0]).map(|(whole_at, at)| whole_at.max(at));
         }
-        match whole_at {
-            Some(at) => {
-                self.queue.push(at, Event::ToNode { node: to, what: ToNode::Cells { from: node, cells } })
-            }
-            None => {
-                self.counts.bump("transfers_lost");
-                let delay = self.random.u64(10_000..300_000);
-                self.after(delay, Event::ToNode { node, what: ToNode::NotSent { life, slot, to } });
-            }
+        let delay = whole_at.map_or_else(|| self.random.u64(10_000..300_000), |at| (at - self.now) / 2);
+        let what = ToNode::Sending { life, to, cells, arrives_at: whole_at };
+        self.after(delay, Event::ToNode { node, what });
+    }
+
+    /// All cells are on their way now, unless they are lost or not needed any more. The node knows nothing of when they arrive.
+    fn send_rest(&mut self, node: NodeId, to: NodeId, cells: Box<Cells>, arrives_at: Option<u64>) {
+        let slot = cells.slot;
+        let Some(process) = self.node_mut(node).begun() else { return };
+        if !process.replica.needs_cells(slot, to) {
+            self.counts.bump("transfers_not_needed");
+        } else if let Some(at) = arrives_at {
+            let what = ToNode::Cells { from: node, cells };
+            self.queue.push(at.max(self.now), Event::ToNode { node: to, what });
+        } else {
+            self.counts.bump("transfers_lost");
         }
+        self.give(node, Input::TransferEnded { slot, to });
     }
 
     /// Cells came: they are written beside the old ones.

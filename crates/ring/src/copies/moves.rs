@@ -76,7 +76,7 @@ impl Copies {
         Ok(has_more)
     }
 
-    /// Whether this is over, all sent or nobody there.
+    /// Whether this is over: all is sent, or nobody is there, or needs it any more.
     fn send_some(&mut self, outgoing: &mut Outgoing, room: &mut usize) -> Result<bool, NodeError> {
         loop {
             match self.peers.waiting_bytes(outgoing.to) {
@@ -85,6 +85,9 @@ impl Copies {
                 Some(_) => {}
             }
             let Outgoing { slot, to, ref mut begun } = *outgoing;
+            if !self.replica.needs_cells(slot, to) {
+                return Ok(true);
+            }
             if begun.is_none() && self.lacks_cells(slot) {
                 // What it holds is less than what it is taken for.
                 return Ok(false);
