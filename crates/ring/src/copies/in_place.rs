@@ -12,7 +12,7 @@ use crate::NodeError;
 use crate::clock::Now;
 use crate::log::SlotLog;
 use atoll_keyspace::{Applied, MovedCells};
-use atoll_replica::{Effect, Input, Position, Slot};
+use atoll_replica::{Effect, Input, NodeId, Position, Slot};
 
 /// Cells of what was gathered that are written together.
 const CELLS_TOGETHER: usize = 1024;
@@ -22,13 +22,14 @@ impl Copies {
     /// Nothing that came before of the slot is left to be emptied.
     pub(super) fn put_in_place(
         &mut self,
-        now: Now,
+        (now, from): (Now, NodeId),
         (slot, position, time_ms): (Slot, Position, u64),
         cells: &MovedCells,
         is_last: bool,
     ) -> Result<(), NodeError> {
         if !self.moves.arrivals.is_in_place(slot) {
-            if !self.replica.would_import(slot, position) {
+            // Since the first piece, whoever leads may be another one.
+            if !self.is_wanted(from, slot, position) || !self.replica.would_import(slot, position) {
                 self.moves.arrivals.drop(slot);
                 return Ok(());
             }

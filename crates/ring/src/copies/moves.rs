@@ -153,7 +153,7 @@ impl Copies {
         let cells = match self.moves.arrivals.take(from, branch, piece) {
             Taken::Nothing => return Ok(()),
             Taken::Part { cells, is_last } => {
-                return self.put_in_place(now, (slot, position, time_ms), &cells, is_last);
+                return self.put_in_place((now, from), (slot, position, time_ms), &cells, is_last);
             }
             Taken::Whole(cells) => cells,
         };
@@ -182,7 +182,7 @@ impl Copies {
     }
 
     /// Whether a slot's cells may come from there: only its primary sends them, and only to a copy that lacks them.
-    fn is_wanted(&self, from: NodeId, slot: Slot, position: Position) -> bool {
+    pub(super) fn is_wanted(&self, from: NodeId, slot: Slot, position: Position) -> bool {
         is_wanted(&self.replica, from, slot, position)
     }
 

@@ -209,6 +209,17 @@ fn whoever_leads_next_begins_anew_and_what_came_before_is_gone() {
 }
 
 #[test]
+fn a_copy_keeps_what_it_has_where_cells_come_of_a_node_that_leads_no_more() {
+    let (mut node, source) = (Node::begin(), source(60));
+    (1..=3).for_each(|sequence| node.hear_entry(1, sequence));
+    let pieces = pieces(&source);
+    node.hear(1, &pieces[..2]);
+    node.go_by(3, &[3], &[2]);
+    node.hear(1, &pieces[2..]);
+    assert_eq!((node.has(), node.copies.long_arrivals()), ((3, 3, 3), 0));
+}
+
+#[test]
 fn a_sender_that_begins_anew_is_not_mixed_with_what_it_sent_before() {
     let (mut node, source, longer) = (Node::begin(), source(60), source(80));
     let (before, after) = (pieces(&source), pieces(&longer));
