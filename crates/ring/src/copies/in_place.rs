@@ -14,8 +14,9 @@ use crate::log::SlotLog;
 use atoll_keyspace::{Applied, MovedCells};
 use atoll_replica::{Effect, Input, NodeId, Position, Slot};
 
-/// Cells of what was gathered that are written together.
+/// Cells of what was gathered that are written together, and their bytes, if no cell is longer.
 const CELLS_TOGETHER: usize = 1024;
+const BYTES_TOGETHER: usize = 1 << 20;
 
 impl Copies {
     /// Puts cells of a slot behind those that are in place; the first ones take the place of all that was there.
@@ -81,8 +82,11 @@ impl Copies {
         is_last: bool,
     ) -> Result<(), NodeError> {
         let (keyspace, number) = self.keyspaces.of_mut(slot);
-        for together in cells.chunks(CELLS_TOGETHER) {
+        let mut rest = &cells[..];
+        while !rest.is_empty() {
+            let (together, behind) = rest.split_at(count_together(rest));
             keyspace.import(number, together)?;
+            rest = behind;
         }
         if is_last {
             let applied = Applied { epoch: position.epoch.0, sequence: position.sequence.0 };
@@ -140,6 +144,16 @@ impl Copies {
     pub(crate) fn long_arrivals(&self) -> u64 {
         self.moves.arrivals.long()
     }
+}
+
+/// How many of the first cells are written together: one at least.
+fn count_together(cells: &[(Vec<u8>, Vec<u8>)]) -> usize {
+    let mut bytes = 0;
+    let is_within = |(name, value): &&(Vec<u8>, Vec<u8>)| {
+        bytes += name.len() + value.len();
+        bytes <= BYTES_TOGETHER
+    };
+    cells.iter().take(CELLS_TOGETHER).take_while(is_within).count().max(1).min(cells.len())
 }
 
 #[cfg(test)]
