@@ -115,6 +115,17 @@ impl Arrivals {
         over.into_iter().for_each(|slot| self.drop(slot));
     }
 
+    /// The same for slots of which cells are in place alone: that is looked at with every step, and there are few of them.
+    pub(super) fn retain_in_place(&mut self, is_wanted: impl Fn(NodeId, Slot, (Version, Position)) -> bool) {
+        if self.begun.is_empty() {
+            return;
+        }
+        let of = |slot: &Slot| self.slots.get(slot).map(|one| (one.from, *slot, (one.branch, one.position)));
+        let is_over = |(from, slot, of_moment)| (!is_wanted(from, slot, of_moment)).then_some(slot);
+        let over: Vec<_> = self.begun.iter().filter_map(of).filter_map(is_over).collect();
+        over.into_iter().for_each(|slot| self.drop(slot));
+    }
+
     /// Whether the cells of a piece can wait for the rest of their slot.
     pub(super) fn has_room(&self, slot: Slot, cells: &MovedCells) -> bool {
         let of_slot = self.slots.get(&slot).map_or(0, |arrival| arrival.bytes);
@@ -164,11 +175,6 @@ impl Arrivals {
     /// Whether cells of a slot are in place, which are not all.
     pub(super) fn is_in_place(&self, slot: Slot) -> bool {
         self.begun.contains(&slot)
-    }
-
-    /// Whether that is so of any slot.
-    pub(super) fn has_any_in_place(&self) -> bool {
-        !self.begun.is_empty()
     }
 
     /// All cells of a slot are where they belong.
@@ -286,6 +292,25 @@ mod tests {
         arrivals.give_up(Slot(4));
         assert_eq!(arrivals.take_unfinished(), [Slot(1), Slot(2), Slot(3), Slot(4)]);
         assert_eq!((arrivals.take_unfinished().len(), arrivals.given_up()), (0, 1));
-        assert!(!arrivals.has_any_in_place());
+        assert!(arrivals.begun.is_empty());
+    }
+
+    #[test]
+    fn only_slots_of_which_cells_are_in_place_are_looked_at_with_every_step() {
+        let mut arrivals = with_room(500, 1000);
+        let is_asked = std::cell::RefCell::new(Vec::new());
+        let is_wanted = |_, slot, _| {
+            is_asked.borrow_mut().push(slot);
+            slot == Slot(2)
+        };
+        for slot in 1..=4 {
+            arrivals.begin(Slot(slot), NodeId(1), (BRANCH, AT));
+        }
+        arrivals.retain_in_place(is_wanted);
+        arrivals.begin_in_place(Slot(2));
+        arrivals.begin_in_place(Slot(3));
+        arrivals.retain_in_place(is_wanted);
+        assert_eq!(*is_asked.borrow(), [Slot(2), Slot(3)]);
+        assert_eq!((arrivals.take_unfinished(), arrivals.slots.len()), (vec![Slot(3)], 3));
     }
 }

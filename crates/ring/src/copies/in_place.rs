@@ -98,14 +98,12 @@ impl Copies {
     /// Lets go of cells in place that are not wanted any more, before anything follows from why they are not.
     pub(super) fn end_overtaken(&mut self) -> Result<(), NodeError> {
         let Self { moves, replica, .. } = self;
-        if moves.arrivals.has_any_in_place() {
-            moves.arrivals.retain(|from, slot, (branch, position)| {
-                let configuration = replica.table().slot(slot);
-                configuration.primary == Some(from)
-                    && configuration.branch == branch
-                    && replica.would_import(slot, position)
-            });
-        }
+        moves.arrivals.retain_in_place(|from, slot, (branch, position)| {
+            let configuration = replica.table().slot(slot);
+            configuration.primary == Some(from)
+                && configuration.branch == branch
+                && replica.would_import(slot, position)
+        });
         self.clear_unfinished()
     }
 
