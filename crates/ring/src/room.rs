@@ -42,13 +42,20 @@ pub(crate) struct Room {
 }
 
 /// On a disk so much is kept free, or what the next checkpoint needs if that is more.
-const RESERVE_BYTES: u64 = 64 << 20;
+pub(crate) const RESERVE_BYTES: u64 = 64 << 20;
 
 /// Bytes of writes after which the disk is looked at again.
 const LOOK_EACH_BYTES: u64 = RESERVE_BYTES / 8;
 
 /// For how long what was seen counts, whoever writes there beside this node.
 const LOOK_EACH_US: u64 = 1_000_000;
+
+/// Whether so many bytes of another node may be written, which are written twice as well: what is kept free stays free of them.
+pub(crate) fn has_room_to_copy(engine: &Engine, bytes: u64) -> bool {
+    let Some(room) = engine.disk_room() else { return true };
+    let kept_bytes = RESERVE_BYTES.saturating_add(room.needed_bytes);
+    room.left_bytes >= kept_bytes.saturating_add(2 * bytes)
+}
 
 impl Room {
     pub(crate) fn new(engine: &Engine, persistence: Persistence, memory_bytes_max: u64) -> Self {

@@ -6,7 +6,7 @@
 
 use crate::peer::Piece;
 use atoll_keyspace::MovedCells;
-use atoll_replica::{NodeId, Position, Slot, Version};
+use atoll_replica::{Moment, NodeId, Position, Slot, Version};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Slots of which some cells came.
@@ -19,8 +19,8 @@ pub(super) struct Arrivals {
     /// Of what is gathered.
     bytes: usize,
     room: GatheringRoom,
-    /// Slots of which it was said that there is no room for them.
-    without_room: BTreeSet<Slot>,
+    /// Slots that were given up since they came whole, and until when they are not begun again.
+    without_room: BTreeMap<Slot, Moment>,
     given_up: u64,
     long: u64,
 }
@@ -56,6 +56,9 @@ pub(super) enum Taken {
 /// What a cell takes beside its bytes, about.
 const CELL_BYTES: usize = 48;
 
+/// For how long a slot is not begun again that the disk had no room for.
+const REST_US: u64 = 60_000_000;
+
 impl Default for GatheringRoom {
     fn default() -> Self {
         Self { slot_bytes_max: 64 << 20, bytes_max: 256 << 20 }
@@ -90,14 +93,19 @@ impl Arrivals {
         }
     }
 
-    /// The same where the disk has no room for it: it is asked for again without end.
-    pub(super) fn give_up(&mut self, slot: Slot) {
+    /// The same where the disk has no room for it: it is sent again without end, and not taken for a while.
+    pub(super) fn give_up(&mut self, slot: Slot, now: Moment) {
         let Some(from) = self.slots.get(&slot).map(|arrival| arrival.from) else { return };
         self.given_up += 1;
-        if self.without_room.insert(slot) {
-            tracing::warn!(%from, slot = slot.0, "a slot cannot be copied to this node while its disk is full; it is tried again");
+        if self.without_room.insert(slot, now.after(REST_US)).is_none() {
+            tracing::warn!(%from, slot = slot.0, "a slot cannot be copied to this node while its disk has no room for it; it is tried again");
         }
         self.drop(slot);
+    }
+
+    /// Whether a slot was given up just now.
+    pub(super) fn rests(&self, slot: Slot, now: Moment) -> bool {
+        self.without_room.get(&slot).is_some_and(|until| now < *until)
     }
 
     /// This node has no copy of a slot any more.
@@ -188,7 +196,7 @@ impl Arrivals {
         std::mem::take(&mut self.unfinished)
     }
 
-    /// How often a slot was given up because the disk was full.
+    /// How often a slot was given up because the disk had no room for it.
     pub(super) fn given_up(&self) -> u64 {
         self.given_up
     }
@@ -199,7 +207,8 @@ impl Arrivals {
     }
 }
 
-fn bytes_of(cells: &MovedCells) -> usize {
+/// What cells take, about.
+pub(super) fn bytes_of(cells: &MovedCells) -> usize {
     cells.iter().map(|(name, value)| name.len() + value.len() + CELL_BYTES).sum()
 }
 
@@ -288,8 +297,8 @@ mod tests {
         arrivals.begin(Slot(1), NodeId(2), (BRANCH, AT));
         assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(2, 2, true)), Taken::Nothing);
         arrivals.forget(Slot(3));
-        arrivals.give_up(Slot(4));
-        arrivals.give_up(Slot(4));
+        arrivals.give_up(Slot(4), Moment(1));
+        arrivals.give_up(Slot(4), Moment(1));
         assert_eq!(arrivals.take_unfinished(), [Slot(1), Slot(2), Slot(3), Slot(4)]);
         assert_eq!((arrivals.take_unfinished().len(), arrivals.given_up()), (0, 1));
         assert!(arrivals.begun.is_empty());

@@ -8,9 +8,11 @@
 //! Invariant: what was begun and is not gone on with is emptied, also by who opens the keyspace again.
 
 use super::Copies;
+use super::arrivals::bytes_of;
 use crate::NodeError;
 use crate::clock::Now;
 use crate::log::SlotLog;
+use crate::room;
 use atoll_keyspace::{Applied, MovedCells};
 use atoll_replica::{Effect, Input, NodeId, Position, Slot};
 
@@ -28,16 +30,28 @@ impl Copies {
         cells: &MovedCells,
         is_last: bool,
     ) -> Result<(), NodeError> {
-        if !self.moves.arrivals.is_in_place(slot) {
-            // Since the first piece, whoever leads may be another one.
-            if !self.is_wanted(from, slot, position) || !self.replica.would_import(slot, position) {
-                self.moves.arrivals.drop(slot);
-                return Ok(());
+        let is_begun = self.moves.arrivals.is_in_place(slot);
+        // Since the first piece, whoever leads may be another one.
+        let is_wanted = || self.is_wanted(from, slot, position) && self.replica.would_import(slot, position);
+        if !is_begun && !is_wanted() {
+            self.moves.arrivals.drop(slot);
+            return Ok(());
+        }
+        if !self.has_room_to_copy(cells) {
+            // It goes before the disk is full: all copies of this node would suffer for this one.
+            self.moves.arrivals.give_up(slot, now.moment);
+            self.clear_unfinished()?;
+            if is_begun {
+                // The next time there may be room where its cells were, and those before them.
+                self.keyspaces.engine().ask_for_checkpoint();
             }
+            return Ok(());
+        }
+        if !is_begun {
             let done = self.empty(slot);
             let done = self.unless_full(done)?;
             if !done {
-                self.moves.arrivals.give_up(slot);
+                self.moves.arrivals.give_up(slot, now.moment);
             }
             // Also where it could not be emptied yet, which is the next thing then: its log is gone.
             self.step(now, Input::Emptied { slot })?;
@@ -47,7 +61,7 @@ impl Copies {
         }
         let done = self.write_cells(slot, position, time_ms, cells, is_last);
         if !self.unless_full(done)? {
-            self.moves.arrivals.give_up(slot);
+            self.moves.arrivals.give_up(slot, now.moment);
             return Ok(());
         }
         if !is_last {
@@ -59,6 +73,11 @@ impl Copies {
             self.handed.push((slot, position));
         }
         self.step(now, Input::Installed { slot, position, time_ms })
+    }
+
+    /// Whether the disk has room for cells of another node, beside what is kept free.
+    pub(super) fn has_room_to_copy(&self, cells: &MovedCells) -> bool {
+        room::has_room_to_copy(self.keyspaces.engine(), bytes_of(cells) as u64)
     }
 
     fn empty(&mut self, slot: Slot) -> Result<(), NodeError> {

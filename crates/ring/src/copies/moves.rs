@@ -119,13 +119,14 @@ impl Copies {
     fn take_some(&mut self, now: Now, from: NodeId, piece: Piece) -> Result<(), NodeError> {
         let Piece { slot, position, time_ms, number, .. } = piece;
         if self.is_full() {
-            self.moves.arrivals.give_up(slot);
+            self.moves.arrivals.give_up(slot, now.moment);
             return Ok(());
         }
         // What was given up meanwhile is not put in place of what goes on.
         let branch = self.replica.table().slot(slot).branch;
         if number == 0 {
-            let is_wanted = self.is_wanted(from, slot, position);
+            let is_wanted =
+                self.is_wanted(from, slot, position) && !self.moves.arrivals.rests(slot, now.moment);
             match is_wanted {
                 true => self.moves.arrivals.begin(slot, from, (branch, position)),
                 // It begins anew, so nobody goes on with what came before.
@@ -137,8 +138,8 @@ impl Copies {
             }
             // What came before goes before, and not with what comes now.
             self.clear_unfinished()?;
-            if self.is_full() {
-                self.moves.arrivals.give_up(slot);
+            if self.is_full() || !self.has_room_to_copy(&piece.cells) {
+                self.moves.arrivals.give_up(slot, now.moment);
                 return Ok(());
             }
         }
@@ -186,7 +187,7 @@ impl Copies {
         is_wanted(&self.replica, from, slot, position)
     }
 
-    /// How often a slot was given up because the disk was full.
+    /// How often a slot was given up because the disk had no room for it.
     pub(crate) fn given_up(&self) -> u64 {
         self.moves.arrivals.given_up()
     }

@@ -53,7 +53,7 @@ const ROWS: [Row; 24] = [
     (
         "copies_given_up_total",
         "counter",
-        "Copies of slots given up here because the disk was full.",
+        "Copies of slots given up here because the disk had no room for them.",
         |metrics| &metrics.copies_given_up,
     ),
     ("long_copies_total", "counter", "Copies of slots that went to the disk as they came.", |metrics| {

@@ -6,7 +6,7 @@ use crate::copies::GatheringRoom;
 use crate::keyspaces::Keyspaces;
 use crate::options::Persistence;
 use crate::peer::{Peers, Piece, Spoken};
-use atoll_disk::{FaultPlan, SimDisk};
+use atoll_disk::{Disk, DiskError, FaultPlan, SimDisk};
 use atoll_engine::Engine;
 use atoll_keyspace::Keyspace;
 use atoll_replica::{
@@ -71,7 +71,11 @@ impl Node {
     /// A node that has nothing, in a ring in which the first node leads all and this one has a copy that catches up.
     fn begin() -> Self {
         let disk = SimDisk::seeded(1);
-        let engine = Engine::open(Arc::new(disk.clone()), atoll_engine::Options::default()).unwrap();
+        Self::begin_on(Arc::new(disk.clone()), disk)
+    }
+
+    fn begin_on(whole: Arc<dyn Disk>, disk: SimDisk) -> Self {
+        let engine = Engine::open(whole, atoll_engine::Options::default()).unwrap();
         let (poll, listener) = (mio::Poll::new().unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
         let peers = Peers::listen(ME, (None, None), listener, poll.registry()).unwrap();
         let keyspaces = Keyspaces::open(&engine, Persistence::Always).unwrap();
@@ -129,6 +133,16 @@ impl Node {
         let message = Message::Slot { slot: SLOT, epoch: Epoch(self.tables), about };
         self.copies.hear(self.now, NodeId(from), Incarnation(1), Spoken::Message(message)).unwrap();
         self.copies.write_log().unwrap();
+    }
+
+    /// Leaves so much on the disk beside what is kept free.
+    fn leave(&self, bytes: u64) {
+        let leave = |space_left| {
+            self.disk.set_plan(FaultPlan { space_left: Some(space_left), ..FaultPlan::default() });
+        };
+        leave(0);
+        let room = self.engine.disk_room().unwrap();
+        leave(room::RESERVE_BYTES + room.needed_bytes + bytes - room.left_bytes);
     }
 
     fn keyspace(&self) -> &Keyspace {
@@ -282,8 +296,76 @@ fn a_copy_that_somebody_counts_on_is_never_emptied() {
 }
 
 #[test]
-fn a_full_disk_ends_it_and_the_slot_is_empty_and_comes_again_when_there_is_room() {
+fn a_slot_that_does_not_fit_is_given_up_before_the_disk_is_full_and_rests_for_a_while() {
     let (mut node, long) = (Node::begin(), source(60));
+    (1..=3).for_each(|sequence| node.hear_entry(1, sequence));
+    let pieces = pieces(&long);
+    // There is room for the first piece, and not for all that is gathered.
+    node.leave(50_000);
+    node.hear(1, &pieces);
+    assert_eq!((node.has(), node.copies.given_up(), node.copies.is_full()), ((3, 3, 3), 1, false));
+    node.hear_entry(1, 4);
+    assert_eq!(node.has(), (4, 4, 4), "other things are taken");
+    node.disk.set_plan(FaultPlan::default());
+    node.now.moment = node.now.moment.after(59_000_000);
+    node.hear(1, &pieces);
+    assert_eq!((node.has(), node.copies.given_up()), ((4, 4, 4), 1));
+    node.now.moment = node.now.moment.after(1_000_000);
+    // With nothing left beside what is kept it is not begun.
+    node.leave(0);
+    node.hear(1, &pieces);
+    assert_eq!((node.has(), node.copies.given_up(), node.copies.long_arrivals()), ((4, 4, 4), 2, 0));
+    // And what is in place already ends as well.
+    node.disk.set_plan(FaultPlan::default());
+    node.now.moment = node.now.moment.after(60_000_000);
+    node.hear(1, &pieces[..pieces.len() - 1]);
+    node.leave(0);
+    node.hear(1, &pieces[pieces.len() - 1..]);
+    assert_eq!((node.has(), node.copies.given_up(), node.copies.is_full()), ((0, 0, 0), 3, false));
+    assert!(!node.copies.lacks_cells(SLOT) && node.disk.counters().out_of_space == 0);
+    node.disk.set_plan(FaultPlan::default());
+    node.now.moment = node.now.moment.after(60_000_000);
+    node.hear(1, &pieces);
+    node.assert_is(&long);
+}
+
+/// A disk that does not tell how much room it has.
+struct Silent(SimDisk);
+
+impl Disk for Silent {
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        self.0.read_at(offset, target)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.0.write_at(offset, bytes)
+    }
+
+    fn sync(&self) -> Result<(), DiskError> {
+        self.0.sync()
+    }
+
+    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.0.reserve(offset, len)
+    }
+
+    fn truncate(&self, len: u64) -> Result<(), DiskError> {
+        self.0.truncate(len)
+    }
+
+    fn len(&self) -> Result<u64, DiskError> {
+        self.0.len()
+    }
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+}
+
+#[test]
+fn a_full_disk_ends_it_and_the_slot_is_empty_and_comes_again_when_there_is_room() {
+    let (disk, long) = (SimDisk::seeded(1), source(60));
+    let mut node = Node::begin_on(Arc::new(Silent(disk.clone())), disk);
     let pieces = pieces(&long);
     node.hear(1, &pieces[..pieces.len() - 2]);
     node.disk.set_plan(FaultPlan { space_left: Some(0), ..FaultPlan::default() });
@@ -304,6 +386,7 @@ fn a_full_disk_ends_it_and_the_slot_is_empty_and_comes_again_when_there_is_room(
     }
     assert!(!node.copies.is_full() && !node.copies.lacks_cells(SLOT));
     assert_eq!((node.has(), node.found_again()), ((0, 0, 0), (0, 0, 0)));
+    node.now.moment = node.now.moment.after(60_000_000);
     node.hear(1, &pieces);
     node.assert_is(&long);
 }
