@@ -155,6 +155,7 @@ impl Copied {
             self.copies.hear(now, from, incarnation, spoken)?;
         }
         self.copies.take_early(now)?;
+        let now = self.copies.dates.again(now);
         // Its room is used again, but not what a flood took.
         self.heard.shrink_to(HEARD_KEPT);
         if self.has_begun && now.moment >= self.ticked_at.after(self.tick_us) {

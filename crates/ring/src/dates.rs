@@ -71,9 +71,14 @@ impl Dates {
             self.own = own;
             self.decide();
         }
+        self.again(clock)
+    }
+
+    /// The same moment by what others told since it was dated.
+    pub(crate) fn again(&self, now: Now) -> Now {
         match self.is_doubted {
-            true => Now { date_ms: date(self.middle, clock.moment), ..clock },
-            false => clock,
+            true => Now { date_ms: date(self.middle, now.moment), ..now },
+            false => now,
         }
     }
 

@@ -138,6 +138,7 @@ impl EventLoop {
             self.here.look_at_clock();
             self.gather();
             self.here.slots.hear(self.here.now, self.poll.registry())?;
+            self.here.date_again();
             self.here.look_at_table();
             self.release()?;
             self.accept();

@@ -250,6 +250,11 @@ impl Here {
         self.now = self.slots.dated(self.shared.chosen.clock.now());
     }
 
+    /// Dates the same moment again: nodes may have told what their clocks say since.
+    pub(crate) fn date_again(&mut self) {
+        self.now = self.slots.dated_again(self.now);
+    }
+
     /// Takes another table if there is one.
     pub(crate) fn look_at_table(&mut self) {
         let changes = self.shared.table_changes.load(Ordering::Acquire);

@@ -394,6 +394,14 @@ impl Slots {
         }
     }
 
+    /// The same moment, with the date to go by since.
+    pub(crate) fn dated_again(&self, now: Now) -> Now {
+        match &self.home {
+            Home::Alone(_) => now,
+            Home::Copied(copied) => copied.copies.dates.again(now),
+        }
+    }
+
     /// How the clock of this node is beside those of others.
     pub(crate) fn clock_seen(&self) -> ClockSeen {
         match &self.home {

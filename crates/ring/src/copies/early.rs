@@ -17,8 +17,10 @@ impl Copies {
         Ok(())
     }
 
-    /// Takes what was asked too early, by the date of now.
+    /// Takes what was asked too early, by the date that this node goes by since it knows: `now` was dated before others told of
+    /// their clocks.
     pub(crate) fn take_early(&mut self, now: Now) -> Result<(), NodeError> {
+        let now = self.dates.again(now);
         while !self.dates.is_early(now.moment)
             && let Some(mut input) = self.early.pop_front()
         {
@@ -30,3 +32,6 @@ impl Copies {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
