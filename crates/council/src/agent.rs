@@ -17,12 +17,12 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// How long it takes until the next member is tried, and how long at most where none of them says anything that helps. A leader that comes
-/// after all has to hear this node within the time that nodes may be silent.
+/// How long it takes until the next member is tried, and how long at most where each of them turns this node away: a leader that comes
+/// has to hear within the time that nodes may be silent whoever it would hear at all.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_millis(400);
 
-/// So many tries of each member in a row pause no longer: by then another one leads, where one that led ended.
+/// So many refusals by each member in a row pause no longer.
 const QUICK_ROUNDS: usize = 4;
 
 /// How long a member may take to answer a heartbeat.
@@ -78,8 +78,6 @@ struct Known {
     has_left: bool,
     /// The last heartbeat that was answered, and the table behind which that may be told.
     heard: Option<Heartbeat>,
-    /// How many heartbeats were answered.
-    heard_count: u64,
     /// What was wrong last, so that it is told once.
     trouble: Option<String>,
 }
@@ -99,6 +97,8 @@ enum Next {
     Leader(NodeId),
     /// Any other one.
     Other,
+    /// Any other one, since this one turns this node away.
+    Refused,
 }
 
 /// The two ends of the wishes of this node: what could not be sent yet stays here.
@@ -113,13 +113,13 @@ pub(crate) async fn run(agent: &Agent, commands: mpsc::Receiver<Command>) {
     let wishes = tokio::sync::Mutex::new(Wishes { commands, waiting: None });
     let members = &agent.options.members;
     let mut at = members.iter().position(|(node, _)| *node == agent.options.me).unwrap_or(0);
-    let (mut told, mut failed) = (0, 0);
+    let (mut told, mut refused) = (0, 0);
     loop {
         let Some(&(node, address)) = members.get(at % members.len()) else { return };
         let session = Session { agent, known: &known, wishes: &wishes, node };
-        let heard_before = session.known().heard_count;
         let next = session.run(address).await;
-        failed = if session.known().heard_count == heard_before { failed + 1 } else { 0 };
+        // Who is not there, or does not lead so far, may be what this node waits for.
+        refused = if matches!(next, Next::Refused) { refused + 1 } else { 0 };
         match next {
             // Who does not lead any more may name who does, who names it: so that is followed a few times only.
             Next::Leader(leader) if told < 3 => {
@@ -129,13 +129,13 @@ pub(crate) async fn run(agent: &Agent, commands: mpsc::Receiver<Command>) {
             _ => {
                 told = 0;
                 at += 1;
-                tokio::time::sleep(pause(failed / members.len())).await;
+                tokio::time::sleep(pause(refused / members.len())).await;
             }
         }
     }
 }
 
-/// How long nobody is asked after so many tries of each member that helped nothing: who is refused by all would only keep them busy.
+/// How long nobody is asked after so many refusals by each member: who is refused by all would only keep them busy.
 fn pause(rounds: usize) -> Duration {
     let doublings = rounds.saturating_sub(QUICK_ROUNDS).min(16) as u32;
     PAUSE.saturating_mul(1 << doublings).min(PAUSE_MAX)
@@ -169,10 +169,9 @@ impl Session<'_> {
         let client = match peers::connect((self.node, address), &self.agent.options).await {
             Ok(client) => client,
             Err(error) => {
-                if let Some(refused) = peers::refusal(self.node, &error) {
-                    self.trouble(refused);
-                }
-                return Next::Other;
+                let Some(refused) = peers::refusal(self.node, &error) else { return Next::Other };
+                self.trouble(refused);
+                return Next::Refused;
             }
         };
         let registered = self.known().incarnation;
@@ -207,7 +206,7 @@ impl Session<'_> {
             Ok(Answer::NotLeader(Some(leader))) => Err(Next::Leader(leader)),
             Ok(Answer::Decision(Decision::Unchanged)) => {
                 self.trouble(CouncilError::Replaced { node: self.agent.options.me });
-                Err(Next::Other)
+                Err(Next::Refused)
             }
             answer => {
                 tracing::debug!(?answer, "not registered yet");
@@ -250,7 +249,7 @@ impl Session<'_> {
                 Ok(Answer::OtherLife) if self.is_to_leave() => {}
                 Ok(Answer::OtherLife) => {
                     self.trouble(CouncilError::Replaced { node: self.agent.options.me });
-                    return Next::Other;
+                    return Next::Refused;
                 }
                 _ => return Next::Other,
             }
@@ -265,7 +264,6 @@ impl Session<'_> {
 
     fn heard(&self, asked_at: Moment, version: Version) {
         let mut known = self.known();
-        known.heard_count += 1;
         known.trouble = None;
         if known.heard.is_none_or(|heard| heard.asked_at <= asked_at) {
             known.heard = Some(Heartbeat { asked_at, version, leader: self.node });
@@ -448,14 +446,13 @@ mod tests {
         assert_eq!(known.lock().unwrap().table.as_ref(), tables.last());
     }
 
-    #[test]
-    fn a_member_that_turns_a_node_away_is_asked_ever_more_seldom_within_a_bound() {
-        const TRIES: usize = 12;
+    /// How long a node needs to try a member so often that does this with whoever connects.
+    fn tries(count: usize, meets: impl Fn(std::net::TcpStream) + Send + 'static) -> Duration {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (agent, _) = agent(listener.local_addr().unwrap());
         let (done, tried) = oneshot::channel();
         std::thread::spawn(move || {
-            (0..TRIES).for_each(|_| drop(listener.accept()));
+            (0..count).for_each(|_| meets(listener.accept().unwrap().0));
             done.send(())
         });
         let began = Instant::now();
@@ -467,8 +464,34 @@ mod tests {
                 () = run(&agent, commands) => {}
             }
         });
+        began.elapsed()
+    }
+
+    /// Says that it does not let anybody in.
+    fn turn_away(socket: std::net::TcpStream) {
+        socket.set_nonblocking(true).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let stream = tokio::net::TcpStream::from_std(socket).unwrap();
+            let refused = |_: &[u8]| Err("not the token of this ring".to_owned());
+            assert!(atoll_wire::Connection::accept(stream, peers::limits(), refused).await.is_err());
+        });
+    }
+
+    #[test]
+    fn a_member_that_turns_a_node_away_is_asked_ever_more_seldom_within_a_bound() {
+        const TRIES: usize = 12;
         let paused: Duration = (1..TRIES).map(pause).sum();
-        assert!(paused > PAUSE * 2 * TRIES as u32 && began.elapsed() >= paused, "{:?}", began.elapsed());
+        let took = tries(TRIES, turn_away);
+        assert!(paused > PAUSE * 2 * TRIES as u32 && took >= paused, "{took:?}");
         assert_eq!((pause(1), pause(usize::MAX)), (PAUSE, PAUSE_MAX));
+    }
+
+    #[test]
+    fn a_member_that_is_not_there_is_asked_again_soon_since_it_may_lead_when_it_comes() {
+        const TRIES: usize = 16;
+        let paused: Duration = (1..TRIES).map(pause).sum();
+        let took = tries(TRIES, drop);
+        assert!(took < paused.mul_f32(0.8), "{took:?} instead of {:?}", PAUSE * TRIES as u32);
     }
 }
