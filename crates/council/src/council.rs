@@ -39,6 +39,8 @@ pub enum CouncilEvent {
     Seated,
     /// This member decides nothing any more, until its node begins again: its log failed, most likely. The group has one less.
     Failed(CouncilError),
+    /// Whether this member waits for room on its disk: meanwhile the group has one less.
+    LacksRoom(bool),
     /// Something does not work; what can be tried again is.
     Trouble(CouncilError),
 }

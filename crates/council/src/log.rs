@@ -21,7 +21,7 @@ use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use writer::{Job, Writer};
 
 /// Entries that are sent to another member at once have about so many changes at most, one entry aside.
@@ -34,6 +34,8 @@ const REPLACE_BYTES: usize = 4 << 20;
 #[derive(Clone)]
 pub(crate) struct Log {
     shared: Arc<Mutex<Shared>>,
+    /// Whether it waits for room on its disk.
+    lacks_room: watch::Receiver<bool>,
 }
 
 struct Shared {
@@ -68,20 +70,40 @@ impl Log {
         };
         let lock = lock(folder)?;
         let (file, kept) = LogFile::open(&folder.join("log"), seat)?;
-        let began = Writer::begin(file);
+        let (telling, lacks_room) = watch::channel(false);
+        let began = Writer::begin(file, telling);
         let action = "start the thread that writes the log of the configuration group";
         let (jobs, writer) = began.map_err(|source| CouncilError::System { action, source })?;
-        let log = Self::of(kept, Some(jobs));
+        let log = Self::of(kept, Some(jobs), lacks_room);
         Ok((log, Held { writer: Some(writer), _lock: Some(lock) }))
     }
 
     /// A log that is gone with the process.
     pub(crate) fn in_memory(seat: SeatId) -> Self {
-        Self::of(Kept::new(seat), None)
+        Self::of(Kept::new(seat), None, watch::channel(false).1)
     }
 
-    fn of(kept: Kept, jobs: Option<SyncSender<Job>>) -> Self {
-        Self { shared: Arc::new(Mutex::new(Shared { kept, jobs, written_bytes: 0 })) }
+    fn of(kept: Kept, jobs: Option<SyncSender<Job>>, lacks_room: watch::Receiver<bool>) -> Self {
+        Self { shared: Arc::new(Mutex::new(Shared { kept, jobs, written_bytes: 0 })), lacks_room }
+    }
+
+    /// The same, which is told whether there is room.
+    #[cfg(test)]
+    pub(crate) fn with_room_told(seat: SeatId) -> (Self, watch::Sender<bool>) {
+        let (telling, lacks_room) = watch::channel(false);
+        (Self::of(Kept::new(seat), None, lacks_room), telling)
+    }
+
+    /// Whether it waits for room on its disk: until there is some the consensus of this member stands still.
+    pub(crate) fn lacks_room(&self) -> bool {
+        *self.lacks_room.borrow()
+    }
+
+    /// Returns when that changes; never, where it cannot any more.
+    pub(crate) async fn room_changed(&mut self) {
+        if self.lacks_room.changed().await.is_err() {
+            std::future::pending().await
+        }
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {

@@ -119,7 +119,8 @@ impl Member {
     pub(crate) async fn watched(&self, events: &Events) {
         let mut troubled = self.shared.troubled.lock().await;
         let mut metrics = self.shared.raft.metrics();
-        let mut is_seated = false;
+        let (mut is_seated, mut lacks_room) = (false, false);
+        let mut log = self.shared.log.clone();
         loop {
             let stopped = metrics.borrow_and_update().running_state.as_ref().err().map(ToString::to_string);
             if let Some(problem) = stopped {
@@ -129,7 +130,11 @@ impl Member {
             if !std::mem::replace(&mut is_seated, self.shared.is_seated()) && is_seated {
                 events(CouncilEvent::Seated);
             }
+            if std::mem::replace(&mut lacks_room, log.lacks_room()) != lacks_room {
+                events(CouncilEvent::LacksRoom(lacks_room));
+            }
             tokio::select! {
+                () = log.room_changed() => {}
                 Some(trouble) = troubled.recv() => events(CouncilEvent::Trouble(trouble)),
                 changed = metrics.changed() => if changed.is_err() {
                     return std::future::pending().await;
@@ -251,6 +256,10 @@ impl Shared {
     }
 
     async fn consensus(&self, ask: Ask) -> Answer {
+        if self.log.lacks_room() {
+            // The consensus would queue it without bound: it waits for its log.
+            return Answer::Failed("no room for the log of this member".to_owned());
+        }
         let _gate = self.gate.read().await;
         let answer = match ask {
             Ask::Vote(to, request) => match self.is_meant(to).await {
@@ -326,8 +335,10 @@ impl Shared {
     pub(crate) fn leads(&self) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
-        // One whose log failed leads no more, and is not told to.
-        metrics.running_state.is_ok() && metrics.state == openraft::ServerState::Leader
+        // One whose log failed leads no more, and is not told to; one that waits for room hears of nothing.
+        !self.log.lacks_room()
+            && metrics.running_state.is_ok()
+            && metrics.state == openraft::ServerState::Leader
     }
 
     /// Whether this log is one of those that decide.

@@ -58,6 +58,8 @@ pub(crate) struct Copied {
     group_leader: Option<NodeId>,
     /// Whether the part that this node has in the group failed.
     is_seat_lost: bool,
+    /// Whether it waits for room on its disk.
+    is_seat_waiting: bool,
     has_begun: bool,
     /// Whether cells could be sent to other nodes at once.
     has_pieces: bool,
@@ -83,7 +85,7 @@ impl Copied {
     ) -> Self {
         let metrics = shared.metrics.first().cloned().unwrap_or_default();
         let (ticked_at, heard_at, group_leader, has_begun, has_pieces) = Default::default();
-        let (heard, addressed, put_off, failed, is_seat_lost) = Default::default();
+        let (heard, addressed, put_off, failed, is_seat_lost, is_seat_waiting) = Default::default();
         Self {
             copies,
             persistence,
@@ -96,6 +98,7 @@ impl Copied {
             heard_at,
             group_leader,
             is_seat_lost,
+            is_seat_waiting,
             has_begun,
             has_pieces,
             heard,
@@ -117,7 +120,8 @@ impl Copied {
     /// When the configuration group answered last, and who led it then.
     pub(crate) fn group_heard(&self, now: Now) -> GroupHeard {
         let silence = Duration::from_micros(now.moment.0.saturating_sub(self.heard_at.0));
-        GroupHeard { silence, leader: self.group_leader, is_seat_lost: self.is_seat_lost }
+        let is_seat_lost = self.is_seat_lost || self.is_seat_waiting;
+        GroupHeard { silence, leader: self.group_leader, is_seat_lost }
     }
 
     /// Keeps the first thing that went wrong until the end of the round, which then ends the node.
@@ -198,6 +202,10 @@ impl Copied {
             }
             Told::Group(GroupSaid::SeatLost) => {
                 self.is_seat_lost = true;
+                Ok(())
+            }
+            Told::Group(GroupSaid::SeatWaits(is_waiting)) => {
+                self.is_seat_waiting = is_waiting;
                 Ok(())
             }
             Told::Group(GroupSaid::Lost(why)) => Err(NodeError::Group { why }),

@@ -53,6 +53,7 @@ impl GroupDoor for CouncilGroup {
                 tracing::error!(%error, "this node has no part in the configuration group until it begins again");
                 said(GroupSaid::SeatLost);
             }
+            CouncilEvent::LacksRoom(is_waiting) => said(GroupSaid::SeatWaits(is_waiting)),
             CouncilEvent::Trouble(error @ CouncilError::Replaced { .. }) => {
                 said(GroupSaid::Lost(error.to_string()));
             }

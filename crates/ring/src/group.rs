@@ -24,6 +24,8 @@ pub enum GroupSaid {
     Heard(Moment, Option<NodeId>),
     /// The group has one member less: the part that this node has in it failed, and it goes on as one that only asks.
     SeatLost,
+    /// Whether the group has one member less as long as the part that this node has in it waits for room on its disk.
+    SeatWaits(bool),
     /// The node cannot go on, since the group will not hear it any more.
     Lost(String),
 }
@@ -35,7 +37,7 @@ pub(crate) struct GroupHeard {
     pub(crate) silence: Duration,
     /// Who led it then.
     pub(crate) leader: Option<NodeId>,
-    /// Whether the part that this node has in it failed.
+    /// Whether the part that this node has in it failed, or waits for room on its disk.
     pub(crate) is_seat_lost: bool,
 }
 

@@ -150,14 +150,14 @@ fn keys_go_when_their_time_is_over_whether_anybody_asks_for_them_or_not() {
     assert!(expired.contains("expired_keys:2001"), "{expired}");
 }
 
-/// A group in which the part of the node that joins fails at once.
-struct Failing(LocalGroup);
+/// A group that says these things about the part that the node has in it as soon as it joins.
+struct Saying(LocalGroup, &'static [GroupSaid]);
 
-impl GroupDoor for Failing {
+impl GroupDoor for Saying {
     fn join(&self, joining: Joining) -> Result<Box<dyn GroupMember>, NodeError> {
         let said = joining.said.clone();
         let joined = self.0.join(joining);
-        said(GroupSaid::SeatLost);
+        self.1.iter().for_each(|what| said(what.clone()));
         joined
     }
 }
@@ -171,10 +171,13 @@ fn a_node_whose_part_in_the_configuration_failed_says_so_until_it_begins_again()
         let metrics = Some(listen);
         Node::start(NodeOptions { others: Some(others), metrics, ..support::options() }).unwrap()
     };
-    for (door, told) in
-        [(Arc::new(Failing(group.clone())) as Arc<dyn GroupDoor>, 1), (Arc::new(group.clone()), 0)]
-    {
-        let node = start(door);
+    for (said, told) in [
+        (&[GroupSaid::SeatLost][..], 1),
+        (&[GroupSaid::SeatWaits(true)], 1),
+        (&[GroupSaid::SeatWaits(true), GroupSaid::SeatWaits(false)], 0),
+        (&[], 0),
+    ] {
+        let node = start(Arc::new(Saying(group.clone(), said)));
         let mut client = Client::connect(node.address());
         let began = Instant::now();
         // It is told by another thread, and what the metrics tell is a second old at most.

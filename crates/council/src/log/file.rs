@@ -292,6 +292,13 @@ impl LogFile {
         Ok(Written::Synced)
     }
 
+    /// From now on there is no room for anything.
+    #[cfg(test)]
+    pub(crate) fn fill_disk(&mut self) -> File {
+        let full = OpenOptions::new().append(true).open("/dev/full").unwrap();
+        std::mem::replace(&mut self.file, full)
+    }
+
     /// Makes a file with one record, whole or not at all.
     fn make(path: &Path, facts: &[u8]) -> io::Result<Self> {
         write_beside(path, &whole(facts)?)?;
@@ -491,8 +498,7 @@ mod tests {
         for number in 0..4 {
             // A device that has no room, and then a part of the record that there was room for.
             let fact = Fact::Entry(entry(number)).to_bytes();
-            let full = OpenOptions::new().append(true).open("/dev/full").unwrap();
-            let disk = std::mem::replace(&mut file.file, full);
+            let disk = file.fill_disk();
             assert_eq!(file.append(&fact).unwrap(), Written::NoRoom);
             file.file = disk;
             let part = number as usize * 9;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what was handed in first is synced first; what comes meanwhile is synced together.
 //! Invariant: after the first error nothing more is written: what the disk has then is not known. A disk that is full is none: what there is
-//! no room for waits, and all behind it, so that this member says nothing meanwhile.
+//! no room for waits, and all behind it, so that this member says nothing meanwhile. Whoever has the log is told so.
 
 use super::file::{LogFile, Written};
 use std::io;
@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// Called when it will survive, or never will.
 pub(crate) type Done = Box<dyn FnOnce(io::Result<()>) + Send>;
@@ -38,17 +39,21 @@ pub(crate) struct Writer {
 }
 
 /// Whether nobody waits for room any more.
-#[derive(Default)]
 struct End {
     is_near: Mutex<bool>,
     told: Condvar,
+    /// Whether there is no room for what is to be written.
+    lacks_room: watch::Sender<bool>,
 }
 
 impl Writer {
-    /// Begins it; it ends when nobody can hand anything in any more.
-    pub(crate) fn begin(file: LogFile) -> io::Result<(SyncSender<Job>, Self)> {
+    /// Begins it; it ends when nobody can hand anything in any more, and tells while it waits for room.
+    pub(crate) fn begin(
+        file: LogFile,
+        lacks_room: watch::Sender<bool>,
+    ) -> io::Result<(SyncSender<Job>, Self)> {
         let (jobs, received) = sync_channel(JOBS_MAX);
-        let end = Arc::<End>::default();
+        let end = Arc::new(End::telling(lacks_room));
         let waits_for = Arc::clone(&end);
         let name = "council-log".to_owned();
         let thread =
@@ -65,6 +70,11 @@ impl Writer {
 }
 
 impl End {
+    fn telling(lacks_room: watch::Sender<bool>) -> Self {
+        let (is_near, told) = Default::default();
+        Self { is_near, told, lacks_room }
+    }
+
     /// Waits until it is time to try again; whether to.
     fn pause(&self) -> bool {
         let is_near = self.is_near.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,9 +85,8 @@ impl End {
 
 /// Writes facts as soon as there is room for them.
 fn append(file: &mut LogFile, facts: &[u8], end: &End) -> io::Result<()> {
-    let mut has_waited = false;
     while file.append(facts)? == Written::NoRoom {
-        if !std::mem::replace(&mut has_waited, true) {
+        if !end.lacks_room.send_replace(true) {
             tracing::error!(
                 "the disk is full: this member of the configuration group waits for room for its log"
             );
@@ -86,7 +95,7 @@ fn append(file: &mut LogFile, facts: &[u8], end: &End) -> io::Result<()> {
             return Err(io::ErrorKind::StorageFull.into());
         }
     }
-    if has_waited {
+    if end.lacks_room.send_if_modified(|lacks_room| std::mem::take(lacks_room)) {
         tracing::info!("the disk has room again for the log of the configuration group");
     }
     Ok(())
@@ -124,5 +133,26 @@ fn write(mut file: LogFile, jobs: &Receiver<Job>, end: &End) {
                 failed.as_ref().map_or(Ok(()), |error| Err(io::Error::new(error.kind(), error.to_string()))),
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::SeatId;
+
+    #[test]
+    fn it_is_told_as_long_as_there_is_no_room_for_the_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut file, _) = LogFile::open(&folder.path().join("log"), SeatId(5)).unwrap();
+        let (lacks_room, told) = watch::channel(false);
+        let end = End::telling(lacks_room);
+        end.lacks_room.send_replace(true);
+        append(&mut file, b"facts", &end).unwrap();
+        assert!(!*told.borrow(), "there was room again");
+        drop(file.fill_disk());
+        *end.is_near.lock().unwrap() = true;
+        assert_eq!(append(&mut file, b"more", &end).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert!(*told.borrow());
     }
 }

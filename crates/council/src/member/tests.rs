@@ -117,3 +117,33 @@ fn what_makes_no_sense_ends_the_connection_and_nothing_else() {
         ));
     });
 }
+
+#[test]
+fn a_member_whose_log_waits_for_room_queues_nothing_and_goes_on_once_there_is_some() {
+    on_runtime(async {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let ring = GroupOptions { slots: 4, copies: 1 };
+        let options = CouncilOptions::new(NodeId(1), vec![(NodeId(1), address)], ring, String::new());
+        let (log, lacks_room) = Log::with_room_told(SeatId(1));
+        let member = Member::start(Arc::new(options), log, listener).await.unwrap();
+        let shared = &member.shared;
+        let mut metrics = shared.raft.metrics();
+        while !shared.leads() {
+            metrics.changed().await.unwrap();
+        }
+        let ring = shared.log.ring().unwrap();
+        let ask = |term| {
+            let vote = Vote { leader_id: LeaderId::new(term, SeatId(1)), committed: false };
+            Ask::Vote(To { ring, seat: SeatId(1) }, VoteRequest { vote, last_log_id: None })
+        };
+        lacks_room.send_replace(true);
+        assert!(!shared.leads());
+        assert!(matches!(shared.consensus(ask(1)).await, Answer::Failed(_)));
+        lacks_room.send_replace(false);
+        assert!(shared.leads());
+        assert!(matches!(shared.consensus(ask(1)).await, Answer::Voted(_)));
+        member.stop().await;
+    });
+}

@@ -64,6 +64,7 @@ impl Node {
                 CouncilEvent::Left => told.has_left = true,
                 CouncilEvent::Seated => told.is_seated = true,
                 CouncilEvent::Failed(_) => told.has_failed = true,
+                CouncilEvent::LacksRoom(_) => {}
                 CouncilEvent::Trouble(trouble) => told.troubles.push(trouble),
             }
             drop(told);
