@@ -164,7 +164,10 @@ impl Copied {
         self.heard.shrink_to(HEARD_KEPT);
         if self.has_begun && now.moment >= self.ticked_at.after(self.tick_us) {
             self.ticked_at = now.moment;
-            self.copies.at_work(now.moment);
+            if self.put_off.is_none() {
+                // What a newer table gave to this node waits: only while it is silent others take that over.
+                self.copies.at_work(now.moment);
+            }
             self.copies.try_again(now)?;
             if let Some((table, _)) =
                 self.put_off.take_if(|(_, tried_at)| now.moment >= tried_at.after(TRY_EACH_US))
