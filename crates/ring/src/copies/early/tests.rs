@@ -95,3 +95,17 @@ fn a_write_that_was_held_has_the_date_of_most_clocks_and_not_of_the_wrong_one_th
     let time_ms = copies.keyspaces.of(SLOT).0.time_ms(NUMBER);
     assert!(time_ms.abs_diff(TODAY) < 1_000, "{time_ms}");
 }
+
+#[test]
+fn clocks_of_nodes_that_are_not_of_the_ring_do_not_count() {
+    let now = Now { moment: Moment(1_000_000), date_ms: TODAY };
+    let (mut copies, _poll) = begun(now);
+    for (node, life) in [(4, 1), (5, 1), (6, 1), (2, 2)] {
+        copies.hear(now, NodeId(node), Incarnation(life), Spoken::Date(TODAY + YEAR)).unwrap();
+    }
+    assert!(copies.dates.is_early(now.moment) && !copies.dates.seen().is_doubted);
+    for node in [2, 3] {
+        copies.hear(now, NodeId(node), Incarnation(1), Spoken::Date(TODAY)).unwrap();
+    }
+    assert!(!copies.dates.is_early(now.moment) && !copies.dates.seen().is_doubted);
+}
