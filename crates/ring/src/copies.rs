@@ -461,7 +461,9 @@ impl Copies {
 
     /// Whether keys of a slot may be listed from its cells, as they may be read.
     pub(crate) fn may_read(&self, slot: Slot, now: Now) -> bool {
-        !self.lacks_cells(slot) && self.replica.may_read(slot, now.moment)
+        // What is over by now is not known before the clock of this node is known to be right.
+        let is_dated = !self.dates.is_early(now.moment);
+        is_dated && !self.lacks_cells(slot) && self.replica.may_read(slot, now.moment)
     }
 
     /// Whether writes of a slot are on their way to its cells, or may be.

@@ -1,6 +1,7 @@
 //! What clients ask a node that begins, before it knows whether its clock is right: it waits, in its order.
 //!
-//! Invariant: what waits here is of the list of all that is waited for, and bounded with that.
+//! Invariant: what waits here is of the list of all that is waited for, and bounded with that. All of it is let go at once: of reads whose
+//! replies together are more than may wait, some are refused as at any other time.
 
 use super::Copies;
 use crate::NodeError;

@@ -109,3 +109,15 @@ fn clocks_of_nodes_that_are_not_of_the_ring_do_not_count() {
     }
     assert!(!copies.dates.is_early(now.moment) && !copies.dates.seen().is_doubted);
 }
+
+#[test]
+fn keys_are_listed_only_once_it_is_known_what_is_over() {
+    let now = Now { moment: Moment(1_000_000), date_ms: TODAY + YEAR };
+    let (mut copies, _poll) = begun(now);
+    settle(&mut copies, now);
+    assert!(!copies.may_read(SLOT, now));
+    for node in [2, 3] {
+        copies.hear(now, NodeId(node), Incarnation(1), Spoken::Date(TODAY)).unwrap();
+    }
+    assert!(copies.may_read(SLOT, now));
+}
