@@ -4,15 +4,16 @@
 mod long_slots;
 
 use super::*;
-use crate::group::LocalGroup;
+use crate::group::{GroupDoor, GroupMember, Joining, LocalGroup};
 use crate::others::Others;
 use atoll_disk::{FaultPlan, SimDisk};
 use atoll_keyspace::slot_of;
-use atoll_replica::{GroupOptions, NodeId};
+use atoll_replica::{Change, GroupOptions, Moment, NodeId, Proposal};
 use atoll_resp::{Limits, ReplyParser, Value, write_request};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -115,9 +116,40 @@ fn leave(disk: &SimDisk, space_left: Option<u64>) {
     disk.set_plan(FaultPlan { space_left, ..FaultPlan::default() });
 }
 
+/// A group that counts how often its member says that it is at work.
+struct Attentive(LocalGroup, Arc<AtomicU64>);
+
+struct AttentiveMember(Box<dyn GroupMember>, Arc<AtomicU64>);
+
+impl GroupDoor for Attentive {
+    fn join(&self, joining: Joining) -> Result<Box<dyn GroupMember>, NodeError> {
+        Ok(Box::new(AttentiveMember(self.0.join(joining)?, Arc::clone(&self.1))))
+    }
+}
+
+impl GroupMember for AttentiveMember {
+    fn propose(&self, proposals: Vec<Proposal>) {
+        self.0.propose(proposals);
+    }
+
+    fn ask(&self, change: Change) {
+        self.0.ask(change);
+    }
+
+    fn fetch_table(&self) {
+        self.0.fetch_table();
+    }
+
+    fn at_work(&self, _now: Moment) {
+        self.1.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
 /// A ring of three nodes that all have a copy of everything.
 struct Three {
     group: LocalGroup,
+    /// How often each node said that it is at work.
+    at_work: [Arc<AtomicU64>; 3],
     disks: Vec<SimDisk>,
     nodes: Vec<Node>,
 }
@@ -128,11 +160,20 @@ impl Three {
         let shape = GroupOptions { slots: SLOTS.into(), copies: 3 };
         let group = LocalGroup::start(shape, Duration::from_millis(300)).unwrap();
         let disks: Vec<_> = (1..=3).map(SimDisk::seeded).collect();
-        let others = |me| others(&group, me, suspect_us);
-        let nodes = (1..).zip(&disks).map(|(me, disk)| start(disk, Some(others(me)))).collect();
-        let ring = Self { group, disks, nodes };
+        let at_work: [Arc<AtomicU64>; 3] = Default::default();
+        let others = |me, at_work: &Arc<AtomicU64>| {
+            let group_told = Arc::new(Attentive(group.clone(), Arc::clone(at_work)));
+            Others { group: group_told, ..others(&group, me, suspect_us) }
+        };
+        let each = (1..).zip(&disks).zip(&at_work);
+        let nodes = each.map(|((me, disk), at_work)| start(disk, Some(others(me, at_work)))).collect();
+        let ring = Self { group, at_work, disks, nodes };
         ring.wait_for_copies();
         ring
+    }
+
+    fn at_work(&self, at: usize) -> u64 {
+        self.at_work[at].load(Ordering::SeqCst)
     }
 
     fn wait_for_copies(&self) {
@@ -278,7 +319,15 @@ fn a_node_whose_disk_has_no_room_for_a_keyspace_goes_on_and_has_it_when_there_is
     wait_for("it was tried", || ring.disks[1].counters().out_of_space > refused);
     assert!(full.once(&["select", "1"]).starts_with('-'));
     assert_eq!(full.once(&["ping"]), "PONG");
+    let mut said = 0;
+    wait_for("it is silent to the group while that is tried", || {
+        said = ring.at_work(1);
+        let refused = ring.disks[1].counters().out_of_space;
+        wait_for("it was tried again", || ring.disks[1].counters().out_of_space > refused + 5);
+        ring.at_work(1) == said
+    });
     leave(&ring.disks[1], None);
+    wait_for("it is at work again", || ring.at_work(1) > said);
     wait_for("it has it as well", || full.once(&["select", "1"]) == "OK");
     ring.wait_for_copies_of_the_first();
     ring.stop();
