@@ -203,7 +203,11 @@ async fn run(
         None => None,
         Some((log, listener)) => match Member::start(Arc::clone(&agent.options), log, listener).await {
             Ok(member) => Some(member),
-            Err(error) => return (agent.events)(CouncilEvent::Failed(error)),
+            Err(error) => {
+                // It is a node all the same, which asks the other members.
+                (agent.events)(CouncilEvent::Failed(error));
+                None
+            }
         },
     };
     let watched = async {
