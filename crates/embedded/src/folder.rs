@@ -22,8 +22,8 @@ pub trait OpenStore: Send + Sync + 'static {
     /// block the calling thread.
     fn open_owned<'a>(&'a self, folder: &'a Path) -> StoreFuture<'a, Arc<dyn Store>>;
 
-    /// Opens its last committed state, writing not a byte; others may own the folder. Asked for again and again: the answer
-    /// may be one that was given before, if the state is still the last.
+    /// Opens its last committed state, writing not a byte; others may own the folder. Asked for again and again: nothing that
+    /// the file system tells of a file says that nobody wrote to it through mapped pages.
     fn open_read_only<'a>(&'a self, folder: &'a Path) -> StoreFuture<'a, Arc<dyn Store>>;
 
     /// Lets go of the store that was opened to write, whose folder belongs to somebody else by now: not a byte more

@@ -11,8 +11,8 @@ use atoll_store::{Store, StoreError, StoreFuture};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// The file of a store, inside its folder.
 pub const STORE_FILE: &str = "store.atoll";
@@ -119,11 +119,7 @@ pub async fn open(folder: &Path, options: OpenOptions) -> Result<FolderStore, St
         })?;
     }
     let (mode, sharing) = (options.mode, options.folder.clone());
-    let opener = Arc::new(EngineOpener {
-        options: options.store,
-        owned: Mutex::new(None),
-        last_state: tokio::sync::Mutex::new(None),
-    });
+    let opener = Arc::new(EngineOpener { options: options.store, owned: Mutex::new(None) });
     let hook = Arc::clone(&opener) as Arc<dyn OpenStore>;
     let store = open_folder(folder.to_owned(), mode, sharing, hook).await?;
     Ok(FolderStore { place: folder.display().to_string(), store: Arc::new(store), opener })
@@ -163,23 +159,6 @@ pub async fn open_last_state(folder: &Path, options: StoreOptions) -> Result<Emb
 struct EngineOpener {
     options: StoreOptions,
     owned: Mutex<Option<EmbeddedStore>>,
-    /// The last state that was opened, while somebody has it, and how the file looked then.
-    last_state: tokio::sync::Mutex<Option<(Looks, Weak<ReadOnlyStore>)>>,
-}
-
-/// What changes of a file whenever somebody writes to it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Looks {
-    modified: SystemTime,
-    bytes: u64,
-}
-
-impl Looks {
-    /// None if the file cannot be looked at; it is opened then, which tells why.
-    fn of(file: &Path) -> Option<Self> {
-        let metadata = std::fs::metadata(file).ok()?;
-        Some(Self { modified: metadata.modified().ok()?, bytes: metadata.len() })
-    }
 }
 
 impl OpenStore for EngineOpener {
@@ -207,18 +186,8 @@ impl OpenStore for EngineOpener {
 
     fn open_read_only<'a>(&'a self, folder: &'a Path) -> StoreFuture<'a, Arc<dyn Store>> {
         Box::pin(async move {
-            let mut last_state = self.last_state.lock().await;
-            // Before it is opened: what is written meanwhile is seen the next time.
-            let looks = Looks::of(&folder.join(STORE_FILE));
-            if let Some((then, store)) = &*last_state
-                && looks == Some(*then)
-                && let Some(store) = store.upgrade()
-            {
-                return Ok(store as Arc<dyn Store>);
-            }
-            let store = Arc::new(ReadOnlyStore::open(folder.to_owned(), self.options.clone()).await?);
-            *last_state = looks.map(|looks| (looks, Arc::downgrade(&store)));
-            Ok(store as Arc<dyn Store>)
+            let store = ReadOnlyStore::open(folder.to_owned(), self.options.clone()).await?;
+            Ok(Arc::new(store) as Arc<dyn Store>)
         })
     }
 }
