@@ -34,12 +34,12 @@ impl Attachment {
             _ => Ok(()),
         }
     }
+}
 
-    /// For how long an owner surely remembers the name of a write, whatever others write meanwhile.
-    pub(super) fn name_is_known_for(&self) -> Duration {
-        let count = u32::try_from(self.capabilities.request_memory_count).unwrap_or(u32::MAX);
-        NAMED_WRITE_TIME.saturating_mul(count).min(REPEAT_TIME).min(self.capabilities.request_memory)
-    }
+/// For how long a store surely remembers the name of a write, whatever others write meanwhile.
+pub(super) fn name_is_known_for(capabilities: &Capabilities) -> Duration {
+    let count = u32::try_from(capabilities.request_memory_count).unwrap_or(u32::MAX);
+    NAMED_WRITE_TIME.saturating_mul(count).min(REPEAT_TIME).min(capabilities.request_memory)
 }
 
 /// Says hello to the owner at the other end of `transport`. Must be called within a Tokio runtime, which

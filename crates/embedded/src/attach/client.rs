@@ -7,9 +7,9 @@ use super::Request;
 use super::answer::{self, Travels};
 use super::attachment::{Attachment, unavailable};
 use super::buffered::Buffered;
+use super::call::Call;
 use super::link::{LastState, Link};
 use super::many;
-use atoll_store::age::Moment;
 use atoll_store::{
     Batch, Buffer, Capabilities, Cell, Expectation, PartitionPage, PartitionQuery, Place, Read, ReadOptions,
     ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture, StoreStream, Timestamp, Waited,
@@ -30,12 +30,6 @@ const LOSSES_MAX: usize = 20;
 const DEADLINE_GRACE: Duration = Duration::from_millis(200);
 /// The same for a wait, whose first look the owner may be slow to take.
 const WAIT_GRACE: Duration = Duration::from_secs(5);
-
-type Source = Arc<dyn std::error::Error + Send + Sync>;
-
-fn unknown(request: &Request, reason: &str, source: Option<Source>) -> StoreError {
-    StoreError::Unknown { what: request.name(), reason: reason.to_owned(), source }
-}
 
 /// Where calls go.
 pub enum Route {
@@ -146,16 +140,16 @@ impl AttachedStore {
 
     /// Asks the owner, whoever it comes to be.
     pub(super) async fn ask<T: Travels>(&self, request: &Request) -> Result<Asked<T>, StoreError> {
-        self.ask_whom(request).await.map(|(asked, _)| asked)
+        self.ask_whom(&Call::new(request)).await.map(|(asked, _)| asked)
     }
 
     /// As [`AttachedStore::ask`], with the number of the connection that answered; 0 for none.
-    async fn ask_whom<T: Travels>(&self, request: &Request) -> Result<(Asked<T>, u64), StoreError> {
+    async fn ask_whom<T: Travels>(&self, call: &Call<'_>) -> Result<(Asked<T>, u64), StoreError> {
+        let request = call.request;
         if request.is_write() && self.shared.is_read_only {
             return Err(StoreError::ReadOnly { place: self.shared.place.clone() });
         }
-        let is_out = AtomicBool::new(false);
-        let asking = self.ask_until_answered(request, &is_out);
+        let asking = self.ask_until_answered(call);
         let grace = if request.is_wait() { WAIT_GRACE } else { DEADLINE_GRACE };
         let Some(time) = request.time().map(|time| time.saturating_add(grace)) else { return asking.await };
         let sleep = {
@@ -166,30 +160,20 @@ impl AttachedStore {
             biased;
             answer = asking => answer,
             // The owner would have said so, but it is suspended, or there is none.
-            () = sleep => self.too_late(request, is_out.load(Ordering::Acquire)).map(|answer| (answer, 0)),
+            () = sleep => self.too_late(call).map(|answer| (answer, 0)),
         }
     }
 
-    /// Asks one owner after the other. `is_out` says meanwhile whether an owner may have a write.
-    async fn ask_until_answered<T: Travels>(
-        &self,
-        request: &Request,
-        is_out: &AtomicBool,
-    ) -> Result<(Asked<T>, u64), StoreError> {
+    /// Asks one owner after the other, which `call` follows.
+    async fn ask_until_answered<T: Travels>(&self, call: &Call<'_>) -> Result<(Asked<T>, u64), StoreError> {
+        let request = call.request;
         let mut encoded = request.encode();
-        let (started, begun) = (Instant::now(), Moment::now());
-        // What stands in the way of asking says nothing about a write that an owner may have.
-        let failed = |error: StoreError| match is_out.load(Ordering::Acquire) {
-            true => {
-                unknown(request, "the owner of the store was lost before it answered", Some(Arc::new(error)))
-            }
-            false => error,
-        };
         for _ in 0..LOSSES_MAX {
             if let Some(local) = self.local() {
+                call.check_repeat(&local.capabilities(), None)?;
                 return Ok((Asked::Local(Arc::clone(local)), 0));
             }
-            let (number, attachment) = match self.link().map_err(failed)? {
+            let (number, attachment) = match self.link().map_err(|error| call.failed(error))? {
                 (number, Link::Owner(attachment)) => (number, attachment),
                 (_, Link::LastState(state)) if state.left().is_some() => {
                     return Ok((Asked::Local(state.store), 0));
@@ -199,7 +183,10 @@ impl AttachedStore {
                     continue;
                 }
             };
-            let was_out = is_out.swap(request.is_write(), Ordering::AcqRel);
+            // The search may have taken long, and others wrote meanwhile.
+            call.check_repeat(&attachment.capabilities, None)?;
+            let was_out = call.is_out();
+            call.set_out(true);
             let lost = match attachment.client.call(&encoded).await {
                 Ok(bytes) => {
                     let answer = self.decoded(request, &bytes)?;
@@ -210,28 +197,25 @@ impl AttachedStore {
                 }
                 Err(lost) => lost,
             };
-            is_out.store(was_out || request.is_write() && lost.was_sent, Ordering::Release);
-            self.check_loss(request, &attachment, begun, &lost)?;
-            self.find_owner(number).await.map_err(failed)?;
-            if let Some(later) = request.after(started.elapsed()) {
+            call.set_out(was_out || lost.was_sent);
+            self.check_loss(call, &attachment, &lost)?;
+            self.find_owner(number).await.map_err(|error| call.failed(error))?;
+            if let Some(later) = call.later() {
                 encoded = later.encode();
             }
         }
-        Err(failed(self.gave_up()))
+        Err(call.failed(self.gave_up()))
     }
 
     /// The answer to a call whose time is up.
-    fn too_late<T: Travels>(&self, request: &Request, is_out: bool) -> Result<Asked<T>, StoreError> {
-        if request.is_wait() {
+    fn too_late<T: Travels>(&self, call: &Call<'_>) -> Result<Asked<T>, StoreError> {
+        if call.request.is_wait() {
             let answer = answer::encode(&Ok(Waited::TimedOut));
-            return self.decoded(request, &answer).map(Asked::Answer);
+            return self.decoded(call.request, &answer).map(Asked::Answer);
         }
-        let reason = "the owner did not answer before the deadline";
-        if is_out {
-            return Err(unknown(request, reason, None));
-        }
-        let (place, reason) = (self.shared.place.clone(), reason.to_owned());
-        Err(StoreError::Unavailable { place, reason, source: None })
+        let reason = "the owner did not answer before the deadline".to_owned();
+        let place = self.shared.place.clone();
+        Err(call.failed(StoreError::Unavailable { place, reason, source: None }))
     }
 
     pub(super) fn gave_up(&self) -> StoreError {
@@ -242,7 +226,8 @@ impl AttachedStore {
     fn decoded<T: Travels>(&self, request: &Request, bytes: &[u8]) -> Result<T, StoreError> {
         answer::decode(bytes).unwrap_or_else(|error| {
             Err(if request.is_write() {
-                unknown(request, "the owner's answer cannot be read", Some(Arc::new(error)))
+                let reason = "the owner's answer cannot be read".to_owned();
+                StoreError::Unknown { what: request.name(), reason, source: Some(Arc::new(error)) }
             } else {
                 unavailable(&self.shared.place, error)
             })
@@ -250,26 +235,13 @@ impl AttachedStore {
     }
 
     /// Whether the call may be repeated after this loss.
-    fn check_loss(
-        &self,
-        request: &Request,
-        attachment: &Attachment,
-        begun: Moment,
-        lost: &Lost,
-    ) -> Result<(), StoreError> {
-        if self.shared.is_closed.load(Ordering::Acquire) && !(request.is_write() && lost.was_sent) {
+    fn check_loss(&self, call: &Call<'_>, attachment: &Attachment, lost: &Lost) -> Result<(), StoreError> {
+        if self.shared.is_closed.load(Ordering::Acquire) && !(call.request.is_write() && lost.was_sent) {
             return Err(StoreError::closed(&self.shared.place));
         }
         attachment.check_room(lost)?;
-        // Creating a cell again with the same value is done, so that alone may be repeated.
-        let can_apply_twice = request.is_write() && !matches!(request, Request::Create(..));
-        // The owner's clock went on where ours was asleep.
-        let is_remembered = request.request_id().is_some() && begun.age() < attachment.name_is_known_for();
-        if lost.was_sent && can_apply_twice && !is_remembered {
-            let source: Source = Arc::new(lost.clone());
-            return Err(unknown(request, "the owner of the store was lost before it answered", Some(source)));
-        }
-        Ok(())
+        // Looking for the next owner takes long, in vain where it may not be asked.
+        call.check_repeat(&attachment.capabilities, Some(lost))
     }
 }
 
@@ -353,7 +325,8 @@ impl Store for AttachedStore {
         }
         Box::pin(async move {
             let request = Request::Get(cell.partition.to_vec(), cell.sort.to_vec(), options);
-            match self.ask(&request).await? {
+            let call = Call::new(&request);
+            match self.ask_whom(&call).await?.0 {
                 Asked::Answer(value) => Ok(value),
                 Asked::Local(store) => store.get(cell, options).await,
             }
@@ -375,7 +348,8 @@ impl Store for AttachedStore {
             // One that is too long for the owner is too long for the connection, which others use as well.
             self.capabilities().limits.check_batch(&batch)?;
             let request = Request::Write(batch.clone(), options);
-            match self.ask(&request).await? {
+            let call = Call::new(&request);
+            match self.ask_whom(&call).await?.0 {
                 Asked::Answer(written) => Ok(written),
                 Asked::Local(store) => store.write(batch, options).await,
             }
@@ -396,7 +370,9 @@ impl Store for AttachedStore {
             limits.check_cell(cell)?;
             limits.check_value(value.len() as u64)?;
             let (partition, sort) = (cell.partition.to_vec(), cell.sort.to_vec());
-            match self.ask(&Request::Create(partition, sort, value.clone(), options)).await? {
+            let request = Request::Create(partition, sort, value.clone(), options);
+            let call = Call::new(&request);
+            match self.ask_whom(&call).await?.0 {
                 Asked::Answer(written) => Ok(written),
                 Asked::Local(store) => store.create(cell, value, options).await,
             }
@@ -412,7 +388,9 @@ impl Store for AttachedStore {
             return local.delete_partition(partition, options);
         }
         Box::pin(async move {
-            match self.ask(&Request::DeletePartition(partition.to_vec(), options)).await? {
+            let request = Request::DeletePartition(partition.to_vec(), options);
+            let call = Call::new(&request);
+            match self.ask_whom(&call).await?.0 {
                 Asked::Answer(written) => Ok(written),
                 Asked::Local(store) => store.delete_partition(partition, options).await,
             }
@@ -513,7 +491,7 @@ impl Store for AttachedStore {
     fn sync(&self) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let to_cover = self.shared.buffered.now();
-            let (asked, by) = self.ask_whom::<()>(&Request::Sync).await?;
+            let (asked, by) = self.ask_whom::<()>(&Call::new(&Request::Sync)).await?;
             if let Asked::Local(store) = asked {
                 store.sync().await?;
             }

@@ -12,6 +12,7 @@ mod answer;
 mod attachment;
 mod buffered;
 mod bytes;
+mod call;
 mod client;
 mod fault;
 mod link;

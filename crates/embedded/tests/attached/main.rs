@@ -2,6 +2,8 @@
 //! and a connection that breaks costs no answer that can be had again, and applies nothing twice.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
+mod losses;
+
 use atoll_conformance::{Memory, SEED_DEFAULT, SharedStore, Size, Subject, run_seeded};
 use atoll_embedded::attach::{AttachedStore, Reattach, Route, ServeOptions, attach, serve_connection};
 use atoll_embedded::background;

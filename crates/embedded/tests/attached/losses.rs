@@ -1,0 +1,148 @@
+//! What is told of calls whose answer was lost: done once or unknown.
+
+use super::named;
+use atoll_embedded::attach::{
+    AttachedStore, Attachment, Reattach, Route, ServeOptions, attach, serve_connection,
+};
+use atoll_memory::{MemoryStore, Options};
+use atoll_store::{Cell, Outcome, ReadOptions, Store, StoreError};
+use futures::future::BoxFuture;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+const CELL: Cell<'_> = Cell { partition: b"p", sort: b"k" };
+/// As many names the stores here remember: for 20 ms at least, by what an owner can write in a time.
+const NAMES: usize = 4000;
+
+/// What a search for the next owner comes to.
+#[derive(Clone, Copy, Debug)]
+enum Found {
+    Owner,
+    /// It ends before it is asked anything.
+    DeadOwner,
+    /// After others wrote so much that no name of before is remembered.
+    OwnerLate,
+    /// The same, and the store lives here from then on.
+    HereLate,
+}
+
+/// Owners one after the other. The first takes a request and ends before its answer arrives, once it is told to.
+struct Owners {
+    store: Arc<MemoryStore>,
+    searches: Mutex<VecDeque<Found>>,
+    loses_answer: Arc<AtomicBool>,
+    others: AtomicU64,
+    /// They serve until it is gone.
+    stop: watch::Sender<bool>,
+}
+
+impl Owners {
+    fn then(searches: &[Found]) -> Arc<Self> {
+        let options = Options { request_memory_count: NAMES, ..Options::default() };
+        Arc::new(Self {
+            store: Arc::new(MemoryStore::open(options).unwrap()),
+            searches: Mutex::new(searches.iter().copied().collect()),
+            loses_answer: Arc::default(),
+            others: AtomicU64::new(0),
+            stop: watch::channel(false).0,
+        })
+    }
+
+    /// A store that is attached to the first owner, which loses the next answer.
+    async fn open(self: &Arc<Self>) -> AttachedStore {
+        let way = Arc::clone(self) as Arc<dyn Reattach>;
+        let store = AttachedStore::open("test".into(), false, way, Handle::current()).await.unwrap();
+        self.loses_answer.store(true, Ordering::Release);
+        store
+    }
+
+    async fn connect(&self, store: Arc<dyn Store>) -> Attachment {
+        let (near, inner) = duplex(64 << 10);
+        let (outer, far) = duplex(64 << 10);
+        tokio::spawn(serve_connection(far, store, ServeOptions::default(), self.stop.subscribe()));
+        tokio::spawn(carry(inner, outer, Arc::clone(&self.loses_answer)));
+        attach(near, "test", false).await.unwrap()
+    }
+
+    /// Time for others to make the store forget every name.
+    async fn others_write(&self) {
+        let started = std::time::Instant::now();
+        let before = self.others.load(Ordering::Relaxed);
+        while self.others.load(Ordering::Relaxed) < before + NAMES as u64
+            || started.elapsed() < Duration::from_millis(25)
+        {
+            let options = named(9, self.others.fetch_add(1, Ordering::Relaxed));
+            self.store.put(Cell::new(b"p", b"others"), b"x", options).await.unwrap();
+        }
+    }
+
+    async fn find(&self) -> Route {
+        let next = self.searches.lock().unwrap().pop_front();
+        let store = Arc::clone(&self.store) as Arc<dyn Store>;
+        match next.unwrap_or(Found::Owner) {
+            Found::Owner => {}
+            Found::DeadOwner => {
+                let (near, inner) = duplex(64 << 10);
+                let stop = watch::channel(false).0;
+                let serving = serve_connection(inner, store, ServeOptions::default(), stop.subscribe());
+                let serving = tokio::spawn(serving);
+                let attachment = attach(near, "test", false).await.unwrap();
+                stop.send_replace(true);
+                let _ = serving.await;
+                return Route::Attached(attachment);
+            }
+            Found::OwnerLate => self.others_write().await,
+            Found::HereLate => {
+                self.others_write().await;
+                return Route::Local(store);
+            }
+        }
+        Route::Attached(self.connect(store).await)
+    }
+}
+
+impl Reattach for Owners {
+    fn reattach(&self) -> BoxFuture<'_, Result<Route, StoreError>> {
+        Box::pin(async { Ok(self.find().await) })
+    }
+}
+
+/// Carries bytes both ways; those of an answer that is to be lost end it.
+async fn carry(mut near: DuplexStream, mut far: DuplexStream, loses_answer: Arc<AtomicBool>) {
+    let (mut asked, mut answered) = (vec![0; 4096], vec![0; 4096]);
+    loop {
+        tokio::select! {
+            count = near.read(&mut asked) => match count {
+                Ok(count @ 1..) if far.write_all(&asked[..count]).await.is_ok() => {}
+                _ => return,
+            },
+            count = far.read(&mut answered) => match count {
+                Ok(1..) if loses_answer.swap(false, Ordering::AcqRel) => return,
+                Ok(count @ 1..) if near.write_all(&answered[..count]).await.is_ok() => {}
+                _ => return,
+            },
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_search_is_too_long_for_a_named_write_to_be_done_twice() {
+    let late = [
+        vec![Found::Owner, Found::OwnerLate],
+        vec![Found::Owner, Found::HereLate],
+        vec![Found::Owner, Found::DeadOwner, Found::OwnerLate],
+    ];
+    for searches in late {
+        let owners = Owners::then(&searches);
+        let attached = owners.open().await;
+        let unknown = attached.append(CELL, b"x", named(5, 1)).await;
+        let value = owners.store.get(CELL, ReadOptions::default()).await.unwrap().unwrap();
+        assert_eq!(value, b"x"[..], "{searches:?}");
+        assert_eq!(unknown.unwrap_err().outcome(), Outcome::Unknown, "{searches:?}");
+    }
+}
