@@ -189,7 +189,8 @@ impl AttachedStore {
             call.set_out(true);
             let lost = match attachment.client.call(&encoded).await {
                 Ok(bytes) => {
-                    let answer = self.decoded(request, &bytes)?;
+                    call.set_out(was_out);
+                    let answer = self.decoded(request, &bytes).map_err(|error| call.failed(error))?;
                     if request.durability().is_some_and(|class| attachment.buffers(class)) {
                         self.shared.buffered.wrote(number);
                     }
@@ -198,7 +199,7 @@ impl AttachedStore {
                 Err(lost) => lost,
             };
             call.set_out(was_out || lost.was_sent);
-            self.check_loss(call, &attachment, &lost)?;
+            self.check_loss(call, &attachment, &lost).map_err(|error| call.failed(error))?;
             self.find_owner(number).await.map_err(|error| call.failed(error))?;
             if let Some(later) = call.later() {
                 encoded = later.encode();
@@ -351,7 +352,10 @@ impl Store for AttachedStore {
             let call = Call::new(&request);
             match self.ask_whom(&call).await?.0 {
                 Asked::Answer(written) => Ok(written),
-                Asked::Local(store) => store.write(batch, options).await,
+                Asked::Local(store) => {
+                    let written = store.write(batch, options).await;
+                    written.map_err(|error| call.failed(error))
+                }
             }
         })
     }
@@ -374,7 +378,10 @@ impl Store for AttachedStore {
             let call = Call::new(&request);
             match self.ask_whom(&call).await?.0 {
                 Asked::Answer(written) => Ok(written),
-                Asked::Local(store) => store.create(cell, value, options).await,
+                Asked::Local(store) => {
+                    let written = store.create(cell, value, options).await;
+                    written.map_err(|error| call.failed(error))
+                }
             }
         })
     }
@@ -392,7 +399,10 @@ impl Store for AttachedStore {
             let call = Call::new(&request);
             match self.ask_whom(&call).await?.0 {
                 Asked::Answer(written) => Ok(written),
-                Asked::Local(store) => store.delete_partition(partition, options).await,
+                Asked::Local(store) => {
+                    let written = store.delete_partition(partition, options).await;
+                    written.map_err(|error| call.failed(error))
+                }
             }
         })
     }

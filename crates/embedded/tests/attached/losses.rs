@@ -1,11 +1,11 @@
-//! What is told of calls whose answer was lost: done once or unknown.
+//! What is told of calls whose answer was lost: done once or unknown, never refused.
 
 use super::named;
 use atoll_embedded::attach::{
     AttachedStore, Attachment, Reattach, Route, ServeOptions, attach, serve_connection,
 };
 use atoll_memory::{MemoryStore, Options};
-use atoll_store::{Cell, Outcome, ReadOptions, Store, StoreError};
+use atoll_store::{Cell, Outcome, ReadOptions, Store, StoreError, WriteOptions};
 use futures::future::BoxFuture;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,6 +29,9 @@ enum Found {
     OwnerLate,
     /// The same, and the store lives here from then on.
     HereLate,
+    /// Nobody who would do it: the store is closed.
+    ClosedOwner,
+    ClosedHere,
 }
 
 /// Owners one after the other. The first takes a request and ends before its answer arrives, once it is told to.
@@ -101,6 +104,11 @@ impl Owners {
                 self.others_write().await;
                 return Route::Local(store);
             }
+            Found::ClosedOwner => store.close().await.unwrap(),
+            Found::ClosedHere => {
+                store.close().await.unwrap();
+                return Route::Local(store);
+            }
         }
         Route::Attached(self.connect(store).await)
     }
@@ -144,5 +152,17 @@ async fn no_search_is_too_long_for_a_named_write_to_be_done_twice() {
         let value = owners.store.get(CELL, ReadOptions::default()).await.unwrap().unwrap();
         assert_eq!(value, b"x"[..], "{searches:?}");
         assert_eq!(unknown.unwrap_err().outcome(), Outcome::Unknown, "{searches:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_an_owner_may_have_done_is_not_refused_by_the_next_one() {
+    for next in [Found::ClosedOwner, Found::ClosedHere] {
+        let attached = Owners::then(&[Found::Owner, next]).open().await;
+        let created = attached.create(CELL, b"x"[..].into(), WriteOptions::default()).await;
+        assert_eq!(created.unwrap_err().outcome(), Outcome::Unknown, "{next:?}");
+        let attached = Owners::then(&[Found::Owner, next]).open().await;
+        let error = attached.append(CELL, b"x", named(5, 1)).await.unwrap_err();
+        assert_eq!(error.outcome(), Outcome::Unknown, "{next:?}: {error}");
     }
 }
