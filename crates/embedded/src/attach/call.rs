@@ -6,10 +6,11 @@
 use super::Request;
 use super::attachment::name_is_known_for;
 use atoll_store::age::Moment;
-use atoll_store::{Capabilities, ErrorKind, Outcome, StoreError};
+use atoll_store::{Capabilities, ErrorKind, Outcome, ReadOptions, StoreError, WriteOptions};
 use atoll_wire::Lost;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::time::Instant;
 
 type Source = Arc<dyn std::error::Error + Send + Sync>;
@@ -42,6 +43,20 @@ impl<'a> Call<'a> {
     /// The request with what is left of its time, if it bounds it.
     pub(super) fn later(&self) -> Option<Request> {
         self.request.after(self.started.elapsed())
+    }
+
+    fn left(&self, deadline: Option<Duration>) -> Option<Duration> {
+        deadline.map(|time| time.saturating_sub(self.started.elapsed()))
+    }
+
+    /// The options with what is left of their time.
+    pub(super) fn left_to_write(&self, options: WriteOptions) -> WriteOptions {
+        WriteOptions { deadline: self.left(options.deadline), ..options }
+    }
+
+    /// The options with what is left of their time.
+    pub(super) fn left_to_read(&self, options: ReadOptions) -> ReadOptions {
+        ReadOptions { deadline: self.left(options.deadline), ..options }
     }
 
     pub(super) fn unknown(&self, reason: &str, source: Option<Source>) -> StoreError {

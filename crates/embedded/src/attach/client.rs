@@ -329,7 +329,7 @@ impl Store for AttachedStore {
             let call = Call::new(&request);
             match self.ask_whom(&call).await?.0 {
                 Asked::Answer(value) => Ok(value),
-                Asked::Local(store) => store.get(cell, options).await,
+                Asked::Local(store) => store.get(cell, call.left_to_read(options)).await,
             }
         })
     }
@@ -353,7 +353,7 @@ impl Store for AttachedStore {
             match self.ask_whom(&call).await?.0 {
                 Asked::Answer(written) => Ok(written),
                 Asked::Local(store) => {
-                    let written = store.write(batch, options).await;
+                    let written = store.write(batch, call.left_to_write(options)).await;
                     written.map_err(|error| call.failed(error))
                 }
             }
@@ -379,7 +379,7 @@ impl Store for AttachedStore {
             match self.ask_whom(&call).await?.0 {
                 Asked::Answer(written) => Ok(written),
                 Asked::Local(store) => {
-                    let written = store.create(cell, value, options).await;
+                    let written = store.create(cell, value, call.left_to_write(options)).await;
                     written.map_err(|error| call.failed(error))
                 }
             }
@@ -400,7 +400,7 @@ impl Store for AttachedStore {
             match self.ask_whom(&call).await?.0 {
                 Asked::Answer(written) => Ok(written),
                 Asked::Local(store) => {
-                    let written = store.delete_partition(partition, options).await;
+                    let written = store.delete_partition(partition, call.left_to_write(options)).await;
                     written.map_err(|error| call.failed(error))
                 }
             }

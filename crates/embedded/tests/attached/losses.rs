@@ -1,4 +1,4 @@
-//! What is told of calls whose answer was lost: done once or unknown, never refused.
+//! What is told of calls whose answer was lost: done once or unknown, never refused, and in the time that was asked for.
 
 use super::named;
 use atoll_embedded::attach::{
@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 const CELL: Cell<'_> = Cell { partition: b"p", sort: b"k" };
 /// As many names the stores here remember: for 20 ms at least, by what an owner can write in a time.
@@ -32,6 +33,10 @@ enum Found {
     /// Nobody who would do it: the store is closed.
     ClosedOwner,
     ClosedHere,
+    /// It says hello, and nothing from then on.
+    SilentOwner,
+    /// After that time; the store lives here from then on, and its answers take for ever.
+    SilentHere(Duration),
 }
 
 /// Owners one after the other. The first takes a request and ends before its answer arrives, once it is told to.
@@ -109,6 +114,18 @@ impl Owners {
                 store.close().await.unwrap();
                 return Route::Local(store);
             }
+            Found::SilentOwner => {
+                let (near, inner) = duplex(64 << 10);
+                let (outer, far) = duplex(64 << 10);
+                tokio::spawn(serve_connection(far, store, ServeOptions::default(), self.stop.subscribe()));
+                tokio::spawn(carry_hello(inner, outer));
+                return Route::Attached(attach(near, "test", false).await.unwrap());
+            }
+            Found::SilentHere(time) => {
+                tokio::time::sleep(time).await;
+                let silent = Self::then(&[Found::SilentOwner]).open().await;
+                return Route::Local(Arc::new(silent));
+            }
         }
         Route::Attached(self.connect(store).await)
     }
@@ -138,6 +155,15 @@ async fn carry(mut near: DuplexStream, mut far: DuplexStream, loses_answer: Arc<
     }
 }
 
+async fn carry_hello(mut near: DuplexStream, mut far: DuplexStream) {
+    let mut bytes = vec![0; 4096];
+    let count = near.read(&mut bytes).await.unwrap();
+    far.write_all(&bytes[..count]).await.unwrap();
+    let count = far.read(&mut bytes).await.unwrap();
+    near.write_all(&bytes[..count]).await.unwrap();
+    std::future::pending().await
+}
+
 #[tokio::test]
 async fn no_search_is_too_long_for_a_named_write_to_be_done_twice() {
     let late = [
@@ -165,4 +191,15 @@ async fn what_an_owner_may_have_done_is_not_refused_by_the_next_one() {
         let error = attached.append(CELL, b"x", named(5, 1)).await.unwrap_err();
         assert_eq!(error.outcome(), Outcome::Unknown, "{next:?}: {error}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_becomes_the_owner_has_only_what_the_search_left_of_a_deadline() {
+    let searched = Duration::from_millis(900);
+    let attached = Owners::then(&[Found::Owner, Found::SilentHere(searched)]).open().await;
+    let started = Instant::now();
+    let options = WriteOptions { deadline: Some(Duration::from_secs(1)), ..WriteOptions::default() };
+    let late = attached.create(CELL, b"x"[..].into(), options).await.unwrap_err();
+    assert_eq!(late.outcome(), Outcome::Unknown, "{late}");
+    assert!(started.elapsed() < Duration::from_millis(1500), "{:?}", started.elapsed());
 }
