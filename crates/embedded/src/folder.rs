@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
 /// Opens the store that lies in a folder, once it is known that this process may.
@@ -75,7 +75,8 @@ pub async fn open_folder(
 ) -> Result<AttachedStore, StoreError> {
     let place = folder.display().to_string();
     let (owned, was_attached) = (Arc::default(), AtomicBool::new(false));
-    let way = FolderWay { folder, mode, options, opener, owned, was_attached };
+    let closing = watch::channel(false).0;
+    let way = FolderWay { folder, mode, options, opener, owned, was_attached, closing };
     AttachedStore::open(place, mode == Mode::Read, Arc::new(way), background()?).await
 }
 
@@ -109,6 +110,8 @@ struct FolderWay {
     owned: Arc<Mutex<Option<Owned>>>,
     /// Whether there was an owner when it was last looked for.
     was_attached: AtomicBool,
+    /// Whether the store is closed.
+    closing: watch::Sender<bool>,
 }
 
 /// What is let go in this order when the owner closes.
@@ -120,6 +123,10 @@ struct Owned {
 impl Reattach for FolderWay {
     fn reattach(&self) -> BoxFuture<'_, Result<Route, StoreError>> {
         Box::pin(self.find())
+    }
+
+    fn give_up(&self) {
+        self.closing.send_replace(true);
     }
 
     fn close(&self, local: Option<Arc<dyn Store>>) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -150,7 +157,9 @@ impl FolderWay {
             let looked = Instant::now();
             let settled = match settle(&self.folder, self.mode, &self.options.owner).await {
                 // It hears nobody any more, and its last checkpoint may take longer than the patience of one look.
-                Err(OwnerError::Owned { is_ending: true, .. }) if Instant::now() < until => {
+                Err(OwnerError::Owned { is_ending: true, .. })
+                    if Instant::now() < until && !self.is_closing() =>
+                {
                     tokio::time::sleep(BEFORE_NEXT_LOOK).await;
                     continue;
                 }
@@ -181,11 +190,16 @@ impl FolderWay {
             if error.kind() != ErrorKind::Unavailable
                 || matches!(error, StoreError::Owned { .. })
                 || Instant::now() > until
+                || self.is_closing()
             {
                 return Err(error);
             }
             tokio::time::sleep(BEFORE_NEXT_LOOK).await;
         }
+    }
+
+    fn is_closing(&self) -> bool {
+        *self.closing.borrow()
     }
 
     /// What is on disk, after a look at the folder that was begun then.
@@ -234,8 +248,10 @@ impl FolderWay {
             source: Some(Arc::new(source)),
         })?;
         let hello = attach(stream, &place, self.mode == Mode::Read);
+        let mut closing = self.closing.subscribe();
         let given_up = async {
             tokio::select! {
+                _ = closing.wait_for(|is_closing| *is_closing) => {}
                 () = tokio::time::sleep(self.options.opening_time) => {}
                 () = until_suspended(owner) => {}
             }

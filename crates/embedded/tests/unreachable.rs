@@ -1,20 +1,30 @@
 //! What becomes of who opens a folder beside an owner that lives and cannot be reached: who only reads sees what the owner
-//! goes on to write.
+//! goes on to write, and
+//! who wants to write waits only for one that ends.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use atoll_embedded::owner::Mode;
-use atoll_embedded::{FolderStore, OpenOptions};
-use atoll_store::{Cell, ReadOptions, WriteOptions};
+use atoll_embedded::attach::{ServeOptions, serve};
+use atoll_embedded::owner::{Mode, OwnerOptions, Ownership, Settled, settle};
+use atoll_embedded::{FolderStore, OpenOptions, STORE_FILE};
+use atoll_memory::MemoryStore;
+use atoll_store::{Cell, ReadOptions, Store, StoreError, WriteOptions};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::Handle;
 
 const CELL: Cell<'_> = Cell { partition: b"p", sort: b"k" };
 
-async fn open(folder: &Path, mode: Mode) -> FolderStore {
+fn options(mode: Mode) -> OpenOptions {
     let mut options = OpenOptions { mode, ..OpenOptions::default() };
     options.store.engine.background = false;
     options.folder.last_state_age = Duration::from_millis(5);
-    atoll_embedded::open(folder, options).await.unwrap()
+    options.folder.owner.patience = Duration::from_millis(50);
+    options
+}
+
+async fn open(folder: &Path, mode: Mode) -> FolderStore {
+    atoll_embedded::open(folder, options(mode)).await.unwrap()
 }
 
 #[tokio::test]
@@ -36,4 +46,50 @@ async fn who_only_reads_sees_what_an_owner_it_cannot_reach_goes_on_to_write() {
         }
     };
     tokio::time::timeout(Duration::from_secs(20), follows).await.expect("the reader stands still");
+}
+
+/// An owner by its lock that serves another store.
+async fn lone_owner(folder: &Path) -> Ownership {
+    std::fs::create_dir_all(folder).unwrap();
+    match settle(folder, Mode::Write, &OwnerOptions::default()).await.unwrap() {
+        Settled::Owner(owner) => owner,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn only_an_owner_that_hears_nobody_counts_as_one_that_ends() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("store");
+    let owner = lone_owner(&folder).await;
+    // Its socket cannot be reached from here, whoever listens.
+    let circle = place.path().join("circle");
+    std::os::unix::fs::symlink(owner.socket(), &circle).unwrap();
+    std::fs::rename(&circle, owner.socket()).unwrap();
+    let opening = atoll_embedded::open(&folder, options(Mode::Write));
+    let opened = tokio::time::timeout(Duration::from_secs(20), opening).await.expect("it waits for an end");
+    assert!(matches!(opened, Err(StoreError::Owned { .. })), "{:?}", opened.map(|_| ()));
+}
+
+#[tokio::test]
+async fn a_reader_that_closes_waits_for_no_owner_to_begin() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("store");
+    let mut owner = lone_owner(&folder).await;
+    let listener = owner.take_listener().unwrap();
+    // Whoever connects to this one waits for a hello, as beside an owner that opens its store.
+    let _silent = listener.try_clone().unwrap();
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::open(Default::default()).unwrap());
+    let listener = tokio::net::UnixListener::from_std(listener).unwrap();
+    let server = serve(listener, store, ServeOptions::default(), &Handle::current());
+    std::fs::write(folder.join(STORE_FILE), "").unwrap();
+    let reader = open(&folder, Mode::Read).await.store();
+    server.stop().await;
+    let closing = async {
+        // First there is a search, then there is nobody who wants it.
+        let get = reader.get(CELL, ReadOptions::default());
+        tokio::join!(get, reader.close())
+    };
+    let (_, closed) = tokio::time::timeout(Duration::from_secs(20), closing).await.expect("it waits");
+    closed.unwrap();
 }

@@ -46,6 +46,9 @@ pub trait Reattach: Send + Sync + 'static {
     /// Attaches to whoever is the owner, or becomes it. Called on the runtime given to the store.
     fn reattach(&self) -> BoxFuture<'_, Result<Route, StoreError>>;
 
+    /// The store is closed: a search that only waits for somebody else to begin or to end need not go on.
+    fn give_up(&self) {}
+
     /// Closes what [`Reattach::reattach`] opened; `local` is the store if it came to live in this process.
     fn close(&self, local: Option<Arc<dyn Store>>) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
@@ -524,6 +527,7 @@ impl Store for AttachedStore {
             if self.shared.is_closed.swap(true, Ordering::AcqRel) {
                 return Ok(());
             }
+            self.shared.reattach.give_up();
             if let Some((_, Link::Owner(attachment))) = &*self.shared.link.lock() {
                 attachment.client.close();
             }

@@ -62,7 +62,7 @@ pub enum OwnerError {
         host: String,
         /// Its process id.
         pid: u32,
-        /// Whether it runs here and is awake: one that cannot be reached is about to end then, which may take its time.
+        /// Whether it runs here and is awake, and nobody listens at its socket: it is about to end then, which may take its time.
         is_ending: bool,
     },
     /// The folder is locked, and the lock does not say by whom.
@@ -114,6 +114,11 @@ impl From<OwnerError> for StoreError {
 
 fn is_read_only(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
+}
+
+/// Whether a socket could not be connected to because nobody listens there, or it is gone.
+fn is_of_nobody(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
 
 /// What this process is to the folder.
@@ -193,7 +198,7 @@ impl Attempt {
             None => self.owner(locking).map_err(&wrong)?,
         };
         let mut seen = Observed { mode: self.mode, lock, owner, socket: Socket::Untried, has_time };
-        let mut connection = None;
+        let (mut connection, mut is_deaf) = (None, false);
         loop {
             match decide(seen) {
                 Decision::Own => return self.own(Guard::Kernel, kernel).map(Some).or_else(again),
@@ -201,7 +206,10 @@ impl Attempt {
                 Decision::TakeOver => return self.own(Guard::Dead(record), None).map(Some).or_else(again),
                 Decision::Connect => {
                     let socket = record.as_ref().and_then(|record| record.socket.as_deref());
-                    connection = socket.and_then(|socket| socket::connect(&self.folder, socket).ok());
+                    let connected = socket.map(|socket| socket::connect(&self.folder, socket));
+                    // Whatever else stands in the way will still do so when the owner ends.
+                    is_deaf = matches!(&connected, Some(Err(error)) if is_of_nobody(error));
+                    connection = connected.and_then(Result::ok);
                     seen.socket = if connection.is_some() { Socket::Answers } else { Socket::Silent };
                 }
                 Decision::Attach => {
@@ -211,7 +219,7 @@ impl Attempt {
                 }
                 Decision::ReadOnly => return Ok(Some(Settled::ReadOnly)),
                 Decision::LookAgain => return Ok(None),
-                Decision::Refuse => return Err(self.refusal(record)),
+                Decision::Refuse => return Err(self.refusal(record, is_deaf)),
             }
         }
     }
@@ -274,11 +282,11 @@ impl Attempt {
         Ok((Owner::Named(host, process, beat), Some(record)))
     }
 
-    fn refusal(&self, record: Option<OwnerRecord>) -> OwnerError {
+    fn refusal(&self, record: Option<OwnerRecord>, is_deaf: bool) -> OwnerError {
         let folder = self.folder.clone();
         match record {
             Some(record) => {
-                let is_ending = self.options.identity.is_awake(&record);
+                let is_ending = is_deaf && self.options.identity.is_awake(&record);
                 let HostIdentity { host, pid, .. } = record.identity;
                 OwnerError::Owned { folder, host, pid, is_ending }
             }
