@@ -159,15 +159,22 @@ impl Engine {
     /// [`EngineError::Disk`] or [`EngineError::NotDurable`] when the disk refuses.
     pub fn sync(&self) -> Result<(), EngineError> {
         self.shared.check_open()?;
+        match self.flush_log()? {
+            Some(position) => self.shared.sync_to(position),
+            None => Ok(()),
+        }
+    }
+
+    /// Hands to the disk what only memory has of the log; the position up to which it has it, none without a log.
+    fn flush_log(&self) -> Result<Option<u64>, EngineError> {
         let mut writer = self.shared.writer.alone();
-        let Some(log) = &mut writer.log else { return Ok(()) };
+        let Some(log) = &mut writer.log else { return Ok(None) };
         // Closed meanwhile, the file may be somebody else's.
         self.shared.check_writable()?;
         log.flush(&self.shared.backing)?;
         let position = log.flushed();
         self.shared.flushed.store(position, Ordering::Release);
-        drop(writer);
-        self.shared.sync_to(position)
+        Ok(Some(position))
     }
 
     /// Writes the present state as a commit of its own, so that recovery starts from here.
@@ -251,6 +258,9 @@ impl Engine {
     /// # Errors
     /// As [`Engine::close`].
     pub fn close_shared(&self) -> Result<(), EngineError> {
+        // Others may have read it already and read the file next, and a checkpoint that is under way takes its time. If it
+        // fails here, it is done once more below, and told.
+        let _ = self.flush_log();
         self.background.stop();
         if self.shared.closed.load(Ordering::Acquire) {
             return Ok(());

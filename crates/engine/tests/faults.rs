@@ -7,6 +7,7 @@ use atoll_errors::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 fn options() -> Options {
     Options { background: false, log_segment_bytes: 64 << 10, seed: Some(7), ..Options::default() }
@@ -351,4 +352,33 @@ fn a_checkpoint_of_a_store_that_is_abandoned_writes_no_page_more() {
         abandoning.join().unwrap();
     });
     assert_eq!(disk.later.load(Ordering::Relaxed), 0, "writes to what belongs to somebody else");
+}
+
+#[test]
+fn a_store_that_closes_hands_over_what_only_it_holds_before_it_waits_for_a_checkpoint() {
+    let disk = SimDisk::seeded(5);
+    let disk = Arc::new(Held { disk, next: Mutex::default(), later: AtomicU64::new(0) });
+    let engine = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, options()).unwrap();
+    let tree = engine.tree("t").unwrap();
+    fill(&tree, 0, 10_000);
+    let hold_next = || {
+        let (is_here, here) = channel();
+        let (goes_on, go_on) = channel();
+        *disk.next.lock().unwrap() = Some((is_here, go_on));
+        (here, goes_on)
+    };
+    let (here, goes_on) = hold_next();
+    std::thread::scope(|scope| {
+        let checkpoint = scope.spawn(|| engine.checkpoint());
+        here.recv().unwrap();
+        tree.put(b"beside", b"", Durability::Buffered).unwrap();
+        let (handed_over, ends) = hold_next();
+        let closing = scope.spawn(|| engine.close_shared());
+        let is_early = handed_over.recv_timeout(Duration::from_secs(10)).is_ok();
+        ends.send(()).unwrap();
+        goes_on.send(()).unwrap();
+        checkpoint.join().unwrap().unwrap();
+        closing.join().unwrap().unwrap();
+        assert!(is_early, "it waits for the checkpoint first");
+    });
 }
