@@ -270,16 +270,18 @@ impl Shared {
             let mut failed = self.failed.lock();
             *failed = (failed.0 + 1, Some(error.clone()));
         })?;
-        match found {
-            Route::Attached(attachment) => *self.link.lock() = Some((number + 1, Link::Owner(attachment))),
-            Route::LastState(store, good_for) => {
-                *self.link.lock() = Some((number + 1, Link::LastState(LastState::new(store, good_for))));
-            }
+        let link = match found {
+            Route::Attached(attachment) => Link::Owner(attachment),
+            Route::LastState(store, good_for) => Link::LastState(LastState::new(store, good_for)),
             Route::Local(store) => {
                 // The first one stays; there is only one at a time because of the lock above.
                 let _ = self.local.set(store);
+                return Ok(());
             }
-        }
+        };
+        let former = self.link.lock().replace((number + 1, link));
+        // The memory of a whole store may go with it, and every call takes that lock.
+        drop(former);
         Ok(())
     }
 
