@@ -8,24 +8,29 @@ use atoll_engine::{Durability as Class, EngineError, Reader, SyncTicket, WriteBa
 use atoll_store::{
     Batch, Cell, Condition, Conflict, Durability, Mutation, Store, StoreError, WriteOptions, Written, within,
 };
+use std::sync::atomic::{AtomicBool, Ordering};
 
 impl EmbeddedStore {
     pub(super) async fn commit(&self, batch: Batch, options: WriteOptions) -> Result<Written, StoreError> {
         LIMITS.check_batch(&batch)?;
         let durability = self.capabilities().durability_for(options.durability)?;
         let deadline = options.deadline;
+        let has_begun = AtomicBool::new(false);
         let written = async {
             let ranges = batch.mutations.iter().any(|mutation| matches!(mutation, Mutation::DeleteRange(_)));
             if ranges && !self.inner.is_in_memory {
                 // A range may have to be read from disk as a whole.
                 let decided = move |inner: &Inner| inner.commit(&batch, options, durability);
+                has_begun.store(true, Ordering::Release);
                 return self.made_durable(self.off_thread("write", decided).await?).await;
             }
             self.read_before(&batch).await?;
+            has_begun.store(true, Ordering::Release);
             self.made_durable(self.inner.commit(&batch, options, durability)?).await
         };
-        // What was under way at the deadline may still happen.
-        within(deadline, ("write", &self.inner.place), || true, written).await
+        // What was under way at the deadline may still happen; what only waited for its turn does not.
+        let may_be_done = || has_begun.load(Ordering::Acquire);
+        within(deadline, ("write", &self.inner.place), may_be_done, written).await
     }
 
     /// Waits for room, and reads the pages that a write will change, elsewhere.
