@@ -5,6 +5,7 @@ use atoll_embedded::attach::{
     AttachedStore, Attachment, Reattach, Route, ServeOptions, attach, serve_connection,
 };
 use atoll_memory::{MemoryStore, Options};
+use atoll_store::age::Moment;
 use atoll_store::{Cell, Outcome, ReadOptions, Store, StoreError, WriteOptions};
 use futures::future::BoxFuture;
 use std::collections::VecDeque;
@@ -79,10 +80,10 @@ impl Owners {
 
     /// Time for others to make the store forget every name.
     async fn others_write(&self) {
-        let started = std::time::Instant::now();
+        let started = Moment::now();
         let before = self.others.load(Ordering::Relaxed);
         while self.others.load(Ordering::Relaxed) < before + NAMES as u64
-            || started.elapsed() < Duration::from_millis(25)
+            || started.age() < Duration::from_millis(25)
         {
             let options = named(9, self.others.fetch_add(1, Ordering::Relaxed));
             self.store.put(Cell::new(b"p", b"others"), b"x", options).await.unwrap();
