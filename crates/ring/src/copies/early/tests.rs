@@ -50,7 +50,8 @@ fn begun(now: Now) -> (Copies, mio::Poll) {
     let peers = Peers::listen(ME, (None, None), listener, poll.registry()).unwrap();
     let keyspaces = Keyspaces::open(&engine, crate::options::Persistence::EverySecond).unwrap();
     let gathering = GatheringRoom { slot_bytes_max: 30_000, bytes_max: 60_000 };
-    let mut copies = Copies::new(ME, Options::default(), keyspaces, None, peers, 1 << 20, gathering);
+    let options = Options { in_sync_min: 1, ..Options::default() };
+    let mut copies = Copies::new(ME, options, keyspaces, None, peers, 1 << 20, gathering);
     copies.dates.by(now);
     copies.begin(now, Incarnation(1)).unwrap();
     let table = Arc::new(table());
