@@ -95,7 +95,7 @@ fn append(file: &mut LogFile, facts: &[u8], end: &End) -> io::Result<()> {
             return Err(io::ErrorKind::StorageFull.into());
         }
     }
-    if end.lacks_room.send_if_modified(|lacks_room| std::mem::take(lacks_room)) {
+    if end.lacks_room.send_if_modified(std::mem::take) {
         tracing::info!("the disk has room again for the log of the configuration group");
     }
     Ok(())
