@@ -175,7 +175,7 @@ pub struct WriteOptions {
     /// What the acknowledgement must survive; the store's default for none. A class weaker than the store
     /// offers is raised to one that it does, a stronger one is refused as `unsupported`.
     pub durability: Option<Durability>,
-    /// How long the caller waits before the outcome counts as unknown; no end for none.
+    /// How long the caller waits; no end for none. Then the outcome counts as unknown, or as refused where nothing can have come of it.
     pub deadline: Option<Duration>,
     /// With it a retried write is applied once, for as long as the store remembers.
     pub request: Option<RequestId>,
