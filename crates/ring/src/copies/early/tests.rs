@@ -49,9 +49,10 @@ fn begun(now: Now) -> (Copies, mio::Poll) {
     let (poll, listener) = (mio::Poll::new().unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
     let peers = Peers::listen(ME, (None, None), listener, poll.registry()).unwrap();
     let keyspaces = Keyspaces::open(&engine, crate::options::Persistence::EverySecond).unwrap();
+    let log = crate::log::SlotLog::open(&engine, "log").unwrap();
     let gathering = GatheringRoom { slot_bytes_max: 30_000, bytes_max: 60_000 };
     let options = Options { in_sync_min: 1, ..Options::default() };
-    let mut copies = Copies::new(ME, options, keyspaces, None, peers, 1 << 20, gathering);
+    let mut copies = Copies::new(ME, options, keyspaces, Some(log), peers, 1 << 20, gathering);
     copies.dates.by(now);
     copies.begin(now, Incarnation(1)).unwrap();
     let table = Arc::new(table());
