@@ -3,18 +3,15 @@
 //! Invariant: once the store is ours it stays ours; calls then go straight to it.
 //! Invariant: one loss of the connection asks the hook once, however many calls were under way; if it fails they all fail.
 
+mod contract;
+
 use super::Request;
 use super::answer::{self, Travels};
 use super::attachment::{Attachment, unavailable};
 use super::buffered::Buffered;
 use super::call::Call;
 use super::link::{LastState, Link};
-use super::many;
-use atoll_store::{
-    Batch, Buffer, Capabilities, Cell, Expectation, PartitionPage, PartitionQuery, Place, Read, ReadOptions,
-    ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture, StoreStream, Timestamp, Waited,
-    WriteOptions, Written,
-};
+use atoll_store::{Store, StoreError, Waited};
 use atoll_wire::Lost;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -22,7 +19,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::time::Instant;
 
 /// How many owners in a row may be lost under one call before it gives up.
 const LOSSES_MAX: usize = 20;
@@ -305,243 +301,5 @@ impl Drop for Shared {
             // Whoever wants to know how closing ends calls `close`.
             self.runtime.spawn(async move { reattach.close(local).await });
         }
-    }
-}
-
-impl Store for AttachedStore {
-    fn capabilities(&self) -> Capabilities {
-        if let Some(local) = self.local() {
-            return local.capabilities();
-        }
-        // There is something from the start; a store that is not local keeps what it had last.
-        match &*self.shared.link.lock() {
-            None => many::no_capabilities(),
-            Some((_, Link::LastState(state))) => state.store.capabilities(),
-            Some((_, Link::Owner(attachment))) => {
-                let mut capabilities = (*attachment.capabilities).clone();
-                capabilities.round_trip = capabilities.round_trip.max(Duration::from_micros(30));
-                capabilities
-            }
-        }
-    }
-
-    fn get<'a>(&'a self, cell: Cell<'a>, options: ReadOptions) -> StoreFuture<'a, Option<Buffer>> {
-        if let Some(local) = self.local() {
-            return local.get(cell, options);
-        }
-        Box::pin(async move {
-            let request = Request::Get(cell.partition.to_vec(), cell.sort.to_vec(), options);
-            let call = Call::new(&request);
-            match self.ask_whom(&call).await?.0 {
-                Asked::Answer(value) => Ok(value),
-                Asked::Local(store) => store.get(cell, call.left_to_read(options)).await,
-            }
-        })
-    }
-
-    fn get_many(&self, reads: Vec<Read>) -> StoreStream<'_, Option<Buffer>> {
-        match self.local() {
-            Some(local) => local.get_many(reads),
-            None => many::get_many(self, reads),
-        }
-    }
-
-    fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
-        if let Some(local) = self.local() {
-            return local.write(batch, options);
-        }
-        Box::pin(async move {
-            // One that is too long for the owner is too long for the connection, which others use as well.
-            self.capabilities().limits.check_batch(&batch)?;
-            let request = Request::Write(batch.clone(), options);
-            let call = Call::new(&request);
-            match self.ask_whom(&call).await?.0 {
-                Asked::Answer(written) => Ok(written),
-                Asked::Local(store) => {
-                    let written = store.write(batch, call.left_to_write(options)).await;
-                    written.map_err(|error| call.failed(error))
-                }
-            }
-        })
-    }
-
-    fn create<'a>(
-        &'a self,
-        cell: Cell<'a>,
-        value: Buffer,
-        options: WriteOptions,
-    ) -> StoreFuture<'a, Written> {
-        if let Some(local) = self.local() {
-            return local.create(cell, value, options);
-        }
-        Box::pin(async move {
-            let limits = self.capabilities().limits;
-            limits.check_cell(cell)?;
-            limits.check_value(value.len() as u64)?;
-            let (partition, sort) = (cell.partition.to_vec(), cell.sort.to_vec());
-            let request = Request::Create(partition, sort, value.clone(), options);
-            let call = Call::new(&request);
-            match self.ask_whom(&call).await?.0 {
-                Asked::Answer(written) => Ok(written),
-                Asked::Local(store) => {
-                    let written = store.create(cell, value, call.left_to_write(options)).await;
-                    written.map_err(|error| call.failed(error))
-                }
-            }
-        })
-    }
-
-    fn delete_partition<'a>(
-        &'a self,
-        partition: &'a [u8],
-        options: WriteOptions,
-    ) -> StoreFuture<'a, Written> {
-        if let Some(local) = self.local() {
-            return local.delete_partition(partition, options);
-        }
-        Box::pin(async move {
-            let request = Request::DeletePartition(partition.to_vec(), options);
-            let call = Call::new(&request);
-            match self.ask_whom(&call).await?.0 {
-                Asked::Answer(written) => Ok(written),
-                Asked::Local(store) => {
-                    let written = store.delete_partition(partition, call.left_to_write(options)).await;
-                    written.map_err(|error| call.failed(error))
-                }
-            }
-        })
-    }
-
-    fn scan(&self, request: ScanRequest) -> StoreFuture<'_, ScanPage> {
-        if let Some(local) = self.local() {
-            return local.scan(request);
-        }
-        Box::pin(async move {
-            match self.ask(&Request::Scan(request.clone())).await? {
-                Asked::Answer(page) => Ok(page),
-                Asked::Local(store) => store.scan(request).await,
-            }
-        })
-    }
-
-    fn wait<'a>(
-        &'a self,
-        cell: Cell<'a>,
-        expectation: Expectation,
-        time_out: Duration,
-    ) -> StoreFuture<'a, Waited> {
-        if let Some(local) = self.local() {
-            return local.wait(cell, expectation, time_out);
-        }
-        Box::pin(async move {
-            let started = Instant::now();
-            loop {
-                let left = time_out.saturating_sub(started.elapsed());
-                let (partition, sort) = (cell.partition.to_vec(), cell.sort.to_vec());
-                let store = match self.ask(&Request::Wait(partition, sort, expectation.clone(), left)).await?
-                {
-                    Asked::Answer(waited) => return Ok(waited),
-                    Asked::Local(store) => store,
-                };
-                let left = time_out.saturating_sub(started.elapsed());
-                // Nothing changes in a last state: the owner that comes is asked next.
-                let state = self.shared.last_state();
-                let part = state.map_or(left, |state| state.left().unwrap_or_default().min(left));
-                match store.wait(cell, expectation.clone(), part).await? {
-                    Waited::TimedOut if part < left => {}
-                    waited => return Ok(waited),
-                }
-            }
-        })
-    }
-
-    fn partition_keys(&self, query: PartitionQuery) -> StoreFuture<'_, PartitionPage> {
-        if let Some(local) = self.local() {
-            return local.partition_keys(query);
-        }
-        Box::pin(async move {
-            match self.ask(&Request::PartitionKeys(query.clone())).await? {
-                Asked::Answer(page) => Ok(page),
-                Asked::Local(store) => store.partition_keys(query).await,
-            }
-        })
-    }
-
-    fn splits(&self, readers: usize) -> StoreFuture<'_, Vec<Split>> {
-        if let Some(local) = self.local() {
-            return local.splits(readers);
-        }
-        Box::pin(async move {
-            match self.ask(&Request::Splits(readers as u64)).await? {
-                Asked::Answer(splits) => Ok(splits),
-                Asked::Local(store) => store.splits(readers).await,
-            }
-        })
-    }
-
-    fn place<'a>(&'a self, partition: &'a [u8]) -> StoreFuture<'a, Place> {
-        if let Some(local) = self.local() {
-            return local.place(partition);
-        }
-        Box::pin(async move {
-            match self.ask(&Request::Place(partition.to_vec())).await? {
-                Asked::Answer(place) => Ok(place),
-                Asked::Local(store) => store.place(partition).await,
-            }
-        })
-    }
-
-    fn now(&self) -> StoreFuture<'_, Timestamp> {
-        if let Some(local) = self.local() {
-            return local.now();
-        }
-        Box::pin(async move {
-            match self.ask(&Request::Now).await? {
-                Asked::Answer(now) => Ok(now),
-                Asked::Local(store) => store.now().await,
-            }
-        })
-    }
-
-    fn sync(&self) -> StoreFuture<'_, ()> {
-        Box::pin(async move {
-            let to_cover = self.shared.buffered.now();
-            let (asked, by) = self.ask_whom::<()>(&Call::new(&Request::Sync)).await?;
-            if let Asked::Local(store) = asked {
-                store.sync().await?;
-            }
-            if self.shared.buffered.synced(to_cover, by) {
-                return Ok(());
-            }
-            let reason =
-                "the owner was lost with buffered writes that it may not have had on its disk".to_owned();
-            Err(StoreError::Unknown { what: "sync", reason, source: None })
-        })
-    }
-
-    fn close(&self) -> StoreFuture<'_, ()> {
-        Box::pin(async move {
-            if self.shared.is_closed.load(Ordering::Acquire) {
-                return Ok(());
-            }
-            let is_attached = !self.is_local() && !self.shared.is_read_only;
-            let synced = if is_attached { self.sync().await } else { Ok(()) };
-            if self.shared.is_closed.swap(true, Ordering::AcqRel) {
-                return Ok(());
-            }
-            self.shared.reattach.give_up();
-            if let Some((_, Link::Owner(attachment))) = &*self.shared.link.lock() {
-                attachment.client.close();
-            }
-            let shared = Arc::clone(&self.shared);
-            let closing = self.shared.runtime.spawn(async move {
-                // Who is just becoming the owner comes to an end first, so that it is closed as well.
-                let _only_one = shared.reattaching.lock().await;
-                shared.reattach.close(shared.store_here()).await
-            });
-            let closed = closing.await;
-            synced?;
-            closed.unwrap_or_else(|_| Err(StoreError::closed(&self.shared.place)))
-        })
     }
 }
