@@ -8,6 +8,7 @@ mod cells;
 mod counting;
 mod hand_over;
 mod reads;
+mod sending;
 
 use crate::copy::{Around, Replicated};
 use crate::held::{Held, Request, Write};
@@ -15,8 +16,7 @@ use crate::lease::Leases;
 use crate::log::Needed;
 use crate::planted::{self, Bug};
 use crate::{
-    Effect, Entry, Incarnation, Moment, NodeId, Position, Refusal, Sequence, Slot, SlotMessage, Table,
-    Ticket, Version,
+    Effect, Entry, Incarnation, Moment, NodeId, Position, Refusal, Sequence, Slot, Table, Ticket, Version,
 };
 use hand_over::HandingOver;
 use std::collections::{BTreeMap, VecDeque};
@@ -306,100 +306,6 @@ impl Replicated {
         self.advance(around);
     }
 
-    /// Sends what is new to every copy that is known to follow.
-    fn spread(&mut self, around: &mut Around<'_>) {
-        let Some(mut primary) = self.primary.take() else { return };
-        for at in 0..primary.peers.len() {
-            self.send_entries(&mut primary, at, false, around);
-        }
-        self.primary = Some(primary);
-    }
-
-    /// Sends a copy the entries behind what was sent, as one message; `probes` also where there are none.
-    fn send_entries(&self, primary: &mut Primary, at: usize, probes: bool, around: &mut Around<'_>) {
-        let Some(peer) = primary.peers.get_mut(at) else { return };
-        if !probes && !peer.is_known {
-            return;
-        }
-        let Some(previous) = self.log.position(peer.sent) else {
-            return self.begin_transfer(peer, around);
-        };
-        let entries = self.log.behind_place(peer.sent, around.options.message_bytes_max);
-        if entries.is_empty() && !probes {
-            return;
-        }
-        peer.sent = Sequence(peer.sent.0 + entries.len() as u64);
-        peer.sent_at = around.now;
-        peer.owes_since.get_or_insert(around.now);
-        peer.committed_told = self.committed;
-        let node = peer.node;
-        self.send(node, SlotMessage::Append { previous, entries, committed: self.committed }, around);
-    }
-
-    /// A copy has this epoch's log up to a place.
-    pub(crate) fn appended(&mut self, from: NodeId, matched: Sequence, around: &mut Around<'_>) {
-        let last = self.log.last().sequence;
-        let Some(mut primary) = self.primary.take() else { return };
-        if let Some(at) = primary.peers.iter().position(|peer| peer.node == from)
-            && let Some(peer) = primary.peers.get_mut(at)
-        {
-            let has_more = matched > peer.matched;
-            peer.is_known = true;
-            peer.matched = matched.min(last).max(peer.matched);
-            peer.sent = peer.sent.max(peer.matched);
-            peer.held_from = peer.held_from.map(|from| from.max(peer.matched));
-            peer.heard_at = around.now;
-            peer.owes_since = match peer.matched < peer.sent {
-                true if has_more => Some(around.now),
-                true => peer.owes_since,
-                false => None,
-            };
-            peer.no_cells_before = None;
-            // Its hint alone does not say so: what is there in its log may be an entry of another epoch.
-            peer.takes_entries |= self.log.position(peer.hint.max(peer.matched)).is_some();
-            self.send_entries(&mut primary, at, false, around);
-        }
-        self.primary = Some(primary);
-        self.advance(around);
-    }
-
-    /// A copy does not have what the last message stood on.
-    pub(crate) fn rejected(&mut self, from: NodeId, hint: Sequence, around: &mut Around<'_>) {
-        let Some(mut primary) = self.primary.take() else { return };
-        // One that the group was asked to count in has all that is committed: no cells can be newer than what it has.
-        let is_proposed = |candidate: &Candidate| candidate.node == from && candidate.proposed_at.is_some();
-        let may_have_lost = !self.configuration.in_sync.contains(from)
-            && !primary.candidate.as_ref().is_some_and(is_proposed);
-        if let Some(at) = primary.peers.iter().position(|peer| peer.node == from)
-            && let Some(peer) = primary.peers.get_mut(at)
-        {
-            peer.heard_at = around.now;
-            if hint == Sequence(0) && may_have_lost && !planted::is(Bug::EmptiedUnheard) {
-                // It lets go of what it had, for cells that come in pieces. An older word that says so costs one more question.
-                peer.matched = Sequence(0);
-                primary.candidate.take_if(|candidate| candidate.node == from);
-            }
-            if hint < peer.matched {
-                // An older word, or a copy that does not have what it said: asked again at once it would answer the same, without end.
-                self.primary = Some(primary);
-                return;
-            }
-            peer.owes_since = None;
-            peer.is_known = true;
-            if hint > peer.hint {
-                // It came further since the last copy of the cells was sent: another one may begin at once.
-                peer.no_cells_before = None;
-            }
-            peer.hint = hint;
-            peer.sent = hint.max(peer.matched).min(self.log.last().sequence);
-            if self.log.position(peer.sent).is_some() {
-                peer.no_cells_before = None;
-            }
-            self.send_entries(&mut primary, at, true, around);
-        }
-        self.primary = Some(primary);
-    }
-
     /// Commits what every copy that counts has.
     pub(crate) fn advance(&mut self, around: &mut Around<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
@@ -453,20 +359,5 @@ impl Replicated {
     /// Whether somebody waits to read, or the slot is to be handed over.
     pub(crate) fn has_to_look(&self) -> bool {
         self.has_reads() || self.hands_over()
-    }
-
-    fn remind(&self, primary: &mut Primary, at: usize, around: &mut Around<'_>) {
-        let Some(peer) = primary.peers.get_mut(at) else { return };
-        let is_silent = around.now >= peer.sent_at.after(around.options.resend_us);
-        let owes = !peer.is_known || peer.owes_since.is_some();
-        let lacks = owes || peer.matched < self.log.last().sequence;
-        if lacks && is_silent {
-            // Where it stands is asked for again, if what it said of that is not in the log.
-            let is_here = peer.is_known && self.log.position(peer.matched).is_some();
-            peer.sent = if is_here { peer.matched } else { self.log.last().sequence };
-            self.send_entries(primary, at, true, around);
-        } else if peer.committed_told < self.committed && peer.matched >= self.committed {
-            self.send_entries(primary, at, true, around);
-        }
     }
 }
