@@ -4,9 +4,12 @@
 //! Invariant: a copy that cannot do what was decided ends with its node, or waits where only its disk is full: it never goes on
 //! with less.
 
+mod answering;
+mod applying;
 mod arrivals;
 mod body;
 mod early;
+mod expiring;
 mod full;
 mod in_place;
 mod moves;
@@ -18,16 +21,16 @@ use crate::NodeError;
 use crate::clock::Now;
 use crate::dates::Dates;
 use crate::group::GroupMember;
-use crate::keyspaces::{Keyspaces, number_of_slot};
+use crate::keyspaces::Keyspaces;
 use crate::log::{SlotLog, position_of};
 use crate::peer::{Peers, Spoken};
 use crate::watches::{Touched, Watch};
-use atoll_keyspace::{Applied, Overdue, ReadOutcome};
+use atoll_keyspace::Applied;
 use atoll_replica::{
     Change, Effect, Entry, Incarnation, Input, Message, Moment, NodeId, Options, Position, Proposal, Refusal,
     Replica, Slot, SlotMessage, Survived, Ticket,
 };
-use atoll_resp::{Command, Protocol, ReplyWriter, Request, RequestParser, find};
+use atoll_resp::{Protocol, Request, RequestParser};
 use body::Body;
 use full::Full;
 use moves::Moves;
@@ -336,119 +339,6 @@ impl Copies {
         Ok(())
     }
 
-    fn apply_or_wait(&mut self, slot: Slot, entry: &Entry, ticket: Option<Ticket>) -> Result<(), NodeError> {
-        if !self.is_full() {
-            let done = self.apply(slot, entry, ticket);
-            if self.unless_full(done)? {
-                return Ok(());
-            }
-        }
-        if let Some(full) = &mut self.full {
-            full.put_off(slot, entry, ticket);
-        }
-        Ok(())
-    }
-
-    /// Applies an entry; if that fails nothing happened.
-    fn apply(&mut self, slot: Slot, entry: &Entry, ticket: Option<Ticket>) -> Result<(), NodeError> {
-        let Position { epoch, sequence } = entry.position;
-        let applied = Applied { epoch: epoch.0, sequence: sequence.0 };
-        let protocol = match ticket.and_then(|ticket| self.waiting.get(ticket)) {
-            Some(Waiting::Write { protocol, .. } | Waiting::Read { protocol, .. }) => *protocol,
-            Some(Waiting::Expiry { .. } | Waiting::Watch { .. }) | None => Protocol::Resp2,
-        };
-        let mut reply = Vec::new();
-        let (keyspace, number) = self.keyspaces.of_mut(slot);
-        match Body::of(&entry.body) {
-            Body::Request(bytes) => {
-                let request = self.parser.parse(bytes).ok().flatten();
-                let command = request.as_ref().and_then(|request| Command::of(request).ok());
-                let command = command.ok_or(NodeError::Corrupt { what: "an entry of a log" })?;
-                keyspace.apply(number, applied, entry.time_ms, &command, protocol, &mut reply)?;
-                if let Some(request) = request.filter(|_| self.touched.is_wanted) {
-                    let specification = request.get(0).and_then(find);
-                    let keys = specification.map(|known| known.keys_of(&request).places(request.len()));
-                    self.touched
-                        .touch(slot, keys.into_iter().flatten().filter_map(|place| request.get(place)));
-                }
-            }
-            Body::Expiry(keys) => {
-                let keys: Vec<_> = keys.iter().map(|(key, deadline)| (key.as_slice(), *deadline)).collect();
-                self.touched.touch(slot, keys.iter().map(|(key, _)| *key));
-                keyspace.apply_expiry(number, applied, entry.time_ms, &keys, protocol, &mut reply)?;
-            }
-            Body::Damaged => return Err(NodeError::Corrupt { what: "an entry of a log" }),
-        }
-        if let Some(log) = &mut self.log {
-            log.applied(slot, sequence);
-        }
-        if let Some(Waiting::Expiry { slot, read }) = ticket.and_then(|ticket| self.waiting.remove(ticket)) {
-            self.expired(slot, read);
-        }
-        if let Some(ticket) = ticket.filter(|ticket| ticket.0 < OWN_TICKETS) {
-            self.push_answer(ticket, reply);
-        }
-        Ok(())
-    }
-
-    fn push_answer(&mut self, ticket: Ticket, reply: Vec<u8>) {
-        self.answer_bytes += reply.len();
-        self.answers.push((ticket, reply));
-    }
-
-    /// Bytes of the replies that are ready.
-    pub(crate) fn answer_bytes(&self) -> usize {
-        self.answer_bytes
-    }
-
-    fn answer_read(&mut self, now: Now, ticket: Ticket) -> Result<(), NodeError> {
-        if self.answer_bytes > ANSWER_BYTES_MAX || self.waits_for_room(ticket) {
-            // Many that waited became ready at once, or its slot lacks what waits for room on the disk.
-            self.refuse(ticket, Refusal::Busy);
-            return Ok(());
-        }
-        let (slot, bytes, protocol) = match self.waiting.remove(ticket) {
-            Some(Waiting::Read { slot, request, protocol }) => (slot, request, protocol),
-            Some(Waiting::Watch { watch, .. }) => {
-                self.watched.push((*watch, None));
-                return Ok(());
-            }
-            _ => return Ok(()),
-        };
-        let request = self.parser.parse(&bytes).ok().flatten();
-        let command = request.as_ref().and_then(|request| Command::of(request).ok());
-        let Some(command) = command else { return Err(NodeError::Corrupt { what: "a request that waits" }) };
-        let mut reply = Vec::new();
-        let (keyspace, number) = self.keyspaces.of(slot);
-        match keyspace.read(number, now.date_ms, &command, protocol, &mut reply)? {
-            ReadOutcome::Answered => self.push_answer(ticket, reply),
-            ReadOutcome::Expired(overdue) => {
-                // If deleting them is refused, this is: asked again at once it would find them again.
-                let keys = overdue.iter().map(|key| number_of(&key.key)).collect();
-                self.waiting.insert(ticket, Waiting::Read { slot, request: bytes, protocol });
-                if self.is_full() {
-                    self.refuse(ticket, Refusal::Busy);
-                    return Ok(());
-                }
-                self.expire(slot, now, &overdue, Some((ticket, keys)));
-            }
-        }
-        Ok(())
-    }
-
-    /// The same, at once.
-    pub(crate) fn expire_now(&mut self, slot: Slot, now: Now, overdue: &[Overdue]) -> Result<(), NodeError> {
-        if self.is_full() || self.dates.is_early(now.moment) {
-            self.refused_expiries += 1;
-            return Ok(());
-        }
-        self.expire(slot, now, overdue, None);
-        match self.inputs.pop_back() {
-            Some(input) => self.step(now, input),
-            None => Ok(()),
-        }
-    }
-
     /// How many entries each other node lacks of the slots that this one leads.
     pub(crate) fn behind(&self) -> BTreeMap<NodeId, u64> {
         self.replica.behind()
@@ -473,84 +363,6 @@ impl Copies {
 
     pub(crate) fn is_superseded(&self) -> bool {
         self.replica.is_superseded()
-    }
-
-    /// Slots in which keys are being deleted whose time is over.
-    pub(crate) fn expiring(&self) -> &HashSet<Slot> {
-        &self.expiring
-    }
-
-    /// How often it was refused to delete such keys.
-    pub(crate) fn refused_expiries(&self) -> u64 {
-        self.refused_expiries
-    }
-
-    /// Keys of a slot are deleted, or nobody knows; what waited for that is read again.
-    fn expired(&mut self, slot: Slot, read: Option<(Ticket, Vec<u64>)>) {
-        self.expiring.remove(&slot);
-        if let Some((ticket, keys)) = read {
-            self.inputs.push_back(Input::Read { slot, ticket, keys });
-        }
-    }
-
-    /// Has keys deleted whose time is over, through the log; and then something read again, if it waits for that.
-    fn expire(&mut self, slot: Slot, now: Now, overdue: &[Overdue], read: Option<(Ticket, Vec<u64>)>) {
-        self.own_tickets += 1;
-        let ticket = Ticket(self.own_tickets);
-        self.waiting.insert(ticket, Waiting::Expiry { slot, read });
-        self.expiring.insert(slot);
-        self.inputs.push_back(Input::Write {
-            slot,
-            ticket,
-            time_ms: now.date_ms,
-            body: Body::of_expiry(overdue),
-            keys: overdue.iter().map(|key| number_of(&key.key)).collect(),
-        });
-    }
-
-    fn refuse(&mut self, ticket: Ticket, refusal: Refusal) {
-        let Some(waiting) = self.waiting.remove(ticket) else { return };
-        let (slot, protocol, watch) = match waiting {
-            Waiting::Write { slot, protocol, .. } | Waiting::Read { slot, protocol, .. } => {
-                (slot, protocol, None)
-            }
-            Waiting::Watch { slot, watch } => (slot, Protocol::Resp2, Some(watch)),
-            Waiting::Expiry { slot, read } => {
-                self.expiring.remove(&slot);
-                self.refused_expiries += 1;
-                if let Some((ticket, _)) = read {
-                    self.refuse(ticket, refusal);
-                }
-                return;
-            }
-        };
-        let mut reply = Vec::new();
-        let mut writer = ReplyWriter::new(&mut reply, protocol);
-        refusals::write(refusal, number_of_slot(slot), self.replica.table(), &mut writer);
-        match watch {
-            None => self.push_answer(ticket, reply),
-            Some(watch) => {
-                let why = String::from_utf8_lossy(reply.get(1..).unwrap_or_default());
-                self.watched.push((*watch, Some(why.trim_end().to_owned())));
-            }
-        }
-    }
-
-    fn answer(&mut self, ticket: Ticket, write: impl FnOnce(&mut ReplyWriter<'_>)) {
-        let protocol = match self.waiting.remove(ticket) {
-            Some(Waiting::Write { protocol, .. } | Waiting::Read { protocol, .. }) => protocol,
-            Some(Waiting::Expiry { slot, read }) => return self.expired(slot, read),
-            Some(Waiting::Watch { .. }) | None => return,
-        };
-        let mut reply = Vec::new();
-        write(&mut ReplyWriter::new(&mut reply, protocol));
-        self.push_answer(ticket, reply);
-    }
-
-    /// Replies that became ready, each once.
-    pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Vec<u8>)> {
-        self.answer_bytes = 0;
-        std::mem::take(&mut self.answers)
     }
 }
 

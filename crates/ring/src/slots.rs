@@ -5,13 +5,14 @@
 //! Invariant: no answer to a write leaves before the write is as durable as was chosen: [`Slots::settle`] sees to it, or says
 //! which sync the answer has to wait for. What is read may be as new, so its answer waits as well.
 
+mod expiring;
+mod others;
+
 use crate::NodeError;
 use crate::clock::Now;
 use crate::copied::Copied;
-use crate::dates::ClockSeen;
-use crate::group::GroupHeard;
-use crate::keyspaces::{Keyspaces, slot_at};
-use crate::metrics::{Metrics, OthersSeen};
+use crate::keyspaces::Keyspaces;
+use crate::metrics::Metrics;
 use crate::options::Persistence;
 use crate::room::{Lack, Room};
 use crate::syncer::Rounds;
@@ -19,14 +20,11 @@ use crate::table::SlotTable;
 use crate::watches::{Touched, Watch, Watches};
 use atoll_engine::{Durability, Engine, Tree, WriteBatch};
 use atoll_errors::ErrorKind;
-use atoll_keyspace::{Applied, KeyspaceError, Overdue, ReadOutcome, ScanPage};
-use atoll_replica::{Change, Slot, Ticket};
+use atoll_keyspace::{Applied, KeyspaceError, ReadOutcome, ScanPage};
+use atoll_replica::{Slot, Ticket};
 use atoll_resp::{Command, Keys, Protocol, ReplyWriter, Request, ScanRequest};
-use mio::event::Event;
 use mio::{Registry, Waker};
-use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The slots of one loop.
 pub(crate) struct Slots {
@@ -99,9 +97,6 @@ pub(crate) struct Reply<'a> {
     pub(crate) target: &'a mut Vec<u8>,
     pub(crate) protocol: Protocol,
 }
-
-/// Keys that are deleted at once because their time is over.
-const EXPIRED_MAX: usize = 500;
 
 impl Slots {
     /// Opens the slots that this engine holds.
@@ -211,34 +206,6 @@ impl Slots {
         Answer::Now
     }
 
-    /// Deletes some keys of these slots whose time is over; whether there may be more. Where that takes a while, and is under way
-    /// for a slot, it is not asked for again.
-    pub(crate) fn expire_some(
-        &mut self,
-        now: Now,
-        held: impl Fn(Slot) -> bool,
-    ) -> Result<bool, KeyspaceError> {
-        let mut has_more = false;
-        let under_way = self.expiring();
-        let held = |slot| held(slot) && !under_way.contains(&slot);
-        for place in (0..=u8::MAX).take(self.home.keyspaces().count()) {
-            let Some(keyspace) = self.home.keyspaces_mut().get_mut(place) else { break };
-            let overdue =
-                keyspace.expired(now.date_ms, EXPIRED_MAX, |number| held(slot_at(place, number)))?;
-            let mut is_taken = false;
-            for of_slot in overdue.chunk_by(|one, other| one.slot == other.slot) {
-                let Some(first) = of_slot.first() else { continue };
-                match self.expire(slot_at(place, first.slot), of_slot, now) {
-                    Err(error) if error.kind() == ErrorKind::OutOfSpace => {}
-                    expired => is_taken |= expired?,
-                }
-            }
-            // Where a write is refused that deletes them, as while too few copies or no room are there, they wait for the next tick.
-            has_more |= is_taken && overdue.len() >= EXPIRED_MAX;
-        }
-        Ok(has_more)
-    }
-
     /// A page of the keys of these slots of a keyspace.
     pub(crate) fn scan(
         &self,
@@ -255,35 +222,6 @@ impl Slots {
     pub(crate) fn keys_of_slot(&self, slot: Slot, most: usize) -> Result<Vec<Vec<u8>>, KeyspaceError> {
         let (keyspace, number) = self.home.keyspaces().of(slot);
         keyspace.keys_of_slot(number, most)
-    }
-
-    /// Slots in which keys are being deleted whose time is over.
-    fn expiring(&self) -> HashSet<Slot> {
-        match &self.home {
-            Home::Alone(_) => HashSet::new(),
-            Home::Copied(copied) => copied.copies.expiring().clone(),
-        }
-    }
-
-    /// Deletes keys of one slot whose time is over; whether that is done or under way.
-    fn expire(&mut self, slot: Slot, overdue: &[Overdue], now: Now) -> Result<bool, KeyspaceError> {
-        let keys: Vec<_> = overdue.iter().map(|key| (key.key.as_slice(), key.deadline_ms)).collect();
-        let keyspaces = match &mut self.home {
-            Home::Alone(keyspaces) => keyspaces,
-            Home::Copied(copied) => {
-                let is_taken = copied.expire(slot, now, overdue);
-                self.metrics.expired.add(if is_taken { overdue.len() as u64 } else { 0 });
-                return Ok(is_taken);
-            }
-        };
-        self.metrics.expired.add(overdue.len() as u64);
-        let next = next(keyspaces, slot);
-        self.is_unsettled = true;
-        self.touched.touch(slot, overdue.iter().map(|key| key.key.as_slice()));
-        let mut count = Vec::new();
-        let (keyspace, number) = keyspaces.of_mut(slot);
-        keyspace.apply_expiry(number, next, now.date_ms, &keys, Protocol::Resp2, &mut count)?;
-        Ok(true)
     }
 
     /// What there is too little of for a write: for one that adds so many bytes, or for any.
@@ -378,122 +316,11 @@ impl Slots {
         }
     }
 
-    /// When the configuration group answered last, if there is one.
-    pub(crate) fn group_heard(&self, now: Now) -> GroupHeard {
-        match &self.home {
-            Home::Alone(_) => GroupHeard::default(),
-            Home::Copied(copied) => copied.group_heard(now),
-        }
-    }
-
-    /// What the clock said, with the date to go by.
-    pub(crate) fn dated(&mut self, clock: Now) -> Now {
-        match &mut self.home {
-            Home::Alone(_) => clock,
-            Home::Copied(copied) => copied.copies.dates.by(clock),
-        }
-    }
-
-    /// The same moment, with the date to go by since.
-    pub(crate) fn dated_again(&self, now: Now) -> Now {
-        match &self.home {
-            Home::Alone(_) => now,
-            Home::Copied(copied) => copied.copies.dates.again(now),
-        }
-    }
-
-    /// How the clock of this node is beside those of others.
-    pub(crate) fn clock_seen(&self) -> ClockSeen {
-        match &self.home {
-            Home::Alone(_) => ClockSeen::default(),
-            Home::Copied(copied) => copied.copies.dates.seen(),
-        }
-    }
-
-    /// Whether requests about a slot wait here though another node leads it so far.
-    pub(crate) fn takes(&self, slot: Slot) -> bool {
-        match &self.home {
-            Home::Alone(_) => false,
-            Home::Copied(copied) => copied.copies.takes(slot),
-        }
-    }
-
-    /// Whether keys of a slot may be listed: what its cells hold is what a read would find, which waits where this does not.
-    pub(crate) fn may_read(&self, slot: Slot, now: Now) -> bool {
-        match &self.home {
-            Home::Alone(_) => true,
-            Home::Copied(copied) => copied.copies.may_read(slot, now),
-        }
-    }
-
-    /// Whether a slot may hold anything: in its cells, or once what is on its way there has come.
-    pub(crate) fn may_hold(&self, slot: Slot) -> bool {
-        let is_under_way = match &self.home {
-            Home::Alone(_) => false,
-            Home::Copied(copied) => copied.copies.is_under_way(slot),
-        };
-        is_under_way || self.keys_in(slot) > 0
-    }
-
-    /// What this node knows of the others by itself.
-    pub(crate) fn others_seen(&self) -> OthersSeen {
-        match &self.home {
-            Home::Alone(_) => OthersSeen::default(),
-            Home::Copied(copied) => OthersSeen {
-                behind: copied.copies.behind(),
-                unreached: copied.copies.peers.unreached().collect(),
-                clock: self.clock_seen(),
-            },
-        }
-    }
-
-    /// Asks the configuration group for changes.
-    pub(crate) fn ask_group(&mut self, changes: Vec<Change>) -> Result<(), &'static str> {
-        match &mut self.home {
-            Home::Alone(_) => Err("this node is the whole ring"),
-            Home::Copied(copied) => {
-                copied.copies.ask_group(changes);
-                Ok(())
-            }
-        }
-    }
-
     pub(crate) fn watches(&mut self) -> &mut Watches {
         &mut self.watches
     }
 
-    /// What the poll told of other nodes.
-    pub(crate) fn notice(&mut self, event: &Event, registry: &Registry) {
-        if let Home::Copied(copied) = &mut self.home {
-            copied.notice(event, registry);
-        }
-    }
-
-    /// Takes what came from other nodes and threads.
-    pub(crate) fn hear(&mut self, now: Now, registry: &Registry) -> Result<(), NodeError> {
-        match &mut self.home {
-            Home::Alone(_) => Ok(()),
-            Home::Copied(copied) => copied.hear(now, registry),
-        }
-    }
-
-    /// How often they have to be looked after, if others have copies.
-    pub(crate) fn tick(&self) -> Option<Duration> {
-        match &self.home {
-            Home::Alone(_) => None,
-            Home::Copied(copied) => Some(copied.tick()),
-        }
-    }
-
     /// Answers that came since the last time, each once.
-    /// Bytes of answers that came since the last time.
-    pub(crate) fn answer_bytes(&self) -> usize {
-        match &self.home {
-            Home::Alone(_) => 0,
-            Home::Copied(copied) => copied.copies.answer_bytes(),
-        }
-    }
-
     pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Vec<u8>)> {
         let mut answers = std::mem::take(&mut self.answers);
         answers.extend(self.watches.take_answers());

@@ -1,0 +1,114 @@
+//! Entries are applied to the cells of their slots, and reads answered from them.
+//!
+//! Invariant: an entry that cannot be applied changed nothing; while the disk is full it waits, and others of its slot behind it.
+
+use super::body::Body;
+use super::waiting::Waiting;
+use super::{ANSWER_BYTES_MAX, Copies, OWN_TICKETS, number_of};
+use crate::NodeError;
+use crate::clock::Now;
+use atoll_keyspace::{Applied, ReadOutcome};
+use atoll_replica::{Entry, Position, Refusal, Slot, Ticket};
+use atoll_resp::{Command, Protocol, find};
+
+impl Copies {
+    pub(super) fn apply_or_wait(
+        &mut self,
+        slot: Slot,
+        entry: &Entry,
+        ticket: Option<Ticket>,
+    ) -> Result<(), NodeError> {
+        if !self.is_full() {
+            let done = self.apply(slot, entry, ticket);
+            if self.unless_full(done)? {
+                return Ok(());
+            }
+        }
+        if let Some(full) = &mut self.full {
+            full.put_off(slot, entry, ticket);
+        }
+        Ok(())
+    }
+
+    /// Applies an entry; if that fails nothing happened.
+    pub(super) fn apply(
+        &mut self,
+        slot: Slot,
+        entry: &Entry,
+        ticket: Option<Ticket>,
+    ) -> Result<(), NodeError> {
+        let Position { epoch, sequence } = entry.position;
+        let applied = Applied { epoch: epoch.0, sequence: sequence.0 };
+        let protocol = match ticket.and_then(|ticket| self.waiting.get(ticket)) {
+            Some(Waiting::Write { protocol, .. } | Waiting::Read { protocol, .. }) => *protocol,
+            Some(Waiting::Expiry { .. } | Waiting::Watch { .. }) | None => Protocol::Resp2,
+        };
+        let mut reply = Vec::new();
+        let (keyspace, number) = self.keyspaces.of_mut(slot);
+        match Body::of(&entry.body) {
+            Body::Request(bytes) => {
+                let request = self.parser.parse(bytes).ok().flatten();
+                let command = request.as_ref().and_then(|request| Command::of(request).ok());
+                let command = command.ok_or(NodeError::Corrupt { what: "an entry of a log" })?;
+                keyspace.apply(number, applied, entry.time_ms, &command, protocol, &mut reply)?;
+                if let Some(request) = request.filter(|_| self.touched.is_wanted) {
+                    let specification = request.get(0).and_then(find);
+                    let keys = specification.map(|known| known.keys_of(&request).places(request.len()));
+                    self.touched
+                        .touch(slot, keys.into_iter().flatten().filter_map(|place| request.get(place)));
+                }
+            }
+            Body::Expiry(keys) => {
+                let keys: Vec<_> = keys.iter().map(|(key, deadline)| (key.as_slice(), *deadline)).collect();
+                self.touched.touch(slot, keys.iter().map(|(key, _)| *key));
+                keyspace.apply_expiry(number, applied, entry.time_ms, &keys, protocol, &mut reply)?;
+            }
+            Body::Damaged => return Err(NodeError::Corrupt { what: "an entry of a log" }),
+        }
+        if let Some(log) = &mut self.log {
+            log.applied(slot, sequence);
+        }
+        if let Some(Waiting::Expiry { slot, read }) = ticket.and_then(|ticket| self.waiting.remove(ticket)) {
+            self.expired(slot, read);
+        }
+        if let Some(ticket) = ticket.filter(|ticket| ticket.0 < OWN_TICKETS) {
+            self.push_answer(ticket, reply);
+        }
+        Ok(())
+    }
+
+    pub(super) fn answer_read(&mut self, now: Now, ticket: Ticket) -> Result<(), NodeError> {
+        if self.answer_bytes > ANSWER_BYTES_MAX || self.waits_for_room(ticket) {
+            // Many that waited became ready at once, or its slot lacks what waits for room on the disk.
+            self.refuse(ticket, Refusal::Busy);
+            return Ok(());
+        }
+        let (slot, bytes, protocol) = match self.waiting.remove(ticket) {
+            Some(Waiting::Read { slot, request, protocol }) => (slot, request, protocol),
+            Some(Waiting::Watch { watch, .. }) => {
+                self.watched.push((*watch, None));
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        let request = self.parser.parse(&bytes).ok().flatten();
+        let command = request.as_ref().and_then(|request| Command::of(request).ok());
+        let Some(command) = command else { return Err(NodeError::Corrupt { what: "a request that waits" }) };
+        let mut reply = Vec::new();
+        let (keyspace, number) = self.keyspaces.of(slot);
+        match keyspace.read(number, now.date_ms, &command, protocol, &mut reply)? {
+            ReadOutcome::Answered => self.push_answer(ticket, reply),
+            ReadOutcome::Expired(overdue) => {
+                // If deleting them is refused, this is: asked again at once it would find them again.
+                let keys = overdue.iter().map(|key| number_of(&key.key)).collect();
+                self.waiting.insert(ticket, Waiting::Read { slot, request: bytes, protocol });
+                if self.is_full() {
+                    self.refuse(ticket, Refusal::Busy);
+                    return Ok(());
+                }
+                self.expire(slot, now, &overdue, Some((ticket, keys)));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+//! Keys whose time is over are deleted through the log of their slot, as any other write.
+//!
+//! Invariant: what waits for keys to be deleted is read again once that is decided, or refused with it.
+
+use super::body::Body;
+use super::waiting::Waiting;
+use super::{Copies, number_of};
+use crate::NodeError;
+use crate::clock::Now;
+use atoll_keyspace::Overdue;
+use atoll_replica::{Input, Slot, Ticket};
+use std::collections::HashSet;
+
+impl Copies {
+    /// The same, at once.
+    pub(crate) fn expire_now(&mut self, slot: Slot, now: Now, overdue: &[Overdue]) -> Result<(), NodeError> {
+        if self.is_full() || self.dates.is_early(now.moment) {
+            self.refused_expiries += 1;
+            return Ok(());
+        }
+        self.expire(slot, now, overdue, None);
+        match self.inputs.pop_back() {
+            Some(input) => self.step(now, input),
+            None => Ok(()),
+        }
+    }
+
+    /// Slots in which keys are being deleted whose time is over.
+    pub(crate) fn expiring(&self) -> &HashSet<Slot> {
+        &self.expiring
+    }
+
+    /// How often it was refused to delete such keys.
+    pub(crate) fn refused_expiries(&self) -> u64 {
+        self.refused_expiries
+    }
+
+    /// Keys of a slot are deleted, or nobody knows; what waited for that is read again.
+    pub(super) fn expired(&mut self, slot: Slot, read: Option<(Ticket, Vec<u64>)>) {
+        self.expiring.remove(&slot);
+        if let Some((ticket, keys)) = read {
+            self.inputs.push_back(Input::Read { slot, ticket, keys });
+        }
+    }
+
+    /// Has keys deleted whose time is over, through the log; and then something read again, if it waits for that.
+    pub(super) fn expire(
+        &mut self,
+        slot: Slot,
+        now: Now,
+        overdue: &[Overdue],
+        read: Option<(Ticket, Vec<u64>)>,
+    ) {
+        self.own_tickets += 1;
+        let ticket = Ticket(self.own_tickets);
+        self.waiting.insert(ticket, Waiting::Expiry { slot, read });
+        self.expiring.insert(slot);
+        self.inputs.push_back(Input::Write {
+            slot,
+            ticket,
+            time_ms: now.date_ms,
+            body: Body::of_expiry(overdue),
+            keys: overdue.iter().map(|key| number_of(&key.key)).collect(),
+        });
+    }
+}

@@ -1,0 +1,126 @@
+//! What a loop has of other nodes: who leads a slot, what time it is, what came from them. A node that is the whole ring has nothing of
+//! that.
+
+use super::{Home, Slots};
+use crate::NodeError;
+use crate::clock::Now;
+use crate::dates::ClockSeen;
+use crate::group::GroupHeard;
+use crate::metrics::OthersSeen;
+use atoll_replica::{Change, Slot};
+use mio::Registry;
+use mio::event::Event;
+use std::time::Duration;
+
+impl Slots {
+    /// When the configuration group answered last, if there is one.
+    pub(crate) fn group_heard(&self, now: Now) -> GroupHeard {
+        match &self.home {
+            Home::Alone(_) => GroupHeard::default(),
+            Home::Copied(copied) => copied.group_heard(now),
+        }
+    }
+
+    /// What the clock said, with the date to go by.
+    pub(crate) fn dated(&mut self, clock: Now) -> Now {
+        match &mut self.home {
+            Home::Alone(_) => clock,
+            Home::Copied(copied) => copied.copies.dates.by(clock),
+        }
+    }
+
+    /// The same moment, with the date to go by since.
+    pub(crate) fn dated_again(&self, now: Now) -> Now {
+        match &self.home {
+            Home::Alone(_) => now,
+            Home::Copied(copied) => copied.copies.dates.again(now),
+        }
+    }
+
+    /// How the clock of this node is beside those of others.
+    pub(crate) fn clock_seen(&self) -> ClockSeen {
+        match &self.home {
+            Home::Alone(_) => ClockSeen::default(),
+            Home::Copied(copied) => copied.copies.dates.seen(),
+        }
+    }
+
+    /// Whether requests about a slot wait here though another node leads it so far.
+    pub(crate) fn takes(&self, slot: Slot) -> bool {
+        match &self.home {
+            Home::Alone(_) => false,
+            Home::Copied(copied) => copied.copies.takes(slot),
+        }
+    }
+
+    /// Whether keys of a slot may be listed: what its cells hold is what a read would find, which waits where this does not.
+    pub(crate) fn may_read(&self, slot: Slot, now: Now) -> bool {
+        match &self.home {
+            Home::Alone(_) => true,
+            Home::Copied(copied) => copied.copies.may_read(slot, now),
+        }
+    }
+
+    /// Whether a slot may hold anything: in its cells, or once what is on its way there has come.
+    pub(crate) fn may_hold(&self, slot: Slot) -> bool {
+        let is_under_way = match &self.home {
+            Home::Alone(_) => false,
+            Home::Copied(copied) => copied.copies.is_under_way(slot),
+        };
+        is_under_way || self.keys_in(slot) > 0
+    }
+
+    /// What this node knows of the others by itself.
+    pub(crate) fn others_seen(&self) -> OthersSeen {
+        match &self.home {
+            Home::Alone(_) => OthersSeen::default(),
+            Home::Copied(copied) => OthersSeen {
+                behind: copied.copies.behind(),
+                unreached: copied.copies.peers.unreached().collect(),
+                clock: self.clock_seen(),
+            },
+        }
+    }
+
+    /// Asks the configuration group for changes.
+    pub(crate) fn ask_group(&mut self, changes: Vec<Change>) -> Result<(), &'static str> {
+        match &mut self.home {
+            Home::Alone(_) => Err("this node is the whole ring"),
+            Home::Copied(copied) => {
+                copied.copies.ask_group(changes);
+                Ok(())
+            }
+        }
+    }
+
+    /// What the poll told of other nodes.
+    pub(crate) fn notice(&mut self, event: &Event, registry: &Registry) {
+        if let Home::Copied(copied) = &mut self.home {
+            copied.notice(event, registry);
+        }
+    }
+
+    /// Takes what came from other nodes and threads.
+    pub(crate) fn hear(&mut self, now: Now, registry: &Registry) -> Result<(), NodeError> {
+        match &mut self.home {
+            Home::Alone(_) => Ok(()),
+            Home::Copied(copied) => copied.hear(now, registry),
+        }
+    }
+
+    /// How often they have to be looked after, if others have copies.
+    pub(crate) fn tick(&self) -> Option<Duration> {
+        match &self.home {
+            Home::Alone(_) => None,
+            Home::Copied(copied) => Some(copied.tick()),
+        }
+    }
+
+    /// Bytes of answers that came since the last time.
+    pub(crate) fn answer_bytes(&self) -> usize {
+        match &self.home {
+            Home::Alone(_) => 0,
+            Home::Copied(copied) => copied.copies.answer_bytes(),
+        }
+    }
+}
