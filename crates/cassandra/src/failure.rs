@@ -9,6 +9,7 @@ use scylla::errors::{
     MetadataError, NewSessionError, RequestAttemptError,
 };
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +147,17 @@ pub(crate) fn unknown(what: &'static str, error: ExecutionError) -> StoreError {
 /// An error of the cluster with the remedy for it.
 pub(crate) fn told(kind: ErrorKind, message: String, hint: impl Into<String>) -> StoreError {
     StoreError::Remote { kind, unknown: false, message, hint: Some(hint.into()) }
+}
+
+/// A write of a partition whose writes before it had no answer; it was not sent.
+pub(crate) fn waited_in_vain(place: &str, time: Duration) -> StoreError {
+    told(
+        ErrorKind::Unavailable,
+        format!(
+            "{place} is unavailable: a write waited {time:?} for those before it in its partition, which had no answer"
+        ),
+        "nodes are down or slow (`nodetool status`, `nodetool tpstats`); nothing was done",
+    )
 }
 
 /// Nodes that do not answer in time.

@@ -9,8 +9,10 @@
 use crate::cells::{Piece, Pieces};
 use crate::codec::{Body, FLAG_COMPOUND, PartitionHead};
 use crate::plan::{Plan, View};
-use atoll_store::{Batch, Condition, Mutation, SortKey};
+use atoll_store::{Batch, Condition, ErrorKind, Mutation, SortKey, StoreError};
 use std::collections::HashMap;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Longest value that is remembered, and all of them in one partition.
 const VALUE_BYTES_MAX: usize = 1 << 10;
@@ -26,6 +28,8 @@ pub(crate) struct Known {
     cells: HashMap<SortKey, Pieces>,
     bytes: usize,
     caution: u8,
+    /// When the last write was given up because nobody answered; none if it ended otherwise.
+    given_up: Option<Instant>,
 }
 
 impl Known {
@@ -38,6 +42,19 @@ impl Known {
     fn forget_cells(&mut self) {
         self.cells.clear();
         self.bytes = 0;
+    }
+
+    /// A write ended, well or with this error.
+    pub(crate) fn ended(&mut self, error: Option<&StoreError>, now: Instant) {
+        let is_silent =
+            |error: &StoreError| matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut);
+        self.given_up = error.filter(|error| is_silent(error)).map(|_| now);
+    }
+
+    /// Whether a write that waited since then for those before it waited in vain, and for as long as it would try by itself: the
+    /// last of them had no answer either.
+    pub(crate) fn is_in_vain(&self, asked: Instant, time_out: Duration) -> bool {
+        self.given_up.is_some_and(|given_up| given_up.saturating_duration_since(asked) >= time_out)
     }
 
     /// Somebody else made a version meanwhile.
@@ -164,6 +181,26 @@ mod tests {
         let view = View { cells: [(b"a".to_vec(), cell(b"1"))].into(), left_behind: Vec::new() };
         known.learn(None, PartitionHead { version: 3, attempt: 9, flags }, view, &Plan::default());
         known
+    }
+
+    #[test]
+    fn who_waited_for_writes_without_an_answer_as_long_as_for_one_of_its_own_waits_no_longer() {
+        let (start, time_out) = (Instant::now(), Duration::from_secs(15));
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let stranger = StoreError::Unauthenticated { place: "c".to_owned() };
+        let reason = "no node answers".to_owned();
+        let silent = StoreError::Unavailable { place: "c".to_owned(), reason, source: None };
+        let mut known = Known::default();
+        assert!(!known.is_in_vain(start, time_out), "nothing ended yet");
+        known.ended(Some(&silent), after(20));
+        assert!(known.is_in_vain(after(5), time_out));
+        assert!(!known.is_in_vain(after(6), time_out), "it has time left");
+        assert!(!known.is_in_vain(after(21), time_out), "it came later, and may find that nodes are back");
+        known.ended(Some(&stranger), after(40));
+        assert!(!known.is_in_vain(start, time_out), "that was another reason");
+        known.ended(Some(&silent), after(60));
+        known.ended(None, after(61));
+        assert!(!known.is_in_vain(start, time_out), "somebody answers by now");
     }
 
     #[test]

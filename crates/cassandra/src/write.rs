@@ -12,7 +12,7 @@
 
 use crate::bind::Bind;
 use crate::codec::{KIND_CELL, KIND_HEAD, KIND_REQUEST, KIND_WINNER, PartitionHead, winner_slot};
-use crate::failure::refused;
+use crate::failure::{refused, waited_in_vain};
 use crate::link::{Decided, Patience};
 use crate::net::half_open;
 use crate::numbers;
@@ -27,6 +27,7 @@ use atoll_store::{Batch, Mutation, Outcome, PartitionKey, RequestId, SortKey, St
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::time::Instant;
 
 /// How a write ended well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,8 +95,13 @@ impl<'a> Writing<'a> {
     /// Writes; and gives back the chunks that came to nothing.
     pub(crate) async fn run(mut self) -> Result<Done, StoreError> {
         let lane = self.shared.lanes.writes(&self.partition);
+        let (asked, time_out) = (Instant::now(), self.shared.link.options.request_time_out);
         let mut known = lane.lock().await;
+        if known.is_in_vain(asked, time_out) {
+            return Err(waited_in_vain(&self.shared.link.place, time_out));
+        }
         let result = self.attempts(&mut known).await;
+        known.ended(result.as_ref().err(), Instant::now());
         // No try may apply any more then, and none did.
         let is_refused = result.as_ref().is_err_and(|error| error.outcome() == Outcome::Refused);
         if is_refused || matches!(result, Ok(Done::Before)) {
