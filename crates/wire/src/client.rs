@@ -1,14 +1,15 @@
 //! The asking side of a connection: many requests in flight over one transport.
 //!
 //! Invariant: a request whose future is dropped is cancelled at the peer.
-//! Invariant: [`Lost::was_sent`] is false only if the peer cannot have seen the whole request.
+//! Invariant: [`Lost::was_sent`] is false only if the peer cannot have seen the whole request, or said that it did not take it.
 
 use crate::hello::{Hello, Status};
 use crate::outbox::{Outbox, When, send_message};
 use crate::{Assembler, Decoder, Flags, Kind, Limits, Message, WireError};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf};
 use tokio::sync::mpsc;
 
@@ -17,11 +18,14 @@ pub(crate) const MESSAGE_OVERHEAD_BYTES: usize = 64;
 /// How much is read from a transport at once.
 pub(crate) const READ_BYTES: usize = 64 << 10;
 
+/// How long a connection that takes nothing more is read for what it said before: answers, and a goodbye.
+const LAST_WORDS_TIME: Duration = Duration::from_secs(1);
+
 /// A request without its answer.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the connection was lost")]
 pub struct Lost {
-    /// Whether the peer may have seen the whole request.
+    /// Whether the peer may have seen the whole request, and said nothing to the contrary.
     pub was_sent: bool,
     /// Why the connection is no more.
     #[source]
@@ -53,6 +57,8 @@ struct Streams {
     open: HashMap<u64, Entry>,
     lost: Option<Arc<WireError>>,
     is_leaving: bool,
+    /// What a peer that leaves said that it took, of what was open then; all the rest it did not.
+    taken: Option<HashSet<u64>>,
 }
 
 struct Entry {
@@ -98,6 +104,8 @@ impl Client {
         let writing = Arc::clone(&shared);
         tokio::spawn(async move {
             if let Err(error) = writing.outbox.run().await {
+                // What the peer said before it went may still be there to be read.
+                let _ = tokio::time::timeout(LAST_WORDS_TIME, writing.lost()).await;
                 writing.lose(error);
             }
         });
@@ -217,6 +225,19 @@ impl Shared {
         self.ended.notify_waiters();
     }
 
+    /// Waits until nothing more is read.
+    async fn lost(&self) {
+        loop {
+            let ended = self.ended.notified();
+            tokio::pin!(ended);
+            ended.as_mut().enable();
+            if self.streams().lost.is_some() {
+                return;
+            }
+            ended.await;
+        }
+    }
+
     /// Reads until the connection ends, and says why it did.
     async fn read<T: AsyncRead>(&self, mut transport: ReadHalf<T>) -> WireError {
         let mut decoder = Decoder::new(self.limits);
@@ -268,6 +289,10 @@ impl Shared {
             }
             Kind::Goodbye => {
                 streams.is_leaving = true;
+                let problem = "a goodbye that names no streams";
+                let taken = taken(&message.body).ok_or(WireError::Protocol { problem, stream })?;
+                streams.open.retain(|stream, _| taken.contains(stream));
+                streams.taken = Some(taken);
                 drop(streams);
                 self.ended.notify_waiters();
             }
@@ -277,6 +302,15 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// The streams that a goodbye names.
+fn taken(body: &[u8]) -> Option<HashSet<u64>> {
+    let (numbers, rest) = body.as_chunks::<8>();
+    let mut numbers = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes));
+    let count = numbers.next()?;
+    let streams: HashSet<u64> = numbers.collect();
+    (rest.is_empty() && streams.len() as u64 == count).then_some(streams)
 }
 
 /// The answers to one request.
@@ -321,7 +355,8 @@ impl Responses {
     fn lost(&self) -> Lost {
         let streams = self.handle.shared.streams();
         let cause = streams.lost.clone().unwrap_or_else(|| Arc::new(WireError::Closed));
-        Lost { was_sent: self.was_sent, cause }
+        let was_taken = streams.taken.as_ref().is_none_or(|taken| taken.contains(&self.stream));
+        Lost { was_sent: self.was_sent && was_taken, cause }
     }
 }
 

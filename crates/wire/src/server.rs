@@ -3,13 +3,14 @@
 //! Requests are pulled one by one, so that a server which is busy stops reading; answers may be sent from
 //! any task, in any order. Answers to requests that came in together leave together.
 //!
+//! Invariant: after a goodbye no request is taken that it does not name.
 //! Invariant: a cancelled request and a lost connection reach the work done for them as [`Responder::gone`].
 
 use crate::client::{MESSAGE_OVERHEAD_BYTES, READ_BYTES};
 use crate::hello::{Hello, Status};
 use crate::outbox::{Outbox, When, send_message};
 use crate::{Assembler, Decoder, Flags, Kind, Limits, Message, WireError};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,6 +30,14 @@ struct Shared {
     large: tokio::sync::Mutex<()>,
     limits: Limits,
     streams: Mutex<HashMap<u64, Arc<Stream>>>,
+    taken: Mutex<Taken>,
+}
+
+/// Requests that were taken, until their last answer is on its way or they are given up: longer than they count as open.
+#[derive(Default)]
+struct Taken {
+    streams: HashSet<u64>,
+    is_leaving: bool,
 }
 
 struct Stream {
@@ -90,6 +99,7 @@ impl Connection {
             large: tokio::sync::Mutex::new(()),
             limits,
             streams: Mutex::default(),
+            taken: Mutex::default(),
         });
         let writing = Arc::clone(&shared);
         tokio::spawn(async move {
@@ -135,7 +145,7 @@ impl Connection {
     fn take(&self, message: Message) -> Result<Option<Request>, WireError> {
         let Message { kind, stream, body, .. } = message;
         match kind {
-            Kind::Request => return self.open(stream, body).map(Some),
+            Kind::Request => return self.open(stream, body),
             Kind::Cancel => {
                 if let Some(gone) = self.shared.streams().remove(&stream) {
                     gone.abandon();
@@ -166,7 +176,11 @@ impl Connection {
         Ok(None)
     }
 
-    fn open(&self, stream: u64, body: Vec<u8>) -> Result<Request, WireError> {
+    /// Takes a request; none after a goodbye, of which the client knows that it was not taken.
+    fn open(&self, stream: u64, body: Vec<u8>) -> Result<Option<Request>, WireError> {
+        if self.shared.taken().is_leaving {
+            return Ok(None);
+        }
         let mut streams = self.shared.streams();
         if streams.len() >= self.shared.limits.streams {
             return Err(WireError::Protocol { problem: "more requests at once than agreed", stream });
@@ -176,8 +190,9 @@ impl Connection {
         if streams.insert(stream, Arc::clone(&state)).is_some() {
             return Err(WireError::Protocol { problem: "a stream opened twice", stream });
         }
+        self.shared.taken().streams.insert(stream);
         let responder = Responder { shared: Arc::clone(&self.shared), stream, state, is_finished: false };
-        Ok(Request { body, responder })
+        Ok(Some(Request { body, responder }))
     }
 
     /// Hands on answers held back for company; to be called before waiting for anything but [`Self::next`].
@@ -185,9 +200,16 @@ impl Connection {
         self.shared.outbox.uncork();
     }
 
-    /// Tells the client to ask elsewhere from now on.
+    /// Tells the client to ask elsewhere from now on, and which of its requests were taken: all others it may ask elsewhere as if
+    /// they had never been sent.
     pub fn goodbye(&self) {
-        self.shared.outbox.push(Kind::Goodbye, Flags::default(), 0, &[], When::Soon);
+        let mut taken = self.shared.taken();
+        taken.is_leaving = true;
+        let count = taken.streams.len() as u64;
+        let body: Vec<u8> =
+            [&count].into_iter().chain(&taken.streams).flat_map(|n| n.to_le_bytes()).collect();
+        self.shared.outbox.push(Kind::Goodbye, Flags::default(), 0, &body, When::Soon);
+        drop(taken);
         self.shared.outbox.uncork();
     }
 }
@@ -204,6 +226,10 @@ impl Drop for Connection {
 impl Shared {
     fn streams(&self) -> MutexGuard<'_, HashMap<u64, Arc<Stream>>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn abandon(&self) {
@@ -295,5 +321,7 @@ impl Drop for Responder {
             self.shared.streams().remove(&self.stream);
             self.shared.outbox.push(Kind::Cancel, Flags::default(), self.stream, &[], When::Soon);
         }
+        // Behind its last answer: a goodbye between them would say that it was never taken.
+        self.shared.taken().streams.remove(&self.stream);
     }
 }

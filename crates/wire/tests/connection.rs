@@ -227,6 +227,71 @@ async fn after_a_goodbye_open_requests_are_answered_and_new_ones_were_not_sent()
     assert_eq!(early.await.unwrap().unwrap(), b"answer");
 }
 
+/// A client, and what answers it on a connection with so much room on its way.
+async fn connected(room: usize) -> (Client, Connection) {
+    let (near, far) = tokio::io::duplex(room);
+    let (client, connection) = tokio::join!(
+        Client::connect(near, Limits::default(), Vec::new()),
+        Connection::accept(far, Limits::default(), |_| Ok(Vec::new()))
+    );
+    (client.unwrap().0, connection.unwrap())
+}
+
+#[tokio::test]
+async fn what_a_peer_that_leaves_did_not_take_counts_as_never_sent() {
+    let (client, mut connection) = connected(4096).await;
+    let calls = ["first", "second", "third"].map(|body| {
+        let client = client.clone();
+        tokio::spawn(async move { client.call(body.as_bytes()).await })
+    });
+    let taken = connection.next().await.unwrap().unwrap();
+    connection.goodbye();
+    drop(taken);
+    drop(connection);
+    let mut sent = 0;
+    for call in calls {
+        sent += usize::from(call.await.unwrap().unwrap_err().was_sent);
+    }
+    assert_eq!(sent, 1, "only what it took may have been done");
+}
+
+#[tokio::test]
+async fn what_a_peer_said_before_it_went_is_read_where_it_takes_nothing_more() {
+    let (client, mut connection) = connected(4096).await;
+    let early = client.clone();
+    let early = tokio::spawn(async move { early.call(b"early").await });
+    let request = connection.next().await.unwrap().unwrap();
+    request.responder.finish(b"answer").await.unwrap();
+    connection.goodbye();
+    drop(connection);
+    // Neither of the client's tasks ran meanwhile: its next write meets a connection that is gone.
+    let late = client.call(b"late").await.unwrap_err();
+    assert!(!late.was_sent, "it could not be taken any more");
+    assert_eq!(early.await.unwrap().unwrap(), b"answer");
+}
+
+#[tokio::test]
+async fn a_goodbye_that_names_no_streams_is_an_error_of_the_peer() {
+    use atoll_wire::{Flags, Hello, Kind, encode_frame};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    for body in [&[][..], &[1; 7], &[0; 16], &5_u64.to_le_bytes()] {
+        let (near, mut far) = tokio::io::duplex(4096);
+        let offer = Hello::offer(Vec::new()).encode();
+        let answering = async {
+            far.read_exact(&mut vec![0; offer.len()]).await.unwrap();
+            let accept = Hello { status: atoll_wire::Status::Accept, ..Hello::offer(Vec::new()) };
+            far.write_all(&accept.encode()).await.unwrap();
+            let mut frame = Vec::new();
+            encode_frame(&mut frame, Kind::Goodbye, Flags::default(), 0, body);
+            far.write_all(&frame).await.unwrap();
+        };
+        let (client, ()) = tokio::join!(Client::connect(near, Limits::default(), Vec::new()), answering);
+        let (client, _) = client.unwrap();
+        client.ended().await;
+        assert!(!client.is_open(), "{body:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_peer_of_another_version_or_protocol_is_told_so() {
     use atoll_wire::{Hello, MAGIC};
