@@ -6,7 +6,7 @@ use crate::output::{Output, note};
 use crate::{Failure, GlobalArguments, options};
 use atoll_open::{Maintenance, Mode, Opened};
 use atoll_options::{Origin, Settings};
-use atoll_store::{ReadOptions, Store, StoreError, WriteOptions};
+use atoll_store::{Durability, ErrorKind, ReadOptions, Store, StoreError, WriteOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -133,6 +133,11 @@ impl Session {
         options::write_options(&self.settings)
     }
 
+    /// Whether whatever was acknowledged survives the end of the process, however the store is closed.
+    fn has_logged(&self) -> bool {
+        self.write_options().is_ok_and(|options| options.durability > Durability::Buffered)
+    }
+
     /// From now on an interruption is the wanted end, not a failure.
     pub(crate) fn end_on_interrupt(&self) {
         self.ends_on_interrupt.store(true, Ordering::Release);
@@ -158,7 +163,15 @@ impl Session {
         let opened = std::mem::take(&mut *self.opened.lock().unwrap_or_else(PoisonError::into_inner));
         let mut result = Ok(());
         for opened in opened {
-            let closed = opened.store.close().await.map_err(Failure::from);
+            let closed = match opened.store.close().await {
+                // What the verb did is in the log: to say that it failed would have it done twice.
+                Err(error) if error.kind() == ErrorKind::OutOfSpace && self.has_logged() => {
+                    let place = &opened.place;
+                    note(&format!("no space is left to tidy {place} up; what was written is in its log: {error}"));
+                    Ok(())
+                }
+                closed => closed.map_err(Failure::from),
+            };
             result = result.and(closed);
         }
         result.and(self.output.flush())
