@@ -142,5 +142,19 @@ pub(super) async fn request_ids_survive_with_their_writes(context: &Context<'_>)
         let written = client.store.append(cell, b"x", options(sequence)).await?;
         ensure(written.repeated, || format!("request {sequence} is applied again after the store was opened again"))?;
     }
-    same("the cell after all retries", &client.get("p", "a").await?, &Some(vec![b'x'; 10]))
+    same("the cell after all retries", &client.get("p", "a").await?, &Some(vec![b'x'; 10]))?;
+    a_retry_is_as_durable_as_it_says(context, client).await
+}
+
+/// What was written at the weakest class and asked for again at a stronger one survives what that does.
+async fn a_retry_is_as_durable_as_it_says(context: &Context<'_>, client: Client) -> Verdict {
+    let cell = Cell::new("p", "retried");
+    for class in [Durability::Buffered, Durability::Flushed] {
+        let request = Some(RequestId { client: 6, sequence: 0 });
+        let options = WriteOptions { request, ..WriteOptions::durable(class) };
+        let written = client.store.append(cell, b"x", options).await?;
+        ensure(written.durability >= class, || format!("asked for {class:?}, answered {written:?}"))?;
+    }
+    let client = context.reopen(client, Ending::Killed).await?;
+    same("a cell written twice, the second time flushed", &client.get("p", "retried").await?, &Some(vec![b'x']))
 }

@@ -72,8 +72,8 @@ impl EmbeddedStore {
         if let Some(ticket) = ticket {
             self.off_thread("write", |inner| ticket.run().map_err(|error| inner.refused("write", error)))
                 .await?;
-        } else if written.repeated && written.durability == Durability::Synced {
-            // The write took effect before, but the sync behind it may not have ended, or have failed.
+        } else if written.repeated && written.durability > Durability::Buffered {
+            // The write took effect before, but perhaps at a weaker class, or the sync behind it has not ended, or failed.
             self.off_thread("write", |inner| {
                 inner.engine.sync().map_err(|error| inner.refused("write", error))
             })
