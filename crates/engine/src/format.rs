@@ -3,8 +3,12 @@
 //! A store of a newer format, or with a feature that this build does not know, was refused when it was opened.
 
 use crate::engine::Engine;
-use crate::superblock::{FORMAT, MOVED_RANGES, UNCOUNTED};
+use crate::superblock::{DELTAS, FORMAT, MOVED_RANGES, UNCOUNTED};
 use std::sync::atomic::Ordering;
+
+/// Every feature that a build has to know to read a store, and its name for people.
+const NAMES: [(u64, &str); 3] =
+    [(MOVED_RANGES, "moved-ranges"), (UNCOUNTED, "uncounted-trees"), (DELTAS, "records-beside-leaves")];
 
 /// The format of an open store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +26,18 @@ impl Engine {
     #[must_use]
     pub fn format(&self) -> Format {
         let noted = self.shared.features.load(Ordering::Relaxed);
-        let names = [(MOVED_RANGES, "moved-ranges"), (UNCOUNTED, "uncounted-trees")];
-        let features = names.into_iter().filter(|(bit, _)| noted & bit != 0).map(|(_, name)| name).collect();
+        let features = NAMES.into_iter().filter(|(bit, _)| noted & bit != 0).map(|(_, name)| name).collect();
         Format { number: FORMAT, newest: FORMAT, features }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::NAMES;
+    use crate::superblock::KNOWN_TO_READ;
+
+    #[test]
+    fn every_feature_that_is_needed_to_read_a_store_has_a_name() {
+        assert_eq!(NAMES.iter().fold(0, |bits, (bit, _)| bits | bit), KNOWN_TO_READ);
     }
 }

@@ -39,7 +39,7 @@ pub(crate) const UNCOUNTED: u64 = 2;
 pub(crate) const DELTAS: u64 = 4;
 
 /// All features needed to read that this build knows.
-const KNOWN_TO_READ: u64 = MOVED_RANGES | UNCOUNTED | DELTAS;
+pub(crate) const KNOWN_TO_READ: u64 = MOVED_RANGES | UNCOUNTED | DELTAS;
 
 /// The root of one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
