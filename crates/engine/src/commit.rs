@@ -215,7 +215,7 @@ impl Shared {
     fn prepare(&self, ops: &[Op<'_>], placed: &mut Vec<Option<Placed>>) -> Result<(), EngineError> {
         self.check_writable()?;
         check_sizes(ops)?;
-        self.make_resident(ops)?;
+        self.make_resident(ops, placed.len())?;
         if placed.is_empty() {
             self.check_appends(ops)?;
         }
@@ -261,17 +261,19 @@ impl Shared {
         })
     }
 
-    /// Reads what the changes will touch, so that applying them needs no disk.
-    fn make_resident(&self, ops: &[Op<'_>]) -> Result<(), EngineError> {
+    /// Reads what the changes will touch, so that applying them needs no disk. The values of the first `placed` are not what
+    /// their ops say, but pieces that were placed before: these never go beside a leaf, however short they look.
+    fn make_resident(&self, ops: &[Op<'_>], placed: usize) -> Result<(), EngineError> {
         // Nodes are let go of only under the writer lock, which is held.
         if self.backing.is_all_resident() {
             return Ok(());
         }
         let (is_short, mut beside) = (self.backing.is_short(), HashMap::new());
         let mut all_beside = true;
-        for op in ops {
+        for (index, op) in ops.iter().enumerate() {
+            let may_go = is_short && index >= placed;
             match op.action {
-                Action::Put(key, given) if is_short && self.goes_beside(op.tree, key, given, &mut beside) => {
+                Action::Put(key, given) if may_go && self.goes_beside(op.tree, key, given, &mut beside) => {
                     continue;
                 }
                 Action::Put(key, _) | Action::Append(key, _) | Action::Delete(key) => {
@@ -282,7 +284,7 @@ impl Shared {
             all_beside = false;
         }
         // Otherwise there is no leaf among theirs that could be let go of.
-        if is_short && !all_beside {
+        if is_short && !all_beside && placed == 0 {
             self.let_go_for(ops);
         }
         Ok(())

@@ -161,6 +161,29 @@ fn a_leaf_that_cannot_be_read_does_not_keep_what_is_put_into_it_from_being_commi
 }
 
 #[test]
+fn a_value_in_pieces_for_a_leaf_that_cannot_be_read_is_refused_and_stops_nobody() {
+    let disk = filled(20_000);
+    let engine =
+        Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, Options { blind_puts: true, ..options() }).unwrap();
+    let tree = engine.tree("t").unwrap();
+    let key = |number: u32| number.to_be_bytes();
+    // So that it is known where leaves are.
+    tree.put(&key(0), b"first of all", Durability::Buffered).unwrap();
+    disk.make_unreadable(Some(2 * BLOCK..disk.bytes.len().unwrap()));
+    let mut writer = tree.value_writer(&key(10_000)).unwrap();
+    writer.write(&vec![3; 100 << 10]).unwrap();
+    let refused = writer.commit(Durability::Flushed).unwrap_err();
+    assert!(matches!(refused, EngineError::Disk(_)), "{refused}");
+    tree.put(&key(1), b"elsewhere", Durability::Flushed).unwrap();
+    disk.make_unreadable(None);
+    assert_eq!(tree.get(&key(10_000)).unwrap().unwrap().len(), 100, "it was said to be refused");
+    engine.close().unwrap();
+    let (engine, tree) = open(&disk).unwrap();
+    assert_eq!(tree.get(&key(10_000)).unwrap().unwrap().len(), 100);
+    assert!(engine.check().unwrap().damage.is_empty());
+}
+
+#[test]
 fn a_store_that_lost_both_superblocks_is_not_replaced_by_a_new_one() {
     for first in [0, 1] {
         let disk = filled(1000);
