@@ -166,7 +166,7 @@ impl Shared {
             }
         };
         let sorted = self.sort_out(&mut frozen, retired);
-        let mut pages = PageWriter::new(&self.backing, &self.space);
+        let mut pages = PageWriter::new(&self.backing, &self.space, frozen.epoch);
         let written = self.write_checkpoint(&mut pages, disk, &frozen, &sorted, clean);
         let (epoch, position) = (frozen.epoch, frozen.point.position);
         // What it held can go now; there may be much of it, and nobody should wait for that.
@@ -297,8 +297,8 @@ impl Shared {
         }
         self.write_snapshots(pages, frozen, &mut table)?;
         pages.flush()?;
-        table.retired =
-            sorted.kept.iter().chain(&pages.of_snapshots).chain(&pages.replaced).copied().collect();
+        let left = sorted.kept.iter().chain(&pages.of_snapshots).chain(&pages.replaced);
+        table.retired = left.chain(&pages.told_since).copied().collect();
         if table.has_uncounted() {
             self.features.fetch_or(UNCOUNTED, Ordering::Relaxed);
         }

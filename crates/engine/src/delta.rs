@@ -25,7 +25,7 @@ use crate::meter::{Kind, Meter, Weight};
 use crate::node::{Home, PageRef};
 use crate::planted::{self, Bug};
 use crate::retired::RetiredList;
-use crate::threads::{AtomicBool, RwLock};
+use crate::threads::{AtomicBool, AtomicU64, RwLock};
 use crate::value::Chain;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -58,8 +58,8 @@ pub(crate) struct Delta {
     /// The epoch of the last put.
     pub(crate) birth: u64,
     content: RwLock<Content>,
-    /// Whether the current tree has retired what it replaced.
-    was_told: AtomicBool,
+    /// The epoch in which the current tree retired what it replaced; 0 where it did not.
+    told_in: AtomicU64,
     /// Whether a lookup found something here since somebody looked for what can go.
     was_used: AtomicBool,
 }
@@ -137,8 +137,8 @@ impl Delta {
 
     fn with(birth: u64, mut content: Content) -> Self {
         content.weigh();
-        let (was_told, was_used) = Default::default();
-        Self { birth, content: RwLock::new(content), was_told, was_used }
+        let (told_in, was_used) = Default::default();
+        Self { birth, content: RwLock::new(content), told_in, was_used }
     }
 
     /// Where it lies, if a checkpoint wrote it.
@@ -149,7 +149,7 @@ impl Delta {
     /// Whether it may change while nobody shares it: it has no home, and no checkpoint was about to merge it. After one
     /// that failed what it replaced was told already, so that what comes now goes into another one above it.
     pub(crate) fn may_change(&self) -> bool {
-        self.home().is_none() && !self.was_told.load(Ordering::Relaxed)
+        self.home().is_none() && self.told_in.load(Ordering::Relaxed) == 0
     }
 
     /// Whether a page of so many bytes may have `added` bytes more beside it, where there are `records` of them.
@@ -188,7 +188,7 @@ impl Delta {
 
     /// Whether what it replaced was told to the current tree.
     pub(crate) fn is_told(&self) -> bool {
-        self.was_told.load(Ordering::Relaxed)
+        self.told_in.load(Ordering::Relaxed) != 0
             || matches!(&self.content.read().base, Base::Delta(below) if below.is_told())
     }
 
@@ -279,7 +279,7 @@ impl Delta {
         let base = std::mem::replace(&mut content.base, Base::Home(home));
         if let (Some(replaced), Base::Delta(below), Some(_)) = (content.replaced_mut(), &base, home.delta) {
             // From now on it lies on the page, which has these still.
-            replaced.extend(below.collect_replaced(|_| false).into_iter().map(|(chain, _)| chain));
+            below.show_replaced(&|_| 0, &mut |_, chain, _| replaced.push(chain.clone()));
         }
         match page {
             // Where they are: what a checkpoint allocates lies apart from what the others do, and leaves gaps of its own.
@@ -312,28 +312,48 @@ impl Delta {
     /// Chains that it replaced and the current tree has not let go of, each with the epoch in which it should have. The delta
     /// was merged.
     pub(crate) fn replaced(&self) -> Vec<(Chain, u64)> {
-        self.collect_replaced(|was_told| was_told.load(Ordering::Relaxed))
-    }
-
-    /// As [`Delta::replaced`], for the current tree to let go of them: told once.
-    pub(crate) fn take_replaced(&self) -> Vec<(Chain, u64)> {
-        self.collect_replaced(|was_told| was_told.swap(true, Ordering::Relaxed))
-    }
-
-    fn collect_replaced(&self, was_told: fn(&AtomicBool) -> bool) -> Vec<(Chain, u64)> {
-        let content = self.content.read();
-        let mut all = match &content.base {
-            Base::Delta(below) => below.collect_replaced(was_told),
-            Base::Page(_) | Base::Home(_) => Vec::new(),
-        };
-        if let Some(replaced) = content.rare.as_ref().and_then(|rare| rare.replaced.as_ref())
-            && !was_told(&self.was_told)
-            && !planted::is(Bug::ReplacedForgotten)
-        {
-            all.extend(replaced.iter().map(|chain| (chain.clone(), self.birth)));
-        }
+        let mut all = Vec::new();
+        self.show_replaced(&|told_in| told_in.load(Ordering::Relaxed), &mut |before, chain, epoch| {
+            all.extend((before == 0).then(|| (chain.clone(), epoch)));
+        });
         all
     }
+
+    /// Shows what the current tree is to let go of, told once, in `epoch`, which is not 0; and with the epoch of that what
+    /// it was told before.
+    pub(crate) fn tell_replaced(&self, epoch: u64, show: &mut dyn FnMut(Told, &Chain, u64)) {
+        // One step: who told it between two looks would be missed.
+        let tell = |told_in: &AtomicU64| {
+            told_in
+                .compare_exchange(0, epoch, Ordering::Relaxed, Ordering::Relaxed)
+                .unwrap_or_else(|before| before)
+        };
+        self.show_replaced(&tell, &mut |before, chain, birth| {
+            show(if before == 0 { Told::Now } else { Told::In(before) }, chain, birth);
+        });
+    }
+
+    /// Shows all that was replaced, with when it was told, by `look`, and the epoch in which it was replaced.
+    fn show_replaced(&self, look: &dyn Fn(&AtomicU64) -> u64, show: &mut dyn FnMut(u64, &Chain, u64)) {
+        let content = self.content.read();
+        if let Base::Delta(below) = &content.base {
+            below.show_replaced(look, show);
+        }
+        if let Some(replaced) = content.rare.as_ref().and_then(|rare| rare.replaced.as_ref())
+            && !planted::is(Bug::ReplacedForgotten)
+        {
+            let before = look(&self.told_in);
+            replaced.iter().for_each(|chain| show(before, chain, self.birth));
+        }
+    }
+}
+
+/// When the current tree let go of what a delta replaced.
+#[derive(Clone, Copy)]
+pub(crate) enum Told {
+    Now,
+    /// In this epoch.
+    In(u64),
 }
 
 impl Content {

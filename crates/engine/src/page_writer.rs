@@ -3,7 +3,7 @@
 
 use crate::EngineError;
 use crate::backing::{Backing, Reading};
-use crate::delta::Delta;
+use crate::delta::{Delta, Told};
 use crate::leaf::{Leaf, SharedLeaf};
 use crate::meter::Weight;
 use crate::node::{Home, Inner, Node, PageRef};
@@ -14,7 +14,7 @@ use crate::run_bytes::RunBytes;
 use crate::slot::Slot;
 use crate::space::{Extent, Space, Sparse, UNIT};
 use crate::threads::Mutex;
-use crate::value::{EXTENT_FROM, Piece};
+use crate::value::{Chain, EXTENT_FROM, Piece};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -49,6 +49,11 @@ pub(crate) struct PageWriter<'a> {
     /// What left the current trees with the pages that were written: values that deltas replaced, and pages that deltas lay
     /// on.
     pub(crate) replaced: Vec<Retired>,
+    /// Values that deltas replaced which were merged here, and that a writer let go of since the freeze: the writer's list has
+    /// them, and not yet what the commit knows.
+    pub(crate) told_since: Vec<Retired>,
+    /// The epoch that is committed.
+    epoch: u64,
     /// Whether a leaf has a page of records beside it.
     pub(crate) has_second_pages: bool,
     pub(crate) written: u64,
@@ -100,7 +105,8 @@ struct SettledDelta {
 }
 
 impl<'a> PageWriter<'a> {
-    pub(crate) fn new(backing: &'a Backing, space: &'a Mutex<Space>) -> Self {
+    /// For the commit of `epoch`, the one that began with the freeze.
+    pub(crate) fn new(backing: &'a Backing, space: &'a Mutex<Space>, epoch: u64) -> Self {
         Self {
             backing,
             space,
@@ -110,6 +116,8 @@ impl<'a> PageWriter<'a> {
             only_until: None,
             of_snapshots: Vec::new(),
             replaced: Vec::new(),
+            told_since: Vec::new(),
+            epoch,
             has_second_pages: false,
             written: 0,
         }
@@ -194,12 +202,12 @@ impl<'a> PageWriter<'a> {
         let leaves = Retired { offset: below.offset, len, birth: below.birth, death };
         let leaves = self.only_until.is_none().then_some(leaves);
         if leaves.is_some() {
-            for (chain, epoch) in delta.take_replaced() {
-                self.replaced.extend(chain.pieces().iter().filter_map(|piece| {
-                    let (offset, len, birth) = (piece.home()?, u64::from(piece.len()), piece.birth());
-                    Some(Retired { offset, len, birth, death: epoch + 1 })
-                }));
-            }
+            delta.tell_replaced(self.epoch, &mut |told, chain, epoch| match told {
+                Told::Now => self.replaced.extend(pieces_of(chain, epoch)),
+                Told::In(since) if since >= self.epoch => self.told_since.extend(pieces_of(chain, epoch)),
+                // The freeze took that.
+                Told::In(_) => {}
+            });
         }
         let home = self.write_leaf(leaf, delta.birth)?.into();
         Ok(SettledDelta { delta: Arc::clone(delta), home, kept: None, leaves })
@@ -425,6 +433,14 @@ impl<'a> PageWriter<'a> {
         }
         Ok(())
     }
+}
+
+/// Where the pieces of a chain lie that was replaced in `epoch`.
+fn pieces_of(chain: &Chain, epoch: u64) -> impl Iterator<Item = Retired> {
+    chain.pieces().iter().filter_map(move |piece| {
+        let (offset, len, birth) = (piece.home()?, u64::from(piece.len()), piece.birth());
+        Some(Retired { offset, len, birth, death: epoch + 1 })
+    })
 }
 
 impl Drop for PageWriter<'_> {

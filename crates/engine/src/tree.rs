@@ -15,7 +15,7 @@ pub(crate) use join::join;
 
 use crate::EngineError;
 use crate::backing::{Backing, Reading};
-use crate::delta::{Delta, record_bytes};
+use crate::delta::{Delta, Told, record_bytes};
 use crate::frames::Purpose;
 use crate::leaf::{Full, Leaf, Record, SharedLeaf};
 use crate::node::{FAN_OUT_MAX, Inner, Node, Pivot, common_prefix};
@@ -507,9 +507,11 @@ fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineE
 /// Makes a leaf ours that a page and a delta added up to: it takes the delta's place.
 fn own_merged(shared: &mut SharedLeaf, delta: &Arc<Delta>, edit: &mut Edit<'_>) {
     edit.retired.delta(delta, edit.epoch);
-    for (chain, epoch) in delta.take_replaced() {
-        edit.retired.chain(&chain, None, epoch);
-    }
+    delta.tell_replaced(edit.epoch, &mut |told, chain, epoch| {
+        if let Told::Now = told {
+            edit.retired.chain(chain, None, epoch);
+        }
+    });
     if shared.is_shared() {
         *shared = shared.fork(edit.epoch);
     }
