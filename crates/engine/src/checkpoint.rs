@@ -251,7 +251,7 @@ impl Shared {
         retired.extend(since);
         let snapshots = epochs_of(&frozen.forest);
         let is_needed = |retired: &mut Retired| !self.is_free(retired, frozen.epoch, &snapshots);
-        let kept: Vec<Retired> = retired.extract_if(.., is_needed).collect();
+        let kept = space::joined_in_segments(retired.extract_if(.., is_needed).collect(), &frozen.segments);
         let freeing = retired;
         let segments = space::segments_after(frozen.segments.clone(), &freeing);
         let is_in_segment = |retired: &Retired| space::segment_at(&segments, retired.offset).is_some();

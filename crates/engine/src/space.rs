@@ -73,6 +73,23 @@ pub(crate) fn segments_after<'r>(
     segments
 }
 
+/// The same, where what lies in one log segment and lived as long is one: of that only the sum is ever asked for. What a
+/// snapshot keeps would otherwise be told value by value by each commit for as long as that is there.
+pub(crate) fn joined_in_segments(kept: Vec<Retired>, segments: &[SegmentUse]) -> Vec<Retired> {
+    let place = |retired: &Retired| (segment_at(segments, retired.offset), retired.birth, retired.death);
+    let (mut all, mut inside): (Vec<Retired>, Vec<Retired>) =
+        kept.into_iter().partition(|retired| segment_at(segments, retired.offset).is_none());
+    inside.sort_by_key(place);
+    inside.dedup_by(|next, first| {
+        let is_like = place(next) == place(first);
+        first.len += if is_like { next.len } else { 0 };
+        is_like
+    });
+    all.append(&mut inside);
+    all.shrink_to_fit();
+    all
+}
+
 /// The same space in as few extents as possible, by offset; they are disjoint.
 pub(crate) fn joined(mut extents: Vec<Extent>) -> Vec<Extent> {
     extents.sort_unstable();

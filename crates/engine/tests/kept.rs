@@ -1,0 +1,69 @@
+//! What a snapshot keeps of values that were replaced since costs a few words for each part of the log, not for each value.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
+
+use atoll_disk::{Disk, MemoryDisk};
+use atoll_engine::{Durability, Engine, Options, Tree};
+use std::sync::Arc;
+
+const KEYS: u32 = 20_000;
+
+fn open(disk: &Arc<MemoryDisk>) -> (Engine, Tree) {
+    let options = Options {
+        background: false,
+        log_segment_bytes: 1 << 20,
+        log_windows: false,
+        seed: Some(7),
+        ..Options::default()
+    };
+    let engine = Engine::open(Arc::clone(disk) as Arc<dyn Disk>, options).unwrap();
+    let tree = engine.tree("t").unwrap();
+    (engine, tree)
+}
+
+fn fill(tree: &Tree, round: u8) {
+    for number in 0..KEYS {
+        tree.put(&number.to_be_bytes(), &[round; 300], Durability::Buffered).unwrap();
+    }
+}
+
+#[test]
+fn values_that_a_snapshot_keeps_do_not_make_each_checkpoint_longer() {
+    let disk = Arc::new(MemoryDisk::new());
+    let (engine, tree) = open(&disk);
+    let check = |engine: &Engine| {
+        let damage = engine.check().unwrap().damage;
+        assert!(damage.is_empty(), "{damage:?}");
+    };
+    fill(&tree, 0);
+    engine.create_snapshot("kept").unwrap();
+    engine.checkpoint().unwrap();
+    let before = engine.checkpoint().unwrap().written_bytes;
+    for round in 1..4 {
+        fill(&tree, round);
+        engine.checkpoint().unwrap();
+    }
+    check(&engine);
+    let after = engine.checkpoint().unwrap().written_bytes;
+    // A word for each of them would be 160 KB.
+    assert!(after < before + (16 << 10), "{before} bytes before, {after} after");
+    engine.close().unwrap();
+    let (engine, tree) = open(&disk);
+    check(&engine);
+    let kept = engine.open_snapshot("kept").unwrap();
+    for number in (0..KEYS).step_by(7) {
+        let value = kept.get(&tree, &number.to_be_bytes()).unwrap().unwrap();
+        assert_eq!(*value.to_buffer().unwrap(), [0; 300], "{number}");
+    }
+    drop(kept);
+    // With the snapshot all of it goes.
+    engine.delete_snapshot("kept").unwrap();
+    for _ in 0..4 {
+        engine.checkpoint().unwrap();
+        check(&engine);
+    }
+    let len = disk.len().unwrap();
+    fill(&tree, 9);
+    engine.checkpoint().unwrap();
+    assert!(disk.len().unwrap() <= len, "{} bytes were not used again", disk.len().unwrap() - len);
+    check(&engine);
+}
