@@ -82,18 +82,31 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options) -> Result<Recovere
     if !options.read_only {
         return open(disk, options, superblock, mend);
     }
-    let mut openings = 1;
-    loop {
-        let error = match open(Arc::clone(&disk), options, superblock, mend) {
-            Ok(recovered) => return Ok(recovered),
-            Err(error) => error,
-        };
+    let mut broken_at = None;
+    for _ in 1..OPENINGS_MAX {
+        let opened = open(Arc::clone(&disk), options, superblock, mend);
+        let breaks_at = log_breaks_at(&opened);
+        if breaks_at.is_none() && opened.is_ok() {
+            return opened;
+        }
         // Beside an owner that went on, what looks damaged may be space that was used again, or given back.
         match read_superblock(&*disk)? {
-            Some((newest, _)) if newest != superblock && openings < OPENINGS_MAX => superblock = newest,
-            _ => return Err(error),
+            Some((newest, _)) if newest != superblock => superblock = newest,
+            // Or the log was read while it grew, its front before its end: what breaks there does not break twice.
+            _ if breaks_at.is_some() && breaks_at != broken_at => {}
+            _ => return opened,
         }
-        openings += 1;
+        broken_at = breaks_at;
+    }
+    open(disk, options, superblock, mend)
+}
+
+/// Where the log seemed to be broken before its synced end, whether that was refused or salvaged from.
+fn log_breaks_at(opened: &Result<Recovered, EngineError>) -> Option<u64> {
+    match opened {
+        Ok(recovered) => recovered.report.cut.filter(|cut| cut.was_synced).map(|cut| cut.offset),
+        Err(EngineError::Corrupt { offset, problem: Damage::LogBeforeSyncedEnd, .. }) => Some(*offset),
+        Err(_) => None,
     }
 }
 

@@ -110,3 +110,55 @@ fn damage_in_a_state_that_stays_is_told_at_once() {
     assert!(matches!(error, EngineError::Corrupt { .. }), "{error}");
     assert_eq!(looks.openings.load(Ordering::Relaxed), 9, "it was opened once");
 }
+
+/// A disk that reads a segment of the log in two halves, once, and something happens in between.
+struct Halved {
+    disk: SimDisk,
+    happening: Mutex<Option<Happening>>,
+}
+
+impl Relay for Halved {
+    fn inner(&self) -> &dyn Disk {
+        &self.disk
+    }
+
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        let is_segment = target.len() == 64 << 10;
+        let happening = if is_segment { self.happening.lock().unwrap().take() } else { None };
+        let Some(mut happening) = happening else { return self.disk.read_at(offset, target) };
+        let half = target.len() / 2;
+        let (front, back) = target.split_at_mut(half);
+        self.disk.read_at(offset, front)?;
+        happening();
+        self.disk.read_at(offset + half as u64, back)
+    }
+}
+
+#[test]
+fn a_reader_that_copies_the_log_while_it_grows_finds_it_whole() {
+    // Wherever in its segment the log is when it is read.
+    for number in 0..12 {
+        let disk = SimDisk::seeded(number);
+        let owner = Engine::open(Arc::new(disk.clone()), options()).unwrap();
+        let tree = owner.tree("t").unwrap();
+        let put = move |tree: &Tree, from: u32, count: u32| {
+            for number in from..from + count {
+                tree.put(&number.to_be_bytes(), &[1; 300], Durability::Synced).unwrap();
+            }
+        };
+        put(&tree, 0, 16 * number as u32);
+        owner.checkpoint().unwrap();
+        put(&tree, 1000, 10);
+        let other = tree.clone();
+        let happening: Happening = Box::new(move || put(&other, 2000, 140));
+        let halved = Arc::new(Halved { disk: disk.clone(), happening: Mutex::new(Some(happening)) });
+        for salvage in [false, true] {
+            let options = Options { read_only: true, salvage, ..options() };
+            let reader = Engine::open(Arc::clone(&halved) as Arc<dyn Disk>, options).expect("it is whole");
+            assert_eq!(reader.recovery().cut.filter(|cut| cut.was_synced), None);
+            let tree = reader.tree("t").unwrap();
+            assert!((1000..1010u32).all(|number| tree.get(&number.to_be_bytes()).unwrap().is_some()));
+        }
+        assert!(halved.happening.lock().unwrap().is_none(), "the log was read otherwise");
+    }
+}
