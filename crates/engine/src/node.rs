@@ -31,6 +31,22 @@ pub(crate) struct PageRef {
     pub(crate) birth: u64,
 }
 
+/// What the bytes of a page that is lost would have to add up to: whatever lies there is none of what it was.
+const LOST: u64 = u64::MAX;
+
+impl PageRef {
+    /// The same place, of a page that is in use and must not be read again: what was put since is not known any more, so that
+    /// what it says is older than what was once acknowledged.
+    pub(crate) fn lost(self) -> Self {
+        Self { checksum: LOST, ..self }
+    }
+
+    /// Whether it may never be read.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.checksum == LOST
+    }
+}
+
 /// Where a node lies: its page, and of a leaf perhaps a second one, of records put since ([`crate::delta`]), with a filter of
 /// their keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -156,7 +156,7 @@ impl<'a> PageWriter<'a> {
             (false, _) => self.leaf_of(delta)?,
         };
         let (settled, part) = match leaf {
-            None => (self.write_records(delta)?, Part::Beside),
+            None => self.write_records(delta, node)?,
             Some(leaf) => (self.write_merged(delta, &leaf)?, Part::Leaves),
         };
         let home = settled.home;
@@ -178,21 +178,33 @@ impl<'a> PageWriter<'a> {
         }
     }
 
-    /// Writes the records of a delta, however many lie below each other, to one page beside the leaf's.
-    fn write_records(&mut self, delta: &Arc<Delta>) -> Result<SettledDelta, EngineError> {
+    /// Writes the records of a delta, however many lie below each other, to one page beside the leaf's. Where some of them cannot
+    /// be read, neither can that leaf be from now on: it would show what they replaced.
+    fn write_records(
+        &mut self,
+        delta: &Arc<Delta>,
+        node: Option<&Node>,
+    ) -> Result<(SettledDelta, Part), EngineError> {
         let mut page = std::mem::take(&mut self.scratch);
         page.clear();
-        let filter = delta.show_all_records(self.backing, |records| {
+        let shown = delta.show_all_records(self.backing, |records, is_lossy| {
             records.encode(&mut page);
-            records.filter()
+            (records.filter(), is_lossy)
         });
+        let (filter, is_lossy) = shown?;
+        if is_lossy && let Some(Node::Leaf(leaf)) = node {
+            // It was read while all of it could be.
+            self.scratch = page;
+            return Ok((self.write_merged(delta, leaf)?, Part::Leaves));
+        }
         let second = self.place(&page, delta.birth, Part::Beside);
         self.scratch = page;
-        let (filter, second) = (filter?, second?);
-        let home = Home { page: delta.page(), delta: Some(second), filter };
+        let second = second?;
+        let page = if is_lossy { delta.page().lost() } else { delta.page() };
+        let home = Home { page, delta: Some(second), filter };
         let bytes = u64::from(second.len);
         let kept = self.backing.has_spare(bytes).then(|| self.backing.buffer(bytes));
-        Ok(SettledDelta { delta: Arc::clone(delta), home, kept, leaves: None })
+        Ok((SettledDelta { delta: Arc::clone(delta), home, kept, leaves: None }, Part::Beside))
     }
 
     /// Writes the leaf that a delta and what it lies on add up to.

@@ -161,6 +161,63 @@ fn a_leaf_that_cannot_be_read_does_not_keep_what_is_put_into_it_from_being_commi
 }
 
 #[test]
+fn records_beside_a_leaf_that_cannot_be_read_do_not_keep_what_comes_after_them_from_being_committed() {
+    let disk = Arc::new(Hurt::default());
+    let (engine, tree) = open(&disk).unwrap();
+    let key = |number: u32| number.to_be_bytes();
+    for number in (0..20_000).map(|number| number * 7919 % 20_000) {
+        tree.put(&key(number), &[7; 100], Durability::Buffered).unwrap();
+    }
+    engine.close().unwrap();
+    let blind = || {
+        let options = Options { blind_puts: true, ..options() };
+        let engine = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, options).unwrap();
+        let tree = engine.tree("t").unwrap();
+        // So that it is known where leaves are.
+        tree.put(&key(0), b"first of all", Durability::Buffered).unwrap();
+        (engine, tree)
+    };
+    let (engine, tree) = blind();
+    tree.put(&key(10_000), &[8; 100], Durability::Buffered).unwrap();
+    engine.close().unwrap();
+    let (engine, tree) = blind();
+    disk.make_unreadable(Some(2 * BLOCK..disk.bytes.len().unwrap()));
+    tree.put(&key(10_001), &[9; 100], Durability::Buffered).unwrap();
+    engine.checkpoint().unwrap();
+    disk.make_unreadable(None);
+    let value = |tree: &Tree, number| {
+        let value = tree.get(&key(number))?;
+        Ok::<_, EngineError>(value.map(|value| value.to_buffer().unwrap().to_vec()))
+    };
+    // What was put last is there, what it lay on is not told from what that replaced, and all else is whole.
+    let check = |tree: &Tree, newest: &[u32]| {
+        for &number in newest {
+            assert_eq!(value(tree, number).unwrap(), Some(vec![9; 100]), "{number}");
+        }
+        for number in [10_000, 10_003] {
+            let found = value(tree, number);
+            assert!(matches!(found, Err(EngineError::Corrupt { .. })), "{number}: {found:?}");
+        }
+        for number in [5, 9_000, 11_000, 19_999] {
+            assert_eq!(value(tree, number).unwrap(), Some(vec![7; 100]), "{number}");
+        }
+    };
+    check(&tree, &[10_001]);
+    engine.close().unwrap();
+    // Nor does it come back with what is put beside it later.
+    for round in 0..3 {
+        let (engine, tree) = blind();
+        check(&tree, &[10_001]);
+        tree.put(&key(10_002), &[9; 100], Durability::Buffered).unwrap();
+        engine.checkpoint().unwrap();
+        check(&tree, &[10_001, 10_002]);
+        let damage = engine.check().unwrap().damage;
+        assert_eq!(damage.len(), 1, "{round}: {damage:?}");
+        engine.close().unwrap();
+    }
+}
+
+#[test]
 fn a_value_in_pieces_for_a_leaf_that_cannot_be_read_is_refused_and_stops_nobody() {
     let disk = filled(20_000);
     let engine =

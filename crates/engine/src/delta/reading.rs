@@ -106,33 +106,46 @@ impl Delta {
         Ok(true)
     }
 
-    /// Shows all records above the page at the bottom, for the checkpoint that gives it a home.
+    /// Shows all records above the page at the bottom, for the checkpoint that gives it a home; and whether there were more, on a
+    /// second page that cannot be read.
     pub(crate) fn show_all_records<R>(
         &self,
         backing: &Backing,
-        show: impl FnOnce(&Records) -> R,
+        show: impl FnOnce(&Records, bool) -> R,
     ) -> Result<R, EngineError> {
         {
             let content = self.content.read();
             if let (Base::Page(_), Some(records)) = (&content.base, &content.records) {
-                return Ok(show(records));
+                return Ok(show(records, false));
             }
         }
-        Ok(show(&self.all_records(backing)?))
+        let (records, is_lossy) = self.all_records(backing)?;
+        Ok(show(&records, is_lossy))
     }
 
-    fn all_records(&self, backing: &Backing) -> Result<Records, EngineError> {
+    /// All records above the page at the bottom, and whether some below them cannot be read.
+    fn all_records(&self, backing: &Backing) -> Result<(Records, bool), EngineError> {
         match self.copied() {
-            (Base::Home(home), _) => self.records_of(&home, Reading::Along, backing),
+            (Base::Home(home), _) => match self.records_of(&home, Reading::Along, backing) {
+                // Once more: a disk may have had a bad moment, and what is given up is never asked for again.
+                Err(error) if error.is_damage() => match self.records_of(&home, Reading::One, backing) {
+                    Err(error) if error.is_damage() => {
+                        tracing::error!(store = backing.name(), %error, "records beside a leaf cannot be read; the leaf is lost");
+                        Ok((Records::default(), true))
+                    }
+                    read => Ok((read?, false)),
+                },
+                read => Ok((read?, false)),
+            },
             (Base::Delta(below), newer) => {
-                let mut records = below.all_records(backing)?;
+                let (mut records, is_lossy) = below.all_records(backing)?;
                 if planted::is(Bug::OlderRecordsLost) {
-                    return Ok(newer);
+                    return Ok((newer, is_lossy));
                 }
                 records.put_all(&newer);
-                Ok(records)
+                Ok((records, is_lossy))
             }
-            (Base::Page(_), records) => Ok(records),
+            (Base::Page(_), records) => Ok((records, false)),
         }
     }
 }
