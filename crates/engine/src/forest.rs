@@ -5,6 +5,7 @@
 use crate::EngineError;
 use crate::backing::{Backing, Reading};
 use crate::frames;
+use crate::leaf::Leaf;
 use crate::node::{Node, common_prefix, head_of};
 use crate::prefetch::prefetch;
 use crate::ranges::empty_root;
@@ -189,6 +190,60 @@ impl Forest {
         }
     }
 
+    /// As [`Forest::load_for`], where the leaf of a small put may be one that cannot be read: the record goes beside it then.
+    /// Whether that is so.
+    pub(crate) fn load_if_whole(
+        &mut self,
+        (tree, change): &(u32, Change<'_>),
+        backing: &Backing,
+        retired: &mut RetiredList,
+    ) -> Result<bool, EngineError> {
+        let Change::Put(key, NewValue::Inline(_)) = change else {
+            return self.load_for(*tree, change, backing).map(|()| false);
+        };
+        let Some(state) = self.trees.get_mut(*tree as usize) else { return Ok(false) };
+        // Where memory is short the leaf is not read, if it is known to be one.
+        let loaded = if backing.is_short() && search::is_leaf_known(&state.root, key) {
+            Ok(())
+        } else {
+            load_leaf(&state.root, key, backing)
+        };
+        let error = match loaded {
+            Err(error) if error.is_damage() => error,
+            loaded => return loaded.map(|()| false),
+        };
+        let mut edit = Edit { epoch: self.epoch, backing, retired };
+        if tree::learn_leaves(&mut state.root, key, &mut edit)? { Ok(true) } else { Err(error) }
+    }
+
+    /// Makes a change as far as what it touches can be read. The rest is lost from then on, for nobody knows what it would be
+    /// after the change; how many leaves, or nodes above them.
+    pub(crate) fn salvage(
+        &mut self,
+        change: &(u32, Change<'_>),
+        backing: &Backing,
+        retired: &mut RetiredList,
+    ) -> Result<u64, EngineError> {
+        let loaded = self.load_if_whole(change, backing, retired);
+        match loaded.and_then(|_| self.apply(std::slice::from_ref(change), backing, retired)) {
+            Err(error) if error.is_damage() => {}
+            made => return made.map(|()| 0),
+        }
+        let mut edit = Edit { epoch: self.epoch, backing, retired };
+        let Some(state) = self.trees.get_mut(change.0 as usize) else { return Ok(0) };
+        state.is_not_counted();
+        match change.1 {
+            Change::Put(key, _) | Change::Append(key, _) | Change::Delete(key) => {
+                tree::lose(&mut state.root, (Bound::Included(key), Bound::Included(key)), &mut edit)
+            }
+            Change::DeleteRange(from, to) => {
+                let lost = tree::lose(&mut state.root, (from, to), &mut edit)?;
+                state.delete_range(from, to, true, &mut edit)?;
+                Ok(lost)
+            }
+        }
+    }
+
     /// Sets the chain of a key that has one, without any trace of a change but where its bytes lie.
     pub(crate) fn replace(
         &mut self,
@@ -238,7 +293,7 @@ impl TreeState {
                 self.records.take_off(u64::from(tree::delete(&mut self.root, HashedKey::new(key), edit)?));
                 Ok(())
             }
-            Change::DeleteRange(from, to) => self.delete_range(*from, *to, edit),
+            Change::DeleteRange(from, to) => self.delete_range(*from, *to, false, edit),
         }
     }
 
@@ -310,10 +365,11 @@ impl TreeState {
         &mut self,
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
+        passes_lost: bool,
         edit: &mut Edit<'_>,
     ) -> Result<(), EngineError> {
         loop {
-            let keys = self.keys_in((from, to), RANGE_STEP, edit.backing)?;
+            let keys = self.keys_in((from, to), passes_lost, edit.backing)?;
             for key in &keys {
                 self.records.take_off(u64::from(tree::delete(&mut self.root, HashedKey::new(key), edit)?));
             }
@@ -323,15 +379,24 @@ impl TreeState {
         }
     }
 
-    /// The first keys of a range, whose leaves are resident then.
-    fn keys_in(&self, range: Range<'_>, most: usize, backing: &Backing) -> Result<Vec<Vec<u8>>, EngineError> {
+    /// The first keys of a range, up to [`RANGE_STEP`], whose leaves are resident then.
+    fn keys_in(
+        &self,
+        range: Range<'_>,
+        passes_lost: bool,
+        backing: &Backing,
+    ) -> Result<Vec<Vec<u8>>, EngineError> {
         let mut keys = Vec::new();
         let visitor = |key: &[u8], _: Stored<'_>| {
             keys.push(key.to_vec());
-            if keys.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if keys.len() < RANGE_STEP { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
         let mut visit = Visit::new(range, Direction::Forward, visitor);
-        visit.run(&self.root, &mut |slot, _| slot.load(Reading::Along, backing).cloned())?;
+        visit.run(&self.root, &mut |slot, _| match slot.home() {
+            // Salvaged: nobody will read what it had. Elsewhere it was not logged before all of the range was read.
+            Some(home) if passes_lost && home.page.is_lost() => Ok(Node::Leaf(Leaf::empty(&[], 0))),
+            _ => slot.load(Reading::Along, backing).cloned(),
+        })?;
         Ok(keys)
     }
 }

@@ -39,6 +39,9 @@ pub struct RecoveryReport {
     pub bytes_replayed: u64,
     /// The end of the log that was torn, and left out. It was never synced, but where damage was salvaged from.
     pub cut: Option<Cut>,
+    /// Leaves, or nodes above them, that could not be read and of which the log says that they were changed since: where damage
+    /// is [salvaged](Options::salvage) from, nothing of them is shown any more, and all else is.
+    pub leaves_lost: u64,
     /// One copy of the superblock was damaged or behind, and the other was used.
     pub superblock_mended: bool,
 }
@@ -66,6 +69,8 @@ pub(crate) struct Recovered {
     pub(crate) table: Extent,
     pub(crate) superblock: Superblock,
     pub(crate) report: RecoveryReport,
+    /// Whether a leaf that the log changes could not be read.
+    met_damage: bool,
 }
 
 /// Bytes that are written again at once.
@@ -86,7 +91,7 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options) -> Result<Recovere
     for _ in 1..OPENINGS_MAX {
         let opened = open(Arc::clone(&disk), options, superblock, mend);
         let breaks_at = log_breaks_at(&opened);
-        if breaks_at.is_none() && opened.is_ok() {
+        if breaks_at.is_none() && opened.as_ref().is_ok_and(|recovered| !recovered.met_damage) {
             return opened;
         }
         // Beside an owner that went on, what looks damaged may be space that was used again, or given back.
@@ -250,7 +255,7 @@ fn open(
         FoundSignpost::None | FoundSignpost::Damaged => None,
     };
     let (end, synced) = state.replay(superblock.log, signpost, options.salvage)?;
-    let Replayer { forest, space, retired, mut report, unsynced, .. } = state;
+    let Replayer { forest, space, retired, mut report, unsynced, met_damage, .. } = state;
     report.clean = superblock.clean && report.groups_replayed == 0 && report.cut.is_none();
     report.superblock_mended = mend.is_some();
     if !options.read_only {
@@ -275,6 +280,7 @@ fn open(
         table,
         superblock,
         report,
+        met_damage,
         backing: Arc::clone(&backing),
     })
 }

@@ -39,6 +39,9 @@ pub(crate) struct Replayer<'a> {
     named: VecDeque<(u64, Extent)>,
     /// How many of the segments that the replay entered are known to the space.
     entered: usize,
+    salvages: bool,
+    /// Whether a leaf that the log changes could not be read.
+    pub(crate) met_damage: bool,
     gathered: Vec<Group>,
     gathered_bytes: u64,
     /// What is gathered however little memory is left.
@@ -62,6 +65,8 @@ impl<'a> Replayer<'a> {
             unsynced: Vec::new(),
             named: VecDeque::new(),
             entered: 0,
+            salvages: false,
+            met_damage: false,
             gathered: Vec::new(),
             gathered_bytes: 0,
             gathered_bytes_least: memory_bytes / 64,
@@ -76,6 +81,7 @@ impl<'a> Replayer<'a> {
         signpost: Option<Signpost>,
         salvages: bool,
     ) -> Result<(End, u64), EngineError> {
+        self.salvages = salvages;
         let replay = Replay::start(self.backing, from, from.position)?;
         let mut replay = replay.with_signpost(signpost).salvaging(salvages);
         let mut at = from;
@@ -194,16 +200,30 @@ impl<'a> Replayer<'a> {
         }
         // A few at a time: what is looked at and not changed can go before the next ones are read.
         for some in sorted(changes).chunks(self.applied_at_once) {
-            for (tree, change) in some {
-                self.forest.load_for(*tree, change, self.backing)?;
-            }
-            self.forest.apply(some, self.backing, &mut self.retired)?;
+            self.apply_some(some)?;
             self.make_room();
         }
         if let Some(last) = groups.last() {
             self.forest.sequence = Count::of(last.sequence);
         }
         Ok(())
+    }
+
+    /// Applies changes in order. A leaf that cannot be read keeps only from being made what needs to know what it has, and whoever
+    /// salvages goes on without that.
+    fn apply_some(&mut self, changes: &[(u32, Change<'_>)]) -> Result<(), EngineError> {
+        let (backing, retired) = (self.backing, &mut self.retired);
+        if self.salvages {
+            for change in changes {
+                self.report.leaves_lost += self.forest.salvage(change, backing, retired)?;
+            }
+            self.met_damage |= self.report.leaves_lost > 0;
+            return Ok(());
+        }
+        for change in changes {
+            self.met_damage |= self.forest.load_if_whole(change, backing, retired)?;
+        }
+        self.forest.apply(changes, backing, retired)
     }
 
     /// Lets go of what was only looked at. What was changed stays until the first checkpoint, and had room before.
@@ -226,10 +246,8 @@ impl<'a> Replayer<'a> {
         let mut changes = Vec::new();
         for record in records {
             self.add_change(record, group, &mut changes)?;
-            for (tree, change) in changes.drain(..) {
-                self.forest.load_for(tree, &change, self.backing)?;
-                self.forest.apply(&[(tree, change)], self.backing, &mut self.retired)?;
-            }
+            self.apply_some(&changes)?;
+            changes.clear();
             match record {
                 Record::NewTree { name, .. } => {
                     self.forest.add_tree(name, self.backing);

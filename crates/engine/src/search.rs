@@ -67,6 +67,14 @@ pub(crate) fn leaf_of<'a>(root: &'a Slot, key: &[u8]) -> Result<&'a SharedLeaf, 
     }
 }
 
+/// Whether the slot of the leaf whose range holds `key` is known to be one of a leaf, resident or not.
+pub(crate) fn is_leaf_known(root: &Slot, key: &[u8]) -> bool {
+    match leaf_of(root, key) {
+        Ok(_) => true,
+        Err(Missing { parent, .. }) => parent.is_some_and(|parent| parent.has_leaves()),
+    }
+}
+
 /// The slot of the leaf whose range holds `key`, or of the first node on the way that is missing.
 pub(crate) fn slot_of<'a>(root: &'a Slot, key: &[u8]) -> &'a Slot {
     let mut slot = root;

@@ -127,6 +127,17 @@ impl Slot {
         }
     }
 
+    /// One in its place that is never read, nor shows anything of what was put beside it: what was done to it since is not
+    /// known. For whoever writes nothing.
+    pub(crate) fn lost(&self) -> Self {
+        let page = match (self.home(), self.known_delta()) {
+            (Some(home), _) => home.page,
+            (None, Some(delta)) => delta.page(),
+            (None, None) => PageRef::default(),
+        };
+        Self::on_disk(page.lost().into())
+    }
+
     #[inline]
     pub(crate) fn get(&self) -> Option<&Node> {
         self.node.get()

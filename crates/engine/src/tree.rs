@@ -8,10 +8,12 @@
 mod cut;
 mod going;
 mod join;
+mod lost;
 
 pub(crate) use cut::{cut_off, discard};
 pub(crate) use going::{Going, evict, let_go};
 pub(crate) use join::join;
+pub(crate) use lost::{learn_leaves, lose};
 
 use crate::EngineError;
 use crate::backing::{Backing, Reading};
