@@ -3,7 +3,8 @@
 //! Invariant: an id is in the tree exactly if its write is in the cells, and was applied less than
 //! `request_memory` ago or is among the latest `request_memory_count`.
 
-use atoll_engine::{Direction, Tree, WriteBatch};
+use atoll_disk::Operation;
+use atoll_engine::{Direction, EngineError, Tree, WriteBatch};
 use atoll_store::{RequestId, Timestamp};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -24,27 +25,29 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Reads what the tree holds.
-    pub(crate) fn load(
-        tree: Tree,
-        memory_ns: u64,
-        count_max: usize,
-    ) -> Result<Self, atoll_engine::EngineError> {
+    /// Reads what the tree holds. What of it is damaged is known to nobody, and whoever asks for an id there is told; but it only
+    /// keeps ids from being cleared away, and no reason to refuse the whole store.
+    pub(crate) fn load(tree: Tree, memory_ns: u64, count_max: usize) -> Result<Self, EngineError> {
         let mut by_age = Vec::new();
-        tree.scan((Bound::Unbounded, Bound::Unbounded), Direction::Forward, |key, value| {
-            if let (Some(id), Ok(bytes)) = (decode_id(key), value.bytes())
-                && let Some(when) = bytes.first_chunk::<8>()
-            {
-                by_age.push((Timestamp(u64::from_le_bytes(*when)), id));
+        if let Err(error) = read_ids(&tree, Direction::Forward, &mut by_age) {
+            if !is_damage(&error) {
+                return Err(error);
             }
-            ControlFlow::Continue(())
-        })?;
+            tracing::warn!(%error, "some request ids cannot be read, and are not cleared away");
+            // From the other end up to where it is damaged: what lies between two damaged places is left.
+            match read_ids(&tree, Direction::Backward, &mut by_age) {
+                Err(error) if !is_damage(&error) => return Err(error),
+                // Where nothing is damaged any more, all were read.
+                _ => {}
+            }
+        }
         by_age.sort();
+        by_age.dedup();
         Ok(Self { tree, by_age: Mutex::new(by_age.into()), memory_ns, count_max })
     }
 
     /// Whether the write of this id was applied. Called under the writer lock.
-    pub(crate) fn is_known(&self, id: RequestId) -> Result<bool, atoll_engine::EngineError> {
+    pub(crate) fn is_known(&self, id: RequestId) -> Result<bool, EngineError> {
         self.tree.get_with(&encode_id(id), |value| value.is_some())
     }
 
@@ -81,6 +84,32 @@ impl Requests {
     }
 }
 
+/// Reads ids in this order, up to the first that cannot be read.
+fn read_ids(
+    tree: &Tree,
+    direction: Direction,
+    by_age: &mut Vec<(Timestamp, RequestId)>,
+) -> Result<(), EngineError> {
+    tree.scan((Bound::Unbounded, Bound::Unbounded), direction, |key, value| {
+        if let (Some(id), Ok(bytes)) = (decode_id(key), value.bytes())
+            && let Some(when) = bytes.first_chunk::<8>()
+        {
+            by_age.push((Timestamp(u64::from_le_bytes(*when)), id));
+        }
+        ControlFlow::Continue(())
+    })
+    .map(|_| ())
+}
+
+/// Whether something could not be read, or is not what it was.
+fn is_damage(error: &EngineError) -> bool {
+    match error {
+        EngineError::Corrupt { .. } => true,
+        EngineError::Disk(error) => error.operation == Operation::Read,
+        _ => false,
+    }
+}
+
 fn encode_id(id: RequestId) -> [u8; 24] {
     let mut key = [0; 24];
     key[..16].copy_from_slice(&id.client.to_be_bytes());
@@ -97,7 +126,9 @@ fn decode_id(key: &[u8]) -> Option<RequestId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use atoll_disk::{Disk, MemoryDisk};
     use atoll_engine::{Durability, Engine, Options};
+    use std::sync::Arc;
 
     fn id(sequence: u64) -> RequestId {
         RequestId { client: 7, sequence }
@@ -129,5 +160,36 @@ mod tests {
             assert!(requests.is_known(id(sequence)).unwrap(), "{sequence}");
         }
         assert_eq!(written, 60);
+    }
+
+    #[test]
+    fn ids_that_cannot_be_read_keep_no_other_from_being_known() {
+        let (count, sick) = (5000u64, 2500);
+        let when = |sequence| Timestamp(0x1122_3344_5566_0000 + sequence);
+        let disk = Arc::new(MemoryDisk::new());
+        let options = || Options { background: false, log_windows: false, ..Options::default() };
+        let opened = || Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, options()).unwrap();
+        let load = |engine: &Engine| Requests::load(engine.tree("requests").unwrap(), u64::MAX, 10_000);
+        let engine = opened();
+        let requests = load(&engine).unwrap();
+        for sequence in 0..count {
+            let mut batch = WriteBatch::new();
+            requests.remember(id(sequence), when(sequence), &mut batch);
+            engine.write(&batch, Durability::Buffered).unwrap();
+        }
+        engine.close().unwrap();
+        let mut bytes = vec![0; disk.len().unwrap() as usize];
+        disk.read_at(0, &mut bytes).unwrap();
+        let needle = when(sick).0.to_le_bytes();
+        let places = (0..bytes.len() - 8).filter(|&at| bytes[at..].starts_with(&needle));
+        places.for_each(|at| disk.write_at(at as u64, &[1]).unwrap());
+        let engine = opened();
+        let requests = load(&engine).unwrap();
+        let known = |sequence| requests.is_known(id(sequence));
+        assert!(matches!(known(sick), Err(EngineError::Corrupt { .. })), "{:?}", known(sick));
+        assert!(known(0).unwrap() && known(count - 1).unwrap() && !known(count).unwrap());
+        let by_age = requests.by_age.lock();
+        assert!((count as usize - 1000..count as usize).contains(&by_age.len()), "{}", by_age.len());
+        assert!(by_age.iter().zip(by_age.iter().skip(1)).all(|(one, next)| one < next), "each once");
     }
 }
