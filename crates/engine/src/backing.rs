@@ -1,7 +1,7 @@
 //! What lies behind the nodes in memory: the disk, the store's identity, and the memory budget.
 
 use crate::meter::{Kind, Meter, Weight};
-use crate::threads::{AtomicBool, Mutex};
+use crate::threads::{AtomicBool, AtomicU64, Mutex};
 use crate::value::{Chain, PIECE_BYTES, Piece};
 use crate::{Damage, EngineError};
 use atoll_disk::Disk;
@@ -44,6 +44,8 @@ pub struct Backing {
     meter: Arc<Meter>,
     /// Whether a node of the current trees may lie on disk alone.
     has_absent_nodes: AtomicBool,
+    /// How often the current trees were told what a delta replaced.
+    tells: AtomicU64,
     memory_bytes: u64,
     /// Whether it is as if memory were short for puts.
     blind_puts: bool,
@@ -63,6 +65,7 @@ impl Backing {
             values: Mutex::default(),
             meter: Arc::default(),
             has_absent_nodes: AtomicBool::new(false),
+            tells: AtomicU64::new(0),
             memory_bytes,
             blind_puts: false,
         }
@@ -75,6 +78,16 @@ impl Backing {
 
     pub(crate) fn disk(&self) -> Option<&Arc<dyn Disk>> {
         self.disk.as_ref()
+    }
+
+    /// A number, greater than all before, for the current trees to be told what a delta replaced.
+    pub(crate) fn next_tell(&self) -> u64 {
+        self.tells.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The greatest of those numbers; for whoever holds the writer's lock and that of checkpoints, nobody is about to tell.
+    pub(crate) fn tells(&self) -> u64 {
+        self.tells.load(Ordering::Relaxed)
     }
 
     pub(crate) fn name(&self) -> String {

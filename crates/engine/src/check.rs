@@ -48,6 +48,7 @@ impl Engine {
             used: BTreeMap::new(),
             segments: Vec::new(),
             found: Vec::new(),
+            tells: 0,
             tree_records: 0,
             depth: None,
         };
@@ -76,6 +77,8 @@ struct Check<'a> {
     /// Log segments, by offset, and what of each is needed, as far as was seen.
     segments: Vec<SegmentUse>,
     found: Vec<u64>,
+    /// How often the current trees had been told by then what deltas replaced.
+    tells: u64,
     /// Records of the tree that is looked at, and how deep its leaves lie, as far as was seen.
     tree_records: u64,
     depth: Option<usize>,
@@ -126,6 +129,7 @@ impl Check<'_> {
         let forest = self.shared.forest.read();
         self.segments = self.shared.space.lock().segments().copied().collect();
         self.found = vec![0; self.segments.len()];
+        self.tells = self.shared.backing.tells();
         writer.retired.places().for_each(|(offset, len)| self.find(offset, len));
         let named = forest.snapshots.iter().flat_map(|named| named.trees.iter());
         let trees = forest.trees.iter().chain(named).cloned().collect();
@@ -270,7 +274,13 @@ impl Check<'_> {
     fn slot(&mut self, slot: &Slot, place: Place<'_>) {
         let node = match slot.home() {
             // What has a home is read from there, resident or not: that is what the check is about.
-            Some(Home { page, delta: None, .. }) => self.page(&page),
+            Some(Home { page, delta: None, .. }) => {
+                // A checkpoint may have made one page of both since, and told what was replaced.
+                if let Some(delta) = slot.known_delta() {
+                    self.replaced(delta);
+                }
+                self.page(&page)
+            }
             Some(home) => self.page_and_delta(home),
             None => {
                 let read = slot.look_at(Reading::Along, &self.shared.backing);
@@ -343,7 +353,7 @@ impl Check<'_> {
 
     /// What a delta replaced has not left the current tree before both become one page.
     fn replaced(&mut self, delta: &Delta) {
-        for (chain, _) in delta.replaced() {
+        for (chain, _) in delta.replaced(self.tells) {
             let pieces = chain.pieces().iter();
             pieces.filter_map(|piece| Some((piece.home()?, piece.len()))).for_each(|(offset, len)| {
                 self.find(offset, len.into());

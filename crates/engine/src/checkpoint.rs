@@ -59,6 +59,8 @@ struct Frozen {
     epoch: u64,
     /// What left the trees since it was looked at last.
     retired: RetiredList,
+    /// How often the current trees had been told what deltas replaced.
+    tells: u64,
     segments: Vec<SegmentUse>,
 }
 
@@ -166,7 +168,7 @@ impl Shared {
             }
         };
         let sorted = self.sort_out(&mut frozen, retired);
-        let mut pages = PageWriter::new(&self.backing, &self.space, frozen.epoch);
+        let mut pages = PageWriter::new(&self.backing, &self.space, frozen.tells);
         let written = self.write_checkpoint(&mut pages, disk, &frozen, &sorted, clean);
         let (epoch, position) = (frozen.epoch, frozen.point.position);
         // What it held can go now; there may be much of it, and nobody should wait for that.
@@ -238,11 +240,11 @@ impl Shared {
         let epoch = current.epoch;
         drop(current);
         writer.note_epoch(epoch, point.number);
-        let retired = writer.retired.take();
+        let (retired, tells) = (writer.retired.take(), self.backing.tells());
         let mut space = self.space.lock();
         space.freeze();
         let segments = space.segments().copied().collect();
-        Ok(Frozen { forest, views, point, signpost, epoch, retired, segments })
+        Ok(Frozen { forest, views, point, signpost, epoch, retired, tells, segments })
     }
 
     /// What becomes free with the commit of `frozen`, and what stays.

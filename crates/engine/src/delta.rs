@@ -58,8 +58,8 @@ pub(crate) struct Delta {
     /// The epoch of the last put.
     pub(crate) birth: u64,
     content: RwLock<Content>,
-    /// The epoch in which the current tree retired what it replaced; 0 where it did not.
-    told_in: AtomicU64,
+    /// The number with which the current tree was told to retire what it replaced ([`Backing::next_tell`]); 0 where it was not.
+    told_as: AtomicU64,
     /// Whether a lookup found something here since somebody looked for what can go.
     was_used: AtomicBool,
 }
@@ -137,8 +137,8 @@ impl Delta {
 
     fn with(birth: u64, mut content: Content) -> Self {
         content.weigh();
-        let (told_in, was_used) = Default::default();
-        Self { birth, content: RwLock::new(content), told_in, was_used }
+        let (told_as, was_used) = Default::default();
+        Self { birth, content: RwLock::new(content), told_as, was_used }
     }
 
     /// Where it lies, if a checkpoint wrote it.
@@ -149,7 +149,7 @@ impl Delta {
     /// Whether it may change while nobody shares it: it has no home, and no checkpoint was about to merge it. After one
     /// that failed what it replaced was told already, so that what comes now goes into another one above it.
     pub(crate) fn may_change(&self) -> bool {
-        self.home().is_none() && self.told_in.load(Ordering::Relaxed) == 0
+        self.home().is_none() && self.told_as.load(Ordering::Relaxed) == 0
     }
 
     /// Whether a page of so many bytes may have `added` bytes more beside it, where there are `records` of them.
@@ -188,7 +188,7 @@ impl Delta {
 
     /// Whether what it replaced was told to the current tree.
     pub(crate) fn is_told(&self) -> bool {
-        self.told_in.load(Ordering::Relaxed) != 0
+        self.told_as.load(Ordering::Relaxed) != 0
             || matches!(&self.content.read().base, Base::Delta(below) if below.is_told())
     }
 
@@ -309,27 +309,25 @@ impl Delta {
         self.content.read().weight.bytes()
     }
 
-    /// Chains that it replaced and the current tree has not let go of, each with the epoch in which it should have. The delta
-    /// was merged.
-    pub(crate) fn replaced(&self) -> Vec<(Chain, u64)> {
+    /// Chains that it replaced and the current tree had not let go of when so many tells had been, each with the epoch in which
+    /// it should have. The delta was merged.
+    pub(crate) fn replaced(&self, tells: u64) -> Vec<(Chain, u64)> {
         let mut all = Vec::new();
-        self.show_replaced(&|told_in| told_in.load(Ordering::Relaxed), &mut |before, chain, epoch| {
-            all.extend((before == 0).then(|| (chain.clone(), epoch)));
+        self.show_replaced(&|told| told.load(Ordering::Relaxed), &mut |told, chain, epoch| {
+            all.extend((told == 0 || told > tells).then(|| (chain.clone(), epoch)));
         });
         all
     }
 
-    /// Shows what the current tree is to let go of, told once, in `epoch`, which is not 0; and with the epoch of that what
-    /// it was told before.
-    pub(crate) fn tell_replaced(&self, epoch: u64, show: &mut dyn FnMut(Told, &Chain, u64)) {
+    /// Shows what the current tree is to let go of, told once, with a number that is not 0; and what it was told before.
+    pub(crate) fn tell_replaced(&self, number: u64, show: &mut dyn FnMut(Told, &Chain, u64)) {
         // One step: who told it between two looks would be missed.
-        let tell = |told_in: &AtomicU64| {
-            told_in
-                .compare_exchange(0, epoch, Ordering::Relaxed, Ordering::Relaxed)
+        let tell = |told: &AtomicU64| {
+            told.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed)
                 .unwrap_or_else(|before| before)
         };
         self.show_replaced(&tell, &mut |before, chain, birth| {
-            show(if before == 0 { Told::Now } else { Told::In(before) }, chain, birth);
+            show(if before == 0 { Told::Now } else { Told::As(before) }, chain, birth);
         });
     }
 
@@ -342,7 +340,7 @@ impl Delta {
         if let Some(replaced) = content.rare.as_ref().and_then(|rare| rare.replaced.as_ref())
             && !planted::is(Bug::ReplacedForgotten)
         {
-            let before = look(&self.told_in);
+            let before = look(&self.told_as);
             replaced.iter().for_each(|chain| show(before, chain, self.birth));
         }
     }
@@ -352,8 +350,8 @@ impl Delta {
 #[derive(Clone, Copy)]
 pub(crate) enum Told {
     Now,
-    /// In this epoch.
-    In(u64),
+    /// Before, with this number.
+    As(u64),
 }
 
 impl Content {

@@ -52,8 +52,9 @@ pub(crate) struct PageWriter<'a> {
     /// Values that deltas replaced which were merged here, and that a writer let go of since the freeze: the writer's list has
     /// them, and not yet what the commit knows.
     pub(crate) told_since: Vec<Retired>,
-    /// The epoch that is committed.
-    epoch: u64,
+    /// How many tells had been at the freeze, and the number of those that are made here.
+    told_before: u64,
+    tells_as: u64,
     /// Whether a leaf has a page of records beside it.
     pub(crate) has_second_pages: bool,
     pub(crate) written: u64,
@@ -105,8 +106,8 @@ struct SettledDelta {
 }
 
 impl<'a> PageWriter<'a> {
-    /// For the commit of `epoch`, the one that began with the freeze.
-    pub(crate) fn new(backing: &'a Backing, space: &'a Mutex<Space>, epoch: u64) -> Self {
+    /// For a commit before whose freeze so many tells had been.
+    pub(crate) fn new(backing: &'a Backing, space: &'a Mutex<Space>, told_before: u64) -> Self {
         Self {
             backing,
             space,
@@ -117,7 +118,8 @@ impl<'a> PageWriter<'a> {
             of_snapshots: Vec::new(),
             replaced: Vec::new(),
             told_since: Vec::new(),
-            epoch,
+            told_before,
+            tells_as: backing.next_tell(),
             has_second_pages: false,
             written: 0,
         }
@@ -214,11 +216,13 @@ impl<'a> PageWriter<'a> {
         let leaves = Retired { offset: below.offset, len, birth: below.birth, death };
         let leaves = self.only_until.is_none().then_some(leaves);
         if leaves.is_some() {
-            delta.tell_replaced(self.epoch, &mut |told, chain, epoch| match told {
+            delta.tell_replaced(self.tells_as, &mut |told, chain, epoch| match told {
                 Told::Now => self.replaced.extend(pieces_of(chain, epoch)),
-                Told::In(since) if since >= self.epoch => self.told_since.extend(pieces_of(chain, epoch)),
-                // The freeze took that.
-                Told::In(_) => {}
+                Told::As(number) if number > self.told_before && number != self.tells_as => {
+                    self.told_since.extend(pieces_of(chain, epoch));
+                }
+                // The freeze took that, or it is here.
+                Told::As(_) => {}
             });
         }
         let home = self.write_leaf(leaf, delta.birth)?.into();

@@ -509,7 +509,7 @@ fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineE
 /// Makes a leaf ours that a page and a delta added up to: it takes the delta's place.
 fn own_merged(shared: &mut SharedLeaf, delta: &Arc<Delta>, edit: &mut Edit<'_>) {
     edit.retired.delta(delta, edit.epoch);
-    delta.tell_replaced(edit.epoch, &mut |told, chain, epoch| {
+    delta.tell_replaced(edit.backing.next_tell(), &mut |told, chain, epoch| {
         if let Told::Now = told {
             edit.retired.chain(chain, None, epoch);
         }

@@ -99,3 +99,33 @@ fn a_value_that_a_writer_lets_go_of_during_a_checkpoint_leaves_with_that() {
         }
     }
 }
+
+#[test]
+fn a_check_beside_writers_that_let_go_of_values_finds_no_damage_in_a_sound_store() {
+    for by_checkpoint in [false, true] {
+        let disk = Arc::new(Interrupted { disk: SimDisk::seeded(2), happening: Mutex::default() });
+        let (engine, tree) = filled(&disk);
+        replace_some(&tree);
+        if by_checkpoint {
+            // So much beside it that the checkpoint makes one page of both.
+            for number in (14_980..15_020).filter(|number| *number != 15_001) {
+                tree.put(&key(number), &[2; 30], Durability::Buffered).unwrap();
+            }
+        }
+        let (other, its) = (tree.clone(), engine.clone());
+        let happening: Happening = Box::new(move || {
+            if by_checkpoint {
+                its.checkpoint().unwrap();
+            } else {
+                other.delete(&key(15_001), Durability::Flushed).unwrap();
+            }
+        });
+        *disk.happening.lock().unwrap() = Some(happening);
+        for _ in 0..3 {
+            let damage = engine.check().unwrap().damage;
+            assert!(damage.is_empty(), "by checkpoint: {by_checkpoint}: {damage:?}");
+            assert!(disk.happening.lock().unwrap().is_none(), "the check read nothing");
+            engine.checkpoint().unwrap();
+        }
+    }
+}
