@@ -109,7 +109,7 @@ fn a_check_beside_writers_that_let_go_of_values_finds_no_damage_in_a_sound_store
         if by_checkpoint {
             // So much beside it that the checkpoint makes one page of both.
             for number in (14_980..15_020).filter(|number| *number != 15_001) {
-                tree.put(&key(number), &[2; 30], Durability::Buffered).unwrap();
+                tree.put(&key(number), &[2; 60], Durability::Buffered).unwrap();
             }
         }
         let (other, its) = (tree.clone(), engine.clone());
