@@ -289,10 +289,13 @@ impl Shared {
             }
             Kind::Goodbye => {
                 streams.is_leaving = true;
-                let problem = "a goodbye that names no streams";
-                let taken = taken(&message.body).ok_or(WireError::Protocol { problem, stream })?;
-                streams.open.retain(|stream, _| taken.contains(stream));
-                streams.taken = Some(taken);
+                // One that says nothing of requests leaves all of them open.
+                if !message.body.is_empty() {
+                    let problem = "a goodbye that names its streams wrongly";
+                    let taken = taken(&message.body).ok_or(WireError::Protocol { problem, stream })?;
+                    streams.open.retain(|stream, _| taken.contains(stream));
+                    streams.taken = Some(taken);
+                }
                 drop(streams);
                 self.ended.notify_waiters();
             }

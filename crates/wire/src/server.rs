@@ -191,7 +191,8 @@ impl Connection {
             return Err(WireError::Protocol { problem: "a stream opened twice", stream });
         }
         self.shared.taken().streams.insert(stream);
-        let responder = Responder { shared: Arc::clone(&self.shared), stream, state, is_finished: false };
+        let shared = Arc::clone(&self.shared);
+        let responder = Responder { shared, stream, state, is_finished: false, is_declined: false };
         Ok(Some(Request { body, responder }))
     }
 
@@ -265,6 +266,7 @@ pub struct Responder {
     stream: u64,
     state: Arc<Stream>,
     is_finished: bool,
+    is_declined: bool,
 }
 
 impl Responder {
@@ -302,6 +304,11 @@ impl Responder {
         if was_sent { Ok(()) } else { Err(Gone) }
     }
 
+    /// Takes back that the request was taken, for nothing of it was done and a goodbye comes next: the client asks elsewhere.
+    pub fn decline(mut self) {
+        self.is_declined = true;
+    }
+
     /// Waits until nobody waits for the answer any more.
     pub fn gone(&self) -> impl Future<Output = ()> + Send + 'static {
         let state = Arc::clone(&self.state);
@@ -319,9 +326,14 @@ impl Drop for Responder {
     fn drop(&mut self) {
         if !self.is_finished && !self.state.is_gone() {
             self.shared.streams().remove(&self.stream);
+        }
+        if !self.is_finished && !self.state.is_gone() && !self.is_declined {
             self.shared.outbox.push(Kind::Cancel, Flags::default(), self.stream, &[], When::Soon);
         }
-        // Behind its last answer: a goodbye between them would say that it was never taken.
-        self.shared.taken().streams.remove(&self.stream);
+        // Behind its last answer: a goodbye between them would say that it was never taken. What ends without one may have had
+        // its effect, and stays named.
+        if self.is_finished || self.state.is_gone() || self.is_declined {
+            self.shared.taken().streams.remove(&self.stream);
+        }
     }
 }

@@ -256,6 +256,26 @@ async fn what_a_peer_that_leaves_did_not_take_counts_as_never_sent() {
 }
 
 #[tokio::test]
+async fn what_ended_without_an_answer_may_have_been_done_and_what_was_declined_was_not() {
+    let (client, mut connection) = connected(4096).await;
+    let call = |body: &'static str| {
+        let client = client.clone();
+        tokio::spawn(async move { client.call(body.as_bytes()).await })
+    };
+    let begun = call("begun");
+    let dropped = connection.next().await.unwrap().unwrap();
+    let declined = call("declined");
+    let unbegun = connection.next().await.unwrap().unwrap();
+    // Nothing reaches the client before all of it is said.
+    drop(dropped);
+    unbegun.responder.decline();
+    connection.goodbye();
+    drop(connection);
+    assert!(begun.await.unwrap().unwrap_err().was_sent);
+    assert!(!declined.await.unwrap().unwrap_err().was_sent);
+}
+
+#[tokio::test]
 async fn what_a_peer_said_before_it_went_is_read_where_it_takes_nothing_more() {
     let (client, mut connection) = connected(4096).await;
     let early = client.clone();
@@ -271,10 +291,10 @@ async fn what_a_peer_said_before_it_went_is_read_where_it_takes_nothing_more() {
 }
 
 #[tokio::test]
-async fn a_goodbye_that_names_no_streams_is_an_error_of_the_peer() {
+async fn a_goodbye_that_names_its_streams_wrongly_is_an_error_of_the_peer() {
     use atoll_wire::{Flags, Hello, Kind, encode_frame};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    for body in [&[][..], &[1; 7], &[0; 16], &5_u64.to_le_bytes()] {
+    for body in [&[1; 7][..], &[0; 16], &5_u64.to_le_bytes()] {
         let (near, mut far) = tokio::io::duplex(4096);
         let offer = Hello::offer(Vec::new()).encode();
         let answering = async {

@@ -227,8 +227,10 @@ impl Desk {
         if requests.available_permits() == 0 || kibs.available_permits() < kib as usize {
             connection.flush();
         }
+        let unbegun = Unbegun(Some(responder));
         // Neither is ever closed, so both are always had in the end.
         let permits = (requests.acquire_owned().await, kibs.acquire_many_owned(kib).await);
+        let Some(responder) = unbegun.begin() else { return };
         start(
             async move {
                 answer_plain(served, request, responder).await;
@@ -237,6 +239,21 @@ impl Desk {
             work,
         )
         .await;
+    }
+}
+
+/// A request that waits to be begun. Where the server stops before that, the next owner may do it.
+struct Unbegun(Option<Responder>);
+
+impl Unbegun {
+    fn begin(mut self) -> Option<Responder> {
+        self.0.take()
+    }
+}
+
+impl Drop for Unbegun {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(Responder::decline);
     }
 }
 
