@@ -134,8 +134,10 @@ impl Session {
     }
 
     /// Whether whatever was acknowledged survives the end of the process, however the store is closed.
-    fn has_logged(&self) -> bool {
-        self.write_options().is_ok_and(|options| options.durability > Durability::Buffered)
+    fn has_logged(&self, store: &dyn Store) -> bool {
+        let class =
+            self.write_options().map(|options| store.capabilities().durability_for(options.durability));
+        matches!(class, Ok(Ok(class)) if class > Durability::Buffered)
     }
 
     /// From now on an interruption is the wanted end, not a failure.
@@ -163,11 +165,14 @@ impl Session {
         let opened = std::mem::take(&mut *self.opened.lock().unwrap_or_else(PoisonError::into_inner));
         let mut result = Ok(());
         for opened in opened {
+            let has_logged = self.has_logged(&*opened.store);
             let closed = match opened.store.close().await {
                 // What the verb did is in the log: to say that it failed would have it done twice.
-                Err(error) if error.kind() == ErrorKind::OutOfSpace && self.has_logged() => {
+                Err(error) if error.kind() == ErrorKind::OutOfSpace && has_logged => {
                     let place = &opened.place;
-                    note(&format!("no space is left to tidy {place} up; what was written is in its log: {error}"));
+                    note(&format!(
+                        "no space is left to tidy {place} up; what was written is in its log: {error}"
+                    ));
                     Ok(())
                 }
                 closed => closed.map_err(Failure::from),

@@ -1,0 +1,42 @@
+//! A disk without room: what a verb says of its outcome is what happened.
+#![allow(missing_docs, dead_code, clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use std::process::Command;
+use support::Place;
+
+/// Fills a small file system of its own with an import, and then appends: a code for each, and what is there.
+const SCRIPT: &str = r#"
+mount -t tmpfs -o size=40m tmpfs "$PWD" || exit 99
+cd "$PWD"
+"$0" --store s kv put p n 0 >&2
+"$0" --store s kv import "$1" >&2 && echo imported
+for _ in 1 2 3; do "$0" --store s kv append p n X >&2; echo $?; done
+"$0" --store s kv get p n
+"#;
+
+#[test]
+fn a_write_that_is_refused_on_a_full_disk_was_not_done_and_one_that_was_done_is_not_refused() {
+    let place = Place::new();
+    let cells: String = (0..600_000)
+        .map(|at| format!("{{\"partition\":\"p{}\",\"sort\":\"{at:07}\",\"value\":\"{at:060}\"}}\n", at % 10))
+        .collect();
+    place.write("cells.jsonl", cells);
+    let cells = place.folder.path().join("cells.jsonl");
+    std::fs::create_dir(place.folder.path().join("small")).unwrap();
+    let mut small = Command::new("unshare");
+    small.args(["-rm", "sh", "-c", SCRIPT]).arg(place.command(&[]).get_program()).arg(cells);
+    let told = small.current_dir(place.folder.path().join("small")).output().unwrap();
+    if told.status.code() == Some(99) || !told.status.success() && told.stdout.is_empty() {
+        println!("SKIPPED [mount] a small file system cannot be made here");
+        return;
+    }
+    let (text, errors) = (String::from_utf8_lossy(&told.stdout), String::from_utf8_lossy(&told.stderr));
+    let mut lines = text.lines();
+    let codes: Vec<_> = lines.by_ref().take(3).collect();
+    let value = lines.next().unwrap_or_else(|| panic!("{text}\n{errors}"));
+    assert!(codes.iter().all(|code| ["0", "19"].contains(code)), "{codes:?}\n{errors}");
+    let done = codes.iter().filter(|code| **code == "0").count();
+    assert_eq!(value, format!("0{}", "X".repeat(done)), "{codes:?}\n{errors}");
+}
