@@ -9,11 +9,14 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use atoll_row_files::{Input, PartLimits, RowFileError, open};
-use atoll_tables::Table;
-use atoll_tables::protocol::{BlockId, Version};
+use atoll_tables::protocol::{BlockId, EditError, Version};
+use atoll_tables::{Table, TableError};
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
+
+/// How often others may take a run over, one after the other, before whoever appends to it is told.
+const TAKEN_OVER_MAX: usize = 20;
 
 /// `atoll table append`
 #[derive(Args, Debug)]
@@ -63,25 +66,55 @@ impl Append {
         }
         let table = self.table.open(session, Access::Change).await?;
         let (rows, skipped) = self.rows(&SchemaRef::clone(table.schema().columns())).await?;
-        let known = table.runs().await?.into_iter().find(|summary| summary.name == self.run);
-        let attempt = match (self.attempt, known) {
-            (Some(attempt), _) => {
-                table.begin(&self.run, attempt, self.ranks).await?;
-                attempt
-            }
-            (None, Some(known)) if known.ranks == self.ranks => known.attempt,
-            (None, _) => table.begin_next(&self.run, self.ranks).await?,
-        };
-        let appended = match self.step {
-            Some(step) => self.append_as(&table, attempt, step, &rows).await?,
-            None => {
-                let writer = (self.run.as_str().into(), attempt, self.rank);
-                let (step, version) = table.append_next(writer, 0, self.time, &rows).await?;
-                Appended { step, version, is_new: true }
-            }
-        };
+        let (attempt, appended) = self.append(&table, &rows).await?;
         table.close().await?;
         self.tell(session, attempt, rows.num_rows(), skipped, &appended)
+    }
+
+    /// Appends the rows, and tells in which attempt.
+    async fn append(&self, table: &Table, rows: &RecordBatch) -> Result<(u64, Appended), Failure> {
+        let mut taken_over = 0;
+        loop {
+            let attempt = self.attempt(table).await?;
+            let appended = match self.step {
+                Some(step) => self.append_as(table, attempt, step, rows).await,
+                None => self.append_next(table, attempt, rows).await,
+            };
+            match appended {
+                // Several began the run at the same time, and all are to write in the last of these attempts.
+                Err(TableError::Edit(EditError::StaleAttempt { .. }))
+                    if self.attempt.is_none() && taken_over < TAKEN_OVER_MAX =>
+                {
+                    taken_over += 1;
+                }
+                appended => return Ok((attempt, appended?)),
+            }
+        }
+    }
+
+    /// The attempt that was named, or the one under way, or the first.
+    async fn attempt(&self, table: &Table) -> Result<u64, TableError> {
+        if let Some(attempt) = self.attempt {
+            table.begin(&self.run, attempt, self.ranks).await?;
+            return Ok(attempt);
+        }
+        let known = table.runs().await?.into_iter().find(|summary| summary.name == self.run);
+        match known.filter(|known| known.ranks == self.ranks) {
+            Some(known) => Ok(known.attempt),
+            None => table.begin_next(&self.run, self.ranks).await,
+        }
+    }
+
+    /// Appends the rows as the step after the last.
+    async fn append_next(
+        &self,
+        table: &Table,
+        attempt: u64,
+        rows: &RecordBatch,
+    ) -> Result<Appended, TableError> {
+        let writer = (self.run.as_str().into(), attempt, self.rank);
+        let (step, version) = table.append_next(writer, 0, self.time, rows).await?;
+        Ok(Appended { step, version, is_new: true })
     }
 
     /// Appends the rows as a step that was named. Naming it again is harmless, so that a retry is.
@@ -91,7 +124,7 @@ impl Append {
         attempt: u64,
         step: u64,
         rows: &RecordBatch,
-    ) -> Result<Appended, Failure> {
+    ) -> Result<Appended, TableError> {
         let id = BlockId { run: self.run.as_str().into(), attempt, step, rank: self.rank };
         let made = table.append_new(id, self.time, rows).await?;
         let version = match made {
