@@ -556,6 +556,19 @@ fn whoever_follows_sees_each_step_once_as_it_comes() {
 }
 
 #[test]
+fn several_that_begin_a_run_at_the_same_time_all_append_to_it() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    place.write("one.csv", csv(0..1, 10));
+    let append = ["--store", "data", "table", "append", "t", "one.csv", "--run", "r"];
+    let children: Vec<_> = (0..6).map(|_| place.command(&append).spawn().unwrap()).collect();
+    for child in children {
+        Answer::from(child.wait_with_output().unwrap()).text();
+    }
+    assert_eq!(sorted(&place, "").len(), 60);
+}
+
+#[test]
 fn gathering_stores_is_their_union_and_doubles_nothing() {
     let place = Place::new();
     for (store, steps) in [("one", 0..3), ("two", 5..9)] {
@@ -569,6 +582,12 @@ fn gathering_stores_is_their_union_and_doubles_nothing() {
         let expected = rows_of(&(csv(0..3, 40) + csv(5..9, 40).split_once('\n').unwrap().1));
         assert_eq!(sorted(&place, ""), expected);
     }
+    place.write("more.csv", csv(3..4, 40));
+    place.run(&words("--store one table import t more.csv")).text();
+    let again = atoll(&place, "table gather t --from one");
+    assert!(again.stderr.contains("is not gathered"), "{}", again.stderr);
+    let told = atoll(&place, "table gather t --from one --json").json();
+    assert!(told["version_there"].as_u64() > told["version"].as_u64(), "{told}");
     let unknown = atoll(&place, "table gather t --from three");
     unknown.fails(10);
 }

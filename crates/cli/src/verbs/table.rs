@@ -123,7 +123,8 @@ Any beginning of the file is a sample of it: of a Parquet file, the first row gr
     /// Bring the rows of the same table in several stores together
     #[command(after_help = "Examples:
   atoll table gather particles --store ./all --from ./node-1 --from ./node-2
-Each store becomes a run of the table. It goes on where it was when the same command runs again.")]
+Each store becomes a run of the table, as it is when that begins. The same command goes on where it was; what a store
+got meanwhile is told, and not gathered.")]
     Gather(gather::Gather),
     /// Pack a table, so that questions read less; harmless at any time, and beside writers
     #[command(after_help = "Examples:

@@ -6,6 +6,7 @@
 //! nothing and lose nothing; a store is read at the version that it had when it was first gathered.
 
 use super::TableArguments;
+use crate::output::note;
 use crate::progress::Progress;
 use crate::session::Access;
 use crate::{Failure, Session};
@@ -46,6 +47,8 @@ struct Gathered {
     rows: u64,
     before: u64,
     version: Version,
+    /// The version that the store has by now.
+    now: Version,
 }
 
 impl Gather {
@@ -59,7 +62,7 @@ impl Gather {
             table.close().await?;
             session.output.either(
                 || {
-                    let Gathered { rows, before, version } = &gathered;
+                    let Gathered { rows, before, version, .. } = &gathered;
                     let text = format!("gathered {rows} rows of version {version} of {url} as run {run}");
                     if *before > 0 { format!("{text}; {before} were there before") } else { text }
                 },
@@ -70,9 +73,17 @@ impl Gather {
                         "rows": gathered.rows,
                         "rows_before": gathered.before,
                         "version": gathered.version.0,
+                        "version_there": gathered.now.0,
                     })
                 },
             )?;
+            if gathered.now > gathered.version && !session.output.is_json() {
+                let Gathered { version, now, .. } = gathered;
+                note(&format!(
+                    "{url} is at version {now} by now: what came since version {version} is not gathered, as a store is \
+                     gathered once; into a table of another name all of it can be"
+                ));
+            }
         }
         Ok(())
     }
@@ -151,7 +162,8 @@ async fn gather(session: &Session, table: &Table, source: &Table, run: &str) -> 
         // A store in memory never makes this task wait; whoever wants to stop it still gets a turn.
         tokio::task::yield_now().await;
     }
-    Ok(Gathered { rows: rows.saturating_sub(before), before, version })
+    let now = source.version().await?;
+    Ok(Gathered { rows: rows.saturating_sub(before), before, version, now })
 }
 
 /// The rows from one on, in parts that fit into an object.
