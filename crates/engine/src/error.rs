@@ -193,11 +193,12 @@ pub enum Damage {
 impl EngineError {
     /// Whether something on disk cannot be read as it was written.
     pub(crate) fn is_damage(&self) -> bool {
-        match self {
-            Self::Corrupt { .. } => true,
-            Self::Disk(error) => error.operation == Operation::Read,
-            _ => false,
-        }
+        self.is_corrupt() || matches!(self, Self::Disk(error) if error.operation == Operation::Read)
+    }
+
+    /// Whether what was read is not what was written. A disk that reads nothing may read it later: only this is for good.
+    pub(crate) fn is_corrupt(&self) -> bool {
+        matches!(self, Self::Corrupt { .. })
     }
 
     /// The kind, the same at every door.

@@ -180,8 +180,8 @@ impl<'a> PageWriter<'a> {
         }
     }
 
-    /// Writes the records of a delta, however many lie below each other, to one page beside the leaf's. Where some of them cannot
-    /// be read, neither can that leaf be from now on: it would show what they replaced.
+    /// Writes the records of a delta, however many lie below each other, to one page beside the leaf's. Where some of them are
+    /// damaged, that leaf cannot be read from now on: it would show what they replaced.
     fn write_records(
         &mut self,
         delta: &Arc<Delta>,

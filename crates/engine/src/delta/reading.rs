@@ -107,7 +107,7 @@ impl Delta {
     }
 
     /// Shows all records above the page at the bottom, for the checkpoint that gives it a home; and whether there were more, on a
-    /// second page that cannot be read.
+    /// second page that is damaged. A second page that the disk does not read is an error.
     pub(crate) fn show_all_records<R>(
         &self,
         backing: &Backing,
@@ -123,14 +123,15 @@ impl Delta {
         Ok(show(&records, is_lossy))
     }
 
-    /// All records above the page at the bottom, and whether some below them cannot be read.
+    /// All records above the page at the bottom, and whether some below them are damaged.
     fn all_records(&self, backing: &Backing) -> Result<(Records, bool), EngineError> {
         match self.copied() {
             (Base::Home(home), _) => match self.records_of(&home, Reading::Along, backing) {
-                // Once more: a disk may have had a bad moment, and what is given up is never asked for again.
-                Err(error) if error.is_damage() => match self.records_of(&home, Reading::One, backing) {
-                    Err(error) if error.is_damage() => {
-                        tracing::error!(store = backing.name(), %error, "records beside a leaf cannot be read; the leaf is lost");
+                // Once more, for what is given up is never asked for again. A disk that reads nothing may have a bad moment, and what
+                // it has may be whole: then the checkpoint fails, and a later one asks again.
+                Err(error) if error.is_corrupt() => match self.records_of(&home, Reading::One, backing) {
+                    Err(error) if error.is_corrupt() => {
+                        tracing::error!(store = backing.name(), %error, "records beside a leaf are damaged; the leaf is lost");
                         Ok((Records::default(), true))
                     }
                     read => Ok((read?, false)),
