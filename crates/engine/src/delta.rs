@@ -21,6 +21,7 @@ mod records;
 pub(crate) use records::{Records, record_bytes};
 
 use crate::backing::Backing;
+use crate::leaf::Leaf;
 use crate::meter::{Kind, Meter, Weight};
 use crate::node::{Home, PageRef};
 use crate::planted::{self, Bug};
@@ -157,14 +158,14 @@ impl Delta {
         page + records + added <= FITTING_BYTES
     }
 
-    /// As [`Delta::fits`], for this one.
-    pub(crate) fn takes(&self, added: usize) -> bool {
-        let (page, records) = self.sizes();
-        Self::fits(page, records, added)
+    /// The same beside a leaf that cannot be read: more, for who would merge them? What both become, should it be read after all,
+    /// a leaf can hold: records take up to eight times as much there as on a page.
+    pub(crate) fn fits_unread(page: usize, records: usize, added: usize) -> bool {
+        page + records + added <= Leaf::BYTES_MOST / 8
     }
 
     /// Bytes of the page at the bottom, and of all records above it.
-    fn sizes(&self) -> (usize, usize) {
+    pub(crate) fn sizes(&self) -> (usize, usize) {
         let content = self.content.read();
         let (page, below) = match &content.base {
             Base::Home(home) => {

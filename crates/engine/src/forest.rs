@@ -212,7 +212,7 @@ impl Forest {
             Err(error) if error.is_damage() => error,
             loaded => return loaded.map(|()| false),
         };
-        let mut edit = Edit { epoch: self.epoch, backing, retired };
+        let mut edit = Edit { epoch: self.epoch, backing, retired, replays: false };
         if tree::learn_leaves(&mut state.root, key, &mut edit)? { Ok(true) } else { Err(error) }
     }
 
@@ -225,11 +225,11 @@ impl Forest {
         retired: &mut RetiredList,
     ) -> Result<u64, EngineError> {
         let loaded = self.load_if_whole(change, backing, retired);
-        match loaded.and_then(|_| self.apply(std::slice::from_ref(change), backing, retired)) {
+        match loaded.and_then(|_| self.replay(std::slice::from_ref(change), backing, retired)) {
             Err(error) if error.is_damage() => {}
             made => return made.map(|()| 0),
         }
-        let mut edit = Edit { epoch: self.epoch, backing, retired };
+        let mut edit = Edit { epoch: self.epoch, backing, retired, replays: false };
         let Some(state) = self.trees.get_mut(change.0 as usize) else { return Ok(0) };
         state.is_not_counted();
         match change.1 {
@@ -253,7 +253,7 @@ impl Forest {
         backing: &Backing,
         retired: &mut RetiredList,
     ) -> Result<(), EngineError> {
-        let mut edit = Edit { epoch: self.epoch, backing, retired };
+        let mut edit = Edit { epoch: self.epoch, backing, retired, replays: false };
         match self.trees.get_mut(tree as usize) {
             Some(state) => state.put_run(&[(HashedKey::new(key), Stored::Chain(chain))], &mut edit),
             None => Ok(()),
@@ -267,15 +267,31 @@ impl Forest {
         backing: &Backing,
         retired: &mut RetiredList,
     ) -> Result<(), EngineError> {
+        let mut edit = Edit { epoch: self.epoch, backing, retired, replays: false };
+        self.make(changes, &mut edit)
+    }
+
+    /// As [`Forest::apply`], of what the log has: small puts go beside a leaf that cannot be read, though it is not known whether
+    /// it would have taken them.
+    pub(crate) fn replay(
+        &mut self,
+        changes: &[(u32, Change<'_>)],
+        backing: &Backing,
+        retired: &mut RetiredList,
+    ) -> Result<(), EngineError> {
+        let mut edit = Edit { epoch: self.epoch, backing, retired, replays: true };
+        self.make(changes, &mut edit)
+    }
+
+    fn make(&mut self, changes: &[(u32, Change<'_>)], edit: &mut Edit<'_>) -> Result<(), EngineError> {
         let mut rest = changes;
         while let Some((tree, first)) = rest.first() {
             let puts = rest.iter().take_while(|(other, change)| other == tree && change.is_put()).count();
             let (now, later) = rest.split_at(puts.max(1));
-            let mut edit = Edit { epoch: self.epoch, backing, retired };
             if let Some(state) = self.trees.get_mut(*tree as usize) {
                 match now {
-                    [_] => state.apply(first, &mut edit)?,
-                    puts => state.put_all(puts, &mut edit)?,
+                    [_] => state.apply(first, edit)?,
+                    puts => state.put_all(puts, edit)?,
                 }
             }
             rest = later;

@@ -121,6 +121,9 @@ fn head_of(suffix: &[u8]) -> u32 {
 }
 
 impl Leaf {
+    /// Bytes of the largest, slots included.
+    pub(crate) const BYTES_MOST: usize = LARGEST * 8;
+
     /// An empty leaf for keys that start with `prefix`.
     pub(crate) fn empty(prefix: &[u8], birth: u64) -> SharedLeaf {
         Self::build(prefix, birth, &[], 64, Purpose::Writing)
@@ -163,7 +166,7 @@ impl Leaf {
     pub(crate) fn can_hold(prefix: &[u8], records: &[Record<'_>]) -> bool {
         let heap: usize = records.iter().map(|record| record.bytes_after(prefix.len())).sum();
         let slots = records.len().next_multiple_of(16) * SLOT_BYTES;
-        records.len() <= 8192 && heap + prefix.len().next_multiple_of(4) + slots <= LARGEST * 8
+        records.len() <= 8192 && heap + prefix.len().next_multiple_of(4) + slots <= Self::BYTES_MOST
     }
 
     /// A copy that nobody shares, without a home on disk.

@@ -172,7 +172,7 @@ impl Forest {
         {
             return Err(EngineError::Occupied { tree: state.name.clone() });
         }
-        let mut edit = Edit { epoch: self.epoch, backing, retired };
+        let mut edit = Edit { epoch: self.epoch, backing, retired, replays: false };
         let Ok([lower, upper]) = self.trees.get_disjoint_mut([tree as usize, to as usize]) else {
             return Ok(());
         };
@@ -230,7 +230,7 @@ impl Forest {
         retired: &mut RetiredList,
     ) -> Result<(), EngineError> {
         let epoch = self.epoch;
-        let mut edit = Edit { epoch, backing, retired };
+        let mut edit = Edit { epoch, backing, retired, replays: false };
         let Ok([tree, from]) = self.trees.get_disjoint_mut([tree as usize, from as usize]) else {
             return Ok(());
         };

@@ -223,7 +223,7 @@ impl<'a> Replayer<'a> {
         for change in changes {
             self.met_damage |= self.forest.load_if_whole(change, backing, retired)?;
         }
-        self.forest.apply(changes, backing, retired)
+        self.forest.replay(changes, backing, retired)
     }
 
     /// Lets go of what was only looked at. What was changed stays until the first checkpoint, and had room before.

@@ -313,12 +313,22 @@ impl Slot {
 
     /// The same of any leaf, if it were not resident.
     pub(crate) fn would_take_delta(&self, bytes: usize) -> bool {
+        self.sizes().is_some_and(|(page, records)| Delta::fits(page, records, bytes))
+    }
+
+    /// The same of a leaf that cannot be read: it may be that later, and a leaf holds what both have then.
+    pub(crate) fn takes_delta_unread(&self, bytes: usize) -> bool {
+        self.sizes().is_some_and(|(page, records)| Delta::fits_unread(page, records, bytes))
+    }
+
+    /// Bytes of the page of what is here, and of the records beside it, if it has one.
+    fn sizes(&self) -> Option<(usize, usize)> {
         match (self.home(), self.known_delta()) {
             (Some(Home { page, delta, .. }), _) => {
-                Delta::fits(page.len as usize, delta.map_or(0, |delta| delta.len as usize), bytes)
+                Some((page.len as usize, delta.map_or(0, |delta| delta.len as usize)))
             }
-            (None, Some(delta)) => delta.takes(bytes),
-            (None, None) => false,
+            (None, Some(delta)) => Some(delta.sizes()),
+            (None, None) => None,
         }
     }
 

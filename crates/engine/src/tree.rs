@@ -36,6 +36,8 @@ pub(crate) struct Edit<'a> {
     pub(crate) epoch: u64,
     pub(crate) backing: &'a Backing,
     pub(crate) retired: &'a mut RetiredList,
+    /// Whether the log is replayed: what it has was acknowledged, and is not refused for a leaf that cannot be read.
+    pub(crate) replays: bool,
 }
 
 /// A key during a change.
@@ -184,7 +186,13 @@ fn put_in_child(
     let has_leaves = inner.has_leaves();
     let (pivots, children) = inner.parts_mut();
     if has_leaves && children[index].get().is_none() {
-        put_beside(&mut children[index], run, end, edit);
+        put_beside(&mut children[index], Slot::takes_delta, run, end, edit);
+        if edit.replays
+            && run.at < end
+            && children[index].load(Reading::One, edit.backing).is_err_and(|error| error.is_damage())
+        {
+            put_beside(&mut children[index], Slot::takes_delta_unread, run, end, edit);
+        }
         if run.at == end {
             return Ok(None);
         }
@@ -197,11 +205,17 @@ fn put_in_child(
     Ok(upper.and_then(|upper| insert_upper(inner, index, upper)))
 }
 
-/// Puts records of the run up to `end` beside a leaf that is not resident, as long as it takes them.
-fn put_beside(slot: &mut Slot, run: &mut Run<'_>, end: usize, edit: &mut Edit<'_>) {
+/// Puts records of the run up to `end` beside a leaf that is not resident, as long as it takes so many bytes more.
+fn put_beside(
+    slot: &mut Slot,
+    takes: impl Fn(&Slot, usize) -> bool,
+    run: &mut Run<'_>,
+    end: usize,
+    edit: &mut Edit<'_>,
+) {
     while run.at < end
         && let (key, Stored::Inline(value)) = run.items[run.at]
-        && slot.takes_delta(record_bytes(key.bytes, value))
+        && takes(slot, record_bytes(key.bytes, value))
     {
         slot.put_delta((key.bytes, value), edit.epoch, edit.backing, edit.retired);
         run.at += 1;

@@ -123,6 +123,42 @@ fn a_rotten_leaf_that_small_puts_of_the_log_went_to_keeps_no_other_from_being_re
 }
 
 #[test]
+fn a_rotten_leaf_keeps_more_small_puts_of_the_log_than_it_would_have_taken() {
+    let numbers = SICK - 20..SICK + 20;
+    let bytes = rotten(|_, tree| {
+        for number in numbers.clone().filter(|&number| number != SICK) {
+            tree.put(&key(number), &[9; 100], Durability::Flushed).unwrap();
+        }
+    });
+    let check = |tree: &Tree| {
+        for number in numbers.clone().filter(|&number| number != SICK) {
+            assert_eq!(value(tree, number).unwrap(), Some(vec![9; 100]), "{number}");
+        }
+        for number in (0..KEYS).step_by(97).filter(|number| !(SICK - 200..SICK + 200).contains(number)) {
+            assert_eq!(value(tree, number).unwrap(), Some(old(number)), "{number}");
+        }
+        assert!(value(tree, SICK).is_err());
+    };
+    for options in [read_only(false), read_only(true)] {
+        let (engine, tree) = open(&bytes, options).unwrap();
+        check(&tree);
+        assert_eq!(engine.recovery().leaves_lost, 0);
+    }
+    let disk = Arc::new(MemoryDisk::with_bytes(bytes));
+    for _ in 0..2 {
+        // So that lookups read what lies beside a leaf before the leaf.
+        let options = Options { blind_puts: true, ..options() };
+        let engine = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, options).unwrap();
+        let tree = engine.tree("t").unwrap();
+        check(&tree);
+        tree.put(&key(5), &old(5), Durability::Flushed).unwrap();
+        engine.checkpoint().unwrap();
+        check(&tree);
+        engine.close().unwrap();
+    }
+}
+
+#[test]
 fn what_has_to_know_a_rotten_leaf_is_refused_and_salvage_does_without_the_leaf() {
     let bytes = rotten(|engine, tree| {
         tree.put(&key(SICK + 1), b"a", Durability::Flushed).unwrap();
