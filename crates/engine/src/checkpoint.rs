@@ -450,7 +450,8 @@ impl Shared {
     fn sync_for_commit(&self, disk: &dyn Disk) -> Result<(), EngineError> {
         let flushed = || self.flushed.load(Ordering::Acquire);
         self.syncer.sync_now(disk, flushed).map_err(|error| match error {
-            SyncError::Failed(error) => error.into(),
+            // Whatever the disk says, be it that there is no room: what was acknowledged may be gone with it.
+            SyncError::Failed(source) => EngineError::NotDurable { store: self.backing.name(), source },
             SyncError::Poisoned => EngineError::Poisoned { store: self.backing.name() },
         })
     }

@@ -180,7 +180,8 @@ impl Engine {
     /// Writes the present state as a commit of its own, so that recovery starts from here.
     ///
     /// # Errors
-    /// [`EngineError`]; the store goes on from the commit before.
+    /// [`EngineError`]; the store goes on from the commit before, but for [`EngineError::NotDurable`]: a sync failed, and the store
+    /// accepts no writes until it is opened again.
     pub fn checkpoint(&self) -> Result<Checkpoint, EngineError> {
         self.shared.checkpoint(false)
     }

@@ -16,6 +16,8 @@ struct Hurt {
     bytes: MemoryDisk,
     unreadable: Mutex<Option<Range<u64>>>,
     denies_writes: AtomicBool,
+    /// The next sync finds no room for what was written before.
+    denies_syncs: AtomicBool,
     /// Writes of superblocks, by their place, and syncs, by none.
     told: Mutex<Vec<Option<u64>>>,
 }
@@ -48,6 +50,10 @@ impl Relay for Hurt {
 
     fn sync(&self) -> Result<(), DiskError> {
         self.told.lock().unwrap().push(None);
+        if self.denies_syncs.swap(false, Ordering::Relaxed) {
+            let source = std::io::ErrorKind::StorageFull.into();
+            return Err(DiskError { source, ..error(Operation::Sync, 0) });
+        }
         self.bytes.sync()
     }
 
@@ -305,6 +311,19 @@ fn a_write_that_was_refused_is_not_there_after_a_crash_though_the_disk_took_it()
     let copy = Arc::new(Hurt { bytes: MemoryDisk::with_bytes(image(&disk)), ..Hurt::default() });
     let (_engine, after) = open(&copy).unwrap();
     assert!(after.get(b"next").unwrap().is_some() && after.get(b"refused").unwrap().is_none());
+}
+
+#[test]
+fn a_checkpoint_whose_sync_finds_no_room_is_not_one_that_was_refused_for_room() {
+    let disk = filled(1000);
+    let (engine, tree) = open(&disk).unwrap();
+    tree.put(b"acknowledged", b"v", Durability::Flushed).unwrap();
+    disk.denies_syncs.store(true, Ordering::Relaxed);
+    let failed = engine.checkpoint().map(|_| ()).unwrap_err();
+    assert!(failed.is_unknown(), "{failed}");
+    assert_ne!(failed.kind(), atoll_errors::ErrorKind::OutOfSpace, "{failed}");
+    let after = tree.put(b"after", b"v", Durability::Flushed).unwrap_err();
+    assert!(matches!(after, EngineError::Poisoned { .. }), "{after}");
 }
 
 fn image(disk: &Hurt) -> Vec<u8> {
