@@ -11,7 +11,8 @@ use crate::planted::{self, Bug};
 use crate::value::{Chain, PIECE_BYTES, Piece};
 use std::sync::Arc;
 
-/// Bytes on disk that belonged to something alive in epochs `birth..death`.
+/// Bytes on disk that belonged to something alive in epochs `birth..death`. In a log segment it may stand for several values: then
+/// the length is their sum from the offset of the first, so that it may overlap values that are alive, and reach beyond the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Retired {
     pub(crate) offset: u64,

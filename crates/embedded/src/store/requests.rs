@@ -1,7 +1,7 @@
 //! Request ids that were applied, kept beside the cells in the same commit as the write they name.
 //!
 //! Invariant: an id is in the tree exactly if its write is in the cells, and was applied less than
-//! `request_memory` ago or is among the latest `request_memory_count`.
+//! `request_memory` ago or is among the latest `request_memory_count`. Ids in damaged leaves, or between two of them, stay beyond both.
 
 use atoll_disk::Operation;
 use atoll_engine::{Direction, EngineError, Tree, WriteBatch};

@@ -27,7 +27,7 @@ pub(crate) fn learn_leaves(slot: &mut Slot, key: &[u8], edit: &mut Edit<'_>) -> 
     Ok(is_leaf)
 }
 
-/// Whether a child is a leaf, the nearest first, and so all of them are.
+/// Whether a child is a leaf, and so all of them are. Those before it are looked at first, backwards, then it and all behind it.
 fn has_readable_leaf(inner: &Inner, index: usize, backing: &Backing) -> bool {
     let (before, from) = inner.children.split_at(index);
     // A second page has only a leaf.
