@@ -126,6 +126,24 @@ fn a_schema_that_drifts_is_refused_by_column_and_can_be_renamed_or_passed_over()
 }
 
 #[test]
+fn an_empty_text_is_no_null_wherever_it_comes_from() {
+    let place = created("");
+    place.write("a.jsonl", "{\"pid\":1,\"step\":0,\"name\":\"\"}\n{\"pid\":2,\"step\":0,\"name\":null}\n");
+    atoll(&place, "table import t a.jsonl").text();
+    import(&place, "b.csv", "3,0,1,\"\"\n4,0,1,\n").text();
+    for name in ["c.csv", "c.jsonl", "c.parquet"] {
+        atoll(&place, &format!("table export t {name} --run a --run b")).text();
+        atoll(&place, &format!("table import t {name} --run {}", name.replace('.', "-"))).text();
+    }
+    for run in ["c-csv", "c-jsonl", "c-parquet"] {
+        let empty =
+            ["--store", "data", "table", "query", "t", "--count", "--run", run, "--where", "name = ''"];
+        assert_eq!(place.run(&empty).text().trim(), "2", "{run}");
+        assert_eq!(count(&place, &format!("--run {run} --where 'name is null'")), 2, "{run}");
+    }
+}
+
+#[test]
 fn steps_that_fall_are_refused_each_time_with_the_way_out() {
     let place = created("");
     for again in 0..2 {

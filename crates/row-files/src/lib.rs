@@ -12,6 +12,8 @@ mod format;
 pub mod fuzz;
 mod part;
 mod read;
+#[cfg(test)]
+mod round_trip;
 mod size;
 mod write;
 

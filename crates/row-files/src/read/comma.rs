@@ -1,4 +1,4 @@
-//! CSV, with a header line.
+//! CSV, with a header line. An empty text that stands in quotes is one; without them it may be no value.
 
 use super::ReadOptions;
 use super::source::{Input, Kept};
@@ -14,6 +14,8 @@ pub(super) struct Comma {
     delimiter: u8,
     names: Vec<String>,
     row: ByteRecord,
+    /// Which fields of the record begin with a quote; none where nobody has to ask.
+    quoted: Vec<bool>,
     /// Where the record begins: bytes before it, and the line as far as the reader had counted.
     from: (u64, u64),
 }
@@ -34,8 +36,15 @@ impl Comma {
         rows.read_byte_record(&mut header).map_err(|error| failure(&file, error))?;
         let names: Vec<String> =
             header.iter().map(|name| String::from_utf8_lossy(name).trim().to_owned()).collect();
-        let mut comma =
-            Self { file, rows, delimiter: options.delimiter, names, row: ByteRecord::new(), from: (0, 1) };
+        let mut comma = Self {
+            file,
+            rows,
+            delimiter: options.delimiter,
+            names,
+            row: ByteRecord::new(),
+            quoted: Vec::new(),
+            from: (0, 1),
+        };
         if let Some(first) = comma.names.first_mut() {
             *first = first.trim_start_matches('\u{feff}').to_owned();
         }
@@ -58,28 +67,76 @@ impl Comma {
     }
 }
 
-/// Whether a record of a CSV file ends within a field in quotes. A quote within a field that does not begin with one is
-/// a letter.
-#[must_use]
-pub fn ends_in_quotes(record: &[u8], delimiter: u8) -> bool {
-    let (mut is_start, mut is_quoted, mut was_quote) = (true, false, false);
-    for &byte in record {
-        if is_quoted {
+impl Comma {
+    /// Looks for quotes where they make a difference, which is seldom.
+    fn note_quotes(&mut self) {
+        self.quoted.clear();
+        if self.row.iter().all(|field| !field.is_empty()) {
+            return;
+        }
+        let length = self.rows.position().byte().saturating_sub(self.from.0);
+        let kept = self.rows.get_ref().since(self.from.0);
+        let record = &kept[..usize::try_from(length).unwrap_or(usize::MAX).min(kept.len())];
+        if record.contains(&b'"') {
+            self.quoted = quoted_fields(record, self.delimiter);
+        }
+    }
+}
+
+/// Where in a record a reader of CSV is. A quote within a field that does not begin with one is a letter.
+struct Quotes {
+    delimiter: u8,
+    is_start: bool,
+    is_quoted: bool,
+    was_quote: bool,
+}
+
+impl Quotes {
+    const fn new(delimiter: u8) -> Self {
+        Self { delimiter, is_start: true, is_quoted: false, was_quote: false }
+    }
+
+    fn pass(&mut self, byte: u8) {
+        let is_end = byte == self.delimiter || b"\r\n".contains(&byte);
+        if self.is_quoted {
             // Two quotes are one that belongs to the text; one ends the quoted part.
-            match (byte, was_quote) {
-                (b'"', _) => was_quote = !was_quote,
+            match (byte, self.was_quote) {
+                (b'"', _) => self.was_quote = !self.was_quote,
                 (_, true) => {
-                    (is_quoted, was_quote) = (false, false);
-                    is_start = byte == delimiter || b"\r\n".contains(&byte);
+                    (self.is_quoted, self.was_quote) = (false, false);
+                    self.is_start = is_end;
                 }
                 _ => {}
             }
         } else {
-            is_quoted = is_start && byte == b'"';
-            is_start = byte == delimiter || b"\r\n".contains(&byte);
+            self.is_quoted = self.is_start && byte == b'"';
+            self.is_start = is_end;
         }
     }
-    is_quoted && !was_quote
+}
+
+/// Whether a record of a CSV file ends within a field in quotes. A quote within a field that does not begin with one is
+/// a letter.
+#[must_use]
+pub fn ends_in_quotes(record: &[u8], delimiter: u8) -> bool {
+    let mut quotes = Quotes::new(delimiter);
+    record.iter().for_each(|&byte| quotes.pass(byte));
+    quotes.is_quoted && !quotes.was_quote
+}
+
+/// Which fields of a record begin with a quote; a last one of nothing may be missing.
+fn quoted_fields(record: &[u8], delimiter: u8) -> Vec<bool> {
+    // The rest of the line end before, and empty lines.
+    let start = record.iter().take_while(|byte| b"\r\n".contains(byte)).count();
+    let mut quotes = Quotes::new(delimiter);
+    let mut fields = Vec::new();
+    for &byte in &record[start..] {
+        if quotes.is_start && !quotes.is_quoted {
+            fields.push(byte == b'"');
+        }
+        quotes.pass(byte);
+    }
+    fields
 }
 
 impl Records for Comma {
@@ -101,6 +158,7 @@ impl Records for Comma {
         if is_record && self.rows.get_ref().is_at_end() {
             self.check_quotes()?;
         }
+        self.note_quotes();
         Ok(is_record)
     }
 
@@ -110,6 +168,11 @@ impl Records for Comma {
 
     fn field(&self, place: usize) -> &[u8] {
         self.row.get(place).unwrap_or_default()
+    }
+
+    /// A line of a single field has to be in quotes to be a record, whatever it means.
+    fn is_empty_text(&self, place: usize) -> bool {
+        self.names.len() > 1 && self.quoted.get(place).copied().unwrap_or(false)
     }
 
     /// A record ends before the second byte of its line end; that one and empty lines come before the next.

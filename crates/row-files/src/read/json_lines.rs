@@ -1,7 +1,7 @@
 //! JSON Lines: one object a line, whose members are the fields.
 //!
 //! A list of numbers is a vector: its elements are fields `name[0]`, `name[1]` and so on, as in a CSV file. The names are
-//! those of the first records; a member that is missing has no value, and neither has an empty text.
+//! those of the first records; a member that is missing has no value, and an empty text is a text.
 //!
 //! Invariant: a line that is cut at the end of the file is a bad record, never a shorter one.
 
@@ -180,6 +180,10 @@ impl Records for JsonLines {
 
     fn is_absent(&self, place: usize) -> bool {
         self.fields.get(place).is_none_or(Option::is_none)
+    }
+
+    fn is_empty_text(&self, place: usize) -> bool {
+        !self.is_absent(place)
     }
 
     fn line(&self) -> u64 {

@@ -28,6 +28,10 @@ pub(super) trait Records: Send {
     fn is_absent(&self, _place: usize) -> bool {
         false
     }
+    /// Whether a field that is empty is said to be an empty text, rather than no value.
+    fn is_empty_text(&self, _place: usize) -> bool {
+        false
+    }
     /// What is wrong with the record as a whole, so that it has no fields.
     fn problem(&self) -> Option<&str> {
         None
@@ -141,7 +145,10 @@ struct TextColumn {
     values: Box<dyn Values>,
     /// Of a vector column: its elements, and which rows have any.
     vector: Option<(FieldRef, i32, Vec<bool>)>,
+    /// Whether a field of nothing is a value where there must be one.
     is_text: bool,
+    /// Whether there is a value of no length.
+    has_empty: bool,
 }
 
 impl TextRows {
@@ -226,7 +233,8 @@ impl TextColumn {
             wanted: type_name(field.data_type()),
         })?;
         let is_text = matches!(element, DataType::Utf8);
-        Ok(Self { field: Arc::clone(field), origin, values, vector, is_text })
+        let has_empty = matches!(element, DataType::Utf8 | DataType::Binary);
+        Ok(Self { field: Arc::clone(field), origin, values, vector, is_text, has_empty })
     }
 
     /// Adds the value of a record; about how many bytes it takes.
@@ -238,7 +246,8 @@ impl TextColumn {
             }
             Origin::Column(place) => {
                 let text = records.field(*place);
-                let may_be_empty = self.is_text && !self.field.is_nullable();
+                let may_be_empty = (self.is_text && !self.field.is_nullable())
+                    || (self.has_empty && records.is_empty_text(*place));
                 let problem = match std::str::from_utf8(text) {
                     Ok(text)
                         if records.is_absent(*place)

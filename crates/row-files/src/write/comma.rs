@@ -32,8 +32,8 @@ impl CommaWriter {
         let columns = flattened(rows)?;
         let formatters =
             columns.iter().map(|(_, column)| formatter(column)).collect::<Result<Vec<_>, _>>()?;
-        let is_text: Vec<bool> =
-            columns.iter().map(|(_, column)| column.data_type() == &DataType::Utf8).collect();
+        let has_empty = |data_type: &DataType| matches!(data_type, DataType::Utf8 | DataType::Binary);
+        let is_text: Vec<bool> = columns.iter().map(|(_, column)| has_empty(column.data_type())).collect();
         let mut field = String::new();
         for row in 0..rows.num_rows() {
             for (place, formatter) in formatters.iter().enumerate() {

@@ -1,0 +1,83 @@
+//! What is written as a text is read back the same.
+
+#![allow(clippy::unwrap_used)]
+
+use crate::{Format, Input, PartLimits, ReadOptions, open, writer};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BinaryArray, Int64Array, RecordBatch, StringArray};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+const TEXTS: [(Format, &str); 2] = [(Format::Csv, "a.csv"), (Format::JsonLines, "a.jsonl")];
+
+fn rows(columns: Vec<(&str, ArrayRef, bool)>) -> RecordBatch {
+    RecordBatch::try_from_iter_with_nullable(columns).unwrap()
+}
+
+/// The rows as they come back out of a file that they were written to.
+fn there_and_back(rows: &RecordBatch, format: Format, name: &str) -> RecordBatch {
+    let place = TempDir::new().unwrap();
+    let path = place.path().join(name);
+    let target = Box::new(std::fs::File::create(&path).unwrap());
+    let mut writer = writer(format, &rows.schema(), target, name).unwrap();
+    writer.write(rows).unwrap();
+    writer.finish().unwrap();
+    read(&std::fs::read_to_string(&path).unwrap(), format, name, &rows.schema())
+}
+
+fn read(text: &str, format: Format, name: &str, wanted: &SchemaRef) -> RecordBatch {
+    let place = TempDir::new().unwrap();
+    let path = place.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    let mut reader = open(&Input::File(path), format, wanted, &ReadOptions::default()).unwrap();
+    let limits = PartLimits { rows: 3, bytes: 1 << 20 };
+    let mut parts = Vec::new();
+    while let Some(part) = reader.next(limits).unwrap() {
+        parts.push(part.rows);
+    }
+    arrow_select::concat::concat_batches(wanted, &parts).unwrap()
+}
+
+#[test]
+fn an_empty_text_is_one_and_no_value_is_none() {
+    let texts = vec![Some(""), None, Some("\""), Some("a\n\"\""), Some(""), None, Some("x")];
+    let bytes: Vec<Option<&[u8]>> =
+        vec![Some(b""), None, Some(b"a"), Some(b""), None, Some(b"\0"), Some(b"")];
+    let whole: Vec<&[u8]> = bytes.iter().map(|bytes| bytes.unwrap_or_default()).collect();
+    let rows = rows(vec![
+        ("s", Arc::new(StringArray::from(texts)), true),
+        ("id", Arc::new(Int64Array::from_iter_values(0..7)), false),
+        ("b", Arc::new(BinaryArray::from(bytes)), true),
+        ("whole", Arc::new(BinaryArray::from(whole)), false),
+        ("filled", Arc::new(StringArray::from(vec!["", "a", "", "", "b", "", ""])), false),
+        (
+            "last",
+            Arc::new(StringArray::from(vec![None, Some(""), None, Some(""), None, None, Some("")])),
+            true,
+        ),
+    ]);
+    for (format, name) in TEXTS {
+        assert_eq!(there_and_back(&rows, format, name), rows, "{name}");
+    }
+}
+
+#[test]
+fn only_quotes_make_a_field_of_nothing_an_empty_text() {
+    let fields =
+        [("id", DataType::Int64, false), ("s", DataType::Utf8, true), ("x", DataType::Float64, true)];
+    let fields = fields.map(|(name, data_type, nullable)| Field::new(name, data_type, nullable));
+    let wanted = Arc::new(Schema::new(fields.to_vec()));
+    for (end, last) in [("\n", "\n"), ("\r\n", "\r\n"), ("\r", "\r"), ("\n", ""), ("\r\n", "")] {
+        let lines =
+            ["id,s,x", "1,\"\",\"\"", "2,,1", "", "3,\"\",", "\"4\",,\"5\"", "5,a\"\",", "6,\"\",\"\""];
+        let rows = read(&(lines.join(end) + last), Format::Csv, "a.csv", &wanted);
+        let texts: Vec<Option<&str>> = rows.column(1).as_string::<i32>().iter().collect();
+        assert_eq!(texts, [Some(""), None, Some(""), None, Some("a\"\""), Some("")], "{end:?} {last:?}");
+        assert_eq!(rows.column(2).null_count(), 4, "{end:?} {last:?}: nothing is no number");
+    }
+    let json = "{\"id\":1,\"s\":\"\",\"x\":\"\"}\n{\"id\":2,\"s\":null}\n{\"id\":3}\n";
+    let rows = read(json, Format::JsonLines, "a.jsonl", &wanted);
+    assert!(rows.column(1).as_string::<i32>().iter().eq([Some(""), None, None]));
+    assert_eq!(rows.column(2).null_count(), 3);
+}
