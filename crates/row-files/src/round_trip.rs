@@ -4,7 +4,11 @@
 
 use crate::{Format, Input, PartLimits, ReadOptions, open, writer};
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, BinaryArray, Int64Array, RecordBatch, StringArray};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, FixedSizeListArray, Float32Array, Float64Array, Int64Array, RecordBatch,
+    StringArray,
+};
+use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -80,4 +84,35 @@ fn only_quotes_make_a_field_of_nothing_an_empty_text() {
     let rows = read(json, Format::JsonLines, "a.jsonl", &wanted);
     assert!(rows.column(1).as_string::<i32>().iter().eq([Some(""), None, None]));
     assert_eq!(rows.column(2).null_count(), 3);
+}
+
+fn vectors(item: DataType, values: ArrayRef, valid: Vec<bool>) -> ArrayRef {
+    let item = Arc::new(Field::new("item", item, false));
+    Arc::new(FixedSizeListArray::try_new(item, 2, values, Some(NullBuffer::from(valid))).unwrap())
+}
+
+#[test]
+fn what_is_not_finite_is_no_null() {
+    let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0];
+    let narrow = odd.map(|number| number as f32);
+    let rows = rows(vec![
+        ("x", Arc::new(Float64Array::from(odd.to_vec())), false),
+        (
+            "y",
+            Arc::new(Float32Array::from(vec![Some(narrow[1]), None, Some(narrow[0]), Some(narrow[2])])),
+            true,
+        ),
+        (
+            "v",
+            vectors(DataType::Float64, Arc::new(Float64Array::from([odd, odd].concat())), vec![true; 4]),
+            false,
+        ),
+    ]);
+    for (format, name) in TEXTS {
+        let back = there_and_back(&rows, format, name);
+        // One NaN is not equal to another.
+        assert_eq!(format!("{back:?}"), format!("{rows:?}"), "{name}");
+    }
+    let text = format!("{:?}", there_and_back(&rows, Format::JsonLines, "a.jsonl"));
+    assert!(text.contains("NaN") && text.contains("-inf"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! JSON Lines: one object a row.
+//! JSON Lines: one object a row. What is not a finite number is one of the texts "NaN", "inf" and "-inf".
 
 use super::cells::{formatter, readable};
 use super::{RowWriter, Target, arrow_error, write_error};
@@ -75,10 +75,10 @@ impl<'a> Column<'a> {
             Self::Number(formatter, _) => {
                 let start = text.len();
                 write!(text, "{}", formatter.value(row)).map_err(unwritable)?;
-                // JSON has no word for what is not a finite number.
+                // JSON has no number for what is not finite, and null is another thing.
                 if text[start..].ends_with(['N', 'f']) {
-                    text.truncate(start);
-                    text.push_str("null");
+                    text.insert(start, '"');
+                    text.push('"');
                 }
             }
             Self::Text(formatter, _) => {
