@@ -85,7 +85,8 @@ pub fn open(
             Box::new(batches::BatchReader::new(numpy::open(input, format, options)?, wanted, options)?)
         }
         Format::JsonLines => {
-            Box::new(text::TextReader::new(json_lines::JsonLines::open(input, options)?, wanted, options)?)
+            let records = json_lines::JsonLines::open(input, options)?.with_vectors(wanted);
+            Box::new(text::TextReader::new(records, wanted, options)?)
         }
     })
 }

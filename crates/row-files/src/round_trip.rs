@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use crate::{Format, Input, PartLimits, ReadOptions, open, writer};
+use crate::{Format, Input, PartLimits, ReadOptions, describe, open, writer};
 use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
 use arrow_array::{
     Array, ArrayRef, BinaryArray, FixedSizeListArray, Float32Array, Float64Array, Int64Array, RecordBatch,
     StringArray,
@@ -115,4 +116,43 @@ fn what_is_not_finite_is_no_null() {
     }
     let text = format!("{:?}", there_and_back(&rows, Format::JsonLines, "a.jsonl"));
     assert!(text.contains("NaN") && text.contains("-inf"), "{text}");
+}
+
+#[test]
+fn a_vector_may_be_null_wherever_it_stands() {
+    let v = || Arc::new(Float64Array::from(vec![0.0, 0.0, 1.0, 2.0, 0.0, 0.0]));
+    let ids = || Arc::new(Int64Array::from(vec![1, 2, 3])) as ArrayRef;
+    for valid in [vec![false, true, false], vec![true; 3], vec![false; 3]] {
+        let rows =
+            rows(vec![("v", vectors(DataType::Float64, v(), valid.clone()), true), ("id", ids(), false)]);
+        for (format, name) in TEXTS {
+            assert_eq!(there_and_back(&rows, format, name), rows, "{name}: {valid:?}");
+        }
+    }
+}
+
+#[test]
+fn a_vector_that_is_null_in_all_the_first_records_has_the_length_that_is_wanted() {
+    let item = Arc::new(Field::new("item", DataType::Float64, false));
+    let wanted = Arc::new(Schema::new(vec![
+        Field::new("id", DataType::Int64, false),
+        Field::new("v", DataType::FixedSizeList(item, 2), true),
+    ]));
+    let text = "{\"id\":1,\"v\":null}\n".repeat(1500) + "{\"v\":[1,2],\"id\":2}\n{\"id\":3,\"v\":null}\n";
+    let rows = read(&text, Format::JsonLines, "a.jsonl", &wanted);
+    assert_eq!((rows.num_rows(), rows.column(1).null_count()), (1502, 1501));
+    assert_eq!(
+        rows.column(1).as_fixed_size_list().value(1500).as_primitive::<Float64Type>().values(),
+        &[1.0, 2.0]
+    );
+}
+
+#[test]
+fn null_in_the_place_of_a_vector_is_no_column_of_its_own() {
+    let place = TempDir::new().unwrap();
+    let path = place.path().join("a.jsonl");
+    std::fs::write(&path, "{\"v\":null,\"s\":null}\n{\"v\":[1,2]}\n{\"v\":null}\n").unwrap();
+    let found = describe(&Input::File(path), Format::JsonLines, &ReadOptions::default()).unwrap();
+    let names: Vec<&str> = found.fields().iter().map(|field| field.name().as_str()).collect();
+    assert_eq!(names, ["s", "v[0]", "v[1]"]);
 }

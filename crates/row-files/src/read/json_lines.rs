@@ -1,7 +1,8 @@
 //! JSON Lines: one object a line, whose members are the fields.
 //!
-//! A list of numbers is a vector: its elements are fields `name[0]`, `name[1]` and so on, as in a CSV file. The names are
-//! those of the first records; a member that is missing has no value, and an empty text is a text.
+//! A list of numbers is a vector: its elements are fields `name[0]`, `name[1]` and so on, as in a CSV file; null in its
+//! place is a vector without values, and no field of its own. The names are those of the first records; a member that
+//! is missing has no value, and an empty text is a text.
 //!
 //! Invariant: a line that is cut at the end of the file is a bad record, never a shorter one.
 
@@ -9,8 +10,9 @@ use super::ReadOptions;
 use super::source::{Input, Kept};
 use super::text::Records;
 use crate::{Format, RowFileError};
+use arrow_schema::{DataType, Field, Schema};
 use serde_json::{Map, Value};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{BufRead, BufReader};
 
 /// How many records tell the names: what is missing in the first may be there in the next.
@@ -26,6 +28,8 @@ pub(super) struct JsonLines {
     ahead: VecDeque<Numbered>,
     names: Vec<String>,
     places: HashMap<String, usize>,
+    /// The names that have no value in the first records.
+    nulls: HashSet<String>,
     ignore_extra: bool,
     /// The record: its line, and a text for each name; none for null and for a member that is missing.
     line: u64,
@@ -52,21 +56,13 @@ impl JsonLines {
             ahead: VecDeque::new(),
             names: Vec::new(),
             places: HashMap::new(),
+            nulls: HashSet::new(),
             ignore_extra: options.ignore_extra,
             line: 0,
             fields: Vec::new(),
             problem: None,
         };
-        while records.ahead.len() < NAMING_RECORDS {
-            let Some(record) = records.read_record()? else { break };
-            for (name, _) in record.1.iter().flatten() {
-                if !records.places.contains_key(name) {
-                    records.places.insert(name.clone(), records.names.len());
-                    records.names.push(name.clone());
-                }
-            }
-            records.ahead.push_back(record);
-        }
+        records.learn_names()?;
         if records.names.is_empty() {
             let problem = records.ahead.iter().find_map(|(line, record)| {
                 record.as_ref().err().map(|problem| format!("line {line}: {problem}"))
@@ -75,6 +71,49 @@ impl JsonLines {
             return Err(RowFileError::Malformed { file: records.file, format: Format::JsonLines, problem });
         }
         Ok(records)
+    }
+
+    /// Reads the first records for their names. What is only ever null has the name of a vector where there is one.
+    fn learn_names(&mut self) -> Result<(), RowFileError> {
+        let (mut names, mut seen, mut filled) = (Vec::new(), HashSet::new(), HashSet::new());
+        while self.ahead.len() < NAMING_RECORDS {
+            let Some(record) = self.read_record()? else { break };
+            for (name, text) in record.1.iter().flatten() {
+                if seen.insert(name.clone()) {
+                    names.push(name.clone());
+                }
+                if text.is_some() && !filled.contains(name) {
+                    filled.insert(name.clone());
+                }
+            }
+            self.ahead.push_back(record);
+        }
+        names.retain(|name| filled.contains(name) || !seen.contains(&first_element(name)));
+        self.nulls = names.iter().filter(|name| !filled.contains(*name)).cloned().collect();
+        self.name(names);
+        Ok(())
+    }
+
+    fn name(&mut self, names: Vec<String>) {
+        self.places = names.iter().enumerate().map(|(place, name)| (name.clone(), place)).collect();
+        self.names = names;
+    }
+
+    /// The same, where what is only null in the first records may be vectors: only who wants them knows how long they
+    /// are.
+    pub(super) fn with_vectors(mut self, wanted: &Schema) -> Self {
+        let mut names = Vec::with_capacity(self.names.len());
+        for name in std::mem::take(&mut self.names) {
+            let field = wanted.field_with_name(&name).ok().filter(|_| self.nulls.contains(&name));
+            match field.map(Field::data_type) {
+                Some(DataType::FixedSizeList(_, len)) => {
+                    names.extend((0..*len).map(|element| format!("{name}[{element}]")));
+                }
+                _ => names.push(name),
+            }
+        }
+        self.name(names);
+        self
     }
 
     /// The next line that is not empty, as a record; none at the end.
@@ -105,11 +144,18 @@ impl JsonLines {
             match self.places.get(&name) {
                 Some(&place) => self.fields[place] = text,
                 None if self.ignore_extra => {}
+                // A vector that is null.
+                None if text.is_none() && self.places.contains_key(&first_element(&name)) => {}
                 None => return Err(format!("a member \"{name}\", which none of the first records has")),
             }
         }
         Ok(())
     }
+}
+
+/// What the first element of a vector is called.
+fn first_element(name: &str) -> String {
+    format!("{name}[0]")
 }
 
 fn fields_of(line: &[u8]) -> Result<Fields, String> {
