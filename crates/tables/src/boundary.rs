@@ -63,7 +63,7 @@ impl Boundary {
                 _ => return Err(BoundaryError::new(format!("{axis:?} is no column"))),
             }
         }
-        if let ([Column { name, element: None }], true) = (columns.as_slice(), count > 1) {
+        if let ([Column { name, element: None, .. }], true) = (columns.as_slice(), count > 1) {
             columns = (0..count as u32).map(|element| Column::element(name, element)).collect();
         }
         let low = if low.is_empty() { vec![0.0; count] } else { low.to_vec() };

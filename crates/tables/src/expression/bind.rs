@@ -251,7 +251,11 @@ impl Binder<'_> {
     fn unknown(&self, column: &Column, part: &Expression) -> ExpressionError {
         let names = self.schema.fields().iter().map(|field| field.name().as_str());
         let nearest = nearest(&column.name, names).map(|name| Column::named(name).to_string());
-        self.fail(Problem::UnknownColumn { name: shortened(&column.name), nearest }, part)
+        let is_text_perhaps = column.typing.is_quoted;
+        // Nobody quotes a name that needs no quotes, but for a text.
+        let nearest = nearest.filter(|_| !(is_text_perhaps && column.is_plain()));
+        let name = shortened(&column.name);
+        self.fail(Problem::UnknownColumn { name, nearest, is_text_perhaps }, part)
     }
 
     fn arithmetic(

@@ -97,8 +97,10 @@ pub enum Problem {
     UnknownColumn {
         /// The name.
         name: String,
-        /// The most similar column, as it is written in an expression.
+        /// The most similar column, as it is written in an expression; none where a text is likelier.
         nearest: Option<String>,
+        /// Whether it was typed in double quotes, as texts are elsewhere.
+        is_text_perhaps: bool,
     },
     /// An element is asked for of what is no vector.
     #[error("{column} is not a vector column, but {data_type}")]
@@ -320,6 +322,12 @@ impl Problem {
             Self::Timestamp { .. } => "such as timestamp '2026-01-01T12:30:00Z'",
             Self::Chained => "write `a < b and b < c`, or put one of them in parentheses",
             Self::UnknownFunction { nearest: None, .. } => "there are abs, sqrt, floor and ceil",
+            Self::UnknownColumn { nearest: Some(nearest), is_text_perhaps: true, .. } => {
+                return Some(format!("did you mean {nearest}? a text stands in 'single quotes'"));
+            }
+            Self::UnknownColumn { nearest: None, is_text_perhaps: true, .. } => {
+                "a text stands in 'single quotes', and only the name of a column in \"double quotes\""
+            }
             Self::UnknownFunction { nearest: Some(nearest), .. }
             | Self::UnknownColumn { nearest: Some(nearest), .. } => {
                 return Some(format!("did you mean {nearest}?"));

@@ -3,7 +3,9 @@
 //! Invariant: what is displayed here is read back as the same by the parser.
 
 use super::instant;
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 /// Words that mean something by themselves: a column of such a name is written in double quotes.
 const RESERVED: [&str; 11] =
@@ -112,29 +114,75 @@ pub struct Column {
     pub name: String,
     /// Which element of a vector, from 0.
     pub element: Option<u32>,
+    /// How the name was typed.
+    pub(super) typing: Typing,
+}
+
+/// Whether a name was typed in double quotes. It is the same name, and only messages tell.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Typing {
+    pub(super) is_quoted: bool,
+}
+
+impl PartialEq for Typing {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Typing {}
+
+impl Hash for Typing {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+impl PartialOrd for Typing {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Typing {
+    fn cmp(&self, _: &Self) -> Ordering {
+        Ordering::Equal
+    }
 }
 
 impl Column {
     /// The whole column of this name.
     #[must_use]
     pub fn named(name: impl Into<String>) -> Self {
-        Self { name: name.into(), element: None }
+        Self { name: name.into(), element: None, typing: Typing::default() }
     }
 
     /// One element of the vector column of this name.
     #[must_use]
     pub fn element(name: impl Into<String>, element: u32) -> Self {
-        Self { name: name.into(), element: Some(element) }
+        Self { name: name.into(), element: Some(element), typing: Typing::default() }
+    }
+
+    /// Whether the name needs no double quotes.
+    pub(super) fn is_plain(&self) -> bool {
+        let mut characters = self.name.chars();
+        characters.next().is_some_and(starts_word)
+            && characters.all(continues_word)
+            && !is_reserved(&self.name)
+    }
+
+    /// As it was typed, which may be in quotes that it does not need.
+    pub(super) fn write_typed(&self, text: &mut String) -> fmt::Result {
+        use fmt::Write as _;
+        match self.typing.is_quoted && self.is_plain() {
+            true => write!(text, "\"{}\"", self.name)?,
+            false => return write!(text, "{self}"),
+        }
+        self.element.map_or(Ok(()), |element| write!(text, "[{element}]"))
     }
 }
 
 impl fmt::Display for Column {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut characters = self.name.chars();
-        let is_plain = characters.next().is_some_and(starts_word)
-            && characters.all(continues_word)
-            && !is_reserved(&self.name);
-        match is_plain {
+        match self.is_plain() {
             true => f.write_str(&self.name)?,
             false => write!(f, "\"{}\"", self.name.replace('"', "\"\""))?,
         }
@@ -201,7 +249,7 @@ impl Comparison {
 
     /// Whether it holds for two values of this order; none where they have no order, because one is NaN.
     #[must_use]
-    pub fn holds(self, order: Option<std::cmp::Ordering>) -> bool {
+    pub fn holds(self, order: Option<Ordering>) -> bool {
         match order {
             None => self == Self::NotEqual,
             Some(order) => match self {

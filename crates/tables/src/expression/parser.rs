@@ -6,7 +6,7 @@
 //! Invariant: both the recursion of the parser and the height of what it returns are at most [`DEPTH_MAX`].
 
 use super::error::{ExpressionError, Problem, nearest, shortened};
-use super::literal::is_reserved;
+use super::literal::{Typing, is_reserved};
 use super::token::{Lexer, Token, TokenKind};
 use super::{
     Arithmetic, Cell, Column, Comparison, DEPTH_MAX, Expression, Function, LENGTH_MAX, Literal, Near, instant,
@@ -315,12 +315,13 @@ impl<'a> Parser<'a> {
 
     /// `[0]`, or nothing, behind the name of a column.
     fn element_of(&mut self, name: TokenKind) -> Result<Column, ExpressionError> {
+        let typing = Typing { is_quoted: matches!(name, TokenKind::Quoted(_)) };
         let (TokenKind::Word(name) | TokenKind::Quoted(name)) = name else {
             return Err(self.unexpected("a column"));
         };
         let open = self.token.span.clone();
         if !self.take_symbol("[")? {
-            return Ok(Column::named(name));
+            return Ok(Column { typing, ..Column::named(name) });
         }
         let TokenKind::Integer(element) = self.token.kind else {
             return Err(self.unexpected("the number of an element, from 0"));
@@ -333,7 +334,7 @@ impl<'a> Parser<'a> {
         if !self.take_symbol("]")? {
             return Err(self.unclosed(open, "the bracket", "`]`"));
         }
-        Ok(Column::element(name, element))
+        Ok(Column { typing, ..Column::element(name, element) })
     }
 
     /// `(value)`, behind the name of a function.

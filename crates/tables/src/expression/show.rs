@@ -61,6 +61,8 @@ impl Writer<'_> {
     fn bare(&mut self, expression: &Expression) -> fmt::Result {
         match expression {
             Expression::Literal(literal) => write!(self.text, "{literal}"),
+            // Who is shown a place looks for what was typed there.
+            Expression::Column(column) if self.part.is_some() => column.write_typed(&mut self.text),
             Expression::Column(column) => write!(self.text, "{column}"),
             Expression::Negate(value) => self.negate(value),
             Expression::Arithmetic(left, operator, right) => {

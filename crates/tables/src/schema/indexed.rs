@@ -47,9 +47,9 @@ impl TableSchema {
     /// The index columns as expressions name them.
     #[must_use]
     pub fn index_columns(&self) -> Vec<Column> {
-        let column = |index: &IndexColumn| Column {
-            name: self.columns.field(index.place).name().clone(),
-            element: index.element,
+        let column = |index: &IndexColumn| {
+            let name = self.columns.field(index.place).name();
+            index.element.map_or_else(|| Column::named(name), |element| Column::element(name, element))
         };
         self.index.iter().map(column).collect()
     }

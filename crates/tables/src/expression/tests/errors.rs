@@ -59,7 +59,7 @@ fn a_slip_is_pointed_at_with_what_would_be_right() {
 fn what_does_not_fit_the_schema_is_named() {
     check_bind("i64==1 and millo>2", "millo", "no column \"millo\"", "milli");
     check_bind("\"odd nam\" = 1", "\"odd nam\"", "no column \"odd nam\"", "\"odd name\"");
-    check_bind("word = \"quoted\"", "quoted", "no column \"quoted\"", "'single quotes'");
+    check_bind("word = \"quoted\"", "\"quoted\"", "no column \"quoted\"", "'single quotes'");
     check_bind(
         "flag and (i64 = '1' or f64 < 2)",
         "i64 = '1'",
@@ -79,6 +79,24 @@ fn what_does_not_fit_the_schema_is_named() {
     check_bind("flag in (true)", "flag", "this is a condition", "");
     check_bind("i64 in (1, 'a')", "i64 in (1, 'a')", "an integer cannot be compared with a text", "quotes");
     check_bind("null + word = 1", "word", "a number was expected", "");
+}
+
+#[test]
+fn a_text_in_double_quotes_is_shown_as_it_was_typed_and_told_how_it_is_written() {
+    // A column of a similar name is not what is meant.
+    let error = Expression::parse("i64 > 1 and word = \"wor\"").unwrap().bind(&rows::schema()).unwrap_err();
+    assert_eq!(
+        error.render(),
+        "there is no column \"wor\"\n  i64 > 1 and word = \"wor\"\n                     ^^^^^\n\
+         hint: a text stands in 'single quotes', and only the name of a column in \"double quotes\""
+    );
+    // Where the mistake is elsewhere, the quotes of a name are no part of it, and are shown all the same.
+    check_bind("\"word\" = 'a' and millo > 2", "millo", "no column \"millo\"", "milli");
+    check_bind("\"i64\"[0] > 1", "\"i64\"[0]", "not a vector column", "i64 alone");
+    let (quoted, plain) =
+        (Expression::parse("\"word\" = 'a'").unwrap(), Expression::parse("word = 'a'").unwrap());
+    assert_eq!(quoted, plain);
+    assert_eq!(quoted.to_string(), "word = 'a'");
 }
 
 #[test]

@@ -228,9 +228,11 @@ fn every_example_of_the_guide_is_read() {
     let texts = fenced("text");
     let (boxes, errors) = texts.split_at(2);
     assert_eq!(parse_box(&boxes[0]).unwrap().len() + parse_box(&boxes[1]).unwrap().len(), 7);
-    let schema = ["type", "vz"].map(|name| Field::new(name, DataType::Float64, true)).to_vec();
-    let error = read("type = 2 and vzz > 0.5").bind(&Schema::new(schema)).unwrap_err();
-    assert_eq!(errors, [error.render()]);
+    let mut fields = ["type", "vz"].map(|name| Field::new(name, DataType::Float64, true)).to_vec();
+    fields.push(Field::new("region", DataType::Utf8, true));
+    let schema = Schema::new(fields);
+    let error_of = |text| read(text).bind(&schema).unwrap_err().render();
+    assert_eq!(errors, ["type = 2 and vzz > 0.5", "region = \"inlet\""].map(error_of));
 }
 
 #[test]
