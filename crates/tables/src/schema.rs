@@ -207,13 +207,15 @@ pub struct Roles {
 }
 
 impl TableSchema {
-    /// The schema of a table with these columns and roles.
+    /// The schema of a table with these columns and roles. The elements of a vector are called `item` in it, whatever they
+    /// are called in the columns that are given.
     ///
     /// # Errors
     /// [`SchemaError`], which names the column and the role.
     pub fn new(columns: impl Into<SchemaRef>, roles: &Roles) -> Result<Self, SchemaError> {
         let columns: SchemaRef = columns.into();
         check_columns(&columns)?;
+        let columns = with_plain_vectors(columns);
         let id = resolve(&columns, Role::Id, &roles.id, (1, columns.fields().len()))?;
         let sample_key = if roles.sample_key.is_empty() {
             id.clone()
@@ -305,6 +307,21 @@ impl TableSchema {
     pub fn from_json(text: &str) -> Result<Self, SchemaError> {
         json::read(text)
     }
+}
+
+/// The same columns, their vectors as a schema that is read from the store has them: Parquet, and whoever writes it, have
+/// other names for elements, and things to say of them, which are no part of the type.
+fn with_plain_vectors(columns: SchemaRef) -> SchemaRef {
+    let plain = |field: &Arc<Field>| match field.data_type() {
+        DataType::FixedSizeList(item, len) => {
+            let item = Field::new("item", item.data_type().clone(), item.is_nullable());
+            let vector = DataType::FixedSizeList(Arc::new(item), *len);
+            Arc::new(field.as_ref().clone().with_data_type(vector))
+        }
+        _ => Arc::clone(field),
+    };
+    let fields: Vec<Arc<Field>> = columns.fields().iter().map(plain).collect();
+    Arc::new(Schema::new_with_metadata(fields, columns.metadata().clone()))
 }
 
 fn check_columns(columns: &Schema) -> Result<(), SchemaError> {
@@ -437,6 +454,25 @@ mod tests {
         assert!(refused(&["pos"], &[], &["x"]).contains("not vectors"));
         assert!(refused(&["x"], &[], &["x"]).contains("may be null"));
         assert!(refused(&["pid"], &["step", "step"], &["x"]).contains("sample key names \"step\" twice"));
+    }
+
+    #[test]
+    fn what_elements_of_a_vector_are_called_is_no_part_of_a_schema() {
+        let with_elements = |element: Field| {
+            let vector = column("v", DataType::FixedSizeList(Arc::new(element), 2), true);
+            TableSchema::new(
+                Schema::new(vec![column("a", DataType::Int64, false), vector]),
+                &roles(&["a"], &[], &["a"]),
+            )
+            .unwrap()
+        };
+        for nullable in [false, true] {
+            let element = |name: &str| Field::new(name, DataType::Float32, nullable);
+            let noted = [("PARQUET:field_id".to_owned(), "7".to_owned())];
+            let schema = with_elements(element("element").with_metadata(noted));
+            assert_eq!(schema, with_elements(element("item")));
+            assert_eq!(TableSchema::from_json(&schema.to_json()).unwrap(), schema);
+        }
     }
 
     #[test]
