@@ -56,10 +56,11 @@ impl Run {
         Self { attempt, ranks, published: None, complete: SharedMap::default(), arriving: BTreeMap::new() }
     }
 
-    /// The last visible step; a checkpoint is admissible up to it.
+    /// The last visible step; a checkpoint is admissible up to it. A step that was deleted as a whole is none: what
+    /// goes on behind it would leave a hole.
     #[must_use]
     pub fn last_complete(&self) -> Option<u64> {
-        self.complete.keys().next_back().copied()
+        self.complete.iter().rev().find(|(_, there)| !there.is_deleted).map(|(step, _)| *step)
     }
 
     /// Whether the block is in a visible step, or arriving.

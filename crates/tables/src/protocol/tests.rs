@@ -108,6 +108,16 @@ fn a_step_is_visible_with_the_block_of_its_last_rank() {
 }
 
 #[test]
+fn a_step_that_was_deleted_as_a_whole_is_not_the_last_complete_one() {
+    let delete =
+        |from| Edit::Delete { scope: Scope { run: None, steps: StepRange::since(from), expression: None } };
+    let tail = three_steps().apply(&delete(3)).unwrap();
+    assert_eq!(run(&tail).last_complete(), Some(2));
+    let all = tail.apply(&delete(0)).unwrap();
+    assert_eq!((run(&all).last_complete(), run(&all).published), (None, Some(3)));
+}
+
+#[test]
 fn a_rank_without_rows_completes_a_step_too() {
     let empty = Block { piece: None, ..block(1, 5, 1, 0) };
     let both = after(&[begin(1, 2), append(block(1, 5, 0, 1)), append(empty)]);

@@ -140,7 +140,10 @@ impl Table {
             let id = || BlockId { run: run.clone(), attempt, step: last, rank };
             last.checked_add(1).ok_or_else(|| TableError::Edit(EditError::StepOrder { id: id(), last }))
         };
-        let mut step = match self.last_complete(&run.0).await? {
+        let manifest = self.ledger.current().await?.manifest;
+        // What this attempt wrote is there for it, also where it was deleted since.
+        let last = manifest.runs.get(&run).and_then(|run| run.last_complete().max(run.published));
+        let mut step = match last {
             Some(last) => from.max(behind(last)?),
             None => from,
         };

@@ -65,7 +65,8 @@ pub struct TableInfo {
 }
 
 impl Table {
-    /// The runs, by name. A run all of whose steps were deleted is not among them.
+    /// The runs, by name. A run all of whose steps were deleted is not among them, but for one whose attempt has made
+    /// no step visible yet: they may come.
     ///
     /// # Errors
     /// [`TableError::Damaged`], errors of the store.
@@ -98,8 +99,9 @@ impl Table {
         Ok(steps_of((&id, run)))
     }
 
-    /// The last visible step of a run: a checkpoint is admissible up to it. None if the run has no visible step
-    /// or never began, so that a program that starts for the first time may ask as well.
+    /// The last visible step of a run: a checkpoint is admissible up to it. None if the run has no visible step,
+    /// as after all of them were deleted, or never began, so that a program that starts for the first time may ask as
+    /// well.
     ///
     /// # Errors
     /// [`TableError::Damaged`], errors of the store.
@@ -152,7 +154,8 @@ impl Table {
     /// expression is true. The version in which they are gone. Rows that come later stay, also of the same steps.
     ///
     /// Whole steps go as such; of others the rows are left out by queries until they are packed. Older versions
-    /// keep what they had.
+    /// keep what they had. A step that went as a whole can be written again by a new attempt only: for the attempt that
+    /// wrote it, it is there already.
     ///
     /// # Errors
     /// [`TableError::NoRun`], [`TableError::Steps`] for steps inside out, [`TableError::Filter`] for one that
@@ -208,7 +211,7 @@ fn steps_there(run: &Run) -> impl Iterator<Item = u64> {
 
 /// Whether there is anything left of it, or may come.
 fn is_listed(run: &Run) -> bool {
-    run.complete.is_empty() || steps_there(run).next().is_some() || !run.arriving.is_empty()
+    run.published.is_none() || steps_there(run).next().is_some() || !run.arriving.is_empty()
 }
 
 fn summary((name, run): (&RunId, &Run)) -> RunSummary {

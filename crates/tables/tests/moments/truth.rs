@@ -27,6 +27,8 @@ struct Run {
     published: Option<u64>,
     /// The visible steps, and the attempts that wrote them.
     complete: BTreeMap<u64, (u64, Vec<Rows>)>,
+    /// Those of them that were deleted as a whole.
+    deleted: BTreeSet<u64>,
     /// The blocks of steps that are not visible yet, by step and rank.
     arriving: BTreeMap<u64, BTreeMap<u32, Rows>>,
 }
@@ -58,7 +60,9 @@ impl Run {
     fn publish(&mut self, step: u64) {
         if self.published.replace(step).is_none() {
             self.complete.split_off(&step);
+            self.deleted.split_off(&step);
         }
+        self.deleted.remove(&step);
         let blocks = self.arriving.remove(&step).unwrap_or_default().into_values();
         self.complete.insert(step, (self.attempt, blocks.collect()));
     }
@@ -106,7 +110,8 @@ impl Truth {
 
     /// The last visible step of a run.
     pub fn last(&self, run: &str) -> Option<u64> {
-        self.runs.get(run).and_then(|run| run.complete.keys().next_back().copied())
+        let run = self.runs.get(run)?;
+        run.complete.keys().rev().find(|step| !run.deleted.contains(step)).copied()
     }
 
     /// An id that is there twice if these blocks of one edit become true, within a run.
@@ -143,8 +148,8 @@ impl Truth {
     pub fn begin(&mut self, name: &str, attempt: u64, ranks: u32) {
         let run = self.runs.entry(name.to_owned()).or_default();
         assert!(attempt > run.attempt, "attempt {attempt} of run {name} began after {}", run.attempt);
-        let complete = std::mem::take(&mut run.complete);
-        *run = Run { attempt, ranks, complete, ..Run::default() };
+        let (complete, deleted) = (std::mem::take(&mut run.complete), std::mem::take(&mut run.deleted));
+        *run = Run { attempt, ranks, complete, deleted, ..Run::default() };
     }
 
     /// A block became true. One that is there already changes nothing.
@@ -170,6 +175,9 @@ impl Truth {
             for (step, (_, blocks)) in &mut run.complete {
                 if scope.steps.as_ref().is_some_and(|steps| !steps.contains(step)) {
                     continue;
+                }
+                if scope.condition.is_none() {
+                    run.deleted.insert(*step);
                 }
                 for rows in blocks {
                     *rows = rows.iter().filter(|row| !scope.strikes(row)).cloned().collect();

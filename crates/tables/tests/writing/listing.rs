@@ -117,6 +117,41 @@ async fn what_an_earlier_attempt_made_visible_is_not_taken_for_the_current_ones(
     assert!(!seen(&table).await.contains_key(&(4, 0)), "a row of the superseded attempt");
 }
 
+#[tokio::test]
+async fn steps_that_were_deleted_are_not_the_last_complete_one_and_a_new_attempt_writes_them_again() {
+    let door = Doorway::before(Arc::new(MemoryStore::new()));
+    let store: Arc<dyn Store> = door.clone();
+    let table = create(&store).await;
+    table.begin("a", 1, 1).await.unwrap();
+    for step in 1..=30 {
+        table.append(block("a", 1, step, 0), &rows(step, 0, 2)).await.unwrap();
+    }
+    table.delete(Some("a"), Some(10..12), None).await.unwrap();
+    assert_eq!(table.last_complete("a").await.unwrap(), Some(30), "a hole that was made on purpose");
+    table.delete(Some("a"), Some(21..u64::MAX), None).await.unwrap();
+    assert_eq!(open(&store).await.last_complete("a").await.unwrap(), Some(20));
+    assert_eq!(table.runs().await.unwrap()[0].last_complete, Some(20));
+    // For the attempt that wrote them they are there: it goes on behind them, and tries none of them.
+    let writes = door.writes.load(Ordering::SeqCst);
+    let next = table.append_next(("a".into(), 1, 0), 0, None, &rows(31, 0, 2)).await.unwrap();
+    assert_eq!((next.0, table.last_complete("a").await.unwrap()), (31, Some(31)));
+    assert!(door.writes.load(Ordering::SeqCst) <= writes + 4, "a try for each deleted step");
+    table.delete(Some("a"), Some(21..u64::MAX), None).await.unwrap();
+    // A new one computes them again.
+    assert_eq!(table.begin_next("a", 1).await.unwrap(), 2);
+    assert_eq!(table.last_complete("a").await.unwrap(), Some(20));
+    let next = table.append_next(("a".into(), 2, 0), 0, None, &rows(21, 0, 5)).await.unwrap();
+    assert_eq!((next.0, table.last_complete("a").await.unwrap()), (21, Some(21)));
+    assert_eq!(steps_seen(&open(&store).await).await.last(), Some(&(21, 5)));
+    // Of a run that lost everything a new attempt is listed, for its writer asks how far it came.
+    table.delete(Some("a"), None, None).await.unwrap();
+    assert_eq!(table.last_complete("a").await.unwrap(), None);
+    assert!(table.runs().await.unwrap().is_empty());
+    assert_eq!(table.begin_next("a", 1).await.unwrap(), 3);
+    let run = &table.runs().await.unwrap()[0];
+    assert_eq!((run.attempt, run.published, run.last_complete, run.steps), (3, None, None, 0));
+}
+
 #[tokio::test(start_paused = true)]
 async fn following_returns_with_the_next_version_and_reads_nothing_while_it_waits() {
     let door = Doorway::before(Arc::new(MemoryStore::new()));
