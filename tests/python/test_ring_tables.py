@@ -56,6 +56,28 @@ def assert_same(one: atoll.Table, other: atoll.Table) -> None:
     assert (mine.value, mine.low, mine.high) == (theirs.value, theirs.low, theirs.high)
 
 
+def test_a_table_comes_to_a_ring_and_back_as_it_is(ring: Ring, store: atoll.Store) -> None:
+    local = made(store)
+    for step in range(STEPS):
+        local.append(rows(step), run="ab"[step % 2], step=step, time=step / 2)
+    local.set_attributes({"deck": "tube.in"}, run="a")
+    local.pack(whole=True)
+    with atoll.open(ring.url) as nodes:
+        copied = local.copy_to(nodes, "arrived")
+        assert copied.rows == STEPS * ROWS and copied.copied == copied.objects and copied.version == local.version()
+        there = nodes.table("arrived")
+        assert_same(local, there)
+        assert there.steps() == local.steps() and there.attributes(run="a") == {"deck": "tube.in"}
+        with pytest.raises(atoll.errors.ConflictError, match="already"):
+            local.copy_to(nodes, "arrived")
+        there.append(rows(STEPS), run="a", step=STEPS)
+        there.copy_to(store, "back", version=copied.version)
+        there.create_snapshot("now")
+        assert there.copy_to(store, "now", version="now").version == there.version()
+        nodes.drop_table("arrived")
+    assert_same(local, store.table("back"))
+
+
 def test_a_run_loses_and_doubles_nothing_when_a_node_is_killed_while_it_is_written(
     ring: Ring, store: atoll.Store
 ) -> None:

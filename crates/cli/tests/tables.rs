@@ -1,6 +1,8 @@
 //! Tables through the command line: what goes in comes out, whatever the format and whoever is killed.
 #![allow(missing_docs, dead_code, clippy::unwrap_used, clippy::panic)]
 
+#[path = "tables/copies.rs"]
+mod copies;
 mod support;
 
 use std::collections::BTreeSet;

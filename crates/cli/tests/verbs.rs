@@ -35,6 +35,7 @@ const VERBS: [&str; 58] = [
     "table follow",
     "table delete",
     "table drop",
+    "table copy",
     "table gather",
     "table pack",
     "store",

@@ -63,7 +63,7 @@ impl Store {
         salt: u64,
         unique: bool,
     ) -> PyResult<Table> {
-        let handle = Arc::clone(self.handle.get()?);
+        let handle = self.handle()?;
         let schema = TableSchema::new(schema_of(fields)?, &Roles { id, sample_key, index, salt })
             .map_err(Failure::from)?;
         let schema = if unique { schema.with_unique_ids() } else { schema };
@@ -73,7 +73,7 @@ impl Store {
 
     /// Waits until everything that was acknowledged is on the disk.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
-        let handle = Arc::clone(self.handle.get()?);
+        let handle = self.handle()?;
         wait(py, async move { handle.sync().await })
     }
 
@@ -95,14 +95,14 @@ impl Store {
 
     /// Opens a table.
     fn table(&self, py: Python<'_>, name: String) -> PyResult<Table> {
-        let handle = Arc::clone(self.handle.get()?);
+        let handle = self.handle()?;
         let table = wait(py, async move { atoll_tables::Table::open(handle, &name).await })?;
         Ok(Table::new(table))
     }
 
     /// The tables: name, and names of their columns.
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<(String, Vec<String>)>> {
-        let handle = Arc::clone(self.handle.get()?);
+        let handle = self.handle()?;
         let tables = wait(py, async move { atoll_tables::Table::list(handle.as_ref()).await })?;
         let names = |schema: &TableSchema| {
             schema.columns().fields().iter().map(|field| field.name().clone()).collect()
@@ -112,7 +112,14 @@ impl Store {
 
     /// Drops a table.
     fn drop_table(&self, py: Python<'_>, name: String) -> PyResult<()> {
-        let handle = Arc::clone(self.handle.get()?);
+        let handle = self.handle()?;
         wait(py, async move { atoll_tables::Table::drop_table(handle.as_ref(), &name).await })
+    }
+}
+
+impl Store {
+    /// The store; an error once it is closed.
+    pub(crate) fn handle(&self) -> Result<Handle, Failure> {
+        Ok(Arc::clone(self.handle.get()?))
     }
 }

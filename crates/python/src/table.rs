@@ -10,12 +10,13 @@ use crate::refinement::Refinement;
 use crate::rows::Rows;
 use crate::runtime::{Kept, wait};
 use crate::schema::{Schema, field_of};
+use crate::store::Store;
 use atoll_store::Place;
 use atoll_tables::expression::Expression;
 use atoll_tables::protocol::{BlockId, RunId, Version};
 use atoll_tables::{
-    Attributes, AttributesOf, KeepPacked, PackOptions, PackReport, QuerySplit, Readable, Table as Opened,
-    TableSchema, Union, Work,
+    Attributes, AttributesOf, CopyReport, KeepPacked, PackOptions, PackReport, QuerySplit, Readable,
+    Table as Opened, TableSchema, Union, Work,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -402,6 +403,22 @@ impl Table {
         let table = self.handle()?;
         let report = wait(py, async move { table.vacuum().await })?;
         Ok((report.oldest, report.objects, report.orphans, report.history))
+    }
+
+    /// Copies a version to a store, under a name: the version, its rows, how many objects, how many of these now, and their
+    /// bytes.
+    fn copy_to(
+        &self,
+        py: Python<'_>,
+        store: &Store,
+        name: String,
+        version: Option<u64>,
+    ) -> PyResult<(u64, u64, u64, u64, u64)> {
+        let (table, store) = (self.handle()?, store.handle()?);
+        let version = version.map(Version);
+        let report = wait(py, async move { table.copy_to(&store, &name, version, &mut |_| {}).await })?;
+        let CopyReport { version, rows, objects, copied, bytes } = report;
+        Ok((version.0, rows, objects, copied, bytes))
     }
 
     /// How many rows a query has, and what counting took.

@@ -9,6 +9,7 @@
 mod append;
 mod attributes;
 mod codec;
+mod copies;
 mod entries;
 mod ledger;
 mod line;
@@ -26,6 +27,7 @@ mod strike;
 mod vacuum;
 
 pub use attributes::{Attributes, AttributesOf};
+pub use copies::{CopyProgress, CopyReport};
 pub use pack::{KeepPacked, Loader, PackOptions, PackReport, WholeStep};
 pub(crate) use query::again_if_gone;
 pub use query::{
@@ -66,6 +68,18 @@ pub enum TableError {
     /// There is one already.
     #[error("there is a table \"{name}\" already, with another schema")]
     Exists {
+        /// The name.
+        name: String,
+    },
+    /// There is one already, where a copy was to be.
+    #[error("there is a table \"{name}\" already")]
+    Taken {
+        /// The name.
+        name: String,
+    },
+    /// A copy of that name is on its way, or was broken off.
+    #[error("table \"{name}\" is a copy that is not finished")]
+    Arriving {
         /// The name.
         name: String,
     },
@@ -283,9 +297,12 @@ impl TableError {
             | Self::NoRun { .. }
             | Self::NoSnapshot { .. }
             | Self::VersionGone { .. } => ErrorKind::NotFound,
-            Self::Exists { .. } | Self::SnapshotExists { .. } | Self::Fenced { .. } | Self::Behind { .. } => {
-                ErrorKind::Conflict
-            }
+            Self::Exists { .. }
+            | Self::Taken { .. }
+            | Self::Arriving { .. }
+            | Self::SnapshotExists { .. }
+            | Self::Fenced { .. }
+            | Self::Behind { .. } => ErrorKind::Conflict,
             Self::Name { .. }
             | Self::Steps { .. }
             | Self::NoNumbers { .. }
@@ -328,6 +345,10 @@ impl TableError {
             Self::NoRun { near: Some(near), .. } => return Some(format!("did you mean \"{near}\"?")),
             Self::NoRun { .. } => "begin the run first, or see which runs there are",
             Self::Exists { .. } => "open it with the schema that it has, or choose another name",
+            Self::Taken { .. } => "choose another name, or drop that table first",
+            Self::Arriving { .. } => {
+                "copy it again: that goes on where it was; or take it away with `atoll table drop`"
+            }
             Self::Name { .. } => "a name has 1 to 255 bytes and no control characters",
             Self::Edit(error) => return error.hint(),
             Self::Filter(error) => return error.hint(),
@@ -385,11 +406,22 @@ pub struct Table {
 }
 
 /// What the registry says of a table.
+#[derive(Clone, Debug)]
 struct Entry {
     id: u128,
     schema: TableSchema,
-    /// Whether it is on its way out.
-    is_dropped: bool,
+    stage: Stage,
+}
+
+/// Where in its life a table is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It can be opened.
+    There,
+    /// It is on its way out.
+    Dropped,
+    /// It is to become a copy of the table with this identity, and can be opened once it is.
+    Arriving { from: u128 },
 }
 
 impl Table {

@@ -8,6 +8,8 @@
 
 #[path = "writing/columns.rs"]
 mod columns;
+#[path = "writing/copies.rs"]
+mod copies;
 #[path = "writing/deletes.rs"]
 mod deletes;
 #[path = "writing/door.rs"]

@@ -4,6 +4,7 @@ mod add_column;
 mod append;
 mod ask;
 mod attributes;
+mod copy;
 mod create;
 mod describe;
 mod estimate;
@@ -21,6 +22,7 @@ mod snapshot;
 use crate::session::Access;
 use crate::{Failure, Session};
 use atoll_store::Store;
+use atoll_tables::protocol::Version;
 use atoll_tables::{Table, TableError};
 use clap::{Args, Subcommand};
 use std::sync::Arc;
@@ -120,6 +122,13 @@ An import that was interrupted goes on where it was when the same command runs a
   atoll table export particles part.csv --box x=0:1 --columns pid,x
 Any beginning of the file is a sample of it: of a Parquet file, the first row groups.")]
     Export(export::Export),
+    /// Copy a table to another store, a ring say, or to another name: its rows, runs, steps and attributes as they are
+    #[command(after_help = "Examples:
+  atoll table copy particles --store ./data --to ring://node-1:7379
+  atoll table copy particles --as before-run-8
+Both give the same samples. Older versions and snapshots do not come along. The same command goes on with a copy that
+was interrupted.")]
+    Copy(copy::Copy),
     /// Bring the rows of the same table in several stores together
     #[command(after_help = "Examples:
   atoll table gather particles --store ./all --from ./node-1 --from ./node-2
@@ -162,6 +171,7 @@ impl TableVerb {
             Self::AddColumn(verb) => verb.run(session).await,
             Self::Attributes(verb) => verb.run(session).await,
             Self::Pack(verb) => verb.run(session).await,
+            Self::Copy(verb) => verb.run(session).await,
             Self::Gather(verb) => verb.run(session).await,
             Self::List(verb) => verb.run(session).await,
             Self::Steps(verb) => verb.run(session).await,
@@ -206,6 +216,15 @@ impl TableArguments {
             }
             opened => Ok(opened?),
         }
+    }
+}
+
+/// The version that is said by its number, or by the name of a snapshot.
+async fn version_called(table: &Table, said: Option<&str>) -> Result<Option<Version>, Failure> {
+    let Some(said) = said else { return Ok(None) };
+    match said.parse() {
+        Ok(number) => Ok(Some(Version(number))),
+        Err(_) => Ok(Some(table.snapshot_version(said).await?)),
     }
 }
 

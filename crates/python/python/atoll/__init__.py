@@ -21,7 +21,7 @@ from ._estimate import Bin, Estimate, Groups
 from ._expression import Expression, col
 from ._query import Query, Refined, Split
 from ._store import Store, Stores, open
-from ._table import Info, Packed, Run, Step, Table, Vacuumed
+from ._table import Copied, Info, Packed, Run, Step, Table, Vacuumed
 from .errors import AtollError
 from .writer import Writer
 
@@ -30,6 +30,7 @@ __all__ = [
     "AtollError",
     "Bin",
     "Cell",
+    "Copied",
     "Estimate",
     "Expression",
     "Groups",

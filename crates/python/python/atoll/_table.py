@@ -92,6 +92,21 @@ class Vacuumed(NamedTuple):
     history: int
 
 
+class Copied(NamedTuple):
+    """What a copy of a table is of, and what it took."""
+
+    #: The version that the copy shows, and counts on from.
+    version: int
+    #: Rows; those that were deleted by a condition count until they are packed.
+    rows: int
+    #: Objects that they lie in.
+    objects: int
+    #: Objects that were copied now; the others were there from a call that was interrupted.
+    copied: int
+    #: Bytes that were copied now.
+    bytes: int
+
+
 class Run(NamedTuple):
     """A run, over all its attempts."""
 
@@ -367,6 +382,23 @@ class Table(Asking):
         A query that reads meanwhile begins again by itself; a :meth:`refine` may end with ``NotFoundError``.
         """
         return Vacuumed(*self._native.vacuum())
+
+    def copy_to(self, store: Store, name: str | None = None, *, version: int | str | None = None) -> Copied:
+        """Copies the table to another store, such as a ring, or in its own store to another ``name``.
+
+        What a version shows comes along as it is: rows, runs, steps, times, attributes; so the same samples come of both.
+        Older versions, snapshots and steps that are not complete do not. ``version`` is a number or the name of a
+        snapshot; without it the current one is copied.
+
+        Others may write meanwhile. What was interrupted is no table yet: the same call goes on with it, and
+        :meth:`Store.drop_table` removes it.
+
+        Raises ``ConflictError`` if the store has a table of that name, ``NotFoundError`` for a version that is gone.
+        """
+        number = self._native.snapshot_version(version) if isinstance(version, str) else version
+        if number is not None:
+            number = whole(number, "version")
+        return Copied(*self._native.copy_to(store._native, name or self.name, number))
 
     def keep_packed(self, *, share: float = 1.0, bytes_per_second: int | None = None, idle: float = 10.0) -> None:
         """Keeps the table packed from now on, in a thread of this process, as ``pack="background"`` does.

@@ -13,7 +13,7 @@ pub(super) use tight::{extents_of, tight_box};
 pub(super) use whole::{Whole, join_whole, whole_from_bytes, whole_to_bytes};
 
 use super::ledger::Kept;
-use super::{Attributes, Entry, TableError};
+use super::{Attributes, Entry, Stage, TableError};
 use crate::TableSchema;
 use crate::protocol::{Head, Version};
 use serde::{Deserialize, Serialize};
@@ -29,22 +29,40 @@ struct StoredEntry {
     format: u64,
     id: String,
     schema: serde_json::Value,
+    /// Of a copy that is arriving as well: releases that know nothing of those take it for none of their tables.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     dropped: bool,
+    /// The table that it is to be a copy of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    arriving: Option<String>,
 }
 
 pub(super) fn entry_to_json(entry: &Entry) -> String {
     // A schema writes valid JSON.
     let schema = serde_json::from_str(&entry.schema.to_json()).unwrap_or_default();
-    let (id, dropped) = (format!("{:032x}", entry.id), entry.is_dropped);
-    to_json(&StoredEntry { format: FORMAT, id, schema, dropped })
+    let arriving = match entry.stage {
+        Stage::Arriving { from } => Some(id_to_text(from)),
+        Stage::There | Stage::Dropped => None,
+    };
+    let (id, dropped) = (id_to_text(entry.id), entry.stage != Stage::There);
+    to_json(&StoredEntry { format: FORMAT, id, schema, dropped, arriving })
 }
 
 pub(super) fn entry_from_json(table: &str, text: &[u8]) -> Result<Entry, TableError> {
     let stored: StoredEntry = from_json(table, "its entry", text)?;
-    let id = u128::from_str_radix(&stored.id, 16).map_err(|_| damaged(table, "its id is no number"))?;
+    let number = |id: &str| u128::from_str_radix(id, 16).map_err(|_| damaged(table, "its id is no number"));
+    let id = number(&stored.id)?;
     let schema = TableSchema::from_json(&stored.schema.to_string())?;
-    Ok(Entry { id, schema, is_dropped: stored.dropped })
+    let stage = match (stored.dropped, stored.arriving) {
+        (false, _) => Stage::There,
+        (true, None) => Stage::Dropped,
+        (true, Some(from)) => Stage::Arriving { from: number(&from)? },
+    };
+    Ok(Entry { id, schema, stage })
+}
+
+fn id_to_text(id: u128) -> String {
+    format!("{id:032x}")
 }
 
 /// A head: a format byte and two numbers, big-endian.

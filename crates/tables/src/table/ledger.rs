@@ -409,20 +409,28 @@ impl Ledger {
     /// Parts whose edit comes to nothing await a vacuum; a whole manifest that long is written once in thousands
     /// of edits.
     async fn put_parts(&self, stay: &Stay, bytes: Vec<u8>) -> Result<Vec<u8>, TableError> {
-        if bytes.len() <= PART_BYTES {
-            return Ok(bytes);
-        }
-        let name = self.new_object_of(stay.id);
-        let parts = (0_u32..).zip(bytes.chunks(PART_BYTES));
-        let count = bytes.len().div_ceil(PART_BYTES);
-        let create = parts.map(|(number, part)| async move {
-            let key = Cell::Part(name, number).sort_key();
-            let part = Buffer::from(part);
-            create(&*self.store, atoll_store::Cell::new(&self.partition, &key), &part).await
-        });
-        futures::future::try_join_all(create).await?;
-        Ok(codec::join_whole(name, u32::try_from(count).unwrap_or(u32::MAX)))
+        put_parts(&*self.store, &self.partition, self.new_object_of(stay.id), bytes).await
     }
+}
+
+/// What the cell of a whole manifest says; parts are written under this name.
+pub(super) async fn put_parts(
+    store: &dyn Store,
+    partition: &[u8],
+    name: ObjectId,
+    bytes: Vec<u8>,
+) -> Result<Vec<u8>, TableError> {
+    if bytes.len() <= PART_BYTES {
+        return Ok(bytes);
+    }
+    let parts = (0_u32..).zip(bytes.chunks(PART_BYTES));
+    let count = bytes.len().div_ceil(PART_BYTES);
+    let create = parts.map(|(number, part)| async move {
+        let key = Cell::Part(name, number).sort_key();
+        create(store, atoll_store::Cell::new(partition, &key), &Buffer::from(part)).await
+    });
+    futures::future::try_join_all(create).await?;
+    Ok(codec::join_whole(name, u32::try_from(count).unwrap_or(u32::MAX)))
 }
 
 /// Whether it is a pack, and a bug lets packs become true though their session has ended.

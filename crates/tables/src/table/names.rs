@@ -10,6 +10,7 @@ pub(super) const REGISTRY: &[u8] = b"\0atoll.tables";
 /// The partitions of one table.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
+    id: u128,
     prefix: Vec<u8>,
 }
 
@@ -17,7 +18,12 @@ impl Names {
     /// Of the table with this identity. Tables are named by number, so that one which is dropped and made again
     /// uses no name twice.
     pub(super) fn of(id: u128) -> Self {
-        Self { prefix: [b"\0atoll.table/".as_slice(), &id.to_be_bytes()].concat() }
+        Self { id, prefix: [b"\0atoll.table/".as_slice(), &id.to_be_bytes()].concat() }
+    }
+
+    /// The identity.
+    pub(super) const fn id(&self) -> u128 {
+        self.id
     }
 
     /// The partition of its manifest.

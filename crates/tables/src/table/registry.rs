@@ -6,7 +6,7 @@
 
 use super::entries::all_entries;
 use super::names::{Names, REGISTRY, random_id};
-use super::{Entry, Table, TableError, check_name, codec};
+use super::{Entry, Stage, Table, TableError, check_name, codec};
 use crate::TableSchema;
 use crate::protocol::Cell as ManifestCell;
 use atoll_store::{
@@ -30,7 +30,7 @@ impl Table {
     /// [`TableError::Name`], [`TableError::Exists`] for another schema, errors of the store.
     pub async fn create(store: Arc<dyn Store>, name: &str, schema: TableSchema) -> Result<Self, TableError> {
         check_name("table", name)?;
-        let entry = Entry { id: random_id(), schema, is_dropped: false };
+        let entry = Entry { id: random_id(), schema, stage: Stage::There };
         let text = codec::entry_to_json(&entry);
         let cell = Cell::new(REGISTRY, name);
         loop {
@@ -57,10 +57,11 @@ impl Table {
     /// [`TableError::NotFound`], [`TableError::Damaged`], errors of the store.
     pub async fn open(store: Arc<dyn Store>, name: &str) -> Result<Self, TableError> {
         let (_, entry) = entry(&*store, name).await?.ok_or_else(|| not_found(name))?;
-        if entry.is_dropped {
-            return Err(not_found(name));
+        match entry.stage {
+            Stage::There => Self::of(store, name, entry).await,
+            Stage::Dropped => Err(not_found(name)),
+            Stage::Arriving { .. } => Err(TableError::Arriving { name: name.to_owned() }),
         }
-        Self::of(store, name, entry).await
     }
 
     /// The tables of a store, by name.
@@ -72,7 +73,7 @@ impl Table {
         for found in all_entries(store, ScanRequest::all(REGISTRY)).await? {
             let name = String::from_utf8_lossy(&found.sort).into_owned();
             let entry = codec::entry_from_json(&name, &found.value)?;
-            if !entry.is_dropped {
+            if entry.stage == Stage::There {
                 tables.push(TableSummary { name, schema: entry.schema });
             }
         }
@@ -86,33 +87,29 @@ impl Table {
     /// # Errors
     /// [`TableError::NotFound`], errors of the store.
     pub async fn drop_table(store: &dyn Store, name: &str) -> Result<(), TableError> {
-        let (text, entry) = entry(store, name).await?.ok_or_else(|| not_found(name))?;
-        if !entry.is_dropped {
-            let dropped = codec::entry_to_json(&Entry { is_dropped: true, ..entry });
+        let mut found = entry(store, name).await?.ok_or_else(|| not_found(name))?;
+        while found.1.stage != Stage::Dropped {
+            let (text, entry_there) = found;
+            let dropped = codec::entry_to_json(&Entry { stage: Stage::Dropped, ..entry_there });
             let cell = Cell::new(REGISTRY, name);
             let swap = store.compare_and_swap(cell, Some(&text), dropped.as_bytes(), WriteOptions::default());
             match swap.await {
-                Ok(_) => {}
-                // Somebody else drops it too, or has.
+                Ok(_) => break,
                 Err(StoreError::Conflict(_)) => {}
                 Err(error) => return Err(error.into()),
             }
+            // Somebody else drops it too, or has; or it was arriving, and is there now.
+            let Some(now) = entry(store, name).await? else { return Ok(()) };
+            found = now;
         }
         Self::drop_rest(store, name).await
     }
 
     /// Removes what belongs to a table whose entry says that it is dropped, and then the entry.
-    async fn drop_rest(store: &dyn Store, name: &str) -> Result<(), TableError> {
-        let Some((text, entry)) = entry(store, name).await?.filter(|(_, entry)| entry.is_dropped) else {
-            return Ok(());
-        };
-        let names = Names::of(entry.id);
-        let end = Batch::on(names.manifest())
-            .delete_range(SortRange::all())
-            .put(ManifestCell::Dropped.sort_key(), b"dropped".to_vec());
-        store.write(end, WriteOptions::default()).await?;
-        store.delete_partition(&names.attributes(), WriteOptions::default()).await?;
-        remove_objects(store, &names).await?;
+    pub(super) async fn drop_rest(store: &dyn Store, name: &str) -> Result<(), TableError> {
+        let found = entry(store, name).await?.filter(|(_, entry)| entry.stage == Stage::Dropped);
+        let Some((text, entry)) = found else { return Ok(()) };
+        remove_cells(store, &Names::of(entry.id)).await?;
         let last = Batch::on(REGISTRY).if_equals(name.as_bytes(), text).delete(name.as_bytes());
         match store.write(last, WriteOptions::default()).await {
             Ok(_) | Err(StoreError::Conflict(_)) => Ok(()),
@@ -121,7 +118,13 @@ impl Table {
     }
 }
 
-async fn remove_objects(store: &dyn Store, names: &Names) -> Result<(), TableError> {
+/// Removes all cells of a table but its entry, and sees to it that no session begins at it.
+pub(super) async fn remove_cells(store: &dyn Store, names: &Names) -> Result<(), TableError> {
+    let end = Batch::on(names.manifest())
+        .delete_range(SortRange::all())
+        .put(ManifestCell::Dropped.sort_key(), b"dropped".to_vec());
+    store.write(end, WriteOptions::default()).await?;
+    store.delete_partition(&names.attributes(), WriteOptions::default()).await?;
     let mut query = PartitionQuery::prefix(names.objects());
     loop {
         let page = store.partition_keys(query.clone()).await?;
@@ -135,13 +138,13 @@ async fn remove_objects(store: &dyn Store, names: &Names) -> Result<(), TableErr
     }
 }
 
-async fn entry(store: &dyn Store, name: &str) -> Result<Option<(Buffer, Entry)>, TableError> {
+pub(super) async fn entry(store: &dyn Store, name: &str) -> Result<Option<(Buffer, Entry)>, TableError> {
     let found = store.get(Cell::new(REGISTRY, name), ReadOptions::default()).await?;
     let Some(text) = found else { return Ok(None) };
     let entry = codec::entry_from_json(name, &text)?;
     Ok(Some((text, entry)))
 }
 
-fn not_found(name: &str) -> TableError {
+pub(super) fn not_found(name: &str) -> TableError {
     TableError::NotFound { name: name.to_owned() }
 }

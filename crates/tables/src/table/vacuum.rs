@@ -9,9 +9,10 @@
 
 mod history;
 
+use super::names::Names;
 use super::{Table, TableError, codec};
 use crate::protocol::{Cell, Edit, Holders, ObjectId, Session, SessionId, Version};
-use atoll_store::{Batch, PartitionQuery, StoreError, WriteOptions};
+use atoll_store::{Batch, PartitionQuery, Store, StoreError, WriteOptions};
 use futures::{StreamExt, TryStreamExt};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -120,27 +121,13 @@ impl Table {
 
     /// Removes objects of sessions that have ended which no version names.
     async fn remove_orphans(&self) -> Result<u64, TableError> {
-        let listed = self.listed_objects().await?;
+        let listed = listed_objects(&*self.store, &self.names).await?;
         // The sessions before the manifest: what a session made true before it ended is in the manifest then.
         let holders = Holders { sessions: self.sessions().await?, ..Holders::default() };
         let manifest = self.ledger.current().await?.manifest;
         let orphans = manifest.orphans(&listed, &holders);
         self.remove_objects(&orphans).await?;
         Ok(orphans.len() as u64)
-    }
-
-    async fn listed_objects(&self) -> Result<Vec<ObjectId>, TableError> {
-        let prefix = self.names.objects();
-        let mut query = PartitionQuery::prefix(prefix.clone());
-        let mut listed = Vec::new();
-        loop {
-            let page = self.store.partition_keys(query.clone()).await?;
-            listed.extend(page.partitions.iter().filter_map(|name| object_of(name.get(prefix.len()..)?)));
-            query.resume = page.resume;
-            if query.resume.is_none() {
-                return Ok(listed);
-            }
-        }
     }
 
     pub(super) async fn remove_objects(&self, objects: &[ObjectId]) -> Result<(), TableError> {
@@ -171,6 +158,21 @@ impl Table {
             Ok(_) => error,
             // The table was dropped, or the store fails: that anything is damaged is not known.
             Err(why) => why,
+        }
+    }
+}
+
+/// The objects of a table that are there, whether a version names them or not.
+pub(super) async fn listed_objects(store: &dyn Store, names: &Names) -> Result<Vec<ObjectId>, TableError> {
+    let prefix = names.objects();
+    let mut query = PartitionQuery::prefix(prefix.clone());
+    let mut listed = Vec::new();
+    loop {
+        let page = store.partition_keys(query.clone()).await?;
+        listed.extend(page.partitions.iter().filter_map(|name| object_of(name.get(prefix.len()..)?)));
+        query.resume = page.resume;
+        if query.resume.is_none() {
+            return Ok(listed);
         }
     }
 }

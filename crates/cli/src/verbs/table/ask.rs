@@ -138,13 +138,9 @@ impl QuestionArguments {
         Ok(Some(OfRuns::new(names.iter().map(String::as_str))))
     }
 
-    /// The version that is asked for, by its number or by the name of a snapshot.
+    /// The version that is asked for.
     async fn version(&self, table: &Table) -> Result<Option<Version>, Failure> {
-        let Some(said) = &self.as_of else { return Ok(None) };
-        match said.parse() {
-            Ok(number) => Ok(Some(Version(number))),
-            Err(_) => Ok(Some(table.snapshot_version(said).await?)),
-        }
+        super::version_called(table, self.as_of.as_deref()).await
     }
 
     fn cut_window(&self) -> Result<atoll_tables::Window, Failure> {

@@ -1,0 +1,303 @@
+//! Copies of a table, in another store or under another name: the same rows in the same objects, and so the same samples.
+//!
+//! A copy is what one version shows: rows, packed as they are, runs, steps with their times, attributes. Older versions,
+//! snapshots, and steps that are arriving are no part of it.
+//!
+//! While it is on its way the registry has it as one that is *arriving*: nobody opens it, so nobody writes or vacuums, and
+//! whoever drops it says so there first. A copy that was broken off is finished by the same call, or removed by a drop.
+//!
+//! Invariant: all that a copy names is there before its entry says that it is a table.
+//! Invariant: its entry says so only if it still is the one under which the rest was written.
+
+use super::entries::all_entries;
+use super::ledger::{create, is_unknown, put_parts};
+use super::names::{Names, REGISTRY, random_id};
+use super::registry::{entry, not_found, remove_cells};
+use super::vacuum::listed_objects;
+use super::{Entry, Stage, Table, TableError, check_name, codec};
+use crate::protocol::{Cell as ManifestCell, Head, Manifest, ObjectId, SessionId, Version};
+use atoll_store::{Batch, Buffer, Cell, ReadOptions, ScanRequest, Store, StoreError, WriteOptions};
+use futures::{StreamExt, TryStreamExt};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// How many objects are on their way at a time; one may have 64 MiB.
+const OBJECTS_AT_ONCE: usize = 4;
+
+/// How many attributes are.
+const ATTRIBUTES_AT_ONCE: usize = 32;
+
+/// How often a cell is written of which nobody knows whether it was, or that another changed first.
+const ATTEMPTS_MAX: usize = 8;
+
+/// How far a copy is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyProgress {
+    /// Bytes of objects that are there by now.
+    pub bytes: u64,
+    /// How many it will be, about.
+    pub total: u64,
+}
+
+/// What a copy is of, and what it took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyReport {
+    /// The version that the copy shows: it counts on from there.
+    pub version: Version,
+    /// How many rows it has; rows that were deleted by an expression and not packed since count.
+    pub rows: u64,
+    /// How many objects they lie in.
+    pub objects: u64,
+    /// How many of these were copied now, and not by a call before that was broken off.
+    pub copied: u64,
+    /// Bytes that were copied now.
+    pub bytes: u64,
+}
+
+impl Table {
+    /// Copies a version of this table, the current one if none is given, to `store` under `name`; the store may be the one
+    /// that it lies in. The same rows have the same weights there, so the same samples come of both.
+    ///
+    /// May run beside writers and packers. A call that fails or is dropped leaves a copy that is not finished, which nobody can
+    /// open: the same call goes on where it was, and [`Table::drop_table`] removes it. `told` hears how far it is.
+    ///
+    /// # Errors
+    /// [`TableError::Name`]; [`TableError::Taken`] if there is a table of that name; [`TableError::Arriving`] if another table is
+    /// being copied there; [`TableError::VersionGone`] for a version that is gone, or that a vacuum takes away meanwhile;
+    /// [`TableError::NotFound`] if either is dropped meanwhile; errors of both stores, as where an object is longer than a
+    /// value may be.
+    pub async fn copy_to(
+        &self,
+        store: &Arc<dyn Store>,
+        name: &str,
+        version: Option<Version>,
+        told: &mut (dyn FnMut(CopyProgress) + Send),
+    ) -> Result<CopyReport, TableError> {
+        check_name("table", name)?;
+        let mut looks = 0;
+        loop {
+            let manifest = match version {
+                Some(version) => self.ledger.as_of(version).await?,
+                None => self.ledger.current().await?.manifest,
+            };
+            let ended = self.copy_manifest(&**store, name, &manifest, told).await;
+            match ended {
+                // A vacuum was faster: what is current now is there.
+                Err(TableError::VersionGone { .. }) if version.is_none() && looks < ATTEMPTS_MAX => {
+                    looks += 1
+                }
+                ended => return ended,
+            }
+        }
+    }
+
+    async fn copy_manifest(
+        &self,
+        store: &dyn Store,
+        name: &str,
+        manifest: &Manifest,
+        told: &mut (dyn FnMut(CopyProgress) + Send),
+    ) -> Result<CopyReport, TableError> {
+        let manifest = shown(manifest);
+        let target = Target::begin(store, name, self).await?;
+        let objects: BTreeSet<ObjectId> = manifest.objects().collect();
+        let mut report = CopyReport {
+            version: manifest.version,
+            rows: manifest.pieces.values().map(|placed| placed.piece.rows).fold(0, u64::saturating_add),
+            objects: objects.len() as u64,
+            copied: 0,
+            bytes: 0,
+        };
+        let copied = self.copy_objects(&target, &manifest, objects, &mut report, told).await;
+        if let Err(error) = copied {
+            return Err(self.if_vacuumed(manifest.version, error).await);
+        }
+        self.copy_attributes(&target).await?;
+        target.show(&manifest).await?;
+        target.finish().await?;
+        Ok(report)
+    }
+
+    async fn copy_objects(
+        &self,
+        target: &Target<'_>,
+        manifest: &Manifest,
+        mut objects: BTreeSet<ObjectId>,
+        report: &mut CopyReport,
+        told: &mut (dyn FnMut(CopyProgress) + Send),
+    ) -> Result<(), TableError> {
+        let total = manifest.pieces.values().map(|placed| placed.piece.bytes).fold(0, u64::saturating_add);
+        for there in listed_objects(target.store, &target.names).await? {
+            objects.remove(&there);
+        }
+        // Objects are about of one length, and how long those are that are there already nobody has to look up.
+        let before = report.objects - objects.len() as u64;
+        let bytes_before =
+            (u128::from(total) * u128::from(before) / u128::from(report.objects.max(1))) as u64;
+        told(CopyProgress { bytes: bytes_before, total });
+        let copies: Vec<_> = objects.into_iter().map(|object| self.copy_object(target, object)).collect();
+        let mut copies = futures::stream::iter(copies).buffer_unordered(OBJECTS_AT_ONCE);
+        while let Some(bytes) = copies.try_next().await? {
+            report.copied += 1;
+            report.bytes += bytes;
+            told(CopyProgress { bytes: bytes_before + report.bytes, total });
+        }
+        Ok(())
+    }
+
+    async fn copy_object(&self, target: &Target<'_>, object: ObjectId) -> Result<u64, TableError> {
+        let (from, to) = (self.names.object(object), target.names.object(object));
+        let once = ReadOptions { immutable: true, ..ReadOptions::default() };
+        let bytes = self.store.get(Cell::new(&from, b""), once).await?;
+        let bytes = bytes.ok_or_else(|| TableError::ObjectGone { table: self.name.clone(), object })?;
+        create(target.store, Cell::new(&to, b""), &bytes).await?;
+        Ok(bytes.len() as u64)
+    }
+
+    /// Copies the attributes as they are now: they are no part of any version.
+    async fn copy_attributes(&self, target: &Target<'_>) -> Result<(), TableError> {
+        let (from, to) = (self.names.attributes(), target.names.attributes());
+        // Some may have been there when a call before was broken off, and be gone by now.
+        target.store.delete_partition(&to, WriteOptions::default()).await?;
+        let found = all_entries(&*self.store, ScanRequest::all(from.as_slice())).await?;
+        let puts = found.iter().map(|found| {
+            let cell = Cell::new(&to, &found.sort);
+            target.store.put(cell, &found.value, WriteOptions::default())
+        });
+        let puts: Vec<_> = puts.collect();
+        let mut puts = futures::stream::iter(puts).buffer_unordered(ATTRIBUTES_AT_ONCE);
+        while puts.try_next().await?.is_some() {}
+        Ok(())
+    }
+}
+
+/// What a copy of a version has of it.
+fn shown(manifest: &Manifest) -> Manifest {
+    let mut shown = manifest.clone();
+    // Nothing of versions before it comes along, nor what a vacuum has yet to remove.
+    shown.floor = manifest.version;
+    shown.retired = Default::default();
+    for run in std::mem::take(&mut shown.busy) {
+        if let Some(run) = shown.runs.get_mut(&run) {
+            run.arriving.clear();
+        }
+    }
+    shown
+}
+
+/// A copy on its way.
+struct Target<'s> {
+    store: &'s dyn Store,
+    name: &'s str,
+    names: Names,
+    /// Its entry in the registry, as it is while it arrives, and what it says then and afterwards.
+    arriving: Buffer,
+    entry: Entry,
+}
+
+impl<'s> Target<'s> {
+    /// Begins a copy of a table, or goes on with one that was broken off.
+    async fn begin(store: &'s dyn Store, name: &'s str, of: &Table) -> Result<Self, TableError> {
+        let stage = Stage::Arriving { from: of.names.id() };
+        let schema = of.lineage.first().as_ref().clone();
+        let new = Entry { id: random_id(), schema, stage };
+        let text = codec::entry_to_json(&new);
+        for _ in 0..ATTEMPTS_MAX {
+            match entry(store, name).await? {
+                Some((arriving, entry)) if entry.stage == stage => {
+                    return Ok(Self { store, name, names: Names::of(entry.id), arriving, entry });
+                }
+                Some((_, entry)) if entry.stage == Stage::Dropped => Table::drop_rest(store, name).await?,
+                Some((_, entry)) if entry.stage == Stage::There => {
+                    return Err(TableError::Taken { name: name.to_owned() });
+                }
+                Some(_) => break,
+                None => {
+                    let cell = Cell::new(REGISTRY, name);
+                    match store.compare_and_swap(cell, None, text.as_bytes(), WriteOptions::default()).await {
+                        Ok(_) | Err(StoreError::Conflict(_)) => {}
+                        Err(error) if is_unknown(&error) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            }
+        }
+        Err(TableError::Arriving { name: name.to_owned() })
+    }
+
+    /// Writes the manifest: the copy counts on from its version.
+    async fn show(&self, manifest: &Manifest) -> Result<(), TableError> {
+        if manifest.version == Version::EMPTY {
+            return Ok(());
+        }
+        let partition = self.names.manifest();
+        let head = Head { version: manifest.version, full: manifest.version };
+        let part = ObjectId { session: SessionId(random_id()), sequence: 0 };
+        let whole = put_parts(self.store, &partition, part, codec::whole_to_bytes(manifest)).await?;
+        let (key, dropped) = (ManifestCell::Head.sort_key(), ManifestCell::Dropped.sort_key());
+        for _ in 0..ATTEMPTS_MAX {
+            // The head first: if the copy is still arriving after that, nobody has written into it by then.
+            let found = self.store.get(Cell::new(&partition, &key), ReadOptions::default()).await?;
+            let known = found.as_deref().map(|bytes| codec::head_from_bytes(self.name, bytes)).transpose()?;
+            if known == Some(head) {
+                return Ok(());
+            }
+            let is_arriving =
+                entry(self.store, self.name).await?.is_some_and(|(text, _)| text == self.arriving);
+            // Another call was faster, with another version.
+            if !is_arriving {
+                return self.if_finished().await.and(Err(TableError::Taken { name: self.name.to_owned() }));
+            }
+            if known.is_some_and(|known| known.version > head.version) {
+                return Err(TableError::Arriving { name: self.name.to_owned() });
+            }
+            let batch = Batch::on(partition.as_slice())
+                .if_is(key.as_slice(), found.map(|found| found.to_vec()))
+                .if_absent(dropped.as_slice())
+                .put(key.as_slice(), codec::head_to_bytes(head))
+                .put(ManifestCell::Full(manifest.version).sort_key(), whole.clone());
+            match self.store.write(batch, WriteOptions::default()).await {
+                Ok(_) => return Ok(()),
+                Err(StoreError::Conflict(_)) => {}
+                Err(error) if is_unknown(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(not_found(self.name))
+    }
+
+    /// Makes it a table.
+    async fn finish(self) -> Result<(), TableError> {
+        let cell = Cell::new(REGISTRY, self.name);
+        let there = codec::entry_to_json(&Entry { stage: Stage::There, ..self.entry.clone() });
+        for _ in 0..ATTEMPTS_MAX {
+            let swap = self.store.compare_and_swap(
+                cell,
+                Some(&self.arriving),
+                there.as_bytes(),
+                WriteOptions::default(),
+            );
+            match swap.await {
+                Ok(_) => return Ok(()),
+                Err(StoreError::Conflict(_)) => return self.if_finished().await,
+                Err(error) if is_unknown(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.if_finished().await
+    }
+
+    /// What became of a copy whose entry another changed.
+    async fn if_finished(&self) -> Result<(), TableError> {
+        let now = entry(self.store, self.name).await?.filter(|(_, now)| now.id == self.entry.id);
+        match now.map(|(_, now)| now.stage) {
+            Some(Stage::There) => Ok(()),
+            Some(Stage::Arriving { .. }) => Err(TableError::Arriving { name: self.name.to_owned() }),
+            // Whoever drops it, or did, may have looked for objects before the last of ours was there.
+            Some(Stage::Dropped) | None => {
+                remove_cells(self.store, &self.names).await?;
+                Err(not_found(self.name))
+            }
+        }
+    }
+}
