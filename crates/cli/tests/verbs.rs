@@ -8,7 +8,7 @@ use std::process::Stdio;
 use support::{Answer, Place};
 
 /// Every verb there is, as `--help` reaches it.
-const VERBS: [&str; 58] = [
+const VERBS: [&str; 59] = [
     "",
     "kv",
     "kv put",
