@@ -253,3 +253,29 @@ def test_a_short_slice_of_texts_that_are_too_long_for_one_append_is_taken(table)
     long = pa.LargeStringArray.from_buffers(1, pa.py_buffer(np.array([0, before], dtype="i8")), pa.py_buffer(values))
     with pytest.raises(LimitError, match="2300000000 bytes of texts"):
         table.append(pa.table({"pid": [3], "step": [0], "name": long}), run="r")
+
+
+@pytest.mark.parametrize("rows", [0, -1, 2.5])
+def test_batches_of_no_size_are_refused_before_anything_is_read(table, rows: object) -> None:
+    with pytest.raises(atoll.errors.InvalidInputError, match="rows"):
+        table.batches(rows)
+    with pytest.raises(atoll.errors.InvalidInputError, match="rows"):
+        table.read().batches(rows)
+
+
+def test_a_text_in_place_of_several_is_refused(table) -> None:
+    with pytest.raises(atoll.errors.InvalidInputError, match="takes several"):
+        atoll.col("name").is_in("water")
+    assert str(atoll.col("name").is_in(["water"])) == str(atoll.col("name").is_in(("water",)))
+
+
+@pytest.mark.parametrize("dimensions", [[0, 0, 0, 90, 90, 90], None, [1, 1, 1, 10, 170, 90], [1, 2, 3]])
+def test_dimensions_of_no_box_are_refused(dimensions: object) -> None:
+    with pytest.raises(atoll.errors.InvalidInputError):
+        atoll.Cell.dimensions(dimensions)
+
+
+def test_attributes_of_now_do_not_choose_runs_of_an_earlier_version(table) -> None:
+    version = table.version()
+    with pytest.raises(atoll.errors.UnsupportedError, match="those of now"):
+        table.as_of(version).of_runs(where="temperature > 300")

@@ -164,3 +164,17 @@ def test_bins_may_be_counted_by_numpy_and_need_numbers(store: atoll.Store) -> No
     assert len(table.histogram("x", 1, range=(1e300, 1e300))) == 1
     with pytest.raises(atoll.errors.InvalidInputError, match="at has no numbers"):
         table.histogram("at", 5)
+
+
+def test_bins_are_over_what_is_said_and_of_numbers_that_lie_close_together(store: atoll.Store) -> None:
+    table = store.create_table("t", {"x": "float64", "y": "float64"}, id=("x",), index=("x",))
+    now = 1.7e15
+    table.append({"x": [now, numpy.nextafter(now, 2 * now)], "y": [3.0, numpy.nan]})
+    table.append({"x": [-now], "y": [1.0]})
+    with pytest.raises(atoll.errors.InvalidInputError, match="over 10 to 0"):
+        table.histogram("x", 4, range=(10, 0))
+    close = table.where(f"x >= {now!r}").histogram("x", 20)
+    assert len(close) == 20 and sum(each.share.value for each in close) == pytest.approx(1)
+    assert all(each.low < each.high for each in close)
+    # What is not a number is a group as well, behind the others.
+    assert str(list(table.group_means("x", by="y"))) == "[1.0, 3.0, nan]"

@@ -1,5 +1,6 @@
 """Calls that wait: Ctrl-C stops them, other threads run meanwhile, and steps arrive as they become complete."""
 
+import math
 import signal
 import threading
 import time
@@ -78,3 +79,12 @@ def test_steps_arrive_as_they_become_complete(store: atoll.Store) -> None:
         ("live", step, step / 2, 200) for step in range(3)
     ]
     assert next(table.follow("old", from_start=True)).step == 0
+
+
+def test_a_step_whose_time_is_no_number_comes_once(store: atoll.Store) -> None:
+    table = store.create_table("t", {"x": "float64"}, id=("x",), index=("x",))
+    table.append({"x": [1.0]}, run="a", step=0, time=math.nan)
+    arrived = table.follow(from_start=True)
+    assert next(arrived).step == 0
+    table.append({"x": [2.0]}, run="a", step=1, time=1.0)
+    assert next(arrived).step == 1

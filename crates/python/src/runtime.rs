@@ -15,6 +15,10 @@ use tokio::runtime::{Builder, Handle, Runtime};
 /// How often a waiting call looks for signals, so that Ctrl-C stops it within 100 ms.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(40);
 
+/// The least number of threads: decoding and ordering a long answer keeps one busy for seconds, and what others wait for must
+/// go on beside it, also on one processor.
+const WORKERS_MIN: usize = 4;
+
 /// The runtime, and the process that made it.
 struct Made {
     runtime: Runtime,
@@ -24,7 +28,10 @@ struct Made {
 fn runtime() -> Result<&'static Runtime, Failure> {
     static MADE: OnceLock<Result<Made, String>> = OnceLock::new();
     let make = || {
-        let runtime = Builder::new_multi_thread().thread_name("atoll").enable_all().build();
+        let threads =
+            std::thread::available_parallelism().map_or(WORKERS_MIN, |found| found.get().max(WORKERS_MIN));
+        let runtime =
+            Builder::new_multi_thread().worker_threads(threads).thread_name("atoll").enable_all().build();
         runtime
             .map(|runtime| Made { runtime, process: std::process::id() })
             .map_err(|error| error.to_string())

@@ -2,7 +2,7 @@
 //!
 //! Invariant: whatever is here answers alike for a table with all rows and for several that share them.
 
-use crate::expression::Expression;
+use crate::expression::{Expression, ExpressionError, Problem};
 use crate::protocol::Version;
 use crate::{
     Answer, Count, Explanation, Query, Refined, Refinement, RunSummary, StepSummary, Table, TableError,
@@ -150,7 +150,8 @@ impl Readable {
     /// The runs of each table whose attributes satisfy a condition.
     ///
     /// # Errors
-    /// As [`Table::runs_where`]; of several tables one at least has to have the attributes.
+    /// As [`Table::runs_where`]; of several tables one at least has to have the attributes, and the condition has to fit
+    /// the values of each that has them.
     pub async fn runs_where(&self, condition: &Expression) -> Result<Vec<RunSummary>, TableError> {
         let (mut runs, mut refusal, mut knows) = (Vec::new(), None, false);
         for table in self.tables() {
@@ -159,7 +160,7 @@ impl Readable {
                     knows = true;
                     runs.extend(found);
                 }
-                Err(error @ TableError::Filter(_)) => refusal = Some(error),
+                Err(TableError::Filter(error)) if is_unknown(&error) => refusal = Some(error.into()),
                 Err(error) => return Err(error),
             }
         }
@@ -224,4 +225,9 @@ impl Refining {
             Self::Many(refinement) => refinement.next().await,
         }
     }
+}
+
+/// Whether an attribute is not known, rather than another than the condition needs.
+fn is_unknown(error: &ExpressionError) -> bool {
+    matches!(error.problem(), Problem::UnknownColumn { .. })
 }

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import _atoll
-from ._convert import needed, numpy_columns
+from ._convert import batch_rows, needed, numpy_columns
 
 if TYPE_CHECKING:
     import numpy
@@ -105,8 +105,9 @@ class Answer:
 
     def batches(self, rows: int = 65_536) -> Iterator[Answer]:
         """The answer in pieces of at most ``rows`` rows, in the same order, without a copy."""
-        for start in range(0, len(self), rows):
-            yield Answer(self._rows.slice(start, rows), self.version, self.work, ordered=self._ordered)
+        rows = batch_rows(rows)
+        starts = range(0, len(self), rows)
+        return (Answer(self._rows.slice(start, rows), self.version, self.work, ordered=self._ordered) for start in starts)
 
     def __repr__(self) -> str:
         touched, returned = self.work.rows_touched, self.work.rows_returned

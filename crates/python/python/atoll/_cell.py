@@ -55,16 +55,16 @@ class Cell:
     @classmethod
     def dimensions(cls, dimensions: Sequence[float], *, axes: Sequence[str] | str = ("x", "y", "z")) -> Cell:
         """From ``[a, b, c, alpha, beta, gamma]``, lengths and angles in degrees, as MDAnalysis' ``ts.dimensions``."""
-        a, b, c, *angles = (float(number) for number in dimensions)
-        # A right angle is exactly that, and its cosine exactly 0.
-        cosines = [0.0 if angle == 90.0 else math.cos(math.radians(angle)) for angle in angles]
-        if len(cosines) != 3:
+        told = [] if dimensions is None else [float(number) for number in dimensions]
+        if len(told) != 6:
             raise InvalidInputError("dimensions are three lengths and three angles in degrees")
-        alpha, beta, gamma = cosines
+        (a, b, c), angles = told[:3], told[3:]
+        # A right angle is exactly that, and its cosine exactly 0.
+        alpha, beta, gamma = (0.0 if angle == 90.0 else math.cos(math.radians(angle)) for angle in angles)
         xy, xz = b * gamma, c * beta
-        ly = math.sqrt(b * b - xy * xy)
+        ly = _side(b * b - xy * xy, told)
         yz = (b * c * alpha - xy * xz) / ly
-        lz = math.sqrt(c * c - xz * xz - yz * yz)
+        lz = _side(c * c - xz * xz - yz * yz, told)
         return cls((a, ly, lz), (xy, xz, yz), (), _names(axes))
 
     def _parts(self) -> tuple[list[str], list[float], list[float], list[float]]:
@@ -79,6 +79,13 @@ class Cell:
     def _of(cls, kept: dict[str, Any]) -> Cell:
         lengths = tuple(math.inf if length is None else length for length in kept["lengths"])
         return cls(lengths, tuple(kept.get("tilts", ())), tuple(kept.get("low", ())), tuple(kept["axes"]))
+
+
+def _side(square: float, dimensions: list[float]) -> float:
+    """A length that is above 0, from its square."""
+    if not square > 0:
+        raise InvalidInputError(f"there is no box of these lengths and angles: {dimensions}")
+    return math.sqrt(square)
 
 
 def _names(axes: Sequence[str] | str) -> tuple[str, ...]:

@@ -48,6 +48,14 @@ def whole(value: Any, name: str, *, end: int = 2**64) -> int:
     return number
 
 
+def batch_rows(rows: Any) -> int:
+    """How many rows a batch has at most."""
+    rows = whole(rows, "rows")
+    if rows < 1:
+        raise InvalidInputError("a batch has 1 row or more")
+    return rows
+
+
 def values_of(held: _atoll.Rows, name: str) -> list[Any]:
     """The values of a column as Python's own, ``None`` where one is missing."""
     column = held.column(name)

@@ -184,9 +184,13 @@ def grouped(query: Query, column: str, by: str, confidence: float, simultaneous:
     rest = {"version": version, "rows_read": rows_read, "work": Work(**work)}
     estimates = [None if mean is None else _made(mean, **rest) for mean in means]
     groups = [] if rows is None else values_of(rows, by)
-    # What has no value comes last.
-    ordered = sorted(zip(groups, estimates, strict=True), key=lambda pair: (pair[0] is None, pair[0]))
+    # What is not a number, and what has no value, come last.
+    ordered = sorted(zip(groups, estimates, strict=True), key=lambda pair: _in_order(pair[0]))
     return Groups(column, by, dict(ordered))
+
+
+def _in_order(group: Any) -> tuple[bool, bool, Any]:
+    return group is None, group != group, group
 
 
 def binned(query: Query, column: str, edges: Sequence[float], confidence: float, simultaneous: bool) -> list[Bin]:

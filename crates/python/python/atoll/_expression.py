@@ -142,7 +142,12 @@ class Expression:
         return Expression(f"{self._within(_SUM)} between {low} and {high}", _COMPARISON)
 
     def is_in(self, values: Iterable[Any]) -> Expression:
-        """Whether it is one of these numbers, texts or times; of none at all it is never."""
+        """Whether it is one of these numbers, texts or times; of none at all it is never.
+
+        Raises ``InvalidInputError`` for a text in place of several: its letters were not meant.
+        """
+        if isinstance(values, str | bytes):
+            raise InvalidInputError.hinted(f"{values!r} is one value, and is_in takes several", f"is_in([{values!r}])")
         listed = ", ".join(literal(value) for value in values)
         if not listed:
             return Expression("false", _ATOM)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import _atoll
 from ._answer import Answer, Work
 from ._cell import Cell
-from ._convert import whole
+from ._convert import batch_rows, whole
 from ._estimate import (
     Bin,
     Estimate,
@@ -27,7 +27,7 @@ from ._estimate import (
 )
 from ._expression import Expression, column_text, condition_text, literal
 from ._plot import Plot, vector_element
-from .errors import InvalidInputError
+from .errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
     import numpy
@@ -159,6 +159,11 @@ class Asking(Estimating):
         row. Asking raises ``NotFoundError`` for a run that is not there.
         """
         query = self.query()
+        if where is not None and query.version is not None:
+            raise UnsupportedError.hinted(
+                "attributes are those of now, and the runs of an earlier version may have been others",
+                "name them, as t.as_of(version).of_runs(\"a\"); t.runs(where=...) tells which meet it now",
+            )
         if where is not None:
             names = (*names, *(run.name for run in query.table.runs(where=where)))
         elif not names:
@@ -273,8 +278,8 @@ class Asking(Estimating):
 
     def batches(self, rows: int = 65_536) -> Iterator[Answer]:
         """The rows in pieces of at most ``rows`` rows, lightest first, read as they are asked for."""
-        for refined in self.refine():
-            yield from refined.batch.batches(rows)
+        rows = batch_rows(rows)
+        return (batch for refined in self.refine() for batch in refined.batch.batches(rows))
 
     def count(self) -> int:
         """How many rows there are, exactly; what the directories tell is not read."""
@@ -350,8 +355,12 @@ class Asking(Estimating):
                 raise InvalidInputError.hinted(f"{column} has no values to bin", "give edges, or range=(low, high)")
             ends = (min(finite), max(finite))
         low, high = float(ends[0]), float(ends[1])
-        if not low < high:
-            high = max(low + 1.0, math.nextafter(low, math.inf))
+        if not low <= high:
+            raise InvalidInputError.hinted(f"no histogram is over {low:g} to {high:g}", "say range=(low, high)")
+        if low == high:
+            high = low + 1.0
+        # Ends may lie so close together that bins had edges which are the same number.
+        high = max(high, low + 2 * bins * math.ulp(max(abs(low), abs(high))))
         # The greatest value belongs to the last bin.
         return [low + (high - low) * edge / bins for edge in builtins.range(bins)] + [math.nextafter(high, math.inf)]
 

@@ -123,6 +123,11 @@ class Run(NamedTuple):
     rows: int
 
 
+def _known_as(step: Step) -> tuple[str, ...]:
+    """What tells it from other steps. A time that is no number is no other one than itself here."""
+    return tuple(map(repr, step))
+
+
 class _Turn:
     """Which step a rank of an attempt appends next, and that one thread at a time does so."""
 
@@ -294,17 +299,18 @@ class Table(Asking):
         """
         # From now on means from this call, not from the first step that is taken from what it returns.
         version = self.version()
-        seen = Counter() if from_start else Counter(self._steps_so_far(run))
+        seen = Counter() if from_start else Counter(map(_known_as, self._steps_so_far(run)))
         return self._arriving(run, version, seen)
 
-    def _arriving(self, run: str | None, version: int, seen: Counter[Step]) -> Iterator[Step]:
+    def _arriving(self, run: str | None, version: int, seen: Counter[tuple[str, ...]]) -> Iterator[Step]:
         while True:
             # Counted, since steps of several stores may be alike in everything that is told of them.
-            there: Counter[Step] = Counter()
+            there: Counter[tuple[str, ...]] = Counter()
             for found in self._steps_so_far(run):
-                there[found] += 1
-                if there[found] > seen[found]:
-                    seen[found] += 1
+                known = _known_as(found)
+                there[known] += 1
+                if there[known] > seen[known]:
+                    seen[known] += 1
                     yield found
             version = self._native.follow(version, _FOLLOW_SECONDS)
 

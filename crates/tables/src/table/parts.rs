@@ -62,6 +62,8 @@ impl Parts {
 
     pub(super) fn put(&self, object: ObjectId, part: OpenPart) {
         let filters = part.part.filters_at().map_or(0, |at| at.end - at.start) as usize;
+        // What the store answered may be part of something longer, which would be kept with it.
+        let part = OpenPart { front: part.front.to_owned_alone(), ..part };
         let bytes = part.front.len() * (1 + TIMES_LARGER) + filters;
         kept().keep(self.name_of(object), part, bytes);
     }

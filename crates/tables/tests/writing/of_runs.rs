@@ -4,7 +4,7 @@ use super::rows::{block, create, open, rows};
 use atoll_memory::MemoryStore;
 use atoll_store::{ErrorKind, Store};
 use atoll_tables::expression::Expression;
-use atoll_tables::{AttributesOf, OfRuns, PackOptions, Query, Table, TableError, Union};
+use atoll_tables::{AttributesOf, OfRuns, PackOptions, Query, Readable, Table, TableError, Union};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -60,6 +60,26 @@ async fn rows_of_a_run_are_those_that_it_wrote_however_they_lie() {
     judge(&open(&store).await).await;
     table.delete(Some("b"), Some(1..2), None).await.unwrap();
     assert_eq!(count(&table, &of(&["b"])).await.unwrap(), 30, "beside a tombstone");
+}
+
+#[tokio::test]
+async fn of_several_tables_none_is_passed_over_whose_attributes_do_not_fit() {
+    let (_, left) = three_runs().await;
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let right = create(&store).await;
+    right.begin("d", 1, 1).await.unwrap();
+    right.append(block("d", 1, 1, 0), &rows(1, 9000, 5)).await.unwrap();
+    let note = async |table: &Table, run: &str, value: Value| {
+        let attributes = [("temperature".to_owned(), value)].into();
+        table.set_attributes(AttributesOf::Run(run), &attributes).await.unwrap();
+    };
+    note(&left, "a", json!(310)).await;
+    let both = Readable::Many(Union::new(vec![left, right.clone()]).unwrap());
+    let hot = Expression::parse("temperature > 300").unwrap();
+    assert_eq!(both.runs_where(&hot).await.unwrap().len(), 1, "a table that never heard of it has none");
+    note(&right, "d", json!("310")).await;
+    let refused = both.runs_where(&hot).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
 }
 
 #[tokio::test]
