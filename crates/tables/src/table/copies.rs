@@ -10,7 +10,7 @@
 //! Invariant: its entry says so only if it still is the one under which the rest was written.
 
 use super::entries::all_entries;
-use super::ledger::{create, is_unknown, put_parts};
+use super::ledger::{Ledger, create, is_unknown, put_parts};
 use super::names::{Names, REGISTRY, random_id};
 use super::registry::{entry, not_found, remove_cells};
 use super::vacuum::listed_objects;
@@ -18,13 +18,16 @@ use super::{Entry, Stage, Table, TableError, check_name, codec};
 use crate::protocol::{Cell as ManifestCell, Head, Manifest, ObjectId, SessionId, Version};
 use atoll_store::{Batch, Buffer, Cell, ReadOptions, ScanRequest, Store, StoreError, WriteOptions};
 use futures::{StreamExt, TryStreamExt};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How many objects are on their way at a time; one may have 64 MiB.
 const OBJECTS_AT_ONCE: usize = 4;
 
-/// How many attributes are.
+/// How many are copied between two looks whether the copy is still wanted.
+const OBJECTS_EACH: usize = 16;
+
+/// How many attributes are on their way at a time.
 const ATTRIBUTES_AT_ONCE: usize = 32;
 
 /// How often a cell is written of which nobody knows whether it was, or that another changed first.
@@ -74,46 +77,61 @@ impl Table {
         told: &mut (dyn FnMut(CopyProgress) + Send),
     ) -> Result<CopyReport, TableError> {
         check_name("table", name)?;
+        let target = Target::begin(&**store, name, self).await?;
+        if let Some(report) = self.finish_copy(store, &target, version).await? {
+            return Ok(report);
+        }
         let mut looks = 0;
         loop {
             let manifest = match version {
                 Some(version) => self.ledger.as_of(version).await?,
                 None => self.ledger.current().await?.manifest,
             };
-            let ended = self.copy_manifest(&**store, name, &manifest, told).await;
+            let ended = self.copy_manifest(&target, &shown(&manifest), told).await;
             match ended {
                 // A vacuum was faster: what is current now is there.
                 Err(TableError::VersionGone { .. }) if version.is_none() && looks < ATTEMPTS_MAX => {
                     looks += 1
                 }
-                ended => return ended,
+                Err(error) => {
+                    // Where it was dropped meanwhile, what was written is found by nobody else.
+                    target.check_arriving().await?;
+                    return Err(error);
+                }
+                Ok(report) => return Ok(report),
             }
         }
     }
 
+    /// Finishes a copy that was broken off when all but its end was there: of the version that it has.
+    async fn finish_copy(
+        &self,
+        store: &Arc<dyn Store>,
+        target: &Target<'_>,
+        version: Option<Version>,
+    ) -> Result<Option<CopyReport>, TableError> {
+        let Some(head) = target.head().await? else { return Ok(None) };
+        if version.is_some_and(|version| version != head.version) {
+            return Err(target.unfinished());
+        }
+        let there = Ledger::open(Arc::clone(store), target.name, &target.names).await?;
+        let report = CopyReport::of(&*there.current().await?.manifest);
+        target.finish().await?;
+        Ok(Some(report))
+    }
+
     async fn copy_manifest(
         &self,
-        store: &dyn Store,
-        name: &str,
+        target: &Target<'_>,
         manifest: &Manifest,
         told: &mut (dyn FnMut(CopyProgress) + Send),
     ) -> Result<CopyReport, TableError> {
-        let manifest = shown(manifest);
-        let target = Target::begin(store, name, self).await?;
-        let objects: BTreeSet<ObjectId> = manifest.objects().collect();
-        let mut report = CopyReport {
-            version: manifest.version,
-            rows: manifest.pieces.values().map(|placed| placed.piece.rows).fold(0, u64::saturating_add),
-            objects: objects.len() as u64,
-            copied: 0,
-            bytes: 0,
-        };
-        let copied = self.copy_objects(&target, &manifest, objects, &mut report, told).await;
-        if let Err(error) = copied {
+        let mut report = CopyReport::of(manifest);
+        if let Err(error) = self.copy_objects(target, manifest, &mut report, told).await {
             return Err(self.if_vacuumed(manifest.version, error).await);
         }
-        self.copy_attributes(&target).await?;
-        target.show(&manifest).await?;
+        self.copy_attributes(target).await?;
+        target.show(manifest).await?;
         target.finish().await?;
         Ok(report)
     }
@@ -122,11 +140,11 @@ impl Table {
         &self,
         target: &Target<'_>,
         manifest: &Manifest,
-        mut objects: BTreeSet<ObjectId>,
         report: &mut CopyReport,
         told: &mut (dyn FnMut(CopyProgress) + Send),
     ) -> Result<(), TableError> {
         let total = manifest.pieces.values().map(|placed| placed.piece.bytes).fold(0, u64::saturating_add);
+        let mut objects: BTreeSet<ObjectId> = manifest.objects().collect();
         for there in listed_objects(target.store, &target.names).await? {
             objects.remove(&there);
         }
@@ -135,12 +153,16 @@ impl Table {
         let bytes_before =
             (u128::from(total) * u128::from(before) / u128::from(report.objects.max(1))) as u64;
         told(CopyProgress { bytes: bytes_before, total });
-        let copies: Vec<_> = objects.into_iter().map(|object| self.copy_object(target, object)).collect();
-        let mut copies = futures::stream::iter(copies).buffer_unordered(OBJECTS_AT_ONCE);
-        while let Some(bytes) = copies.try_next().await? {
-            report.copied += 1;
-            report.bytes += bytes;
-            told(CopyProgress { bytes: bytes_before + report.bytes, total });
+        let objects: Vec<ObjectId> = objects.into_iter().collect();
+        for some in objects.chunks(OBJECTS_EACH) {
+            target.check_arriving().await?;
+            let copies: Vec<_> = some.iter().map(|object| self.copy_object(target, *object)).collect();
+            let mut copies = futures::stream::iter(copies).buffer_unordered(OBJECTS_AT_ONCE);
+            while let Some(bytes) = copies.try_next().await? {
+                report.copied += 1;
+                report.bytes += bytes;
+                told(CopyProgress { bytes: bytes_before + report.bytes, total });
+            }
         }
         Ok(())
     }
@@ -157,17 +179,36 @@ impl Table {
     /// Copies the attributes as they are now: they are no part of any version.
     async fn copy_attributes(&self, target: &Target<'_>) -> Result<(), TableError> {
         let (from, to) = (self.names.attributes(), target.names.attributes());
-        // Some may have been there when a call before was broken off, and be gone by now.
-        target.store.delete_partition(&to, WriteOptions::default()).await?;
-        let found = all_entries(&*self.store, ScanRequest::all(from.as_slice())).await?;
-        let puts = found.iter().map(|found| {
-            let cell = Cell::new(&to, &found.sort);
-            target.store.put(cell, &found.value, WriteOptions::default())
+        let wanted = all_entries(&*self.store, ScanRequest::all(from.as_slice())).await?;
+        // Of a call before that was broken off.
+        let there = all_entries(target.store, ScanRequest::all(to.as_slice())).await?;
+        let there: BTreeMap<Vec<u8>, Buffer> =
+            there.into_iter().map(|entry| (entry.sort, entry.value)).collect();
+        let named: BTreeSet<&[u8]> = wanted.iter().map(|entry| &entry.sort[..]).collect();
+        let gone = there.keys().filter(|sort| !named.contains(&sort[..])).map(|sort| (sort, None));
+        let new = wanted.iter().filter(|entry| there.get(&entry.sort) != Some(&entry.value));
+        // Whoever has it as a table by now may have noted others.
+        target.check_arriving().await?;
+        let writes = new.map(|entry| (&entry.sort, Some(&entry.value))).chain(gone).map(|(sort, value)| {
+            let cell = Cell::new(&to, sort);
+            match value {
+                Some(value) => target.store.put(cell, value, WriteOptions::default()),
+                None => target.store.delete(cell, WriteOptions::default()),
+            }
         });
-        let puts: Vec<_> = puts.collect();
-        let mut puts = futures::stream::iter(puts).buffer_unordered(ATTRIBUTES_AT_ONCE);
-        while puts.try_next().await?.is_some() {}
+        let writes: Vec<_> = writes.collect();
+        let mut writes = futures::stream::iter(writes).buffer_unordered(ATTRIBUTES_AT_ONCE);
+        while writes.try_next().await?.is_some() {}
         Ok(())
+    }
+}
+
+impl CopyReport {
+    /// Before anything of it is copied.
+    fn of(manifest: &Manifest) -> Self {
+        let rows = manifest.pieces.values().map(|placed| placed.piece.rows).fold(0, u64::saturating_add);
+        let objects: BTreeSet<ObjectId> = manifest.objects().collect();
+        Self { version: manifest.version, rows, objects: objects.len() as u64, copied: 0, bytes: 0 }
     }
 }
 
@@ -225,66 +266,71 @@ impl<'s> Target<'s> {
         Err(TableError::Arriving { name: name.to_owned() })
     }
 
-    /// Writes the manifest: the copy counts on from its version.
+    /// Writes the manifest: the copy counts on from its version. Another one is never put in its place, since a table may have
+    /// come of it.
     async fn show(&self, manifest: &Manifest) -> Result<(), TableError> {
-        if manifest.version == Version::EMPTY {
-            return Ok(());
-        }
-        let partition = self.names.manifest();
         let head = Head { version: manifest.version, full: manifest.version };
-        let part = ObjectId { session: SessionId(random_id()), sequence: 0 };
-        let whole = put_parts(self.store, &partition, part, codec::whole_to_bytes(manifest)).await?;
-        let (key, dropped) = (ManifestCell::Head.sort_key(), ManifestCell::Dropped.sort_key());
+        let partition = self.names.manifest();
+        let mut failed = None;
         for _ in 0..ATTEMPTS_MAX {
-            // The head first: if the copy is still arriving after that, nobody has written into it by then.
-            let found = self.store.get(Cell::new(&partition, &key), ReadOptions::default()).await?;
-            let known = found.as_deref().map(|bytes| codec::head_from_bytes(self.name, bytes)).transpose()?;
-            if known == Some(head) {
-                return Ok(());
+            match self.head().await? {
+                Some(there) if there == head => return Ok(()),
+                Some(_) => return Err(self.unfinished()),
+                None if manifest.version == Version::EMPTY => return Ok(()),
+                None => self.check_arriving().await?,
             }
-            let is_arriving =
-                entry(self.store, self.name).await?.is_some_and(|(text, _)| text == self.arriving);
-            // Another call was faster, with another version.
-            if !is_arriving {
-                return self.if_finished().await.and(Err(TableError::Taken { name: self.name.to_owned() }));
-            }
-            if known.is_some_and(|known| known.version > head.version) {
-                return Err(TableError::Arriving { name: self.name.to_owned() });
-            }
+            let part = ObjectId { session: SessionId(random_id()), sequence: 0 };
+            let whole = put_parts(self.store, &partition, part, codec::whole_to_bytes(manifest)).await?;
+            let (key, dropped) = (ManifestCell::Head.sort_key(), ManifestCell::Dropped.sort_key());
             let batch = Batch::on(partition.as_slice())
-                .if_is(key.as_slice(), found.map(|found| found.to_vec()))
+                .if_absent(key.as_slice())
                 .if_absent(dropped.as_slice())
                 .put(key.as_slice(), codec::head_to_bytes(head))
-                .put(ManifestCell::Full(manifest.version).sort_key(), whole.clone());
+                .put(ManifestCell::Full(manifest.version).sort_key(), whole);
             match self.store.write(batch, WriteOptions::default()).await {
                 Ok(_) => return Ok(()),
                 Err(StoreError::Conflict(_)) => {}
-                Err(error) if is_unknown(&error) => {}
+                Err(error) if is_unknown(&error) => failed = Some(error),
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(not_found(self.name))
+        Err(failed.map_or_else(|| self.unfinished(), TableError::from))
+    }
+
+    /// The head, if the manifest is there.
+    async fn head(&self) -> Result<Option<Head>, TableError> {
+        let (partition, key) = (self.names.manifest(), ManifestCell::Head.sort_key());
+        let found = self.store.get(Cell::new(&partition, &key), ReadOptions::default()).await?;
+        found.map(|bytes| codec::head_from_bytes(self.name, &bytes)).transpose()
+    }
+
+    fn unfinished(&self) -> TableError {
+        TableError::Arriving { name: self.name.to_owned() }
+    }
+
+    /// Refuses to go on with what is no copy on its way any more: another call has finished it, or it was dropped.
+    async fn check_arriving(&self) -> Result<(), TableError> {
+        match entry(self.store, self.name).await? {
+            Some((text, _)) if text == self.arriving => Ok(()),
+            _ => self.if_finished().await.and(Err(TableError::Taken { name: self.name.to_owned() })),
+        }
     }
 
     /// Makes it a table.
-    async fn finish(self) -> Result<(), TableError> {
+    async fn finish(&self) -> Result<(), TableError> {
         let cell = Cell::new(REGISTRY, self.name);
         let there = codec::entry_to_json(&Entry { stage: Stage::There, ..self.entry.clone() });
-        for _ in 0..ATTEMPTS_MAX {
-            let swap = self.store.compare_and_swap(
-                cell,
-                Some(&self.arriving),
-                there.as_bytes(),
-                WriteOptions::default(),
-            );
-            match swap.await {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let options = WriteOptions::default();
+            match self.store.compare_and_swap(cell, Some(&self.arriving), there.as_bytes(), options).await {
                 Ok(_) => return Ok(()),
                 Err(StoreError::Conflict(_)) => return self.if_finished().await,
-                Err(error) if is_unknown(&error) => {}
+                Err(error) if is_unknown(&error) && attempts < ATTEMPTS_MAX => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        self.if_finished().await
     }
 
     /// What became of a copy whose entry another changed.
@@ -292,7 +338,7 @@ impl<'s> Target<'s> {
         let now = entry(self.store, self.name).await?.filter(|(_, now)| now.id == self.entry.id);
         match now.map(|(_, now)| now.stage) {
             Some(Stage::There) => Ok(()),
-            Some(Stage::Arriving { .. }) => Err(TableError::Arriving { name: self.name.to_owned() }),
+            Some(Stage::Arriving { .. }) => Err(self.unfinished()),
             // Whoever drops it, or did, may have looked for objects before the last of ours was there.
             Some(Stage::Dropped) | None => {
                 remove_cells(self.store, &self.names).await?;

@@ -87,10 +87,9 @@ impl Table {
     /// # Errors
     /// [`TableError::NotFound`], errors of the store.
     pub async fn drop_table(store: &dyn Store, name: &str) -> Result<(), TableError> {
-        let mut found = entry(store, name).await?.ok_or_else(|| not_found(name))?;
-        while found.1.stage != Stage::Dropped {
-            let (text, entry_there) = found;
-            let dropped = codec::entry_to_json(&Entry { stage: Stage::Dropped, ..entry_there });
+        let (mut text, mut there) = entry(store, name).await?.ok_or_else(|| not_found(name))?;
+        while there.stage != Stage::Dropped {
+            let dropped = codec::entry_to_json(&Entry { stage: Stage::Dropped, ..there.clone() });
             let cell = Cell::new(REGISTRY, name);
             let swap = store.compare_and_swap(cell, Some(&text), dropped.as_bytes(), WriteOptions::default());
             match swap.await {
@@ -98,9 +97,11 @@ impl Table {
                 Err(StoreError::Conflict(_)) => {}
                 Err(error) => return Err(error.into()),
             }
-            // Somebody else drops it too, or has; or it was arriving, and is there now.
-            let Some(now) = entry(store, name).await? else { return Ok(()) };
-            found = now;
+            // Somebody else has dropped it, and another may have that name; or it was arriving, and is there now.
+            match entry(store, name).await? {
+                Some(now) if now.1.id == there.id => (text, there) = now,
+                _ => return Ok(()),
+            }
         }
         Self::drop_rest(store, name).await
     }

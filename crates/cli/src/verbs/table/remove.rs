@@ -71,9 +71,11 @@ pub struct Drop {
 impl Drop {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let store = session.store(Access::Change).await?;
-        // Opened first, so that a mistyped name is answered with the nearest.
-        let table = self.table.open_in(&store).await?;
-        Table::drop_table(&*store, table.name()).await?;
+        match Table::drop_table(&*store, &self.table.table).await {
+            // Not there, or mistyped: answered with the nearest.
+            Err(TableError::NotFound { .. }) => drop(self.table.open_in(&store).await?),
+            ended => ended?,
+        }
         if session.output.is_json() { session.output.json(&json!({ "done": true })) } else { Ok(()) }
     }
 }
