@@ -257,9 +257,9 @@ def test_a_short_slice_of_texts_that_are_too_long_for_one_append_is_taken(table)
 
 @pytest.mark.parametrize("rows", [0, -1, 2.5])
 def test_batches_of_no_size_are_refused_before_anything_is_read(table, rows: object) -> None:
-    with pytest.raises(atoll.errors.InvalidInputError, match="rows"):
+    with pytest.raises(atoll.errors.InvalidInputError, match="row"):
         table.batches(rows)
-    with pytest.raises(atoll.errors.InvalidInputError, match="rows"):
+    with pytest.raises(atoll.errors.InvalidInputError, match="row"):
         table.read().batches(rows)
 
 

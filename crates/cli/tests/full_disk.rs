@@ -40,3 +40,52 @@ fn a_write_that_is_refused_on_a_full_disk_was_not_done_and_one_that_was_done_is_
     let done = codes.iter().filter(|code| **code == "0").count();
     assert_eq!(value, format!("0{}", "X".repeat(done)), "{codes:?}\n{errors}");
 }
+
+/// Copies a table to a small file system that it does not fit on, and then takes what is there of it away.
+const COPY: &str = r#"
+mount -t tmpfs -o size=40m tmpfs "$PWD" || exit 99
+cd "$PWD"
+"$0" --store "$1" table copy t --to "$PWD/s" >&2; echo $?
+"$0" --store s table list --json; echo $?
+"$0" --store s table copy t --as u >&2; echo $?
+"$0" --store s table drop t >&2; echo $?
+"$0" --store s table drop t >&2; echo $?
+"#;
+
+#[test]
+fn a_copy_that_finds_no_room_is_no_table_and_can_be_dropped() {
+    let place = Place::new();
+    let mut random = fastrand::Rng::with_seed(1);
+    let text = |random: &mut fastrand::Rng| -> String { (0..1_500).map(|_| random.alphanumeric()).collect() };
+    let rows: String = (0..40_000).map(|row| format!("{row},{}\n", text(&mut random))).collect();
+    place.write("t.csv", format!("id,text\n{rows}"));
+    let data = place.folder.path().join("data");
+    let data = data.to_str().unwrap();
+    place
+        .run(&[
+            "--store",
+            data,
+            "table",
+            "create",
+            "t",
+            "--column",
+            "id:int64,text:utf8",
+            "--id",
+            "id",
+            "--index",
+            "id",
+        ])
+        .text();
+    place.run(&["--store", data, "table", "import", "t", "t.csv"]).text();
+    std::fs::create_dir(place.folder.path().join("small")).unwrap();
+    let mut small = Command::new("unshare");
+    small.args(["-rm", "sh", "-c", COPY]).arg(place.command(&[]).get_program()).arg(data);
+    let told = small.current_dir(place.folder.path().join("small")).output().unwrap();
+    if told.status.code() == Some(99) || !told.status.success() && told.stdout.is_empty() {
+        println!("SKIPPED [mount] a small file system cannot be made here");
+        return;
+    }
+    let (codes, errors) = (String::from_utf8_lossy(&told.stdout), String::from_utf8_lossy(&told.stderr));
+    // No room; nothing is listed; what is not finished cannot be opened; dropped; and gone.
+    assert_eq!(codes.split_whitespace().collect::<Vec<_>>(), ["19", "0", "11", "0", "10"], "{errors}");
+}

@@ -3,8 +3,8 @@
 use super::TableArguments;
 use crate::session::Access;
 use crate::{Failure, Session};
-use atoll_tables::Table;
 use atoll_tables::expression::Expression;
+use atoll_tables::{Table, TableError};
 use clap::Args;
 use serde_json::json;
 use std::ops::Range;
