@@ -311,6 +311,24 @@ fn a_torn_dump_and_a_torn_array_are_told_with_what_is_missing() {
     assert_eq!(atoll(&place, "table query n --count").text(), "0\n");
 }
 
+#[test]
+fn a_record_that_is_being_written_is_not_passed_over_and_is_in_once_it_is_whole() {
+    for (name, head, first, second) in [
+        ("a.csv", "pid,step,x,name\n", "1,0,0.5,a\n", "2,0,0.5,b\n"),
+        ("a.jsonl", "", "{\"pid\":1,\"step\":0}\n", "{\"pid\":2,\"step\":0}\n"),
+    ] {
+        let place = created("");
+        let import = format!("table import t {name} --parts --skip-bad 5");
+        place.write(name, format!("{head}{first}{}", &second[..4]));
+        let torn = atoll(&place, &import);
+        assert!(torn.fails(18).contains("ends early"), "{name}: {}", torn.stderr);
+        assert!(torn.stderr.contains("1 rows in 1 steps were imported"), "{name}: {}", torn.stderr);
+        place.write(name, format!("{head}{first}{second}"));
+        assert_eq!(atoll(&place, &format!("{import} --json")).json()["rows"], 1, "{name}");
+        assert_eq!(count(&place, ""), 2, "{name}");
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_file_larger_than_the_memory_that_is_given_is_imported_within_it() {

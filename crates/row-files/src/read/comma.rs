@@ -175,6 +175,11 @@ impl Records for Comma {
         self.names.len() > 1 && self.quoted.get(place).copied().unwrap_or(false)
     }
 
+    fn is_cut(&self) -> bool {
+        let kept = self.rows.get_ref();
+        kept.is_at_end() && kept.since(self.from.0).last().is_some_and(|last| !b"\r\n".contains(last))
+    }
+
     /// A record ends before the second byte of its line end; that one and empty lines come before the next.
     fn line(&self) -> u64 {
         self.from.1 + self.rows.get_ref().line_ends_at(self.from.0)

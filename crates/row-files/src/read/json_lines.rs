@@ -4,7 +4,8 @@
 //! place is a vector without values, and no field of its own. The names are those of the first records; a member that
 //! is missing has no value, and an empty text is a text.
 //!
-//! Invariant: a line that is cut at the end of the file is a bad record, never a shorter one.
+//! Invariant: a line that is cut at the end of the file is a bad record, never a shorter one, nor one that is passed
+//! over.
 
 use super::ReadOptions;
 use super::source::{Input, Kept};
@@ -31,6 +32,8 @@ pub(super) struct JsonLines {
     /// The names that have no value in the first records.
     nulls: HashSet<String>,
     ignore_extra: bool,
+    /// Whether the last line that was read has no end.
+    is_open: bool,
     /// The record: its line, and a text for each name; none for null and for a member that is missing.
     line: u64,
     fields: Vec<Option<Vec<u8>>>,
@@ -58,6 +61,7 @@ impl JsonLines {
             places: HashMap::new(),
             nulls: HashSet::new(),
             ignore_extra: options.ignore_extra,
+            is_open: false,
             line: 0,
             fields: Vec::new(),
             problem: None,
@@ -130,6 +134,7 @@ impl JsonLines {
             let read = self.lines.get_ref().bytes_read();
             self.lines.get_mut().use_to(read);
             self.read += 1;
+            self.is_open = !line.ends_with(b"\n");
             if !line.trim_ascii().is_empty() {
                 return Ok(Some((self.read, fields_of(&line))));
             }
@@ -230,6 +235,10 @@ impl Records for JsonLines {
 
     fn is_empty_text(&self, place: usize) -> bool {
         !self.is_absent(place)
+    }
+
+    fn is_cut(&self) -> bool {
+        self.is_open && self.line == self.read
     }
 
     fn line(&self) -> u64 {

@@ -1,5 +1,7 @@
 //! What is promised of every format that is read.
 
+mod texts;
+
 use super::*;
 use crate::{Part, PartLimits, writer};
 use arrow_array::cast::AsArray;

@@ -1,6 +1,7 @@
 //! Text files: records of fields become rows, and bad records are told with their lines.
 //!
 //! Invariant: a bad record leaves nothing behind in the rows.
+//! Invariant: a bad record is passed over only once its line has an end.
 
 use super::ReadOptions;
 use super::field::{Values, values};
@@ -35,6 +36,10 @@ pub(super) trait Records: Send {
     /// What is wrong with the record as a whole, so that it has no fields.
     fn problem(&self) -> Option<&str> {
         None
+    }
+    /// Whether the file ends within the line of the record: somebody may still be writing it.
+    fn is_cut(&self) -> bool {
+        false
     }
     /// The line on which the record begins, from 1.
     fn line(&self) -> u64;
@@ -85,6 +90,11 @@ impl<R: Records> TextReader<R> {
                     problem,
                     skipped: self.skipped,
                 });
+            }
+            // To pass over it would be to count it, and so to go on behind it once it is whole.
+            if self.records.is_cut() {
+                let problem = format!("line {line} has no end, and {problem}");
+                return Err(RowFileError::Torn { file: self.records.file().to_owned(), problem });
             }
             self.skips_left -= 1;
             self.skipped += 1;
