@@ -132,6 +132,27 @@ fn a_vector_may_be_null_wherever_it_stands() {
 }
 
 #[test]
+fn a_vector_of_nulls_is_one_wherever_that_can_be_told() {
+    let item = Arc::new(Field::new("item", DataType::Float64, true));
+    let values = || -> ArrayRef {
+        Arc::new(Float64Array::from(vec![None, None, Some(1.0), None, None, None, Some(2.0), Some(3.0)]))
+    };
+    let of = |valid: Option<Vec<bool>>| -> ArrayRef {
+        let valid = valid.map(NullBuffer::from);
+        Arc::new(FixedSizeListArray::try_new(Arc::clone(&item), 2, values(), valid).unwrap())
+    };
+    let ids = || Arc::new(Int64Array::from(vec![1, 2, 3, 4])) as ArrayRef;
+    let filled = rows(vec![("v", of(None), false), ("id", ids(), false)]);
+    for (format, name) in TEXTS {
+        assert_eq!(there_and_back(&filled, format, name), filled, "{name}");
+    }
+    for valid in [vec![true; 4], vec![true, true, false, true]] {
+        let nullable = rows(vec![("v", of(Some(valid)), true), ("id", ids(), false)]);
+        assert_eq!(there_and_back(&nullable, Format::JsonLines, "a.jsonl"), nullable);
+    }
+}
+
+#[test]
 fn a_vector_that_is_null_in_all_the_first_records_has_the_length_that_is_wanted() {
     let item = Arc::new(Field::new("item", DataType::Float64, false));
     let wanted = Arc::new(Schema::new(vec![

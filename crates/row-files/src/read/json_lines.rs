@@ -11,7 +11,7 @@ use super::ReadOptions;
 use super::source::{Input, Kept};
 use super::text::Records;
 use crate::{Format, RowFileError};
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::{DataType, Schema};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{BufRead, BufReader};
@@ -29,19 +29,33 @@ pub(super) struct JsonLines {
     ahead: VecDeque<Numbered>,
     names: Vec<String>,
     places: HashMap<String, usize>,
-    /// The names that have no value in the first records.
+    /// The names that have no value in the first records, and those that have a list.
     nulls: HashSet<String>,
-    ignore_extra: bool,
+    lists: HashSet<String>,
+    /// How many elements a list of this name has to have.
+    lengths: HashMap<String, usize>,
+    options: ReadOptions,
     /// Whether the last line that was read has no end.
     is_open: bool,
     /// The record: its line, and a text for each name; none for null and for a member that is missing.
     line: u64,
     fields: Vec<Option<Vec<u8>>>,
+    /// Whether a list begins at this place.
+    begins_list: Vec<bool>,
     problem: Option<String>,
 }
 
-/// Names and texts of one record; none for null.
-type Fields = Vec<(String, Option<Vec<u8>>)>;
+/// A value as a text; none for null.
+type Text = Option<Vec<u8>>;
+
+/// What stands behind a name.
+enum Member {
+    Plain(Text),
+    List(Vec<Text>),
+}
+
+/// The members of one record.
+type Fields = Vec<(String, Member)>;
 
 /// A line's number, and its fields or what is wrong with it.
 type Numbered = (u64, Result<Fields, String>);
@@ -60,10 +74,13 @@ impl JsonLines {
             names: Vec::new(),
             places: HashMap::new(),
             nulls: HashSet::new(),
-            ignore_extra: options.ignore_extra,
+            lists: HashSet::new(),
+            lengths: HashMap::new(),
+            options: options.clone(),
             is_open: false,
             line: 0,
             fields: Vec::new(),
+            begins_list: Vec::new(),
             problem: None,
         };
         records.learn_names()?;
@@ -79,20 +96,24 @@ impl JsonLines {
 
     /// Reads the first records for their names. What is only ever null has the name of a vector where there is one.
     fn learn_names(&mut self) -> Result<(), RowFileError> {
-        let (mut names, mut seen, mut filled) = (Vec::new(), HashSet::new(), HashSet::new());
+        let mut known = Names::default();
         while self.ahead.len() < NAMING_RECORDS {
             let Some(record) = self.read_record()? else { break };
-            for (name, text) in record.1.iter().flatten() {
-                if seen.insert(name.clone()) {
-                    names.push(name.clone());
-                }
-                if text.is_some() && !filled.contains(name) {
-                    filled.insert(name.clone());
+            for (name, member) in record.1.iter().flatten() {
+                match member {
+                    Member::Plain(text) => known.see(name, text),
+                    Member::List(elements) => {
+                        self.lists.insert(name.clone());
+                        for (place, text) in elements.iter().enumerate() {
+                            known.see(&element(name, place), text);
+                        }
+                    }
                 }
             }
             self.ahead.push_back(record);
         }
-        names.retain(|name| filled.contains(name) || !seen.contains(&first_element(name)));
+        let Names { mut names, seen, filled } = known;
+        names.retain(|name| filled.contains(name) || !seen.contains(&element(name, 0)));
         self.nulls = names.iter().filter(|name| !filled.contains(*name)).cloned().collect();
         self.name(names);
         Ok(())
@@ -103,17 +124,26 @@ impl JsonLines {
         self.names = names;
     }
 
-    /// The same, where what is only null in the first records may be vectors: only who wants them knows how long they
-    /// are.
+    /// The same, where lists and what is only null in the first records are vectors: only who wants them knows how long
+    /// they are.
     pub(super) fn with_vectors(mut self, wanted: &Schema) -> Self {
+        let length = |name: &str| match wanted.field_with_name(&self.options.renamed(name)).ok()?.data_type()
+        {
+            DataType::FixedSizeList(_, length) => usize::try_from(*length).ok(),
+            _ => None,
+        };
+        let vectors = self.nulls.iter().chain(&self.lists);
+        self.lengths = vectors.filter_map(|name| Some((name.clone(), length(name)?))).collect();
         let mut names = Vec::with_capacity(self.names.len());
+        let mut laid_out = HashSet::new();
         for name in std::mem::take(&mut self.names) {
-            let field = wanted.field_with_name(&name).ok().filter(|_| self.nulls.contains(&name));
-            match field.map(Field::data_type) {
-                Some(DataType::FixedSizeList(_, len)) => {
-                    names.extend((0..*len).map(|element| format!("{name}[{element}]")));
+            let of = list_of(&name).filter(|of| self.lists.contains(*of)).unwrap_or(&name);
+            match self.lengths.get(of) {
+                Some(length) if laid_out.insert(of.to_owned()) => {
+                    names.extend((0..*length).map(|place| element(of, place)));
                 }
-                _ => names.push(name),
+                Some(_) => {}
+                None => names.push(name),
             }
         }
         self.name(names);
@@ -145,22 +175,69 @@ impl JsonLines {
     fn take(&mut self, record: Fields) -> Result<(), String> {
         self.fields.clear();
         self.fields.resize(self.names.len(), None);
-        for (name, text) in record {
-            match self.places.get(&name) {
-                Some(&place) => self.fields[place] = text,
-                None if self.ignore_extra => {}
-                // A vector that is null.
-                None if text.is_none() && self.places.contains_key(&first_element(&name)) => {}
-                None => return Err(format!("a member \"{name}\", which none of the first records has")),
+        self.begins_list.clear();
+        self.begins_list.resize(self.names.len(), false);
+        for (name, member) in record {
+            match member {
+                Member::Plain(text) => self.take_field(&name, text)?,
+                Member::List(elements) => self.take_list(&name, elements)?,
             }
+        }
+        Ok(())
+    }
+
+    fn take_list(&mut self, name: &str, elements: Vec<Text>) -> Result<(), String> {
+        let there = elements.len();
+        if let Some(length) = self.lengths.get(name).filter(|length| **length != there) {
+            return Err(format!("\"{name}\" is a list of {there}, and a vector of {length} is wanted"));
+        }
+        if let Some(&place) = self.places.get(&element(name, 0)) {
+            self.begins_list[place] = true;
+        }
+        let mut elements = elements.into_iter().enumerate();
+        elements.try_for_each(|(place, text)| self.take_field(&element(name, place), text))
+    }
+
+    fn take_field(&mut self, name: &str, text: Text) -> Result<(), String> {
+        match self.places.get(name) {
+            Some(&place) => self.fields[place] = text,
+            None if self.options.ignore_extra => {}
+            // A vector that is null.
+            None if text.is_none() && self.places.contains_key(&element(name, 0)) => {}
+            None => return Err(format!("a member \"{name}\", which none of the first records has")),
         }
         Ok(())
     }
 }
 
-/// What the first element of a vector is called.
-fn first_element(name: &str) -> String {
-    format!("{name}[0]")
+/// The names of the first records, as they come.
+#[derive(Default)]
+struct Names {
+    names: Vec<String>,
+    seen: HashSet<String>,
+    /// Those that have a value somewhere.
+    filled: HashSet<String>,
+}
+
+impl Names {
+    fn see(&mut self, name: &str, text: &Text) {
+        if self.seen.insert(name.to_owned()) {
+            self.names.push(name.to_owned());
+        }
+        if text.is_some() && !self.filled.contains(name) {
+            self.filled.insert(name.to_owned());
+        }
+    }
+}
+
+/// What an element of a list is called.
+fn element(name: &str, place: usize) -> String {
+    format!("{name}[{place}]")
+}
+
+/// The list that an element of this name belongs to.
+fn list_of(name: &str) -> Option<&str> {
+    name.strip_suffix(']')?.rsplit_once('[').map(|(list, _)| list)
 }
 
 fn fields_of(line: &[u8]) -> Result<Fields, String> {
@@ -172,20 +249,20 @@ fn fields_of(line: &[u8]) -> Result<Fields, String> {
     for (name, value) in record {
         match value {
             Value::Array(elements) => {
-                for (place, element) in elements.iter().enumerate() {
-                    fields.push((format!("{name}[{place}]"), text_of(&name, element)?));
-                }
+                let texts = elements.iter().map(|element| text_of(&name, element));
+                let list = Member::List(texts.collect::<Result<_, _>>()?);
+                fields.push((name, list));
             }
             value => {
                 let text = text_of(&name, &value)?;
-                fields.push((name, text));
+                fields.push((name, Member::Plain(text)));
             }
         }
     }
     Ok(fields)
 }
 
-fn text_of(name: &str, value: &Value) -> Result<Option<Vec<u8>>, String> {
+fn text_of(name: &str, value: &Value) -> Result<Text, String> {
     Ok(match value {
         Value::Null => None,
         Value::Bool(value) => Some(value.to_string().into_bytes()),
@@ -235,6 +312,11 @@ impl Records for JsonLines {
 
     fn is_empty_text(&self, place: usize) -> bool {
         !self.is_absent(place)
+    }
+
+    fn has_vector(&self, places: &[usize]) -> Option<bool> {
+        let begins = places.first().and_then(|first| self.begins_list.get(*first)).copied();
+        Some(begins.unwrap_or(false))
     }
 
     fn is_cut(&self) -> bool {

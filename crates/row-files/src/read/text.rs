@@ -33,6 +33,11 @@ pub(super) trait Records: Send {
     fn is_empty_text(&self, _place: usize) -> bool {
         false
     }
+    /// Whether the record says that a vector of elements at these places is there, which may all be null; none where
+    /// nothing can say so.
+    fn has_vector(&self, _places: &[usize]) -> Option<bool> {
+        None
+    }
     /// What is wrong with the record as a whole, so that it has no fields.
     fn problem(&self) -> Option<&str> {
         None
@@ -294,7 +299,10 @@ impl TextColumn {
         let Some((item, _, valid)) = &mut self.vector else { return Ok(0) };
         let text_of = |place: &usize| std::str::from_utf8(records.field(*place)).unwrap_or("\u{fffd}");
         let nulls = places.iter().filter(|place| is_null(text_of(place), null)).count();
-        valid.push(nulls < places.len());
+        // Where nothing tells a vector of nulls from one that is null, it is the one that may be.
+        let is_there = nulls < places.len()
+            || records.has_vector(places).unwrap_or(item.is_nullable() && !self.field.is_nullable());
+        valid.push(is_there);
         let mut problem = None;
         for (element, place) in places.iter().enumerate() {
             let text = text_of(place);
@@ -304,8 +312,7 @@ impl TextColumn {
                 problem = Some(format!("element {element}: {}", no_value(text, item.data_type())));
             }
         }
-        let is_whole =
-            nulls == 0 || (nulls == places.len() && self.field.is_nullable()) || item.is_nullable();
+        let is_whole = if is_there { nulls == 0 || item.is_nullable() } else { self.field.is_nullable() };
         let missing = || "a value is missing".to_owned();
         match problem.or_else(|| (!is_whole).then(missing)) {
             None => Ok(8 * places.len()),

@@ -26,3 +26,39 @@ fn a_bad_record_that_has_no_end_may_still_be_written_and_is_never_passed_over() 
         assert_eq!(parts[0].bad[0].line, line, "{name}");
     }
 }
+
+fn vector(item_nullable: bool) -> DataType {
+    DataType::FixedSizeList(Arc::new(Field::new("item", DataType::Float64, item_nullable)), 2)
+}
+
+#[test]
+fn a_list_of_another_length_than_the_vector_is_a_bad_record() {
+    let place = Place::new();
+    for (nullable, ignore_extra) in [(false, false), (true, false), (false, true), (true, true)] {
+        let wanted = schema(&[("id", DataType::Int64, false), ("v", vector(nullable), nullable)]);
+        let options = ReadOptions { skip_bad: 9, ignore_extra, ..plain() };
+        let bad = ["[1]", "[]", "[1,2,3]"].map(|list| format!("{{\"id\":2,\"v\":{list}}}\n"));
+        let good = "{\"id\":1,\"v\":[1,2]}\n";
+        for text in [bad.concat() + good, good.repeat(1200) + &bad.concat()] {
+            let input = place.write("a.jsonl", &text);
+            let parts = read(&input, Format::JsonLines, &wanted, &options).unwrap();
+            let problems: Vec<_> = parts.iter().flat_map(|part| &part.bad).collect();
+            assert_eq!(problems.len(), 3, "{nullable} {ignore_extra}: {problems:?}");
+            assert!(problems[0].problem.contains("\"v\" is a list of 1, and a vector of 2"), "{problems:?}");
+            assert!(
+                all(&parts, &wanted).column(0).as_primitive::<Int64Type>().iter().all(|id| id == Some(1))
+            );
+        }
+    }
+}
+
+#[test]
+fn a_vector_that_is_missing_where_one_must_be_is_a_bad_record_even_if_its_elements_may_be() {
+    let place = Place::new();
+    let wanted = schema(&[("id", DataType::Int64, false), ("v", vector(true), false)]);
+    let input = place.write("a.jsonl", "{\"id\":1,\"v\":[1,null]}\n{\"id\":2}\n{\"id\":3,\"v\":null}\n");
+    let options = ReadOptions { skip_bad: 9, ..plain() };
+    let parts = read(&input, Format::JsonLines, &wanted, &options).unwrap();
+    assert_eq!(parts[0].bad.iter().map(|bad| bad.line).collect::<Vec<_>>(), [2, 3]);
+    assert_eq!(parts[0].rows.num_rows(), 1);
+}
