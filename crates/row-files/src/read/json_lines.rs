@@ -8,6 +8,7 @@
 //! over.
 
 use super::ReadOptions;
+use super::origin::list_of;
 use super::source::{Input, Kept};
 use super::text::Records;
 use crate::{Format, RowFileError};
@@ -34,6 +35,8 @@ pub(super) struct JsonLines {
     lists: HashSet<String>,
     /// How many elements a list of this name has to have.
     lengths: HashMap<String, usize>,
+    /// The columns that are wanted, those of vectors element by element.
+    wanted: HashSet<String>,
     options: ReadOptions,
     /// Whether the last line that was read has no end.
     is_open: bool,
@@ -76,6 +79,7 @@ impl JsonLines {
             nulls: HashSet::new(),
             lists: HashSet::new(),
             lengths: HashMap::new(),
+            wanted: HashSet::new(),
             options: options.clone(),
             is_open: false,
             line: 0,
@@ -127,13 +131,19 @@ impl JsonLines {
     /// The same, where lists and what is only null in the first records are vectors: only who wants them knows how long
     /// they are.
     pub(super) fn with_vectors(mut self, wanted: &Schema) -> Self {
-        let length = |name: &str| match wanted.field_with_name(&self.options.renamed(name)).ok()?.data_type()
-        {
+        let length_of = |data_type: &DataType| match data_type {
             DataType::FixedSizeList(_, length) => usize::try_from(*length).ok(),
             _ => None,
         };
+        let wanted_as = |name: &str| wanted.field_with_name(&self.options.renamed(name)).ok();
+        let length = |name: &str| length_of(wanted_as(name)?.data_type());
         let vectors = self.nulls.iter().chain(&self.lists);
         self.lengths = vectors.filter_map(|name| Some((name.clone(), length(name)?))).collect();
+        for field in wanted.fields() {
+            let length = length_of(field.data_type()).unwrap_or(0);
+            self.wanted.insert(field.name().clone());
+            self.wanted.extend((0..length).map(|place| element(field.name(), place)));
+        }
         let mut names = Vec::with_capacity(self.names.len());
         let mut laid_out = HashSet::new();
         for name in std::mem::take(&mut self.names) {
@@ -201,7 +211,9 @@ impl JsonLines {
     fn take_field(&mut self, name: &str, text: Text) -> Result<(), String> {
         match self.places.get(name) {
             Some(&place) => self.fields[place] = text,
-            None if self.options.ignore_extra => {}
+            // What is wanted is never one too many, however late it comes.
+            None if self.options.ignore_extra
+                && (text.is_none() || !self.wanted.contains(&self.options.renamed(name))) => {}
             // A vector that is null.
             None if text.is_none() && self.places.contains_key(&element(name, 0)) => {}
             None => return Err(format!("a member \"{name}\", which none of the first records has")),
@@ -233,11 +245,6 @@ impl Names {
 /// What an element of a list is called.
 fn element(name: &str, place: usize) -> String {
     format!("{name}[{place}]")
-}
-
-/// The list that an element of this name belongs to.
-fn list_of(name: &str) -> Option<&str> {
-    name.strip_suffix(']')?.rsplit_once('[').map(|(list, _)| list)
 }
 
 fn fields_of(line: &[u8]) -> Result<Fields, String> {

@@ -4,7 +4,7 @@
 
 use super::ReadOptions;
 use crate::{RowFileError, nearest};
-use arrow_schema::{DataType, Schema};
+use arrow_schema::{DataType, Field, Schema};
 use std::collections::HashSet;
 
 /// Where the values of a wanted column are.
@@ -33,6 +33,7 @@ pub(super) fn origins(
     let mut found = Vec::with_capacity(wanted.fields().len());
     for field in wanted.fields() {
         let origin = origin(present, field.name(), field.data_type());
+        check_length(file, present, field, &origin)?;
         match &origin {
             Origin::Column(place) => used.extend([*place]),
             Origin::Elements(places) => used.extend(places.iter().copied()),
@@ -62,6 +63,28 @@ fn origin(present: &[String], name: &str, data_type: &DataType) -> Origin {
     let elements: Option<Vec<usize>> =
         (0..*len).map(|element| place(&format!("{name}[{element}]"))).collect();
     elements.map_or(Origin::Absent, Origin::Elements)
+}
+
+/// A vector of another length in the file is neither cut nor missing, whatever may be passed over.
+fn check_length(file: &str, present: &[String], field: &Field, origin: &Origin) -> Result<(), RowFileError> {
+    let DataType::FixedSizeList(_, wanted) = field.data_type() else { return Ok(()) };
+    let is_element = |name: &&String| list_of(name).is_some_and(|list| list == field.name());
+    let there = present.iter().filter(is_element).count();
+    if there == 0 || usize::try_from(*wanted) == Ok(there) || matches!(origin, Origin::Column(_)) {
+        return Ok(());
+    }
+    Err(RowFileError::Type {
+        file: file.to_owned(),
+        column: field.name().clone(),
+        found: format!("a vector of {there} elements"),
+        wanted: format!("one of {wanted}"),
+    })
+}
+
+/// The vector that an element of this name belongs to.
+pub(super) fn list_of(name: &str) -> Option<&str> {
+    let (list, place) = name.strip_suffix(']')?.rsplit_once('[')?;
+    place.parse::<usize>().is_ok().then_some(list)
 }
 
 fn missing(file: &str, column: &str, present: &[String]) -> RowFileError {

@@ -62,3 +62,34 @@ fn a_vector_that_is_missing_where_one_must_be_is_a_bad_record_even_if_its_elemen
     assert_eq!(parts[0].bad.iter().map(|bad| bad.line).collect::<Vec<_>>(), [2, 3]);
     assert_eq!(parts[0].rows.num_rows(), 1);
 }
+
+#[test]
+fn a_vector_of_another_length_is_refused_whatever_may_be_passed_over() {
+    let place = Place::new();
+    let options = ReadOptions { ignore_extra: true, ..plain() };
+    let wanted = schema(&[("id", DataType::Int64, false), ("v", vector(false), true)]);
+    for text in ["id,v[0],v[1],v[2]\n1,2,3,4\n", "id,v[0]\n1,2\n"] {
+        let input = place.write("a.csv", text);
+        let error = read(&input, Format::Csv, &wanted, &options).unwrap_err();
+        assert!(matches!(&error, RowFileError::Type { column, .. } if column == "v"), "{error}");
+    }
+    let column = || Arc::new(Int64Array::from(vec![1])) as ArrayRef;
+    let input = parquet(&place, ["id", "v[0]", "v[1]", "v[2]"].map(|name| (name, column())).to_vec());
+    let error = read(&input, Format::Parquet, &wanted, &options).unwrap_err();
+    assert!(error.to_string().contains("a vector of 3 elements"), "{error}");
+}
+
+#[test]
+fn a_wanted_member_that_comes_late_is_not_passed_over() {
+    let place = Place::new();
+    let options = ReadOptions { ignore_extra: true, ..plain() };
+    let wanted =
+        schema(&[("id", DataType::Int64, false), ("x", DataType::Int64, true), ("v", vector(false), true)]);
+    let first = "{\"id\":1}\n".repeat(1000);
+    let lates = [("\"x\":5", true), ("\"v\":[1,2]", true), ("\"x\":null", false), ("\"y\":5", false)];
+    for (late, is_wanted) in lates {
+        let input = place.write("a.jsonl", format!("{first}{{\"id\":2,{late}}}\n"));
+        let result = read(&input, Format::JsonLines, &wanted, &options);
+        assert_eq!(result.is_err(), is_wanted, "{late}");
+    }
+}
