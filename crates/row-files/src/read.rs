@@ -22,6 +22,7 @@ pub use source::Input;
 
 use crate::{Format, RowFileError, RowReader};
 use arrow_schema::{DataType, Schema, SchemaRef};
+use origin::list_of;
 
 /// How a file is read.
 #[derive(Clone, Debug)]
@@ -57,10 +58,12 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// What a column of the file is called from here on.
+    /// What a column of the file is called from here on; an element of a vector is called by that one's name.
     fn renamed(&self, name: &str) -> String {
-        let renamed = self.rename.iter().find(|(from, _)| from == name);
-        renamed.map_or(name, |(_, to)| to).to_owned()
+        let to = |name: &str| self.rename.iter().find(|(from, _)| from == name).map(|(_, to)| to.as_str());
+        let of_vector =
+            || list_of(name).and_then(|list| Some(format!("{}{}", to(list)?, &name[list.len()..])));
+        to(name).map(str::to_owned).or_else(of_vector).unwrap_or_else(|| name.to_owned())
     }
 }
 

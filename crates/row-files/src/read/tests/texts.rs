@@ -93,3 +93,23 @@ fn a_wanted_member_that_comes_late_is_not_passed_over() {
         assert_eq!(result.is_err(), is_wanted, "{late}");
     }
 }
+
+#[test]
+fn a_vector_is_called_otherwise_with_all_its_elements() {
+    let place = Place::new();
+    let options = ReadOptions { rename: vec![("pos".to_owned(), "v".to_owned())], ..plain() };
+    let wanted = schema(&[("id", DataType::Int64, false), ("v", vector(false), false)]);
+    let late = "{\"id\":1,\"pos\":null}\n".repeat(1000) + "{\"id\":1,\"pos\":[2,3]}\n";
+    let nullable = schema(&[("id", DataType::Int64, false), ("v", vector(false), true)]);
+    let cases = [
+        (Format::Csv, "a.csv", "id,pos[0],pos[1]\n1,2,3\n", &wanted),
+        (Format::JsonLines, "a.jsonl", "{\"id\":1,\"pos\":[2,3]}\n", &wanted),
+        (Format::JsonLines, "b.jsonl", &late, &nullable),
+    ];
+    for (format, name, text, wanted) in cases {
+        let input = place.write(name, text);
+        let rows = all(&read(&input, format, wanted, &options).unwrap(), wanted);
+        let last = rows.column(1).as_fixed_size_list().value(rows.num_rows() - 1);
+        assert_eq!(last.as_primitive::<Float64Type>().values(), &[2.0, 3.0], "{name}");
+    }
+}
