@@ -65,6 +65,14 @@ fn write_error(file: &str, source: io::Error) -> RowFileError {
     RowFileError::Write { file: file.to_owned(), source }
 }
 
+/// An instant beyond the years that have a text, or the like: an error, and nothing that looks like a value.
+fn no_text(column: &str, error: &ArrowError) -> RowFileError {
+    RowFileError::Unsupported {
+        what: format!("column \"{column}\" has a value that no text stands for: {error}"),
+        hint: "write Parquet or Arrow IPC, which hold every value, or leave the rows out with --where",
+    }
+}
+
 fn arrow_error(file: &str, error: ArrowError) -> RowFileError {
     let source = match error {
         ArrowError::IoError(_, source) => source,

@@ -1,11 +1,10 @@
 //! CSV. No value is an empty field, and an empty text is one in quotes.
 
 use super::cells::{flattened, formatter};
-use super::{RowWriter, Target, arrow_error, write_error};
+use super::{RowWriter, Target, arrow_error, no_text, write_error};
 use crate::RowFileError;
 use arrow_array::{Array, RecordBatch};
-use arrow_schema::{ArrowError, DataType, SchemaRef};
-use std::fmt::Write as _;
+use arrow_schema::{DataType, SchemaRef};
 use std::io::Write as _;
 
 pub(super) struct CommaWriter {
@@ -28,10 +27,11 @@ impl CommaWriter {
         Ok(writer)
     }
 
-    fn push(&mut self, rows: &RecordBatch) -> Result<(), ArrowError> {
-        let columns = flattened(rows)?;
-        let formatters =
-            columns.iter().map(|(_, column)| formatter(column)).collect::<Result<Vec<_>, _>>()?;
+    fn push(&mut self, rows: &RecordBatch) -> Result<(), RowFileError> {
+        let arrow = |error| arrow_error(&self.name, error);
+        let columns = flattened(rows).map_err(arrow)?;
+        let formatters: Result<Vec<_>, _> = columns.iter().map(|(_, column)| formatter(column)).collect();
+        let formatters = formatters.map_err(arrow)?;
         let has_empty = |data_type: &DataType| matches!(data_type, DataType::Utf8 | DataType::Binary);
         let is_text: Vec<bool> = columns.iter().map(|(_, column)| has_empty(column.data_type())).collect();
         let mut field = String::new();
@@ -41,12 +41,11 @@ impl CommaWriter {
                 if columns[place].1.is_null(row) {
                     continue;
                 }
+                field.clear();
+                let target = if is_text[place] { &mut field } else { &mut self.text };
+                formatter.value(row).write(target).map_err(|error| no_text(&columns[place].0, &error))?;
                 if is_text[place] {
-                    field.clear();
-                    write!(field, "{}", formatter.value(row)).map_err(|_| unwritable())?;
                     push_field(&field, &mut self.text);
-                } else {
-                    write!(self.text, "{}", formatter.value(row)).map_err(|_| unwritable())?;
                 }
             }
             // A line of nothing is no record: a single value that is missing is told by quotes.
@@ -65,10 +64,6 @@ impl CommaWriter {
     }
 }
 
-fn unwritable() -> ArrowError {
-    ArrowError::CsvError("a value cannot be written".to_owned())
-}
-
 fn push_field(field: &str, text: &mut String) {
     if !field.is_empty() && !field.contains([',', '"', '\n', '\r']) {
         text.push_str(field);
@@ -84,7 +79,7 @@ impl RowWriter for CommaWriter {
         // Piece by piece, so that the text of a large batch is not held whole.
         for start in (0..rows.num_rows()).step_by(8192) {
             let piece = rows.slice(start, (rows.num_rows() - start).min(8192));
-            self.push(&piece).map_err(|error| arrow_error(&self.name, error))?;
+            self.push(&piece)?;
             self.hand_over()?;
         }
         Ok(())

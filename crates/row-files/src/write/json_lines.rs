@@ -1,13 +1,12 @@
 //! JSON Lines: one object a row. What is not a finite number is one of the texts "NaN", "inf" and "-inf".
 
 use super::cells::{formatter, readable};
-use super::{RowWriter, Target, arrow_error, write_error};
+use super::{RowWriter, Target, arrow_error, no_text, write_error};
 use crate::RowFileError;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_cast::display::ArrayFormatter;
 use arrow_schema::{ArrowError, DataType};
-use std::fmt::Write as _;
 use std::io::Write as _;
 
 pub(super) struct JsonWriter {
@@ -31,22 +30,24 @@ impl JsonWriter {
         Self { target, name, text: String::new() }
     }
 
-    fn push(&mut self, rows: &RecordBatch) -> Result<(), ArrowError> {
+    fn push(&mut self, rows: &RecordBatch) -> Result<(), RowFileError> {
+        let arrow = |error| arrow_error(&self.name, error);
         let names: Vec<String> = rows
             .schema()
             .fields()
             .iter()
             .map(|field| serde_json::Value::from(field.name().as_str()).to_string())
             .collect();
-        let arrays = rows.columns().iter().map(readable).collect::<Result<Vec<_>, _>>()?;
-        let columns = arrays.iter().map(Column::new).collect::<Result<Vec<_>, _>>()?;
+        let arrays = rows.columns().iter().map(readable).collect::<Result<Vec<_>, _>>().map_err(arrow)?;
+        let columns = arrays.iter().map(Column::new).collect::<Result<Vec<_>, _>>().map_err(arrow)?;
         for row in 0..rows.num_rows() {
             self.text.push('{');
             for (place, (name, column)) in names.iter().zip(&columns).enumerate() {
                 self.text.push_str(if place > 0 { "," } else { "" });
                 self.text.push_str(name);
                 self.text.push(':');
-                column.push(row, &mut self.text)?;
+                let pushed = column.push(row, &mut self.text);
+                pushed.map_err(|error| no_text(rows.schema().field(place).name(), &error))?;
             }
             self.text.push_str("}\n");
         }
@@ -67,14 +68,13 @@ impl<'a> Column<'a> {
     }
 
     fn push(&self, row: usize, text: &mut String) -> Result<(), ArrowError> {
-        let unwritable = |_| ArrowError::JsonError("a value cannot be written".to_owned());
         match self {
             Self::Number(_, array) | Self::Text(_, array) | Self::Vector(array, _) if array.is_null(row) => {
                 text.push_str("null");
             }
             Self::Number(formatter, _) => {
                 let start = text.len();
-                write!(text, "{}", formatter.value(row)).map_err(unwritable)?;
+                formatter.value(row).write(text)?;
                 // JSON has no number for what is not finite, and null is another thing.
                 if text[start..].ends_with(['N', 'f']) {
                     text.insert(start, '"');
@@ -104,7 +104,7 @@ impl RowWriter for JsonWriter {
     fn write(&mut self, rows: &RecordBatch) -> Result<(), RowFileError> {
         for start in (0..rows.num_rows()).step_by(8192) {
             let piece = rows.slice(start, (rows.num_rows() - start).min(8192));
-            self.push(&piece).map_err(|error| arrow_error(&self.name, error))?;
+            self.push(&piece)?;
             let written = self.target.write_all(self.text.as_bytes());
             self.text.clear();
             written.map_err(|source| write_error(&self.name, source))?;

@@ -99,3 +99,19 @@ fn formats_that_are_only_read_are_refused() {
     let schema = rows().schema();
     assert!(writer(Format::Npy, &schema, Box::new(Shared::default()), "test").is_err());
 }
+
+#[test]
+fn an_instant_that_no_text_stands_for_is_an_error_and_not_written_as_one() {
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("id", Arc::new(Int64Array::from(vec![1, 2]))),
+        ("t", Arc::new(TimestampMicrosecondArray::from(vec![0, i64::MAX]))),
+    ];
+    let rows = RecordBatch::try_from_iter(columns).unwrap();
+    for format in [Format::Csv, Format::JsonLines] {
+        let target = Shared::default();
+        let mut writer = writer(format, &rows.schema(), Box::new(target.clone()), "test").unwrap();
+        let error = writer.write(&rows).unwrap_err().to_string();
+        assert!(error.contains("column \"t\"") && error.contains("9223372036854775807"), "{format}: {error}");
+        assert!(!String::from_utf8(target.0.lock().unwrap().clone()).unwrap().contains("ERROR"), "{format}");
+    }
+}
