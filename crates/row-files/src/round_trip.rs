@@ -7,10 +7,11 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
 use arrow_array::{
     Array, ArrayRef, BinaryArray, FixedSizeListArray, Float32Array, Float64Array, Int64Array, RecordBatch,
-    StringArray,
+    StringArray, TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray,
+    TimestampSecondArray,
 };
 use arrow_buffer::NullBuffer;
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -176,4 +177,37 @@ fn null_in_the_place_of_a_vector_is_no_column_of_its_own() {
     let found = describe(&Input::File(path), Format::JsonLines, &ReadOptions::default()).unwrap();
     let names: Vec<&str> = found.fields().iter().map(|field| field.name().as_str()).collect();
     assert_eq!(names, ["s", "v[0]", "v[1]"]);
+}
+
+#[test]
+fn instants_of_all_years_come_back_in_every_unit_that_holds_them() {
+    // The first day of the years 1, 1500, 1970, 3000 and 9999, in seconds.
+    let seconds: [i64; 5] = [-62_135_596_800, -14_831_769_600, 0, 32_503_680_000, 253_370_764_800];
+    let of = |factor: i64, rest: i64| seconds.map(|second| second * factor + rest).to_vec();
+    let columns = vec![
+        ("s", Arc::new(TimestampSecondArray::from(of(1, 59))) as ArrayRef, false),
+        ("ms", Arc::new(TimestampMillisecondArray::from(of(1000, 1))) as ArrayRef, false),
+        ("us", Arc::new(TimestampMicrosecondArray::from(of(1_000_000, 999_999))) as ArrayRef, false),
+        (
+            "ns",
+            Arc::new(TimestampNanosecondArray::from(vec![i64::MIN, -1, 0, 1, i64::MAX])) as ArrayRef,
+            false,
+        ),
+    ];
+    let rows = rows(columns);
+    for (format, name) in TEXTS {
+        assert_eq!(there_and_back(&rows, format, name), rows, "{name}");
+    }
+}
+
+#[test]
+fn an_instant_that_its_unit_does_not_hold_is_refused_and_no_other_one() {
+    let wanted =
+        Arc::new(Schema::new(vec![Field::new("t", DataType::Timestamp(TimeUnit::Nanosecond, None), true)]));
+    let place = TempDir::new().unwrap();
+    let path = place.path().join("a.csv");
+    std::fs::write(&path, "t\n3000-01-01T00:00:00\n").unwrap();
+    let mut reader = open(&Input::File(path), Format::Csv, &wanted, &ReadOptions::default()).unwrap();
+    let error = reader.next(PartLimits { rows: 3, bytes: 1 << 20 }).unwrap_err();
+    assert!(error.to_string().contains("line 2"), "{error}");
 }

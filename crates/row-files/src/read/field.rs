@@ -4,13 +4,14 @@
 
 use arrow_array::ArrayRef;
 use arrow_array::builder::{BinaryBuilder, BooleanBuilder, PrimitiveBuilder, StringBuilder};
+use arrow_array::timezone::Tz;
 use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
     DurationSecondType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
-use arrow_cast::parse::Parser;
+use arrow_cast::parse::{Parser, string_to_datetime};
 use arrow_schema::{DataType, TimeUnit};
 use std::sync::Arc;
 
@@ -56,11 +57,18 @@ fn instants(unit: TimeUnit, data_type: &DataType) -> Box<dyn Values> {
     }
 }
 
-/// An instant in units of so many nanoseconds; none between two of them.
+/// An instant in units of so many nanoseconds; none between two of them, and none that the unit does not hold.
 fn instant<const NANOSECONDS: i64>(text: &str) -> Option<i64> {
-    let nanoseconds = TimestampNanosecondType::parse(text)?;
-    (nanoseconds % NANOSECONDS == 0).then_some(nanoseconds / NANOSECONDS)
+    let instant = string_to_datetime(&UTC.parse::<Tz>().ok()?, text).ok()?;
+    // Nanoseconds themselves would do for the years from 1677 to 2262 only.
+    let nanoseconds =
+        i128::from(instant.timestamp()) * 1_000_000_000 + i128::from(instant.timestamp_subsec_nanos());
+    let unit = i128::from(NANOSECONDS);
+    if nanoseconds % unit == 0 { i64::try_from(nanoseconds / unit).ok() } else { None }
 }
+
+/// The zone of instants that do not name theirs.
+const UTC: &str = "+00:00";
 
 /// A day, which may be written as the instant that it begins.
 fn date(text: &str) -> Option<i32> {
