@@ -112,14 +112,14 @@ impl Fit {
                 DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_),
                 DataType::Binary,
             )
-            | (DataType::Date64, DataType::Date32)
             | (DataType::Float16, DataType::Float32)
             | (DataType::Float32 | DataType::Float16, DataType::Float64) => strict(column, wanted),
             (DataType::Float64, DataType::Float32) => self.in_range(column, strict(column, wanted)?, field),
             (found, wanted) if found.is_numeric() && wanted.is_numeric() => {
                 self.unchanged(column, strict(column, wanted)?, field)
             }
-            (DataType::Duration(_), DataType::Duration(_)) => {
+            // A day with a time of day is none.
+            (DataType::Date64, DataType::Date32) | (DataType::Duration(_), DataType::Duration(_)) => {
                 self.unchanged(column, strict(column, wanted)?, field)
             }
             (DataType::Timestamp(_, zone), DataType::Timestamp(unit, wanted_zone)) => {

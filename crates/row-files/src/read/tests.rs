@@ -1,5 +1,6 @@
 //! What is promised of every format that is read.
 
+mod columns;
 mod texts;
 
 use super::*;

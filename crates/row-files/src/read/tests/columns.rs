@@ -1,0 +1,29 @@
+//! What is promised of files with types of their own: nothing of a value is lost.
+
+use super::*;
+use arrow_array::Date64Array;
+use arrow_array::types::Date32Type;
+
+const DAY_MS: i64 = 86_400_000;
+
+#[test]
+fn a_day_with_a_time_of_day_is_no_day() {
+    let place = Place::new();
+    let wanted = schema(&[("d", DataType::Date32, false)]);
+    let read_days = |days: Vec<i64>| {
+        let rows =
+            RecordBatch::try_from_iter([("d", Arc::new(Date64Array::from(days)) as ArrayRef)]).unwrap();
+        let path = place.path("a.arrow");
+        let target = Box::new(std::fs::File::create(&path).unwrap());
+        let mut writer = writer(Format::Arrow, &rows.schema(), target, "a").unwrap();
+        writer.write(&rows).unwrap();
+        writer.finish().unwrap();
+        read(&Input::File(path), Format::Arrow, &wanted, &plain())
+    };
+    let rows = all(&read_days(vec![DAY_MS, -DAY_MS, 0]).unwrap(), &wanted);
+    assert_eq!(rows.column(0).as_primitive::<Date32Type>().values(), &[1, -1, 0]);
+    for odd in [-1, 1, DAY_MS + 1, -DAY_MS - 1] {
+        let error = read_days(vec![0, odd]).unwrap_err().to_string();
+        assert!(error.contains("column \"d\""), "{odd}: {error}");
+    }
+}
