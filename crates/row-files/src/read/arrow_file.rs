@@ -42,7 +42,8 @@ fn of_stream(file: File) -> Result<Opened, ArrowError> {
 }
 
 impl BatchSource for IpcSource {
-    fn next(&mut self) -> Result<Option<RecordBatch>, RowFileError> {
+    /// A batch is what its writer made it.
+    fn next(&mut self, _: usize) -> Result<Option<RecordBatch>, RowFileError> {
         self.batches.next().transpose().map_err(|error| malformed(self.file.clone(), &error))
     }
 }

@@ -7,6 +7,9 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 
+/// Bytes of a batch that is only passed over.
+const PASSED_BYTES_MAX: usize = 32 << 20;
+
 /// A file of batches.
 pub(super) struct Batches {
     pub(super) file: String,
@@ -18,8 +21,8 @@ pub(super) struct Batches {
 
 /// What gives the batches of a file.
 pub(super) trait BatchSource: Send {
-    /// The next batch; none at the end.
-    fn next(&mut self) -> Result<Option<RecordBatch>, RowFileError>;
+    /// The next batch; none at the end. It should take about so many bytes at most, but for a single row.
+    fn next(&mut self, bytes_max: usize) -> Result<Option<RecordBatch>, RowFileError>;
 
     /// Passes over rows from the beginning where that costs less than reading them; how many.
     fn skip(&mut self, _rows: u64) -> Result<u64, RowFileError> {
@@ -52,7 +55,7 @@ impl BatchReader {
     fn take(&mut self, rows_max: usize, bytes_max: usize) -> Result<Option<RecordBatch>, RowFileError> {
         let batch = match self.rest.take() {
             Some(rest) => rest,
-            None => match self.source.batches.next()? {
+            None => match self.source.batches.next(bytes_max.min(PASSED_BYTES_MAX))? {
                 Some(batch) => batch,
                 None => return Ok(None),
             },

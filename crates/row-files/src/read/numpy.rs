@@ -21,7 +21,7 @@ use header::Header;
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 
-/// Rows that are decoded at a time.
+/// Most rows that are decoded at a time.
 const BATCH_ROWS: u64 = 8192;
 
 /// An array under way.
@@ -124,8 +124,10 @@ fn stem(input: &Input) -> String {
 }
 
 impl BatchSource for NumpySource {
-    fn next(&mut self) -> Result<Option<RecordBatch>, RowFileError> {
-        let rows = self.arrays.first().map_or(0, |array| array.left.min(BATCH_ROWS));
+    fn next(&mut self, bytes_max: usize) -> Result<Option<RecordBatch>, RowFileError> {
+        let row_bytes: usize = self.arrays.iter().map(|array| array.header.row_bytes).sum();
+        let rows_max = (bytes_max / row_bytes.max(1)).clamp(1, BATCH_ROWS as usize) as u64;
+        let rows = self.arrays.first().map_or(0, |array| array.left.min(rows_max));
         let (file, format) = (self.file.clone(), self.format);
         let wrong = |problem: String| RowFileError::Malformed { file: file.clone(), format, problem };
         if let Some(input) = self.unverified.take() {

@@ -7,10 +7,11 @@ use arrow_array::RecordBatch;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
+use parquet::file::metadata::ParquetMetaData;
 use std::fs::File;
 use std::sync::Arc;
 
-/// Rows that are decoded at a time.
+/// Most rows that are decoded at a time.
 const BATCH_ROWS: usize = 8192;
 
 struct ParquetSource {
@@ -35,11 +36,11 @@ pub(super) fn open(input: &Input) -> Result<Batches, RowFileError> {
 }
 
 impl ParquetSource {
-    fn reader(&mut self) -> Result<&mut ParquetRecordBatchReader, RowFileError> {
+    fn reader(&mut self, bytes_max: usize) -> Result<&mut ParquetRecordBatchReader, RowFileError> {
         if self.reader.is_none() {
             let file: File = self.input.file()?;
             let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
-                .with_batch_size(BATCH_ROWS)
+                .with_batch_size(rows_at_a_time(self.metadata.metadata(), bytes_max))
                 .with_offset(self.offset);
             self.reader = Some(builder.build().map_err(|error| malformed(&self.input, &error))?);
         }
@@ -49,8 +50,8 @@ impl ParquetSource {
 }
 
 impl BatchSource for ParquetSource {
-    fn next(&mut self) -> Result<Option<RecordBatch>, RowFileError> {
-        let batch = self.reader()?.next().transpose();
+    fn next(&mut self, bytes_max: usize) -> Result<Option<RecordBatch>, RowFileError> {
+        let batch = self.reader(bytes_max)?.next().transpose();
         batch.map_err(|error| malformed(&self.input, &error))
     }
 
@@ -60,6 +61,13 @@ impl BatchSource for ParquetSource {
         self.offset = usize::try_from(skipped).unwrap_or(usize::MAX);
         Ok(skipped)
     }
+}
+
+/// How many rows take about so many bytes, by what the file says of its widest row group.
+fn rows_at_a_time(metadata: &ParquetMetaData, bytes_max: usize) -> usize {
+    let widths = metadata.row_groups().iter().map(|group| group.total_byte_size() / group.num_rows().max(1));
+    let widest = widths.max().and_then(|width| usize::try_from(width).ok()).unwrap_or(0);
+    (bytes_max / widest.max(1)).clamp(1, BATCH_ROWS)
 }
 
 fn malformed(input: &Input, problem: &dyn std::fmt::Display) -> RowFileError {

@@ -27,3 +27,24 @@ fn a_day_with_a_time_of_day_is_no_day() {
         assert!(error.contains("column \"d\""), "{odd}: {error}");
     }
 }
+
+#[test]
+fn rows_that_are_wide_are_read_as_many_at_a_time_as_a_part_may_hold() {
+    let place = Place::new();
+    // 100000 rows of half a MiB, of which four are there.
+    let mut bytes = npy_head("{'descr': '<f8', 'fortran_order': False, 'shape': (100000, 65536)}");
+    bytes.resize(bytes.len() + 4 * 8 * 65_536, 0);
+    let input = place.write("v.npy", bytes);
+    let wanted = Arc::new(describe(&input, Format::Npy, &plain()).unwrap());
+    let mut reader = open(&input, Format::Npy, &wanted, &plain()).unwrap();
+    let limits = PartLimits { rows: usize::MAX, bytes: 1 << 20 };
+    let mut rows = 0;
+    let error = loop {
+        match reader.next(limits) {
+            Ok(part) => rows += part.unwrap().rows.num_rows(),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.to_string().contains("99996 rows of 100000 are missing"), "{error}");
+    assert_eq!(rows, 4);
+}
