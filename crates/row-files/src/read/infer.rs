@@ -46,7 +46,8 @@ pub(super) fn columns(mut records: impl Records, options: &ReadOptions) -> Resul
                 continue;
             }
             has_value[place] = true;
-            possible[place].retain_mut(|candidate| candidate.admits(text));
+            let is_quoted = records.is_quoted(place);
+            possible[place].retain_mut(|candidate| candidate.admits(text, is_quoted));
         }
     }
     let fields = names.iter().zip(possible).zip(has_value).map(|((name, possible), has_value)| {
@@ -59,17 +60,38 @@ pub(super) fn columns(mut records: impl Records, options: &ReadOptions) -> Resul
 }
 
 impl Candidate {
-    /// Whether a text stands for a value of the type, and for none that is merely like one.
-    fn admits(&mut self, text: &str) -> bool {
+    /// Whether a text stands for a value of the type, and for none that is merely like one. One in quotes is no number,
+    /// but for those that JSON cannot write otherwise.
+    fn admits(&mut self, text: &str, is_quoted: bool) -> bool {
         let is_like_one = match &self.data_type {
             // 0 and 1 are numbers.
-            DataType::Boolean => !matches!(text, "0" | "1"),
+            DataType::Boolean => !is_quoted && !matches!(text, "0" | "1"),
+            DataType::Int64 | DataType::UInt64 => !is_quoted && !is_numbered(text),
+            DataType::Float64 if is_quoted => matches!(text, "NaN" | "inf" | "-inf"),
+            DataType::Float64 => !is_numbered(text) && is_given_back(text),
             DataType::Date32 => text.len() == 10,
             DataType::Timestamp(..) => text.len() > 10,
             _ => true,
         };
         is_like_one && self.values.push(text)
     }
+}
+
+/// The digits of a text that has nothing else, but for a sign.
+fn digits(text: &str) -> Option<&str> {
+    let text = text.trim();
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(digits)
+}
+
+/// Whether it is a name made of digits, such as 007, which another one could not be told from as a number.
+fn is_numbered(text: &str) -> bool {
+    digits(text).is_some_and(|digits| digits.len() > 1 && digits.starts_with('0'))
+}
+
+/// Whether a whole number is the same as a double.
+fn is_given_back(text: &str) -> bool {
+    digits(text).is_none_or(|digits| digits.parse().is_ok_and(|number: f64| format!("{number:.0}") == digits))
 }
 
 /// Types may be given only for columns that are there.

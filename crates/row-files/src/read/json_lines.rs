@@ -42,19 +42,26 @@ pub(super) struct JsonLines {
     is_open: bool,
     /// The record: its line, and a text for each name; none for null and for a member that is missing.
     line: u64,
-    fields: Vec<Option<Vec<u8>>>,
+    fields: Vec<Cell>,
     /// Whether a list begins at this place.
     begins_list: Vec<bool>,
     problem: Option<String>,
 }
 
-/// A value as a text; none for null.
-type Text = Option<Vec<u8>>;
+/// A value as a text.
+struct Text {
+    bytes: Vec<u8>,
+    /// Whether it stands in quotes.
+    is_quoted: bool,
+}
+
+/// None for null.
+type Cell = Option<Text>;
 
 /// What stands behind a name.
 enum Member {
-    Plain(Text),
-    List(Vec<Text>),
+    Plain(Cell),
+    List(Vec<Cell>),
 }
 
 /// The members of one record.
@@ -184,7 +191,7 @@ impl JsonLines {
     /// Lays the fields of a record out by the names.
     fn take(&mut self, record: Fields) -> Result<(), String> {
         self.fields.clear();
-        self.fields.resize(self.names.len(), None);
+        self.fields.resize_with(self.names.len(), || None);
         self.begins_list.clear();
         self.begins_list.resize(self.names.len(), false);
         for (name, member) in record {
@@ -196,7 +203,7 @@ impl JsonLines {
         Ok(())
     }
 
-    fn take_list(&mut self, name: &str, elements: Vec<Text>) -> Result<(), String> {
+    fn take_list(&mut self, name: &str, elements: Vec<Cell>) -> Result<(), String> {
         let there = elements.len();
         if let Some(length) = self.lengths.get(name).filter(|length| **length != there) {
             return Err(format!("\"{name}\" is a list of {there}, and a vector of {length} is wanted"));
@@ -208,7 +215,7 @@ impl JsonLines {
         elements.try_for_each(|(place, text)| self.take_field(&element(name, place), text))
     }
 
-    fn take_field(&mut self, name: &str, text: Text) -> Result<(), String> {
+    fn take_field(&mut self, name: &str, text: Cell) -> Result<(), String> {
         match self.places.get(name) {
             Some(&place) => self.fields[place] = text,
             // What is wanted is never one too many, however late it comes.
@@ -232,7 +239,7 @@ struct Names {
 }
 
 impl Names {
-    fn see(&mut self, name: &str, text: &Text) {
+    fn see(&mut self, name: &str, text: &Cell) {
         if self.seen.insert(name.to_owned()) {
             self.names.push(name.to_owned());
         }
@@ -269,12 +276,13 @@ fn fields_of(line: &[u8]) -> Result<Fields, String> {
     Ok(fields)
 }
 
-fn text_of(name: &str, value: &Value) -> Result<Text, String> {
+fn text_of(name: &str, value: &Value) -> Result<Cell, String> {
+    let plain = |bytes: String| Some(Text { bytes: bytes.into_bytes(), is_quoted: false });
     Ok(match value {
         Value::Null => None,
-        Value::Bool(value) => Some(value.to_string().into_bytes()),
-        Value::Number(number) => Some(number.to_string().into_bytes()),
-        Value::String(text) => Some(text.clone().into_bytes()),
+        Value::Bool(value) => plain(value.to_string()),
+        Value::Number(number) => plain(number.to_string()),
+        Value::String(text) => Some(Text { bytes: text.clone().into_bytes(), is_quoted: true }),
         Value::Array(_) | Value::Object(_) => {
             return Err(format!("\"{name}\" holds lists or objects within, which no column can hold"));
         }
@@ -310,11 +318,15 @@ impl Records for JsonLines {
     }
 
     fn field(&self, place: usize) -> &[u8] {
-        self.fields.get(place).and_then(Option::as_deref).unwrap_or_default()
+        self.fields.get(place).and_then(Option::as_ref).map_or(&[], |text| text.bytes.as_slice())
     }
 
     fn is_absent(&self, place: usize) -> bool {
         self.fields.get(place).is_none_or(Option::is_none)
+    }
+
+    fn is_quoted(&self, place: usize) -> bool {
+        self.fields.get(place).and_then(Option::as_ref).is_some_and(|text| text.is_quoted)
     }
 
     fn is_empty_text(&self, place: usize) -> bool {

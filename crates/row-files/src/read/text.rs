@@ -29,6 +29,10 @@ pub(super) trait Records: Send {
     fn is_absent(&self, _place: usize) -> bool {
         false
     }
+    /// Whether the record says that a field is a text, whatever it looks like.
+    fn is_quoted(&self, _place: usize) -> bool {
+        false
+    }
     /// Whether a field that is empty is said to be an empty text, rather than no value.
     fn is_empty_text(&self, _place: usize) -> bool {
         false

@@ -113,3 +113,34 @@ fn a_vector_is_called_otherwise_with_all_its_elements() {
         assert_eq!(last.as_primitive::<Float64Type>().values(), &[2.0, 3.0], "{name}");
     }
 }
+
+#[test]
+fn what_is_no_number_in_full_is_guessed_to_be_a_text() {
+    let place = Place::new();
+    let of = |format: Format, name: &str, text: &str| {
+        let found = describe(&place.write(name, text), format, &plain()).unwrap();
+        found.fields().iter().map(|field| field.data_type().clone()).collect::<Vec<_>>()
+    };
+    let (int, uint, float, text) = (DataType::Int64, DataType::UInt64, DataType::Float64, DataType::Utf8);
+    let columns = [
+        (["007", "7"], &text),
+        (["-07", "7"], &text),
+        (["0", "-0"], &int),
+        (["+5", "10"], &int),
+        (["0.5", "00.5"], &float),
+        (["12345678901234567890", "1"], &uint),
+        (["123456789012345678901", "1"], &text),
+        (["-1", "9223372036854775808"], &float),
+        (["-1", "9223372036854775809"], &text),
+        (["1e300", "-1"], &float),
+        (["9007199254740993", "0.5"], &text),
+    ];
+    for (cells, expected) in columns {
+        let csv = format!("a,b\n{},x\n{},x\n", cells[0], cells[1]);
+        assert_eq!(&of(Format::Csv, "a.csv", &csv)[0], expected, "{cells:?}");
+    }
+    let json = "{\"id\":\"7\",\"x\":\"NaN\",\"n\":7,\"d\":\"2026-01-01\",\"b\":\"true\"}\n\
+                {\"id\":\"8\",\"x\":1.5,\"n\":8,\"d\":\"2026-01-02\",\"b\":\"false\"}\n";
+    let found = of(Format::JsonLines, "a.jsonl", json);
+    assert_eq!(found, [text.clone(), float, int, DataType::Date32, text]);
+}
