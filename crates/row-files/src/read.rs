@@ -8,6 +8,7 @@ mod field;
 mod fit;
 pub(crate) mod fuzz;
 mod infer;
+mod int96;
 mod json_lines;
 mod numpy;
 mod origin;

@@ -1,6 +1,7 @@
 //! Parquet files: decoded batch by batch, and gone on with without reading what lies before.
 
 use super::batches::{BatchSource, Batches};
+use super::int96::Seconds;
 use super::source::Input;
 use crate::{Format, RowFileError};
 use arrow_array::RecordBatch;
@@ -20,18 +21,21 @@ struct ParquetSource {
     reader: Option<ParquetRecordBatchReader>,
     /// Rows to pass over.
     offset: usize,
+    /// Instants that have to be read twice.
+    seconds: Option<Seconds>,
 }
 
 pub(super) fn open(input: &Input) -> Result<Batches, RowFileError> {
     let file = input.file()?;
     let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new());
     let metadata = metadata.map_err(|error| malformed(input, &error))?;
+    let seconds = Seconds::of(&metadata).map_err(|error| malformed(input, &error))?;
     let rows = u64::try_from(metadata.metadata().file_metadata().num_rows()).unwrap_or(0);
     Ok(Batches {
         file: input.name(),
         schema: Arc::clone(metadata.schema()),
         size: input.bytes().map(|bytes| (rows, bytes)),
-        batches: Box::new(ParquetSource { input: input.clone(), metadata, reader: None, offset: 0 }),
+        batches: Box::new(ParquetSource { input: input.clone(), metadata, reader: None, offset: 0, seconds }),
     })
 }
 
@@ -39,9 +43,14 @@ impl ParquetSource {
     fn reader(&mut self, bytes_max: usize) -> Result<&mut ParquetRecordBatchReader, RowFileError> {
         if self.reader.is_none() {
             let file: File = self.input.file()?;
+            let rows = rows_at_a_time(self.metadata.metadata(), bytes_max);
             let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
-                .with_batch_size(rows_at_a_time(self.metadata.metadata(), bytes_max))
+                .with_batch_size(rows)
                 .with_offset(self.offset);
+            if let Some(seconds) = &mut self.seconds {
+                let begun = seconds.begin(self.input.file()?, rows, self.offset);
+                begun.map_err(|error| malformed(&self.input, &error))?;
+            }
             self.reader = Some(builder.build().map_err(|error| malformed(&self.input, &error))?);
         }
         let missing = || malformed(&self.input, &"it has no rows");
@@ -52,7 +61,11 @@ impl ParquetSource {
 impl BatchSource for ParquetSource {
     fn next(&mut self, bytes_max: usize) -> Result<Option<RecordBatch>, RowFileError> {
         let batch = self.reader(bytes_max)?.next().transpose();
-        batch.map_err(|error| malformed(&self.input, &error))
+        let batch = batch.map_err(|error| malformed(&self.input, &error))?;
+        if let (Some(batch), Some(seconds)) = (&batch, &mut self.seconds) {
+            seconds.check(batch, &self.input.name())?;
+        }
+        Ok(batch)
     }
 
     fn skip(&mut self, rows: u64) -> Result<u64, RowFileError> {

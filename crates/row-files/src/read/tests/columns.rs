@@ -48,3 +48,47 @@ fn rows_that_are_wide_are_read_as_many_at_a_time_as_a_part_may_hold() {
     assert!(error.to_string().contains("99996 rows of 100000 are missing"), "{error}");
     assert_eq!(rows, 4);
 }
+
+/// A Parquet file of one column of instants as Spark and Impala write them: a Julian day, and nanoseconds of it.
+fn int96(place: &Place, instants: &[(u32, u64)]) -> Input {
+    use parquet::data_type::{Int96, Int96Type};
+    use parquet::file::writer::SerializedFileWriter;
+    let schema = parquet::schema::parser::parse_message_type("message m { required int96 t; }").unwrap();
+    let path = place.path("a.parquet");
+    let file = std::fs::File::create(&path).unwrap();
+    let mut writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let values: Vec<Int96> = instants
+        .iter()
+        .map(|&(day, nanoseconds)| {
+            let mut value = Int96::new();
+            value.set_data(nanoseconds as u32, (nanoseconds >> 32) as u32, day);
+            value
+        })
+        .collect();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<Int96Type>().write_batch(&values, None, None).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+    Input::File(path)
+}
+
+#[test]
+fn an_instant_that_nanoseconds_do_not_hold_is_refused_and_becomes_no_other_one() {
+    const EPOCH: u32 = 2_440_588;
+    let place = Place::new();
+    let noon = 12 * 3_600 * 1_000_000_000;
+    for unit in [TimeUnit::Nanosecond, TimeUnit::Second] {
+        let wanted = schema(&[("t", DataType::Timestamp(unit, None), true)]);
+        let input = int96(&place, &[(EPOCH, noon), (EPOCH + 20_000, 0), (EPOCH - 20_000, noon)]);
+        let rows = all(&read(&input, Format::Parquet, &wanted, &plain()).unwrap(), &wanted);
+        assert_eq!(rows.num_rows(), 3);
+        // The last day of the year 9999, and the first of the year 1.
+        for day in [EPOCH + 2_932_896, EPOCH - 719_162] {
+            let input = int96(&place, &[(EPOCH, 0), (day, noon)]);
+            let error = read(&input, Format::Parquet, &wanted, &plain()).unwrap_err().to_string();
+            assert!(error.contains("column \"t\"") && error.contains("1677"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Instants of Parquet files as Spark, Impala and Hive wrote them: 96 bits, a day and nanoseconds of it.
+//!
+//! They are read as nanoseconds from 1970 on, which hold the years from 1677 to 2262 and become other instants, without
+//! a word, beyond them. So they are read as seconds as well.
+//!
+//! Invariant: an instant that nanoseconds do not hold is an error.
+
+use crate::RowFileError;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{TimestampNanosecondType, TimestampSecondType};
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
+use parquet::basic::Type;
+use parquet::errors::ParquetError;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::sync::Arc;
+
+/// The instants of a file, in seconds.
+pub(super) struct Seconds {
+    metadata: ArrowReaderMetadata,
+    /// The places of their columns.
+    places: Vec<usize>,
+    reader: Option<ParquetRecordBatchReader>,
+}
+
+impl Seconds {
+    /// Those of a file; none if it has no such column.
+    pub(super) fn of(metadata: &ArrowReaderMetadata) -> Result<Option<Self>, ParquetError> {
+        let columns = metadata.parquet_schema();
+        let schema = metadata.schema();
+        let is_instant = |place: &usize| {
+            matches!(schema.field(*place).data_type(), DataType::Timestamp(TimeUnit::Nanosecond, _))
+        };
+        let places: BTreeSet<usize> = (0..columns.num_columns())
+            .filter(|leaf| columns.column(*leaf).physical_type() == Type::INT96)
+            .map(|leaf| columns.get_column_root_idx(leaf))
+            .filter(is_instant)
+            .collect();
+        if places.is_empty() {
+            return Ok(None);
+        }
+        let fields = schema.fields().iter().enumerate().map(|(place, field)| {
+            let field = field.as_ref().clone();
+            match field.data_type() {
+                DataType::Timestamp(_, zone) if places.contains(&place) => {
+                    let seconds = DataType::Timestamp(TimeUnit::Second, zone.clone());
+                    field.with_data_type(seconds)
+                }
+                _ => field,
+            }
+        });
+        let schema = Schema::new_with_metadata(fields.collect::<Vec<Field>>(), schema.metadata().clone());
+        let options = ArrowReaderOptions::new().with_schema(Arc::new(schema));
+        let metadata = ArrowReaderMetadata::try_new(Arc::clone(metadata.metadata()), options)?;
+        Ok(Some(Self { metadata, places: places.into_iter().collect(), reader: None }))
+    }
+
+    /// Begins to read them, as many at a time as the rows are read, behind as many.
+    pub(super) fn begin(&mut self, file: File, rows: usize, offset: usize) -> Result<(), ParquetError> {
+        let mask = ProjectionMask::roots(self.metadata.parquet_schema(), self.places.iter().copied());
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
+            .with_projection(mask)
+            .with_batch_size(rows)
+            .with_offset(offset);
+        self.reader = Some(builder.build()?);
+        Ok(())
+    }
+
+    /// Compares the next rows, which are read as nanoseconds.
+    pub(super) fn check(&mut self, rows: &RecordBatch, file: &str) -> Result<(), RowFileError> {
+        let value = |place: usize, problem: String| RowFileError::Value {
+            file: file.to_owned(),
+            column: rows.schema().field(place).name().clone(),
+            problem,
+        };
+        let first = self.places.first().copied().unwrap_or(0);
+        let lost = || value(first, "its instants cannot be read twice".to_owned());
+        let seconds = self.reader.as_mut().and_then(Iterator::next).ok_or_else(lost)?;
+        let seconds = seconds.map_err(|error| value(first, error.to_string()))?;
+        for (at, &place) in self.places.iter().enumerate() {
+            let exact = seconds.column(at).as_primitive::<TimestampSecondType>();
+            let column = rows.column(place).as_primitive::<TimestampNanosecondType>();
+            let is_other = |row: &usize| column.value(*row).div_euclid(1_000_000_000) != exact.value(*row);
+            if let Some(row) = (0..column.len()).filter(|row| column.is_valid(*row)).find(is_other) {
+                let second = exact.value(row);
+                let problem = format!(
+                    "an instant {second} s from 1970 is outside of the years 1677 to 2262, which nanoseconds hold"
+                );
+                return Err(value(place, problem));
+            }
+        }
+        Ok(())
+    }
+}
