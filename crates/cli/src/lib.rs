@@ -12,6 +12,7 @@ mod events;
 mod failure;
 pub mod fuzz;
 mod launch;
+mod new_file;
 mod options;
 mod output;
 mod progress;

@@ -660,3 +660,35 @@ fn near_and_wrapped_boxes_use_the_cell_that_is_typed_or_kept() {
     let vector = atoll(&place, r#"table attributes t 'cell={"axes":["x"],"lengths":[10,10]}'"#);
     assert!(vector.fails(12).contains("x"), "{}", vector.stderr);
 }
+
+#[test]
+fn an_export_takes_no_name_that_is_taken_and_leaves_nothing_but_its_file() {
+    let place = filled();
+    place.run(&words("--store data kv put p s 1")).text();
+    for (export, name) in [("table export t", "out.csv"), ("kv export", "all.jsonl")] {
+        let part = format!("{name}.part");
+        place.write(&part, "mine");
+        atoll(&place, &format!("{export} {name}")).text();
+        assert_eq!(place.read(&part), b"mine", "{export}");
+        let names = std::fs::read_dir(place.folder.path()).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let of_it: BTreeSet<String> = names.filter(|other| other.contains(name)).collect();
+        assert_eq!(of_it, BTreeSet::from([name.to_owned(), part]), "{export}");
+    }
+}
+
+#[test]
+fn of_exports_to_one_name_at_once_one_has_it_and_the_others_are_told() {
+    let place = Place::new();
+    place.write("run.csv", csv(0..20, 1000));
+    atoll(&place, CREATE).text();
+    atoll(&place, "table import t run.csv").text();
+    let expected = atoll(&place, "table export t - --format csv").stdout;
+    let export = words("--store data table export t out.csv");
+    let children: Vec<_> = (0..4).map(|_| place.spawn(&export)).collect();
+    let answers = children.into_iter().map(|child| Answer::from(child.wait_with_output().unwrap()));
+    let exits: Vec<Option<i32>> = answers.map(|answer| answer.exit).collect();
+    assert_eq!(exits.iter().filter(|exit| **exit == Some(0)).count(), 1, "{exits:?}");
+    assert!(exits.iter().all(|exit| matches!(exit, Some(0 | 11))), "{exits:?}");
+    assert!(place.read("out.csv") == expected, "the file is not one export");
+}

@@ -1,8 +1,9 @@
 //! Export: partition by partition, page by page, to a file that appears when it is whole.
 //!
-//! Invariant: a file of the wanted name is always a whole export; until then it is called `NAME.part`.
+//! Invariant: a file of the wanted name is always a whole export.
 
 use crate::Failure;
+use crate::new_file::NewFile;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::text::Encoding;
@@ -134,28 +135,21 @@ fn write_row(fields: &[String; 3], target: &mut dyn Write) -> io::Result<()> {
 /// Where the bytes go.
 enum Target<'a> {
     Output(&'a Output),
-    File { part: PathBuf, path: &'a Path, file: BufWriter<File> },
+    File { file: NewFile, target: BufWriter<File> },
 }
 
 impl<'a> Target<'a> {
     fn open(export: &'a Export, output: &'a Output) -> Result<Self, Failure> {
         let Some(path) = &export.path else { return Ok(Self::Output(output)) };
-        if path.exists() && !export.replace {
-            let hint = "choose another name, or replace it with --force";
-            return Err(Failure::Exists { place: path.display().to_string(), hint });
-        }
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(".part");
-        let part = path.with_file_name(name);
-        let file = File::create(&part).map_err(|source| file_failure("create", &part, source))?;
-        Ok(Self::File { part, path, file: BufWriter::with_capacity(256 << 10, file) })
+        let (file, target) = NewFile::create(path, export.replace)?;
+        Ok(Self::File { file, target: BufWriter::with_capacity(256 << 10, target) })
     }
 
     fn write(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
         match self {
             Self::Output(output) => output.write(write),
-            Self::File { part, file, .. } => {
-                write(file).map_err(|source| file_failure("write", part, source))
+            Self::File { file, target } => {
+                write(target).map_err(|source| file_failure("write", file.part(), source))
             }
         }
     }
@@ -164,14 +158,10 @@ impl<'a> Target<'a> {
     fn finish(self) -> Result<(), Failure> {
         match self {
             Self::Output(output) => output.flush(),
-            Self::File { part, path, file } => {
-                let synced = file
-                    .into_inner()
-                    .map_err(io::IntoInnerError::into_error)
-                    .and_then(|file| file.sync_all());
-                synced
-                    .and_then(|()| std::fs::rename(&part, path))
-                    .map_err(|source| file_failure("write", path, source))
+            Self::File { file, mut target } => {
+                target.flush().map_err(|source| file_failure("write", file.part(), source))?;
+                drop(target);
+                file.finish()
             }
         }
     }

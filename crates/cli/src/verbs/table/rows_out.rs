@@ -1,7 +1,8 @@
 //! Where rows go: a table for people, or a file in a format.
 //!
-//! Invariant: a file of the wanted name is always whole; until then it is called `NAME.part`.
+//! Invariant: a file of the wanted name is always whole.
 
+use crate::new_file::NewFile;
 use crate::row_format::{RowFormat, format_of};
 use crate::{Failure, Session};
 use arrow_array::RecordBatch;
@@ -9,7 +10,6 @@ use arrow_schema::{Schema, SchemaRef};
 use atoll_row_files::{Format, RowFileError, RowWriter, aligned, writer};
 use clap::Args;
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,17 +65,10 @@ impl OutputArguments {
             let writer = writer(format, &schema, target, "standard output").map_err(of_output)?;
             return Ok(RowsOut::Output { writer, schema });
         };
-        if path.exists() && !self.force {
-            let hint = "choose another name, or replace it with --force";
-            return Err(Failure::Exists { place: path.display().to_string(), hint });
-        }
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(".part");
-        let part = path.with_file_name(name);
-        let file = File::create(&part).map_err(|source| file_failure("create", &part, source))?;
-        let target = Box::new(BufWriter::with_capacity(256 << 10, file));
-        let writer = writer(format, &schema, target, &part.display().to_string())?;
-        Ok(RowsOut::File { writer, schema, part, path: path.clone() })
+        let (file, target) = NewFile::create(path, self.force)?;
+        let target = Box::new(BufWriter::with_capacity(256 << 10, target));
+        let writer = writer(format, &schema, target, &file.part().display().to_string())?;
+        Ok(RowsOut::File { writer, schema, file })
     }
 }
 
@@ -83,7 +76,7 @@ impl OutputArguments {
 pub(super) enum RowsOut {
     People { headed: bool },
     Output { writer: Box<dyn RowWriter>, schema: SchemaRef },
-    File { writer: Box<dyn RowWriter>, schema: SchemaRef, part: PathBuf, path: PathBuf },
+    File { writer: Box<dyn RowWriter>, schema: SchemaRef, file: NewFile },
 }
 
 impl RowsOut {
@@ -109,15 +102,10 @@ impl RowsOut {
                 let mut target = writer.finish().map_err(of_output)?;
                 target.flush().map_err(crate::failure::output_failure)
             }
-            Self::File { writer, part, path, .. } => {
-                let mut target = writer.finish()?;
-                let synced = target.flush().and_then(|()| {
-                    drop(target);
-                    File::open(&part)?.sync_all()
-                });
-                synced
-                    .and_then(|()| std::fs::rename(&part, &path))
-                    .map_err(|source| file_failure("write", &path, source))
+            Self::File { writer, file, .. } => {
+                let flushed = writer.finish()?.flush();
+                flushed.map_err(|source| file_failure("write", file.part(), source))?;
+                file.finish()
             }
         }
     }

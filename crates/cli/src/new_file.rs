@@ -1,0 +1,167 @@
+//! A file that gets its name when it is whole.
+//!
+//! Invariant: a file of the wanted name is always whole; until then it is called `NAME.part`, or `NAME.2.part` and so on
+//! where that is taken.
+//! Invariant: no file of another is written to, and none is replaced unless somebody said so.
+
+use crate::Failure;
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// So many files may be written for one name at once, those included that a kill left behind.
+const PARTS_MAX: usize = 1000;
+
+/// A file under way; without [`NewFile::finish`] nothing of it is left.
+#[derive(Debug)]
+pub(crate) struct NewFile {
+    path: PathBuf,
+    part: PathBuf,
+    file: File,
+    replace: bool,
+}
+
+impl NewFile {
+    /// Begins a file, and gives what is to be written to.
+    pub(crate) fn create(path: &Path, replace: bool) -> Result<(Self, File), Failure> {
+        // Told before an hour of work, and once more after it.
+        if !replace && path.symlink_metadata().is_ok() {
+            return Err(exists(path));
+        }
+        let (part, file) = create_part(path)?;
+        let new = Self { path: path.to_owned(), part, file, replace };
+        let target = new.file.try_clone().map_err(|source| failure("create", &new.part, source))?;
+        Ok((new, target))
+    }
+
+    /// What it is called until it is whole.
+    pub(crate) fn part(&self) -> &Path {
+        &self.part
+    }
+
+    /// Makes it durable and gives it its name. Everything has to be written.
+    pub(crate) fn finish(self) -> Result<(), Failure> {
+        let written = |source| failure("write", &self.path, source);
+        self.file.sync_all().map_err(written)?;
+        if self.replace {
+            fs::rename(&self.part, &self.path).map_err(written)?;
+        } else {
+            self.name_if_free()?;
+        }
+        sync_folder(&self.path).map_err(written)
+    }
+
+    /// Gives it its name, unless somebody else took that meanwhile.
+    fn name_if_free(&self) -> Result<(), Failure> {
+        match fs::hard_link(&self.part, &self.path) {
+            Ok(()) => Ok(()),
+            Err(source) if source.kind() == io::ErrorKind::AlreadyExists => Err(exists(&self.path)),
+            // A file system without links leaves a moment between the look and the name.
+            Err(_) if self.path.symlink_metadata().is_ok() => Err(exists(&self.path)),
+            Err(_) => {
+                fs::rename(&self.part, &self.path).map_err(|source| failure("write", &self.path, source))
+            }
+        }
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        // It is gone already where it was renamed, and else nobody is left to tell.
+        let _ = fs::remove_file(&self.part);
+    }
+}
+
+/// Makes a file beside the path whose name nobody had.
+fn create_part(path: &Path) -> Result<(PathBuf, File), Failure> {
+    let mut taken = io::Error::from(io::ErrorKind::AlreadyExists);
+    let mut part = PathBuf::new();
+    for number in 1..=PARTS_MAX {
+        let mut name: OsString = path.file_name().unwrap_or_default().to_owned();
+        name.push(if number == 1 { ".part".to_owned() } else { format!(".{number}.part") });
+        part = path.with_file_name(name);
+        match OpenOptions::new().write(true).create_new(true).open(&part) {
+            Ok(file) => return Ok((part, file)),
+            Err(source) if source.kind() == io::ErrorKind::AlreadyExists => taken = source,
+            Err(source) => return Err(failure("create", &part, source)),
+        }
+    }
+    Err(failure("create", &part, taken))
+}
+
+/// Makes a name durable, where folders can be synced.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    if !cfg!(unix) {
+        return Ok(());
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()) {
+        // Some file systems have nothing to sync there, and some folders are not to be read.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied
+            ) =>
+        {
+            Ok(())
+        }
+        synced => synced,
+    }
+}
+
+fn exists(path: &Path) -> Failure {
+    let hint = "choose another name, or replace it with --force";
+    Failure::Exists { place: path.display().to_string(), hint }
+}
+
+fn failure(action: &'static str, path: &Path, source: io::Error) -> Failure {
+    Failure::File { action, place: path.display().to_string(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn of_two_under_way_each_is_whole_and_only_the_first_has_the_name() {
+        for replace in [false, true] {
+            let place = tempfile::tempdir().unwrap();
+            let path = place.path().join("a.csv");
+            let (first, mut to_first) = NewFile::create(&path, replace).unwrap();
+            let (second, mut to_second) = NewFile::create(&path, replace).unwrap();
+            to_first.write_all(b"first, and longer").unwrap();
+            to_second.write_all(b"second").unwrap();
+            assert_eq!(names(place.path()), ["a.csv.2.part", "a.csv.part"]);
+            first.finish().unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"first, and longer");
+            let finished = second.finish();
+            assert_eq!(matches!(finished, Err(Failure::Exists { .. })), !replace, "{finished:?}");
+            let expected: &[u8] = if replace { b"second" } else { b"first, and longer" };
+            assert_eq!(fs::read(&path).unwrap(), expected);
+            assert_eq!(names(place.path()), ["a.csv"]);
+        }
+    }
+
+    #[test]
+    fn what_is_given_up_leaves_nothing_and_a_name_that_is_taken_meanwhile_stays_taken() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("a.csv");
+        drop(NewFile::create(&path, false).unwrap());
+        assert!(names(place.path()).is_empty());
+        let (late, _) = NewFile::create(&path, false).unwrap();
+        fs::write(&path, "another's").unwrap();
+        assert!(matches!(late.finish(), Err(Failure::Exists { .. })));
+        assert_eq!(fs::read(&path).unwrap(), b"another's");
+        assert!(matches!(NewFile::create(&path, false), Err(Failure::Exists { .. })));
+        assert_eq!(names(place.path()), ["a.csv"]);
+    }
+}
