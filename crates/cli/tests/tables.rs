@@ -692,3 +692,44 @@ fn of_exports_to_one_name_at_once_one_has_it_and_the_others_are_told() {
     assert!(exits.iter().all(|exit| matches!(exit, Some(0 | 11))), "{exits:?}");
     assert!(place.read("out.csv") == expected, "the file is not one export");
 }
+
+#[test]
+fn of_two_appends_that_begin_one_run_at_once_each_that_is_told_as_in_is_in() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    place.write("one.csv", csv(0..1, 5));
+    for round in 0..4 {
+        let steps = [5, 10];
+        let both = steps.map(|step| {
+            place.spawn(&words(&format!("--store data table append t one.csv --run r{round} --step {step}")))
+        });
+        let answers = both.map(|child| Answer::from(child.wait_with_output().unwrap()));
+        let there = atoll(&place, &format!("table steps t --run r{round}")).text().to_owned();
+        for (answer, step) in answers.iter().zip(steps) {
+            let is_in = there.contains(&format!("step {step}\t"));
+            assert_eq!(answer.exit == Some(0), is_in, "round {round}, step {step}: {there} {answers:?}");
+        }
+    }
+}
+
+#[test]
+fn a_step_that_is_appended_takes_no_place_of_later_ones_unless_a_new_attempt_is_named() {
+    let place = Place::new();
+    atoll(&place, &format!("{CREATE} --unique")).text();
+    place.write("one.csv", csv(0..1, 5));
+    place.write("two.csv", csv(1..2, 5));
+    atoll(&place, "table append t one.csv --run r --step 10").text();
+    // A second attempt has begun, and nothing of it is in.
+    atoll(&place, "table append t one.csv --run r --attempt 2 --step 11").fails(11);
+    let refused = atoll(&place, "table append t two.csv --run r --step 5");
+    assert!(refused.fails(11).contains("has its steps up to 10"), "{}", refused.stderr);
+    assert_eq!(lines(&atoll(&place, "table steps t")), ["r\tstep 10\t5 rows"]);
+    let again = atoll(&place, "table append t two.csv --run r --step 10");
+    assert!(again.text().contains("was there already"), "{}", again.text());
+    atoll(&place, "table append t two.csv --run r --step 12").text();
+    assert_eq!(lines(&atoll(&place, "table steps t")), ["r\tstep 10\t5 rows", "r\tstep 12\t5 rows"]);
+    // Who names an attempt means it.
+    place.write("three.csv", csv(2..3, 5));
+    atoll(&place, "table append t three.csv --run r --attempt 3 --step 5").text();
+    assert_eq!(lines(&atoll(&place, "table steps t")), ["r\tstep 5\t5 rows"]);
+}

@@ -76,6 +76,9 @@ impl Append {
         let mut taken_over = 0;
         loop {
             let attempt = self.attempt(table).await?;
+            if let Some(there) = self.there(table).await? {
+                return Ok((attempt, there));
+            }
             let appended = match self.step {
                 Some(step) => self.append_as(table, attempt, step, rows).await,
                 None => self.append_next(table, attempt, rows).await,
@@ -103,6 +106,24 @@ impl Append {
             Some(known) => Ok(known.attempt),
             None => table.begin_next(&self.run, self.ranks).await,
         }
+    }
+
+    /// The step, if the run has it from an attempt before the one that is under way. The first step of an attempt takes
+    /// the place of all from it on, which only somebody means who names the attempt.
+    async fn there(&self, table: &Table) -> Result<Option<Appended>, Failure> {
+        let Some(step) = self.step.filter(|_| self.attempt.is_none()) else { return Ok(None) };
+        let known = table.runs().await?.into_iter().find(|summary| summary.name == self.run);
+        let before = known.filter(|known| known.published.is_none()).and_then(|known| known.last_complete);
+        let Some(last) = before.filter(|last| step <= *last) else { return Ok(None) };
+        if table.steps(Some(&self.run)).await?.iter().any(|there| there.step == step) {
+            return Ok(Some(Appended { step, version: table.version().await?, is_new: false }));
+        }
+        Err(Failure::Run {
+            run: self.run.clone(),
+            problem: format!("has its steps up to {last}, and step {step} would take the place of later ones"),
+            hint: "steps of a run rise: choose a later one, or name a new --attempt to begin again from this one"
+                .to_owned(),
+        })
     }
 
     /// Appends the rows as the step after the last.
