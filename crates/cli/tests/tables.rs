@@ -694,6 +694,31 @@ fn of_exports_to_one_name_at_once_one_has_it_and_the_others_are_told() {
 }
 
 #[test]
+fn of_two_imports_that_begin_one_run_at_once_nobodys_rows_are_taken_away() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    for folder in ["a", "b"] {
+        std::fs::create_dir(place.folder.path().join(folder)).unwrap();
+    }
+    for round in 0..4 {
+        let texts = [csv(0..3, 5), csv(1..4, 7)];
+        let names = ["a", "b"].map(|folder| format!("{folder}/out-{round}.csv"));
+        names.iter().zip(&texts).for_each(|(name, text)| place.write(name, text));
+        let both =
+            names.each_ref().map(|name| place.spawn(&words(&format!("--store data table import t {name}"))));
+        let answers = both.map(|child| Answer::from(child.wait_with_output().unwrap()));
+        let rows = sorted(&place, &format!("--run out-{round}"));
+        for (answer, text) in answers.iter().zip(&texts) {
+            if answer.exit == Some(0) {
+                assert_eq!(rows, rows_of(text), "round {round}: {answers:?}");
+            } else {
+                answer.fails(11);
+            }
+        }
+    }
+}
+
+#[test]
 fn of_two_appends_that_begin_one_run_at_once_each_that_is_told_as_in_is_in() {
     let place = Place::new();
     atoll(&place, CREATE).text();
@@ -710,6 +735,19 @@ fn of_two_appends_that_begin_one_run_at_once_each_that_is_told_as_in_is_in() {
             assert_eq!(answer.exit == Some(0), is_in, "round {round}, step {step}: {there} {answers:?}");
         }
     }
+}
+
+#[test]
+fn an_import_that_brought_nothing_in_does_not_keep_the_name_of_the_run() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    place.write("run.csv", "pid,step,x,name\n1,-1,0.5,a\n");
+    atoll(&place, "table import t run.csv").fails(2);
+    place.write("run.csv", csv(0..2, 5));
+    assert_eq!(atoll(&place, "table import t run.csv --json").json()["rows"], 10);
+    // Once something is in, it does.
+    place.write("run.csv", csv(1..2, 6));
+    assert!(atoll(&place, "table import t run.csv").fails(11).contains("another file"));
 }
 
 #[test]

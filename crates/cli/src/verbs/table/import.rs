@@ -6,6 +6,7 @@
 //! Invariant: how far an import came is what the table itself says: the last complete step of the run. So a kill
 //! at any moment, and a second call, double nothing and lose nothing.
 
+mod claim;
 mod cut;
 mod mark;
 mod sink;
@@ -21,6 +22,7 @@ use arrow_schema::SchemaRef;
 use atoll_options::Section;
 use atoll_row_files::{Format, Input, Part, PartLimits, ReadOptions, RowFileError, RowReader, open};
 use atoll_tables::Table;
+use claim::Claim;
 use clap::Args;
 use cut::{Cutter, Grouping, Message, There};
 use mark::Mark;
@@ -149,21 +151,8 @@ impl Import {
         // Before anything is noted or begun: a file that cannot be read leaves no trace.
         let reader = self.open_file(&table, format).await?;
         let mark = Mark::of(&self.input(), self.plan(format, &grouping))?;
-        let known = table.runs().await?.into_iter().find(|summary| summary.name == run);
-        let done = match &known {
-            Some(known) if !self.restart => {
-                mark.check(&table, &run).await?;
-                known.last_complete
-            }
-            // A run without steps is begun anew, should we be interrupted between this and what follows.
-            Some(_) => {
-                table.delete(Some(&run), None, None).await?;
-                None
-            }
-            None => None,
-        };
-        mark.keep(&table, &run).await?;
-        let attempt = table.begin_next(&run, 1).await?;
+        let claim = Claim::of(&table, &run, &mark, self.restart).await?;
+        let done = claim.done;
         if self.input().bytes().is_some() {
             session.hint_on_interrupt("the steps that were read are in; the same command goes on from there");
         }
@@ -175,7 +164,10 @@ impl Import {
             None => None,
         };
         let mut imported = Imported { last: done, ..Imported::default() };
-        match self.read_all(session, &table, reader, grouping, (&run, attempt, there), &mut imported).await {
+        match self
+            .read_all(session, &table, reader, grouping, (&run, claim.attempt, there), &mut imported)
+            .await
+        {
             Ok(()) => {
                 table.close().await?;
                 tell(session, &run, &imported, done)
@@ -183,7 +175,9 @@ impl Import {
             Err(failure) => {
                 imported.tell_what_is_in(&run);
                 // Whoever mends a record goes on with the same file, although it is not quite the same then.
-                if let Failure::Rows(RowFileError::Record { number, .. }) = &failure {
+                if let Failure::Rows(RowFileError::Record { number, .. }) = &failure
+                    && claim.holds(&table, &run).await?
+                {
                     mark.before_line(*number)?.keep(&table, &run).await?;
                 }
                 Err(failure)

@@ -1,0 +1,123 @@
+//! Takes a run for one import: whether it goes on with what the run has, and that nobody else imports it meanwhile.
+//!
+//! Invariant: what somebody else brought in is never taken away by an import that did not see it.
+
+use super::mark::Mark;
+use crate::Failure;
+use atoll_tables::{RunSummary, Table};
+
+/// A run that an import may write to.
+pub(super) struct Claim {
+    pub(super) attempt: u64,
+    /// The last step that is there.
+    pub(super) done: Option<u64>,
+}
+
+impl Claim {
+    /// Takes a run; with `restart` from its beginning.
+    pub(super) async fn of(table: &Table, run: &str, mark: &Mark, restart: bool) -> Result<Self, Failure> {
+        let done = look(table, run, mark, restart).await?;
+        Self::begin(table, run, mark, done).await
+    }
+
+    /// Begins a run that was seen to have its steps up to this one.
+    async fn begin(table: &Table, run: &str, mark: &Mark, done: Option<u64>) -> Result<Self, Failure> {
+        let attempt = table.begin_next(run, 1).await?;
+        // Our first step takes the place of all from it on, and nobody else can write to the run from here on.
+        let now = summary(table, run).await?.and_then(|now| now.last_complete);
+        if now != done {
+            return Err(Failure::Run {
+                run: run.to_owned(),
+                problem: "is imported by somebody else at this moment".to_owned(),
+                hint: "choose another name with --run; the same command goes on if it is the same file"
+                    .to_owned(),
+            });
+        }
+        // Only now, so that the mark of somebody else is never lost.
+        mark.keep(table, run).await?;
+        Ok(Self { attempt, done })
+    }
+
+    /// Whether nobody took the run over.
+    pub(super) async fn holds(&self, table: &Table, run: &str) -> Result<bool, Failure> {
+        Ok(summary(table, run).await?.is_some_and(|now| now.attempt == self.attempt))
+    }
+}
+
+/// How far a run is that this import may go on with.
+async fn look(table: &Table, run: &str, mark: &Mark, restart: bool) -> Result<Option<u64>, Failure> {
+    let Some(known) = summary(table, run).await? else { return Ok(None) };
+    if restart {
+        // A run without steps is begun anew, should we be interrupted between this and what follows.
+        table.delete(Some(run), None, None).await?;
+        return Ok(None);
+    }
+    // An import that brought nothing in does not keep the name, nor one that was killed before it could say whose it is.
+    if known.steps == 0 && known.last_complete.is_none() && known.ranks == 1 {
+        return Ok(None);
+    }
+    mark.check(table, run).await?;
+    Ok(known.last_complete)
+}
+
+async fn summary(table: &Table, run: &str) -> Result<Option<RunSummary>, Failure> {
+    Ok(table.runs().await?.into_iter().find(|summary| summary.name == run))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+    use arrow_schema::{DataType, Field, Schema};
+    use atoll_memory::MemoryStore;
+    use atoll_row_files::Input;
+    use atoll_tables::protocol::BlockId;
+    use atoll_tables::{Roles, TableSchema};
+    use std::sync::Arc;
+
+    async fn table() -> Table {
+        let roles = Roles { id: vec!["id".into()], index: vec!["id".into()], ..Roles::default() };
+        let columns = Schema::new(vec![Field::new("id", DataType::Int64, false)]);
+        let schema = TableSchema::new(columns, &roles).unwrap();
+        Table::create(Arc::new(MemoryStore::default()), "t", schema).await.unwrap()
+    }
+
+    async fn append(table: &Table, attempt: u64, step: u64) {
+        let ids: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        let rows = RecordBatch::try_from_iter([("id", ids)]).unwrap();
+        table.append(BlockId { run: "r".into(), attempt, step, rank: 0 }, &rows).await.unwrap();
+    }
+
+    fn mark(folder: &tempfile::TempDir, name: &str) -> Mark {
+        let path = folder.path().join(name);
+        std::fs::write(&path, name).unwrap();
+        Mark::of(&Input::File(path), "plan".to_owned()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_run_that_another_one_took_since_it_was_looked_at_is_left_to_that_one() {
+        let (table, folder) = (table().await, tempfile::tempdir().unwrap());
+        let (ours, theirs) = (mark(&folder, "ours"), mark(&folder, "theirs"));
+        let seen = look(&table, "r", &ours, false).await.unwrap();
+        let other = Claim::of(&table, "r", &theirs, false).await.unwrap();
+        append(&table, other.attempt, 7).await;
+        let late = Claim::begin(&table, "r", &ours, seen).await;
+        assert!(matches!(late, Err(Failure::Run { .. })));
+        assert_eq!(table.runs().await.unwrap()[0].last_complete, Some(7));
+        // Its mark is there still, so that the other one goes on.
+        assert_eq!(look(&table, "r", &theirs, false).await.unwrap(), Some(7));
+        assert!(look(&table, "r", &ours, false).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_run_with_nothing_in_it_is_anybodys_and_one_with_steps_is_not() {
+        let (table, folder) = (table().await, tempfile::tempdir().unwrap());
+        let (ours, theirs) = (mark(&folder, "ours"), mark(&folder, "theirs"));
+        let first = Claim::of(&table, "r", &theirs, false).await.unwrap();
+        let second = Claim::of(&table, "r", &ours, false).await.unwrap();
+        assert!(!first.holds(&table, "r").await.unwrap() && second.holds(&table, "r").await.unwrap());
+        append(&table, second.attempt, 0).await;
+        assert!(Claim::of(&table, "r", &theirs, false).await.is_err());
+        assert_eq!(Claim::of(&table, "r", &ours, false).await.unwrap().done, Some(0));
+    }
+}
