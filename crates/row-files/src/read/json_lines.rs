@@ -13,8 +13,10 @@ use super::source::{Input, Kept};
 use super::text::Records;
 use crate::{Format, RowFileError};
 use arrow_schema::{DataType, Schema};
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt;
 use std::io::{BufRead, BufReader};
 
 /// How many records tell the names: what is missing in the first may be there in the next.
@@ -254,10 +256,41 @@ fn element(name: &str, place: usize) -> String {
     format!("{name}[{place}]")
 }
 
+/// An object whose members have a name each.
+struct Members(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_map(MembersVisitor)
+    }
+}
+
+struct MembersVisitor;
+
+impl<'de> Visitor<'de> for MembersVisitor {
+    type Value = Members;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Members, A::Error> {
+        let mut record = Map::new();
+        while let Some((name, value)) = members.next_entry::<String, Value>()? {
+            // Which of the two is meant nobody can tell.
+            if record.contains_key(&name) {
+                return Err(A::Error::custom(format!("\"{name}\" is there twice")));
+            }
+            record.insert(name, value);
+        }
+        Ok(Members(record))
+    }
+}
+
 fn fields_of(line: &[u8]) -> Result<Fields, String> {
     // A byte order mark is no JSON, and some programs write one.
     let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
-    let record: Map<String, Value> =
+    let Members(record) =
         serde_json::from_slice(line).map_err(|error| format!("it is no JSON object: {error}"))?;
     let mut fields = Vec::with_capacity(record.len());
     for (name, value) in record {

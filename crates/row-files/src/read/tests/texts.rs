@@ -144,3 +144,15 @@ fn what_is_no_number_in_full_is_guessed_to_be_a_text() {
     let found = of(Format::JsonLines, "a.jsonl", json);
     assert_eq!(found, [text.clone(), float, int, DataType::Date32, text]);
 }
+
+#[test]
+fn a_member_that_is_there_twice_is_a_bad_record() {
+    let place = Place::new();
+    let wanted = schema(&[("id", DataType::Int64, false), ("x", DataType::Int64, true)]);
+    let options = ReadOptions { skip_bad: 9, ..plain() };
+    let text = "{\"id\":1,\"x\":1}\n{\"id\":2,\"x\":1,\"x\":2}\n{\"id\":3,\"x\":4}\n[1]\n{\"id\":5} {}\n";
+    let parts = read(&place.write("a.jsonl", text), Format::JsonLines, &wanted, &options).unwrap();
+    assert_eq!(parts[0].bad.iter().map(|bad| bad.line).collect::<Vec<_>>(), [2, 4, 5]);
+    assert!(parts[0].bad[0].problem.contains("\"x\" is there twice"), "{:?}", parts[0].bad);
+    assert_eq!(all(&parts, &wanted).column(0).as_primitive::<Int64Type>().values(), &[1, 3]);
+}
