@@ -58,6 +58,7 @@ struct NumpySource {
 pub(super) fn open(input: &Input, format: Format, options: &ReadOptions) -> Result<Batches, RowFileError> {
     let wrong = |problem: String| RowFileError::Malformed { file: input.name(), format, problem };
     let arrays = match format {
+        Format::Npz if !options.columns.is_empty() => return Err(wrong(header::NAMED.to_owned())),
         Format::Npz => archive_arrays(input, &wrong)?,
         _ => {
             let mut bytes = Stream::File(BufReader::with_capacity(256 << 10, input.file()?));

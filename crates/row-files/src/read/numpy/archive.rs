@@ -76,33 +76,51 @@ impl Archive {
     /// Reads the directory.
     pub(super) fn open(mut file: File) -> Result<Self, String> {
         let length = file.seek(SeekFrom::End(0)).map_err(|error| error.to_string())?;
-        let (offset, bytes) = directory_place(&mut file, length)?;
+        let (offset, bytes, count) = directory_place(&mut file, length)?;
         if bytes > DIRECTORY_BYTES_MAX || offset.checked_add(bytes).is_none_or(|end| end > length) {
             return Err("its directory is damaged".to_owned());
         }
         let directory = read_at(&mut file, offset, bytes as usize)?;
-        let mut entries = Vec::new();
+        let (mut entries, mut seen) = (Vec::new(), 0);
         let mut rest = directory.as_slice();
         while rest.len() >= ENTRY_BYTES && u32_at(rest, 0) == ENTRY_MAGIC {
             let (entry, used) = entry(rest)?;
+            seen += 1;
             if entry.name.ends_with(".npy") {
                 entries.push(entry);
+            } else {
+                // Whatever else is in it is passed over, if it is what it says.
+                entry.place(&mut file)?;
             }
             rest = rest.get(used..).ok_or("its directory is cut")?;
         }
-        Ok(Self { entries })
+        match count.filter(|count| *count != seen) {
+            Some(count) => Err(format!("its directory is damaged: {seen} of {count} arrays are in it")),
+            None => Ok(Self { entries }),
+        }
     }
 }
 
 impl Entry {
+    /// Where the bytes of the member begin, behind a head that has its name as well.
+    fn place(&self, file: &mut File) -> Result<u64, String> {
+        let elsewhere = || format!("array \"{}\" is not where the directory says", self.name);
+        let local = read_at(file, self.offset, LOCAL_BYTES)?;
+        if u32_at(&local, 0) != LOCAL_MAGIC {
+            return Err(elsewhere());
+        }
+        let (name_bytes, extra_bytes) = (u16_at(&local, 26), u16_at(&local, 28));
+        let name_place = self.offset.checked_add(LOCAL_BYTES as u64).ok_or_else(elsewhere)?;
+        let name = read_at(file, name_place, name_bytes.into())?;
+        if String::from_utf8_lossy(&name) != self.name {
+            return Err(elsewhere());
+        }
+        Ok(name_place + u64::from(name_bytes) + u64::from(extra_bytes))
+    }
+
     /// Opens the member through a handle of its own.
     pub(super) fn open(&self, mut file: File) -> Result<Member, String> {
-        let local = read_at(&mut file, self.offset, LOCAL_BYTES)?;
-        if u32_at(&local, 0) != LOCAL_MAGIC {
-            return Err(format!("array \"{}\" is not where the directory says", self.name));
-        }
-        let skip = u64::from(u16_at(&local, 26)) + u64::from(u16_at(&local, 28));
-        let start = self.offset + LOCAL_BYTES as u64 + skip;
+        let start = self.place(&mut file)?;
         file.seek(SeekFrom::Start(start)).map_err(|error| error.to_string())?;
         let packed = BufReader::with_capacity(64 << 10, file.take(self.packed_bytes));
         let unpacked = match self.method {
@@ -119,8 +137,8 @@ impl Entry {
     }
 }
 
-/// Where the directory lies: offset and bytes.
-fn directory_place(file: &mut File, length: u64) -> Result<(u64, u64), String> {
+/// Where the directory lies: offset and bytes; and how many entries it has, where that is told.
+fn directory_place(file: &mut File, length: u64) -> Result<(u64, u64, Option<u64>), String> {
     let none = || "it does not end as an archive does".to_owned();
     let tail_bytes = length.min((END_BYTES + 0xffff) as u64);
     let tail = read_at(file, length - tail_bytes, tail_bytes as usize)?;
@@ -128,7 +146,9 @@ fn directory_place(file: &mut File, length: u64) -> Result<(u64, u64), String> {
     let place = (0..=last).rev().find(|place| u32_at(&tail, *place) == END_MAGIC).ok_or_else(none)?;
     let (bytes, offset) = (u32_at(&tail, place + 12), u32_at(&tail, place + 16));
     if bytes != u32::MAX && offset != u32::MAX {
-        return Ok((offset.into(), bytes.into()));
+        let count = u16_at(&tail, place + 10);
+        // Where it is as large as can be, the true one may stand elsewhere.
+        return Ok((offset.into(), bytes.into(), (count != u16::MAX).then_some(count.into())));
     }
     let end = length - tail_bytes + place as u64;
     let locator = read_at(file, end.checked_sub(LOCATOR_BYTES).ok_or_else(none)?, LOCATOR_BYTES as usize)?;
@@ -139,7 +159,7 @@ fn directory_place(file: &mut File, length: u64) -> Result<(u64, u64), String> {
     if u32_at(&wide, 0) != WIDE_END_MAGIC {
         return Err(none());
     }
-    Ok((u64_at(&wide, 48), u64_at(&wide, 40)))
+    Ok((u64_at(&wide, 48), u64_at(&wide, 40), Some(u64_at(&wide, 32))))
 }
 
 /// An entry of the directory, and how many bytes it takes.

@@ -14,6 +14,9 @@ use std::sync::Arc;
 /// Heads are short; one beyond this is damage.
 const HEAD_BYTES_MAX: usize = 1 << 20;
 
+/// Why an array is given no names.
+pub(super) const NAMED: &str = "its columns have names of their own, which --rename changes";
+
 /// What an array is made of.
 #[derive(Clone, Debug)]
 pub(super) struct Header {
@@ -131,7 +134,7 @@ impl Header {
     /// With names for columns that have none: one for each element, or one for all.
     pub(super) fn named(mut self, names: &[String], otherwise: &str) -> Result<Self, String> {
         if self.is_named {
-            return Ok(self);
+            return if names.is_empty() { Ok(self) } else { Err(NAMED.to_owned()) };
         }
         let Some(only) = self.columns.pop() else { return Ok(self) };
         match (names, only.elements) {

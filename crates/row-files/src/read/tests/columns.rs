@@ -92,3 +92,58 @@ fn an_instant_that_nanoseconds_do_not_hold_is_refused_and_becomes_no_other_one()
         }
     }
 }
+
+#[test]
+fn names_for_arrays_that_have_their_own_are_refused() {
+    let place = Place::new();
+    let options = ReadOptions { columns: ["a", "b", "c", "d"].map(str::to_owned).to_vec(), ..plain() };
+    let input = place.write("a.npy", structures());
+    let error = describe(&input, Format::Npy, &options).unwrap_err().to_string();
+    assert!(error.contains("names of their own"), "{error}");
+    let input = place.write("a.npz", archive(&["x", "y"]));
+    assert_eq!(describe(&input, Format::Npz, &plain()).unwrap().fields().len(), 2);
+    let error = describe(&input, Format::Npz, &options).unwrap_err().to_string();
+    assert!(error.contains("names of their own"), "{error}");
+}
+
+/// An archive of arrays of one number each, stored, as NumPy writes it.
+fn archive(names: &[&str]) -> Vec<u8> {
+    let mut array = npy_head("{'descr': '<f8', 'fortran_order': False, 'shape': (1,)}");
+    array.extend(0.5_f64.to_le_bytes());
+    let mut checksum = flate2::Crc::new();
+    checksum.update(&array);
+    let length = (array.len() as u32).to_le_bytes();
+    let (mut bytes, mut directory) = (Vec::new(), Vec::new());
+    for name in names {
+        let name = format!("{name}.npy");
+        let offset = (bytes.len() as u32).to_le_bytes();
+        // Version, flags, method, time, date; then checksum, lengths, and the length of the name and of what is extra.
+        let mut common = vec![20, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        common.extend(checksum.sum().to_le_bytes());
+        common.extend([length, length].concat());
+        common.extend([name.len() as u8, 0, 0, 0]);
+        bytes.extend([b"PK\x03\x04".as_slice(), &common, name.as_bytes(), &array].concat());
+        directory
+            .extend([b"PK\x01\x02\x14\x00".as_slice(), &common, &[0; 10], &offset, name.as_bytes()].concat());
+    }
+    let place = (bytes.len() as u32).to_le_bytes();
+    let count = (names.len() as u16).to_le_bytes();
+    let end =
+        [&[0; 4], &count[..], &count, &(directory.len() as u32).to_le_bytes(), &place, &[0; 2]].concat();
+    [bytes.as_slice(), &directory, b"PK\x05\x06", &end].concat()
+}
+
+#[test]
+fn an_archive_whose_directory_is_damaged_anywhere_never_has_fewer_columns() {
+    let place = Place::new();
+    let whole = archive(&["x", "y", "z"]);
+    let start = whole.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
+    for at in start..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x40;
+        if let Ok(found) = describe(&place.write("a.npz", damaged), Format::Npz, &plain()) {
+            // A letter of a name may become another one, and some bytes mean nothing to us.
+            assert_eq!(found.fields().len(), 3, "byte {at}: {found:?}");
+        }
+    }
+}
