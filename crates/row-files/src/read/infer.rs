@@ -37,8 +37,14 @@ pub(super) fn columns(mut records: impl Records, options: &ReadOptions) -> Resul
     let mut possible: Vec<Vec<Candidate>> = names.iter().map(|_| candidates()).collect();
     let mut has_value = vec![false; names.len()];
     let mut seen = 0;
-    while seen < RECORDS_MAX && records.advance()? {
-        seen += 1;
+    while seen < RECORDS_MAX {
+        match records.advance() {
+            Ok(true) => seen += 1,
+            Ok(false) => break,
+            // What is there of a file that is being written tells its columns.
+            Err(RowFileError::Torn { .. }) if seen > 0 => break,
+            Err(error) => return Err(error),
+        }
         // Whether a record is bad is told when it is read.
         for place in 0..names.len().min(records.len()) {
             let Ok(text) = std::str::from_utf8(records.field(place)) else { continue };

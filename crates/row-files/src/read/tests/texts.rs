@@ -156,3 +156,17 @@ fn a_member_that_is_there_twice_is_a_bad_record() {
     assert!(parts[0].bad[0].problem.contains("\"x\" is there twice"), "{:?}", parts[0].bad);
     assert_eq!(all(&parts, &wanted).column(0).as_primitive::<Int64Type>().values(), &[1, 3]);
 }
+
+#[test]
+fn a_dump_that_is_being_written_has_the_columns_of_what_is_there() {
+    let place = Place::new();
+    let whole = describe(&place.write("whole.dump", DUMP), Format::LammpsDump, &plain()).unwrap();
+    let first_atom = DUMP.find("2 1 0.25 H \n").unwrap() + "2 1 0.25 H \n".len();
+    for cut in first_atom..DUMP.len() {
+        let input = place.write("cut.dump", &DUMP[..cut]);
+        assert_eq!(describe(&input, Format::LammpsDump, &plain()).unwrap(), whole, "cut at {cut}");
+    }
+    assert!(
+        describe(&place.write("cut.dump", &DUMP[..first_atom - 1]), Format::LammpsDump, &plain()).is_err()
+    );
+}
