@@ -93,6 +93,12 @@ pub(crate) fn of_rows(error: &RowFileError) -> Option<String> {
                 present.join(", ")
             ));
         }
+        RowFileError::Rename { nearest, present, .. } => {
+            return Some(match nearest {
+                Some(nearest) => format!("did you mean \"{nearest}\"?"),
+                None => format!("the columns of the file are: {}", present.join(", ")),
+            });
+        }
         RowFileError::Extra { column, nearest: Some(nearest), .. } => {
             return Some(format!(
                 "is it \"{nearest}\"? say so with --rename {column}={nearest}; or add --ignore-extra"

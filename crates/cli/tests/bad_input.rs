@@ -358,3 +358,16 @@ fn a_file_larger_than_the_memory_that_is_given_is_imported_within_it() {
     println!("{peak_kib} KiB of memory for a file of {file_kib} KiB");
     assert!(peak_kib > 0 && peak_kib < file_kib * 3 / 4, "{peak_kib} KiB for a file of {file_kib} KiB");
 }
+
+#[test]
+fn a_name_that_the_file_does_not_have_is_told_wherever_it_is_typed() {
+    let place = created("");
+    place.write("a.csv", "pidd,step,x,name\n1,0,0.5,a\n");
+    let refused = atoll(&place, "table import t a.csv --rename pid=pidd --ignore-extra");
+    assert!(refused.fails(12).contains("no column \"pid\""), "{}", refused.stderr);
+    let refused = atoll(&place, "table create u --like a.csv --rename sep=step --id pidd --index x");
+    assert!(refused.fails(12).contains("no column \"sep\""), "{}", refused.stderr);
+    let refused = atoll(&place, "table create u --like a.csv --without nmae --id pidd --index x");
+    assert!(refused.stderr.contains("nmae") && refused.stderr.contains("name"), "{}", refused.stderr);
+    assert_ne!(refused.exit, Some(0));
+}

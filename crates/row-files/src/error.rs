@@ -79,6 +79,18 @@ pub enum RowFileError {
         /// The columns of the file.
         present: Vec<String>,
     },
+    /// A column that is to be called otherwise is not in the file.
+    #[error("{file} has no column \"{column}\" that could be renamed")]
+    Rename {
+        /// The file.
+        file: String,
+        /// The column.
+        column: String,
+        /// The column of the file whose name is nearest.
+        nearest: Option<String>,
+        /// The columns of the file.
+        present: Vec<String>,
+    },
     /// The file has a column that nobody asked for.
     #[error("{file} has a column \"{column}\", and the table has none")]
     Extra {

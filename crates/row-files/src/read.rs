@@ -21,7 +21,7 @@ mod text;
 pub use comma::ends_in_quotes;
 pub use source::Input;
 
-use crate::{Format, RowFileError, RowReader};
+use crate::{Format, RowFileError, RowReader, nearest};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use origin::list_of;
 
@@ -59,6 +59,24 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
+    /// What the columns of the file are called from here on. Who calls one otherwise means one that is there.
+    fn all_renamed<'a>(
+        &self,
+        file: &str,
+        names: impl Iterator<Item = &'a str> + Clone,
+    ) -> Result<Vec<String>, RowFileError> {
+        let is_there = |from: &str| names.clone().any(|name| name == from || list_of(name) == Some(from));
+        match self.rename.iter().find(|(from, _)| !is_there(from)) {
+            None => Ok(names.map(|name| self.renamed(name)).collect()),
+            Some((from, _)) => Err(RowFileError::Rename {
+                file: file.to_owned(),
+                column: from.clone(),
+                nearest: nearest(from, names.clone()).map(str::to_owned),
+                present: names.map(str::to_owned).collect(),
+            }),
+        }
+    }
+
     /// What a column of the file is called from here on; an element of a vector is called by that one's name.
     fn renamed(&self, name: &str) -> String {
         let to = |name: &str| self.rename.iter().find(|(from, _)| from == name).map(|(_, to)| to.as_str());

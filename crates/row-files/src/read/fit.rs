@@ -30,7 +30,7 @@ impl Fit {
         wanted: &SchemaRef,
         options: &ReadOptions,
     ) -> Result<Self, RowFileError> {
-        let names: Vec<String> = present.fields().iter().map(|field| options.renamed(field.name())).collect();
+        let names = options.all_renamed(&file, present.fields().iter().map(|field| field.name().as_str()))?;
         let origins = origins(&file, &names, wanted, options)?;
         Ok(Self { file, wanted: Arc::clone(wanted), origins })
     }
@@ -236,7 +236,7 @@ pub(super) fn without_nulls(values: &ArrayRef) -> Result<ArrayRef, ArrowError> {
 
 /// The columns of a file with types of its own, by their new names, as types that are wanted in their place.
 pub(super) fn described(present: &Schema, file: &str, options: &ReadOptions) -> Result<Schema, RowFileError> {
-    let names: Vec<String> = present.fields().iter().map(|field| options.renamed(field.name())).collect();
+    let names = options.all_renamed(file, present.fields().iter().map(|field| field.name().as_str()))?;
     check_named(file, &names, options)?;
     let fields = names.into_iter().zip(present.fields()).map(|(name, field)| {
         let named = options.types.iter().find(|(column, _)| *column == name);

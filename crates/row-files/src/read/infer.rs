@@ -32,7 +32,7 @@ fn candidates() -> Vec<Candidate> {
 
 /// The columns of a text file, by their new names.
 pub(super) fn columns(mut records: impl Records, options: &ReadOptions) -> Result<Schema, RowFileError> {
-    let names: Vec<String> = records.names().iter().map(|name| options.renamed(name)).collect();
+    let names = options.all_renamed(records.file(), records.names().iter().map(String::as_str))?;
     check_named(records.file(), &names, options)?;
     let mut possible: Vec<Vec<Candidate>> = names.iter().map(|_| candidates()).collect();
     let mut has_value = vec![false; names.len()];

@@ -69,7 +69,7 @@ pub(super) struct TextReader<R> {
 
 impl<R: Records> TextReader<R> {
     pub(super) fn new(records: R, wanted: &SchemaRef, options: &ReadOptions) -> Result<Self, RowFileError> {
-        let present: Vec<String> = records.names().iter().map(|name| options.renamed(name)).collect();
+        let present = options.all_renamed(records.file(), records.names().iter().map(String::as_str))?;
         let origins = origins(records.file(), &present, wanted, options)?;
         let rows = TextRows::new(records.file(), wanted, origins, options)?;
         let (skips_left, skipped) = (options.skip_bad, 0);

@@ -165,6 +165,13 @@ impl Create {
         let format = format_of(self.file.format, path)?;
         let described = describe(&Input::File(path.to_owned()), format, &options)?;
         let known = described.metadata().get(SCHEMA_KEY).and_then(|text| TableSchema::from_json(text).ok());
+        let names: Vec<String> = described.fields().iter().map(|field| field.name().clone()).collect();
+        if let Some(name) = self.file.without.iter().find(|name| !names.contains(name)) {
+            return Err(Failure::Usage {
+                problem: format!("--without names \"{name}\", which is no column of {}", path.display()),
+                hint: crate::row_format::did_you_mean(name, &names),
+            });
+        }
         let columns = described.fields().iter().map(|field| field.as_ref().clone());
         let columns: Vec<Field> = columns.filter(|field| !self.file.without.contains(field.name())).collect();
         Ok((columns, known))

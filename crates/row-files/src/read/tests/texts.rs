@@ -158,6 +158,25 @@ fn a_member_that_is_there_twice_is_a_bad_record() {
 }
 
 #[test]
+fn a_column_that_is_renamed_and_not_there_is_told_in_every_format() {
+    let place = Place::new();
+    let wanted = schema(&[("id", DataType::Int64, false), ("x", DataType::Int64, true)]);
+    let rename = vec![("y".to_owned(), "x".to_owned())];
+    let options = ReadOptions { rename, ignore_extra: true, ..plain() };
+    let ids = || Arc::new(Int64Array::from(vec![1])) as ArrayRef;
+    let inputs = [
+        (Format::Csv, place.write("a.csv", "id,z\n1,2\n")),
+        (Format::JsonLines, place.write("a.jsonl", "{\"id\":1,\"z\":2}\n")),
+        (Format::Parquet, parquet(&place, vec![("id", ids()), ("z", ids())])),
+    ];
+    for (format, input) in inputs {
+        let error = read(&input, format, &wanted, &options).unwrap_err().to_string();
+        assert!(error.contains("no column \"y\""), "{format}: {error}");
+        assert!(describe(&input, format, &options).is_err(), "{format}");
+    }
+}
+
+#[test]
 fn a_dump_that_is_being_written_has_the_columns_of_what_is_there() {
     let place = Place::new();
     let whole = describe(&place.write("whole.dump", DUMP), Format::LammpsDump, &plain()).unwrap();
