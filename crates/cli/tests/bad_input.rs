@@ -371,3 +371,12 @@ fn a_name_that_the_file_does_not_have_is_told_wherever_it_is_typed() {
     assert!(refused.stderr.contains("nmae") && refused.stderr.contains("name"), "{}", refused.stderr);
     assert_ne!(refused.exit, Some(0));
 }
+
+#[test]
+fn rows_are_not_written_with_commas_where_tabs_are_meant() {
+    let place = created("");
+    import(&place, "a.csv", "1,0,0.5,a\n").text();
+    let refused = atoll(&place, "table export t a.tsv");
+    assert!(refused.fails(2).contains("tabs"), "{}", refused.stderr);
+    atoll(&place, "table export t a.tsv --format csv").text();
+}

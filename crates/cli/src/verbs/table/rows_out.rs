@@ -52,6 +52,13 @@ impl OutputArguments {
             (None, None) if session.output.is_json() => Some(Format::JsonLines),
             (None, None) => None,
         };
+        if self.format.is_none() && self.output.as_deref().is_some_and(is_tabbed) {
+            return Err(Failure::Usage {
+                problem: "a .tsv file has tabs between its fields, and rows are written with commas"
+                    .to_owned(),
+                hint: "name it .csv, or say --format csv".to_owned(),
+            });
+        }
         let Some(format) = format else { return Ok(RowsOut::People { headed: false }) };
         if !format.is_written() {
             return Err(Failure::Usage {
@@ -109,6 +116,11 @@ impl RowsOut {
             }
         }
     }
+}
+
+/// Whether the ending of a name promises tabs.
+fn is_tabbed(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("tsv"))
 }
 
 /// The same rows under the schema that the file has.
