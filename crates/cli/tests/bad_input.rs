@@ -360,6 +360,13 @@ fn a_file_larger_than_the_memory_that_is_given_is_imported_within_it() {
 }
 
 #[test]
+fn what_is_no_regular_file_gives_its_run_no_name() {
+    let place = created("");
+    let refused = atoll(&place, "table import t /dev/null --format csv");
+    assert!(refused.fails(2).contains("no name that the run could have"), "{}", refused.stderr);
+}
+
+#[test]
 fn a_name_that_the_file_does_not_have_is_told_wherever_it_is_typed() {
     let place = created("");
     place.write("a.csv", "pidd,step,x,name\n1,0,0.5,a\n");

@@ -1,7 +1,7 @@
 //! `atoll table append`: the rows of a file as one step of a run.
 
 use super::TableArguments;
-use super::import::{FileOptions, tell_skipped};
+use super::import::{FileOptions, reader_lost, tell_skipped};
 use crate::row_format::format_of;
 use crate::session::Access;
 use crate::{Failure, Session};
@@ -188,6 +188,7 @@ impl Append {
     async fn rows(&self, columns: &SchemaRef) -> Result<(RecordBatch, usize), Failure> {
         let input =
             if self.file == Path::new("-") { Input::Standard } else { Input::File(self.file.clone()) };
+        let file = input.name();
         let format = format_of(self.file_options.format, &self.file)?;
         let (columns, options) = (SchemaRef::clone(columns), self.file_options.read_options());
         // On a thread of its own, so that an interruption is heard while nothing comes in.
@@ -208,7 +209,7 @@ impl Append {
         });
         match read.await {
             Ok(rows) => Ok(rows?),
-            Err(_) => Err(Failure::Interrupted { exit: 130, hint: None }),
+            Err(lost) => Err(reader_lost(&lost, file)),
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::options::ImportSection;
 use crate::progress::Progress;
 use crate::row_format::{RowFormat, did_you_mean, format_of};
 use crate::session::Access;
-use crate::transfer::ProgressReport;
+use crate::transfer::{ProgressReport, TransferError};
 use crate::{Failure, Session};
 use arrow_schema::SchemaRef;
 use atoll_options::Section;
@@ -30,6 +30,7 @@ use serde_json::json;
 use sink::Sink;
 use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
+use tokio::task::JoinError;
 
 /// The column that is taken for the steps where nobody says otherwise.
 const STEP_COLUMN: &str = "step";
@@ -103,6 +104,14 @@ impl FileOptions {
             columns: self.names.clone(),
             types: Vec::new(),
         }
+    }
+}
+
+/// Why a thread that reads a file gave nothing back.
+pub(super) fn reader_lost(lost: &JoinError, file: String) -> Failure {
+    match lost.is_cancelled() {
+        true => Failure::Interrupted { exit: 130, hint: None },
+        false => TransferError::ReaderLost { file }.into(),
     }
 }
 
@@ -193,10 +202,13 @@ impl Import {
         if let Some(run) = &self.run {
             return Ok(run.clone());
         }
-        match self.file.file_stem().filter(|_| self.input() != Input::Standard) {
+        // What the shell puts in the place of a pipe has a name that means nothing.
+        let is_pipe = self.file.exists() && !self.file.is_file() && !self.file.is_dir();
+        let has_name = self.input() != Input::Standard && !is_pipe;
+        match self.file.file_stem().filter(|_| has_name) {
             Some(stem) => Ok(stem.to_string_lossy().into_owned()),
             None => Err(Failure::Usage {
-                problem: "standard input has no name that the run could have".to_owned(),
+                problem: format!("{} has no name that the run could have", self.input().name()),
                 hint: "add --run NAME".to_owned(),
             }),
         }
@@ -238,7 +250,7 @@ impl Import {
         let columns = SchemaRef::clone(table.schema().columns());
         match tokio::task::spawn_blocking(move || open(&input, format, &columns, &options)).await {
             Ok(reader) => Ok(reader?),
-            Err(_) => Err(Failure::Interrupted { exit: 130, hint: None }),
+            Err(lost) => Err(reader_lost(&lost, self.input().name())),
         }
     }
 
@@ -284,7 +296,7 @@ impl Import {
                 }
             }
         }
-        Err(crate::transfer::TransferError::ReaderLost { file: self.input().name() }.into())
+        Err(TransferError::ReaderLost { file: self.input().name() }.into())
     }
 
     fn tell_progress(&self, step: u64, imported: &Imported, bytes_read: u64) {
