@@ -387,3 +387,22 @@ fn rows_are_not_written_with_commas_where_tabs_are_meant() {
     assert!(refused.fails(2).contains("tabs"), "{}", refused.stderr);
     atoll(&place, "table export t a.tsv --format csv").text();
 }
+
+#[test]
+fn an_interrupted_restart_does_not_say_that_the_same_command_goes_on() {
+    let place = created("");
+    let mut file = "pid,step,x,name\n".to_owned();
+    (0..200_000).for_each(|row| writeln!(file, "{row},{},0.5,a", row / 10).unwrap());
+    place.write("a.csv", &file);
+    for (flag, goes_on) in [("", "the same command goes on"), ("--restart", "without --restart")] {
+        let line = format!("--store data table import t a.csv {flag} --progress json");
+        let mut child = place.spawn(&line.split_whitespace().collect::<Vec<_>>());
+        let mut stderr = std::io::BufReader::new(child.stderr.take().unwrap());
+        let mut told = String::new();
+        std::io::BufRead::read_line(&mut stderr, &mut told).unwrap();
+        std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        std::io::Read::read_to_string(&mut stderr, &mut told).unwrap();
+        child.wait().unwrap();
+        assert!(told.contains(goes_on), "{flag}: {told}");
+    }
+}

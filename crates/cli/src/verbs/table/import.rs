@@ -163,7 +163,12 @@ impl Import {
         let claim = Claim::of(&table, &run, &mark, self.restart).await?;
         let done = claim.done;
         if self.input().bytes().is_some() {
-            session.hint_on_interrupt("the steps that were read are in; the same command goes on from there");
+            session.hint_on_interrupt(match self.restart {
+                false => "the steps that were read are in; the same command goes on from there",
+                true => {
+                    "the steps that were read are in; the same command without --restart goes on from there"
+                }
+            });
         }
         let there = match done {
             Some(step) => {
