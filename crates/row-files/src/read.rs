@@ -10,6 +10,7 @@ pub(crate) mod fuzz;
 mod infer;
 mod int96;
 mod json_lines;
+mod json_object;
 mod numpy;
 mod origin;
 mod parquet_file;

@@ -8,15 +8,13 @@
 //! over.
 
 use super::ReadOptions;
+use super::json_object::{Cell, Fields, Member, fields_of};
 use super::origin::list_of;
 use super::source::{Input, Kept};
 use super::text::Records;
 use crate::{Format, RowFileError};
 use arrow_schema::{DataType, Schema};
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
-use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::fmt;
 use std::io::{BufRead, BufReader};
 
 /// How many records tell the names: what is missing in the first may be there in the next.
@@ -49,25 +47,6 @@ pub(super) struct JsonLines {
     begins_list: Vec<bool>,
     problem: Option<String>,
 }
-
-/// A value as a text.
-struct Text {
-    bytes: Vec<u8>,
-    /// Whether it stands in quotes.
-    is_quoted: bool,
-}
-
-/// None for null.
-type Cell = Option<Text>;
-
-/// What stands behind a name.
-enum Member {
-    Plain(Cell),
-    List(Vec<Cell>),
-}
-
-/// The members of one record.
-type Fields = Vec<(String, Member)>;
 
 /// A line's number, and its fields or what is wrong with it.
 type Numbered = (u64, Result<Fields, String>);
@@ -254,72 +233,6 @@ impl Names {
 /// What an element of a list is called.
 fn element(name: &str, place: usize) -> String {
     format!("{name}[{place}]")
-}
-
-/// An object whose members have a name each.
-struct Members(Map<String, Value>);
-
-impl<'de> Deserialize<'de> for Members {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        source.deserialize_map(MembersVisitor)
-    }
-}
-
-struct MembersVisitor;
-
-impl<'de> Visitor<'de> for MembersVisitor {
-    type Value = Members;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Members, A::Error> {
-        let mut record = Map::new();
-        while let Some((name, value)) = members.next_entry::<String, Value>()? {
-            // Which of the two is meant nobody can tell.
-            if record.contains_key(&name) {
-                return Err(A::Error::custom(format!("\"{name}\" is there twice")));
-            }
-            record.insert(name, value);
-        }
-        Ok(Members(record))
-    }
-}
-
-fn fields_of(line: &[u8]) -> Result<Fields, String> {
-    // A byte order mark is no JSON, and some programs write one.
-    let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
-    let Members(record) =
-        serde_json::from_slice(line).map_err(|error| format!("it is no JSON object: {error}"))?;
-    let mut fields = Vec::with_capacity(record.len());
-    for (name, value) in record {
-        match value {
-            Value::Array(elements) => {
-                let texts = elements.iter().map(|element| text_of(&name, element));
-                let list = Member::List(texts.collect::<Result<_, _>>()?);
-                fields.push((name, list));
-            }
-            value => {
-                let text = text_of(&name, &value)?;
-                fields.push((name, Member::Plain(text)));
-            }
-        }
-    }
-    Ok(fields)
-}
-
-fn text_of(name: &str, value: &Value) -> Result<Cell, String> {
-    let plain = |bytes: String| Some(Text { bytes: bytes.into_bytes(), is_quoted: false });
-    Ok(match value {
-        Value::Null => None,
-        Value::Bool(value) => plain(value.to_string()),
-        Value::Number(number) => plain(number.to_string()),
-        Value::String(text) => Some(Text { bytes: text.clone().into_bytes(), is_quoted: true }),
-        Value::Array(_) | Value::Object(_) => {
-            return Err(format!("\"{name}\" holds lists or objects within, which no column can hold"));
-        }
-    })
 }
 
 impl Records for JsonLines {
