@@ -406,3 +406,40 @@ fn an_interrupted_restart_does_not_say_that_the_same_command_goes_on() {
         assert!(told.contains(goes_on), "{flag}: {told}");
     }
 }
+
+#[test]
+fn a_vector_of_another_length_and_a_member_twice_are_refused_and_told_by_line() {
+    let place = Place::new();
+    let columns = "pid:int64,v:fixed_size_list[float64, 2]?";
+    atoll(&place, &format!("table create t --column '{columns}' --id pid --index pid")).text();
+    place.write("a.csv", "pid,v[0],v[1],v[2]\n1,2,3,4\n");
+    let refused = atoll(&place, "table import t a.csv --ignore-extra");
+    assert!(refused.fails(12).contains("a vector of 3 elements"), "{}", refused.stderr);
+    for record in ["\"pid\":2,\"v\":[1]", "\"pid\":2,\"v\":[1,2,3]", "\"pid\":2,\"pid\":3"] {
+        place.write("a.jsonl", format!("{{\"pid\":1,\"v\":[1,2]}}\n{{{record}}}\n"));
+        let refused = atoll(&place, "table import t a.jsonl --parts --ignore-extra --restart");
+        assert!(refused.fails(12).contains("a.jsonl, line 2"), "{record}: {}", refused.stderr);
+    }
+}
+
+#[test]
+fn an_instant_that_no_text_stands_for_is_kept_and_not_written_as_a_text() {
+    let place = Place::new();
+    atoll(&place, "table create t --column pid:int64,when:timestamp[us] --id pid --index pid").text();
+    let header =
+        "{'descr': [('pid', '<i8'), ('when', '<M8[us]')], 'fortran_order': False, 'shape': (1,), }\n";
+    let mut array = b"\x93NUMPY\x01\x00".to_vec();
+    array.extend((header.len() as u16).to_le_bytes());
+    array.extend(header.as_bytes());
+    array.extend([1, i64::MAX].map(i64::to_le_bytes).concat());
+    place.write("a.npy", &array);
+    atoll(&place, "table import t a.npy").text();
+    for name in ["out.csv", "out.jsonl"] {
+        let refused = atoll(&place, &format!("table export t {name}"));
+        assert!(refused.fails(14).contains("column \"when\""), "{}", refused.stderr);
+        assert!(refused.stderr.contains("Parquet") && !place.folder.path().join(name).exists());
+    }
+    atoll(&place, "table export t out.parquet").text();
+    atoll(&place, "table import t out.parquet --run again").text();
+    assert_eq!(count(&place, ""), 2);
+}
