@@ -147,3 +147,18 @@ fn an_archive_whose_directory_is_damaged_anywhere_never_has_fewer_columns() {
         }
     }
 }
+
+#[test]
+fn rows_of_a_parquet_file_are_decoded_as_many_at_a_time_as_a_part_may_hold() {
+    let place = Place::new();
+    let texts: Vec<String> = (0..2000).map(|row| format!("{row:08}").repeat(1 << 10)).collect();
+    let input = parquet(&place, vec![("text", Arc::new(StringArray::from(texts)))]);
+    let mut source = parquet_file::open(&input).unwrap();
+    let mut rows = 0;
+    while let Some(batch) = source.batches.next(1 << 20).unwrap() {
+        // Eight KiB each.
+        assert!(batch.num_rows() <= 128, "{} rows", batch.num_rows());
+        rows += batch.num_rows();
+    }
+    assert_eq!(rows, 2000);
+}
