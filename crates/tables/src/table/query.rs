@@ -12,6 +12,8 @@ mod asked;
 mod batches;
 mod bounds;
 mod explain;
+#[cfg(test)]
+mod failing;
 mod fetch;
 mod filters;
 mod found;

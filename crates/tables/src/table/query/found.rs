@@ -82,13 +82,19 @@ impl Ordered {
     /// All rows in the order of (weight, id), where the id is in these columns of the schema.
     pub(super) fn by_weight(parts: Vec<Found>, schema: &SchemaRef, id: &[usize]) -> Result<Self, TableError> {
         let mut ordered = Self::as_found(parts);
-        let threads = threads(ordered.rows());
-        let ids = map(id, threads, |&column| ordered.whole(schema, column));
-        let ids = ids.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let order = crate::order(&ordered.weights, &ids).map_err(|error| of_answer(error.into()))?;
-        ordered.places = order.iter().map(|&row| ordered.places[row as usize]).collect();
-        ordered.weights = order.iter().map(|&row| ordered.weights[row as usize]).collect();
+        ordered.put_in_order(schema, id)?;
         Ok(ordered)
+    }
+
+    /// Puts the rows, which are as they were found, in the order of (weight, id); where that fails they stay as they are.
+    pub(super) fn put_in_order(&mut self, schema: &SchemaRef, id: &[usize]) -> Result<(), TableError> {
+        let threads = threads(self.rows());
+        let ids = map(id, threads, |&column| self.whole(schema, column));
+        let ids = ids.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let order = crate::order(&self.weights, &ids).map_err(|error| of_answer(error.into()))?;
+        self.places = order.iter().map(|&row| self.places[row as usize]).collect();
+        self.weights = order.iter().map(|&row| self.weights[row as usize]).collect();
+        Ok(())
     }
 
     /// All rows as they were found.

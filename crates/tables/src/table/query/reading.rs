@@ -6,6 +6,8 @@
 
 mod bulk;
 mod plan;
+#[cfg(test)]
+mod tests;
 
 use super::super::strike::is_true;
 use super::asked::Asked;
@@ -326,33 +328,41 @@ impl Reading {
     }
 
     /// Hands over what is known and was not handed over yet, in the order of (weight, id): about `rows` rows at
-    /// most, but always whole units, and no more than the query asks for.
+    /// most, but always whole units, and no more than the query asks for. Where that fails nothing is handed over, and
+    /// all of it waits for the next call.
     pub(super) fn hand_over(&mut self, rows: Option<usize>) -> Result<Handed, TableError> {
         let known = self.known();
-        let ready = split_below(&mut self.found, known);
-        let ordered = Ordered::by_weight(ready, &self.schema, &self.asked.id(&self.table.schema))?;
-        let weights = &ordered.weights;
+        let mut ordered = Ordered::as_found(split_below(&mut self.found, known));
+        let handed = self.portion(&mut ordered, known, rows);
+        let portion = handed.as_ref().map_or(0, |handed| handed.weights.len());
+        let is_rest = portion < ordered.rows();
+        if is_rest {
+            self.found.extend(ordered.without_first(portion));
+            self.found.sort_by_key(|found| found.place);
+        }
+        let handed = handed?;
+        self.handed_rows += portion;
+        self.handed_units += units(std::iter::once(&handed.weights[..]));
+        self.is_over = (!is_rest && self.is_exhausted())
+            || self.asked.limit.is_some_and(|limit| self.handed_rows >= limit)
+            || self.asked.units.is_some_and(|units| self.handed_units >= units);
+        Ok(handed)
+    }
+
+    /// Of rows that are ready those that are handed over next, once they are in order.
+    fn portion(&self, ready: &mut Ordered, known: Cut, rows: Option<usize>) -> Result<Handed, TableError> {
+        ready.put_in_order(&self.schema, &self.asked.id(&self.table.schema))?;
+        let weights = &ready.weights;
         let of_units = self.asked.units.map(|units| rows_of_units(weights, units - self.handed_units));
         let of_limit = self.asked.limit.map(|limit| limit - self.handed_rows);
-        let asked = [of_units, of_limit].into_iter().flatten().fold(ordered.rows(), usize::min);
+        let asked = [of_units, of_limit].into_iter().flatten().fold(ready.rows(), usize::min);
         let portion = rows.map_or(asked, |rows| whole_units(weights, rows)).min(asked);
         let mut cut = weights.get(portion).map_or(known, |next| Cut::below(*next));
         if planted::is(Bug::CutTooHigh) {
             cut = self.asked.window.until();
         }
-        let batch = ordered.batch(0..portion, &self.schema, &self.asked.answered)?;
-        let handed = Handed { rows: batch, weights: weights[..portion].to_vec(), cut };
-        self.handed_rows += portion;
-        self.handed_units += units(std::iter::once(&handed.weights[..]));
-        let is_all = portion == ordered.rows() && self.is_exhausted();
-        self.is_over = is_all
-            || self.asked.limit.is_some_and(|limit| self.handed_rows >= limit)
-            || self.asked.units.is_some_and(|units| self.handed_units >= units);
-        if portion < ordered.rows() {
-            self.found.extend(ordered.without_first(portion));
-            self.found.sort_by_key(|found| found.place);
-        }
-        Ok(handed)
+        let rows = ready.batch(0..portion, &self.schema, &self.asked.answered)?;
+        Ok(Handed { rows, weights: weights[..portion].to_vec(), cut })
     }
 }
 

@@ -6,11 +6,14 @@
 //!
 //! Invariant: a query reads one version of each table, all of them resolved at one moment of this handle.
 
+#[cfg(test)]
+mod tests;
+
 use super::again::again_if_gone;
 use super::found::{Found, Ordered, rows_of_units, split_below, units};
-use super::{Answer, Count, Explanation, OfRuns, Query, Refined, Refinement, Work};
+use super::{Answer, Count, Explanation, Handed, OfRuns, Query, Refined, Refinement, Work};
 use crate::protocol::{RunId, Version};
-use crate::{Cut, Table, TableError, TableSchema, Weight};
+use crate::{Cut, Table, TableError, TableSchema};
 use arrow_schema::{Field, FieldRef, SchemaRef};
 use futures::future::try_join_all;
 use futures::lock::Mutex as Turn;
@@ -489,32 +492,40 @@ impl Merging {
         }
     }
 
-    /// Hands over what is known, in whole units, about so many rows at most.
+    /// Hands over what is known, in whole units, about so many rows at most. Where that fails nothing is handed over, and
+    /// all of it waits for the next call.
     fn hand_over(&mut self, rows: usize) -> Result<Refined, TableError> {
         let known = self.known();
-        let ready = split_below(&mut self.found, known);
-        let ordered = Ordered::by_weight(ready, &self.schema, &self.id)?;
-        let weights = &ordered.weights;
-        let of_units = self.query.units.map(|units| rows_of_units(weights, units - self.handed_units));
-        let of_limit = self.query.limit.map(|limit| limit - self.handed_rows);
-        let asked = [of_units, of_limit].into_iter().flatten().fold(ordered.rows(), usize::min);
-        let portion = super::reading::whole_units(weights, rows).min(asked);
-        let cut = weights.get(portion).map_or(known, |next| Cut::below(*next));
-        let batch = ordered.batch(0..portion, &self.schema, &self.answered)?;
-        let weights: Vec<Weight> = weights[..portion].to_vec();
-        self.handed_rows += portion;
-        self.handed_units += units(std::iter::once(&weights[..]));
-        let is_all = portion == ordered.rows() && self.members.iter().all(|member| member.is_over);
-        self.is_over = (is_all && self.found.is_empty())
-            || self.query.limit.is_some_and(|limit| self.handed_rows >= limit)
-            || self.query.units.is_some_and(|units| self.handed_units >= units);
+        let mut ordered = Ordered::as_found(split_below(&mut self.found, known));
+        let handed = self.portion(&mut ordered, known, rows);
+        let portion = handed.as_ref().map_or(0, |handed| handed.weights.len());
         if portion < ordered.rows() {
             self.found.extend(ordered.without_first(portion));
             self.found.sort_by_key(|found| found.place);
         }
+        let Handed { rows, weights, cut } = handed?;
+        self.handed_rows += portion;
+        self.handed_units += units(std::iter::once(&weights[..]));
+        let is_all = self.found.is_empty() && self.members.iter().all(|member| member.is_over);
+        self.is_over = is_all
+            || self.query.limit.is_some_and(|limit| self.handed_rows >= limit)
+            || self.query.units.is_some_and(|units| self.handed_units >= units);
         let work = self.members.iter().map(|member| member.work).fold(Work::default(), sum_of);
         let work = Work { rows_returned: self.handed_rows as u64, ..work };
-        Ok(Refined { version: self.version, rows: batch, weights, cut, is_last: self.is_over, work })
+        Ok(Refined { version: self.version, rows, weights, cut, is_last: self.is_over, work })
+    }
+
+    /// Of rows that are ready those that are handed over next, once they are in order.
+    fn portion(&self, ready: &mut Ordered, known: Cut, rows: usize) -> Result<Handed, TableError> {
+        ready.put_in_order(&self.schema, &self.id)?;
+        let weights = &ready.weights;
+        let of_units = self.query.units.map(|units| rows_of_units(weights, units - self.handed_units));
+        let of_limit = self.query.limit.map(|limit| limit - self.handed_rows);
+        let asked = [of_units, of_limit].into_iter().flatten().fold(ready.rows(), usize::min);
+        let portion = super::reading::whole_units(weights, rows).min(asked);
+        let cut = weights.get(portion).map_or(known, |next| Cut::below(*next));
+        let rows = ready.batch(0..portion, &self.schema, &self.answered)?;
+        Ok(Handed { rows, weights: weights[..portion].to_vec(), cut })
     }
 }
 

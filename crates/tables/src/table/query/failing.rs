@@ -1,0 +1,48 @@
+//! What tests of handing over share: a table of one block, and a row that nothing can be put together with.
+
+use super::Table;
+use super::found::Found;
+use crate::Weight;
+use crate::protocol::BlockId;
+use crate::table::tests::schema;
+use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use arrow_schema::{Field, Schema};
+use atoll_memory::MemoryStore;
+use std::sync::Arc;
+
+/// Rows of the table.
+pub(super) const ROWS: i64 = 500;
+
+/// A table of one block, whose particles are numbered from this one on.
+pub(super) async fn table(first: i64) -> Table {
+    let table = Table::create(Arc::new(MemoryStore::new()), "run", schema()).await.unwrap();
+    table.begin("run", 1, 1).await.unwrap();
+    let pid: ArrayRef = Arc::new((first..first + ROWS).collect::<Int64Array>());
+    let step: ArrayRef = Arc::new(Int64Array::from(vec![0; ROWS as usize]));
+    let x: ArrayRef = Arc::new((0..ROWS).map(|row| row as f64).collect::<Float64Array>());
+    let columns = vec![pid, step, Arc::clone(&x), Arc::clone(&x), x];
+    let rows = RecordBatch::try_new(Arc::clone(schema().columns()), columns).unwrap();
+    table.append(BlockId { run: "run".into(), attempt: 1, step: 0, rank: 0 }, &rows).await.unwrap();
+    table
+}
+
+/// Where no band is planned.
+const NOWHERE: usize = usize::MAX;
+
+/// Adds a row whose column at a place is a text, so that it cannot stand in one answer with rows of the table: it stands
+/// for whatever may go wrong when an answer is put together.
+pub(super) fn spoil(found: &mut Vec<Found>, column: usize) {
+    let whole: ArrayRef = Arc::new(Int64Array::from(vec![7]));
+    let float: ArrayRef = Arc::new(Float64Array::from(vec![7.0]));
+    let mut columns = [vec![whole; 2], vec![float; 3]].concat();
+    columns[column] = Arc::new(StringArray::from(vec!["no number"]));
+    let field = |column: &ArrayRef| Field::new("some", column.data_type().clone(), false);
+    let fields: Vec<Field> = columns.iter().map(field).collect();
+    let rows = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+    found.push(Found { place: NOWHERE, rows, weights: vec![Weight::LEAST] });
+}
+
+/// Takes that row out again.
+pub(super) fn mend(found: &mut Vec<Found>) {
+    found.retain(|found| found.place != NOWHERE);
+}
