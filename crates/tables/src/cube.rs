@@ -29,6 +29,7 @@ mod long;
 mod origin;
 mod rank;
 mod read;
+mod sizes;
 mod source;
 #[cfg(test)]
 mod tests;

@@ -20,6 +20,8 @@ mod paths;
 mod races;
 #[path = "../src/seeds.rs"]
 mod seeds;
+#[path = "packing/texts.rs"]
+mod texts;
 #[path = "packing/tube.rs"]
 mod tube;
 #[path = "packing/work.rs"]

@@ -8,6 +8,7 @@
 //! Invariant: no row of a layer is heavier than a row of the next.
 
 use super::Shape;
+use super::sizes::RowBytes;
 use super::tree::{Spot, spread};
 use std::ops::Range;
 
@@ -26,14 +27,19 @@ impl BandRows {
         self.ends.iter().map(move |&end| std::mem::replace(&mut from, end as usize)..end as usize)
     }
 
-    /// Whether the first band has no more than so many rows.
-    pub(super) fn begins_within(&self, rows: usize) -> bool {
-        self.ends.first().is_none_or(|end| *end as usize <= rows)
+    /// Whether the first band takes no more than so many bytes.
+    pub(super) fn begins_within(&self, bytes: usize, sizes: &RowBytes) -> bool {
+        self.bands().next().is_none_or(|band| sizes.of_rows(&self.rows[band]) <= bytes)
     }
 
-    /// Keeps the first bands, one at least and no more than have so many rows; the others, if there are any.
-    pub(super) fn split_off(&mut self, rows: usize) -> Option<Self> {
-        let kept = self.ends.partition_point(|end| *end as usize <= rows).max(1);
+    /// Keeps the first bands, one at least and no more than take so many bytes; the others, if there are any.
+    pub(super) fn split_off(&mut self, bytes_max: usize, sizes: &RowBytes) -> Option<Self> {
+        let mut bytes = 0;
+        let fits = |band: &Range<usize>| {
+            bytes += sizes.of_rows(&self.rows[band.clone()]);
+            bytes <= bytes_max
+        };
+        let kept = self.bands().take_while(fits).count().max(1);
         if kept >= self.ends.len() {
             return None;
         }
@@ -41,6 +47,19 @@ impl BandRows {
         let from = self.ends.last().copied().unwrap_or(0);
         ends.iter_mut().for_each(|end| *end -= from);
         Some(Self { rows: self.rows.split_off(from as usize), ends })
+    }
+
+    /// The same rows, in bands of which none takes more than so many bytes, unless it is of one row.
+    pub(super) fn cut_at(self, bytes_max: usize, sizes: &RowBytes) -> Self {
+        if sizes.are_alike() {
+            return self;
+        }
+        let parts = |band: Range<usize>| {
+            let from = band.start;
+            sizes.cut(&self.rows[band], bytes_max).map(move |part| (from + part.end) as u32)
+        };
+        let ends = self.bands().flat_map(parts).collect();
+        Self { rows: self.rows, ends }
     }
 }
 

@@ -8,6 +8,7 @@ use super::head::Head;
 use super::hidden::HiddenOfTree;
 use super::long::rearranged;
 use super::origin::says_steps;
+use super::sizes::RowBytes;
 use super::source::{Room, Source};
 use super::tree::{CubeId, Root, Spot};
 use super::{Origins, Shape};
@@ -59,6 +60,14 @@ struct Layer {
     bands: Vec<Range<usize>>,
 }
 
+/// What will be in one object.
+#[derive(Debug)]
+struct Portion {
+    layers: Vec<Layer>,
+    /// Bytes of its rows, about.
+    bytes: usize,
+}
+
 /// Rows grown into a tree, ready to be encoded object by object.
 #[derive(Debug)]
 pub struct Tree {
@@ -68,9 +77,8 @@ pub struct Tree {
     sources: Vec<Source>,
     weights: Lent<Weight>,
     hidden: HiddenOfTree,
-    row_bytes: usize,
     /// What each object holds.
-    portions: Vec<Vec<Layer>>,
+    portions: Vec<Portion>,
 }
 
 impl Tree {
@@ -96,13 +104,13 @@ impl Tree {
         let step_column = step_column(rows.columns(), origins.steps());
         let is_steps = |index: &IndexColumn| index.element.is_none() && Some(index.place) == step_column;
         let steps_axis = schema.index().iter().position(is_steps);
-        let row_bytes = row_bytes(&rows);
-        let shape = &shape.with_rows_of(row_bytes);
+        let sizes = RowBytes::of(&rows);
+        let shape = &shape.with_rows_of(sizes.mean());
         // No more is kept of a row than its axes need; eight is the most that a table has.
         let divided =
             if root.axes().len() <= 4 { divided::<4> } else { divided::<{ crate::INDEX_COLUMNS_MAX }> };
         let cubes = divided(schema, &rows, &weights, &root, steps_axis, shape, threads)?;
-        let (portions, order) = portions(cubes, shape, row_bytes);
+        let (portions, order) = portions(cubes, shape, &sizes);
         let weights = Lent::collect(order.len(), order.iter().map(|&row| weights[row as usize]));
         let hidden = HiddenOfTree::of(origins, step_column, &order);
         let columns = in_order(rows, order, threads)?;
@@ -112,7 +120,6 @@ impl Tree {
             sources: columns.iter().map(Source::of).collect(),
             weights,
             hidden,
-            row_bytes,
             portions,
         })
     }
@@ -137,16 +144,16 @@ impl Tree {
     /// Never for a number below [`Tree::object_count`].
     pub fn object(&self, number: usize) -> Result<CubeObject, BlockError> {
         let portion = &self.portions[number];
-        let cubes = portion.iter().filter(|layer| layer.is_first).count();
-        let bands = || portion.iter().flat_map(|layer| &layer.bands);
+        let cubes = portion.layers.iter().filter(|layer| layer.is_first).count();
+        let bands = || portion.layers.iter().flat_map(|layer| &layer.bands);
         let all = bands().map(|band| band.start).min().unwrap_or(0)
             ..bands().map(|band| band.end).max().unwrap_or(0);
         let hidden = self.hidden.of_object(&self.sources, all.clone());
         let mut directory = NewDirectory::new(self.root.clone(), hidden.names.clone(), hidden.step_column);
         // Packed, rows hardly take more than they did.
-        let mut bytes = Lent::new(all.len() * self.row_bytes);
+        let mut bytes = Lent::new(portion.bytes);
         let (mut filters, mut room) = (Vec::new(), Room::default());
-        for layer in portion {
+        for layer in &portion.layers {
             let first = directory.bands.len();
             for band in &layer.bands {
                 let weights = &self.weights[band.clone()];
@@ -219,52 +226,53 @@ fn divided<const AXES: usize>(
     Ok(map(&cubes, threads, cut))
 }
 
-/// Bytes that a row has in memory, about.
-fn row_bytes(rows: &RecordBatch) -> usize {
-    let of_column = |column: &ArrayRef| {
-        let of_numbers = column.data_type().primitive_width();
-        of_numbers.unwrap_or_else(|| column.get_array_memory_size() / column.len().max(1))
-    };
-    rows.columns().iter().map(of_column).sum::<usize>() + 1
+/// An object that is being filled.
+#[derive(Default)]
+struct Filled {
+    layers: Vec<(CubeId, u8, bool, BandRows)>,
+    /// Bytes of its rows, about.
+    bytes: usize,
 }
-
-/// What will be in one object.
-type Portion = Vec<(CubeId, u8, bool, BandRows)>;
 
 /// Objects that are being filled, one after the other.
-struct Filling {
-    portions: Vec<Portion>,
-    /// Rows of the last one, and how many it may have.
-    rows: usize,
-    rows_max: usize,
+struct Filling<'r> {
+    objects: Vec<Filled>,
+    /// Bytes that one may have.
+    bytes_max: usize,
+    sizes: &'r RowBytes,
 }
 
-impl Filling {
+impl Filling<'_> {
+    /// Bytes of the last one.
+    fn bytes(&self) -> usize {
+        self.objects.last().map_or(0, |object| object.bytes)
+    }
+
     /// Begins another object.
     fn begin(&mut self) {
-        self.portions.push(Vec::new());
-        self.rows = 0;
+        self.objects.push(Filled::default());
     }
 
     /// Adds a cube: whole where there is room, or in an object that it begins. Where it is more than an object may have,
     /// which rows without a place and rows of many bytes come to, it goes on in the next: a layer may end with any band,
     /// since whoever reads looks at the layers of an object alone.
     fn add(&mut self, cube: CubeId, layers: Vec<BandRows>) {
-        let of_cube: usize = layers.iter().map(|layer| layer.rows.len()).sum();
-        if self.portions.is_empty() || self.rows + of_cube > self.rows_max {
+        let of_cube: usize = layers.iter().map(|layer| self.sizes.of_rows(&layer.rows)).sum();
+        if self.objects.is_empty() || self.bytes() + of_cube > self.bytes_max {
             self.begin();
         }
         let mut is_first = true;
         for (layer, rows) in (0..).zip(layers) {
-            let mut left = Some(rows);
+            let mut left = Some(rows.cut_at(self.bytes_max, self.sizes));
             while let Some(mut rows) = left {
-                if self.rows > 0 && !rows.begins_within(self.rows_max.saturating_sub(self.rows)) {
+                let room = self.bytes_max.saturating_sub(self.bytes());
+                if self.bytes() > 0 && !rows.begins_within(room, self.sizes) {
                     self.begin();
                 }
-                left = rows.split_off(self.rows_max.saturating_sub(self.rows));
-                self.rows += rows.rows.len();
-                if let Some(portion) = self.portions.last_mut() {
-                    portion.push((cube, layer, is_first, rows));
+                left = rows.split_off(self.bytes_max.saturating_sub(self.bytes()), self.sizes);
+                if let Some(object) = self.objects.last_mut() {
+                    object.bytes += self.sizes.of_rows(&rows.rows);
+                    object.layers.push((cube, layer, is_first, rows));
                 }
                 is_first = false;
             }
@@ -275,15 +283,14 @@ impl Filling {
 /// Which cubes share an object: those of one level that follow each other along the curve through their codes.
 /// A sample needs whole levels, from the root down, and a box a stretch of each. And which row comes first, which
 /// second, and so on, over all objects.
-fn portions(cubes: Cubes, shape: &Shape, row_bytes: usize) -> (Vec<Vec<Layer>>, Lent<u32>) {
+fn portions(cubes: Cubes, shape: &Shape, sizes: &RowBytes) -> (Vec<Portion>, Lent<u32>) {
     let rows = cubes.iter().flat_map(|(_, layers)| layers).map(|layer| layer.rows.len()).sum();
-    let rows_max = (shape.object_bytes / row_bytes).max(1);
-    let mut filling = Filling { portions: Vec::new(), rows: 0, rows_max };
+    let mut filling = Filling { objects: Vec::new(), bytes_max: shape.object_bytes, sizes };
     cubes.into_iter().for_each(|(cube, layers)| filling.add(cube, layers));
-    let mut portions = filling.portions;
+    let mut objects = filling.objects;
     // A sample reads the beginning of an object, its lightest layers. The others lie cube by cube, since who needs
     // those is in a box and needs all layers of few cubes: one stretch for each, not one for each layer.
-    portions.iter_mut().for_each(|portion| portion.sort_by_key(|(_, layer, ..)| (*layer).min(1)));
+    objects.iter_mut().for_each(|object| object.layers.sort_by_key(|(_, layer, ..)| (*layer).min(1)));
     let mut order = Lent::new(rows);
     let mut placed = |(cube, layer, is_first, rows): (CubeId, u8, bool, BandRows)| {
         let from = order.len();
@@ -291,8 +298,9 @@ fn portions(cubes: Cubes, shape: &Shape, row_bytes: usize) -> (Vec<Vec<Layer>>, 
         let bands = rows.bands().map(|band| from + band.start..from + band.end).collect();
         Layer { cube, layer, is_first, bands }
     };
-    let portions =
-        portions.into_iter().map(|portion| portion.into_iter().map(&mut placed).collect()).collect();
+    let portion =
+        |Filled { layers, bytes }| Portion { layers: layers.into_iter().map(&mut placed).collect(), bytes };
+    let portions = objects.into_iter().map(portion).collect();
     (portions, order)
 }
 
