@@ -40,6 +40,7 @@ mod write;
 pub use directory::{CubeDirectory, CubeEntry};
 pub(crate) use growing::Growing;
 pub(crate) use long::joined;
+pub(crate) use origin::GrowingOrigins;
 pub use origin::Origins;
 pub use read::CubeReader;
 pub use tree::{CubeId, Root};

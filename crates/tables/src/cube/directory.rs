@@ -21,6 +21,7 @@ use crate::lattice::{Axis, Extent, Span, joined};
 use crate::protocol::RunId;
 use crate::{TableSchema, Weight};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A layer of a cube of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +50,7 @@ pub struct CubeDirectory {
     /// The lattice of the tree.
     pub root: Root,
     /// The runs that its rows come from; a band has a column of places in this list if there are several.
-    pub runs: Vec<RunId>,
+    pub runs: Arc<[RunId]>,
     /// The column that is the step in which each row was written; if there is none, a band has a column of steps.
     pub step_column: Option<usize>,
     /// The layers of the cubes, in their order in the object: all lightest ones first, then cube by cube.
@@ -129,8 +130,8 @@ impl CubeDirectory {
     }
 
     /// Columns of a band beside those of the table: the run if there are several, the step if no column is it.
-    pub(super) const fn hidden_columns(&self) -> usize {
-        hidden_columns(self.runs.as_slice(), self.step_column)
+    pub(super) fn hidden_columns(&self) -> usize {
+        hidden_columns(&self.runs, self.step_column)
     }
 
     /// Reads the directory of an object with this head.
@@ -149,7 +150,7 @@ impl CubeDirectory {
         if about_others || cubes > bands || bands > BANDS_MAX {
             return Err(damaged("its directory is about other columns"));
         }
-        let runs = (0..runs).map(|_| fields.run()).collect::<Result<Vec<_>, _>>()?;
+        let runs = (0..runs).map(|_| fields.run()).collect::<Result<Arc<[_]>, _>>()?;
         let root = read_root(&mut fields, schema)?;
         if bands > 0 && columns != of_table + hidden_columns(&runs, step_column) {
             return Err(damaged("its directory is about other columns"));

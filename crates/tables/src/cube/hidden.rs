@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// What the rows of a tree keep, in the order in which they will lie.
 #[derive(Debug)]
 pub(super) struct HiddenOfTree {
-    names: Vec<RunId>,
+    names: Arc<[RunId]>,
     /// Places among the names; none if there is one.
     runs: Vec<u32>,
     /// Steps; none if a column says them.
@@ -32,7 +32,7 @@ pub(super) struct Hidden {
 impl HiddenOfTree {
     /// Of rows that are put in this order, of which a column says the steps or none does.
     pub(super) fn of(origins: Origins, step_column: Option<usize>, order: &[u32]) -> Self {
-        let names = origins.names().to_vec();
+        let names = Arc::clone(origins.names());
         let (mut runs, mut steps) = (Vec::new(), Vec::new());
         if names.len() > 1 {
             runs = order.iter().map(|&row| origins.runs()[row as usize]).collect();

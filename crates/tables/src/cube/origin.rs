@@ -1,9 +1,14 @@
 //! Origins: which run and step a row was written in, kept beside its columns.
+//!
+//! An object may have rows of thousands of runs, and has thousands of bands: their names are shared by all of these, and
+//! looked at once for all.
 
 use crate::lattice::Numbers;
 use crate::protocol::RunId;
 use crate::room::{give_back, room};
 use arrow_array::{Array, ArrayRef};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Rows whose steps are compared at a time.
 const ROWS_AT_ONCE: usize = 1 << 12;
@@ -11,7 +16,8 @@ const ROWS_AT_ONCE: usize = 1 << 12;
 /// The runs and steps of some rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
-    names: Vec<RunId>,
+    /// Runs, of which some may occur in no row.
+    names: Arc<[RunId]>,
     /// Places in `names`, one for each row.
     runs: Vec<u32>,
     steps: Vec<u64>,
@@ -21,19 +27,14 @@ impl Origins {
     /// Of rows that were all written in one run and step.
     #[must_use]
     pub fn of_block(run: RunId, step: u64, rows: usize) -> Self {
-        Self { names: vec![run], runs: vec![0; rows], steps: vec![step; rows] }
-    }
-
-    /// Of no rows, with room for some.
-    #[must_use]
-    pub(crate) fn with_room(rows: usize) -> Self {
-        Self { names: Vec::new(), runs: room(rows), steps: room(rows) }
+        Self { names: [run].into(), runs: vec![0; rows], steps: vec![step; rows] }
     }
 
     /// Of rows, each with the place of its run among `names`; none where a place is beyond them, or not each row
     /// has both.
     #[must_use]
-    pub fn new(names: Vec<RunId>, runs: Vec<u32>, steps: Vec<u64>) -> Option<Self> {
+    pub fn new(names: impl Into<Arc<[RunId]>>, runs: Vec<u32>, steps: Vec<u64>) -> Option<Self> {
+        let names = names.into();
         let fits = runs.len() == steps.len() && runs.iter().all(|&run| (run as usize) < names.len());
         fits.then_some(Self { names, runs, steps })
     }
@@ -44,9 +45,9 @@ impl Origins {
         self.steps.len()
     }
 
-    /// The runs that occur.
+    /// The runs that may occur.
     #[must_use]
-    pub fn names(&self) -> &[RunId] {
+    pub const fn names(&self) -> &Arc<[RunId]> {
         &self.names
     }
 
@@ -73,47 +74,80 @@ impl Origins {
     pub fn taken(&self, rows: &[u32]) -> Self {
         let runs = rows.iter().map(|&row| self.runs[row as usize]).collect();
         let steps = rows.iter().map(|&row| self.steps[row as usize]).collect();
-        Self { names: self.names.clone(), runs, steps }
+        Self { names: Arc::clone(&self.names), runs, steps }
     }
 
     /// Some rows that follow each other.
     #[must_use]
     pub fn slice(&self, rows: std::ops::Range<usize>) -> Self {
         let (runs, steps) = (self.runs[rows.clone()].to_vec(), self.steps[rows].to_vec());
-        Self { names: self.names.clone(), runs, steps }
+        Self { names: Arc::clone(&self.names), runs, steps }
+    }
+}
+
+/// Origins that grow, part by part.
+#[derive(Debug, Default)]
+pub(crate) struct GrowingOrigins {
+    /// All but the names.
+    grown: Origins,
+    names: Vec<RunId>,
+    /// The place of each of the names.
+    places: HashMap<RunId, u32>,
+    /// The names of what was appended last, and their places: what comes next is of the same part, mostly.
+    last: Option<(Arc<[RunId]>, Vec<u32>)>,
+}
+
+impl GrowingOrigins {
+    /// Of no rows, with room for some.
+    pub(crate) fn with_room(rows: usize) -> Self {
+        let grown = Origins { names: Arc::default(), runs: room(rows), steps: room(rows) };
+        Self { grown, ..Self::default() }
     }
 
     /// Appends rows of one run and one step.
     pub(crate) fn append_alike(&mut self, run: &RunId, step: u64, rows: usize) {
         let place = self.place_of(run);
-        self.runs.extend(std::iter::repeat_n(place, rows));
-        self.steps.extend(std::iter::repeat_n(step, rows));
+        self.grown.runs.extend(std::iter::repeat_n(place, rows));
+        self.grown.steps.extend(std::iter::repeat_n(step, rows));
+    }
+
+    /// Appends the rows of others.
+    pub(crate) fn append(&mut self, others: &Origins) {
+        let last = self.last.take().filter(|(names, _)| Arc::ptr_eq(names, &others.names));
+        let (names, places) = last.unwrap_or_else(|| {
+            let places = others.names.iter().map(|name| self.place_of(name)).collect();
+            (Arc::clone(&others.names), places)
+        });
+        self.grown.runs.extend(others.runs.iter().map(|&run| places[run as usize]));
+        self.grown.steps.extend_from_slice(&others.steps);
+        self.last = Some((names, places));
     }
 
     /// Says of some rows that a column says their steps; whether it can.
     pub(crate) fn set_steps(&mut self, rows: std::ops::Range<usize>, column: &ArrayRef) -> bool {
         let found = steps_of(&column.slice(rows.start, rows.len()));
-        let steps = found.zip(self.steps.get_mut(rows));
+        let steps = found.zip(self.grown.steps.get_mut(rows));
         steps.is_some_and(|(found, steps)| {
             steps.copy_from_slice(&found);
             true
         })
     }
 
-    /// Appends the rows of another.
-    pub fn append(&mut self, other: &Self) {
-        let places: Vec<u32> = other.names.iter().map(|name| self.place_of(name)).collect();
-        self.runs.extend(other.runs.iter().map(|&run| places[run as usize]));
-        self.steps.extend_from_slice(&other.steps);
+    /// The origins of all rows.
+    pub(crate) fn finish(mut self) -> Origins {
+        self.grown.names = self.names.into();
+        self.grown
     }
 
     /// The place of a run among the names, where it comes last if it is new.
     fn place_of(&mut self, name: &RunId) -> u32 {
-        let known = self.names.iter().position(|known| known == name);
-        known.unwrap_or_else(|| {
-            self.names.push(name.clone());
-            self.names.len() - 1
-        }) as u32
+        if let Some(&place) = self.places.get(name) {
+            return place;
+        }
+        let place = self.names.len() as u32;
+        self.names.push(name.clone());
+        self.places.insert(name.clone(), place);
+        place
     }
 }
 
@@ -176,7 +210,44 @@ pub(super) fn steps_of(column: &ArrayRef) -> Option<Vec<u64>> {
 mod tests {
     use super::*;
     use arrow_array::{Float64Array, Int16Array, Int64Array, UInt64Array};
-    use std::sync::Arc;
+
+    fn names(runs: std::ops::Range<u32>) -> Arc<[RunId]> {
+        runs.map(|run| RunId::from(format!("run {run}").as_str())).collect()
+    }
+
+    #[test]
+    fn what_grew_names_the_run_and_the_step_of_each_row() {
+        let mut growing = GrowingOrigins::with_room(10);
+        let (first, second) = (names(0..3), names(2..5));
+        growing.append(&Origins::new(Arc::clone(&first), vec![2, 0], vec![5, 6]).unwrap());
+        growing.append_alike(&second[2], 7, 1);
+        growing.append(&Origins::new(Arc::clone(&second), vec![0, 1], vec![8, 9]).unwrap());
+        growing.append(&Origins::new(second, vec![2], vec![10]).unwrap());
+        growing.append(&Origins::new(first, vec![1], vec![11]).unwrap());
+        let grown = growing.finish();
+        let runs: Vec<String> = (0..grown.rows()).map(|row| grown.run(row).unwrap().0.to_string()).collect();
+        assert_eq!(runs, ["run 2", "run 0", "run 4", "run 2", "run 3", "run 4", "run 1"]);
+        assert_eq!(grown.steps(), [5, 6, 7, 8, 9, 10, 11]);
+        assert_eq!(grown.names().len(), 5);
+    }
+
+    #[test]
+    fn what_grows_by_many_bands_of_parts_of_many_runs_does_not_look_at_each_run_for_each_band() {
+        // Hours, if it did.
+        const RUNS: u32 = 50_000;
+        let mut growing = GrowingOrigins::default();
+        let parts = [names(0..RUNS), names(RUNS / 2..RUNS / 2 + RUNS)];
+        for names in &parts {
+            for band in 0..RUNS {
+                let of_band = Origins::new(Arc::clone(names), vec![band], vec![band.into()]).unwrap();
+                growing.append(&of_band.taken(&[0]));
+            }
+        }
+        let grown = growing.finish();
+        assert_eq!(grown.names().len(), RUNS as usize * 3 / 2);
+        let last = (2 * RUNS - 1) as usize;
+        assert_eq!(grown.run(last), parts[1].last());
+    }
 
     #[test]
     fn a_column_says_steps_if_its_numbers_are_those() {

@@ -6,7 +6,7 @@ use super::directory::CubeDirectory;
 use super::filter::Filters;
 use super::head::Head;
 use super::write::{SEAL_BYTES, seal};
-use super::{Growing, Origins, column};
+use super::{Growing, GrowingOrigins, Origins, column};
 use crate::block::{BlockError, HEAD_BYTES, Wanted, damaged, schema_sum};
 use crate::expression::Verdict;
 use crate::lattice::Extent;
@@ -302,7 +302,7 @@ impl CubeReader {
         place: usize,
         object: &[u8],
         columns: &mut [Growing],
-        origins: &mut Origins,
+        origins: &mut GrowingOrigins,
     ) -> Result<usize, BlockError> {
         let rows = self.directory.bands.heads()[place].rows as usize;
         let of_column = |(offset, length): (u64, u64)| {
@@ -320,7 +320,7 @@ impl CubeReader {
             }
         }
         let directory = &self.directory;
-        if let ([run], Some(_)) = (directory.runs.as_slice(), directory.step_column) {
+        if let ([run], Some(_)) = (&*directory.runs, directory.step_column) {
             origins.append_alike(run, 0, rows);
             return Ok(rows);
         }
@@ -419,7 +419,7 @@ impl CubeReader {
                 steps.as_primitive_opt::<UInt64Type>().ok_or_else(odd)?.values().to_vec()
             }
         };
-        Origins::new(self.directory.runs.clone(), runs, steps).ok_or_else(odd)
+        Origins::new(Arc::clone(&self.directory.runs), runs, steps).ok_or_else(odd)
     }
 
     fn batch(

@@ -103,7 +103,7 @@ impl Grown {
             Some(frames) if has_step => frames.values().iter().map(|&frame| frame as u64).collect(),
             _ => (0..count).map(|_| random.u64(..7)).collect(),
         };
-        let names = (0..runs).map(|run| RunId::from(format!("run {run}").as_str())).collect();
+        let names: Arc<[RunId]> = (0..runs).map(|run| RunId::from(format!("run {run}").as_str())).collect();
         let origins = Origins::new(names, (0..count).map(|_| random.u32(..runs)).collect(), steps).unwrap();
         Self {
             rows: take_record_batch(&rows, &UInt32Array::from(order.clone())).unwrap(),
@@ -150,7 +150,8 @@ fn answer(
 ) -> Result<(RecordBatch, Vec<Weight>, Origins, usize), BlockError> {
     let columns: Vec<usize> = (0..schema.columns().fields().len()).collect();
     let wanted = Wanted { window, columns: &columns, rows: None };
-    let (mut batches, mut all, mut origins, mut decoded) = (Vec::new(), Vec::new(), Origins::default(), 0);
+    let (mut batches, mut all, mut origins, mut decoded) =
+        (Vec::new(), Vec::new(), GrowingOrigins::default(), 0);
     for bytes in objects {
         let part = open(schema, bytes)?;
         for place in part.bands(window, |extents| !region.prunes(extents)) {
@@ -174,7 +175,7 @@ fn answer(
     let rows = concat_batches(schema.columns(), &batches).unwrap();
     let order = order(&all, &[Arc::clone(rows.column(0))]).unwrap();
     let weights = order.iter().map(|&row| all[row as usize]).collect();
-    let origins = origins.taken(&order);
+    let origins = origins.finish().taken(&order);
     Ok((take_record_batch(&rows, &UInt32Array::from(order)).unwrap(), weights, origins, decoded))
 }
 

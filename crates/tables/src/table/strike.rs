@@ -9,19 +9,58 @@ use crate::protocol::{RunId, StepRange, Struck};
 use arrow_array::RecordBatch;
 use arrow_buffer::BooleanBuffer;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Rows of a part that meet all that is said here are struck.
 #[derive(Clone)]
 pub(super) struct Strike {
-    /// Rows of this run; none where all rows of the part are meant.
-    run: Option<RunId>,
-    /// Rows of none of these runs; none where that does not matter.
-    all_but: Option<Arc<BTreeSet<RunId>>>,
+    /// Rows of some runs; none where that does not matter.
+    runs: Option<OfRuns>,
     /// Rows of these steps; none where all are meant.
     steps: Option<StepRange>,
     /// Rows for which this is true; all for none.
     condition: Option<Arc<Bound>>,
+}
+
+/// Rows of which runs are meant.
+#[derive(Clone)]
+struct OfRuns {
+    runs: Runs,
+    /// Which of the names of a part are meant: all bands of a part share their names, of which there may be thousands.
+    known: OnceLock<Meant>,
+}
+
+/// Names, and which of them are meant.
+#[derive(Clone)]
+struct Meant {
+    names: Arc<[RunId]>,
+    meant: Arc<[bool]>,
+}
+
+#[derive(Clone)]
+enum Runs {
+    Only(RunId),
+    AllBut(Arc<BTreeSet<RunId>>),
+}
+
+impl OfRuns {
+    const fn new(runs: Runs) -> Self {
+        Self { runs, known: OnceLock::new() }
+    }
+
+    /// Which of these names are meant.
+    fn meant(&self, names: &Arc<[RunId]>) -> Arc<[bool]> {
+        let are_meant = || -> Arc<[bool]> { names.iter().map(|name| self.means(name)).collect() };
+        let known = self.known.get_or_init(|| Meant { names: Arc::clone(names), meant: are_meant() });
+        if Arc::ptr_eq(&known.names, names) { Arc::clone(&known.meant) } else { are_meant() }
+    }
+
+    fn means(&self, name: &RunId) -> bool {
+        match &self.runs {
+            Runs::Only(run) => run == name,
+            Runs::AllBut(runs) => !runs.contains(name),
+        }
+    }
 }
 
 impl Strike {
@@ -31,17 +70,18 @@ impl Strike {
         bound: impl FnOnce(&Arc<str>) -> Result<Arc<Bound>, TableError>,
     ) -> Result<Self, TableError> {
         let Struck { run, steps, expression } = struck;
-        Ok(Self { run, all_but: None, steps, condition: expression.as_ref().map(bound).transpose()? })
+        let runs = run.map(|run| OfRuns::new(Runs::Only(run)));
+        Ok(Self { runs, steps, condition: expression.as_ref().map(bound).transpose()? })
     }
 
     /// Whatever other runs wrote.
     pub(super) const fn all_but(runs: Arc<BTreeSet<RunId>>) -> Self {
-        Self { run: None, all_but: Some(runs), steps: None, condition: None }
+        Self { runs: Some(OfRuns::new(Runs::AllBut(runs))), steps: None, condition: None }
     }
 
     /// Whether it looks at where rows were written.
     pub(super) const fn needs_origins(&self) -> bool {
-        self.run.is_some() || self.all_but.is_some() || self.steps.is_some()
+        self.runs.is_some() || self.steps.is_some()
     }
 
     /// Which rows are struck. Origins are there where they are needed.
@@ -54,14 +94,10 @@ impl Strike {
             return Ok(BooleanBuffer::new_unset(rows.num_rows()));
         }
         let mut struck = BooleanBuffer::new_set(rows.num_rows());
-        if let (Some(run), Some(origins)) = (&self.run, origins) {
-            let of_run = |row: usize| origins.run(row) == Some(run);
-            struck = &struck & &BooleanBuffer::collect_bool(rows.num_rows(), of_run);
-        }
-        if let (Some(runs), Some(origins)) = (&self.all_but, origins) {
-            let is_meant: Vec<bool> = origins.names().iter().map(|name| runs.contains(name)).collect();
-            let of_others = |row: usize| !is_meant[origins.runs()[row] as usize];
-            struck = &struck & &BooleanBuffer::collect_bool(rows.num_rows(), of_others);
+        if let (Some(runs), Some(origins)) = (&self.runs, origins) {
+            let meant = runs.meant(origins.names());
+            let of_runs = |row: usize| origins.runs().get(row).is_some_and(|&run| meant[run as usize]);
+            struck = &struck & &BooleanBuffer::collect_bool(rows.num_rows(), of_runs);
         }
         if let (Some(steps), Some(origins)) = (self.steps, origins) {
             let of_steps = |row: usize| origins.steps().get(row).is_some_and(|step| steps.contains(*step));

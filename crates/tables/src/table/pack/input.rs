@@ -9,7 +9,7 @@ use super::pace::Pace;
 use super::plan::Group;
 use crate::TableSchema;
 use crate::block::{BlockError, HEAD_BYTES, Wanted};
-use crate::cube::{Growing, Origins};
+use crate::cube::{Growing, GrowingOrigins, Origins};
 use crate::part::Part;
 use crate::protocol::{Manifest, Placed, Struck, WeightRange};
 use crate::room::Lent;
@@ -41,7 +41,7 @@ struct Gathered<'t> {
     table: &'t Table,
     /// The columns of the table.
     columns: Vec<Growing>,
-    origins: Origins,
+    origins: GrowingOrigins,
     /// Rows whose steps are those that a column says, and which.
     steps_of: Vec<(Range<usize>, usize)>,
     /// Where rows end that were in the order of their weights, and which weights they may have.
@@ -94,7 +94,7 @@ impl<'t> Gathered<'t> {
         Self {
             table,
             columns: fields.map(|field| Growing::new(field.data_type(), rows)).collect(),
-            origins: Origins::with_room(rows),
+            origins: GrowingOrigins::with_room(rows),
             steps_of: Vec::new(),
             sorted: Vec::new(),
             rows: 0,
@@ -210,7 +210,8 @@ impl<'t> Gathered<'t> {
         let rows = rows.map_err(|error| in_cubes(&error.to_string()))?;
         let weights = weighed(&self.table.schema, &rows, threads)?;
         self.check_order(&weights)?;
-        Ok(Input { rows, weights, origins: self.origins, dropped: self.dropped, bytes: self.bytes })
+        let origins = self.origins.finish();
+        Ok(Input { rows, weights, origins, dropped: self.dropped, bytes: self.bytes })
     }
 
     /// Whether rows are in the order of their weights where they were written so.

@@ -17,7 +17,7 @@ use super::pace::Pace;
 use super::{PackOptions, in_new_cubes};
 use crate::TableSchema;
 use crate::block::check;
-use crate::cube::{Origins, Tree, joined};
+use crate::cube::{GrowingOrigins, Origins, Tree, joined};
 use crate::protocol::{
     Block, BlockId, Edit, EditError, LoadedStep, ObjectId, Piece, RunId, StepTime, Version,
 };
@@ -214,10 +214,11 @@ impl Table {
         threads: usize,
     ) -> Result<(RecordBatch, Origins), TableError> {
         let count = steps.iter().map(|step| step.rows.num_rows()).sum();
-        let mut origins = Origins::with_room(count);
+        let mut origins = GrowingOrigins::with_room(count);
         for step in steps {
             origins.append_alike(run, step.step, step.rows.num_rows());
         }
+        let origins = origins.finish();
         let places: Vec<usize> = (0..schema.columns().fields().len()).collect();
         let columns = map(&places, threads, |&place| {
             let data_type = schema.columns().field(place).data_type();
