@@ -162,7 +162,13 @@ impl Reading {
         let limit = [rows, self.asked.limit].into_iter().flatten().min();
         while !self.is_exhausted() && !self.is_enough(limit) {
             self.plan_toward(limit).await?;
-            self.read_to(self.bands_within(self.next(limit), BULK_BYTES)).await?;
+            let to = self.bands_within(self.next(limit), BULK_BYTES);
+            if self.asked.only_counts() {
+                // Nothing is kept of a row but that it is there: not even its weight, since no order is asked for.
+                self.read_bulk(to, false).await?;
+            } else {
+                self.read_to(to).await?;
+            }
         }
         Ok(())
     }

@@ -1,8 +1,10 @@
-//! Readings that fail: what was found and not handed over is there for the next call.
+//! Readings: what was found and could not be handed over is there for the next call, and what is counted is not kept.
 
 use super::super::Query;
-use super::super::failing::{mend, spoil, table};
+use super::super::failing::{ROWS, mend, spoil, table};
 use super::*;
+use crate::PackOptions;
+use crate::expression::Expression;
 
 #[tokio::test]
 async fn rows_that_could_not_be_handed_over_are_handed_over_by_the_next_call() {
@@ -27,5 +29,32 @@ async fn rows_that_could_not_be_handed_over_are_handed_over_by_the_next_call() {
         }
         assert_eq!(from, all.rows.num_rows());
         assert!(cuts.is_sorted() && cuts.len() > 2);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_kept_of_rows_that_are_counted() {
+    let table = table(0).await;
+    // Not of an index column, so that each row is judged.
+    let filter = Expression::parse("vz >= 100 and vz < 350").unwrap();
+    for is_packed in [false, true] {
+        if is_packed {
+            table.pack(&PackOptions::whole()).await.unwrap();
+        }
+        let manifest = table.ledger.current().await.unwrap().manifest;
+        for (query, expected) in [
+            (Query::default().filter(filter.clone()), 250),
+            (Query::default().filter(filter.clone()).limit(70), 70),
+            (Query::default().sample(0.5).unwrap(), 0),
+        ] {
+            let asked = Asked::count(&table, &query).unwrap();
+            let mut reading = Reading::open(&table, asked, &manifest, Reach::Everything).await.unwrap();
+            reading.read_toward(None).await.unwrap();
+            assert!(reading.found.is_empty(), "{query:?}");
+            let of_rows = table.query(&query).await.unwrap().rows.num_rows() as u64;
+            assert_eq!(reading.count(), of_rows, "{query:?}");
+            assert!(expected == 0 || of_rows == expected, "{query:?}");
+            assert!(of_rows < ROWS as u64);
+        }
     }
 }
