@@ -61,14 +61,14 @@ struct Standing {
     pieces: Vec<Placed>,
     rows: u64,
     bytes: u64,
-    /// Whether rows of it are struck.
+    /// Whether rows of it were struck by then.
     is_struck: bool,
 }
 
-/// What to pack next, of the blocks that version `up_to` has; none if it is not worth it.
+/// What to pack next, of the blocks that version `up_to` has and for what was deleted in it; none if it is not worth it.
 pub(super) fn next(manifest: &Manifest, up_to: Version, options: &PackOptions) -> Option<Group> {
-    let (mut blocks, mut trees) = sort(manifest);
-    // Whoever packs while others write would never be done.
+    let (mut blocks, mut trees) = sort(manifest, up_to);
+    // Whoever packs while others write, or delete, would never be done.
     blocks.retain(|placed| placed.born <= up_to);
     trees.sort_by_key(|tree| tree.rows);
     let mut group = blocks_of(&blocks, options.tree_bytes_max);
@@ -85,7 +85,7 @@ pub(super) fn next(manifest: &Manifest, up_to: Version, options: &PackOptions) -
 }
 
 /// The blocks, in the order of their steps, and the trees.
-fn sort(manifest: &Manifest) -> (Vec<Placed>, Vec<Standing>) {
+fn sort(manifest: &Manifest, up_to: Version) -> (Vec<Placed>, Vec<Standing>) {
     let mut blocks = Vec::new();
     let mut trees: BTreeMap<Version, Standing> = BTreeMap::new();
     for placed in manifest.pieces.values() {
@@ -97,7 +97,7 @@ fn sort(manifest: &Manifest) -> (Vec<Placed>, Vec<Standing>) {
         let tree = trees.entry(placed.born).or_insert_with(none);
         tree.rows += placed.piece.rows;
         tree.bytes += bytes_of(placed);
-        tree.is_struck |= manifest.tombstones_of(placed).next().is_some();
+        tree.is_struck |= manifest.tombstones_of(placed).any(|tombstone| tombstone.version <= up_to);
         tree.pieces.push(placed.clone());
     }
     blocks.sort_by(|left, right| {
@@ -185,7 +185,7 @@ fn size_of(rows: u64, options: &PackOptions) -> u32 {
 mod tests {
     use super::*;
     use crate::protocol::{
-        BlockId, Edit, EditId, Extent, ObjectId, Piece, Removal, SessionId, StepRange, WeightRange,
+        BlockId, Edit, EditId, Extent, ObjectId, Piece, Removal, Scope, SessionId, StepRange, WeightRange,
     };
     use crate::table::codec;
 
@@ -214,18 +214,58 @@ mod tests {
         Manifest::default().applied(&begin).unwrap().applied(&append).unwrap()
     }
 
-    #[test]
-    fn the_edit_of_a_pack_fits_into_a_batch_however_many_small_blocks_there_are() {
-        let manifest = small_blocks(100_000);
-        let group = next(&manifest, manifest.version, &PackOptions::whole()).unwrap();
+    fn removals(group: &Group) -> Vec<Removal> {
         let removal = |placed: &Placed| Removal {
             object: placed.piece.object,
             part: placed.piece.part,
             weights: placed.piece.weights,
             rows: placed.piece.rows,
         };
-        let remove = group.pieces.iter().map(removal).collect();
-        let edit = Edit::Pack { base: manifest.version, remove, add: Vec::new(), dropped: 0 };
+        group.pieces.iter().map(removal).collect()
+    }
+
+    /// What a pack of a group makes, as a tree of one object, which is the one of this number.
+    fn packed(manifest: &Manifest, group: &Group, number: u64) -> Manifest {
+        let first = group.pieces[0].piece.clone();
+        let object = ObjectId { session: ME, sequence: number };
+        let piece = Piece { object, form: Form::Cube, rows: group.rows(), ..first };
+        let extent = Extent { run: Some("a".into()), steps: StepRange::ALL };
+        let add = vec![Piece { extent, ..piece }];
+        let edit = Edit::Pack { base: manifest.version, remove: removals(group), add, dropped: 0 };
+        manifest.clone().applied(&edit).unwrap()
+    }
+
+    /// With rows deleted for which a condition is true, which may be any.
+    fn struck(manifest: &Manifest) -> Manifest {
+        let scope = Scope { run: None, steps: StepRange::ALL, expression: Some("x > 1".into()) };
+        manifest.clone().applied(&Edit::Delete { scope }).unwrap()
+    }
+
+    #[test]
+    fn a_pack_of_everything_ends_however_often_somebody_deletes_meanwhile() {
+        let mut manifest = small_blocks(10);
+        let group = next(&manifest, manifest.version, &PackOptions::whole()).unwrap();
+        manifest = struck(&packed(&manifest, &group, 1000));
+        let up_to = manifest.version;
+        let mut packs = 0;
+        while let Some(group) = next(&manifest, up_to, &PackOptions::whole()) {
+            packs += 1;
+            assert!(packs < 5, "it goes on with what was deleted since it began");
+            manifest = struck(&packed(&manifest, &group, 1000 + packs));
+        }
+        assert_eq!(packs, 1, "what was deleted before is packed");
+        assert!(
+            next(&manifest, manifest.version, &PackOptions::whole()).is_some(),
+            "the next one takes the rest"
+        );
+    }
+
+    #[test]
+    fn the_edit_of_a_pack_fits_into_a_batch_however_many_small_blocks_there_are() {
+        let manifest = small_blocks(100_000);
+        let group = next(&manifest, manifest.version, &PackOptions::whole()).unwrap();
+        let edit =
+            Edit::Pack { base: manifest.version, remove: removals(&group), add: Vec::new(), dropped: 0 };
         let bytes = codec::edit_to_json(EditId { session: ME, sequence: 1 }, &edit).len();
         // Half of a batch is left for a part of a whole manifest and for what is added.
         assert!(bytes <= 4 << 20, "{bytes} bytes");
