@@ -7,6 +7,8 @@
 
 #[path = "queries/asked.rs"]
 mod asked;
+#[path = "queries/batches.rs"]
+mod batches;
 #[path = "queries/bulk.rs"]
 mod bulk;
 #[path = "queries/conditions.rs"]

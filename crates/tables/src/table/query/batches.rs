@@ -1,7 +1,9 @@
 //! Batches: an answer of any length in bounded memory, in no order.
+//!
+//! Objects are opened and planned some at a time, so that the first batch of a large table comes as soon as that of a small one.
 
 use super::asked::Asked;
-use super::reading::Reading;
+use super::reading::{Reach, Reading};
 use super::{Query, Table, TableError, Work};
 use crate::protocol::{Manifest, Version};
 use arrow_array::RecordBatch;
@@ -75,8 +77,7 @@ impl Batches {
             return Ok((rows.num_rows() > 0).then_some(rows));
         }
         while self.ready.is_empty() && !reading.is_over() {
-            let found =
-                reading.read_bulk(reading.bands_within(reading.bands_planned(), BATCH_BYTES), false).await?;
+            let found = reading.read_some(BATCH_BYTES).await?;
             self.ready.extend(reading.answered(found)?);
         }
         Ok(self.ready.pop_front())
@@ -91,9 +92,5 @@ impl Batches {
 }
 
 async fn begin(table: &Table, query: &Query, manifest: &Manifest) -> Result<Reading, TableError> {
-    let mut reading = Reading::open(table, Asked::rows(table, query)?, manifest, query.reach()).await?;
-    if query.units.is_none() && query.limit.is_none() {
-        reading.forget_order();
-    }
-    Ok(reading)
+    Reading::open(table, Asked::rows(table, query)?, manifest, Reach::AsNeeded).await
 }

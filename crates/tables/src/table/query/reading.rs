@@ -220,11 +220,6 @@ impl Reading {
         self.sources.len() as u64
     }
 
-    /// How many bands are planned.
-    pub(super) fn bands_planned(&self) -> usize {
-        self.planned.len()
-    }
-
     /// How many bands they have.
     pub(super) fn bands_seen(&self) -> u64 {
         self.sources.iter().map(|source| source.part.band_count() as u64).sum()
@@ -263,12 +258,6 @@ impl Reading {
         let object = source.object;
         let slices = source.part.slices(planned.band, self.columns_of(planned), source.with_origins());
         slices.into_iter().map(move |(from, bytes)| Range { object, from, to: from + bytes })
-    }
-
-    /// Reads on in the order of the objects from now on, for an answer without an order.
-    pub(super) fn forget_order(&mut self) {
-        self.planned.sort_by_key(|planned| (planned.source, planned.band));
-        self.is_over = self.planned.is_empty();
     }
 
     /// Reads the planned bands up to a place, all at once.

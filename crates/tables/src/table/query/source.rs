@@ -55,6 +55,11 @@ impl Piece {
         self.verdict == Verdict::Always && is_untouched && takes_all
     }
 
+    /// Bytes of its object, about, or of what is read at its front where that is more.
+    pub(super) fn bytes_to_open(&self) -> u64 {
+        self.bytes.max(self.rows).max(self.front_bytes)
+    }
+
     /// About how many rows it has of the weights that are asked for, and how many bytes they take.
     pub(super) fn about(&self, asked: &Asked) -> (u64, u64) {
         let width = |window: Window| (window.until().share() - window.after().share()).max(0.0);

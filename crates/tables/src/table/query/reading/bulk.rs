@@ -41,6 +41,17 @@ impl Reading {
         Ok(found)
     }
 
+    /// Reads some of what is left, about so many bytes of it or one band, and plans more of it where all that was planned
+    /// was read; answers its rows, in no order, which may be none.
+    pub(in super::super) async fn read_some(&mut self, bytes: u64) -> Result<Vec<Found>, TableError> {
+        if self.read == self.planned.len() {
+            self.plan_portion().await?;
+        }
+        let found = self.read_bulk(self.bands_within(self.planned.len(), bytes), false).await?;
+        self.is_over = self.is_exhausted();
+        Ok(found)
+    }
+
     /// Reads the planned bands up to a place; answers their rows, in the order of weights within each piece.
     pub(super) async fn read_rising(&mut self, to: usize) -> Result<Vec<Found>, TableError> {
         let from = self.read;
@@ -67,7 +78,7 @@ impl Reading {
 
     /// Reads everything in the order of the objects, so many bytes at a time.
     async fn read_all(&mut self, with_weights: bool) -> Result<Vec<Found>, TableError> {
-        self.forget_order();
+        self.planned.sort_by_key(|planned| (planned.source, planned.band));
         let mut found = Vec::new();
         while self.read < self.planned.len() {
             found.extend(

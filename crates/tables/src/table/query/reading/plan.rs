@@ -24,6 +24,10 @@ const FURTHER_AT_FIRST: f64 = 4.0;
 const FURTHER_MIN: f64 = 2.0;
 const FURTHER_MAX: f64 = 64.0;
 
+/// Bytes of the objects that are planned at first for an answer without an order, and at most at a time.
+const PORTION_BYTES_FIRST: u64 = 8 << 20;
+const PORTION_BYTES_MAX: u64 = 256 << 20;
+
 /// How far is planned before anything is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Reach {
@@ -39,12 +43,14 @@ pub(super) struct Waiting {
     pieces: Vec<Piece>,
     /// Layers of sources that were, the lightest last.
     layers: Vec<(usize, Layer)>,
+    /// Bytes of the pieces that were opened portion by portion.
+    portions_bytes: u64,
 }
 
 impl Waiting {
     pub(super) fn new(mut pieces: Vec<Piece>) -> Self {
         pieces.sort_by_key(|piece| Reverse(piece.lightest));
-        Self { pieces, layers: Vec::new() }
+        Self { pieces, layers: Vec::new(), portions_bytes: 0 }
     }
 
     /// No row in what waits is lighter; none if nothing waits.
@@ -52,6 +58,21 @@ impl Waiting {
         let piece = self.pieces.last().map(|piece| piece.lightest);
         let layer = self.layers.last().map(|(_, layer)| layer.lightest);
         piece.into_iter().chain(layer).min()
+    }
+
+    /// The pieces that are opened next, from this one on, and their bytes: as many as were opened before, so that the first
+    /// are there soon and the others take few rounds.
+    fn portion(&self) -> (usize, u64) {
+        let bytes_max = self.portions_bytes.clamp(PORTION_BYTES_FIRST, PORTION_BYTES_MAX);
+        let (mut count, mut bytes) = (0, 0_u64);
+        for piece in self.pieces.iter().rev() {
+            let more = bytes.saturating_add(piece.bytes_to_open());
+            if count > 0 && more > bytes_max {
+                break;
+            }
+            (count, bytes) = (count + 1, more);
+        }
+        (self.pieces.len() - count, bytes)
     }
 
     /// Rows of the pieces that were not opened.
@@ -127,9 +148,31 @@ impl Reading {
         Ok(())
     }
 
+    /// Plans some of the pieces that wait, all of what can answer, where everything that was planned before has been read
+    /// and no order matters. What was planned before is forgotten, so that a plan takes no more memory however large the
+    /// answer is.
+    pub(super) async fn plan_portion(&mut self) -> Result<(), TableError> {
+        let (from, bytes) = self.waiting.portion();
+        let first = self.sources.len();
+        let opened = self.open_from(from).await?;
+        self.waiting.portions_bytes = self.waiting.portions_bytes.saturating_add(bytes);
+        self.sources.drain(..first);
+        self.planned.clear();
+        self.read = 0;
+        for (source, layers) in opened {
+            layers.iter().for_each(|layer| self.plan_layer(source - first, layer));
+        }
+        self.planned.sort_by_key(|planned| (planned.source, planned.band));
+        Ok(())
+    }
+
     /// Opens the pieces that may have rows below a cut: which source each became, and the layers of it that can answer.
     async fn open_until(&mut self, until: Cut) -> Result<Vec<(usize, Vec<Layer>)>, TableError> {
-        let from = self.waiting.pieces.partition_point(|piece| !until.takes(piece.lightest));
+        self.open_from(self.waiting.pieces.partition_point(|piece| !until.takes(piece.lightest))).await
+    }
+
+    /// Opens the pieces that wait, from this one on, as [`Reading::open_until`].
+    async fn open_from(&mut self, from: usize) -> Result<Vec<(usize, Vec<Layer>)>, TableError> {
         let mut work = self.work;
         let sources = open(&self.table, &self.asked, &self.waiting.pieces[from..], &mut work).await?;
         read_filters(&self.table, &self.asked, &sources, &mut work).await?;
