@@ -94,9 +94,29 @@ pub enum BlockError {
         /// The type.
         data_type: DataType,
     },
+    /// The texts of a column, put together, are longer than an array of them may be.
+    #[error("{bytes} bytes of text in one column are too much at once; at most {max}")]
+    TooMuchText {
+        /// Bytes up to the first text for which there was no room.
+        bytes: usize,
+        /// Most bytes.
+        max: usize,
+    },
     /// Arrow refused.
     #[error("the rows could not be rearranged: {0}")]
-    Arrow(#[from] ArrowError),
+    Arrow(#[source] ArrowError),
+}
+
+/// Bytes of text that an array may have: Arrow counts them in 31 bits.
+pub(crate) const TEXT_BYTES_MAX: usize = i32::MAX as usize;
+
+impl From<ArrowError> for BlockError {
+    fn from(error: ArrowError) -> Self {
+        match error {
+            ArrowError::OffsetOverflowError(bytes) => Self::TooMuchText { bytes, max: TEXT_BYTES_MAX },
+            other => Self::Arrow(other),
+        }
+    }
 }
 
 impl BlockError {
@@ -110,6 +130,7 @@ impl BlockError {
             Self::Damaged { .. } => ErrorKind::Corrupt,
             Self::NewerFormat { .. } => ErrorKind::NewerFormat,
             Self::OtherSchema => ErrorKind::Conflict,
+            Self::TooMuchText { .. } => ErrorKind::Limit,
             Self::Arrow(_) => ErrorKind::Internal,
         }
     }

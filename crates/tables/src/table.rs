@@ -371,6 +371,10 @@ impl TableError {
             }
             Self::NoReaders => "ask for one split at least",
             Self::NoSplit => "pass a split unchanged, with its version, to the table that gave it out",
+            Self::Block { source: BlockError::TooMuchText { .. }, .. } => {
+                "ask for fewer rows at a time, batch by batch or with a limit, or leave the column out; a pack takes fewer \
+                 with a smaller `tree_bytes_max`"
+            }
             Self::TooLarge { .. } => "write the step from more ranks, or output less at once",
             Self::TooManySteps { .. } => "give them to a loader one by one: it writes them as they come",
             Self::Unsupported { .. } => "use the release that wrote it, or a later one",

@@ -117,7 +117,7 @@ impl Ordered {
         if parts.is_empty() {
             return Ok(new_empty_array(schema.field(column).data_type()));
         }
-        concat(&parts).map_err(arrow)
+        concat(&parts).map_err(|error| in_column(schema, column, error))
     }
 
     /// Some columns, by their places among those that were read, of the rows from one to another.
@@ -134,7 +134,7 @@ impl Ordered {
             if parts.is_empty() {
                 return Ok(new_empty_array(schema.field(column).data_type()));
             }
-            interleave(&parts, places).map_err(arrow)
+            interleave(&parts, places).map_err(|error| in_column(schema, column, error))
         };
         let arrays =
             map(columns, threads(places.len()), column).into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -160,6 +160,37 @@ pub(super) fn of_answer(source: BlockError) -> TableError {
     TableError::Block { object: "the rows of the answer".to_owned(), source }
 }
 
+/// What went wrong with a column of the answer.
+fn in_column(schema: &SchemaRef, column: usize, error: ArrowError) -> TableError {
+    let object = format!("column \"{}\" of the answer", schema.field(column).name());
+    TableError::Block { object, source: error.into() }
+}
+
 pub(in crate::table) fn arrow(error: ArrowError) -> TableError {
     of_answer(error.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::TEXT_BYTES_MAX;
+    use arrow_array::StringArray;
+    use arrow_schema::{DataType, Field, Schema};
+    use atoll_errors::ErrorKind;
+
+    #[test]
+    fn more_text_than_an_array_holds_is_a_limit_and_the_error_says_what_to_do() {
+        let schema = Arc::new(Schema::new(vec![Field::new("note", DataType::Utf8, false)]));
+        let text = "t".repeat(1 << 20);
+        let rows = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(StringArray::from(vec![text]))]);
+        let parts = vec![Found { place: 0, rows: rows.unwrap(), weights: vec![Weight::LEAST] }];
+        // The one row again and again: no gigabytes are needed to ask for as many.
+        let count = TEXT_BYTES_MAX / (1 << 20) + 1;
+        let ordered = Ordered { parts, places: vec![(0, 0); count], weights: vec![Weight::LEAST; count] };
+        let refused = ordered.batch(0..count, &schema, &[0]).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Limit, "{refused}");
+        assert!(refused.to_string().contains("column \"note\" of the answer: 2147483648 bytes"), "{refused}");
+        assert!(refused.hint().unwrap().contains("fewer rows"), "{refused}");
+        assert!(ordered.batch(0..2, &schema, &[0]).is_ok());
+    }
 }
