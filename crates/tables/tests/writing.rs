@@ -34,6 +34,8 @@ mod rows;
 mod sessions;
 #[path = "writing/sizes.rs"]
 mod sizes;
+#[path = "writing/unions.rs"]
+mod unions;
 #[path = "writing/unique.rs"]
 mod unique;
 #[path = "writing/vanishing.rs"]

@@ -12,11 +12,12 @@ mod tests;
 use super::again::again_if_gone;
 use super::found::{Found, Ordered, rows_of_units, split_below, units};
 use super::{Answer, Count, Explanation, Handed, OfRuns, Query, Refined, Refinement, Work};
-use crate::protocol::{RunId, Version};
+use crate::protocol::{EditError, RunId, Version};
 use crate::{Cut, Table, TableError, TableSchema};
 use arrow_schema::{Field, FieldRef, SchemaRef};
 use futures::future::try_join_all;
 use futures::lock::Mutex as Turn;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -225,17 +226,22 @@ impl Union {
         }
     }
 
-    /// Waits for a version after `since`, as [`Table::follow`].
+    /// Waits for a version after `since`, as [`Table::follow`]. It may be one that another handle has told.
     ///
     /// # Errors
-    /// As [`Table::follow`]; [`TableError::VersionGone`] for a version that this handle has not seen lately.
+    /// As [`Table::follow`].
     pub async fn follow(&self, since: Version, wait: Duration) -> Result<Version, TableError> {
         let versions = match self.pin(Some(since)).await {
             Ok((_, versions)) => versions,
-            Err(gone) => {
-                // So much came since that this handle has forgotten it.
-                let now = self.version().await?;
-                return if since < now { Ok(now) } else { Err(gone) };
+            // This handle has not seen it, or so much came since that it was forgotten.
+            Err(_) => {
+                let (now, versions) = self.pin(None).await?;
+                match since.cmp(&now) {
+                    Ordering::Less => return Ok(now),
+                    // The versions of all tables only rise, so that it stands for one state in whatever handle.
+                    Ordering::Equal => versions,
+                    Ordering::Greater => return Err(EditError::Ahead { asked: since, current: now }.into()),
+                }
             }
         };
         let news = self.tables.iter().zip(versions).map(|(table, since)| Box::pin(table.follow(since, wait)));
