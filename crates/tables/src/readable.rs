@@ -54,10 +54,14 @@ impl Readable {
     }
 
     /// As [`Readable::first`], with the columns that somebody else added meanwhile.
-    pub(crate) async fn first_now(&self) -> Result<&Table, TableError> {
-        let first = self.first()?;
-        first.schema_now().await?;
-        Ok(first)
+    pub(crate) async fn first_now(&self) -> Result<Table, TableError> {
+        match self {
+            Self::One(table) => {
+                table.schema_now().await?;
+                Ok(table.clone())
+            }
+            Self::Many(union) => union.now().await?.first().cloned(),
+        }
     }
 
     /// The columns and their roles.
@@ -67,7 +71,7 @@ impl Readable {
     pub fn schema(&self) -> Result<Arc<TableSchema>, TableError> {
         match self {
             Self::One(table) => Ok(table.schema()),
-            Self::Many(union) => Ok(Arc::clone(union.schema())),
+            Self::Many(union) => Ok(union.schema()),
         }
     }
 

@@ -78,7 +78,7 @@ impl Readable {
     /// What to read for a question, and what is known without.
     pub(super) async fn plan(&self, query: &Query, request: &EstimateRequest) -> Result<Plan, TableError> {
         request.check_bounds()?;
-        let value = value_of(self.first_now().await?, &request.subject)?;
+        let value = value_of(&self.first_now().await?, &request.subject)?;
         let mut plan = Plan {
             query: query.clone(),
             filter: None,

@@ -38,7 +38,7 @@ impl Readable {
             return Err(EstimateError::BoundsUnused { place, hint }.into());
         }
         let mut query = query.clone();
-        let value = value_of(self.first_now().await?, &request.subject)?;
+        let value = value_of(&self.first_now().await?, &request.subject)?;
         let mut rows = request.rows;
         let is_total = matches!(request.subject, Subject::Sum(_) | Subject::Count);
         if is_total && rows.is_none() && query.filter.is_none() && query.runs.is_none() {

@@ -62,7 +62,7 @@ impl Readable {
         known: Option<ArrayRef>,
         (confidence, is_simultaneous): (Confidence, bool),
     ) -> Result<GroupMeans, TableError> {
-        check_numbers(self.first_now().await?, value)?;
+        check_numbers(&self.first_now().await?, value)?;
         let columns = vec![value.name.clone(), by.to_owned()];
         let answer = self.query(&Query { columns: Some(columns), ..query.clone() }).await?;
         let Some(of_rows) = answer.rows.column_by_name(by) else {
@@ -112,7 +112,7 @@ impl Readable {
         edges: &[f64],
         (confidence, is_simultaneous): (Confidence, bool),
     ) -> Result<Histogram, TableError> {
-        check_numbers(self.first_now().await?, value)?;
+        check_numbers(&self.first_now().await?, value)?;
         let mut query = Query { columns: Some(vec![value.name.clone()]), ..query.clone() };
         let rows = match (&query.filter, &query.runs) {
             (None, None) => Some(self.count_all(&mut query).await?.rows),

@@ -1,9 +1,13 @@
 //! Several tables as one: a handle of them that knows less than others do.
 
 use super::rows::{block, rows, schema};
+use arrow_array::Array;
+use arrow_schema::{DataType, Field};
 use atoll_memory::MemoryStore;
 use atoll_store::{ErrorKind, Store};
-use atoll_tables::{Table, Union};
+use atoll_tables::estimate::{EstimateRequest, Subject};
+use atoll_tables::expression::{Column, Expression};
+use atoll_tables::{Query, Readable, Table, TableError, Union};
 use futures::FutureExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,4 +48,48 @@ async fn a_union_that_has_not_seen_the_current_version_waits_for_the_next_one_al
         (ErrorKind::InvalidInput, ErrorKind::InvalidInput),
         "{ahead}"
     );
+}
+
+fn columns(rows: &arrow_array::RecordBatch) -> Vec<String> {
+    rows.schema().fields().iter().map(|field| field.name().clone()).collect()
+}
+
+#[tokio::test]
+async fn a_union_has_the_columns_that_were_added_since_it_was_made() {
+    let tables = two().await;
+    let union = Union::new(tables.clone()).unwrap();
+    let before = union.version().await.unwrap();
+    tables[1].add_column(Field::new("mass", DataType::Float64, true)).await.unwrap();
+    let now = union.query(&Query::default()).await.unwrap().rows;
+    assert_eq!(columns(&now), ["pid", "step", "x", "mass"]);
+    assert_eq!((now.num_rows(), now.column(3).null_count()), (20, 20));
+    assert_eq!(union.schema().columns().fields().len(), 4);
+    let refined = union.refine(&Query::default().select(["mass"])).next().await.unwrap().unwrap();
+    assert_eq!(columns(&refined.rows), ["mass"]);
+    let without = Query::default().filter(Expression::parse("mass is null and x < 0.5").unwrap());
+    assert_eq!(union.count(&without).await.unwrap().rows, 10);
+    assert!(union.explain(&without).await.is_ok());
+    // As of one table: an older version has the columns that it had.
+    let then = union.query(&Query::default().as_of(before)).await.unwrap().rows;
+    assert_eq!(columns(&then), ["pid", "step", "x"]);
+    assert!(matches!(union.count(&without.as_of(before)).await, Err(TableError::Filter(_))));
+}
+
+#[tokio::test]
+async fn a_column_that_became_unlike_is_told_by_whatever_is_asked_of_a_union() {
+    let tables = two().await;
+    let union = Union::new(tables.clone()).unwrap();
+    tables[0].add_column(Field::new("mass", DataType::Float32, true)).await.unwrap();
+    assert_eq!(union.query(&Query::default()).await.unwrap().rows.num_columns(), 4);
+    tables[1].add_column(Field::new("mass", DataType::Float64, true)).await.unwrap();
+    let is_unlike = |error: TableError| match error {
+        TableError::UnlikeColumn { place, column, .. } => assert_eq!((place, &*column), (2, "mass")),
+        other => panic!("{other}"),
+    };
+    is_unlike(union.query(&Query::default()).await.unwrap_err());
+    is_unlike(union.count(&Query::default()).await.unwrap_err());
+    is_unlike(union.explain(&Query::default()).await.unwrap_err());
+    is_unlike(union.refine(&Query::default()).next().await.unwrap_err());
+    let mean = EstimateRequest::new(Subject::Mean(Column::named("x")));
+    is_unlike(Readable::Many(union).estimate(&Query::default(), &mean).await.unwrap_err());
 }

@@ -4,7 +4,8 @@
 //! order of (weight, id), so that the answer is the one that a table with the rows of all of them would give; a unit
 //! that has rows in several is one unit.
 //!
-//! Invariant: a query reads one version of each table, all of them resolved at one moment of this handle.
+//! Invariant: a query reads one version of each table, all of them resolved at one moment of this handle, and has the
+//! columns that the tables have in these.
 
 #[cfg(test)]
 mod tests;
@@ -35,11 +36,15 @@ const NEAR: f64 = 1.25;
 #[derive(Clone)]
 pub struct Union {
     tables: Arc<[Table]>,
+    /// The schema of each table, without the columns that only others have.
+    own: Arc<[Arc<TableSchema>]>,
     schema: Arc<TableSchema>,
     /// The versions of the tables by the version of the union, which is their sum. They only rise, and are resolved by
     /// one at a time, so that a sum stands for one state of all of them.
-    pins: Arc<Turn<BTreeMap<Version, Vec<Version>>>>,
+    pins: Pins,
 }
+
+type Pins = Arc<Turn<BTreeMap<Version, Vec<Version>>>>;
 
 impl std::fmt::Debug for Union {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -54,19 +59,50 @@ impl Union {
     /// [`TableError::Unlike`] where roles or salts differ, and for no tables; [`TableError::UnlikeColumn`] where columns
     /// of one name do, or a column that may not be null is not in all.
     pub fn new(tables: Vec<Table>) -> Result<Self, TableError> {
-        let schemas: Vec<Arc<TableSchema>> = tables.iter().map(Table::schema).collect();
-        let schema = Arc::new(alike(&schemas)?);
-        let widened = tables.iter().zip(&schemas).map(|(table, own)| {
+        let own: Vec<Arc<TableSchema>> = tables.iter().map(own_schema).collect();
+        Self::of(&tables, own, Arc::default())
+    }
+
+    /// Tables that have these columns, as one.
+    fn of(tables: &[Table], own: Vec<Arc<TableSchema>>, pins: Pins) -> Result<Self, TableError> {
+        let schema = Arc::new(alike(&own)?);
+        let widened = tables.iter().zip(&own).map(|(table, own)| {
             let is_new = |field: &&FieldRef| own.columns().column_with_name(field.name()).is_none();
             table.with_empty_columns(schema.columns().fields().iter().filter(is_new).cloned().collect())
         });
-        Ok(Self { tables: widened.collect(), schema, pins: Arc::default() })
+        Ok(Self { tables: widened.collect(), own: own.into(), schema, pins })
     }
 
-    /// The columns of all of them, and their roles.
+    /// The same tables, of which each has these columns now: others may have been added since.
+    fn with(&self, own: Vec<Arc<TableSchema>>) -> Result<Self, TableError> {
+        if own.iter().zip(&*self.own).all(|(now, known)| Arc::ptr_eq(now, known)) {
+            return Ok(self.clone());
+        }
+        Self::of(&self.tables, own, Arc::clone(&self.pins))
+    }
+
+    /// The same tables with the columns that they have in these versions.
+    async fn at(&self, of_each: &[Query]) -> Result<Self, TableError> {
+        let manifests = self.tables.iter().zip(of_each).map(|(table, query)| table.manifest_for(query));
+        let manifests = try_join_all(manifests).await?;
+        let own = self.tables.iter().zip(&manifests).map(|(table, manifest)| table.schema_of(manifest));
+        self.with(own.collect::<Result<_, _>>()?)
+    }
+
+    /// The same tables with the columns that they have now.
+    ///
+    /// # Errors
+    /// [`TableError::UnlikeColumn`] where a column was added that another table has otherwise; as [`Table::version`].
+    pub(crate) async fn now(&self) -> Result<Self, TableError> {
+        self.with(try_join_all(self.tables.iter().map(Table::schema_now)).await?)
+    }
+
+    /// The columns of all of them, and their roles, in the newest versions that this handle has seen; those of before
+    /// where a column was added since that another table has otherwise, which the next query tells.
     #[must_use]
-    pub fn schema(&self) -> &Arc<TableSchema> {
-        &self.schema
+    pub fn schema(&self) -> Arc<TableSchema> {
+        let newest = self.with(self.tables.iter().map(own_schema).collect());
+        newest.map_or_else(|_| Arc::clone(&self.schema), |newest| newest.schema)
     }
 
     /// The tables.
@@ -116,8 +152,9 @@ impl Union {
         Ok((version, versions))
     }
 
-    /// What is asked of each table, and the version that this is about. Each run has to be in one of them.
-    async fn of_each(&self, query: &Query) -> Result<(Version, Vec<Query>), TableError> {
+    /// The tables with the columns that they have in the version that a query is about, that version, and what is asked of
+    /// each. Each run has to be in one of them.
+    async fn of_each(&self, query: &Query) -> Result<(Self, Version, Vec<Query>), TableError> {
         let (version, versions) = self.pin(query.as_of).await?;
         let of = |of| query.clone().as_of(of);
         let mut of_each: Vec<Query> = versions.into_iter().map(of).collect();
@@ -125,7 +162,7 @@ impl Union {
             self.check_runs(runs, &of_each).await?;
             of_each.iter_mut().for_each(|query| query.runs = Some(runs.where_there()));
         }
-        Ok((version, of_each))
+        Ok((self.at(&of_each).await?, version, of_each))
     }
 
     async fn check_runs(&self, runs: &OfRuns, of_each: &[Query]) -> Result<(), TableError> {
@@ -144,7 +181,8 @@ impl Union {
     /// Answers a query, as [`Table::query`].
     ///
     /// # Errors
-    /// As [`Table::query`]; [`TableError::VersionGone`] for a version that this handle has not seen lately.
+    /// As [`Table::query`]; [`TableError::VersionGone`] for a version that this handle has not seen lately;
+    /// [`TableError::UnlikeColumn`] where a column was added since that another table has otherwise.
     pub async fn query(&self, query: &Query) -> Result<Answer, TableError> {
         again_if_gone(query, || self.query_once(query)).await
     }
@@ -174,8 +212,8 @@ impl Union {
     }
 
     async fn count_once(&self, query: &Query) -> Result<Count, TableError> {
-        let (version, of_each) = self.of_each(query).await?;
-        let counts = self.tables.iter().zip(&of_each).map(|(table, query)| table.count(query));
+        let (union, version, of_each) = self.of_each(query).await?;
+        let counts = union.tables.iter().zip(&of_each).map(|(table, query)| table.count(query));
         let counts = try_join_all(counts).await?;
         let rows = counts.iter().map(|count| count.rows).sum();
         let rows = query.limit.map_or(rows, |limit| (limit as u64).min(rows));
@@ -192,8 +230,8 @@ impl Union {
     }
 
     async fn explain_once(&self, query: &Query) -> Result<Explanation, TableError> {
-        let (version, of_each) = self.of_each(query).await?;
-        let told = self.tables.iter().zip(&of_each).map(|(table, query)| table.explain(query));
+        let (union, version, of_each) = self.of_each(query).await?;
+        let told = union.tables.iter().zip(&of_each).map(|(table, query)| table.explain(query));
         let mut told = try_join_all(told).await?.into_iter();
         let mut all = told.next().ok_or(TableError::Unlike { place: 1 })?;
         for one in told {
@@ -249,6 +287,11 @@ impl Union {
         first?;
         self.version().await
     }
+}
+
+/// The schema of a table in the newest version that its handle has seen.
+fn own_schema(table: &Table) -> Arc<TableSchema> {
+    table.lineage.newest()
 }
 
 /// The schema of several tables: the columns of the first, and those that only later ones have.
@@ -399,7 +442,7 @@ struct Merging {
 
 impl Merging {
     async fn begin(union: &Union, query: &Query) -> Result<Self, TableError> {
-        let (version, of_each) = union.of_each(query).await?;
+        let (union, version, of_each) = union.of_each(query).await?;
         let first = union.first()?;
         let names = columns(&union.schema, query);
         let id = id_names(&union.schema);
