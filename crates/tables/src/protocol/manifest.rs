@@ -1,6 +1,8 @@
 //! Manifests: the content of one version.
 
-use super::{AddedColumn, ObjectId, PieceKey, Placed, Run, RunId, Scope, SharedMap, Struck, Version};
+use super::{
+    AddedColumn, BlockId, ObjectId, PieceKey, Placed, Run, RunId, Scope, SharedMap, Struck, Version,
+};
 use crate::planted::{self, Bug};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -94,6 +96,14 @@ impl Manifest {
         let first = PieceKey { object, part: 0, weight_from: 0 };
         let holds = self.pieces.since(&first).next().is_some_and(|(key, _)| key.object == object);
         holds || self.arriving().any(|placed| placed.piece.object == object)
+    }
+
+    /// Whether this version names the object of a block, or one before it has.
+    pub(crate) fn has_named(&self, block: &BlockId, object: ObjectId) -> bool {
+        // Where it lies while its step is arriving, so that not all of these have to be looked at.
+        let run = self.runs.get(&block.run);
+        let arriving = run.and_then(|run| run.arriving.get(&block.step)?.get(&block.rank)?.placed.as_ref());
+        arriving.is_some_and(|placed| placed.piece.object == object) || self.check_unused(object).is_err()
     }
 
     /// Counts anew what is told apart for speed, once all runs of a stored manifest are there.

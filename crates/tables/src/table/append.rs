@@ -12,8 +12,10 @@ use crate::protocol::{
     TightBox, Version, WeightRange,
 };
 use arrow_array::RecordBatch;
-use atoll_store::{Buffer, Cell};
+use atoll_errors::ErrorKind;
+use atoll_store::{Buffer, Cell, Outcome};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// How often the objects of an append are written, should the session end each time.
 const SESSIONS_MAX: usize = 5;
@@ -204,7 +206,8 @@ impl Table {
             let session = self.ledger.session().await?.id;
             let put = encoded.iter().map(|block| self.put_block(block, session));
             let blocks = futures::future::try_join_all(put).await?;
-            let ready = Ready { blocks, ids: new.clone(), session, is_alone };
+            let (ids, is_in_doubt) = (new.clone(), Arc::default());
+            let ready = Ready { blocks, ids, session, is_alone, is_in_doubt };
             match self.commit_or_clear(&mut place, ready).await? {
                 Answer::Fate(Fate::Made(version)) => return Ok(Some(version)),
                 Answer::Fate(Fate::Refused(EditError::AlreadyDone)) => return Ok(None),
@@ -221,22 +224,44 @@ impl Table {
         Err(TableError::Fenced { table: self.name.clone() })
     }
 
-    /// Commits blocks. If the table has been dropped, or has their ids already, their objects go too, since no
-    /// version will name them.
+    /// Commits blocks. Objects that no version names or ever will go at once, since no vacuum takes them as long as this
+    /// session lasts: of blocks that were refused, or that the table had already.
     async fn commit_or_clear(&self, place: &mut Place<'_>, ready: Ready) -> Result<Answer, TableError> {
-        let written: Vec<ObjectId> =
-            ready.blocks.iter().filter_map(|block| block.piece.as_ref()).map(|piece| piece.object).collect();
+        let object = |block: &Block| Some((block.id.clone(), block.piece.as_ref()?.object));
+        let written: Vec<(BlockId, ObjectId)> = ready.blocks.iter().filter_map(object).collect();
+        let is_in_doubt = Arc::clone(&ready.is_in_doubt);
         let answer = place.commit(self, ready).await;
-        if let Err(TableError::NotFound { .. })
-        | Ok(
-            Answer::Failed(TableError::NotFound { .. })
-            | Answer::Fate(Fate::Refused(EditError::RepeatedIds { .. } | EditError::FirstStep { .. })),
-        ) = answer
-        {
-            // Why they cannot be is what the caller has to hear; what stays here goes with a vacuum.
-            let _ = self.remove_objects(&written).await;
-        }
+        let unnamed = self.unnamed(written, &answer, is_in_doubt.load(Ordering::Relaxed));
+        // What became of the append is what the caller has to hear; what stays here goes with a vacuum.
+        let _ = self.remove_objects(&unnamed).await;
         answer
+    }
+
+    /// Which of the objects that were written for blocks no version names or ever will.
+    fn unnamed(
+        &self,
+        written: Vec<(BlockId, ObjectId)>,
+        answer: &Result<Answer, TableError>,
+        is_in_doubt: bool,
+    ) -> Vec<ObjectId> {
+        let all = || written.iter().map(|(_, object)| *object).collect();
+        match answer {
+            // The table was dropped.
+            Err(TableError::NotFound { .. }) | Ok(Answer::Failed(TableError::NotFound { .. })) => all(),
+            _ if is_in_doubt => Vec::new(),
+            Ok(Answer::Fate(Fate::Refused(_)) | Answer::Behind) => all(),
+            // A store that cannot be reached would have to be waited for again.
+            Ok(Answer::Failed(error)) if error.kind() == ErrorKind::Unavailable => Vec::new(),
+            Ok(Answer::Failed(error)) if error.outcome() == Outcome::Refused => all(),
+            // An edit that is new in part passes over the blocks that were there.
+            Ok(Answer::Fate(Fate::Made(_))) => {
+                let Some(known) = self.ledger.known() else { return Vec::new() };
+                let is_unnamed =
+                    |(block, object): &&(BlockId, ObjectId)| !known.manifest.has_named(block, *object);
+                written.iter().filter(is_unnamed).map(|(_, object)| *object).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// What is wrong with rows that are not there yet.

@@ -9,6 +9,7 @@
 //! given again in order.
 //! Invariant: whoever is dropped while it commits for others leaves them in the line, and another commits for
 //! them; a block that is there already changes nothing.
+//! Invariant: who goes back to the line may be in an edit that nobody heard of, and is said to be in doubt from then on.
 
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::future::{Either, select};
 use std::collections::{BTreeSet, VecDeque};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// From how many blocks on an edit takes no further append along: its text stays well below a page of a scan.
@@ -87,6 +89,8 @@ pub(super) struct Ready {
     pub(super) session: SessionId,
     /// Whether nobody is taken along with it: an edit that is new in part does not tell which part.
     pub(super) is_alone: bool,
+    /// Whether they were in an edit of which nobody heard how it ended: it may be true, or may yet become so.
+    pub(super) is_in_doubt: Arc<AtomicBool>,
 }
 
 /// A place in the line; dropping it leaves the line.
@@ -321,6 +325,7 @@ impl Drop for Group<'_> {
         let mut members = self.line.members();
         for (ticket, ready) in self.taken.drain(..) {
             let Some(member) = members.member(ticket) else { continue };
+            ready.is_in_doubt.store(true, Ordering::Relaxed);
             member.standing = Standing::Ready(ready);
             if member.is_behind {
                 member.say(Answer::Behind);

@@ -7,7 +7,13 @@ fn lane(rank: u32) -> Lane {
 }
 
 fn ready() -> Ready {
-    Ready { blocks: Vec::new(), ids: Vec::new(), session: SessionId(1), is_alone: false }
+    Ready {
+        blocks: Vec::new(),
+        ids: Vec::new(),
+        session: SessionId(1),
+        is_alone: false,
+        is_in_doubt: Arc::default(),
+    }
 }
 
 #[test]
