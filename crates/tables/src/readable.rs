@@ -60,7 +60,11 @@ impl Readable {
                 table.schema_now().await?;
                 Ok(table.clone())
             }
-            Self::Many(union) => union.now().await?.first().cloned(),
+            Self::Many(union) => match union.now().await {
+                // Versions before have no such column, and a query of those that do is told.
+                Err(TableError::UnlikeColumn { .. }) => union.first().cloned(),
+                now => now?.first().cloned(),
+            },
         }
     }
 

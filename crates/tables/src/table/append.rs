@@ -2,7 +2,7 @@
 
 use super::codec::tight_box;
 use super::ledger::{Fate, create};
-use super::line::{Answer, Lane, Place, Ready};
+use super::line::{Answer, Lane, Ready};
 use super::query::NewIds;
 use super::{Table, TableError, check_name};
 use crate::block::{BlockError, Written, write_block};
@@ -207,37 +207,40 @@ impl Table {
             let put = encoded.iter().map(|block| self.put_block(block, session));
             let blocks = futures::future::try_join_all(put).await?;
             let (ids, is_in_doubt) = (new.clone(), Arc::default());
-            let ready = Ready { blocks, ids, session, is_alone, is_in_doubt };
-            match self.commit_or_clear(&mut place, ready).await? {
-                Answer::Fate(Fate::Made(version)) => return Ok(Some(version)),
-                Answer::Fate(Fate::Refused(EditError::AlreadyDone)) => return Ok(None),
-                Answer::Fate(Fate::Refused(error)) => return Err(error.into()),
-                Answer::Fate(Fate::Forgotten) => {
-                    return Err(TableError::Forgotten { table: self.name.clone() });
-                }
-                // What was written under an ended session may be swept at any time: written again.
-                Answer::Fate(Fate::Fenced) | Answer::Anew | Answer::Go => {}
-                Answer::Behind => return Err(TableError::Behind { id: first }),
-                Answer::Failed(error) => return Err(error),
+            let written = objects_of(&blocks);
+            let doubt = Arc::clone(&is_in_doubt);
+            let answer = place.commit(self, Ready { blocks, ids, session, is_alone, is_in_doubt }).await;
+            // What was written under an ended session may be swept at any time: written again.
+            if let Ok(Answer::Fate(Fate::Fenced) | Answer::Anew | Answer::Go) = answer {
+                continue;
             }
+            // Out of the line first: steps that are given again need not wait for what goes here.
+            drop(place);
+            let unnamed = self.unnamed(written, &answer, doubt.load(Ordering::Relaxed));
+            // What became of the append is what the caller has to hear; what stays here goes with a vacuum.
+            let _ = self.remove_objects(&unnamed).await;
+            return self.told(answer?, first);
         }
         Err(TableError::Fenced { table: self.name.clone() })
     }
 
-    /// Commits blocks. Objects that no version names or ever will go at once, since no vacuum takes them as long as this
-    /// session lasts: of blocks that were refused, or that the table had already.
-    async fn commit_or_clear(&self, place: &mut Place<'_>, ready: Ready) -> Result<Answer, TableError> {
-        let object = |block: &Block| Some((block.id.clone(), block.piece.as_ref()?.object));
-        let written: Vec<(BlockId, ObjectId)> = ready.blocks.iter().filter_map(object).collect();
-        let is_in_doubt = Arc::clone(&ready.is_in_doubt);
-        let answer = place.commit(self, ready).await;
-        let unnamed = self.unnamed(written, &answer, is_in_doubt.load(Ordering::Relaxed));
-        // What became of the append is what the caller has to hear; what stays here goes with a vacuum.
-        let _ = self.remove_objects(&unnamed).await;
-        answer
+    /// What the caller is told of how its append ended.
+    fn told(&self, answer: Answer, first: BlockId) -> Result<Option<Version>, TableError> {
+        match answer {
+            Answer::Fate(Fate::Made(version)) => Ok(Some(version)),
+            Answer::Fate(Fate::Refused(EditError::AlreadyDone)) => Ok(None),
+            Answer::Fate(Fate::Refused(error)) => Err(error.into()),
+            Answer::Fate(Fate::Forgotten) => Err(TableError::Forgotten { table: self.name.clone() }),
+            Answer::Behind => Err(TableError::Behind { id: first }),
+            Answer::Failed(error) => Err(error),
+            Answer::Fate(Fate::Fenced) | Answer::Anew | Answer::Go => {
+                Err(TableError::Fenced { table: self.name.clone() })
+            }
+        }
     }
 
-    /// Which of the objects that were written for blocks no version names or ever will.
+    /// Which of the objects that were written for blocks no version names or ever will: they go at once, since no vacuum takes
+    /// them as long as this session lasts. They are those of blocks that were refused, or that the table had already.
     fn unnamed(
         &self,
         written: Vec<(BlockId, ObjectId)>,
@@ -312,4 +315,9 @@ impl Table {
         let partition = self.names.object(object);
         create(&*self.store, Cell::new(&partition, b""), bytes).await
     }
+}
+
+/// The blocks that have an object, each with it.
+fn objects_of(blocks: &[Block]) -> Vec<(BlockId, ObjectId)> {
+    blocks.iter().filter_map(|block| Some((block.id.clone(), block.piece.as_ref()?.object))).collect()
 }
