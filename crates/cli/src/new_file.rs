@@ -20,6 +20,8 @@ pub(crate) struct NewFile {
     part: PathBuf,
     file: File,
     replace: bool,
+    /// Whether it is called so no more: somebody else may be by now.
+    is_renamed: bool,
 }
 
 impl NewFile {
@@ -30,7 +32,7 @@ impl NewFile {
             return Err(exists(path));
         }
         let (part, file) = create_part(path)?;
-        let new = Self { path: path.to_owned(), part, file, replace };
+        let new = Self { path: path.to_owned(), part, file, replace, is_renamed: false };
         let target = new.file.try_clone().map_err(|source| failure("create", &new.part, source))?;
         Ok((new, target))
     }
@@ -41,35 +43,37 @@ impl NewFile {
     }
 
     /// Makes it durable and gives it its name. Everything has to be written.
-    pub(crate) fn finish(self) -> Result<(), Failure> {
-        let written = |source| failure("write", &self.path, source);
-        self.file.sync_all().map_err(written)?;
-        if self.replace {
-            fs::rename(&self.part, &self.path).map_err(written)?;
-        } else {
-            self.name_if_free()?;
-        }
-        sync_folder(&self.path).map_err(written)
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+        let written = |path: &Path, source| failure("write", path, source);
+        self.file.sync_all().map_err(|source| written(&self.path, source))?;
+        if self.replace { self.rename() } else { self.name_if_free() }?;
+        sync_folder(&self.path).map_err(|source| written(&self.path, source))
+    }
+
+    fn rename(&mut self) -> Result<(), Failure> {
+        fs::rename(&self.part, &self.path).map_err(|source| failure("write", &self.path, source))?;
+        self.is_renamed = true;
+        Ok(())
     }
 
     /// Gives it its name, unless somebody else took that meanwhile.
-    fn name_if_free(&self) -> Result<(), Failure> {
+    fn name_if_free(&mut self) -> Result<(), Failure> {
         match fs::hard_link(&self.part, &self.path) {
             Ok(()) => Ok(()),
             Err(source) if source.kind() == io::ErrorKind::AlreadyExists => Err(exists(&self.path)),
             // A file system without links leaves a moment between the look and the name.
             Err(_) if self.path.symlink_metadata().is_ok() => Err(exists(&self.path)),
-            Err(_) => {
-                fs::rename(&self.part, &self.path).map_err(|source| failure("write", &self.path, source))
-            }
+            Err(_) => self.rename(),
         }
     }
 }
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        // It is gone already where it was renamed, and else nobody is left to tell.
-        let _ = fs::remove_file(&self.part);
+        if !self.is_renamed {
+            // Nobody is left to tell.
+            let _ = fs::remove_file(&self.part);
+        }
     }
 }
 

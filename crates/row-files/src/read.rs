@@ -102,7 +102,10 @@ pub fn open(
         Format::LammpsDump => {
             Box::new(text::TextReader::new(dump::Dump::open(input, options)?, wanted, options)?)
         }
-        Format::Parquet => Box::new(batches::BatchReader::new(parquet_file::open(input)?, wanted, options)?),
+        Format::Parquet => {
+            let is_wanted = |name: &str| wanted.column_with_name(&options.renamed(name)).is_some();
+            Box::new(batches::BatchReader::new(parquet_file::open(input, is_wanted)?, wanted, options)?)
+        }
         Format::Arrow => Box::new(batches::BatchReader::new(arrow_file::open(input)?, wanted, options)?),
         Format::Npy | Format::Npz => {
             Box::new(batches::BatchReader::new(numpy::open(input, format, options)?, wanted, options)?)
@@ -123,7 +126,9 @@ pub fn describe(input: &Input, format: Format, options: &ReadOptions) -> Result<
     match format {
         Format::Csv => infer::columns(comma::Comma::open(input, options)?, options),
         Format::LammpsDump => infer::columns(dump::Dump::open(input, options)?, options),
-        Format::Parquet => fit::described(&parquet_file::open(input)?.schema, &input.name(), options),
+        Format::Parquet => {
+            fit::described(&parquet_file::open(input, |_| false)?.schema, &input.name(), options)
+        }
         Format::Arrow => fit::described(&arrow_file::open(input)?.schema, &input.name(), options),
         Format::Npy | Format::Npz => {
             fit::described(&numpy::open(input, format, options)?.schema, &input.name(), options)

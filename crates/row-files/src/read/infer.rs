@@ -73,7 +73,7 @@ impl Candidate {
             // 0 and 1 are numbers.
             DataType::Boolean => !is_quoted && !matches!(text, "0" | "1"),
             DataType::Int64 | DataType::UInt64 => !is_quoted && !is_numbered(text),
-            DataType::Float64 if is_quoted => matches!(text, "NaN" | "inf" | "-inf"),
+            DataType::Float64 if is_quoted => text.parse().is_ok_and(|number: f64| !number.is_finite()),
             DataType::Float64 => !is_numbered(text) && is_given_back(text),
             DataType::Date32 => text.len() == 10,
             DataType::Timestamp(..) => text.len() > 10,

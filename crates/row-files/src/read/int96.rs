@@ -29,12 +29,17 @@ pub(super) struct Seconds {
 }
 
 impl Seconds {
-    /// Those of a file; none if it has no such column.
-    pub(super) fn of(metadata: &ArrowReaderMetadata) -> Result<Option<Self>, ParquetError> {
+    /// Those of the columns of a file that are wanted; none if none of them is one.
+    pub(super) fn of(
+        metadata: &ArrowReaderMetadata,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Result<Option<Self>, ParquetError> {
         let columns = metadata.parquet_schema();
         let schema = metadata.schema();
         let is_instant = |place: &usize| {
-            matches!(schema.field(*place).data_type(), DataType::Timestamp(TimeUnit::Nanosecond, _))
+            let field = schema.field(*place);
+            matches!(field.data_type(), DataType::Timestamp(TimeUnit::Nanosecond, _))
+                && is_wanted(field.name())
         };
         let places: BTreeSet<usize> = (0..columns.num_columns())
             .filter(|leaf| columns.column(*leaf).physical_type() == Type::INT96)
@@ -85,7 +90,9 @@ impl Seconds {
         for (at, &place) in self.places.iter().enumerate() {
             let exact = seconds.column(at).as_primitive::<TimestampSecondType>();
             let column = rows.column(place).as_primitive::<TimestampNanosecondType>();
-            let is_other = |row: &usize| column.value(*row).div_euclid(1_000_000_000) != exact.value(*row);
+            // Of an instant before 1970 the second may be the one before or behind, by how the file counts; one that became
+            // another lies 2^64 ns away.
+            let is_other = |row: &usize| (column.value(*row) / 1_000_000_000).abs_diff(exact.value(*row)) > 1;
             if let Some(row) = (0..column.len()).filter(|row| column.is_valid(*row)).find(is_other) {
                 let second = exact.value(row);
                 let problem = format!(

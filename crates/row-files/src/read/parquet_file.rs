@@ -25,11 +25,12 @@ struct ParquetSource {
     seconds: Option<Seconds>,
 }
 
-pub(super) fn open(input: &Input) -> Result<Batches, RowFileError> {
+/// Opens a file of which columns with some names, as the file has them, are wanted.
+pub(super) fn open(input: &Input, is_wanted: impl Fn(&str) -> bool) -> Result<Batches, RowFileError> {
     let file = input.file()?;
     let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new());
     let metadata = metadata.map_err(|error| malformed(input, &error))?;
-    let seconds = Seconds::of(&metadata).map_err(|error| malformed(input, &error))?;
+    let seconds = Seconds::of(&metadata, is_wanted).map_err(|error| malformed(input, &error))?;
     let rows = u64::try_from(metadata.metadata().file_metadata().num_rows()).unwrap_or(0);
     Ok(Batches {
         file: input.name(),

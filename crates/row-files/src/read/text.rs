@@ -91,19 +91,16 @@ impl<R: Records> TextReader<R> {
         };
         if let Err(problem) = taken {
             let line = self.records.line();
-            if self.skips_left == 0 {
+            // To pass over one that is still being written would be to count it, and so to go on behind it once it is whole.
+            let is_cut = self.records.is_cut();
+            if self.skips_left == 0 || is_cut {
                 return Err(RowFileError::Record {
                     file: self.records.file().to_owned(),
                     unit: "line",
                     number: line,
-                    problem,
+                    problem: if is_cut { format!("{problem}; the line has no end") } else { problem },
                     skipped: self.skipped,
                 });
-            }
-            // To pass over it would be to count it, and so to go on behind it once it is whole.
-            if self.records.is_cut() {
-                let problem = format!("line {line} has no end, and {problem}");
-                return Err(RowFileError::Torn { file: self.records.file().to_owned(), problem });
             }
             self.skips_left -= 1;
             self.skipped += 1;

@@ -115,7 +115,7 @@ impl Table {
             return Err(target.unfinished());
         }
         let there = Ledger::open(Arc::clone(store), target.name, &target.names).await?;
-        let report = CopyReport::of(&*there.current().await?.manifest);
+        let report = CopyReport::of(&there.current().await?.manifest);
         target.finish().await?;
         Ok(Some(report))
     }

@@ -111,7 +111,9 @@ impl Append {
     /// The step, if the run has it from an attempt before the one that is under way. The first step of an attempt takes
     /// the place of all from it on, which only somebody means who names the attempt.
     async fn there(&self, table: &Table) -> Result<Option<Appended>, Failure> {
-        let Some(step) = self.step.filter(|_| self.attempt.is_none()) else { return Ok(None) };
+        // Of several ranks some may have begun the step in this attempt, which all have to name.
+        let is_asked = self.attempt.is_none() && self.ranks == 1;
+        let Some(step) = self.step.filter(|_| is_asked) else { return Ok(None) };
         let known = table.runs().await?.into_iter().find(|summary| summary.name == self.run);
         let before = known.filter(|known| known.published.is_none()).and_then(|known| known.last_complete);
         let Some(last) = before.filter(|last| step <= *last) else { return Ok(None) };

@@ -22,6 +22,9 @@ impl Claim {
 
     /// Begins a run that was seen to have its steps up to this one.
     async fn begin(table: &Table, run: &str, mark: &Mark, done: Option<u64>) -> Result<Self, Failure> {
+        if summary(table, run).await?.is_none() {
+            mark.announce(table, run).await?;
+        }
         let attempt = table.begin_next(run, 1).await?;
         // Our first step takes the place of all from it on, and nobody else can write to the run from here on.
         let now = summary(table, run).await?.and_then(|now| now.last_complete);
@@ -53,7 +56,9 @@ async fn look(table: &Table, run: &str, mark: &Mark, restart: bool) -> Result<Op
         return Ok(None);
     }
     // An import that brought nothing in does not keep the name, nor one that was killed before it could say whose it is.
-    if known.steps == 0 && known.last_complete.is_none() && known.ranks == 1 {
+    // That of a simulation which has yet to write is not empty for anybody.
+    let is_empty = known.steps == 0 && known.last_complete.is_none() && known.ranks == 1;
+    if is_empty && Mark::is_of_import(table, run).await? {
         return Ok(None);
     }
     mark.check(table, run).await?;
@@ -107,6 +112,15 @@ mod tests {
         // Its mark is there still, so that the other one goes on.
         assert_eq!(look(&table, "r", &theirs, false).await.unwrap(), Some(7));
         assert!(look(&table, "r", &ours, false).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_run_that_no_import_began_is_not_taken_though_it_has_no_step_yet() {
+        let (table, folder) = (table().await, tempfile::tempdir().unwrap());
+        table.begin("r", 1, 1).await.unwrap();
+        let refused = Claim::of(&table, "r", &mark(&folder, "ours"), false).await;
+        assert!(matches!(refused, Err(Failure::Run { .. })));
+        append(&table, 1, 0).await;
     }
 
     #[tokio::test]
