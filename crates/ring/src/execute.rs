@@ -123,7 +123,7 @@ impl Executor<'_> {
         if !self.is_here(slot) {
             return;
         }
-        let adds = known.flags.contains(&Flag::DenyOom).then_some(request.bytes());
+        let adds = known.adds(request, command).then_some(request.bytes());
         if known.is_write()
             && let Some(lack) = self.here.slots.lack_for(adds)
         {

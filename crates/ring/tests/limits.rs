@@ -187,7 +187,14 @@ fn a_store_without_room_says_so_and_goes_on_reading() {
     assert_eq!(refused.unwrap(), "-OOM command not allowed when used memory > \\'maxmemory\\'.");
     assert!(info(&node, "memory", "used_memory_dataset") < 5 << 20);
     assert_eq!(client.say("GET first"), "1");
-    assert_eq!(client.say("DEL first"), "1");
+    // What only deletes is taken, also in the words of a store on this ring, which names each of its writes.
+    assert_eq!(client.say("AT.BATCH hash DEL f"), "OK");
+    assert_eq!(client.say("AT.ID 1 1 0 AT.BATCH hash DEL f DELRANGE - +"), "[0 OK]");
+    assert_eq!(client.say("AT.ID 1 2 0 DEL first"), "[0 1]");
+    for adds in ["AT.BATCH hash DEL f PUT f v", "AT.ID 1 3 0 AT.BATCH hash APPEND f v", "AT.ID 1 3 0 SET k v"]
+    {
+        assert!(client.say(adds).starts_with("-OOM "), "{adds}");
+    }
     // With room again, it takes again.
     assert_eq!(client.say("FLUSHALL"), "OK");
     assert_eq!(client.say("SET first 2"), "OK");

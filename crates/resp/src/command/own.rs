@@ -48,6 +48,16 @@ pub struct FieldBatch<'a> {
     pub mutations: Vec<FieldMutation<'a>>,
 }
 
+impl FieldBatch<'_> {
+    /// Whether it may set anything, and not only delete.
+    #[must_use]
+    pub fn adds(&self) -> bool {
+        self.mutations
+            .iter()
+            .any(|mutation| matches!(mutation, FieldMutation::Put(..) | FieldMutation::Append(..)))
+    }
+}
+
 /// What must hold for a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldCondition<'a> {

@@ -2,8 +2,8 @@
 
 use super::arguments::Arguments;
 use super::{
-    Command, CommandError, class, connection, expiry, find, hashes, keys, keyspace, once, own, ring, server,
-    strings, watch,
+    Command, CommandError, OwnCommand, class, connection, expiry, find, hashes, keys, keyspace, once, own,
+    ring, server, strings, watch,
 };
 use crate::Request;
 
@@ -168,6 +168,20 @@ impl Specification {
     #[must_use]
     pub fn inner<'a>(&self, request: &Request<'a>) -> Option<&'a [u8]> {
         (self.keys == Keys::OF_INNER).then(|| request.get(once::ARGUMENTS.into()))?
+    }
+
+    /// Whether what was read of this request, which is one of this command, may need room for more than there is: what only deletes
+    /// needs none, in whichever words it comes.
+    #[must_use]
+    pub fn adds(&self, request: &Request<'_>, command: &Command<'_>) -> bool {
+        match command {
+            Command::Once(once) => {
+                let inner = self.inner(request).and_then(find);
+                inner.is_none_or(|inner| inner.adds(request, &once.command))
+            }
+            Command::Own(OwnCommand::Batch(batch)) => batch.adds(),
+            _ => self.flags.contains(&Flag::DenyOom),
+        }
     }
 
     /// Whether it may change something.
