@@ -14,8 +14,16 @@ pub(crate) enum Refused {
     Failed(StoreError),
 }
 
+/// Whether a node says that it has no place for one more connection, which it does unasked, whatever it was about to be asked.
+pub(crate) fn is_full(text: &[u8]) -> bool {
+    text.starts_with(b"ERR max number of clients")
+}
+
 /// The meaning of an error that a node answered while it did `what`.
 pub(crate) fn meaning(text: &[u8], what: &'static str, place: &str) -> Refused {
+    if is_full(text) {
+        return Refused::Later(String::from_utf8_lossy(text).into_owned());
+    }
     let text = String::from_utf8_lossy(text);
     let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
     match word {
@@ -74,6 +82,7 @@ mod tests {
         assert!(matches!(of("MOVED 5 ::1:7"), Refused::Moved(to) if to == "[::1]:7"));
         assert!(matches!(of("MOVED"), Refused::Later(_)));
         assert!(matches!(of("NOREPLICAS few"), Refused::Later(_)));
+        assert!(matches!(of("ERR max number of clients reached"), Refused::Later(_)));
         let kind = |text| match of(text) {
             Refused::Failed(error) => (error.kind(), error.outcome() == atoll_store::Outcome::Unknown),
             _ => (ErrorKind::Internal, true),

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a connection whose answer was not read whole is never used again.
 
-use crate::answer::{Refused, meaning};
+use crate::answer::{Refused, is_full, meaning};
 use crate::options::RingOptions;
 use atoll_resp::{Limits, ReplyParser, Value, write_request};
 use atoll_store::StoreError;
@@ -64,19 +64,23 @@ impl Connection {
             if let Some(token) = &options.token
                 && let Value::Error(text) = connection.ask(&authentication(options, token)).await?
             {
-                return Ok(Err(Silent::Stranger(stranger(&text, place))));
+                return Ok(Err(turned_away(&text, place)));
             }
             if let Some(keyspace) = &options.keyspace
                 && let Value::Error(text) = connection.ask(&entering(keyspace)).await?
             {
                 return Ok(Err(match text.starts_with(b"NOTFOUND ") {
                     true => Silent::Elsewhere,
-                    false => Silent::Stranger(stranger(&text, place)),
+                    false => turned_away(&text, place),
                 }));
             }
-            if let Some(milliseconds) = options.latency.milliseconds() {
+            if let Some(milliseconds) = options.latency.milliseconds()
+                && let Value::Error(text) =
+                    connection.ask(&written(&["AT.CLASS", &milliseconds.to_string()])).await?
                 // A node that does not know of classes is as fast as it can be.
-                connection.ask(&written(&["AT.CLASS", &milliseconds.to_string()])).await?;
+                && is_full(&text)
+            {
+                return Ok(Err(Silent::Unsent(full(&text))));
             }
             Ok(Ok(connection))
         });
@@ -198,6 +202,19 @@ fn authentication(options: &RingOptions, token: &str) -> Vec<u8> {
         None => written(&["AUTH", token]),
         Some(user) => written(&["AUTH", user, token]),
     }
+}
+
+/// What it means that a node answers whoever greets it with an error.
+fn turned_away(text: &[u8], place: &str) -> Silent {
+    match is_full(text) {
+        true => Silent::Unsent(full(text)),
+        false => Silent::Stranger(stranger(text, place)),
+    }
+}
+
+/// The error of a node that has no place for one more connection.
+pub(crate) fn full(text: &[u8]) -> io::Error {
+    io::Error::new(io::ErrorKind::ResourceBusy, String::from_utf8_lossy(text))
 }
 
 /// Why a node lets nobody in.

@@ -21,6 +21,8 @@ mod request;
 mod scan;
 mod session;
 mod store;
+#[cfg(test)]
+mod stub;
 mod wait;
 
 pub use atoll_resp::LatencyClass;

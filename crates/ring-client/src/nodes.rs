@@ -2,8 +2,8 @@
 //!
 //! Invariant: what is sent again only reads, or has a name under which it is done once.
 
-use crate::answer::{Refused, meaning};
-use crate::connection::{Connection, Silent, written};
+use crate::answer::{Refused, is_full, meaning};
+use crate::connection::{Connection, Silent, full, written};
 use crate::lanes::{Lanes, SHARED_BYTES_MAX, Way};
 use crate::options::RingOptions;
 use crate::owners::Owners;
@@ -242,6 +242,21 @@ impl Nodes {
         self.refreshing.once(self.ask_all()).await
     }
 
+    /// The first question who has which slot. A node that is full may have a place soon: it is asked again for as long as a call
+    /// goes on.
+    pub(crate) async fn begin(&self) -> Result<(), StoreError> {
+        let ends = Instant::now() + self.options.patience;
+        let mut pause = PAUSE_FIRST;
+        loop {
+            match self.refresh().await {
+                Err(error) if is_of_full_nodes(&error) && Instant::now() < ends => {}
+                told => return told,
+            }
+            tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
     /// Asks the nodes, one by one.
     async fn ask_all(&self) -> Result<(), StoreError> {
         let mut known = self.addresses();
@@ -255,6 +270,7 @@ impl Nodes {
                     *self.owners.lock() = Owners::read(&ranges, SLOTS.into());
                     return Ok(());
                 }
+                Ok(Value::Error(text)) if is_full(&text) => last = Some(full(&text)),
                 Ok(Value::Error(text)) => {
                     if let Refused::Failed(error) = meaning(&text, "open", &self.place) {
                         return Err(error);
@@ -263,7 +279,10 @@ impl Nodes {
                 Ok(_) => return Err(self.odd("CLUSTER SLOTS")),
                 Err(Silent::Stranger(error)) => return Err(error),
                 Err(Silent::Elsewhere) => is_elsewhere = true,
-                Err(Silent::Sent(error) | Silent::Unsent(error)) => last = Some(error),
+                Err(Silent::Sent(error) | Silent::Unsent(error)) => {
+                    // That one of them is only full is what there is to know.
+                    last = last.filter(|last| last.kind() == io::ErrorKind::ResourceBusy).or(Some(error));
+                }
             }
         }
         if let Some(name) = self.options.keyspace.clone().filter(|_| is_elsewhere) {
@@ -321,6 +340,12 @@ impl Nodes {
         let source: Source = Arc::new(io::Error::from(io::ErrorKind::InvalidData));
         StoreError::Failed { what, place: self.place.clone(), source }
     }
+}
+
+/// Whether nodes did not answer because they have no place for one more connection.
+fn is_of_full_nodes(error: &StoreError) -> bool {
+    let StoreError::Unavailable { source: Some(source), .. } = error else { return false };
+    source.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
 }
 
 #[cfg(test)]

@@ -46,11 +46,12 @@ impl RingStore {
     /// Connects to the ring.
     ///
     /// # Errors
-    /// `unavailable` if no node answers, `unauthenticated` if the token is not theirs.
+    /// `unavailable` if no node answers, or those that do have no place for one more connection for as long as a call goes on;
+    /// `unauthenticated` if the token is not theirs.
     pub async fn open(options: RingOptions) -> Result<Self, StoreError> {
         let watches = Watches::new(options.waiters_max);
         let nodes = Nodes::new(options);
-        nodes.refresh().await?;
+        nodes.begin().await?;
         let answer = nodes.ask("open", &[b"CONFIG", b"GET", b"append*"]).await?;
         let durability = durability(&answer).ok_or_else(|| nodes.odd("open"))?;
         let (latest, is_closed, lines, names) = Default::default();
@@ -283,3 +284,6 @@ impl Store for RingStore {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
