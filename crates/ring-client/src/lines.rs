@@ -79,7 +79,7 @@ impl Lines {
         }
         let mut waiter = Waiter { line: &line, id, is_told: false };
         // The node says when the time is over, unless nothing comes from it any more.
-        let time_max = Duration::from_millis(milliseconds).saturating_add(options.request_time_out);
+        let time_max = Duration::from_millis(milliseconds).saturating_add(options.connect_time_out);
         let told = tokio::time::timeout(time_max, waits).await;
         waiter.is_told = told.is_ok();
         told.map_or_else(|_| broke(), |told| told.unwrap_or_else(|_| broke()))

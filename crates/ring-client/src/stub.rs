@@ -12,6 +12,8 @@ pub(crate) enum Answer {
     Says(String),
     /// It is answered, and the connection ends.
     Ends(String),
+    /// Nothing comes.
+    Hangs,
 }
 
 /// Of the port of the node, the number of the connection from 0 on, and the words of a request.
@@ -59,6 +61,7 @@ async fn serve(mut stream: TcpStream, answer: impl Fn(&str) -> Answer) {
             let (text, ends) = match answer(&words.join(" ")) {
                 Answer::Says(text) => (text, false),
                 Answer::Ends(text) => (text, true),
+                Answer::Hangs => continue,
             };
             if stream.write_all(text.as_bytes()).await.is_err() || ends {
                 return;

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a node is asked to wait at a time.
-const TURN: Duration = Duration::from_secs(3600);
+/// How long a node is asked to wait at a time. One that is asked anew says whether it still has the cell; one that hangs, or that the
+/// others took it from without its knowing, would tell nothing for ever.
+const TURN: Duration = Duration::from_secs(10);
 
 /// Before a node is asked again that could not wait.
 const PAUSE_FIRST: Duration = Duration::from_millis(5);
@@ -42,9 +43,19 @@ pub(crate) async fn wait(
             },
         }
     };
-    match ends {
-        None => watching.await,
-        Some(ends) => tokio::time::timeout_at(ends, watching).await.unwrap_or(Ok(Waited::TimedOut)),
+    let Some(ends) = ends else { return watching.await };
+    match tokio::time::timeout_at(ends, watching).await {
+        Ok(watched) => watched,
+        Err(_) => Ok(last_look(shared, cell, &expectation).await),
+    }
+}
+
+/// What there is when the time is over: nobody may have told of it. Whoever does not answer this soon does not keep the caller.
+async fn last_look(shared: &Arc<Shared>, cell: Cell<'_>, expectation: &Expectation) -> Waited {
+    let look = tokio::time::timeout(shared.nodes.options.connect_time_out, shared.get(cell, ByteRange::ALL));
+    match look.await {
+        Ok(Ok(current)) if expectation.is_met(current.as_deref()) => Waited::Met(current),
+        _ => Waited::TimedOut,
     }
 }
 

@@ -36,3 +36,49 @@ async fn a_node_that_stays_full_is_unavailable_and_says_why() {
     assert!(error.to_string().contains("max number of clients"), "{error}");
     assert!(node.came("").len() > 1);
 }
+
+const CELL: Cell<'_> = Cell { partition: b"p", sort: b"s" };
+
+/// A store at a node that tells of each cell that is waited for when this says so, and has a value at the second look.
+async fn waited_at(watch: fn(&str) -> String) -> (Stub, RingStore) {
+    let looks = AtomicU64::new(0);
+    let node = Stub::start(move |port, _, words| {
+        let has_value = || looks.fetch_add(1, Ordering::SeqCst) > 0;
+        usual(port, words).unwrap_or_else(|| match words.split(' ').next().unwrap() {
+            "AT.GET" if has_value() => Answer::Says("$1\r\nv\r\n".to_owned()),
+            "AT.GET" => Answer::Says("$-1\r\n".to_owned()),
+            "AT.WATCH" => Answer::Says(watch(words)),
+            _ => Answer::Hangs,
+        })
+    })
+    .await;
+    let store = RingStore::open(RingOptions::of(vec![node.address.clone()])).await.unwrap();
+    (node, store)
+}
+
+#[tokio::test]
+async fn a_node_is_asked_to_wait_for_no_longer_than_would_be_bad_if_it_told_nothing() {
+    let (node, store) = waited_at(|words| {
+        let id = words.split(' ').nth(1).unwrap();
+        format!("+OK\r\n>4\r\n$8\r\nat.watch\r\n:{id}\r\n:1\r\n$1\r\nv\r\n")
+    })
+    .await;
+    let expected = Expectation::Differs(None);
+    let waited = store.wait(CELL, expected, Duration::from_secs(7200)).await.unwrap();
+    assert!(matches!(waited, Waited::Met(Some(value)) if value.as_ref() == b"v"));
+    let asked = node.came("AT.WATCH");
+    let milliseconds: u64 = asked[0].split(' ').nth(2).unwrap().parse().unwrap();
+    assert!(milliseconds <= 10_001, "{asked:?}");
+}
+
+#[tokio::test]
+async fn a_wait_looks_once_more_before_it_says_that_its_time_is_over() {
+    let (_node, store) = waited_at(|_| "+OK\r\n".to_owned()).await;
+    let expected = Expectation::Differs(None);
+    let waited = store.wait(CELL, expected, Duration::from_millis(50)).await.unwrap();
+    assert!(matches!(waited, Waited::Met(Some(value)) if value.as_ref() == b"v"));
+    // What is not there then either is no reason to wait for longer.
+    let expected = Expectation::Equals(None);
+    let waited = store.wait(CELL, expected, Duration::from_millis(50)).await.unwrap();
+    assert!(matches!(waited, Waited::TimedOut));
+}
