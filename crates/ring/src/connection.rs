@@ -154,7 +154,8 @@ impl Connection {
     pub(crate) fn receive_ahead(&mut self, here: &mut Here, spare: &mut Spare) {
         let is_usual =
             self.session.is_authenticated && !self.session.is_ending && !self.stream.is_encrypted();
-        let has_room = !self.is_paused && !self.is_full(here);
+        // It may have received already, for a turn that it did not come to have.
+        let has_room = self.ahead.is_none() && !self.is_paused && !self.is_full(here);
         if is_usual && has_room && self.is_readable && !self.outbox.is_held() {
             self.inbox.borrow(&mut spare.inboxes);
             self.ahead = Some(self.receive(here));

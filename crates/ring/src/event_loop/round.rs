@@ -16,8 +16,19 @@ impl EventLoop {
     pub(super) fn round(&mut self) -> Result<(), NodeError> {
         self.here.metrics.rounds.add(1);
         self.here.handshakes = HANDSHAKES_MAX;
-        let turns = std::mem::take(&mut self.next);
-        turns.chunks(NEAR_AT_ONCE).for_each(|keys| self.work(keys));
+        let mut turns = std::mem::take(&mut self.next);
+        let mut done = 0;
+        for keys in turns.chunks(NEAR_AT_ONCE) {
+            let worked = self.work(keys);
+            done += worked;
+            if worked < keys.len() {
+                break;
+            }
+        }
+        // Who had no turn in this round is first in the next one: those who had one come behind, whatever they still want.
+        turns.drain(..done);
+        turns.append(&mut self.next);
+        self.next = turns;
         // Before anybody is told what was written just now.
         self.revoke();
         // Nobody may be told of a write that could still be lost, so if this fails nobody is told anything more.
@@ -30,20 +41,18 @@ impl EventLoop {
         }
         answered.drain(..).for_each(|key| self.answer(key));
         self.answered = answered;
-        let mut turns = turns;
-        turns.clear();
-        if self.next.is_empty() {
-            self.next = turns;
-        }
         Ok(())
     }
 
-    /// Gives some connections their turns.
-    fn work(&mut self, keys: &[usize]) {
+    /// Gives some connections their turns, as long as this round goes on; how many.
+    fn work(&mut self, keys: &[usize]) -> usize {
         if keys.len() > 1 {
             self.receive_ahead(keys);
         }
-        for &key in keys {
+        for (at, &key) in keys.iter().enumerate() {
+            if self.here.has_much_to_tell() {
+                return at;
+            }
             let Some(connection) = self.connections.get_mut(key) else { continue };
             connection.is_scheduled = false;
             // It remembers what the poll told, and has its turn once its answers have left.
@@ -52,6 +61,7 @@ impl EventLoop {
                 self.answered.push(key);
             }
         }
+        keys.len()
     }
 
     /// Ends the connections of users who are gone, or are other ones by now, and lets go of what they wait for.

@@ -1,9 +1,11 @@
 //! No answer leaves before the sync that it waits for, the loop goes on meanwhile, and a sync that fails ends it.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod turns;
+
 use super::*;
 use crate::address::NodeName;
-use crate::clock::SystemClock;
+use crate::clock::{Clock, SystemClock};
 use crate::here::{Choices, Shared};
 use crate::options::{ConnectionLimits, Persistence};
 use crate::slots::Slots;
@@ -99,7 +101,17 @@ fn table(address: SocketAddr) -> SlotTable {
     SlotTable::of(Arc::new(table), NodeId(1))
 }
 
-fn run() -> Running {
+/// A loop that nobody runs yet, and its disk, numbers, address and waker.
+struct Ready {
+    event_loop: EventLoop,
+    disk: Arc<Gated>,
+    metrics: Arc<crate::metrics::Metrics>,
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    waker: Arc<Waker>,
+}
+
+fn ready(clock: Arc<dyn Clock>, limits: ConnectionLimits) -> Ready {
     let gate = Mutex::new((Gate::Open, 0));
     let disk = Arc::new(Gated { disk: MemoryDisk::new(), gate, changed: Condvar::new() });
     let options = Options { background: false, ..Options::default() };
@@ -107,8 +119,8 @@ fn run() -> Running {
     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let chosen = Choices {
-        clock: Arc::new(SystemClock),
-        limits: ConnectionLimits::default(),
+        clock,
+        limits,
         access: None,
         token: None,
         tls: None,
@@ -127,6 +139,12 @@ fn run() -> Running {
     let stop = Arc::<AtomicBool>::default();
     let here = Here::new(shared, slots, 0);
     let event_loop = EventLoop::new(waiting, Some(listener), here, stop.clone()).unwrap();
+    Ready { event_loop, disk, metrics, address, stop, waker }
+}
+
+fn run() -> Running {
+    let ready = ready(Arc::new(SystemClock), ConnectionLimits::default());
+    let Ready { event_loop, disk, metrics, address, stop, waker } = ready;
     let thread = std::thread::spawn(move || event_loop.run());
     Running { disk, metrics, address, stop, waker, thread }
 }
