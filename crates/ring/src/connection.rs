@@ -69,8 +69,14 @@ const SPARES_MAX: usize = 64;
 /// How much of one connection is received before others have their turn.
 const TURN_BYTES: usize = 8 * ROOM_BYTES;
 
-/// How many requests of one connection are executed before others have their turn: some look at all slots.
+/// How many requests of one connection are executed before others have their turn.
 const TURN_REQUESTS: usize = 1024;
+
+/// For how long they are, in microseconds: some take a thousand times as long as others.
+const TURN_US: u64 = 2_000;
+
+/// Requests from one look at the clock to the next.
+const LOOK_EACH: usize = 16;
 
 /// What became of a connection in its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,8 +220,10 @@ impl Connection {
             Some(Ok(count)) => count,
             Some(Err(end)) => return Turn::Over(end),
         };
+        here.look_at_clock();
+        let ends = here.now.moment.after(TURN_US);
         loop {
-            self.execute(here);
+            self.execute(ends, here);
             let is_full = self.is_full(here);
             if is_full && self.is_broken {
                 // Nobody will make room by reading what it is told.
@@ -300,7 +308,7 @@ impl Connection {
     }
 
     /// Executes what is whole of what arrived, as far as a turn goes.
-    fn execute(&mut self, here: &mut Here) {
+    fn execute(&mut self, ends: Moment, here: &mut Here) {
         let Some(mut parser) = self.parser.take() else { return };
         let (mut near, mut left) = (0_usize, TURN_REQUESTS);
         while left > 0 && !self.session.is_ending && !self.is_full(here) {
@@ -321,7 +329,8 @@ impl Connection {
                 Executor { here, session, outbox }.execute(&request);
             }
             self.inbox.advance(bytes);
-            if std::mem::take(&mut self.session.is_tired) {
+            let is_late = left % LOOK_EACH == 0 && here.is_past(ends);
+            if std::mem::take(&mut self.session.is_tired) || is_late {
                 left = 0;
             }
             if self.session.is_authenticated != was_authenticated {

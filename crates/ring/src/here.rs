@@ -250,6 +250,12 @@ impl Here {
         self.now = self.slots.dated(self.shared.chosen.clock.now());
     }
 
+    /// Reads the clock, and whether it is this moment or a later one.
+    pub(crate) fn is_past(&mut self, moment: Moment) -> bool {
+        self.look_at_clock();
+        self.now.moment >= moment
+    }
+
     /// Dates the same moment again: nodes may have told what their clocks say since.
     pub(crate) fn date_again(&mut self) {
         self.now = self.slots.dated_again(self.now);

@@ -1,7 +1,7 @@
 //! The table of slots as clients see it: which node to ask for which slot.
 //!
 //! It shares the table that copies go by, and keeps beside it only what each request needs at once: two bytes for a slot, four
-//! for a node. What commands of operators ask for is counted when they ask.
+//! for a node. What commands of operators ask for is counted when the first of them does.
 //!
 //! Invariant: what it says never changes; when something changes there is another one.
 
@@ -11,6 +11,7 @@ mod render;
 
 use crate::address::{HostPort, NodeAddress};
 use atoll_replica::{Configuration, Member, NodeId, Slot, Table, Version};
+use count::Counts;
 use std::sync::{Arc, OnceLock};
 
 /// Which node to ask for which slot.
@@ -25,6 +26,10 @@ pub struct SlotTable {
     routes: Box<[u16]>,
     /// What clients of each keyspace ask for most.
     rendered: Box<[Rendered]>,
+    /// What is told of each node, once somebody asked.
+    counts: OnceLock<Box<[Counts]>>,
+    /// What is told of each keyspace: of how many slots the primary is up, and how many copies in sync the one has that has fewest.
+    seen: Box<[OnceLock<(u64, u64)>]>,
 }
 
 /// For the second and the third version of the protocol of Redis.
@@ -78,7 +83,8 @@ impl SlotTable {
     fn new(table: Arc<Table>, me: NodeId, nodes: Box<[NodeId]>, routes: Box<[u16]>) -> Self {
         let me = Some(place_of(Some(me), &nodes)).filter(|place| *place != NONE);
         let rendered = (0..table.keyspace_count()).map(|_| Rendered::default()).collect();
-        Self { table, me, nodes, routes, rendered }
+        let seen = (0..table.keyspace_count()).map(|_| OnceLock::new()).collect();
+        Self { table, me, nodes, routes, rendered, counts: OnceLock::new(), seen }
     }
 
     /// Which table this is.

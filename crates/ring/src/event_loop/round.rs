@@ -12,16 +12,19 @@ use atoll_keyspace::NEAR_AT_ONCE;
 use atoll_replica::Ticket;
 use atoll_resp::{Protocol, ReplyWriter};
 
+/// For how long turns go on in a round, about, in microseconds: nodes are heard, and hear of this one, between rounds.
+const TURNS_US: u64 = 20_000;
+
 impl EventLoop {
     pub(super) fn round(&mut self) -> Result<(), NodeError> {
         self.here.metrics.rounds.add(1);
         self.here.handshakes = HANDSHAKES_MAX;
         let mut turns = std::mem::take(&mut self.next);
-        let mut done = 0;
+        let (mut done, ends) = (0, self.here.now.moment.after(TURNS_US));
         for keys in turns.chunks(NEAR_AT_ONCE) {
             let worked = self.work(keys);
             done += worked;
-            if worked < keys.len() {
+            if worked < keys.len() || self.here.now.moment >= ends {
                 break;
             }
         }

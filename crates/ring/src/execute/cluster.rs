@@ -14,6 +14,7 @@ impl Executor<'_> {
     pub(super) fn ring(&mut self, request: &RingRequest) {
         let changes = match request {
             RingRequest::Status => {
+                self.session.is_tired = true;
                 let table = self.here.table.clone();
                 let heard = self.here.slots.group_heard(self.here.now);
                 let others = self.here.slots.others_seen();

@@ -35,6 +35,8 @@ impl Executor<'_> {
                     text.push_str("\r\n");
                 }
                 let _ = write!(text, "# {name}\r\n");
+                // Its keys are counted slot by slot.
+                self.session.is_tired |= name == "Keyspace";
                 for (key, value) in self.section(name) {
                     let _ = write!(text, "{key}:{value}\r\n");
                 }

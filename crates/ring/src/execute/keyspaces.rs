@@ -22,6 +22,7 @@ impl Executor<'_> {
     pub(super) fn keyspace(&mut self, request: &KeyspaceRequest<'_>) {
         match *request {
             KeyspaceRequest::List => {
+                self.session.is_tired = true;
                 let table = self.here.table.clone();
                 let entered: Vec<u8> = self.entered().collect();
                 table.write_keyspaces(&entered, &mut self.writer());

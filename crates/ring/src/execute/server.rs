@@ -55,6 +55,7 @@ impl Executor<'_> {
     }
 
     pub(super) fn dbsize(&mut self) {
+        self.session.is_tired = true;
         let count = self.here.keys(self.session.keyspace);
         self.writer().integer(i64::try_from(count).unwrap_or(i64::MAX));
     }

@@ -1,9 +1,10 @@
-//! What operators are told of each node, counted when they ask.
+//! What operators are told of each node, counted when the first of them asks: it takes a look at every slot of every keyspace.
 
 use super::SlotTable;
 use atoll_replica::NodeId;
 
 /// A node and its slots.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Counts {
     pub(super) id: NodeId,
     pub(super) is_up: bool,
@@ -20,7 +21,11 @@ pub(super) struct Counts {
 
 impl SlotTable {
     /// All nodes, in their order.
-    pub(super) fn counts(&self) -> Vec<Counts> {
+    pub(super) fn counts(&self) -> &[Counts] {
+        self.counts.get_or_init(|| self.count().into_boxed_slice())
+    }
+
+    fn count(&self) -> Vec<Counts> {
         let node = |&id: &NodeId| {
             let member = self.table.members.get(&id);
             let is_up = member.is_some_and(|member| member.is_up);

@@ -48,7 +48,7 @@ impl SlotTable {
 
     /// Each node with its address and its ranges of a keyspace.
     fn described(&self, keyspace: u8) -> impl Iterator<Item = (Counts, NodeAddress, Vec<(usize, usize)>)> {
-        let nodes = self.counts().into_iter().zip(self.addresses()).zip(self.ranges_of_nodes(keyspace));
+        let nodes = self.counts().iter().copied().zip(self.addresses()).zip(self.ranges_of_nodes(keyspace));
         nodes.filter_map(|((node, address), ranges)| Some((node, address?, ranges)))
     }
 
@@ -199,7 +199,7 @@ impl SlotTable {
         let size = counts.iter().filter(|node| node.leads > 0).count();
         let epochs = counts.iter().map(|node| node.epoch);
         let own = self.me.and_then(|place| counts.get(usize::from(place))).map_or(0, |node| node.epoch);
-        let copies = self.slots_of(keyspace).map(|slot| slot.in_sync.len()).min().unwrap_or(0);
+        let (_, copies) = self.seen_of(keyspace);
         let state = if is_whole { "ok" } else { "fail" };
         [
             format!("cluster_state:{state}"),

@@ -85,6 +85,12 @@ fn clients_are_told_of_each_range_once() {
 }
 
 #[test]
+fn what_takes_a_look_at_every_slot_is_counted_once() {
+    let seen = SlotTable::of(Arc::new(table()), NodeId(1));
+    assert!(std::ptr::eq(seen.counts().as_ptr(), seen.counts().as_ptr()));
+}
+
+#[test]
 fn a_status_tells_of_all_slots_that_are_down_however_they_are_scattered() {
     let mut table = Table::clone(&table());
     table.slots.change_each(|slot, configuration| {

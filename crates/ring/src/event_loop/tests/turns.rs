@@ -1,6 +1,8 @@
 //! Nobody keeps the others waiting for longer than a turn, whatever it asks for. The loop goes on only when it is told to.
 
 use super::*;
+use crate::clock::Now;
+use std::sync::atomic::AtomicU64;
 
 /// A client that sent this already.
 fn client(ready: &Ready, words: &[u8]) -> Socket {
@@ -40,4 +42,61 @@ fn who_asks_for_much_that_is_told_at_the_end_of_a_round_leaves_turns_to_others()
         ready.event_loop.round().unwrap();
     }
     assert_eq!(heard(&mut asking).matches("id=1 ").count(), 100);
+}
+
+/// A clock that is a millisecond further each time it is looked at.
+#[derive(Default)]
+struct Stepping(AtomicU64);
+
+impl Clock for Stepping {
+    fn now(&self) -> Now {
+        let now = SystemClock.now();
+        Now { moment: now.moment.after(self.0.fetch_add(1_000, Ordering::Relaxed)), ..now }
+    }
+}
+
+#[test]
+fn a_turn_ends_when_its_time_is_over_though_more_is_here() {
+    let mut ready = ready(Arc::<Stepping>::default(), ConnectionLimits::default());
+    let mut client = client(&ready, &b"PING\r\n".repeat(1024));
+    ready.let_in();
+    ready.event_loop.round().unwrap();
+    let of_one_turn = heard(&mut client).len() / "+PONG\r\n".len();
+    assert!((1..100).contains(&of_one_turn), "{of_one_turn}");
+    for _ in 0..100 {
+        ready.event_loop.round().unwrap();
+    }
+    assert_eq!(of_one_turn + heard(&mut client).len() / "+PONG\r\n".len(), 1024);
+}
+
+#[test]
+fn what_takes_a_look_at_every_slot_is_done_once_in_a_turn() {
+    let mut ready = ready(Arc::new(SystemClock), ConnectionLimits::default());
+    for words in ["DBSIZE", "INFO keyspace", "AT.KEYSPACE LIST"] {
+        let mut client = client(&ready, format!("{words}\r\n").repeat(3).as_bytes());
+        let before = ready.metrics.commands.get();
+        ready.let_in();
+        ready.event_loop.round().unwrap();
+        assert_eq!(ready.metrics.commands.get() - before, 1, "{words}");
+        for _ in 0..3 {
+            ready.event_loop.round().unwrap();
+        }
+        assert_eq!(ready.metrics.commands.get() - before, 3, "{words}");
+        assert!(!heard(&mut client).is_empty());
+    }
+}
+
+#[test]
+fn a_round_ends_when_its_time_is_over_and_the_others_are_first_in_the_next_one() {
+    let mut ready = ready(Arc::<Stepping>::default(), ConnectionLimits::default());
+    let mut clients: Vec<_> = (0..100).map(|_| client(&ready, &b"PING\r\n".repeat(1024))).collect();
+    ready.let_in();
+    ready.event_loop.round().unwrap();
+    clients.retain_mut(|client| heard(client).is_empty());
+    assert!((50..100).contains(&clients.len()), "{} had no turn", clients.len());
+    // Nobody has a second one before each had its first, though everybody has more to do.
+    for _ in 0..10 {
+        ready.event_loop.round().unwrap();
+    }
+    assert!(clients.iter_mut().all(|client| !heard(client).is_empty()));
 }
