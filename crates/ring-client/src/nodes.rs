@@ -14,8 +14,8 @@ use atoll_store::StoreError;
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -56,18 +56,18 @@ pub(crate) struct Nodes {
 pub(crate) struct Sending {
     /// Whether it may have arrived, and was not answered.
     is_sent: AtomicBool,
-    /// Whether an earlier try may have arrived, and was not answered.
-    is_doubtful: AtomicBool,
+    /// When the first try was sent that may have arrived, and was not answered.
+    doubtful_since: OnceLock<Instant>,
 }
 
 impl Sending {
-    fn doubt(&self) {
-        self.is_doubtful.store(true, Ordering::SeqCst);
+    fn doubt(&self, sent_at: Instant) {
+        self.doubtful_since.get_or_init(|| sent_at);
     }
 
     /// Whether some earlier try may still come true, whatever was answered to the last one.
     pub(crate) fn is_doubtful(&self) -> bool {
-        self.is_doubtful.load(Ordering::SeqCst)
+        self.doubtful_since.get().is_some()
     }
 
     /// Whether any try may have come true.
@@ -145,18 +145,19 @@ impl Nodes {
         let refused =
             || sending.into_iter().for_each(|sending| sending.is_sent.store(false, Ordering::SeqCst));
         let way = sending.map_or(Way::Reads, |_| Way::Writes);
-        let ends = Instant::now() + self.options.patience;
+        let mut ends = Instant::now() + self.options.patience;
         let (mut pause, mut hops, mut sent_on) = (PAUSE_FIRST, 0, None);
         loop {
             let owner = || slot.and_then(|slot| self.owner(slot));
             let target = sent_on.take().or_else(owner).unwrap_or_else(|| self.seed());
+            let sent_at = Instant::now();
             let trouble = match self.once((&target, way), request, begin).await {
                 Ok(Value::Error(text)) => {
                     refused();
                     match meaning(&text, what, &self.place) {
                         // Asking again tells.
                         Refused::Unknown(reason) => {
-                            sending.into_iter().for_each(Sending::doubt);
+                            sending.into_iter().for_each(|sending| sending.doubt(sent_at));
                             (reason, None)
                         }
                         Refused::Failed(error) => return Err(error),
@@ -178,13 +179,17 @@ impl Nodes {
                 Err(Silent::Elsewhere) => (format!("{target} does not know of the keyspace yet"), None),
                 Err(silent @ (Silent::Sent(_) | Silent::Unsent(_))) => {
                     if let (Silent::Sent(_), Some(sending)) = (&silent, sending) {
-                        sending.doubt();
+                        sending.doubt(sent_at);
                     }
                     self.forget(&target);
                     let (Silent::Sent(error) | Silent::Unsent(error)) = silent else { continue };
                     (format!("no answer from {target}: {error}"), Some(error))
                 }
             };
+            if let Some(since) = sending.and_then(|sending| sending.doubtful_since.get()) {
+                // Behind that it could be done a second time.
+                ends = ends.min(*since + self.options.doubt_max);
+            }
             if Instant::now() >= ends {
                 let (reason, error) = trouble;
                 let source = error.map(|error| Arc::new(error) as Source);

@@ -25,6 +25,9 @@ pub struct RingOptions {
     pub patience: Duration,
     /// How long one answer may take.
     pub request_time_out: Duration,
+    /// How long a write is sent again that may have been done already, however long a call goes on. Nodes have to remember it for
+    /// longer.
+    pub doubt_max: Duration,
     /// How long requests may take: nodes execute those that have time together.
     pub latency: LatencyClass,
     /// Most waits at once.
@@ -45,6 +48,7 @@ impl RingOptions {
             connect_time_out: Duration::from_secs(3),
             patience: Duration::from_secs(10),
             request_time_out: Duration::from_secs(30),
+            doubt_max: Duration::from_secs(540),
             latency: LatencyClass::None,
             waiters_max: 100_000,
         }

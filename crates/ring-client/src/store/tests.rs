@@ -82,3 +82,32 @@ async fn a_wait_looks_once_more_before_it_says_that_its_time_is_over() {
     let waited = store.wait(CELL, expected, Duration::from_millis(50)).await.unwrap();
     assert!(matches!(waited, Waited::TimedOut));
 }
+
+#[tokio::test]
+async fn a_write_that_may_be_done_is_not_sent_again_when_nodes_may_have_forgotten_it() {
+    let node = Stub::start(|port, _, words| {
+        let is_first = words.starts_with("AT.ID ") && words.ends_with(" first");
+        usual(port, words).unwrap_or_else(|| match is_first {
+            true => Answer::Ends(String::new()),
+            false => Answer::Says("-CLUSTERDOWN Hash slot not served\r\n".to_owned()),
+        })
+    })
+    .await;
+    let (patience, doubt_max) = (Duration::from_secs(30), Duration::from_millis(100));
+    let options = RingOptions { patience, doubt_max, ..RingOptions::of(vec![node.address.clone()]) };
+    let store = RingStore::open(options).await.unwrap();
+    let began = tokio::time::Instant::now();
+    let error =
+        store.write(Batch::on(b"p").put(b"s", &b"first"[..]), WriteOptions::default()).await.unwrap_err();
+    assert_eq!(error.outcome(), Outcome::Unknown);
+    assert!(began.elapsed() < patience / 2, "{:?}", began.elapsed());
+    // One that surely was not done is sent again for as long as a call goes on.
+    let patience = Duration::from_millis(500);
+    let options = RingOptions { patience, doubt_max, ..RingOptions::of(vec![node.address.clone()]) };
+    let store = RingStore::open(options).await.unwrap();
+    let began = tokio::time::Instant::now();
+    let error =
+        store.write(Batch::on(b"p").put(b"s", &b"second"[..]), WriteOptions::default()).await.unwrap_err();
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unavailable, Outcome::Refused));
+    assert!(began.elapsed() >= patience);
+}
