@@ -194,19 +194,21 @@ impl SlotTable {
     pub(crate) fn info_text(&self, keyspace: u8) -> String {
         let routes = self.routes_of(keyspace);
         let assigned = routes.iter().filter(|&&place| place != super::NONE).count();
-        let is_whole = assigned == routes.len();
+        // A node that is down still leads the slots of which it has the last copy, and answers nothing.
+        let (served, copies) = self.seen_of(keyspace);
+        let failed = (assigned as u64).saturating_sub(served);
+        let is_whole = served == routes.len() as u64;
         let counts = self.counts();
         let size = counts.iter().filter(|node| node.leads > 0).count();
         let epochs = counts.iter().map(|node| node.epoch);
         let own = self.me.and_then(|place| counts.get(usize::from(place))).map_or(0, |node| node.epoch);
-        let (_, copies) = self.seen_of(keyspace);
         let state = if is_whole { "ok" } else { "fail" };
         [
             format!("cluster_state:{state}"),
             format!("cluster_slots_assigned:{assigned}"),
-            format!("cluster_slots_ok:{assigned}"),
+            format!("cluster_slots_ok:{served}"),
             "cluster_slots_pfail:0".to_owned(),
-            "cluster_slots_fail:0".to_owned(),
+            format!("cluster_slots_fail:{failed}"),
             format!("cluster_known_nodes:{}", self.nodes.len()),
             format!("cluster_size:{size}"),
             format!("cluster_current_epoch:{}", epochs.max().unwrap_or(0)),

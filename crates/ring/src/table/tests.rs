@@ -85,6 +85,22 @@ fn clients_are_told_of_each_range_once() {
 }
 
 #[test]
+fn slots_whose_node_is_down_are_told_as_failed_though_it_still_leads_them() {
+    let mut table = table();
+    table.members.get_mut(&NodeId(2)).unwrap().is_up = false;
+    let info = SlotTable::of(Arc::new(table), NodeId(1)).info_text(0);
+    let slots = "cluster_slots_assigned:16001\r\ncluster_slots_ok:100\r\ncluster_slots_pfail:0\r\n\
+        cluster_slots_fail:15901\r\n";
+    assert!(info.starts_with(&format!("cluster_state:fail\r\n{slots}")), "{info}");
+    let mut table = Table::empty(SLOTS.into());
+    table.members = self::table().members;
+    table.slots.change_each(|_, slot| slot.primary = Some(NodeId(3)));
+    let info = SlotTable::of(Arc::new(table), NodeId(1)).info_text(0);
+    let slots = "cluster_state:fail\r\ncluster_slots_assigned:16384\r\ncluster_slots_ok:0\r\n";
+    assert!(info.starts_with(slots), "{info}");
+}
+
+#[test]
 fn what_takes_a_look_at_every_slot_is_counted_once() {
     let seen = SlotTable::of(Arc::new(table()), NodeId(1));
     assert!(std::ptr::eq(seen.counts().as_ptr(), seen.counts().as_ptr()));
