@@ -105,6 +105,12 @@ impl RequestParser {
         Ok(is_whole.then_some(Request { source, arguments: &self.arguments, bytes: self.at }))
     }
 
+    /// Memory that this takes beside itself, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.arguments.capacity() * size_of::<Range<usize>>() + self.text.capacity()
+    }
+
     /// How many bytes `input` has to have at least before it is worth asking again; 0 where that is not known.
     #[must_use]
     pub fn wants(&self) -> usize {

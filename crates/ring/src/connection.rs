@@ -78,6 +78,9 @@ const TURN_US: u64 = 2_000;
 /// Requests from one look at the clock to the next.
 const LOOK_EACH: usize = 16;
 
+/// Who neither sent nor read anything for so long gives way first where there is too little memory, in microseconds.
+const IDLE_US: u64 = 1_000_000;
+
 /// What became of a connection in its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
@@ -100,7 +103,7 @@ pub(crate) enum End {
     Refused,
     /// It does not read what it is told.
     Stalled,
-    /// It takes too much memory.
+    /// It takes too much memory, or most of all where all together do.
     Memory,
     /// It did not say who it is in time.
     Silent,
@@ -395,7 +398,8 @@ impl Connection {
 
     /// Counts the memory that it takes, and whether that is too much.
     fn count(&mut self, here: &Here) -> Result<(), End> {
-        let parser = self.parser.as_ref().map_or(0, |_| size_of::<RequestParser>());
+        let parser =
+            self.parser.as_ref().map_or(0, |parser| size_of::<RequestParser>() + parser.memory_bytes());
         let buffers = self.inbox.memory_bytes() + self.outbox.memory_bytes();
         let encrypted = self.stream.memory_bytes();
         let bytes = size_of::<Self>() + parser + buffers + encrypted + self.session.memory_bytes();
@@ -406,7 +410,7 @@ impl Connection {
         if self.outbox.unsent_bytes() > here.limits().unsent_bytes_max {
             return Err(End::Stalled);
         }
-        let may_have_to_go = buffers > ROOM_BYTES || self.stream.is_handshaking();
+        let may_have_to_go = buffers + parser > ROOM_BYTES || self.stream.is_handshaking();
         let is_much = may_have_to_go && counter.get() > here.shared.memory_bytes_max_each();
         if is_much { Err(End::Memory) } else { Ok(()) }
     }
@@ -420,6 +424,13 @@ impl Connection {
         let is_stranger = !self.session.is_authenticated || self.stream.is_handshaking();
         let is_silent = is_stranger && passed_us(self.session.stranger_since) > limits.silent_us_max;
         is_silent.then_some(End::Silent)
+    }
+
+    /// How much others would gain by its end: who takes much and neither sends nor reads comes first, and then who takes most.
+    pub(crate) fn hinders(&self, now: Moment) -> (bool, usize) {
+        let moved = self.stalled_since.map_or(self.session.heard, |since| since.max(self.session.heard));
+        let is_idle = now >= moved.after(IDLE_US) && self.counted_bytes > ROOM_BYTES;
+        (is_idle, self.counted_bytes)
     }
 
     /// Memory that was counted for it.

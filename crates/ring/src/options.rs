@@ -71,7 +71,7 @@ pub enum Persistence {
 pub struct ConnectionLimits {
     /// Connections at a time; one more is told so and closed. Default 10,000.
     pub connections_max: usize,
-    /// Memory for all of them, in bytes; who needs more is closed. Default 512 MiB.
+    /// Memory for all of them, in bytes; beyond it who takes most is closed, those first who neither send nor read. Default 512 MiB.
     pub memory_bytes_max: u64,
     /// Bytes that a client did not read yet, from which on nothing more is received from it. Default 1 MiB.
     pub unsent_bytes_pause: usize,

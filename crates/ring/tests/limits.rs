@@ -170,6 +170,49 @@ fn connections_together_take_no_more_memory_than_they_may() {
     assert_eq!(Client::connect(node.address()).say("SET a 1"), "OK");
 }
 
+/// A client that sent a MB of the 60 that it announced.
+fn half_a_request(node: &Node) -> Client {
+    let mut client = Client::connect(node.address());
+    let head = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$60000000\r\n";
+    // The end of the connection may come in between.
+    drop(client.socket.write_all(head).and_then(|()| client.socket.write_all(&vec![b'x'; 1 << 20])));
+    client
+}
+
+#[test]
+fn who_sent_much_of_a_request_and_then_nothing_gives_way_to_others() {
+    let clock = Arc::new(Put::default());
+    let limits = ConnectionLimits { memory_bytes_max: 8 << 20, ..ConnectionLimits::default() };
+    let node = Node::start(NodeOptions { limits, clock: clock.clone(), ..options() }).unwrap();
+    let mut idle = Vec::new();
+    while info(&node, "stats", "dropped_connections") == 0 {
+        idle.push(half_a_request(&node));
+    }
+    // All of it arrives before they are silent for long.
+    for _ in 0..100 {
+        info(&node, "clients", "clients_memory");
+    }
+    clock.0.fetch_add(5_000_000, Ordering::Relaxed);
+    // Each needs more than is left.
+    let value = vec![b'v'; 4 << 20];
+    for key in ["a", "b", "c"] {
+        let mut client = Client::connect(node.address());
+        assert_eq!(show(&client.ask(&[b"SET", key.as_bytes(), &value])), "OK");
+        assert_eq!(client.say("PING"), "PONG");
+    }
+    assert!(info(&node, "clients", "clients_memory") < 8 << 20);
+}
+
+#[test]
+fn the_words_of_a_request_that_is_not_whole_are_counted() {
+    let node = node();
+    let mut client = Client::connect(node.address());
+    let words = b"$1\r\na\r\n".repeat(900_000);
+    client.socket.write_all(b"*1000000\r\n").and_then(|()| client.socket.write_all(&words)).unwrap();
+    // Where they are takes more than twice as much as they.
+    while info(&node, "clients", "clients_memory") < 18 << 20 {}
+}
+
 #[test]
 fn a_store_without_room_says_so_and_goes_on_reading() {
     let node = Node::start(NodeOptions { memory_bytes: 4 << 20, ..options() }).unwrap();

@@ -110,8 +110,20 @@ impl EventLoop {
         match connection.answer(&mut self.here, &mut self.spare) {
             Turn::Waits => {}
             Turn::Again => self.schedule(key),
+            Turn::Over(End::Memory) => self.make_room_for(key),
             Turn::Over(end) => self.end(key, end),
         }
+    }
+
+    /// Ends those who take most until all together take no more than they may; whoever asked for more goes on, if it is still there.
+    fn make_room_for(&mut self, key: usize) {
+        let now = self.here.now.moment;
+        while self.here.metrics.connection_bytes.get() > self.here.shared.memory_bytes_max_each() {
+            let most = self.connections.iter().max_by_key(|(_, connection)| connection.hinders(now));
+            let Some(most) = most.map(|(key, _)| key) else { return };
+            self.end(most, End::Memory);
+        }
+        self.schedule(key);
     }
 
     /// Takes those out whose answers have to wait for a sync.
