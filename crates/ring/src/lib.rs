@@ -28,6 +28,7 @@ mod here;
 
 // What requests do.
 mod execute;
+mod files;
 mod folder;
 mod keyspaces;
 mod room;

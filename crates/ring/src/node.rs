@@ -7,12 +7,12 @@ use crate::copies::GatheringRoom;
 use crate::event_loop::EventLoop;
 use crate::here::{Choices, Here, Shared};
 use crate::metrics;
-use crate::options::{NodeOptions, Persistence, Place};
+use crate::options::{ConnectionLimits, NodeOptions, Persistence, Place};
 use crate::reliance::Reliance;
 use crate::slots::Slots;
 use crate::syncing::Syncing;
 use crate::table::SlotTable;
-use crate::{alone, folder, others, reliance};
+use crate::{alone, files, folder, others, reliance};
 use atoll_disk::{FileDisk, Mode, RING_FILE};
 use atoll_engine::{Durability, Engine, Options, WriteBatch};
 use atoll_keyspace::SLOTS;
@@ -74,9 +74,10 @@ impl Node {
             None => alone::seen(alone::table(name, told.clone(), &engine)?),
             Some(others) => SlotTable::of(Arc::new(Table::empty(SLOTS.into())), others.me),
         };
+        let connections_max = files::make_room_for(options.limits.connections_max);
         let chosen = Choices {
             clock: options.clock.clone(),
-            limits: options.limits.clone(),
+            limits: ConnectionLimits { connections_max, ..options.limits.clone() },
             token: options.token.clone(),
             access: options.access.clone().map(AccessList::begin).transpose()?,
             tls: options.tls.clone(),

@@ -40,6 +40,12 @@ const STRANGERS_MAX: usize = 64;
 /// Connections from peers at a time, whatever the table says: at least and at most.
 const HEARD_MAX: std::ops::RangeInclusive<usize> = 1_024..=65_536;
 
+/// Connections that are accepted between two looks at the poll.
+const ACCEPTED_MAX: usize = 64;
+
+/// How often it is looked for those who wait to be accepted, though the poll told of nobody.
+const ACCEPT_EVERY_US: u64 = 100_000;
+
 /// How often each node is told what the clock of this one says.
 const DATES_EVERY_US: u64 = 1_000_000;
 
@@ -71,6 +77,10 @@ pub(crate) struct Peers {
     secret: Option<Token>,
     tls: Option<PeerTls>,
     listener: TcpListener,
+    /// Whether more may wait to be accepted.
+    has_waiting: bool,
+    /// When that was looked at without being told.
+    accepted_at: Moment,
     dialled: BTreeMap<NodeId, Dialled>,
     heard: BTreeMap<usize, Heard>,
     heard_last: usize,
@@ -112,6 +122,8 @@ impl Peers {
             secret,
             tls,
             listener,
+            has_waiting: true,
+            accepted_at: Moment::default(),
             dialled,
             heard,
             heard_last,
@@ -173,6 +185,12 @@ impl Peers {
 
     /// Dials who is not connected, and sends what waits; now and then also what the clock of this node says.
     pub(crate) fn flush(&mut self, now: Moment, date_ms: u64, registry: &Registry) {
+        // Who could not be accepted, because no file was left to open, is not told of again.
+        self.has_waiting |= now >= self.accepted_at.after(ACCEPT_EVERY_US);
+        if self.has_waiting {
+            self.accepted_at = now;
+            self.accept(registry);
+        }
         let is_alive = self.greeting.incarnation != Incarnation::default();
         let is_dated = now >= self.dated_at.after(DATES_EVERY_US);
         if is_dated {
@@ -267,7 +285,7 @@ impl Peers {
         hear: &mut impl FnMut(NodeId, Incarnation, Spoken),
     ) {
         match event.token().0 {
-            LISTENER => self.accept(registry),
+            LISTENER => self.has_waiting = true,
             token if token >= HEARD => {
                 // Each step takes long, and clients are not to wait for many of them.
                 match self.heard.get(&token).is_some_and(Heard::is_handshaking) {
@@ -296,7 +314,11 @@ impl Peers {
     }
 
     fn accept(&mut self, registry: &Registry) {
-        while let Ok((mut socket, _)) = self.listener.accept() {
+        for _ in 0..ACCEPTED_MAX {
+            let Ok((mut socket, _)) = self.listener.accept() else {
+                self.has_waiting = false;
+                return;
+            };
             let strangers = || self.heard.iter().filter(|(_, heard)| heard.node().is_none());
             let is_full = self.heard.len() >= heard_max(self.dialled.len());
             // Those who come first would keep all others out by saying nothing.
@@ -324,8 +346,38 @@ impl Peers {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test has sockets of its own")]
 mod tests {
     use super::*;
+
+    fn peers(registry: &Registry) -> (Peers, SocketAddr) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        (Peers::listen(NodeId(1), (None, None), listener, registry).unwrap(), address)
+    }
+
+    #[test]
+    fn who_could_not_be_accepted_is_accepted_later_though_the_poll_tells_of_nothing() {
+        let poll = mio::Poll::new().unwrap();
+        let (mut peers, address) = peers(poll.registry());
+        peers.flush(Moment(1_000_000), 0, poll.registry());
+        let _dialled = std::net::TcpStream::connect(address).unwrap();
+        peers.flush(Moment(1_000_001), 0, poll.registry());
+        assert_eq!(peers.heard.len(), 0, "it costs a call of the system");
+        peers.flush(Moment(1_200_000), 0, poll.registry());
+        assert_eq!(peers.heard.len(), 1);
+    }
+
+    #[test]
+    fn of_those_who_dial_so_many_are_accepted_at_a_time() {
+        let poll = mio::Poll::new().unwrap();
+        let (mut peers, address) = peers(poll.registry());
+        let _dialled: Vec<_> = (0..100).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+        peers.accept(poll.registry());
+        assert_eq!(peers.heard_last, 64);
+        peers.flush(Moment(0), 0, poll.registry());
+        assert_eq!(peers.heard_last, 100);
+    }
 
     #[test]
     fn as_many_nodes_are_heard_as_the_table_has_and_no_number_of_sockets_beyond_a_limit() {
