@@ -9,6 +9,7 @@ use crate::gathered::Gathered;
 use crate::keyspaces::slot_at;
 use crate::metrics::{Metrics, RingSeen};
 use crate::options::{ConnectionLimits, Persistence};
+use crate::seldom::Seldom;
 use crate::slots::Slots;
 use crate::table::SlotTable;
 use crate::token::Token;
@@ -145,6 +146,7 @@ pub(crate) struct Here {
     pub(crate) handshakes: u32,
     /// Requests that became several.
     pub(crate) gathered: Gathered,
+    pub(crate) wrong_passwords: Seldom,
     table_changes: u64,
     /// How often there was another list of users when connections were last held to it.
     access_changes: u64,
@@ -173,6 +175,7 @@ impl Here {
         let metrics = shared.metrics.get(place).cloned().unwrap_or_default();
         let (table, now) = (shared.table(), shared.chosen.clock.now());
         let (asked, handshakes, gathered, tickets, ring_seen_at) = Default::default();
+        let wrong_passwords = Seldom::default();
         let (table_changes, access_changes) = Default::default();
         Self {
             shared,
@@ -183,6 +186,7 @@ impl Here {
             asked,
             handshakes,
             gathered,
+            wrong_passwords,
             table_changes,
             access_changes,
             tickets,

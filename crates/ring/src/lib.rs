@@ -32,6 +32,7 @@ mod files;
 mod folder;
 mod keyspaces;
 mod room;
+mod seldom;
 mod slots;
 mod syncing;
 mod table;

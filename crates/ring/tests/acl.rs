@@ -107,10 +107,13 @@ fn a_user_does_what_it_is_granted_on_the_keys_it_is_granted_and_nothing_else() {
 #[test]
 fn who_is_not_in_the_list_or_has_another_password_is_not_let_in() {
     let listed = Listed::start(&format!("user ana on {SECRET} ~* +@all\nuser off off {SECRET} ~* +@all"));
-    let mut client = Client::connect(listed.node.address());
     for login in ["ana wrong", "ana Secret", "off secret", "nobody secret", "default secret"] {
+        let mut client = Client::connect(listed.node.address());
         assert_eq!(client.say(&format!("AUTH {login}")), WRONG, "{login}");
+        assert_eq!(client.say("GET a"), "-NOAUTH Authentication required.");
     }
+    let mut client = Client::connect(listed.node.address());
+    assert_eq!(client.say("AUTH ana wrong"), WRONG);
     assert_eq!(client.say("GET a"), "-NOAUTH Authentication required.");
     assert!(client.say("HELLO 3 AUTH ana secret").contains("proto: 3"));
     assert_eq!(client.say("ACL WHOAMI"), "ana");

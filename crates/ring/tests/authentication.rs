@@ -26,8 +26,10 @@ fn nothing_is_answered_before_the_token_is_shown() {
     assert!(client.say("HELLO 3").starts_with("-NOAUTH HELLO must be called"));
     let wrong = "-WRONGPASS invalid username-password pair or user is disabled.";
     for password in ["", "0123456789abcdeX", "0123456789abcde", "0123456789abcdef0", "wrong"] {
+        let mut client = Client::connect(node.address());
         assert_eq!(client.say(&format!("AUTH {password}")), wrong, "{password}");
         assert_eq!(client.say(&format!("HELLO 3 AUTH default {password}")), wrong);
+        assert_eq!(client.say("PING"), "-NOAUTH Authentication required.");
     }
     assert_eq!(client.say(&format!("AUTH somebody {TOKEN}")), wrong);
     assert_eq!(client.say("PING"), "-NOAUTH Authentication required.");
@@ -41,6 +43,29 @@ fn nothing_is_answered_before_the_token_is_shown() {
     assert!(client.say(&format!("HELLO 3 AUTH default {TOKEN} SETNAME me")).contains("proto: 3"));
     assert_eq!(client.say("CLIENT GETNAME"), "me");
     assert_eq!(client.say("QUIT"), "OK");
+}
+
+#[test]
+fn who_shows_three_wrong_passwords_is_ended() {
+    let node = node();
+    let wrong = "-WRONGPASS invalid username-password pair or user is disabled.";
+    for request in ["AUTH wrong", "AUTH somebody wrong", "HELLO 3 AUTH default wrong"] {
+        let mut client = Client::connect(node.address());
+        for _ in 0..3 {
+            assert_eq!(client.say(request), wrong);
+        }
+        assert!(client.is_ended(), "{request}");
+    }
+    // Whoever is known by now tries those of others no more often.
+    let mut client = Client::connect(node.address());
+    for _ in 0..2 {
+        assert_eq!(client.say("AUTH wrong"), wrong);
+        assert_eq!(client.say(&format!("AUTH {TOKEN}")), "OK");
+    }
+    client.send(&["AUTH", "wrong"]);
+    client.send(&["PING"]);
+    assert_eq!(support::show(&client.reply().unwrap()), wrong);
+    assert!(client.is_ended());
 }
 
 #[test]

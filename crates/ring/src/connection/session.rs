@@ -19,6 +19,8 @@ pub(crate) struct Session {
     pub(crate) is_authenticated: bool,
     /// Which user of the list it is; none is `default`.
     pub(crate) who: Option<Known>,
+    /// How many wrong passwords it showed.
+    pub(crate) wrong_passwords: u32,
     /// How often it changed its user.
     pub(crate) users: u32,
     /// Whether it ends once it was told everything.
@@ -67,6 +69,7 @@ impl Session {
             protocol: Protocol::Resp2,
             is_authenticated,
             who: None,
+            wrong_passwords: 0,
             users: 0,
             is_ending: false,
             end: End::Gone,

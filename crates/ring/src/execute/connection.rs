@@ -3,6 +3,7 @@
 use super::Executor;
 use crate::access::{DEFAULT, Known};
 use crate::clients;
+use crate::connection::End;
 use crate::here::Asked;
 use atoll_resp::{Authentication, ClientRequest, Hello, LatencyClass, Protocol};
 
@@ -11,6 +12,9 @@ pub(super) const REDIS_VERSION: &str = "7.2.5";
 
 /// Bytes of a name that a client gives itself.
 const NAME_BYTES_MAX: usize = 1024;
+
+/// Wrong passwords with which a connection ends, whoever it is by then.
+const WRONG_PASSWORDS_MAX: u32 = 3;
 
 /// Why somebody is not let in.
 enum Refused {
@@ -110,8 +114,15 @@ impl Executor<'_> {
             return self.error("NOPERM", why);
         }
         self.here.metrics.authentication_failures.add(1);
-        tracing::warn!(connection = self.session.id, peer = %self.session.peer, "a wrong password");
+        if let Some(times) = self.here.wrong_passwords.happened(self.here.now.moment) {
+            tracing::warn!(connection = self.session.id, peer = %self.session.peer, times, "a wrong password");
+        }
         self.error("WRONGPASS", "invalid username-password pair or user is disabled.");
+        // Whoever tries passwords is to connect anew for each few of them, and so does not keep this loop busy.
+        self.session.wrong_passwords += 1;
+        if self.session.wrong_passwords >= WRONG_PASSWORDS_MAX {
+            self.session.end_with(End::Refused);
+        }
     }
 
     pub(super) fn client(&mut self, request: &ClientRequest<'_>) {
