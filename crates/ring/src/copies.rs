@@ -218,7 +218,12 @@ impl Copies {
     pub(crate) fn watch(&mut self, slot: Slot, now: Now, watch: Watch) -> Result<(), NodeError> {
         self.own_tickets += 1;
         let (ticket, keys) = (Ticket(self.own_tickets), vec![number_of(watch.key())]);
+        let has_room = self.waiting.has_room(watch.bytes());
         self.waiting.insert(ticket, Waiting::Watch { slot, watch: Box::new(watch) });
+        if !has_room {
+            self.refuse(ticket, Refusal::Busy);
+            return Ok(());
+        }
         self.enter(now, Input::Read { slot, ticket, keys })
     }
 

@@ -199,7 +199,7 @@ impl EventLoop {
     fn end(&mut self, key: usize, end: End) {
         let Some(mut connection) = self.connections.remove(key) else { return };
         self.gathering.forget(key as u64);
-        self.here.slots.watches().end_connection(key);
+        self.here.slots.watches().end_connection(key, connection.session.id);
         if end != End::Failed {
             connection.stream.say_goodbye();
         }

@@ -15,13 +15,17 @@ use atoll_keyspace::{KeyspaceError, OwnCommand, Part, ReadOutcome, slot_of};
 use atoll_replica::{Slot, Ticket, Version};
 use atoll_resp::{Expected, Protocol, ReplyWriter, WatchRequest};
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::RangeBounds;
 use std::sync::Arc;
 
 /// Memory for watches, in bytes.
 const BYTES_MAX: usize = 512 << 20;
 
 /// What a watch takes beside its key, field and value, about.
-const WATCH_BYTES: usize = 320;
+const WATCH_BYTES: usize = 448;
+
+/// Watches of one connection.
+const OF_CONNECTION_MAX: usize = 100_000;
 
 /// Longest value that is told; longer ones are to be read.
 const TOLD_BYTES_MAX: u64 = 1 << 20;
@@ -94,9 +98,13 @@ impl Touched {
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     all: HashMap<u64, Watch>,
-    by_place: HashMap<Arc<[u8]>, Vec<u64>>,
+    /// Each set in the order in which they began.
+    by_place: HashMap<Arc<[u8]>, BTreeSet<u64>>,
     by_end: BTreeSet<(u64, u64)>,
-    by_connection: HashMap<usize, HashSet<u64>>,
+    /// By what they are called, if that is how they are told.
+    by_connection: HashMap<usize, BTreeSet<(Option<u64>, u64)>>,
+    /// The last connection at each place that has ended: what it asked for before may still be on its way here.
+    ended: HashMap<usize, u64>,
     /// How often connections changed their user, where they did: what they asked for before may still be on its way here.
     users: HashMap<usize, u32>,
     /// Connections that ask for nothing more: what they asked for before may still be on its way here.
@@ -145,7 +153,8 @@ impl Watch {
         slot_of_place(&self.place)
     }
 
-    fn bytes(&self) -> usize {
+    /// Memory that it takes, about.
+    pub(crate) fn bytes(&self) -> usize {
         let (Expected::Equals(value) | Expected::Differs(value)) = &self.expected;
         WATCH_BYTES + self.place.len() + self.field.len() + value.as_ref().map_or(0, |value| value.len())
     }
@@ -189,17 +198,22 @@ impl Watches {
         if self.is_over(&watch.waiter) {
             return self.let_go(&watch.waiter);
         }
-        if self.bytes + watch.bytes() > BYTES_MAX {
+        let of_connection = self.by_connection.get(&watch.waiter.connection).map_or(0, BTreeSet::len);
+        let too_many_at = match self.bytes + watch.bytes() > BYTES_MAX {
+            true => Some("at this node"),
+            false => (of_connection >= OF_CONNECTION_MAX).then_some("of this connection"),
+        };
+        if let Some(at) = too_many_at {
             let limit = ErrorKind::Limit.names().resp;
-            return self
-                .tell(&watch.waiter, &Told::Refused(&format!("{limit} too many watches at this node")));
+            return self.tell(&watch.waiter, &Told::Refused(&format!("{limit} too many watches {at}")));
         }
         self.last += 1;
         let number = self.last;
         self.bytes += watch.bytes();
-        self.by_place.entry(Arc::clone(&watch.place)).or_default().push(number);
+        self.by_place.entry(Arc::clone(&watch.place)).or_default().insert(number);
         self.by_end.insert((watch.ends_us, number));
-        self.by_connection.entry(watch.waiter.connection).or_default().insert(number);
+        let of_connection = self.by_connection.entry(watch.waiter.connection).or_default();
+        of_connection.insert((watch.waiter.id, number));
         self.begun.push(number);
         self.all.insert(number, watch);
     }
@@ -214,11 +228,18 @@ impl Watches {
 
     /// Lets go of those of a connection that are called so; how many there were.
     pub(crate) fn end_id(&mut self, connection: usize, id: u64) -> i64 {
-        let numbers = self.by_connection.get(&connection).into_iter().flatten();
-        let is_it = |number: &&u64| self.all.get(number).is_some_and(|watch| watch.waiter.id == Some(id));
-        let ended: Vec<_> = numbers.filter(is_it).copied().collect();
+        let ended = self.numbers(connection, (Some(id), 0)..=(Some(id), u64::MAX));
         ended.iter().for_each(|&number| drop(self.remove(number)));
         ended.len() as i64
+    }
+
+    /// Those of a connection that are called so.
+    fn numbers(&self, connection: usize, called: impl RangeBounds<(Option<u64>, u64)>) -> Vec<u64> {
+        let of_connection = self.by_connection.get(&connection).into_iter();
+        of_connection
+            .flat_map(|numbers| numbers.range((called.start_bound(), called.end_bound())))
+            .map(|&(_, number)| number)
+            .collect()
     }
 
     /// A connection asks for nothing more: its waits are over, those that begin late included.
@@ -228,7 +249,7 @@ impl Watches {
     }
 
     fn end_waits(&mut self, connection: usize) {
-        for number in self.by_connection.remove(&connection).unwrap_or_default() {
+        for (_, number) in self.by_connection.remove(&connection).unwrap_or_default() {
             if let Some(watch) = self.remove(number) {
                 self.tell(&watch.waiter, &Told::TimeOut);
             }
@@ -242,7 +263,12 @@ impl Watches {
     }
 
     fn is_over(&self, waiter: &Waiter) -> bool {
-        self.silent.contains(&waiter.connection) || self.is_of_another(waiter)
+        self.silent.contains(&waiter.connection) || self.is_of_another(waiter) || self.is_gone(waiter)
+    }
+
+    /// Whether the connection of whoever waits has ended: another one may have its place. They are numbered in their order.
+    fn is_gone(&self, waiter: &Waiter) -> bool {
+        self.ended.get(&waiter.connection).is_some_and(|ended| waiter.session <= *ended)
     }
 
     fn is_of_another(&self, waiter: &Waiter) -> bool {
@@ -251,7 +277,7 @@ impl Watches {
 
     /// Answers what an answer is awaited for, and tells nothing of what was watched.
     fn let_go(&mut self, waiter: &Waiter) {
-        if waiter.id.is_none() {
+        if waiter.id.is_none() && !self.is_gone(waiter) {
             self.tell(waiter, &Told::TimeOut);
         }
     }
@@ -259,18 +285,17 @@ impl Watches {
     /// A connection begins anew: what it would be told by pushes is let go of without a word, since it may not understand them
     /// any more.
     pub(crate) fn begin_anew(&mut self, connection: usize, users: u32) {
-        let numbers = self.by_connection.get(&connection).into_iter().flatten();
-        let is_pushed = |number: &&u64| self.all.get(number).is_some_and(|watch| watch.waiter.id.is_some());
-        let pushed: Vec<_> = numbers.filter(is_pushed).copied().collect();
+        let pushed = self.numbers(connection, (Some(0), 0)..);
         pushed.into_iter().for_each(|number| drop(self.remove(number)));
         self.change_user(connection, users);
     }
 
     /// A connection ended.
-    pub(crate) fn end_connection(&mut self, connection: usize) {
+    pub(crate) fn end_connection(&mut self, connection: usize, session: u64) {
+        self.ended.insert(connection, session);
         self.users.remove(&connection);
         self.silent.remove(&connection);
-        for number in self.by_connection.remove(&connection).unwrap_or_default() {
+        for (_, number) in self.by_connection.remove(&connection).unwrap_or_default() {
             self.remove(number);
         }
     }
@@ -298,9 +323,8 @@ impl Watches {
             }
         }
         touched.places.clear();
-        // From the last on: each is then taken off the end of those of its key.
         let mut seen = None;
-        for number in numbers.into_iter().rev() {
+        for number in numbers {
             self.look_at(number, now, keyspaces, &mut seen)?;
         }
         while let Some(&(ends_us, number)) =
@@ -384,16 +408,13 @@ impl Watches {
         self.bytes = self.bytes.saturating_sub(watch.bytes());
         self.by_end.remove(&(watch.ends_us, number));
         if let Some(numbers) = self.by_place.get_mut(&watch.place) {
-            // They are in the order of their numbers.
-            if let Ok(at) = numbers.binary_search(&number) {
-                numbers.remove(at);
-            }
+            numbers.remove(&number);
             if numbers.is_empty() {
                 self.by_place.remove(&watch.place);
             }
         }
         if let Some(numbers) = self.by_connection.get_mut(&watch.waiter.connection) {
-            numbers.remove(&number);
+            numbers.remove(&(watch.waiter.id, number));
             if numbers.is_empty() {
                 self.by_connection.remove(&watch.waiter.connection);
             }
@@ -470,34 +491,4 @@ fn string_of(reply: &[u8]) -> Option<&[u8]> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use atoll_replica::Moment;
-
-    fn watch(users: u32, id: Option<u64>) -> Watch {
-        let ticket = Ticket(u64::from(users));
-        let waiter = Waiter { ticket, connection: 3, session: 9, users, protocol: Protocol::Resp3, id };
-        let (key, field) = (b"key".as_slice(), b"field".as_slice());
-        let request = WatchRequest { id, milliseconds: 1_000, key, field, expected: Expected::Equals(None) };
-        Watch::new(&request, 0, waiter, Now { moment: Moment(1), date_ms: 1 })
-    }
-
-    #[test]
-    fn what_another_user_asked_for_does_not_begin_late() {
-        let mut watches = Watches::default();
-        watches.begin(watch(0, Some(1)));
-        watches.change_user(3, 1);
-        assert_eq!((watches.len(), watches.take_pushes().len()), (0, 1), "its time is over");
-        // These were on their way: who waits is answered, and the next user is told nothing.
-        watches.begin(watch(0, Some(2)));
-        watches.refuse(&watch(0, Some(3)), "MOVED");
-        watches.begin(watch(0, None));
-        assert_eq!((watches.len(), watches.take_pushes().len(), watches.take_answers().len()), (0, 0, 1));
-        watches.begin(watch(1, Some(2)));
-        assert_eq!(watches.len(), 1);
-        // The next connection at this place is another one.
-        watches.end_connection(3);
-        watches.begin(watch(0, Some(2)));
-        assert_eq!(watches.len(), 1);
-    }
-}
+mod tests;

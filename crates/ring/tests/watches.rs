@@ -103,6 +103,23 @@ fn pushes_name_their_watch_and_come_between_answers() {
 }
 
 #[test]
+fn who_goes_back_to_a_version_without_pushes_is_told_nothing_by_them() {
+    let mut pair = pair();
+    pair.waits.say("HELLO 3");
+    assert_eq!(pair.waits.say("AT.WATCH 7 60000 k f PRESENT"), "OK");
+    pair.watched(1);
+    assert!(pair.waits.say("HELLO 2").contains("proto 2"));
+    pair.watched(0);
+    pair.writes.say("HSET k f 1");
+    assert_eq!(pair.waits.say("PING"), "PONG");
+    // To say again what is so already lets go of nothing.
+    pair.waits.say("HELLO 3");
+    assert_eq!(pair.waits.say("AT.WATCH 8 60000 k g PRESENT"), "OK");
+    pair.waits.say("HELLO 3");
+    pair.watched(1);
+}
+
+#[test]
 fn watches_end_with_their_connection() {
     let mut pair = pair();
     for number in 0..50 {

@@ -36,7 +36,8 @@ impl Waiting {
         match self {
             Self::Write { bytes, .. } => *bytes,
             Self::Read { request, .. } => request.len(),
-            Self::Watch { .. } | Self::Expiry { .. } => 0,
+            Self::Watch { watch, .. } => watch.bytes(),
+            Self::Expiry { .. } => 0,
         }
     }
 }
@@ -79,6 +80,10 @@ impl WaitingList {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Now;
+    use crate::watches::Waiter;
+    use atoll_replica::Moment;
+    use atoll_resp::{Expected, WatchRequest};
 
     #[test]
     fn what_waits_is_bounded_for_all_slots_together_and_one_request_always_fits() {
@@ -95,5 +100,19 @@ mod tests {
         assert!(list.remove(Ticket(1)).is_some() && list.remove(Ticket(1)).is_none());
         assert!(list.remove(Ticket(2)).is_some());
         assert_eq!(list.bytes, 0);
+        let waiter = Waiter {
+            ticket: Ticket(3),
+            connection: 1,
+            session: 1,
+            users: 0,
+            protocol: Protocol::Resp3,
+            id: Some(1),
+        };
+        let value = vec![b'v'; 900];
+        let expected = Expected::Equals(Some(&value[..]));
+        let request = WatchRequest { id: Some(1), milliseconds: 1, key: b"k", field: b"f", expected };
+        let watch = Box::new(Watch::new(&request, 0, waiter, Now { moment: Moment(1), date_ms: 1 }));
+        list.insert(Ticket(3), Waiting::Watch { slot: Slot(1), watch });
+        assert!(!list.has_room(100), "what is waited for counts as well");
     }
 }

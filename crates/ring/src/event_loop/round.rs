@@ -78,8 +78,8 @@ impl EventLoop {
         };
         let over: Vec<_> = self.connections.iter_mut().filter_map(is_over).collect();
         for key in over {
-            self.here.slots.watches().end_connection(key);
             let Some(connection) = self.connections.get_mut(key) else { continue };
+            self.here.slots.watches().end_connection(key, connection.session.id);
             connection.session.end_with(End::Refused);
             // It is told what it was answered already, and nothing that comes later.
             match connection.outbox.awaited() {

@@ -1,0 +1,79 @@
+//! Watches by themselves: whose they are, when they end, and how long that takes where there are many.
+
+#![allow(clippy::disallowed_methods, reason = "a test measures")]
+
+use super::*;
+use atoll_replica::Moment;
+use std::time::{Duration, Instant};
+
+fn watch(users: u32, id: Option<u64>) -> Watch {
+    let ticket = Ticket(u64::from(users));
+    let waiter = Waiter { ticket, connection: 3, session: 9, users, protocol: Protocol::Resp3, id };
+    let (key, field) = (b"key".as_slice(), b"field".as_slice());
+    let request = WatchRequest { id, milliseconds: 1_000, key, field, expected: Expected::Equals(None) };
+    Watch::new(&request, 0, waiter, Now { moment: Moment(1), date_ms: 1 })
+}
+
+#[test]
+fn what_another_user_asked_for_does_not_begin_late() {
+    let mut watches = Watches::default();
+    watches.begin(watch(0, Some(1)));
+    watches.change_user(3, 1);
+    assert_eq!((watches.len(), watches.take_pushes().len()), (0, 1), "its time is over");
+    // These were on their way: who waits is answered, and the next user is told nothing.
+    watches.begin(watch(0, Some(2)));
+    watches.refuse(&watch(0, Some(3)), "MOVED");
+    watches.begin(watch(0, None));
+    assert_eq!((watches.len(), watches.take_pushes().len(), watches.take_answers().len()), (0, 0, 1));
+    watches.begin(watch(1, Some(2)));
+    assert_eq!(watches.len(), 1);
+    // The next connection at this place is another one.
+    watches.end_connection(3, 9);
+    let mut of_next = watch(0, Some(2));
+    of_next.waiter.session = 10;
+    watches.begin(of_next);
+    assert_eq!(watches.len(), 1);
+}
+
+/// Whether many watches of one connection and one key end by this in a time that does not grow with their square.
+fn ends_soon(end: impl FnOnce(&mut Watches)) -> bool {
+    let mut watches = Watches::default();
+    (0..30_000).for_each(|id| watches.begin(watch(0, Some(id))));
+    assert_eq!(watches.len(), 30_000);
+    let began = Instant::now();
+    end(&mut watches);
+    assert!(watches.is_empty());
+    began.elapsed() < Duration::from_secs(5)
+}
+
+#[test]
+fn many_watches_of_one_key_end_in_little_time() {
+    assert!(ends_soon(|watches| (0..30_000).for_each(|id| assert_eq!(watches.end_id(3, id), 1))));
+    assert!(ends_soon(|watches| watches.end_connection(3, 9)));
+}
+
+#[test]
+fn a_watch_on_its_way_does_not_begin_when_its_connection_has_ended() {
+    let mut watches = Watches::default();
+    watches.end_connection(3, 9);
+    watches.begin(watch(0, Some(1)));
+    watches.refuse(&watch(0, None), "MOVED");
+    assert_eq!((watches.len(), watches.take_pushes().len(), watches.take_answers().len()), (0, 0, 0));
+    let mut of_next = watch(0, Some(1));
+    of_next.waiter.session = 10;
+    watches.begin(of_next);
+    assert_eq!(watches.len(), 1);
+}
+
+#[test]
+fn one_connection_does_not_take_the_watches_of_all_others() {
+    let mut watches = Watches::default();
+    (0..=100_000).for_each(|id| watches.begin(watch(0, Some(id))));
+    assert_eq!(watches.len(), 100_000);
+    let told = watches.take_pushes();
+    assert!(String::from_utf8_lossy(&told[0].2).contains("LIMIT "), "{told:?}");
+    let mut of_other = watch(0, Some(1));
+    of_other.waiter.connection = 4;
+    watches.begin(of_other);
+    assert_eq!(watches.len(), 100_001);
+}
