@@ -105,9 +105,28 @@ impl Connection {
     }
 
     /// Sends a request that was written before, and reads the answer.
-    pub(crate) async fn ask(&mut self, request: &[u8]) -> io::Result<Value> {
+    async fn ask(&mut self, request: &[u8]) -> io::Result<Value> {
+        self.begin(request).await?;
+        self.answer().await
+    }
+
+    /// Sends a request that was written before; until something of the answer is here.
+    pub(crate) async fn begin(&mut self, request: &[u8]) -> io::Result<()> {
         self.stream.write_all(request).await?;
         self.stream.flush().await?;
+        self.read().await
+    }
+
+    async fn read(&mut self) -> io::Result<()> {
+        self.arrived.reserve(ROOM);
+        match self.stream.read_buf(&mut self.arrived).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The answer of which something is here.
+    pub(crate) async fn answer(&mut self) -> io::Result<Value> {
         loop {
             let (used, value) = self
                 .parser
@@ -117,10 +136,7 @@ impl Connection {
             if let Some(value) = value {
                 return Ok(value);
             }
-            self.arrived.reserve(ROOM);
-            if self.stream.read_buf(&mut self.arrived).await? == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
+            self.read().await?;
         }
     }
 }

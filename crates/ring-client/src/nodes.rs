@@ -65,6 +65,11 @@ impl Sending {
         self.doubtful_since.get_or_init(|| sent_at);
     }
 
+    /// When a call ends at the latest that would end then: behind that the write could be done a second time.
+    fn ends(&self, ends: Instant, doubt_max: Duration) -> Instant {
+        self.doubtful_since.get().map_or(ends, |since| ends.min(*since + doubt_max))
+    }
+
     /// Whether some earlier try may still come true, whatever was answered to the last one.
     pub(crate) fn is_doubtful(&self) -> bool {
         self.doubtful_since.get().is_some()
@@ -129,7 +134,7 @@ impl Nodes {
     /// Reads at one node, once; none if it does not answer.
     pub(crate) async fn ask_node(&self, address: &str, words: &[&[u8]]) -> Option<Value> {
         let (target, request) = (Address::from(address), written(words));
-        let asked = self.once((&target, Way::Reads), &request, || ());
+        let asked = self.once((&target, Way::Reads), &request, self.options.request_time_out, || ());
         let answer = tokio::time::timeout(self.options.connect_time_out, asked).await.ok()?.ok()?;
         (!matches!(answer, Value::Error(_))).then_some(answer)
     }
@@ -147,11 +152,16 @@ impl Nodes {
         let way = sending.map_or(Way::Reads, |_| Way::Writes);
         let mut ends = Instant::now() + self.options.patience;
         let (mut pause, mut hops, mut sent_on) = (PAUSE_FIRST, 0, None);
+        // A node that hangs says nothing, and neither does its host: others are asked while there is time. The more often that
+        // was for nothing the longer it may take, and what would be the last try as long as any answer.
+        let (mut silence, silence_max) = (self.options.connect_time_out, self.options.request_time_out);
         loop {
             let owner = || slot.and_then(|slot| self.owner(slot));
             let target = sent_on.take().or_else(owner).unwrap_or_else(|| self.seed());
             let sent_at = Instant::now();
-            let trouble = match self.once((&target, way), request, begin).await {
+            let is_last = sent_at + silence >= ends;
+            let within = if is_last { silence_max } else { silence.min(silence_max) };
+            let trouble = match self.once((&target, way), request, within, begin).await {
                 Ok(Value::Error(text)) => {
                     refused();
                     match meaning(&text, what, &self.place) {
@@ -182,18 +192,14 @@ impl Nodes {
                         sending.doubt(sent_at);
                     }
                     self.forget(&target);
+                    silence = silence.saturating_mul(2);
                     let (Silent::Sent(error) | Silent::Unsent(error)) = silent else { continue };
                     (format!("no answer from {target}: {error}"), Some(error))
                 }
             };
-            if let Some(since) = sending.and_then(|sending| sending.doubtful_since.get()) {
-                // Behind that it could be done a second time.
-                ends = ends.min(*since + self.options.doubt_max);
-            }
+            ends = sending.map_or(ends, |sending| sending.ends(ends, self.options.doubt_max));
             if Instant::now() >= ends {
-                let (reason, error) = trouble;
-                let source = error.map(|error| Arc::new(error) as Source);
-                return Err(StoreError::Unavailable { place: self.place.clone(), reason, source });
+                return Err(self.unanswered(trouble));
             }
             tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
             pause = (pause * 2).min(PAUSE_MAX);
@@ -202,24 +208,55 @@ impl Nodes {
         }
     }
 
+    /// What a call ends with that was in trouble until its time was over.
+    fn unanswered(&self, (reason, error): (String, Option<io::Error>)) -> StoreError {
+        let source = error.map(|error| Arc::new(error) as Source);
+        StoreError::Unavailable { place: self.place.clone(), reason, source }
+    }
+
     /// Sends a request to a node; whoever drops this drops the connection with it, unless others share it. `sending` is called
-    /// before the request may arrive, or before it is known whether it may have.
+    /// before the request may arrive, or before it is known whether it may have. The answer of a short one begins `within` that.
     async fn once(
         &self,
         (target, way): (&Address, Way),
         request: &[u8],
+        within: Duration,
         sending: impl Fn(),
     ) -> Result<Value, Silent> {
         // It is never closed, so there is a place in the end.
         let _place = self.places.acquire().await;
-        if self.options.latency.slack_us().is_some() && request.len() <= SHARED_BYTES_MAX {
-            return self.lanes.ask((&self.options, &self.place), (target, way), request, sending).await;
+        self.ask_at((target, way), request, within, sending).await
+    }
+
+    /// The same, however many are on their way.
+    async fn ask_at(
+        &self,
+        (target, way): (&Address, Way),
+        request: &[u8],
+        within: Duration,
+        sending: impl Fn(),
+    ) -> Result<Value, Silent> {
+        let is_short = request.len() <= SHARED_BYTES_MAX;
+        if self.options.latency.slack_us().is_some() && is_short {
+            let asked = self.lanes.ask((&self.options, &self.place), (target, way), request, sending);
+            return match way {
+                // What is read may be long, and long on its way.
+                Way::Reads => asked.await,
+                Way::Writes => tokio::time::timeout(within, asked)
+                    .await
+                    .unwrap_or_else(|late| Err(Silent::Sent(too_late(late)))),
+            };
         }
         let mut connection = self.connection(target).await?;
         sending();
-        let answer = tokio::time::timeout(self.options.request_time_out, connection.ask(request)).await;
-        let value = answer.unwrap_or_else(|late| Err(io::Error::new(io::ErrorKind::TimedOut, late)));
-        let value = value.map_err(Silent::Sent)?;
+        let begins = if is_short { within } else { self.options.request_time_out };
+        let asked = async {
+            let begun = tokio::time::timeout(begins, connection.begin(request)).await;
+            begun.unwrap_or_else(|late| Err(too_late(late)))?;
+            connection.answer().await
+        };
+        let answer = tokio::time::timeout(self.options.request_time_out, asked).await;
+        let value = answer.unwrap_or_else(|late| Err(too_late(late))).map_err(Silent::Sent)?;
         let mut idle = self.idle.lock();
         let kept = idle.entry(Arc::clone(target)).or_default();
         if kept.len() < IDLE_MAX {
@@ -268,7 +305,11 @@ impl Nodes {
         known.extend(self.options.seeds.iter().map(|seed| Address::from(seed.as_str())));
         let (mut last, mut is_elsewhere) = (None, false);
         for address in self.refreshing.order(known) {
-            let answer = self.once((&address, Way::Reads), &written(&["CLUSTER", "SLOTS"]), || ()).await;
+            // It needs no place: those who have them all may wait for what is asked here.
+            let (request, within) = (written(&["CLUSTER", "SLOTS"]), self.options.connect_time_out);
+            let asked = self.ask_at((&address, Way::Reads), &request, within, || ());
+            let answer = tokio::time::timeout(within, asked).await;
+            let answer = answer.unwrap_or_else(|late| Err(Silent::Sent(too_late(late))));
             self.refreshing.note(&address, answer.is_ok());
             match answer {
                 Ok(Value::Array(ranges)) => {
@@ -345,6 +386,10 @@ impl Nodes {
         let source: Source = Arc::new(io::Error::from(io::ErrorKind::InvalidData));
         StoreError::Failed { what, place: self.place.clone(), source }
     }
+}
+
+fn too_late(late: tokio::time::error::Elapsed) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, late)
 }
 
 /// Whether nodes did not answer because they have no place for one more connection.

@@ -19,7 +19,7 @@ pub struct RingOptions {
     pub tls: Option<ClientTls>,
     /// Whether writes are refused here already.
     pub read_only: bool,
-    /// How long a connection may take to be made.
+    /// How long a connection may take to be made. So long a node may also say nothing to a short request before others are asked.
     pub connect_time_out: Duration,
     /// How long a call goes on while nodes answer that they cannot serve it now.
     pub patience: Duration,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::stub::{Answer, Stub, usual};
+use atoll_resp::LatencyClass;
 use atoll_store::ErrorKind;
 
 const FULL: &str = "-ERR max number of clients reached\r\n";
@@ -110,4 +111,69 @@ async fn a_write_that_may_be_done_is_not_sent_again_when_nodes_may_have_forgotte
         store.write(Batch::on(b"p").put(b"s", &b"second"[..]), WriteOptions::default()).await.unwrap_err();
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unavailable, Outcome::Refused));
     assert!(began.elapsed() >= patience);
+}
+
+/// Two nodes, of which the first has everything until it is asked to write, and from then on hangs while the other one has it.
+async fn hanging() -> (Stub, Stub) {
+    let hangs = Arc::new(AtomicBool::new(false));
+    let hangs_too = Arc::clone(&hangs);
+    let first = Stub::start(move |port, _, words| {
+        let hangs_now = words.starts_with("AT.ID ") || hangs.load(Ordering::SeqCst);
+        hangs.store(hangs_now, Ordering::SeqCst);
+        if hangs_now {
+            Answer::Hangs
+        } else {
+            usual(port, words).unwrap_or_else(|| Answer::Says("+OK\r\n".into()))
+        }
+    })
+    .await;
+    let first_port = first.address.rsplit(':').next().unwrap().parse().unwrap();
+    let second = Stub::start(move |port, _, words| {
+        let leads = if hangs_too.load(Ordering::SeqCst) { port } else { first_port };
+        usual(leads, words).unwrap_or_else(|| match words.starts_with("AT.ID ") {
+            true => Answer::Says("*2\r\n:0\r\n+OK\r\n".to_owned()),
+            false => Answer::Says("+OK\r\n".to_owned()),
+        })
+    })
+    .await;
+    (first, second)
+}
+
+#[tokio::test]
+async fn a_node_that_hangs_costs_little_of_the_time_of_a_call() {
+    for latency in [LatencyClass::None, LatencyClass::FiveHundred] {
+        let (first, second) = hanging().await;
+        let connect_time_out = Duration::from_millis(300);
+        let seeds = vec![first.address.clone(), second.address.clone()];
+        let store =
+            RingStore::open(RingOptions { connect_time_out, latency, ..RingOptions::of(seeds) }).await;
+        let began = tokio::time::Instant::now();
+        let batch = Batch::on(b"p").put(b"s", &b"v"[..]);
+        store.unwrap().write(batch, WriteOptions::default()).await.unwrap();
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        let sent: Vec<_> = [first.came("AT.ID"), second.came("AT.ID")].concat();
+        assert!(sent.len() > 1 && sent.iter().all(|words| *words == sent[0]), "{sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_is_slow_is_waited_for_where_nobody_else_has_it() {
+    let node = Stub::start(|port, _, words| match usual(port, words) {
+        Some(answer) => answer,
+        None => Answer::Hangs,
+    })
+    .await;
+    let short = Duration::from_millis(50);
+    let options = RingOptions {
+        connect_time_out: short,
+        patience: Duration::from_millis(200),
+        request_time_out: Duration::from_millis(1_500),
+        ..RingOptions::of(vec![node.address.clone()])
+    };
+    let store = RingStore::open(options).await.unwrap();
+    let began = tokio::time::Instant::now();
+    let batch = Batch::on(b"p").put(b"s", &b"v"[..]);
+    let error = store.write(batch, WriteOptions::default()).await.unwrap_err();
+    assert_eq!(error.outcome(), Outcome::Unknown);
+    assert!(began.elapsed() >= Duration::from_millis(1_500), "the last try takes as long as one may");
 }
