@@ -85,6 +85,33 @@ fn a_client_is_forgotten_when_it_was_silent_for_long_and_not_before() {
 }
 
 #[test]
+fn clients_that_were_silent_for_long_are_forgotten_with_all_keys() {
+    let mut subject = Subject::new();
+    let write = |subject: &mut Subject, client: u64| subject.ask(&format!("AT.ID {client:x} 1 0 SET k v"));
+    (0..300).for_each(|client| drop(write(&mut subject, client)));
+    assert_eq!(subject.ask("FLUSHALL"), "+OK");
+    assert_eq!(write(&mut subject, 299), "[1 +OK]", "it may still ask again");
+    subject.now_ms += 2 * SESSION_MS_MIN;
+    assert_eq!(subject.ask("FLUSHALL"), "+OK");
+    subject.keyspace.verify(SLOT).unwrap();
+    for client in (0..300).rev() {
+        assert_eq!(write(&mut subject, client), "[0 +OK]");
+    }
+    // Where one is there still the others go a few at a time, and it stays.
+    subject.now_ms += 2 * SESSION_MS_MIN;
+    assert_eq!(write(&mut subject, 1000), "[0 +OK]");
+    for _ in 0..6 {
+        assert_eq!(subject.ask("FLUSHALL"), "+OK");
+        subject.keyspace.verify(SLOT).unwrap();
+    }
+    assert_eq!(write(&mut subject, 1000), "[1 +OK]");
+    for client in (0..300).rev() {
+        assert_eq!(write(&mut subject, client), "[0 +OK]");
+    }
+    subject.keyspace.verify(SLOT).unwrap();
+}
+
+#[test]
 fn clients_beyond_those_that_are_remembered_are_refused_until_some_are_forgotten() {
     let mut subject = Subject::new();
     for client in 0..SESSIONS_MAX {

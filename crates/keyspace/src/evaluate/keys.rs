@@ -56,13 +56,14 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         self.reading.integer(i64::from(equal))
     }
 
-    /// Removes all keys of the slot.
+    /// Removes all keys of the slot, and lets go of clients that were silent for long: where nobody else writes nothing does.
     pub(super) fn flush(&mut self) -> Done {
         let slot = self.reading.slot;
         for kind in [HEAD, FIELD, DEADLINE] {
             self.changes.delete_range(&CellName::kind(slot, kind), &CellName::kind(slot, kind + 1));
         }
         (self.state.keys, self.state.soonest_ms) = (0, u64::MAX);
+        self.forget_with_keys()?;
         self.ok()
     }
 }

@@ -4,7 +4,7 @@
 
 use super::writing::Writing;
 use super::{Done, write};
-use crate::cell::{self, CellName, SESSION_USE};
+use crate::cell::{self, CellName, SESSION, SESSION_USE};
 use crate::cells::{Cells, Changes};
 use crate::session::{Known, Session};
 use crate::{KeyspaceError, REMEMBERED_BYTES_MAX, Refusal, SESSION_MS_MIN, SESSIONS_MAX};
@@ -17,6 +17,9 @@ const USE_MS: u64 = 60_000;
 
 /// Sessions that one write lets go of.
 const FORGOTTEN_TOGETHER: usize = 4;
+
+/// Those that the end of all keys does, where some are still in use: it is asked of all slots at once.
+const FORGOTTEN_WITH_KEYS: usize = 64;
 
 impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
     pub(super) fn once(&mut self, once: &Once<'_>) -> Done {
@@ -59,7 +62,7 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         let is_dated = !is_kept || former.saturating_add(USE_MS) <= now_ms;
         if is_dated {
             // Often enough: there are never more dates to look at than were noted here.
-            self.forget_some(client)?;
+            self.forget(FORGOTTEN_TOGETHER, Some(client))?;
         }
         if !is_kept {
             if self.state.sessions >= SESSIONS_MAX {
@@ -78,29 +81,35 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         Ok(())
     }
 
+    /// Lets go of sessions that were not in use for long: of all at once where none was, and of some of them otherwise.
+    pub(super) fn forget_with_keys(&mut self) -> Done {
+        let (slot, now_ms, mut is_recent) = (self.reading.slot, self.reading.now_ms, false);
+        self.visit_uses(Direction::Backward, |used_ms, _| {
+            is_recent = !is_old(used_ms, now_ms);
+            ControlFlow::Break(())
+        })?;
+        if is_recent {
+            return self.forget(FORGOTTEN_WITH_KEYS, None);
+        }
+        for kind in [SESSION, SESSION_USE] {
+            self.changes.delete_range(&CellName::kind(slot, kind), &CellName::kind(slot, kind + 1));
+        }
+        self.state.sessions = 0;
+        Ok(())
+    }
+
     /// Lets go of some sessions that were not in use for long, but for that of this client.
-    fn forget_some(&mut self, client: u128) -> Done {
-        let (slot, now_ms) = (self.reading.slot, self.reading.now_ms);
-        let (mut old, mut is_wrong) = (Vec::new(), false);
-        let (from, to) = (CellName::kind(slot, SESSION_USE), CellName::kind(slot, SESSION_USE + 1));
-        let range = (Bound::Included(&*from), Bound::Excluded(&*to));
-        self.reading.cells.visit(range, Direction::Forward, |name, _| {
-            let Some((used_ms, other)) = cell::parts_of_session_use(name) else {
-                is_wrong = true;
-                return ControlFlow::Break(());
-            };
-            let is_old = used_ms.saturating_add(SESSION_MS_MIN + USE_MS) < now_ms;
-            if !is_old || old.len() >= FORGOTTEN_TOGETHER {
+    fn forget(&mut self, most: usize, client: Option<u128>) -> Done {
+        let (slot, now_ms, mut old) = (self.reading.slot, self.reading.now_ms, Vec::new());
+        self.visit_uses(Direction::Forward, |used_ms, other| {
+            if !is_old(used_ms, now_ms) || old.len() >= most {
                 return ControlFlow::Break(());
             }
-            if other != client {
+            if Some(other) != client {
                 old.push((used_ms, other));
             }
             ControlFlow::Continue(())
         })?;
-        if is_wrong {
-            return Err(KeyspaceError::Corrupt { what: "when a session was in use" }.into());
-        }
         self.state.sessions = self.state.sessions.saturating_sub(old.len() as u64);
         for (used_ms, other) in old {
             self.changes.delete(&CellName::session(slot, other));
@@ -108,4 +117,25 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         }
         Ok(())
     }
+
+    /// When sessions were in use last, and whose they are, in the order of these dates.
+    fn visit_uses(&self, direction: Direction, mut visit: impl FnMut(u64, u128) -> ControlFlow<()>) -> Done {
+        let (slot, mut is_wrong) = (self.reading.slot, false);
+        let (from, to) = (CellName::kind(slot, SESSION_USE), CellName::kind(slot, SESSION_USE + 1));
+        let range = (Bound::Included(&*from), Bound::Excluded(&*to));
+        self.reading.cells.visit(range, direction, |name, _| {
+            let parts = cell::parts_of_session_use(name);
+            is_wrong = parts.is_none();
+            parts.map_or(ControlFlow::Break(()), |(used_ms, client)| visit(used_ms, client))
+        })?;
+        match is_wrong {
+            true => Err(KeyspaceError::Corrupt { what: "when a session was in use" }.into()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Whether a session that was in use then may be forgotten.
+fn is_old(used_ms: u64, now_ms: u64) -> bool {
+    used_ms.saturating_add(SESSION_MS_MIN + USE_MS) < now_ms
 }
