@@ -30,7 +30,9 @@ pub use names::{find, find_place};
 pub use once::Once;
 pub use own::{FieldBatch, FieldCondition, FieldMutation, FieldRange, OwnCommand, Part, RangeRequest};
 pub use ring::RingRequest;
-pub use server::{AccessRequest, ClusterRequest, CommandRequest, ScanRequest};
+pub use server::{
+    AccessRequest, ClusterRequest, CommandRequest, PATTERN_BYTES_MAX, PREFIX_BYTES_MAX, ScanRequest,
+};
 pub use strings::{SetAnswer, SetCondition, SetLifetime, SetRequest};
 pub use table::{COMMANDS, Flag, Group, Keys, Specification};
 pub use watch::{Expected, WatchRequest};

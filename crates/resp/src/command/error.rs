@@ -80,6 +80,16 @@ pub enum CommandError {
     /// A cursor that was never given out.
     #[error("invalid cursor")]
     Cursor,
+    /// A pattern that is longer than [`PATTERN_BYTES_MAX`](super::PATTERN_BYTES_MAX).
+    #[error(
+        "a pattern: {bytes} bytes; allowed are {}, or {} where its only star is its last byte",
+        super::PATTERN_BYTES_MAX,
+        super::PREFIX_BYTES_MAX
+    )]
+    Pattern {
+        /// How long it is.
+        bytes: usize,
+    },
     /// A name with spaces or signs that would break a list of clients.
     #[error("{what} cannot contain spaces, newlines or special characters.")]
     ClientText {
@@ -130,6 +140,7 @@ impl CommandError {
     pub fn word(&self) -> &'static str {
         match self {
             Self::Protocol => "NOPROTO",
+            Self::Pattern { .. } => "LIMIT",
             _ => "ERR",
         }
     }

@@ -65,6 +65,12 @@ pub enum ClusterRequest<'a> {
     },
 }
 
+/// Longest pattern of keys, in bytes: each key is compared with it, in as many steps as both lengths multiplied.
+pub const PATTERN_BYTES_MAX: usize = 1024;
+
+/// Longest pattern that means keys which begin so: the longest key with a backslash before each byte, and a star.
+pub const PREFIX_BYTES_MAX: usize = 2 * (16 << 10) + 1;
+
 /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanRequest<'a> {
@@ -217,12 +223,31 @@ fn scan_request<'a>(arguments: &mut Arguments<'a>) -> Result<ScanRequest<'a>, Co
                 let count = u64::try_from(count).ok().filter(|&count| count > 0);
                 request.count = count.ok_or(CommandError::Syntax)?;
             }
-            word if is_word(word, "MATCH") => request.pattern = Some(arguments.behind_word()?),
+            word if is_word(word, "MATCH") => request.pattern = Some(pattern(arguments.behind_word()?)?),
             word if is_word(word, "TYPE") => request.kind = Some(arguments.behind_word()?),
             _ => return Err(CommandError::Syntax),
         }
     }
     Ok(request)
+}
+
+fn pattern(pattern: &[u8]) -> Result<&[u8], CommandError> {
+    let bytes = pattern.len();
+    let is_short = bytes <= PATTERN_BYTES_MAX || bytes <= PREFIX_BYTES_MAX && is_prefix(pattern);
+    if is_short { Ok(pattern) } else { Err(CommandError::Pattern { bytes }) }
+}
+
+/// Whether a pattern has no star before its last byte, so that a key is compared with it once from front to back.
+fn is_prefix(pattern: &[u8]) -> bool {
+    let mut left = pattern;
+    while let [first, rest @ ..] = left {
+        match first {
+            b'\\' => left = rest.get(1..).unwrap_or_default(),
+            b'*' => return rest.is_empty(),
+            _ => left = rest,
+        }
+    }
+    true
 }
 
 pub(super) fn time<'a>(_: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {

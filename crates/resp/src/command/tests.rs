@@ -174,3 +174,19 @@ fn a_latency_class_is_one_of_three_or_none() {
     }
     assert_eq!(error("AT.CLASS 5 50"), "ERR syntax error");
 }
+
+#[test]
+fn a_pattern_is_no_longer_than_one_that_is_matched_in_little_time() {
+    for command in ["SCAN", "AT.SCAN"] {
+        let of = |bytes: usize| format!("{command} 0 COUNT 5 MATCH {}", "a".repeat(bytes));
+        let with_star = |bytes: usize, behind: &str| format!("{}*{behind}", of(bytes));
+        with(&with_star(1022, "b"), |found| assert!(found.is_ok()));
+        let refused = "allowed are 1024, or 32769 where its only star is its last byte";
+        assert_eq!(error(&with_star(1023, "b")), format!("LIMIT a pattern: 1025 bytes; {refused}"));
+        // What begins so, whatever that is, is no more work than to compare.
+        with(&with_star(32_768, ""), |found| assert!(found.is_ok()));
+        let escaped = format!("{command} 0 MATCH {}*", r"\*".repeat(16_384));
+        with(&escaped, |found| assert!(found.is_ok()));
+        assert!(error(&with_star(32_769, "")).starts_with("LIMIT a pattern: 32770 bytes"));
+    }
+}
