@@ -19,6 +19,7 @@ mod owners;
 mod refreshing;
 mod request;
 mod scan;
+mod sending;
 mod session;
 mod store;
 #[cfg(test)]

@@ -8,14 +8,15 @@ use crate::lanes::{Lanes, SHARED_BYTES_MAX, Way};
 use crate::options::RingOptions;
 use crate::owners::Owners;
 use crate::refreshing::Refreshing;
+use crate::sending::{Sending, Silence};
 use atoll_keyspace::{SLOTS, slot_of};
 use atoll_resp::Value;
 use atoll_store::StoreError;
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -49,36 +50,6 @@ pub(crate) struct Nodes {
     refreshing: Refreshing,
     /// Requests on their way; more than a node takes connections would be refused.
     places: Semaphore,
-}
-
-/// What became of a write on its way.
-#[derive(Debug, Default)]
-pub(crate) struct Sending {
-    /// Whether it may have arrived, and was not answered.
-    is_sent: AtomicBool,
-    /// When the first try was sent that may have arrived, and was not answered.
-    doubtful_since: OnceLock<Instant>,
-}
-
-impl Sending {
-    fn doubt(&self, sent_at: Instant) {
-        self.doubtful_since.get_or_init(|| sent_at);
-    }
-
-    /// When a call ends at the latest that would end then: behind that the write could be done a second time.
-    fn ends(&self, ends: Instant, doubt_max: Duration) -> Instant {
-        self.doubtful_since.get().map_or(ends, |since| ends.min(*since + doubt_max))
-    }
-
-    /// Whether some earlier try may still come true, whatever was answered to the last one.
-    pub(crate) fn is_doubtful(&self) -> bool {
-        self.doubtful_since.get().is_some()
-    }
-
-    /// Whether any try may have come true.
-    pub(crate) fn may_be_done(&self) -> bool {
-        self.is_sent.load(Ordering::SeqCst) || self.is_doubtful()
-    }
 }
 
 impl Nodes {
@@ -146,21 +117,17 @@ impl Nodes {
         request: &[u8],
         sending: Option<&Sending>,
     ) -> Result<Value, StoreError> {
-        let begin = || sending.into_iter().for_each(|sending| sending.is_sent.store(true, Ordering::SeqCst));
-        let refused =
-            || sending.into_iter().for_each(|sending| sending.is_sent.store(false, Ordering::SeqCst));
+        let begin = || sending.into_iter().for_each(Sending::begin);
+        let refused = || sending.into_iter().for_each(Sending::refused);
         let way = sending.map_or(Way::Reads, |_| Way::Writes);
         let mut ends = Instant::now() + self.options.patience;
         let (mut pause, mut hops, mut sent_on) = (PAUSE_FIRST, 0, None);
-        // A node that hangs says nothing, and neither does its host: others are asked while there is time. The more often that
-        // was for nothing the longer it may take, and what would be the last try as long as any answer.
-        let (mut silence, silence_max) = (self.options.connect_time_out, self.options.request_time_out);
+        let mut silence = Silence::of(&self.options);
         loop {
             let owner = || slot.and_then(|slot| self.owner(slot));
             let target = sent_on.take().or_else(owner).unwrap_or_else(|| self.seed());
             let sent_at = Instant::now();
-            let is_last = sent_at + silence >= ends;
-            let within = if is_last { silence_max } else { silence.min(silence_max) };
+            let within = silence.of_try(sent_at, ends);
             let trouble = match self.once((&target, way), request, within, begin).await {
                 Ok(Value::Error(text)) => {
                     refused();
@@ -188,11 +155,11 @@ impl Nodes {
                 Err(Silent::Stranger(error)) => return Err(error),
                 Err(Silent::Elsewhere) => (format!("{target} does not know of the keyspace yet"), None),
                 Err(silent @ (Silent::Sent(_) | Silent::Unsent(_))) => {
-                    if let (Silent::Sent(_), Some(sending)) = (&silent, sending) {
-                        sending.doubt(sent_at);
+                    if let Silent::Sent(error) = &silent {
+                        silence.was_for_nothing(error);
+                        sending.into_iter().for_each(|sending| sending.doubt(sent_at));
                     }
                     self.forget(&target);
-                    silence = silence.saturating_mul(2);
                     let (Silent::Sent(error) | Silent::Unsent(error)) = silent else { continue };
                     (format!("no answer from {target}: {error}"), Some(error))
                 }

@@ -1,8 +1,9 @@
 //! The store: limits and deadlines in front of the calls, and what they share.
 
 use crate::lines::Lines;
-use crate::nodes::{Nodes, Sending};
+use crate::nodes::Nodes;
 use crate::options::RingOptions;
+use crate::sending::Sending;
 use crate::session::Names;
 use crate::{listing, request, scan, wait};
 use atoll_keyspace::{REQUESTS_MAX, SESSION_MS_MIN, slot_of};

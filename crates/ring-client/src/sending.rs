@@ -1,0 +1,78 @@
+//! What is known of a request on its way: whether a write may be done, and for how long a try may go unanswered.
+
+use crate::options::RingOptions;
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What became of a write on its way.
+#[derive(Debug, Default)]
+pub(crate) struct Sending {
+    /// Whether it may have arrived, and was not answered.
+    is_sent: AtomicBool,
+    /// When the first try was sent that may have arrived, and was not answered.
+    doubtful_since: OnceLock<Instant>,
+}
+
+impl Sending {
+    /// It may arrive from now on.
+    pub(crate) fn begin(&self) {
+        self.is_sent.store(true, Ordering::SeqCst);
+    }
+
+    /// The last try was surely not done.
+    pub(crate) fn refused(&self) {
+        self.is_sent.store(false, Ordering::SeqCst);
+    }
+
+    /// A try that was sent then may be done, and was not answered.
+    pub(crate) fn doubt(&self, sent_at: Instant) {
+        self.doubtful_since.get_or_init(|| sent_at);
+    }
+
+    /// When a call ends at the latest that would end then: behind that the write could be done a second time.
+    pub(crate) fn ends(&self, ends: Instant, doubt_max: Duration) -> Instant {
+        self.doubtful_since.get().map_or(ends, |since| ends.min(*since + doubt_max))
+    }
+
+    /// Whether some earlier try may still come true, whatever was answered to the last one.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.doubtful_since.get().is_some()
+    }
+
+    /// Whether any try may have come true.
+    pub(crate) fn may_be_done(&self) -> bool {
+        self.is_sent.load(Ordering::SeqCst) || self.is_doubtful()
+    }
+}
+
+/// How long the tries of a call may go unanswered.
+///
+/// A node that hangs says nothing, and neither does its host: others are asked while there is time. The more often that was for
+/// nothing the longer it may take, and what would be the last try as long as any answer.
+#[derive(Debug)]
+pub(crate) struct Silence {
+    next: Duration,
+    most: Duration,
+}
+
+impl Silence {
+    pub(crate) fn of(options: &RingOptions) -> Self {
+        let most = options.request_time_out;
+        Self { next: options.connect_time_out.min(most), most }
+    }
+
+    /// How long a try may go unanswered that begins then, of a call that ends then.
+    pub(crate) fn of_try(&self, begins: Instant, ends: Instant) -> Duration {
+        if ends.saturating_duration_since(begins) <= self.next { self.most } else { self.next }
+    }
+
+    /// A try ended so. What came at once, as where nobody listens, says nothing of how long an answer takes.
+    pub(crate) fn was_for_nothing(&mut self, error: &io::Error) {
+        if error.kind() == io::ErrorKind::TimedOut {
+            self.next = self.next.saturating_mul(2).min(self.most);
+        }
+    }
+}
