@@ -19,8 +19,11 @@ pub struct RingOptions {
     pub tls: Option<ClientTls>,
     /// Whether writes are refused here already.
     pub read_only: bool,
-    /// How long a connection may take to be made. So long a node may also say nothing to a short request before others are asked.
+    /// How long a connection may take to be made.
     pub connect_time_out: Duration,
+    /// How long a node may say nothing to a short request before others are asked. It is longer than nodes hold what they can neither
+    /// serve nor refuse yet: who gave up before would not know that it was refused.
+    pub silence_first: Duration,
     /// How long a call goes on while nodes answer that they cannot serve it now.
     pub patience: Duration,
     /// How long one answer may take.
@@ -46,6 +49,7 @@ impl RingOptions {
             tls: None,
             read_only: false,
             connect_time_out: Duration::from_secs(3),
+            silence_first: Duration::from_secs(5),
             patience: Duration::from_secs(10),
             request_time_out: Duration::from_secs(30),
             doubt_max: Duration::from_secs(540),

@@ -61,7 +61,7 @@ pub(crate) struct Silence {
 impl Silence {
     pub(crate) fn of(options: &RingOptions) -> Self {
         let most = options.request_time_out;
-        Self { next: options.connect_time_out.min(most), most }
+        Self { next: options.silence_first.min(most), most }
     }
 
     /// How long a try may go unanswered that begins then, of a call that ends then.

@@ -3,6 +3,7 @@
 use atoll_resp::{Limits, RequestParser};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -12,6 +13,8 @@ pub(crate) enum Answer {
     Says(String),
     /// It is answered, and the connection ends.
     Ends(String),
+    /// It is answered when this time is over.
+    Late(Duration, String),
     /// Nothing comes.
     Hangs,
 }
@@ -61,6 +64,10 @@ async fn serve(mut stream: TcpStream, answer: impl Fn(&str) -> Answer) {
             let (text, ends) = match answer(&words.join(" ")) {
                 Answer::Says(text) => (text, false),
                 Answer::Ends(text) => (text, true),
+                Answer::Late(time, text) => {
+                    tokio::time::sleep(time).await;
+                    (text, false)
+                }
                 Answer::Hangs => continue,
             };
             if stream.write_all(text.as_bytes()).await.is_err() || ends {

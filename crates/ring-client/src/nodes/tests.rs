@@ -89,10 +89,14 @@ async fn a_node_that_does_not_answer_is_asked_last_and_of_the_others_each_is_ask
 #[tokio::test]
 async fn a_call_goes_on_for_its_time_where_nobody_listens() {
     // Long enough that a few times twice that would be beyond what there is of time.
-    let connect_time_out = Duration::from_secs(1 << 57);
+    let [connect_time_out, silence_first] = [Duration::from_secs(1 << 57); 2];
     let patience = Duration::from_millis(1_500);
-    let options =
-        RingOptions { connect_time_out, patience, ..RingOptions::of(vec!["127.0.0.1:1".to_owned()]) };
+    let options = RingOptions {
+        connect_time_out,
+        silence_first,
+        patience,
+        ..RingOptions::of(vec!["127.0.0.1:1".to_owned()])
+    };
     let began = Instant::now();
     let error = Nodes::new(options).read_slot("get", 7, &written(&["GET", "k"])).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");

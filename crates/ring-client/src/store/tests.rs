@@ -143,10 +143,10 @@ async fn hanging() -> (Stub, Stub) {
 async fn a_node_that_hangs_costs_little_of_the_time_of_a_call() {
     for latency in [LatencyClass::None, LatencyClass::FiveHundred] {
         let (first, second) = hanging().await;
-        let connect_time_out = Duration::from_millis(300);
+        let [connect_time_out, silence_first] = [Duration::from_millis(300); 2];
         let seeds = vec![first.address.clone(), second.address.clone()];
-        let store =
-            RingStore::open(RingOptions { connect_time_out, latency, ..RingOptions::of(seeds) }).await;
+        let options = RingOptions { connect_time_out, silence_first, latency, ..RingOptions::of(seeds) };
+        let store = RingStore::open(options).await;
         let began = tokio::time::Instant::now();
         let batch = Batch::on(b"p").put(b"s", &b"v"[..]);
         store.unwrap().write(batch, WriteOptions::default()).await.unwrap();
@@ -166,6 +166,7 @@ async fn a_node_that_is_slow_is_waited_for_where_nobody_else_has_it() {
     let short = Duration::from_millis(50);
     let options = RingOptions {
         connect_time_out: short,
+        silence_first: short,
         patience: Duration::from_millis(200),
         request_time_out: Duration::from_millis(1_500),
         ..RingOptions::of(vec![node.address.clone()])
@@ -176,4 +177,24 @@ async fn a_node_that_is_slow_is_waited_for_where_nobody_else_has_it() {
     let error = store.write(batch, WriteOptions::default()).await.unwrap_err();
     assert_eq!(error.outcome(), Outcome::Unknown);
     assert!(began.elapsed() >= Duration::from_millis(1_500), "the last try takes as long as one may");
+}
+
+#[tokio::test]
+async fn what_a_node_holds_and_then_refuses_was_surely_not_done() {
+    let is_first = AtomicBool::new(true);
+    let node = Stub::start(move |port, _, words| {
+        usual(port, words).unwrap_or_else(|| {
+            // So long a node holds what it can neither serve nor refuse yet, and a little more.
+            let held_ms = if is_first.swap(false, Ordering::SeqCst) { 3_050 } else { 0 };
+            let text = "-CLUSTERDOWN Hash slot not served\r\n".to_owned();
+            Answer::Late(Duration::from_millis(held_ms), text)
+        })
+    })
+    .await;
+    let patience = Duration::from_millis(5_500);
+    let store =
+        RingStore::open(RingOptions { patience, ..RingOptions::of(vec![node.address.clone()]) }).await;
+    let batch = Batch::on(b"p").put(b"s", &b"v"[..]);
+    let error = store.unwrap().write(batch, WriteOptions::default()).await.unwrap_err();
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unavailable, Outcome::Refused), "{error}");
 }
