@@ -84,7 +84,7 @@ impl Connection {
             }
             Ok(Ok(connection))
         });
-        let made = made.await.unwrap_or_else(|late| Err(io::Error::new(io::ErrorKind::TimedOut, late)));
+        let made = made.await.unwrap_or_else(|late| Err(too_late(late)));
         made.map_err(Silent::Unsent)?
     }
 
@@ -218,6 +218,11 @@ fn authentication(options: &RingOptions, token: &str) -> Vec<u8> {
         None => written(&["AUTH", token]),
         Some(user) => written(&["AUTH", user, token]),
     }
+}
+
+/// The error of what did not come in time.
+pub(crate) fn too_late(late: tokio::time::error::Elapsed) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, late)
 }
 
 /// What it means that a node answers whoever greets it with an error.

@@ -10,7 +10,7 @@
 
 mod together;
 
-use crate::connection::{Connection, Silent, write_some};
+use crate::connection::{Connection, Silent, too_late, write_some};
 use crate::options::RingOptions;
 use atoll_resp::{ReplyParser, Value};
 use parking_lot::Mutex;
@@ -65,9 +65,10 @@ impl Fate {
         self.0.compare_exchange(0, SENT, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Its caller gives up; not before it was sent.
+    /// Its caller gives up, or did; not before it was sent.
     fn give_up(&self) -> bool {
-        self.0.compare_exchange(0, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        let given_up = self.0.compare_exchange(0, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire);
+        matches!(given_up, Ok(_) | Err(GIVEN_UP))
     }
 }
 
@@ -86,13 +87,14 @@ impl<F: Fn()> Drop for Asker<F> {
 }
 
 impl Lanes {
-    /// Sends a request to a node together with others, and waits for its answer; `sent` is called where it was sent, also if this is
-    /// dropped.
+    /// Sends a request to a node together with others, and waits for its answer, that of a write no longer than `within`; `sent` is
+    /// called where it was sent, also if this is dropped.
     pub(crate) async fn ask(
         &self,
         (options, place): (&RingOptions, &str),
         (address, way): (&Arc<str>, Way),
         request: &[u8],
+        within: Duration,
         sent: impl Fn(),
     ) -> Result<Value, Silent> {
         let (answer, waits) = oneshot::channel();
@@ -102,11 +104,17 @@ impl Lanes {
             // The next one who asks there makes another lane.
             return Err(Silent::Unsent(broken()));
         }
-        let answered = waits.await;
-        answered.unwrap_or_else(|_| match asker.fate.give_up() {
-            true => Err(Silent::Unsent(broken())),
-            false => Err(Silent::Sent(broken())),
-        })
+        // What is read may be long, and long on its way.
+        let answered = match way {
+            Way::Reads => Ok(waits.await),
+            Way::Writes => tokio::time::timeout(within, waits).await,
+        };
+        let error = match answered {
+            Ok(Ok(answer)) => return answer,
+            Ok(Err(_)) => broken(),
+            Err(late) => too_late(late),
+        };
+        Err(if asker.fate.give_up() { Silent::Unsent(error) } else { Silent::Sent(error) })
     }
 
     fn lane(&self, (options, place): (&RingOptions, &str), address: &Arc<str>, way: Way) -> ToLane {

@@ -3,7 +3,7 @@
 //! Invariant: what is sent again only reads, or has a name under which it is done once.
 
 use crate::answer::{Refused, is_full, meaning};
-use crate::connection::{Connection, Silent, full, written};
+use crate::connection::{Connection, Silent, full, too_late, written};
 use crate::lanes::{Lanes, SHARED_BYTES_MAX, Way};
 use crate::options::RingOptions;
 use crate::owners::Owners;
@@ -205,14 +205,8 @@ impl Nodes {
     ) -> Result<Value, Silent> {
         let is_short = request.len() <= SHARED_BYTES_MAX;
         if self.options.latency.slack_us().is_some() && is_short {
-            let asked = self.lanes.ask((&self.options, &self.place), (target, way), request, sending);
-            return match way {
-                // What is read may be long, and long on its way.
-                Way::Reads => asked.await,
-                Way::Writes => tokio::time::timeout(within, asked)
-                    .await
-                    .unwrap_or_else(|late| Err(Silent::Sent(too_late(late)))),
-            };
+            let both = (&self.options, self.place.as_str());
+            return self.lanes.ask(both, (target, way), request, within, sending).await;
         }
         let mut connection = self.connection(target).await?;
         sending();
@@ -353,10 +347,6 @@ impl Nodes {
         let source: Source = Arc::new(io::Error::from(io::ErrorKind::InvalidData));
         StoreError::Failed { what, place: self.place.clone(), source }
     }
-}
-
-fn too_late(late: tokio::time::error::Elapsed) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, late)
 }
 
 /// Whether nodes did not answer because they have no place for one more connection.

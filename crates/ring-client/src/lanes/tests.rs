@@ -9,6 +9,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+/// Longer than any test takes.
+const LONG: Duration = Duration::from_secs(60);
+
 /// A node that echoes, so many answers as it was permitted.
 struct Node {
     address: Arc<str>,
@@ -77,7 +80,7 @@ async fn ask(lanes: &Lanes, node: &Node, text: &str, sent: &AtomicUsize) -> Resu
     let count = || {
         sent.fetch_add(1, Ordering::SeqCst);
     };
-    lanes.ask((&options(), "ring"), (&node.address, Way::Writes), &request, count).await
+    lanes.ask((&options(), "ring"), (&node.address, Way::Writes), &request, LONG, count).await
 }
 
 fn is_answer(answer: &Result<Value, Silent>, text: &str) -> bool {
@@ -113,7 +116,7 @@ async fn a_read_waits_for_no_write() {
     node.until(1).await;
     let read = written(&["ECHO", "read"]);
     let options = options();
-    let mut read = Box::pin(lanes.ask((&options, "ring"), (&node.address, Way::Reads), &read, || ()));
+    let mut read = Box::pin(lanes.ask((&options, "ring"), (&node.address, Way::Reads), &read, LONG, || ()));
     assert!(futures::poll!(&mut read).is_pending());
     // Both are at the node, though nothing was answered.
     assert_eq!(node.until(2).await, [["write"], ["read"]]);
@@ -165,7 +168,7 @@ async fn a_node_that_is_silent_is_given_up_in_time() {
     let (node, lanes) = (Node::start().await, Lanes::default());
     let options = RingOptions { request_time_out: Duration::from_millis(20), ..options() };
     let request = written(&["ECHO", "first"]);
-    let asked = lanes.ask((&options, "ring"), (&node.address, Way::Reads), &request, || ());
+    let asked = lanes.ask((&options, "ring"), (&node.address, Way::Reads), &request, LONG, || ());
     let answer = tokio::time::timeout(Duration::from_secs(10), asked).await.expect("it is given up");
     assert!(
         matches!(&answer, Err(Silent::Sent(error)) if error.kind() == io::ErrorKind::TimedOut),
@@ -177,7 +180,24 @@ async fn a_node_that_is_silent_is_given_up_in_time() {
 async fn nobody_there_is_said_to_everybody_who_asks() {
     let lanes = Lanes::default();
     let (closed, options): (Arc<str>, _) = ("127.0.0.1:1".into(), options());
-    let asks = (0..3).map(|_| lanes.ask((&options, "ring"), (&closed, Way::Reads), b"", || ()));
+    let asks = (0..3).map(|_| lanes.ask((&options, "ring"), (&closed, Way::Reads), b"", LONG, || ()));
     let answers = join_all(asks).await;
     assert!(answers.iter().all(|answer| matches!(answer, Err(Silent::Unsent(_)))), "{answers:?}");
+}
+
+#[tokio::test]
+async fn who_gives_up_in_time_hears_whether_it_was_sent() {
+    let (node, lanes, sent) = (Node::start().await, Lanes::default(), AtomicUsize::new(0));
+    let (options, request, within) = (options(), written(&["ECHO", "a"]), Duration::from_millis(20));
+    let count = || drop(sent.fetch_add(1, Ordering::SeqCst));
+    let asked = |address| lanes.ask((&options, "ring"), (address, Way::Writes), &request, within, count);
+    let at_node = asked(&node.address).await;
+    assert!(matches!(at_node, Err(Silent::Sent(_))), "{at_node:?}");
+    assert_eq!(sent.load(Ordering::SeqCst), 1);
+    // Nobody greets whoever connects there.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent: Arc<str> = listener.local_addr().unwrap().to_string().into();
+    let at_silent = asked(&silent).await;
+    assert!(matches!(at_silent, Err(Silent::Unsent(_))), "{at_silent:?}");
+    assert_eq!(sent.load(Ordering::SeqCst), 1);
 }

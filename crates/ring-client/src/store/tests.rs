@@ -198,3 +198,24 @@ async fn what_a_node_holds_and_then_refuses_was_surely_not_done() {
     let error = store.unwrap().write(batch, WriteOptions::default()).await.unwrap_err();
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unavailable, Outcome::Refused), "{error}");
 }
+
+#[tokio::test]
+async fn what_was_never_sent_on_a_shared_connection_was_surely_not_done() {
+    // The one for writes never comes to be.
+    let node = Stub::start(|port, connection, words| match words.starts_with("AT.CLASS") {
+        true if connection > 0 => Answer::Hangs,
+        true => Answer::Says("+OK\r\n".to_owned()),
+        false => usual(port, words).unwrap(),
+    })
+    .await;
+    let options = RingOptions {
+        latency: LatencyClass::FiveHundred,
+        patience: Duration::from_millis(100),
+        request_time_out: Duration::from_millis(300),
+        ..RingOptions::of(vec![node.address.clone()])
+    };
+    let store = RingStore::open(options).await.unwrap();
+    let batch = Batch::on(b"p").put(b"s", &b"v"[..]);
+    let error = store.write(batch, WriteOptions::default()).await.unwrap_err();
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unavailable, Outcome::Refused), "{error}");
+}
