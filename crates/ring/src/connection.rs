@@ -375,7 +375,7 @@ impl Connection {
 
     /// Whether something may be here that could be executed.
     fn has_more(&self) -> bool {
-        (self.is_readable || self.is_paused) && !self.session.is_ending
+        (self.is_readable || self.is_paused || self.ahead.is_some()) && !self.session.is_ending
     }
 
     fn send(&mut self, here: &Here) -> Result<(), End> {

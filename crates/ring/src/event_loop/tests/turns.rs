@@ -26,6 +26,13 @@ impl Ready {
         self.event_loop.here.look_at_clock();
         self.event_loop.accept();
     }
+
+    /// Looks once what the poll tells.
+    fn look(&mut self) {
+        let mut events = Events::with_capacity(EVENTS);
+        self.event_loop.poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
+        events.iter().for_each(|event| self.event_loop.notice(event));
+    }
 }
 
 #[test]
@@ -99,4 +106,35 @@ fn a_round_ends_when_its_time_is_over_and_the_others_are_first_in_the_next_one()
         ready.event_loop.round().unwrap();
     }
     assert!(clients.iter_mut().all(|client| !heard(client).is_empty()));
+}
+
+#[test]
+fn what_was_received_for_a_turn_that_was_cut_short_is_executed_behind_the_sync_that_came_between() {
+    let mut ready = ready(Arc::new(SystemClock), ConnectionLimits::default());
+    let mut waits = client(&ready, b"HELLO 3\r\nAT.WATCH 7 60000 k f PRESENT\r\n");
+    ready.let_in();
+    ready.event_loop.round().unwrap();
+    ready.look();
+    ready.event_loop.round().unwrap();
+    assert!(heard(&mut waits).ends_with("+OK\r\n"));
+    // In one round: what it waits for is written, others ask for so much that it has no turn, and it has something to ask.
+    ready.disk.set(Gate::Shut);
+    let _writer = client(&ready, b"HSET k f 1\r\n");
+    let _asking: Vec<_> = (0..8).map(|_| client(&ready, b"CLIENT LIST\r\n")).collect();
+    ready.let_in();
+    waits.write_all(b"PING\r\n").unwrap();
+    ready.look();
+    assert_eq!(ready.event_loop.next.len(), 10);
+    ready.event_loop.round().unwrap();
+    ready.event_loop.round().unwrap();
+    assert_eq!(heard(&mut waits), "");
+    ready.disk.set(Gate::Open);
+    let mut told = String::new();
+    while !told.contains("at.watch") {
+        ready.event_loop.release().unwrap();
+        told.push_str(&heard(&mut waits));
+    }
+    ready.event_loop.round().unwrap();
+    told.push_str(&heard(&mut waits));
+    assert!(told.ends_with("+PONG\r\n"), "{told}");
 }
