@@ -20,6 +20,8 @@ impl EventLoop {
         self.here.metrics.rounds.add(1);
         self.here.handshakes = HANDSHAKES_MAX;
         let mut turns = std::mem::take(&mut self.next);
+        // Hearing others and telling what waited for a sync may have taken as long as a round.
+        self.here.look_at_clock();
         let (mut done, ends) = (0, self.here.now.moment.after(TURNS_US));
         for keys in turns.chunks(NEAR_AT_ONCE) {
             let worked = self.work(keys);

@@ -138,3 +138,25 @@ fn what_was_received_for_a_turn_that_was_cut_short_is_executed_behind_the_sync_t
     told.push_str(&heard(&mut waits));
     assert!(told.ends_with("+PONG\r\n"), "{told}");
 }
+
+/// A clock that stands until it is put forward.
+struct Standing(Now, AtomicU64);
+
+impl Clock for Standing {
+    fn now(&self) -> Now {
+        Now { moment: self.0.moment.after(self.1.load(Ordering::Relaxed)), ..self.0 }
+    }
+}
+
+#[test]
+fn a_round_has_its_whole_time_however_long_it_took_to_come_to_it() {
+    let clock = Arc::new(Standing(SystemClock.now(), AtomicU64::new(0)));
+    let mut ready = ready(clock.clone(), ConnectionLimits::default());
+    let mut clients: Vec<_> = (0..100).map(|_| client(&ready, b"PING\r\n")).collect();
+    ready.let_in();
+    // What others sent was heard, and what waited for a sync was told.
+    clock.1.store(30_000, Ordering::Relaxed);
+    ready.event_loop.round().unwrap();
+    let answered = clients.iter_mut().filter_map(|client| (!heard(client).is_empty()).then_some(())).count();
+    assert_eq!(answered, 100);
+}
