@@ -197,7 +197,8 @@ impl SlotTable {
         // A node that is down still leads the slots of which it has the last copy, and answers nothing.
         let (served, copies) = self.seen_of(keyspace);
         let failed = (assigned as u64).saturating_sub(served);
-        let is_whole = served == routes.len() as u64;
+        // A state that failed would tell clients that nothing at all is served here, and some then do not ask.
+        let is_whole = assigned == routes.len();
         let counts = self.counts();
         let size = counts.iter().filter(|node| node.leads > 0).count();
         let epochs = counts.iter().map(|node| node.epoch);
