@@ -237,6 +237,12 @@ impl Keyspace {
         self.state(slot).map_or(0, |state| if state.is_arriving() { 0 } else { state.keys })
     }
 
+    /// Of how many clients a slot remembers what they wrote.
+    #[must_use]
+    pub fn sessions_in(&self, slot: u16) -> u64 {
+        self.state(slot).map_or(0, |state| if state.is_arriving() { 0 } else { state.sessions })
+    }
+
     /// A number that copies of a slot which applied the same have in common, and others hardly.
     ///
     /// # Errors

@@ -333,6 +333,12 @@ impl Slots {
         keyspace.keys_in(number)
     }
 
+    /// Whether a slot remembers what clients wrote.
+    pub(crate) fn remembers(&self, slot: Slot) -> bool {
+        let (keyspace, number) = self.home.keyspaces().of(slot);
+        keyspace.sessions_in(number) > 0
+    }
+
     /// One for each keyspace, where there are fewer.
     pub(crate) fn grow(&mut self, keyspaces: usize) -> Result<(), NodeError> {
         self.home.keyspaces_mut().grow(keyspaces)

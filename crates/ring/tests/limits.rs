@@ -242,3 +242,29 @@ fn a_store_without_room_says_so_and_goes_on_reading() {
     assert_eq!(client.say("FLUSHALL"), "OK");
     assert_eq!(client.say("SET first 2"), "OK");
 }
+
+#[test]
+fn what_is_remembered_of_clients_that_are_gone_fills_a_node_no_longer_than_until_all_is_flushed() {
+    let clock = Arc::new(Put::default());
+    let options = NodeOptions { memory_bytes: 4 << 20, clock: clock.clone(), ..options() };
+    let node = Node::start(options).unwrap();
+    let mut client = Client::connect(node.address());
+    let (mut number, mut is_full) = (0, false);
+    while !is_full {
+        (0..1_000).for_each(|more| {
+            client.send(&["AT.ID", &format!("{:x}", number + more), "1", "0", "SET", "k", "v"])
+        });
+        number += 1_000;
+        let replies: Vec<_> = (0..1_000).map(|_| show(&client.reply().unwrap())).collect();
+        is_full = replies.iter().any(|reply| reply.starts_with("-OOM "));
+    }
+    // What only deletes is taken, and makes it fuller than one key matters.
+    for more in 0..100 {
+        assert_eq!(client.say(&format!("AT.ID {:x} 1 0 DEL none", number + more)), "[0 0]");
+    }
+    assert_eq!(client.say("FLUSHALL"), "OK");
+    assert!(client.say("SET k v").starts_with("-OOM "), "all of them may still ask again");
+    clock.0.fetch_add(12 * 60_000_000, Ordering::Relaxed);
+    assert_eq!(client.say("FLUSHALL"), "OK");
+    assert_eq!(client.say("SET k v"), "OK");
+}

@@ -8,8 +8,8 @@ use atoll_replica::Slot;
 use atoll_resp::{Command, Keys, ReplyWriter, Request, ScanRequest};
 
 impl Executor<'_> {
-    /// `FLUSHALL` and `FLUSHDB`: a write to each slot that holds something, or will by what was asked for before, and has its primary
-    /// here.
+    /// `FLUSHALL` and `FLUSHDB`: a write to each slot that holds or remembers something, or will by what was asked for before, and has
+    /// its primary here.
     pub(super) fn flush_all(&mut self, request: &Request<'_>, keys: Keys, command: &Command<'_>) {
         self.session.is_tired = true;
         let table = self.here.table.clone();
@@ -18,7 +18,9 @@ impl Executor<'_> {
             true => table.own_slots(self.session.keyspace).collect(),
             false => self.entered().flat_map(|keyspace| table.own_slots(keyspace)).collect(),
         };
-        let slots: Vec<Slot> = slots.into_iter().filter(|&slot| self.here.slots.may_hold(slot)).collect();
+        let here = &self.here.slots;
+        let is_touched = |slot: &Slot| here.may_hold(*slot) || here.remembers(*slot);
+        let slots: Vec<Slot> = slots.into_iter().filter(is_touched).collect();
         let (mut awaited, mut failed) = (Vec::new(), None);
         for slot in slots {
             let ticket = self.here.next_ticket(self.session);
