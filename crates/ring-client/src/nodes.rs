@@ -159,8 +159,11 @@ impl Nodes {
                         silence.was_for_nothing(error);
                         sending.into_iter().for_each(|sending| sending.doubt(sent_at));
                     }
-                    self.forget(&target);
                     let (Silent::Sent(error) | Silent::Unsent(error)) = silent else { continue };
+                    // What there is to a node that only has no place for more is of use still.
+                    if error.kind() != io::ErrorKind::ResourceBusy {
+                        self.forget(&target);
+                    }
                     (format!("no answer from {target}: {error}"), Some(error))
                 }
             };

@@ -219,3 +219,21 @@ async fn what_was_never_sent_on_a_shared_connection_was_surely_not_done() {
     let error = store.write(batch, WriteOptions::default()).await.unwrap_err();
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unavailable, Outcome::Refused), "{error}");
 }
+
+#[tokio::test]
+async fn a_node_that_is_full_keeps_the_connections_that_a_program_has_to_it() {
+    // There is a place for one, and whoever else comes is told so later than that one is of use again.
+    let node = Stub::start(|port, connection, words| match words.split(' ').next().unwrap() {
+        _ if connection > 0 => Answer::Late(Duration::from_millis(200), FULL.to_owned()),
+        "AT.GET" => Answer::Late(Duration::from_millis(50), "$1\r\nv\r\n".to_owned()),
+        _ => usual(port, words).unwrap(),
+    })
+    .await;
+    let (token, patience) = (Some("secret".to_owned()), Duration::from_secs(2));
+    let options = RingOptions { token, patience, ..RingOptions::of(vec![node.address.clone()]) };
+    let store = RingStore::open(options).await.unwrap();
+    let get = || store.get(CELL, ReadOptions::default());
+    let (first, second) = tokio::join!(get(), get());
+    assert!(first.is_ok() && second.is_ok(), "{second:?}");
+    assert_eq!(node.came("AUTH").len(), 2);
+}
