@@ -32,9 +32,9 @@ impl Sending {
         self.doubtful_since.get_or_init(|| sent_at);
     }
 
-    /// When a call ends at the latest that would end then: behind that the write could be done a second time.
-    pub(crate) fn ends(&self, ends: Instant, doubt_max: Duration) -> Instant {
-        self.doubtful_since.get().map_or(ends, |since| ends.min(*since + doubt_max))
+    /// Until when it may be sent again, if a try may be done: behind that it could be done a second time.
+    pub(crate) fn sent_until(&self, doubt_max: Duration) -> Option<Instant> {
+        self.doubtful_since.get().map(|since| *since + doubt_max)
     }
 
     /// Whether some earlier try may still come true, whatever was answered to the last one.

@@ -102,3 +102,22 @@ async fn a_call_goes_on_for_its_time_where_nobody_listens() {
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
     assert!(began.elapsed() >= patience);
 }
+
+#[tokio::test]
+async fn a_write_in_doubt_that_waited_for_its_place_for_too_long_is_not_sent() {
+    let node = Node::start(true).await;
+    let doubt_max = Duration::from_millis(50);
+    let nodes = Nodes::new(RingOptions { doubt_max, ..RingOptions::of(vec![node.address.clone()]) });
+    let sending = Sending::default();
+    sending.doubt(Instant::now());
+    let places = nodes.places.acquire_many(REQUESTS_MAX as u32).await.unwrap();
+    let request = written(&["AT.ID", "1", "1", "0", "SET", "k", "v"]);
+    let write = nodes.write(b"k", &request, &sending);
+    let later = async {
+        tokio::time::sleep(2 * doubt_max).await;
+        drop(places);
+    };
+    let (written, ()) = tokio::join!(write, later);
+    assert!(matches!(written, Err(StoreError::Unavailable { .. })), "{written:?}");
+    assert_eq!(node.asked(), 0);
+}
