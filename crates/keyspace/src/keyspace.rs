@@ -13,7 +13,7 @@ mod there;
 
 use crate::answer::Answer;
 use crate::cell::{self, CellName};
-use crate::cells::Changes;
+use crate::cells::{Cells, Changes};
 use crate::evaluate::run::{self, Scene};
 use crate::evaluate::{self, Done, Reading, Writing};
 use crate::state::SlotState;
@@ -241,6 +241,13 @@ impl Keyspace {
     #[must_use]
     pub fn sessions_in(&self, slot: u16) -> u64 {
         self.state(slot).map_or(0, |state| if state.is_arriving() { 0 } else { state.sessions })
+    }
+
+    /// Whether a slot remembers what this client wrote; not if that cannot be read now.
+    #[must_use]
+    pub fn remembers(&self, slot: u16, client: u128) -> bool {
+        let cells = TreeCells { tree: &self.tree };
+        cells.show(&CellName::session(slot, client), |session| session.is_some()).unwrap_or(false)
     }
 
     /// A number that copies of a slot which applied the same have in common, and others hardly.

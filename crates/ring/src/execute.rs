@@ -15,6 +15,7 @@ use crate::address::HostPort;
 use crate::connection::{End, Outbox, Session};
 use crate::here::Here;
 use crate::keyspaces::{number_of_slot, slot_at};
+use crate::room::Lack;
 use crate::slots::{Answer, Asking, Reply};
 use crate::table::Route;
 use atoll_keyspace::slot_of;
@@ -123,9 +124,8 @@ impl Executor<'_> {
         if !self.is_here(slot) {
             return;
         }
-        let adds = known.adds(request, command).then_some(request.bytes());
         if known.is_write()
-            && let Some(lack) = self.here.slots.lack_for(adds)
+            && let Some(lack) = self.lack_for(slot, request, known, command)
         {
             return self.error("OOM", lack.text());
         }
@@ -143,6 +143,22 @@ impl Executor<'_> {
             (Answer::Later, _) => self.outbox.keep_place(ticket, protocol),
             (Answer::Now, Command::Get(_) | Command::HashGet { .. }) => self.count_hit(before),
             (Answer::Now, _) => {}
+        }
+    }
+
+    /// What there is too little of for a write.
+    fn lack_for(
+        &mut self,
+        slot: Slot,
+        request: &Request<'_>,
+        known: &Specification,
+        command: &Command<'_>,
+    ) -> Option<Lack> {
+        let slots = &mut self.here.slots;
+        match command {
+            _ if known.adds(request, command) => slots.lack_for(Some(request.bytes())),
+            Command::Once(once) => slots.lack_for_name(slot, once.client),
+            _ => slots.lack_for(None),
         }
     }
 

@@ -36,6 +36,8 @@ pub(crate) struct Room {
     /// Bytes that this loop was asked to write since it looked.
     unchecked_bytes: u64,
     lack: Option<Lack>,
+    /// Bytes of names that were taken since there is too little.
+    named_bytes: u64,
     looked_at: Moment,
     /// How many commits there were when a checkpoint was asked for because there is too little.
     asked_at_commits: u64,
@@ -43,6 +45,9 @@ pub(crate) struct Room {
 
 /// On a disk so much is kept free, or what the next checkpoint needs if that is more.
 pub(crate) const RESERVE_BYTES: u64 = 64 << 20;
+
+/// What is remembered of a client takes about so much.
+pub(crate) const NAME_BYTES: usize = 512;
 
 /// Bytes of writes after which the disk is looked at again.
 const LOOK_EACH_BYTES: u64 = RESERVE_BYTES / 8;
@@ -60,9 +65,17 @@ pub(crate) fn has_room_to_copy(engine: &Engine, bytes: u64) -> bool {
 impl Room {
     pub(crate) fn new(engine: &Engine, persistence: Persistence, memory_bytes_max: u64) -> Self {
         let is_in_memory = persistence == Persistence::Off;
-        let (unchecked_bytes, lack, looked_at, asked_at_commits) = Default::default();
-        let engine = engine.clone();
-        Self { engine, is_in_memory, memory_bytes_max, unchecked_bytes, lack, looked_at, asked_at_commits }
+        let (unchecked_bytes, lack, named_bytes, looked_at, asked_at_commits) = Default::default();
+        Self {
+            engine: engine.clone(),
+            is_in_memory,
+            memory_bytes_max,
+            unchecked_bytes,
+            lack,
+            named_bytes,
+            looked_at,
+            asked_at_commits,
+        }
     }
 
     /// What there is too little of for so many bytes more, if anything.
@@ -80,6 +93,14 @@ impl Room {
     /// The same without anything more.
     pub(crate) fn lack(&self) -> Option<Lack> {
         self.lack
+    }
+
+    /// Takes the name of one more client whose write only deletes, though there is too little; not if it took many of them since.
+    /// Whoever makes room may be new here, and names alone are not to fill what is kept for that.
+    pub(crate) fn takes_name(&mut self) -> bool {
+        let most = if self.is_in_memory { self.memory_bytes_max / 64 } else { RESERVE_BYTES / 4 };
+        self.named_bytes += NAME_BYTES as u64;
+        self.named_bytes <= most
     }
 
     /// Time passed.
@@ -103,6 +124,9 @@ impl Room {
             tracing::info!("the disk has room again");
         }
         self.lack = lack;
+        if lack.is_none() {
+            self.named_bytes = 0;
+        }
     }
 
     /// What was just asked for is written twice: to a log and where it stays.

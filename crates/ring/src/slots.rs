@@ -14,7 +14,7 @@ use crate::copied::Copied;
 use crate::keyspaces::Keyspaces;
 use crate::metrics::Metrics;
 use crate::options::Persistence;
-use crate::room::{Lack, Room};
+use crate::room::{Lack, NAME_BYTES, Room};
 use crate::syncer::Rounds;
 use crate::table::SlotTable;
 use crate::watches::{Touched, Watch, Watches};
@@ -230,6 +230,17 @@ impl Slots {
         let lack = adds.and_then(|more| self.room.lack_for(more));
         let is_full = matches!(&self.home, Home::Copied(copied) if copied.copies.is_full());
         lack.or(is_full.then_some(Lack::Disk))
+    }
+
+    /// The same for a write that adds nothing, but for its name: a client who is new to the slot is remembered there.
+    pub(crate) fn lack_for_name(&mut self, slot: Slot, client: u128) -> Option<Lack> {
+        let lack = self.room.lack_for(NAME_BYTES);
+        if lack.is_some() {
+            let (keyspace, number) = self.home.keyspaces().of(slot);
+            let is_new = !keyspace.remembers(number, client);
+            return lack.filter(|_| is_new && !self.room.takes_name()).or_else(|| self.lack_for(None));
+        }
+        self.lack_for(None)
     }
 
     /// Time passed: sees whether there is room.

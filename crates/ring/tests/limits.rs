@@ -268,3 +268,34 @@ fn what_is_remembered_of_clients_that_are_gone_fills_a_node_no_longer_than_until
     assert_eq!(client.say("FLUSHALL"), "OK");
     assert_eq!(client.say("SET k v"), "OK");
 }
+
+#[test]
+fn deletions_with_names_take_no_more_than_a_little_of_what_is_not_there() {
+    let limit = 4 << 20;
+    let node = Node::start(NodeOptions { memory_bytes: limit, ..options() }).unwrap();
+    let mut client = Client::connect(node.address());
+    assert_eq!(client.say("AT.ID a 1 0 SET known 1"), "[0 OK]");
+    let value = "x".repeat(60);
+    let mut say_each = |words: &dyn Fn(usize) -> Vec<String>, from: usize| {
+        (from..from + 1_000).for_each(|number| client.send(&words(number)));
+        (0..1_000).map(|_| show(&client.reply().unwrap())).filter(|reply| reply.starts_with("-OOM ")).count()
+    };
+    let set = |number| vec!["SET".to_owned(), format!("key-{number}"), value.clone()];
+    assert!((0..100).any(|turn| say_each(&set, turn * 1_000) > 0));
+    let delete = |number| {
+        ["AT.ID", &format!("{:x}", number + 16), "1", "0", "DEL", &format!("no-{number}")]
+            .map(str::to_owned)
+            .to_vec()
+    };
+    let refused = (0..20).map(|turn| say_each(&delete, turn * 1_000)).sum::<usize>();
+    let used = info(&node, "memory", "used_memory_dataset");
+    assert!(used < limit + limit / 16, "{used}");
+    assert!(refused > 15_000, "{refused}");
+    // Who is known here already needs no more, and what has no name is remembered by nobody.
+    assert_eq!(client.say("AT.ID a 2 0 DEL known"), "[0 1]");
+    assert_eq!(client.say("DEL none"), "0");
+    // As soon as there is room again it is as if nothing had been.
+    assert!(client.say("AT.ID b 1 0 DEL none").starts_with("-OOM "));
+    assert_eq!(client.say("FLUSHALL"), "OK");
+    assert_eq!(client.say("AT.ID b 1 0 DEL none"), "[0 0]");
+}
