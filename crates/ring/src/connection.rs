@@ -426,11 +426,15 @@ impl Connection {
         is_silent.then_some(End::Silent)
     }
 
-    /// How much others would gain by its end: who takes much and neither sends nor reads comes first, and then who takes most.
+    /// Whether it takes so much that it may have to end for others.
+    pub(crate) fn is_large(&self) -> bool {
+        self.counted_bytes > ROOM_BYTES
+    }
+
+    /// How much others would gain by its end, if it is large: who neither sends nor reads comes first, and then who takes most.
     pub(crate) fn hinders(&self, now: Moment) -> (bool, usize) {
         let moved = self.stalled_since.map_or(self.session.heard, |since| since.max(self.session.heard));
-        let is_idle = now >= moved.after(IDLE_US) && self.counted_bytes > ROOM_BYTES;
-        (is_idle, self.counted_bytes)
+        (now >= moved.after(IDLE_US), self.counted_bytes)
     }
 
     /// Memory that was counted for it.

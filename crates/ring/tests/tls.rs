@@ -328,3 +328,32 @@ fn the_configuration_group_is_encrypted_as_well() {
     let said = rest(&mut plain);
     assert!(said.is_empty() || said[0] == 21, "an alert at most: {said:?}");
 }
+
+/// Whether it is served still.
+fn is_served(client: &mut Waits) -> bool {
+    let mut reply = [0; 7];
+    let told = client.write_all(b"PING\r\n").and_then(|()| client.read_exact(&mut reply));
+    told.is_ok() && reply == *b"+PONG\r\n"
+}
+
+#[test]
+fn who_is_small_ends_for_no_newcomer() {
+    let certificates = Certificates::new();
+    // Room for about ten.
+    let limits = ConnectionLimits { memory_bytes_max: 10 * (24 << 10), ..ConnectionLimits::default() };
+    let tls = Some(certificates.node("node"));
+    let node = Node::start(NodeOptions { tls, limits, ..options() }).unwrap();
+    let mut served = Vec::new();
+    for _ in 0..20 {
+        let mut client = certificates.connect(socket(node.address()));
+        if is_served(&mut client) {
+            // Each is a little larger than whoever comes next.
+            ask(&mut client, &[b"CLIENT", b"SETNAME", &[b'n'; 1024]], b"+OK\r\n");
+            served.push(client);
+        }
+    }
+    assert!((2..20).contains(&served.len()), "{} are served", served.len());
+    for (at, client) in served.iter_mut().enumerate() {
+        assert!(is_served(client), "client {at}");
+    }
+}

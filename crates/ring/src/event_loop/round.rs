@@ -118,11 +118,13 @@ impl EventLoop {
     }
 
     /// Ends those who take most until all together take no more than they may; whoever asked for more goes on, if it is still there.
+    /// Where all are small it is that one who has to go: whoever was let in stays, however many come.
     fn make_room_for(&mut self, key: usize) {
         let now = self.here.now.moment;
         while self.here.metrics.connection_bytes.get() > self.here.shared.memory_bytes_max_each() {
-            let most = self.connections.iter().max_by_key(|(_, connection)| connection.hinders(now));
-            let Some(most) = most.map(|(key, _)| key) else { return };
+            let large = self.connections.iter().filter(|(_, connection)| connection.is_large());
+            let most = large.max_by_key(|(_, connection)| connection.hinders(now)).map(|(key, _)| key);
+            let Some(most) = most else { return self.end(key, End::Memory) };
             self.end(most, End::Memory);
         }
         self.schedule(key);
