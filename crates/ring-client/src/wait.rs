@@ -15,6 +15,9 @@ use tokio::time::Instant;
 /// others took it from without its knowing, would tell nothing for ever.
 const TURN: Duration = Duration::from_secs(10);
 
+/// How long the look may take whose turn comes when the time is over.
+const LAST_LOOK: Duration = Duration::from_millis(200);
+
 /// Before a node is asked again that could not wait.
 const PAUSE_FIRST: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
@@ -46,13 +49,15 @@ pub(crate) async fn wait(
     let Some(ends) = ends else { return watching.await };
     match tokio::time::timeout_at(ends, watching).await {
         Ok(watched) => watched,
+        // Who only asks whether it is so was told by the first look.
+        Err(_) if time_out.is_zero() => Ok(Waited::TimedOut),
         Err(_) => Ok(last_look(shared, cell, &expectation).await),
     }
 }
 
 /// What there is when the time is over: nobody may have told of it. Whoever does not answer this soon does not keep the caller.
 async fn last_look(shared: &Arc<Shared>, cell: Cell<'_>, expectation: &Expectation) -> Waited {
-    let look = tokio::time::timeout(shared.nodes.options.connect_time_out, shared.get(cell, ByteRange::ALL));
+    let look = tokio::time::timeout(LAST_LOOK, shared.get(cell, ByteRange::ALL));
     match look.await {
         Ok(Ok(current)) if expectation.is_met(current.as_deref()) => Waited::Met(current),
         _ => Waited::TimedOut,

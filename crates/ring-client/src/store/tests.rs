@@ -237,3 +237,26 @@ async fn a_node_that_is_full_keeps_the_connections_that_a_program_has_to_it() {
     assert!(first.is_ok() && second.is_ok(), "{second:?}");
     assert_eq!(node.came("AUTH").len(), 2);
 }
+
+#[tokio::test]
+async fn the_last_look_of_a_wait_keeps_nobody_for_long_and_a_poll_has_none() {
+    let looks = AtomicU64::new(0);
+    let node = Stub::start(move |port, _, words| {
+        usual(port, words).unwrap_or_else(|| match words.starts_with("AT.GET") {
+            true if looks.fetch_add(1, Ordering::SeqCst) > 1 => Answer::Hangs,
+            true => Answer::Says("$-1\r\n".to_owned()),
+            false => Answer::Says("+OK\r\n".to_owned()),
+        })
+    })
+    .await;
+    let store = RingStore::open(RingOptions::of(vec![node.address.clone()])).await.unwrap();
+    let expected = || Expectation::Differs(None);
+    let polled = store.wait(CELL, expected(), Duration::ZERO).await.unwrap();
+    assert!(matches!(polled, Waited::TimedOut));
+    assert_eq!(node.came("AT.GET").len(), 1);
+    let began = tokio::time::Instant::now();
+    let waited = store.wait(CELL, expected(), Duration::from_millis(50)).await.unwrap();
+    assert!(matches!(waited, Waited::TimedOut));
+    assert_eq!(node.came("AT.GET").len(), 3);
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+}
