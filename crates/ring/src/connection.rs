@@ -223,10 +223,9 @@ impl Connection {
             Some(Ok(count)) => count,
             Some(Err(end)) => return Turn::Over(end),
         };
-        here.look_at_clock();
-        let ends = here.now.moment.after(TURN_US);
+        let mut ends = None;
         loop {
-            self.execute(ends, here);
+            self.execute(&mut ends, here);
             let is_full = self.is_full(here);
             if is_full && self.is_broken {
                 // Nobody will make room by reading what it is told.
@@ -310,8 +309,9 @@ impl Connection {
         is_stranger
     }
 
-    /// Executes what is whole of what arrived, as far as a turn goes.
-    fn execute(&mut self, ends: Moment, here: &mut Here) {
+    /// Executes what is whole of what arrived, as far as a turn goes: it `ends` so long behind the first look at the clock, which a
+    /// request that comes alone does without.
+    fn execute(&mut self, ends: &mut Option<Moment>, here: &mut Here) {
         let Some(mut parser) = self.parser.take() else { return };
         let (mut near, mut left) = (0_usize, TURN_REQUESTS);
         while left > 0 && !self.session.is_ending && !self.is_full(here) {
@@ -332,7 +332,7 @@ impl Connection {
                 Executor { here, session, outbox }.execute(&request);
             }
             self.inbox.advance(bytes);
-            let is_late = left % LOOK_EACH == 0 && here.is_past(ends);
+            let is_late = left % LOOK_EACH == 0 && here.is_past(ends, TURN_US);
             if std::mem::take(&mut self.session.is_tired) || is_late {
                 left = 0;
             }

@@ -254,10 +254,10 @@ impl Here {
         self.now = self.slots.dated(self.shared.chosen.clock.now());
     }
 
-    /// Reads the clock, and whether it is this moment or a later one.
-    pub(crate) fn is_past(&mut self, moment: Moment) -> bool {
+    /// Reads the clock, and whether it is this moment or a later one; where there is none yet it is so many microseconds from now on.
+    pub(crate) fn is_past(&mut self, moment: &mut Option<Moment>, us: u64) -> bool {
         self.look_at_clock();
-        self.now.moment >= moment
+        self.now.moment >= *moment.get_or_insert(self.now.moment.after(us))
     }
 
     /// Dates the same moment again: nodes may have told what their clocks say since.
