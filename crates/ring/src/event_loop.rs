@@ -286,6 +286,9 @@ impl EventLoop {
         self.ticked_commands = done;
         self.here.slots.look_at_room(self.here.now);
         self.here.tell_ring_seen();
+        if let Some(times) = self.here.wrong_passwords.due(self.here.now.moment) {
+            tracing::warn!(times, "more wrong passwords");
+        }
         let limits = self.here.limits();
         let over: Vec<_> = self
             .connections

@@ -17,8 +17,13 @@ impl Seldom {
     /// It happened; if it is to be said now: how often, since it was said last.
     pub(crate) fn happened(&mut self, now: Moment) -> Option<u64> {
         self.times += 1;
+        self.due(now)
+    }
+
+    /// Time passed; if it happened and is to be said now: how often. Where it ends to happen the last ones are said so.
+    pub(crate) fn due(&mut self, now: Moment) -> Option<u64> {
         let is_due = self.said_at.is_none_or(|said_at| now >= said_at.after(EACH_US));
-        is_due.then(|| {
+        (is_due && self.times > 0).then(|| {
             self.said_at = Some(now);
             std::mem::take(&mut self.times)
         })
@@ -35,5 +40,9 @@ mod tests {
         let said: Vec<_> =
             (0..3_000).filter_map(|at_ms| seldom.happened(Moment(7 + at_ms * 1_000))).collect();
         assert_eq!(said, [1, 1_000, 1_000]);
+        // The last ones are said though nothing more happens, once.
+        assert_eq!(seldom.due(Moment(7 + 2_999_000)), None);
+        let later = Moment(7 + 3_000_000);
+        assert_eq!([seldom.due(later), seldom.due(later.after(EACH_US))], [Some(999), None]);
     }
 }
