@@ -107,6 +107,8 @@ pub(crate) struct Watches {
     ended: HashMap<usize, u64>,
     /// How often connections changed their user, where they did: what they asked for before may still be on its way here.
     users: HashMap<usize, u32>,
+    /// How often connections had let go of pushes, of those that did.
+    pushed: HashMap<usize, u32>,
     /// Connections that ask for nothing more: what they asked for before may still be on its way here.
     silent: HashSet<usize>,
     /// Those that nobody has looked at yet.
@@ -271,8 +273,12 @@ impl Watches {
         self.ended.get(&waiter.connection).is_some_and(|ended| waiter.session <= *ended)
     }
 
+    /// Whether a connection was somebody else's when this was asked for, or understood pushes then and does not any more.
     fn is_of_another(&self, waiter: &Waiter) -> bool {
-        self.users.get(&waiter.connection).is_some_and(|users| waiter.users != *users)
+        let is_before = |changes: &HashMap<usize, u32>| {
+            changes.get(&waiter.connection).is_some_and(|users| waiter.users < *users)
+        };
+        is_before(&self.users) || (waiter.id.is_some() && is_before(&self.pushed))
     }
 
     /// Answers what an answer is awaited for, and tells nothing of what was watched.
@@ -282,11 +288,17 @@ impl Watches {
         }
     }
 
-    /// A connection begins anew: what it would be told by pushes is let go of without a word, since it may not understand them
-    /// any more.
-    pub(crate) fn begin_anew(&mut self, connection: usize, users: u32) {
+    /// A connection may not understand pushes any more, for the so-manieth time: what it would be told by them is let go of without a
+    /// word.
+    pub(crate) fn end_pushes(&mut self, connection: usize, users: u32) {
         let pushed = self.numbers(connection, (Some(0), 0)..);
         pushed.into_iter().for_each(|number| drop(self.remove(number)));
+        self.pushed.insert(connection, users);
+    }
+
+    /// A connection begins anew, for the so-manieth time: what it waits for is over as well.
+    pub(crate) fn begin_anew(&mut self, connection: usize, users: u32) {
+        self.end_pushes(connection, users);
         self.change_user(connection, users);
     }
 
@@ -294,6 +306,7 @@ impl Watches {
     pub(crate) fn end_connection(&mut self, connection: usize, session: u64) {
         self.ended.insert(connection, session);
         self.users.remove(&connection);
+        self.pushed.remove(&connection);
         self.silent.remove(&connection);
         for (_, number) in self.by_connection.remove(&connection).unwrap_or_default() {
             self.remove(number);

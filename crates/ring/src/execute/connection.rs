@@ -43,7 +43,8 @@ impl Executor<'_> {
         }
         if let Some(protocol) = hello.protocol {
             if protocol == Protocol::Resp2 && self.session.protocol != protocol {
-                self.begin_watches_anew();
+                self.session.users = self.session.users.wrapping_add(1);
+                self.here.slots.watches().end_pushes(self.session.key, self.session.users);
             }
             self.session.protocol = protocol;
         }
@@ -188,14 +189,9 @@ impl Executor<'_> {
         is_short
     }
 
-    /// What it waits for is over, and pushes, which it may not understand any more, are let go of without a word.
-    fn begin_watches_anew(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.session.users = self.session.users.wrapping_add(1);
         self.here.slots.watches().begin_anew(self.session.key, self.session.users);
-    }
-
-    pub(super) fn reset(&mut self) {
-        self.begin_watches_anew();
         let (needs_token, now) = (self.here.shared.chosen.token.is_some(), self.here.now.moment);
         self.session.reset(!needs_token, self.here.limits().latency_class, now);
         self.writer().simple("RESET");

@@ -35,6 +35,22 @@ fn what_another_user_asked_for_does_not_begin_late() {
     assert_eq!(watches.len(), 1);
 }
 
+#[test]
+fn who_understands_no_pushes_any_more_waits_on_for_answers() {
+    let mut watches = Watches::default();
+    watches.begin(watch(0, None));
+    watches.begin(watch(0, Some(1)));
+    watches.end_pushes(3, 1);
+    assert_eq!((watches.len(), watches.take_answers().len(), watches.take_pushes().len()), (1, 0, 0));
+    // Those that were on their way, and those that are asked for now.
+    watches.begin(watch(0, None));
+    watches.begin(watch(0, Some(2)));
+    watches.begin(watch(1, None));
+    assert_eq!((watches.len(), watches.take_answers().len(), watches.take_pushes().len()), (3, 0, 0));
+    watches.begin_anew(3, 2);
+    assert_eq!((watches.len(), watches.take_answers().len()), (0, 3));
+}
+
 /// Whether many watches of one connection and one key end by this in a time that does not grow with their square.
 fn ends_soon(end: impl FnOnce(&mut Watches)) -> bool {
     let mut watches = Watches::default();
