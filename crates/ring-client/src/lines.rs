@@ -3,6 +3,7 @@
 //! Invariant: whoever waits on a line is told once, also when the line breaks.
 //! Invariant: what a node tells is read also while it takes nothing: one that is not read takes nothing any more.
 
+use crate::answer::is_full;
 use crate::connection::{Bytes, entering, open, write_some, written};
 use crate::options::RingOptions;
 use atoll_resp::{Limits, ReplyParser, Value};
@@ -220,8 +221,10 @@ impl Waiting {
                 }
                 Ok(())
             }
-            // It does not let anybody in who greets like this.
-            (Some(None), Value::Error(text)) if self.answers.iter().all(Option::is_some) => {
+            // It does not let anybody in who greets like this, or nobody more, which is all that it says then.
+            (Some(None), Value::Error(text))
+                if is_full(&text) || self.answers.iter().all(Option::is_some) =>
+            {
                 self.told.drain().for_each(|(_, waits)| drop(waits.send(Told::Refused(text.clone()))));
                 Err(io::ErrorKind::PermissionDenied.into())
             }
@@ -292,5 +295,25 @@ mod tests {
         tokio::spawn(async move { Waiting::of(wishes).talk(here, &RingOptions::of(Vec::new())).await });
         let told = tokio::time::timeout(Duration::from_secs(20), join_all(waits)).await.unwrap();
         assert!(told.iter().all(|told| matches!(told, Ok(Told::Met(Some(value))) if value == b"value")));
+    }
+
+    #[tokio::test]
+    async fn a_node_without_a_place_is_not_taken_for_one_that_is_gone() {
+        let (here, mut there) = tokio::io::duplex(ON_THE_WAY);
+        let (line, wishes) = mpsc::unbounded_channel();
+        let (told, waits) = oneshot::channel();
+        line.send(Wish::Watch { id: 1, request: Vec::new(), told }).unwrap_or_else(|_| panic!("it is open"));
+        let options = RingOptions { keyspace: Some("one".to_owned()), ..RingOptions::of(Vec::new()) };
+        let mut waiting = Waiting::of(wishes);
+        let node = async move {
+            let mut greeting = [0; 16];
+            there.read_exact(&mut greeting).await.unwrap();
+            there.write_all(b"-ERR max number of clients reached\r\n").await.unwrap();
+        };
+        let (ended, ()) = tokio::join!(waiting.talk(here, &options), node);
+        assert!(ended.is_err());
+        waiting.end("it ended");
+        let told = waits.await.unwrap();
+        assert!(matches!(&told, Told::Refused(text) if text.starts_with(b"ERR max")), "{told:?}");
     }
 }
