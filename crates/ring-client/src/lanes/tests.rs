@@ -188,7 +188,7 @@ async fn nobody_there_is_said_to_everybody_who_asks() {
 #[tokio::test]
 async fn who_gives_up_in_time_hears_whether_it_was_sent() {
     let (node, lanes, sent) = (Node::start().await, Lanes::default(), AtomicUsize::new(0));
-    let (options, request, within) = (options(), written(&["ECHO", "a"]), Duration::from_millis(20));
+    let (options, request, within) = (options(), written(&["ECHO", "a"]), Duration::from_millis(500));
     let count = || {
         sent.fetch_add(1, Ordering::SeqCst);
     };
