@@ -43,7 +43,7 @@ impl Table {
     fn schema_now(&self, py: Python<'_>) -> PyResult<Arc<TableSchema>> {
         match self.readable() {
             Err(_) => Ok(Arc::clone(&self.opened_with)),
-            Ok(Readable::Many(union)) => Ok(Arc::clone(union.schema())),
+            Ok(Readable::Many(union)) => Ok(union.schema()),
             Ok(Readable::One(table)) => wait(py, async move { table.schema_now().await }),
         }
     }
