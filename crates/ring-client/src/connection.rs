@@ -178,7 +178,14 @@ pub(crate) async fn open(address: &str, options: &RingOptions) -> io::Result<Lin
     let _ = ask_whether_it_is_there(&stream);
     let Some(tls) = &options.tls else { return Ok(Box::new(stream)) };
     let host = atoll_tls::host_name(host_of(address)).map_err(io::Error::other)?;
-    Ok(Box::new(TlsConnector::from(Arc::clone(&tls.config)).connect(host, stream).await?))
+    let greeted = TlsConnector::from(Arc::clone(&tls.config)).connect(host, stream).await;
+    Ok(Box::new(greeted.map_err(|error| match error.kind() {
+        // A node that has as many clients as it takes cannot say so before it is greeted.
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+            io::Error::new(io::ErrorKind::ResourceBusy, error)
+        }
+        _ => error,
+    })?))
 }
 
 /// Has the system ask the other host, where nothing else goes to and fro.

@@ -7,6 +7,7 @@
 
 use crate::options::Persistence;
 use atoll_engine::Engine;
+use atoll_keyspace::SESSION_MS_MIN;
 use atoll_replica::Moment;
 
 /// What there is too little of.
@@ -36,8 +37,9 @@ pub(crate) struct Room {
     /// Bytes that this loop was asked to write since it looked.
     unchecked_bytes: u64,
     lack: Option<Lack>,
-    /// Bytes of names that were taken since there is too little.
+    /// Bytes of names that were taken since there is too little, and since this moment.
     named_bytes: u64,
+    named_since: Moment,
     looked_at: Moment,
     /// How many commits there were when a checkpoint was asked for because there is too little.
     asked_at_commits: u64,
@@ -48,6 +50,9 @@ pub(crate) const RESERVE_BYTES: u64 = 64 << 20;
 
 /// What is remembered of a client takes about so much.
 pub(crate) const NAME_BYTES: usize = 512;
+
+/// After this time names that were taken may be forgotten, and others may come.
+const NAMES_LAST_US: u64 = (SESSION_MS_MIN + 120_000) * 1_000;
 
 /// Bytes of writes after which the disk is looked at again.
 const LOOK_EACH_BYTES: u64 = RESERVE_BYTES / 8;
@@ -66,6 +71,7 @@ impl Room {
     pub(crate) fn new(engine: &Engine, persistence: Persistence, memory_bytes_max: u64) -> Self {
         let is_in_memory = persistence == Persistence::Off;
         let (unchecked_bytes, lack, named_bytes, looked_at, asked_at_commits) = Default::default();
+        let named_since = Moment::default();
         Self {
             engine: engine.clone(),
             is_in_memory,
@@ -73,6 +79,7 @@ impl Room {
             unchecked_bytes,
             lack,
             named_bytes,
+            named_since,
             looked_at,
             asked_at_commits,
         }
@@ -98,9 +105,13 @@ impl Room {
     /// Takes the name of one more client whose write only deletes, though there is too little; not if it took many of them since.
     /// Whoever makes room may be new here, and names alone are not to fill what is kept for that.
     pub(crate) fn takes_name(&mut self) -> bool {
-        let most = if self.is_in_memory { self.memory_bytes_max / 64 } else { RESERVE_BYTES / 4 };
+        if self.is_in_memory {
+            // What is deleted makes room for more names, so what is there is what counts.
+            let most = self.memory_bytes_max.saturating_add(self.memory_bytes_max / 64);
+            return self.engine.stats().memory_bytes <= most;
+        }
         self.named_bytes += NAME_BYTES as u64;
-        self.named_bytes <= most
+        self.named_bytes <= RESERVE_BYTES / 4
     }
 
     /// Time passed.
@@ -108,6 +119,10 @@ impl Room {
         if !self.is_in_memory && now >= self.looked_at.after(LOOK_EACH_US) {
             self.looked_at = now;
             self.look();
+        }
+        if now >= self.named_since.after(NAMES_LAST_US) {
+            self.named_since = now;
+            self.named_bytes = 0;
         }
     }
 

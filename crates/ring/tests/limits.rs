@@ -299,3 +299,19 @@ fn deletions_with_names_take_no_more_than_a_little_of_what_is_not_there() {
     assert_eq!(client.say("FLUSHALL"), "OK");
     assert_eq!(client.say("AT.ID b 1 0 DEL none"), "[0 0]");
 }
+
+#[test]
+fn deletions_that_make_room_for_their_names_go_on_on_a_full_node() {
+    let node = Node::start(NodeOptions { memory_bytes: 16 << 20, ..options() }).unwrap();
+    let mut client = Client::connect(node.address());
+    let value = "x".repeat(1_000);
+    let mut full = 0;
+    while !client.say(&format!("SET key-{full} {value}")).starts_with("-OOM ") {
+        full += 1;
+    }
+    assert!(full > 1_000, "{full}");
+    for number in 0..1_000 {
+        let deleted = client.say(&format!("AT.ID {:x} 1 0 DEL key-{number}", number + 16));
+        assert_eq!(deleted, "[0 1]", "{number}");
+    }
+}

@@ -26,6 +26,8 @@ impl EventLoop {
         for keys in turns.chunks(NEAR_AT_ONCE) {
             let worked = self.work(keys);
             done += worked;
+            // The last of these may have had long turns, and nobody looked since.
+            self.here.look_at_clock();
             if worked < keys.len() || self.here.now.moment >= ends {
                 break;
             }
