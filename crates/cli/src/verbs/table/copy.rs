@@ -4,7 +4,6 @@ use super::{TableArguments, version_called};
 use crate::progress::Progress;
 use crate::session::Access;
 use crate::{Failure, Session};
-use atoll_options::Size;
 use atoll_tables::CopyProgress;
 use clap::Args;
 use serde_json::json;
@@ -47,8 +46,8 @@ impl Copy {
         session.output.either(
             || {
                 let (version, rows) = (report.version, report.rows);
-                let (bytes, objects) = (Size(report.bytes), report.objects);
-                let text = format!("copied version {version} as table {name}: {rows} rows, {bytes}");
+                let (bytes, objects) = (report.bytes, report.objects);
+                let text = format!("copied version {version} as table {name}: {rows} rows, {bytes} bytes");
                 match before {
                     0 => text,
                     before => format!("{text}; {before} of {objects} objects were there before"),
