@@ -40,6 +40,8 @@ pub(crate) struct Room {
     /// Bytes of names that were taken since there is too little, and since this moment.
     named_bytes: u64,
     named_since: Moment,
+    /// How much memory was used when the first of them was.
+    named_from: Option<u64>,
     looked_at: Moment,
     /// How many commits there were when a checkpoint was asked for because there is too little.
     asked_at_commits: u64,
@@ -71,7 +73,7 @@ impl Room {
     pub(crate) fn new(engine: &Engine, persistence: Persistence, memory_bytes_max: u64) -> Self {
         let is_in_memory = persistence == Persistence::Off;
         let (unchecked_bytes, lack, named_bytes, looked_at, asked_at_commits) = Default::default();
-        let named_since = Moment::default();
+        let (named_since, named_from) = Default::default();
         Self {
             engine: engine.clone(),
             is_in_memory,
@@ -80,6 +82,7 @@ impl Room {
             lack,
             named_bytes,
             named_since,
+            named_from,
             looked_at,
             asked_at_commits,
         }
@@ -107,8 +110,9 @@ impl Room {
     pub(crate) fn takes_name(&mut self) -> bool {
         if self.is_in_memory {
             // What is deleted makes room for more names, so what is there is what counts.
-            let most = self.memory_bytes_max.saturating_add(self.memory_bytes_max / 64);
-            return self.engine.stats().memory_bytes <= most;
+            let used_bytes = self.engine.stats().memory_bytes;
+            let began_at = *self.named_from.get_or_insert(used_bytes);
+            return used_bytes <= began_at.saturating_add(self.memory_bytes_max / 64);
         }
         self.named_bytes += NAME_BYTES as u64;
         self.named_bytes <= RESERVE_BYTES / 4
@@ -122,7 +126,7 @@ impl Room {
         }
         if now >= self.named_since.after(NAMES_LAST_US) {
             self.named_since = now;
-            self.named_bytes = 0;
+            (self.named_bytes, self.named_from) = (0, None);
         }
     }
 
@@ -140,7 +144,7 @@ impl Room {
         }
         self.lack = lack;
         if lack.is_none() {
-            self.named_bytes = 0;
+            (self.named_bytes, self.named_from) = (0, None);
         }
     }
 
