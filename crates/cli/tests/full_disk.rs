@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::path::Path;
 use std::process::Command;
 use support::Place;
 
@@ -16,6 +17,21 @@ for _ in 1 2 3; do "$0" --store s kv append p n X >&2; echo $?; done
 "$0" --store s kv get p n
 "#;
 
+/// What a script says, and tells of errors, in a small file system that it mounts; none where that cannot be done.
+fn on_a_small_disk(place: &Place, script: &str, argument: &Path) -> Option<(String, String)> {
+    let folder = place.folder.path().join("small");
+    std::fs::create_dir(&folder).unwrap();
+    let mut small = Command::new("unshare");
+    small.args(["-rm", "sh", "-c", script]).arg(place.command(&[]).get_program()).arg(argument);
+    let told = small.current_dir(folder).output().unwrap();
+    if told.status.code() == Some(99) || !told.status.success() && told.stdout.is_empty() {
+        println!("SKIPPED [mount] a small file system cannot be made here");
+        return None;
+    }
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Some((text(&told.stdout), text(&told.stderr)))
+}
+
 #[test]
 fn a_write_that_is_refused_on_a_full_disk_was_not_done_and_one_that_was_done_is_not_refused() {
     let place = Place::new();
@@ -24,15 +40,7 @@ fn a_write_that_is_refused_on_a_full_disk_was_not_done_and_one_that_was_done_is_
         .collect();
     place.write("cells.jsonl", cells);
     let cells = place.folder.path().join("cells.jsonl");
-    std::fs::create_dir(place.folder.path().join("small")).unwrap();
-    let mut small = Command::new("unshare");
-    small.args(["-rm", "sh", "-c", SCRIPT]).arg(place.command(&[]).get_program()).arg(cells);
-    let told = small.current_dir(place.folder.path().join("small")).output().unwrap();
-    if told.status.code() == Some(99) || !told.status.success() && told.stdout.is_empty() {
-        println!("SKIPPED [mount] a small file system cannot be made here");
-        return;
-    }
-    let (text, errors) = (String::from_utf8_lossy(&told.stdout), String::from_utf8_lossy(&told.stderr));
+    let Some((text, errors)) = on_a_small_disk(&place, SCRIPT, &cells) else { return };
     let mut lines = text.lines();
     let codes: Vec<_> = lines.by_ref().take(3).collect();
     let value = lines.next().unwrap_or_else(|| panic!("{text}\n{errors}"));
@@ -77,15 +85,7 @@ fn a_copy_that_finds_no_room_is_no_table_and_can_be_dropped() {
         ])
         .text();
     place.run(&["--store", data, "table", "import", "t", "t.csv"]).text();
-    std::fs::create_dir(place.folder.path().join("small")).unwrap();
-    let mut small = Command::new("unshare");
-    small.args(["-rm", "sh", "-c", COPY]).arg(place.command(&[]).get_program()).arg(data);
-    let told = small.current_dir(place.folder.path().join("small")).output().unwrap();
-    if told.status.code() == Some(99) || !told.status.success() && told.stdout.is_empty() {
-        println!("SKIPPED [mount] a small file system cannot be made here");
-        return;
-    }
-    let (codes, errors) = (String::from_utf8_lossy(&told.stdout), String::from_utf8_lossy(&told.stderr));
+    let Some((codes, errors)) = on_a_small_disk(&place, COPY, Path::new(data)) else { return };
     // No room; nothing is listed; what is not finished cannot be opened; dropped; and gone.
     assert_eq!(codes.split_whitespace().collect::<Vec<_>>(), ["19", "0", "11", "0", "10"], "{errors}");
 }

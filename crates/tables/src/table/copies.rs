@@ -77,29 +77,34 @@ impl Table {
         told: &mut (dyn FnMut(CopyProgress) + Send),
     ) -> Result<CopyReport, TableError> {
         check_name("table", name)?;
+        // Before anything is begun: a version that is not there leaves no trace.
+        let mut manifest = self.to_copy(version).await?;
         let target = Target::begin(&**store, name, self).await?;
         if let Some(report) = self.finish_copy(store, &target, version).await? {
             return Ok(report);
         }
         let mut looks = 0;
         loop {
-            let manifest = match version {
-                Some(version) => self.ledger.as_of(version).await?,
-                None => self.ledger.current().await?.manifest,
-            };
-            let ended = self.copy_manifest(&target, &shown(&manifest), told).await;
-            match ended {
+            match self.copy_manifest(&target, &shown(&manifest), told).await {
+                Ok(report) => return Ok(report),
                 // A vacuum was faster: what is current now is there.
                 Err(TableError::VersionGone { .. }) if version.is_none() && looks < ATTEMPTS_MAX => {
-                    looks += 1
+                    looks += 1;
                 }
                 Err(error) => {
                     // Where it was dropped meanwhile, what was written is found by nobody else.
                     target.check_arriving().await?;
                     return Err(error);
                 }
-                Ok(report) => return Ok(report),
             }
+            manifest = self.to_copy(version).await?;
+        }
+    }
+
+    async fn to_copy(&self, version: Option<Version>) -> Result<Arc<Manifest>, TableError> {
+        match version {
+            Some(version) => self.ledger.as_of(version).await,
+            None => Ok(self.ledger.current().await?.manifest),
         }
     }
 

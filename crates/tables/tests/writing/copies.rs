@@ -117,6 +117,8 @@ async fn a_table_is_copied_within_its_store_and_as_it_was() {
     assert_eq!(taken.kind(), ErrorKind::Conflict);
     let ahead = table.copy_to(&store, "later", Some(Version(99)), &mut |_| {}).await.unwrap_err();
     assert!(matches!(ahead, TableError::Edit(_)), "{ahead}");
+    let nothing = Table::open(Arc::clone(&store), "later").await.unwrap_err();
+    assert!(matches!(nothing, TableError::NotFound { .. }), "{nothing}");
     assert_eq!(Table::list(&*store).await.unwrap().len(), 3);
 }
 
