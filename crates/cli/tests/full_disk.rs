@@ -18,6 +18,7 @@ for _ in 1 2 3; do "$0" --store s kv append p n X >&2; echo $?; done
 "#;
 
 /// What a script says, and tells of errors, in a small file system that it mounts; none where that cannot be done.
+#[expect(clippy::print_stdout, reason = "what is skipped is told")]
 fn on_a_small_disk(place: &Place, script: &str, argument: &Path) -> Option<(String, String)> {
     let folder = place.folder.path().join("small");
     std::fs::create_dir(&folder).unwrap();
