@@ -2,8 +2,9 @@
 //!
 //! Invariant: whatever is here answers alike for a table with all rows and for several that share them.
 
-use crate::expression::{Expression, ExpressionError, Problem};
+use crate::expression::Expression;
 use crate::protocol::Version;
+use crate::table::runs_where;
 use crate::{
     Answer, Count, Explanation, Query, Refined, Refinement, RunSummary, StepSummary, Table, TableError,
     TableSchema, Union, UnionRefinement,
@@ -155,27 +156,13 @@ impl Readable {
         Ok(runs)
     }
 
-    /// The runs of each table whose attributes satisfy a condition.
+    /// The runs whose attributes satisfy a condition, one table's after the other's. What one table's runs lack and
+    /// another's have is null there, as in one table.
     ///
     /// # Errors
-    /// As [`Table::runs_where`]; of several tables one at least has to have the attributes, and the condition has to fit
-    /// the values of each that has them.
+    /// As [`Table::runs_where`], of the runs of all tables together.
     pub async fn runs_where(&self, condition: &Expression) -> Result<Vec<RunSummary>, TableError> {
-        let (mut runs, mut refusal, mut knows) = (Vec::new(), None, false);
-        for table in self.tables() {
-            match table.runs_where(condition).await {
-                Ok(found) => {
-                    knows = true;
-                    runs.extend(found);
-                }
-                Err(TableError::Filter(error)) if is_unknown(&error) => refusal = Some(error.into()),
-                Err(error) => return Err(error),
-            }
-        }
-        match refusal.filter(|_| !knows) {
-            Some(error) => Err(error),
-            None => Ok(runs),
-        }
+        runs_where(self.tables(), condition).await
     }
 
     /// The visible steps of a run, or of all, one table's after the other's. Of several tables, those that have the
@@ -233,9 +220,4 @@ impl Refining {
             Self::Many(refinement) => refinement.next().await,
         }
     }
-}
-
-/// Whether an attribute is not known, rather than another than the condition needs.
-fn is_unknown(error: &ExpressionError) -> bool {
-    matches!(error.problem(), Problem::UnknownColumn { .. })
 }

@@ -35,6 +35,7 @@ pub use query::{
     Union, UnionRefinement, Within, Work,
 };
 pub use registry::TableSummary;
+pub(crate) use run_filter::runs_where;
 pub use runs::{RunSummary, StepSummary, TableInfo};
 pub use snapshots::SnapshotSummary;
 pub use vacuum::VacuumReport;

@@ -33,7 +33,27 @@ impl Expression {
             return Err(ExpressionError::new(Problem::TooDeep, "", 0..0));
         }
         let binder = Binder { schema, root: self };
-        Ok(Bound { condition: binder.condition(self)?, columns: columns(self) })
+        Ok(Bound { condition: binder.condition(self)?, columns: self.mentioned() })
+    }
+
+    /// The names of all columns that are mentioned, each once, in the order of their first mention.
+    pub(crate) fn mentioned(&self) -> Vec<String> {
+        let (mut names, mut seen) = (Vec::new(), HashSet::new());
+        let mut rest = vec![self];
+        while let Some(expression) = rest.pop() {
+            let mentioned = match expression {
+                Self::Column(column) => std::slice::from_ref(column),
+                Self::Near(near) => near.columns(),
+                _ => &[],
+            };
+            for column in mentioned {
+                if seen.insert(column.name.as_str()) {
+                    names.push(column.name.clone());
+                }
+            }
+            rest.extend(expression.children().into_iter().rev());
+        }
+        names
     }
 }
 
@@ -63,26 +83,6 @@ impl Bound {
     pub fn ranges(&self, column: &Column) -> Interval {
         necessary(&self.condition, true, column)
     }
-}
-
-/// The names of all columns that are mentioned, each once.
-fn columns(root: &Expression) -> Vec<String> {
-    let (mut names, mut seen) = (Vec::new(), HashSet::new());
-    let mut rest = vec![root];
-    while let Some(expression) = rest.pop() {
-        let mentioned = match expression {
-            Expression::Column(column) => std::slice::from_ref(column),
-            Expression::Near(near) => near.columns(),
-            _ => &[],
-        };
-        for column in mentioned {
-            if seen.insert(column.name.as_str()) {
-                names.push(column.name.clone());
-            }
-        }
-        rest.extend(expression.children().into_iter().rev());
-    }
-    names
 }
 
 /// A part of an expression with its type.

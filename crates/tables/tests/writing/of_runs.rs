@@ -80,6 +80,33 @@ async fn of_several_tables_none_is_passed_over_whose_attributes_do_not_fit() {
     note(&right, "d", json!("310")).await;
     let refused = both.runs_where(&hot).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
+    note(&right, "d", json!([310])).await;
+    let refused = both.runs_where(&hot).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
+}
+
+#[tokio::test]
+async fn runs_of_several_tables_are_asked_as_those_of_one() {
+    let (_, left) = three_runs().await;
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let right = create(&store).await;
+    right.begin("d", 1, 1).await.unwrap();
+    right.append(block("d", 1, 1, 0), &rows(1, 9000, 5)).await.unwrap();
+    for (table, run, name, value) in
+        [(&left, "a", "temperature", json!(310)), (&right, "d", "pressure", json!(2))]
+    {
+        table.set_attributes(AttributesOf::Run(run), &[(name.to_owned(), value)].into()).await.unwrap();
+    }
+    let both = Readable::Many(Union::new(vec![left, right]).unwrap());
+    let found = async |condition: &str| {
+        let runs = both.runs_where(&Expression::parse(condition).unwrap()).await?;
+        Ok::<_, TableError>(runs.into_iter().map(|run| run.name).collect::<Vec<_>>())
+    };
+    assert_eq!(found("temperature is null").await.unwrap(), ["b", "c", "d"]);
+    assert_eq!(found("temperature > 300 or pressure > 1").await.unwrap(), ["a", "d"]);
+    assert_eq!(found("temperature > 300").await.unwrap(), ["a"]);
+    let refused = found("presure > 1").await.unwrap_err();
+    assert_eq!(refused.hint().as_deref(), Some("did you mean pressure?"));
 }
 
 #[tokio::test]
