@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 /// Bytes that a row is taken to have where nobody counted them.
 const ROW_BYTES: u64 = 48;
 
-/// Blocks that one tree is made from, at most. An edit names each of them in about a hundred bytes, so this is less than
-/// half of the 8 MiB that a batch may have.
-const BLOCKS_MAX: usize = 1 << 15;
+/// Blocks and pieces of trees that one tree is made from, at most. An edit names each of them in about a hundred bytes, so
+/// this is less than half of the 8 MiB that a batch may have.
+const PIECES_MAX: usize = 1 << 15;
 
 fn is_block(placed: &Placed) -> bool {
     placed.piece.form == Form::Block
@@ -44,6 +44,12 @@ impl Group {
         self.rows += pieces.iter().map(|placed| placed.piece.rows).sum::<u64>();
         self.bytes += bytes(pieces);
         self.pieces.extend_from_slice(pieces);
+    }
+
+    /// Whether a tree may be added: one tree has to take all, and one edit has to name them.
+    fn has_room_for(&self, tree: &Standing, options: &PackOptions) -> bool {
+        let (bytes, pieces) = (self.bytes.saturating_add(tree.bytes), self.pieces.len() + tree.pieces.len());
+        bytes <= options.tree_bytes_max && pieces <= PIECES_MAX
     }
 
     fn add_tree(&mut self, tree: &Standing) {
@@ -115,7 +121,7 @@ fn blocks_of(blocks: &[Placed], bytes_max: u64) -> Group {
         total = total.saturating_add(bytes_of(placed));
         total <= bytes_max
     };
-    let count = blocks.iter().take(BLOCKS_MAX).take_while(fits).count().max(1).min(blocks.len());
+    let count = blocks.iter().take(PIECES_MAX).take_while(fits).count().max(1).min(blocks.len());
     group.add(&blocks[..count]);
     group
 }
@@ -124,7 +130,7 @@ fn blocks_of(blocks: &[Placed], bytes_max: u64) -> Group {
 fn whole(mut group: Group, trees: &[Standing], options: &PackOptions) -> Option<Group> {
     let mut is_struck = false;
     for tree in trees {
-        if group.bytes.saturating_add(tree.bytes) > options.tree_bytes_max && !group.pieces.is_empty() {
+        if !group.has_room_for(tree, options) && !group.pieces.is_empty() {
             break;
         }
         is_struck |= tree.is_struck;
@@ -148,7 +154,12 @@ fn merge(group: &mut Group, trees: &[Standing], options: &PackOptions) -> Option
     let mut left = trees;
     loop {
         let size = size_of(group.rows, options);
-        let count = left.iter().take_while(|tree| size_of(tree.rows, options) <= size).count();
+        let mut pieces = group.pieces.len();
+        let is_meant = |tree: &&Standing| {
+            pieces += tree.pieces.len();
+            size_of(tree.rows, options) <= size && pieces <= PIECES_MAX
+        };
+        let count = left.iter().take_while(is_meant).count();
         let (now, larger) = left.split_at(count);
         let of_trees: u64 = now.iter().map(|tree| tree.bytes).sum();
         // One of the fan is the group itself.
@@ -168,7 +179,7 @@ fn settle(mut group: Group, trees: &[Standing], options: &PackOptions) -> Option
         let is_small = tree.rows <= group.rows.saturating_mul(options.fan as u64);
         // The smallest tree may begin without blocks.
         let begins = group.pieces.is_empty();
-        if !(begins || is_small) || group.bytes.saturating_add(tree.bytes) > options.tree_bytes_max {
+        if !(begins || is_small) || !group.has_room_for(tree, options) {
             break;
         }
         group.add_tree(tree);
@@ -270,5 +281,31 @@ mod tests {
         // Half of a batch is left for a part of a whole manifest and for what is added.
         assert!(bytes <= 4 << 20, "{bytes} bytes");
         assert!(group.pieces.len() > 10_000, "{}", group.pieces.len());
+    }
+
+    #[test]
+    fn neither_do_many_small_trees_make_an_edit_that_is_too_long() {
+        let mut manifest = small_blocks(70_000);
+        // As if each had been loaded by itself.
+        let mut pieces: Vec<Placed> = manifest.pieces.values().cloned().collect();
+        for (version, placed) in (1..).zip(&mut pieces) {
+            placed.born = Version(version);
+            placed.piece.form = Form::Cube;
+        }
+        manifest.pieces = Default::default();
+        for placed in pieces {
+            manifest.pieces.insert(placed.piece.key(), placed);
+        }
+        let settling = PackOptions { is_settling: true, ..PackOptions::default() };
+        for options in [PackOptions::whole(), settling] {
+            let group = next(&manifest, Version(70_000), &options).unwrap();
+            assert!((2..=PIECES_MAX).contains(&group.pieces.len()), "{}", group.pieces.len());
+        }
+        let (_, trees) = sort(&manifest, Version(70_000));
+        let mut group = Group::default();
+        group.add(&small_blocks(1).pieces.values().cloned().collect::<Vec<_>>());
+        let often = PackOptions { rows_min: 1, ..PackOptions::default() };
+        let merged = merge(&mut group, &trees, &often).unwrap();
+        assert!((100..=PIECES_MAX).contains(&merged.pieces.len()), "{}", merged.pieces.len());
     }
 }
