@@ -14,6 +14,8 @@ mod counted;
 mod failing;
 #[path = "packing/growth.rs"]
 mod growth;
+#[path = "packing/paced.rs"]
+mod paced;
 #[path = "packing/paths.rs"]
 mod paths;
 #[path = "packing/races.rs"]

@@ -107,6 +107,39 @@ impl Ledger {
         self.stay.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Renews the session if it is time, for whoever rests for long before the next commit. What became of a renewal in doubt is
+    /// found out by the next one.
+    ///
+    /// # Errors
+    /// [`TableError::Fenced`] if the session has ended.
+    pub(super) async fn renew_session(&self) -> Result<(), TableError> {
+        let now = self.store.now().await?.0;
+        // A commit that is under way has the cell as its condition.
+        let _turn = self.turn().await;
+        let Some(mut stay) = self.stay().clone() else { return Ok(()) };
+        let Some(renewal) = stay.renewal(now, self.known_version()) else { return Ok(()) };
+        self.keep(&stay);
+        let key = Cell::Session(stay.id).sort_key();
+        let batch = Batch::on(self.partition.as_slice())
+            .if_equals(key.as_slice(), stay.cell.clone())
+            .put(key, renewal.clone());
+        match self.store.write(batch, WriteOptions::default()).await {
+            Ok(_) => {
+                stay.renewed(renewal, now);
+                self.keep(&stay);
+                Ok(())
+            }
+            Err(StoreError::Conflict(_)) => {
+                let found = self.cell(Cell::Session(stay.id), false).await?;
+                let stands = stay.saw(found.as_deref());
+                self.keep(&stay);
+                if stands { Ok(()) } else { Err(TableError::Fenced { table: self.table.clone() }) }
+            }
+            Err(error) if is_unknown(&error) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Ends the session, so that nothing of it awaits a vacuum.
     pub(super) async fn end_session(&self) -> Result<(), TableError> {
         let _turn = self.turn().await;

@@ -1,6 +1,7 @@
 //! Pace: a pack takes no more of a processor, and moves no more bytes, than it may.
 //!
-//! The time is that of the store, and rest is a wait for something that does not come.
+//! The time is that of the store, and rest is a wait for something that does not come. What is owed is paid, however long the
+//! stretch was that it is owed for: a tree is made in one.
 
 use super::super::{Table, TableError};
 use super::PackOptions;
@@ -10,8 +11,14 @@ use std::time::Duration;
 /// Rests shorter than this are put together.
 const REST_MIN: Duration = Duration::from_millis(2);
 
-/// One rest is no longer than this, whatever a clock that was set says.
-const REST_MAX: Duration = Duration::from_secs(60);
+/// One wait of a rest is no longer than this; a rest may have many.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// No stretch of work takes longer, whatever a clock that was set says.
+const WORKED_MAX: Duration = Duration::from_secs(300);
+
+/// No rest is longer than this: behind it nobody would know a pack that rests from one that hangs.
+const REST_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How the work of a pack goes on.
 pub(super) struct Pace<'t> {
@@ -43,26 +50,32 @@ impl<'t> Pace<'t> {
             return Ok(());
         }
         let worked = Duration::from_nanos(self.table.store.now().await?.0.saturating_sub(self.since));
-        let for_share = worked.as_secs_f64() * (1.0 / self.share - 1.0);
-        let for_share = Duration::try_from_secs_f64(for_share).unwrap_or(REST_MAX);
-        let rest = for_share.max(self.time_of_bytes().saturating_sub(worked)).min(REST_MAX);
-        if rest >= REST_MIN {
+        let mut left = owed(worked.min(WORKED_MAX), self.moved, self.share, self.bytes_per_second);
+        if left < REST_MIN {
+            return Ok(());
+        }
+        while !left.is_zero() {
             // Nobody writes this cell, so the wait ends when the time has run out.
             let partition = self.table.names.manifest();
             let cell = Cell::new(&partition, b"rest");
-            self.table.store.wait(cell, Expectation::Differs(None), rest).await?;
-            self.since = self.table.store.now().await?.0;
-            self.moved = 0;
+            let turn = left.min(WAIT_MAX);
+            self.table.store.wait(cell, Expectation::Differs(None), turn).await?;
+            left = left.saturating_sub(turn);
+            // Long packs rest for longer than a session lasts, under which their objects are written.
+            self.table.ledger.renew_session().await?;
         }
+        self.since = self.table.store.now().await?.0;
+        self.moved = 0;
         Ok(())
     }
+}
 
-    /// How long the bytes since the last rest may take at least.
-    fn time_of_bytes(&self) -> Duration {
-        let seconds = |budget| self.moved as f64 / budget as f64;
-        let time = self.bytes_per_second.map(seconds).map(Duration::try_from_secs_f64);
-        time.map_or(Duration::ZERO, |time| time.unwrap_or(REST_MAX))
-    }
+/// How long to rest after so much work, for the share of a processor and for the bytes that were moved.
+fn owed(worked: Duration, moved: u64, share: f64, bytes_per_second: Option<u64>) -> Duration {
+    let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or(REST_MAX);
+    let for_share = seconds(worked.as_secs_f64() * (1.0 / share - 1.0));
+    let of_bytes = |budget| seconds(moved as f64 / budget as f64).saturating_sub(worked);
+    for_share.max(bytes_per_second.map_or(Duration::ZERO, of_bytes)).min(REST_MAX)
 }
 
 /// Comes back once other tasks had a turn.
@@ -76,4 +89,19 @@ async fn give_way() {
         std::task::Poll::Pending
     })
     .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_long_stretch_owes_is_owed_in_full() {
+        let stretch = Duration::from_secs(100);
+        assert_eq!(owed(stretch, 0, 0.1, None).as_secs(), 900);
+        assert_eq!(owed(stretch, 8 << 20, 1.0, Some(8 << 10)).as_secs(), 1024 - 100);
+        assert_eq!(owed(stretch, 8 << 20, 0.02, Some(8 << 10)).as_secs(), 4900);
+        assert_eq!(owed(stretch, 1 << 20, 1.0, Some(1 << 20)), Duration::ZERO);
+        assert_eq!(owed(stretch, 0, 1e-300, None), REST_MAX);
+    }
 }

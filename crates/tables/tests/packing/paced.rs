@@ -1,0 +1,88 @@
+//! Packs that rest for long: what they owe is paid, and nobody takes them for dead meanwhile.
+
+use crate::run;
+use crate::tube::{Tube, schema};
+use atoll_conformance::{Relay, Relayed};
+use atoll_memory::MemoryStore;
+use atoll_store::{
+    Batch, Cell, Expectation, Store, StoreError, StoreFuture, Timestamp, Waited, WriteOptions, Written,
+};
+use atoll_tables::{PackOptions, Table};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A store whose clock is ahead by what was waited for, which takes no time.
+struct Ahead {
+    inner: Arc<dyn Store>,
+    ahead: AtomicU64,
+    /// Writes to manifests whose answers are lost from now on.
+    lost_answers: AtomicU64,
+}
+
+impl Relay for Ahead {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
+        Box::pin(async {
+            let now = self.inner.now().await?.0;
+            Ok(Timestamp(now + self.ahead.load(Ordering::SeqCst)))
+        })
+    }
+
+    fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
+        Box::pin(async move {
+            let is_manifest = batch.partition.ends_with(b"/m");
+            let written = self.inner.write(batch, options).await?;
+            let less = |left: u64| left.checked_sub(u64::from(is_manifest));
+            match self.lost_answers.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less) {
+                Ok(_) if is_manifest => Err(StoreError::Unknown {
+                    what: "a write",
+                    reason: "it was planned so".to_owned(),
+                    source: None,
+                }),
+                _ => Ok(written),
+            }
+        })
+    }
+
+    /// Whoever comes by in between removes what nobody seems to need.
+    fn wait<'a>(&'a self, _: Cell<'a>, _: Expectation, time_out: Duration) -> StoreFuture<'a, Waited> {
+        Box::pin(async move {
+            self.ahead.fetch_add(time_out.as_nanos() as u64, Ordering::SeqCst);
+            let passer_by = Relayed(Ahead {
+                inner: Arc::clone(&self.inner),
+                ahead: AtomicU64::new(self.ahead.load(Ordering::SeqCst)),
+                lost_answers: AtomicU64::new(0),
+            });
+            let table = Table::open(Arc::new(passer_by), "run").await.unwrap();
+            table.vacuum().await.unwrap();
+            Ok(Waited::TimedOut)
+        })
+    }
+}
+
+#[test]
+fn a_pack_that_rests_for_hours_pays_what_it_owes_and_is_done_once() {
+    run(async {
+        let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let (ahead, lost_answers) = (AtomicU64::new(0), AtomicU64::new(0));
+        let store = Arc::new(Relayed(Ahead { inner, ahead, lost_answers }));
+        let shared: Arc<dyn Store> = store.clone();
+        let table = Table::create(shared, "run", schema(false)).await.unwrap();
+        Tube::new(6, 1_000, 20).write(&table).await;
+        let bytes = table.info().await.unwrap().bytes;
+        // The first renewal is carried out, and nobody hears of it.
+        store.lost_answers.store(1, Ordering::SeqCst);
+        // Reading alone takes ten hours.
+        let budget = (bytes / 36_000).max(1);
+        let options = PackOptions { bytes_per_second: Some(budget), ..PackOptions::whole() };
+        let report = table.pack(&options).await.unwrap();
+        assert_eq!((report.lost, store.lost_answers.load(Ordering::SeqCst)), (0, 0), "{report:?}");
+        let owed = (report.bytes_read + report.bytes_written) / budget;
+        let rested = store.ahead.load(Ordering::SeqCst) / 1_000_000_000;
+        assert!(rested * 10 >= owed * 9, "{rested} s of {owed} s");
+    });
+}
