@@ -12,6 +12,7 @@
 use super::entries::all_entries;
 use super::ledger::{Ledger, create, is_unknown, put_parts};
 use super::names::{Names, REGISTRY, random_id};
+use super::pack::LEASE_KEY;
 use super::registry::{entry, not_found, remove_cells};
 use super::vacuum::listed_objects;
 use super::{Entry, Stage, Table, TableError, check_name, codec};
@@ -184,13 +185,18 @@ impl Table {
     /// Copies the attributes as they are now: they are no part of any version.
     async fn copy_attributes(&self, target: &Target<'_>) -> Result<(), TableError> {
         let (from, to) = (self.names.attributes(), target.names.attributes());
-        let wanted = all_entries(&*self.store, ScanRequest::all(from.as_slice())).await?;
+        let mut wanted = all_entries(&*self.store, ScanRequest::all(from.as_slice())).await?;
+        // Who keeps this table packed does not keep the copy packed.
+        wanted.retain(|entry| entry.sort != LEASE_KEY);
         // Of a call before that was broken off.
         let there = all_entries(target.store, ScanRequest::all(to.as_slice())).await?;
         let there: BTreeMap<Vec<u8>, Buffer> =
             there.into_iter().map(|entry| (entry.sort, entry.value)).collect();
         let named: BTreeSet<&[u8]> = wanted.iter().map(|entry| &entry.sort[..]).collect();
-        let gone = there.keys().filter(|sort| !named.contains(&sort[..])).map(|sort| (sort, None));
+        let gone = there
+            .keys()
+            .filter(|sort| *sort != LEASE_KEY && !named.contains(&sort[..]))
+            .map(|sort| (sort, None));
         let new = wanted.iter().filter(|entry| there.get(&entry.sort) != Some(&entry.value));
         // Whoever has it as a table by now may have noted others.
         target.check_arriving().await?;

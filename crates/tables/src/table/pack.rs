@@ -28,6 +28,7 @@ use plan::Group;
 use std::ops::AddAssign;
 
 pub use background::KeepPacked;
+pub(super) use background::LEASE_KEY;
 pub use load::WholeStep;
 pub use loader::Loader;
 

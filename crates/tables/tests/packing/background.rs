@@ -44,7 +44,15 @@ type Ended = tokio::task::JoinHandle<Result<PackReport, atoll_tables::TableError
 
 /// Keeps the table packed in a task of its own, which tells of each pack and ends when the sender goes.
 async fn keeper(store: &Arc<dyn Store>, how: KeepPacked) -> (oneshot::Sender<()>, Told, Ended) {
-    let table = Table::open(Arc::clone(store), "run").await.unwrap();
+    keeper_of(store, "run", how).await
+}
+
+async fn keeper_of(
+    store: &Arc<dyn Store>,
+    name: &str,
+    how: KeepPacked,
+) -> (oneshot::Sender<()>, Told, Ended) {
+    let table = Table::open(Arc::clone(store), name).await.unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
     let (tell, told) = mpsc::unbounded_channel();
     let until = async {
@@ -153,6 +161,31 @@ fn resting_again_and_again_writes_a_row_a_few_times() {
         let times = written as f64 / (400.0 * 20.0);
         // One tree after another would be 200 times, and each step on its own 400 trees.
         assert!(times <= 25.0 && trees <= 8, "each row was written {times:.1} times, into {trees} trees");
+    });
+}
+
+#[test]
+fn a_copy_is_kept_packed_by_nobody_before_somebody_begins() {
+    run(async {
+        let (store, table) = made().await;
+        append(&table, &mut Tube::new(4, ROWS, 5), 0..5).await;
+        let (stop, mut told, ended) = keeper(&store, at_once()).await;
+        next(&mut told).await;
+        let (partition, _) = lease(&store).await;
+        let other: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        table.copy_to(&other, "copy", None, &mut |_| {}).await.unwrap();
+        drop(stop);
+        ended.await.unwrap().unwrap();
+        let (stop, mut told, ended) = keeper_of(&other, "copy", at_once()).await;
+        let copy = Table::open(Arc::clone(&other), "copy").await.unwrap();
+        append(&copy, &mut Tube::new(5, ROWS, 5), 5..8).await;
+        // With a lease of hours that came along nothing would.
+        next(&mut told).await;
+        drop(stop);
+        ended.await.unwrap().unwrap();
+        assert!(
+            store.get(Cell::new(&partition, b"\0packer"), ReadOptions::default()).await.unwrap().is_none()
+        );
     });
 }
 

@@ -21,7 +21,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 /// The lease's cell: no run is called so.
-const LEASE_KEY: &[u8] = b"\0packer";
+pub(in crate::table) const LEASE_KEY: &[u8] = b"\0packer";
 
 /// How often in a row the store may fail before that is an error.
 const FAILURES_MAX: u32 = 8;
