@@ -194,6 +194,15 @@ pub enum TableError {
         /// What failed.
         source: Box<TableError>,
     },
+    /// The same of an append. Appended again under the same step its rows count once; as a next step they would be there
+    /// twice.
+    #[error("whether step {} of run \"{}\" became true is not known: {source}", .id.step, .id.run)]
+    BlockInDoubt {
+        /// The first block of the append.
+        id: BlockId,
+        /// What failed.
+        source: Box<TableError>,
+    },
     /// An append or a load that was begun before, of the same rank, failed: the steps of a rank come in order.
     #[error("step {} of rank {} of run \"{}\" waited behind one that failed", .id.step, .id.rank, .id.run)]
     Behind {
@@ -318,7 +327,7 @@ impl TableError {
             Self::Schema(error) => error.kind(),
             Self::Block { source, .. } => source.kind(),
             Self::Edit(error) => error.kind(),
-            Self::Forgotten { .. } | Self::InDoubt { .. } => ErrorKind::TimedOut,
+            Self::Forgotten { .. } | Self::InDoubt { .. } | Self::BlockInDoubt { .. } => ErrorKind::TimedOut,
             Self::TooLarge { .. } | Self::TooManySteps { .. } => ErrorKind::Limit,
             Self::Unsupported { .. } => ErrorKind::Unsupported,
             Self::Damaged { .. } | Self::ObjectGone { .. } => ErrorKind::Corrupt,
@@ -332,7 +341,7 @@ impl TableError {
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         match self {
-            Self::Forgotten { .. } | Self::InDoubt { .. } => Outcome::Unknown,
+            Self::Forgotten { .. } | Self::InDoubt { .. } | Self::BlockInDoubt { .. } => Outcome::Unknown,
             Self::Store(error) => error.outcome(),
             _ => Outcome::Refused,
         }
@@ -356,7 +365,13 @@ impl TableError {
             Self::Estimate(error) => return error.hint().map(str::to_owned),
             Self::Fenced { .. } => "open the table again; appends may be given again as they were",
             Self::Forgotten { .. } | Self::InDoubt { .. } => {
-                "do it again: a block that is there already counts once"
+                "do it again: what was done already is not done twice"
+            }
+            Self::BlockInDoubt { id: BlockId { run, attempt, step, rank }, .. } => {
+                return Some(format!(
+                    "append the same rows again as step {step} of run \"{run}\" (attempt {attempt}, rank {rank}): what is \
+                     there already counts once"
+                ));
             }
             Self::Behind { .. } => {
                 "give the steps of this rank again, in order, from the one that failed; to a new loader if they were loaded"

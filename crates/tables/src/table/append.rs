@@ -8,8 +8,8 @@ use super::{Table, TableError, check_name};
 use crate::block::{BlockError, Written, write_block};
 use crate::lattice::joined;
 use crate::protocol::{
-    Block, BlockId, Edit, EditError, Extent, Form, ObjectId, Piece, RunId, SessionId, StepRange, StepTime,
-    TightBox, Version, WeightRange,
+    Block, BlockId, Edit, EditError, Extent, Form, Manifest, ObjectId, Piece, RunId, SessionId, StepRange,
+    StepTime, TightBox, Version, WeightRange,
 };
 use arrow_array::RecordBatch;
 use atoll_errors::ErrorKind;
@@ -216,27 +216,52 @@ impl Table {
             }
             // Out of the line first: steps that are given again need not wait for what goes here.
             drop(place);
-            let unnamed = self.unnamed(written, &answer, doubt.load(Ordering::Relaxed));
+            let is_in_doubt = doubt.load(Ordering::Relaxed);
+            let is_ours = is_in_doubt && self.is_one_named(&written);
+            let unnamed = self.unnamed(written, &answer, is_in_doubt);
             // What became of the append is what the caller has to hear; what stays here goes with a vacuum.
             let _ = self.remove_objects(&unnamed).await;
-            return self.told(answer?, first);
+            return self.told(answer, first, is_ours);
         }
         Err(TableError::Fenced { table: self.name.clone() })
     }
 
-    /// What the caller is told of how its append ended.
-    fn told(&self, answer: Answer, first: BlockId) -> Result<Option<Version>, TableError> {
+    /// What the caller is told of how its append ended. Where the blocks were there already, that may have been by an edit
+    /// of theirs that nobody heard of.
+    fn told(
+        &self,
+        answer: Result<Answer, TableError>,
+        first: BlockId,
+        is_ours: bool,
+    ) -> Result<Option<Version>, TableError> {
+        let in_doubt = |id, source| TableError::BlockInDoubt { id, source: Box::new(source) };
         match answer {
-            Answer::Fate(Fate::Made(version)) => Ok(Some(version)),
-            Answer::Fate(Fate::Refused(EditError::AlreadyDone)) => Ok(None),
-            Answer::Fate(Fate::Refused(error)) => Err(error.into()),
-            Answer::Fate(Fate::Forgotten) => Err(TableError::Forgotten { table: self.name.clone() }),
-            Answer::Behind => Err(TableError::Behind { id: first }),
-            Answer::Failed(error) => Err(error),
-            Answer::Fate(Fate::Fenced) | Answer::Anew | Answer::Go => {
+            Ok(Answer::Fate(Fate::Made(version))) => Ok(Some(version)),
+            Ok(Answer::Fate(Fate::Refused(EditError::AlreadyDone))) => {
+                Ok(is_ours.then(|| self.ledger.known_version()))
+            }
+            Ok(Answer::Fate(Fate::Refused(error))) => Err(error.into()),
+            Ok(Answer::Fate(Fate::Forgotten)) => {
+                Err(in_doubt(first, TableError::Forgotten { table: self.name.clone() }))
+            }
+            Ok(Answer::Behind) => Err(TableError::Behind { id: first }),
+            Err(error) | Ok(Answer::Failed(error)) if error.outcome() == Outcome::Unknown => {
+                Err(in_doubt(first, error))
+            }
+            Err(error) | Ok(Answer::Failed(error)) => Err(error),
+            Ok(Answer::Fate(Fate::Fenced) | Answer::Anew | Answer::Go) => {
                 Err(TableError::Fenced { table: self.name.clone() })
             }
         }
+    }
+
+    /// Whether the table has named one of the objects that were written for blocks. Blocks without rows have none, and are the
+    /// same whoever gave them.
+    fn is_one_named(&self, written: &[(BlockId, ObjectId)]) -> bool {
+        let is_named = |manifest: &Manifest| {
+            written.is_empty() || written.iter().any(|(block, object)| manifest.has_named(block, *object))
+        };
+        self.ledger.known().is_some_and(|known| is_named(&known.manifest))
     }
 
     /// Which of the objects that were written for blocks no version names or ever will: they go at once, since no vacuum takes

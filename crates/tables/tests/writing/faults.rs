@@ -157,7 +157,12 @@ async fn a_line_that_never_answers_ends_in_doubt_and_not_in_a_claim() {
     door.is_lost.store(true, Ordering::SeqCst);
     let doubt = table.append(block("a", 1, 0, 0), &rows(0, 0, ROWS)).await.unwrap_err();
     assert_eq!((doubt.kind(), doubt.outcome()), (ErrorKind::TimedOut, Outcome::Unknown), "{doubt}");
-    assert!(doubt.hint().unwrap().contains("do it again"));
+    let wanted = "append the same rows again as step 0 of run \"a\" (attempt 1, rank 0)";
+    assert!(doubt.hint().unwrap().starts_with(wanted), "{:?}", doubt.hint());
+    // Who did not name the step has to learn which one it was: as the next one the rows would be there twice.
+    let own = ("a".into(), 1, 0);
+    let doubt = table.append_next(own, 7, None, &rows(7, 0, ROWS)).await.unwrap_err();
+    assert!(doubt.hint().unwrap().contains("as step 7 of"), "{:?}", doubt.hint());
     door.is_lost.store(false, Ordering::SeqCst);
     table.append(block("a", 1, 0, 0), &rows(0, 0, ROWS)).await.unwrap();
     assert_eq!(seen(&table).await.len(), ROWS);

@@ -198,6 +198,37 @@ async fn whoever_is_dropped_while_it_commits_for_others_leaves_nobody_waiting() 
 }
 
 #[tokio::test]
+async fn rows_that_another_call_brought_in_before_it_was_dropped_are_not_given_the_next_step_too() {
+    let (door, store, table) = table().await;
+    table.begin("b", 1, 1).await.unwrap();
+    let give = |rank| {
+        let table = table.clone();
+        async move { table.append(block("a", 1, 1, rank), &rows(1, i64::from(rank) * 100, 10)).await }
+    };
+    // Its object takes its time, so that another one is the first to wait for the turn behind a commit.
+    door.held.store(1, Ordering::SeqCst);
+    let next = table.clone();
+    let mut next =
+        Box::pin(async move { next.append_next(("b".into(), 1, 0), 0, None, &rows(0, 0, 10)).await });
+    assert!((&mut next).now_or_never().is_none());
+    door.held_commits.store(1, Ordering::SeqCst);
+    let (mut first, mut leader) = (Box::pin(give(0)), Box::pin(give(1)));
+    assert!((&mut first).now_or_never().is_none() && (&mut leader).now_or_never().is_none());
+    door.gate.add_permits(1);
+    assert!((&mut next).now_or_never().is_none());
+    // The next commit is carried out, and its answer never comes.
+    door.swallowed.store(1, Ordering::SeqCst);
+    door.gate.add_permits(1);
+    first.await.unwrap();
+    assert!((&mut leader).now_or_never().is_none());
+    assert_eq!(door.swallowed.load(Ordering::SeqCst), 0);
+    drop(leader);
+    let (step, _) = next.await.unwrap();
+    let steps = open(&store).await.steps(Some("b")).await.unwrap();
+    assert_eq!((step, steps.iter().map(|step| (step.step, step.rows)).collect()), (0, vec![(0, 10)]));
+}
+
+#[tokio::test]
 async fn one_append_that_cannot_become_true_does_not_keep_others_back() {
     let (door, store, table) = table().await;
     let give = |attempt, step, rank| {
