@@ -4,6 +4,7 @@
 //! is still on its way can become true, and what became true before is in the head.
 //! Invariant: one edit of a handle is on its way at a time.
 
+mod crowd;
 mod listing;
 mod past;
 mod reading;
@@ -339,6 +340,9 @@ impl Ledger {
                         Ok(None) => {
                             let wrote =
                                 self.write(&proposal, commit, &state, &mut stay, &mut attempt).await?;
+                            if wrote == Outcome::Refused && looks > 0 {
+                                self.give_way(commit.id(), looks).await?;
+                            }
                             commit.wrote(wrote)
                         }
                         // What stood in the way of a guess may be gone: what is refused is refused after a look.

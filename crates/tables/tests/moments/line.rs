@@ -4,12 +4,13 @@
 use crate::world::{Deed, World};
 use atoll_conformance::Relay;
 use atoll_store::{
-    Batch, Buffer, Cell, PartitionPage, PartitionQuery, Read, ReadOptions, ScanPage, ScanRequest, Store,
-    StoreError, StoreFuture, StoreStream, Timestamp, WriteOptions, Written,
+    Batch, Buffer, Cell, Expectation, PartitionPage, PartitionQuery, Read, ReadOptions, ScanPage,
+    ScanRequest, Store, StoreError, StoreFuture, StoreStream, Timestamp, Waited, WriteOptions, Written,
 };
 use futures::StreamExt;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
+use std::time::Duration;
 
 /// One process's line.
 pub struct Line {
@@ -118,6 +119,24 @@ impl Relay for Line {
             let page = self.world.store.partition_keys(query).await;
             turn().await;
             page
+        })
+    }
+
+    /// Nobody waits for anything that comes here, but rests: others have some turns meanwhile.
+    fn wait<'a>(
+        &'a self,
+        cell: Cell<'a>,
+        expectation: Expectation,
+        time_out: Duration,
+    ) -> StoreFuture<'a, Waited> {
+        Box::pin(async move {
+            for _ in 0..=time_out.as_millis().min(16) {
+                turn().await;
+            }
+            self.world.pass(time_out);
+            let current = self.world.store.get(cell, ReadOptions::default()).await?;
+            let is_met = expectation.is_met(current.as_deref());
+            Ok(if is_met { Waited::Met(current) } else { Waited::TimedOut })
         })
     }
 

@@ -20,6 +20,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// Of how many rows a block has fewer, most of the time.
 const ROWS_MAX: i64 = 60;
@@ -132,6 +133,11 @@ impl World {
         let ahead_s = if known.random.u8(..40) == 0 { 1500 } else { 0 };
         known.clock_ns += 1_000_000 + ahead_s * 1_000_000_000;
         Timestamp(known.clock_ns)
+    }
+
+    /// So much time goes by.
+    pub fn pass(&self, time: Duration) {
+        self.known().clock_ns += time.as_nanos() as u64;
     }
 
     /// The version that is current.

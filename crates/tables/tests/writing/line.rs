@@ -2,14 +2,17 @@
 
 use super::door::{Door, Doorway};
 use super::rows::{block, create, open, rows, seen, steps_seen};
+use atoll_conformance::{Relay, Relayed};
 use atoll_memory::MemoryStore;
-use atoll_store::{ErrorKind, Outcome, Store};
+use atoll_store::{
+    Batch, Buffer, Cell, ErrorKind, Outcome, ReadOptions, Store, StoreFuture, WriteOptions, Written,
+};
 use atoll_tables::protocol::EditError;
 use atoll_tables::{Table, TableError};
 use futures::FutureExt;
 use futures::future::{join, join_all};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 async fn table() -> (Arc<Door>, Arc<dyn Store>, Table) {
     let door = Doorway::before(Arc::new(MemoryStore::new()));
@@ -262,4 +265,54 @@ async fn what_a_store_refuses_of_a_shared_commit_is_told_to_those_alone_whose_bl
     assert!(done.iter().all(Result::is_ok), "{done:?}");
     assert_eq!(door.refused_commits.load(Ordering::SeqCst), 0);
     assert_eq!(steps_seen(&open(&store).await).await, [(1, 20), (2, 20)]);
+}
+
+/// A store at which other calls come in between.
+struct Busy {
+    inner: MemoryStore,
+    writes: AtomicUsize,
+}
+
+impl Relay for Busy {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
+    }
+
+    fn get<'a>(&'a self, cell: Cell<'a>, options: ReadOptions) -> StoreFuture<'a, Option<Buffer>> {
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            self.inner.get(cell, options).await
+        })
+    }
+
+    fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            self.writes.fetch_add(usize::from(batch.partition.ends_with(b"/m")), Ordering::SeqCst);
+            self.inner.write(batch, options).await
+        })
+    }
+}
+
+#[tokio::test]
+async fn ranks_that_end_a_step_at_the_same_moment_do_not_try_as_often_as_they_are_many() {
+    const RANKS: u32 = 64;
+    let busy = Arc::new(Relayed(Busy { inner: MemoryStore::new(), writes: AtomicUsize::new(0) }));
+    let store: Arc<dyn Store> = busy.clone();
+    create(&store).await.begin("a", 1, RANKS).await.unwrap();
+    // Each is a process of its own.
+    let mut tables = Vec::new();
+    for rank in 0..RANKS {
+        let table = open(&store).await;
+        table.append(block("a", 1, 0, rank), &rows(0, i64::from(rank) * 10, 10)).await.unwrap();
+        tables.push(table);
+    }
+    let before = busy.writes.load(Ordering::SeqCst);
+    let appends = (0..).zip(&tables).map(|(rank, table)| async move {
+        table.append(block("a", 1, 1, rank), &rows(1, i64::from(rank) * 10, 10)).await.unwrap();
+    });
+    join_all(appends).await;
+    let tries = busy.writes.load(Ordering::SeqCst) - before;
+    assert!(tries < 64 * 8, "{tries} tries of 64 ranks");
+    assert_eq!(steps_seen(&open(&store).await).await, [(0, 640), (1, 640)]);
 }
