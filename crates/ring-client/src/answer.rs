@@ -14,6 +14,9 @@ pub(crate) enum Refused {
     Failed(StoreError),
 }
 
+/// What a node says that has no place for one more connection.
+pub(crate) const FULL: &[u8] = b"ERR max number of clients reached";
+
 /// Whether a node says that it has no place for one more connection, which it does unasked, whatever it was about to be asked.
 pub(crate) fn is_full(text: &[u8]) -> bool {
     text.starts_with(b"ERR max number of clients")

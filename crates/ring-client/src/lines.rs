@@ -3,7 +3,7 @@
 //! Invariant: whoever waits on a line is told once, also when the line breaks.
 //! Invariant: what a node tells is read also while it takes nothing: one that is not read takes nothing any more.
 
-use crate::answer::is_full;
+use crate::answer::{FULL, is_full};
 use crate::connection::{Bytes, entering, open, write_some, written};
 use crate::options::RingOptions;
 use atoll_resp::{Limits, ReplyParser, Value};
@@ -13,7 +13,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{mpsc, oneshot};
 
 /// The lines of a store.
@@ -97,6 +97,10 @@ impl Lines {
         tokio::spawn(async move {
             let mut waiting = Waiting::of(wishes);
             let ended = waiting.run(&address, &options).await;
+            // A node that is full may say so by nothing but its silence, where it would have to be greeted first.
+            if ended.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy) {
+                waiting.refuse(FULL);
+            }
             let why = ended.err().map_or_else(|| "it is closed".to_owned(), |error| error.to_string());
             waiting.end(&format!("no answer from {address}: {why}"));
         });
@@ -121,6 +125,9 @@ struct Waiting {
 
 /// Room for what arrives at a time.
 const ROOM: usize = 16 << 10;
+
+/// How long it may take to hear what a node said that takes nothing more.
+const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// With more to be written nothing is taken in that somebody wishes for.
 const OUT_MAX: usize = 1 << 20;
@@ -148,10 +155,14 @@ impl Waiting {
         let (mut parser, mut arrived) = (ReplyParser::new(Limits::default()), Vec::with_capacity(ROOM));
         loop {
             tokio::select! {
-                written = write_some(&mut writer, &self.out), if is_unflushed => match written? {
+                written = write_some(&mut writer, &self.out), if is_unflushed => match written {
                     // A connection that is encrypted keeps what it was given until it is flushed.
-                    0 => is_unflushed = false,
-                    count => drop(self.out.drain(..count)),
+                    Ok(0) => is_unflushed = false,
+                    Ok(count) => drop(self.out.drain(..count)),
+                    Err(error) => {
+                        self.hear_out(&mut reader, &mut parser, &mut arrived).await?;
+                        return Err(error);
+                    }
                 },
                 wish = self.wishes.recv(), if self.out.len() < OUT_MAX => {
                     let Some(wish) = wish else { return Ok(()) };
@@ -165,16 +176,33 @@ impl Waiting {
                     if read? == 0 {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
-                    let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-                    loop {
-                        let (used, value) = parser.parse(&arrived).map_err(wrong)?;
-                        arrived.drain(..used);
-                        let Some(value) = value else { break };
-                        self.hear(value)?;
-                    }
+                    self.hear_all(&mut parser, &mut arrived)?;
                     arrived.reserve(ROOM);
                 }
             }
+        }
+    }
+
+    /// Hears what a node said before it took nothing more: that may be why.
+    async fn hear_out(
+        &mut self,
+        reader: &mut (impl AsyncRead + Unpin),
+        parser: &mut ReplyParser,
+        arrived: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let said = async { while reader.read_buf(arrived).await.is_ok_and(|count| count > 0) {} };
+        // All of it is here by now, unless the network lost some.
+        let _ = tokio::time::timeout(LAST_WORDS, said).await;
+        self.hear_all(parser, arrived)
+    }
+
+    fn hear_all(&mut self, parser: &mut ReplyParser, arrived: &mut Vec<u8>) -> io::Result<()> {
+        loop {
+            let (used, value) =
+                parser.parse(arrived).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            arrived.drain(..used);
+            let Some(value) = value else { return Ok(()) };
+            self.hear(value)?;
         }
     }
 
@@ -225,22 +253,32 @@ impl Waiting {
             (Some(None), Value::Error(text))
                 if is_full(&text) || self.answers.iter().all(Option::is_some) =>
             {
-                self.told.drain().for_each(|(_, waits)| drop(waits.send(Told::Refused(text.clone()))));
+                self.refuse(&text);
                 Err(io::ErrorKind::PermissionDenied.into())
             }
             _ => Ok(()),
         }
     }
 
+    /// Tells everybody that it cannot be waited for here, in the words of the node; those included whose wish was not looked at yet.
+    fn refuse(&mut self, text: &[u8]) {
+        self.tell_all(|| Told::Refused(text.to_vec()));
+    }
+
     /// Tells everybody that the line is no more.
     fn end(&mut self, why: &str) {
+        self.tell_all(|| Told::Lost(why.to_owned()));
+    }
+
+    /// Nobody wishes for anything here from then on.
+    fn tell_all(&mut self, told: impl Fn() -> Told) {
         self.wishes.close();
         while let Ok(wish) = self.wishes.try_recv() {
             if let Wish::Watch { id, told, .. } = wish {
                 self.told.insert(id, told);
             }
         }
-        self.told.drain().for_each(|(_, waits)| drop(waits.send(Told::Lost(why.to_owned()))));
+        self.told.drain().for_each(|(_, waits)| drop(waits.send(told())));
     }
 }
 
@@ -295,6 +333,36 @@ mod tests {
         tokio::spawn(async move { Waiting::of(wishes).talk(here, &RingOptions::of(Vec::new())).await });
         let told = tokio::time::timeout(Duration::from_secs(20), join_all(waits)).await.unwrap();
         assert!(told.iter().all(|told| matches!(told, Ok(Told::Met(Some(value))) if value == b"value")));
+    }
+
+    #[tokio::test]
+    async fn who_was_not_heard_yet_is_told_as_well_that_a_node_has_no_place() {
+        // Whether the line reads or writes first is luck.
+        for _ in 0..30 {
+            let (here, mut there) = tokio::io::duplex(ON_THE_WAY);
+            let (line, wishes) = mpsc::unbounded_channel();
+            let waits: Vec<_> = [2 * OUT_MAX, 1]
+                .into_iter()
+                .map(|bytes| {
+                    let (told, waits) = oneshot::channel();
+                    let wish = Wish::Watch { id: bytes as u64, request: vec![0; bytes], told };
+                    line.send(wish).unwrap_or_else(|_| panic!("it is open"));
+                    waits
+                })
+                .collect();
+            let mut waiting = Waiting::of(wishes);
+            let options = RingOptions::of(Vec::new());
+            let node = async move {
+                there.read_exact(&mut [0; 16]).await.unwrap();
+                there.write_all(b"-ERR max number of clients reached\r\n").await.unwrap();
+            };
+            let (ended, ()) = tokio::join!(waiting.talk(here, &options), node);
+            assert!(ended.is_err());
+            waiting.end("it ended");
+            for told in join_all(waits).await {
+                assert!(matches!(&told, Ok(Told::Refused(text)) if text.starts_with(b"ERR max")), "{told:?}");
+            }
+        }
     }
 
     #[tokio::test]
