@@ -105,7 +105,8 @@ impl Nodes {
     /// Reads at one node, once; none if it does not answer.
     pub(crate) async fn ask_node(&self, address: &str, words: &[&[u8]]) -> Option<Value> {
         let (target, request) = (Address::from(address), written(words));
-        let asked = self.once((&target, Way::Reads), &request, (self.options.request_time_out, None), || ());
+        let within = |_| self.options.request_time_out;
+        let asked = self.once((&target, Way::Reads), &request, (within, None), || ());
         let answer = tokio::time::timeout(self.options.connect_time_out, asked).await.ok()?.ok()?;
         (!matches!(answer, Value::Error(_))).then_some(answer)
     }
@@ -127,7 +128,7 @@ impl Nodes {
             let owner = || slot.and_then(|slot| self.owner(slot));
             let target = sent_on.take().or_else(owner).unwrap_or_else(|| self.seed());
             let sent_at = Instant::now();
-            let within = silence.of_try(sent_at, ends);
+            let within = |begins| silence.of_try(begins, ends);
             let until = sending.and_then(|sending| sending.sent_until(self.options.doubt_max));
             let trouble = match self.once((&target, way), request, (within, until), begin).await {
                 Ok(Value::Error(text)) => {
@@ -187,17 +188,18 @@ impl Nodes {
     }
 
     /// Sends a request to a node; whoever drops this drops the connection with it, unless others share it. `sending` is called
-    /// before the request may arrive, or before it is known whether it may have. The answer of a short one begins `within` that, and
-    /// nothing is sent behind `until`.
+    /// before the request may arrive, or before it is known whether it may have. The answer of a short one begins `within` what that
+    /// says of a try which begins then, and nothing is sent behind `until`.
     async fn once(
         &self,
         (target, way): (&Address, Way),
         request: &[u8],
-        (within, until): (Duration, Option<Instant>),
+        (within, until): (impl FnOnce(Instant) -> Duration, Option<Instant>),
         sending: impl Fn(),
     ) -> Result<Value, Silent> {
-        // It is never closed, so there is a place in the end.
+        // It is never closed, so there is a place in the end. How long that took is not the node's.
         let _place = self.places.acquire().await;
+        let within = within(Instant::now());
         if until.is_some_and(|until| Instant::now() >= until) {
             let late = "there was no place for it in time";
             return Err(Silent::Unsent(io::Error::new(io::ErrorKind::ResourceBusy, late)));

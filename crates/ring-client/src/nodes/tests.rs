@@ -1,6 +1,7 @@
 //! How the nodes of a ring are asked who has what.
 
 use super::*;
+use crate::stub::{Answer, Stub, usual};
 use atoll_resp::{Limits, RequestParser};
 use futures::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -120,4 +121,28 @@ async fn a_write_in_doubt_that_waited_for_its_place_for_too_long_is_not_sent() {
     let (written, ()) = tokio::join!(write, later);
     assert!(matches!(written, Err(StoreError::Unavailable { .. })), "{written:?}");
     assert_eq!(node.asked(), 0);
+}
+
+#[tokio::test]
+async fn a_call_that_waited_for_its_place_has_as_long_an_answer_as_one_that_begins_then() {
+    let node = Stub::start(|port, _, words| {
+        let late = || Answer::Late(Duration::from_millis(600), "+v\r\n".to_owned());
+        usual(port, words).unwrap_or_else(late)
+    })
+    .await;
+    let options = RingOptions {
+        silence_first: Duration::from_millis(300),
+        patience: Duration::from_millis(800),
+        ..RingOptions::of(vec![node.address.clone()])
+    };
+    let nodes = Nodes::new(options);
+    let places = nodes.places.acquire_many(REQUESTS_MAX as u32).await.unwrap();
+    let request = written(&["GET", "k"]);
+    let later = async {
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        drop(places);
+    };
+    // It is the last try that there is time for.
+    let (read, ()) = tokio::join!(nodes.read_slot("get", 7, &request), later);
+    assert!(matches!(read, Ok(Value::Simple(_))), "{read:?}");
 }
