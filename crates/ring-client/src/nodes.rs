@@ -278,10 +278,11 @@ impl Nodes {
         known.extend(self.options.seeds.iter().map(|seed| Address::from(seed.as_str())));
         let (mut last, mut is_elsewhere) = (None, false);
         for address in self.refreshing.order(known) {
-            // It needs no place: those who have them all may wait for what is asked here.
+            // It needs no place: those who have them all may wait for what is asked here. A node has the answer at once, and where
+            // slots are scattered that is long on a slow network.
             let (request, within) = (written(&["CLUSTER", "SLOTS"]), self.options.connect_time_out);
             let asked = self.ask_at((&address, Way::Reads), &request, within, || ());
-            let answer = tokio::time::timeout(within, asked).await;
+            let answer = tokio::time::timeout(self.options.request_time_out, asked).await;
             let answer = answer.unwrap_or_else(|late| Err(Silent::Sent(too_late(late))));
             self.refreshing.note(&address, answer.is_ok());
             match answer {

@@ -15,6 +15,8 @@ pub(crate) enum Answer {
     Ends(String),
     /// It is answered when this time is over.
     Late(Duration, String),
+    /// It comes in five pieces, with so much time between them.
+    Slowly(Duration, String),
     /// Nothing comes.
     Hangs,
 }
@@ -66,6 +68,17 @@ async fn serve(mut stream: TcpStream, answer: impl Fn(&str) -> Answer) {
                 Answer::Ends(text) => (text, true),
                 Answer::Late(time, text) => {
                     tokio::time::sleep(time).await;
+                    (text, false)
+                }
+                Answer::Slowly(time, mut text) => {
+                    for piece in (2..=5).rev() {
+                        let behind = text.split_off(text.len() / piece);
+                        if stream.write_all(text.as_bytes()).await.is_err() {
+                            return;
+                        }
+                        tokio::time::sleep(time).await;
+                        text = behind;
+                    }
                     (text, false)
                 }
                 Answer::Hangs => continue,

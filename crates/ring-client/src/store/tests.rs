@@ -113,12 +113,12 @@ async fn a_write_that_may_be_done_is_not_sent_again_when_nodes_may_have_forgotte
     assert!(began.elapsed() >= patience);
 }
 
-/// Two nodes, of which the first has everything until it is asked to write, and from then on hangs while the other one has it.
-async fn hanging() -> (Stub, Stub) {
+/// Two nodes, of which the first has everything until it is asked for this, and from then on hangs while the other one has it.
+async fn hanging(at: &'static str) -> (Stub, Stub) {
     let hangs = Arc::new(AtomicBool::new(false));
     let hangs_too = Arc::clone(&hangs);
     let first = Stub::start(move |port, _, words| {
-        let hangs_now = words.starts_with("AT.ID ") || hangs.load(Ordering::SeqCst);
+        let hangs_now = words.starts_with(at) || hangs.load(Ordering::SeqCst);
         hangs.store(hangs_now, Ordering::SeqCst);
         if hangs_now {
             Answer::Hangs
@@ -130,9 +130,13 @@ async fn hanging() -> (Stub, Stub) {
     let first_port = first.address.rsplit(':').next().unwrap().parse().unwrap();
     let second = Stub::start(move |port, _, words| {
         let leads = if hangs_too.load(Ordering::SeqCst) { port } else { first_port };
-        usual(leads, words).unwrap_or_else(|| match words.starts_with("AT.ID ") {
-            true => Answer::Says("*2\r\n:0\r\n+OK\r\n".to_owned()),
-            false => Answer::Says("+OK\r\n".to_owned()),
+        usual(leads, words).unwrap_or_else(|| {
+            let text = match words.split(' ').next().unwrap() {
+                "AT.ID" => "*2\r\n:0\r\n+OK\r\n",
+                "AT.GET" => "$1\r\nv\r\n",
+                _ => "+OK\r\n",
+            };
+            Answer::Says(text.to_owned())
         })
     })
     .await;
@@ -142,7 +146,7 @@ async fn hanging() -> (Stub, Stub) {
 #[tokio::test]
 async fn a_node_that_hangs_costs_little_of_the_time_of_a_call() {
     for latency in [LatencyClass::None, LatencyClass::FiveHundred] {
-        let (first, second) = hanging().await;
+        let (first, second) = hanging("AT.ID ").await;
         let [connect_time_out, silence_first] = [Duration::from_millis(300); 2];
         let seeds = vec![first.address.clone(), second.address.clone()];
         let options = RingOptions { connect_time_out, silence_first, latency, ..RingOptions::of(seeds) };
@@ -153,6 +157,22 @@ async fn a_node_that_hangs_costs_little_of_the_time_of_a_call() {
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
         let sent: Vec<_> = [first.came("AT.ID"), second.came("AT.ID")].concat();
         assert!(sent.len() > 1 && sent.iter().all(|words| *words == sent[0]), "{sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_has_what_may_come_slowly() {
+    for latency in [LatencyClass::None, LatencyClass::FiveHundred] {
+        let node = Stub::start(|port, _, words| match (usual(port, words), words) {
+            (Some(Answer::Says(text)), "CLUSTER SLOTS") => Answer::Slowly(Duration::from_millis(200), text),
+            (answer, _) => answer.unwrap_or_else(|| Answer::Says("+OK\r\n".to_owned())),
+        })
+        .await;
+        let connect_time_out = Duration::from_millis(600);
+        let options =
+            RingOptions { connect_time_out, latency, ..RingOptions::of(vec![node.address.clone()]) };
+        RingStore::open(options).await.unwrap();
+        assert_eq!(node.came("CLUSTER SLOTS").len(), 1);
     }
 }
 
