@@ -48,6 +48,8 @@ pub(crate) struct Lanes {
 /// A request on its way to a lane.
 struct Asked {
     request: Vec<u8>,
+    /// For how long nothing may come from the node while this is what it has to answer.
+    silence_max: Duration,
     fate: Arc<Fate>,
     answer: oneshot::Sender<Result<Value, Silent>>,
 }
@@ -87,8 +89,8 @@ impl<F: Fn()> Drop for Asker<F> {
 }
 
 impl Lanes {
-    /// Sends a request to a node together with others, and waits for its answer, that of a write no longer than `within`; `sent` is
-    /// called where it was sent, also if this is dropped.
+    /// Sends a request to a node together with others, and waits for its answer: that of a write no longer than `within`, and that of a
+    /// read while the node was silent for no longer. `sent` is called where it was sent, also if this is dropped.
     pub(crate) async fn ask(
         &self,
         (options, place): (&RingOptions, &str),
@@ -99,12 +101,17 @@ impl Lanes {
     ) -> Result<Value, Silent> {
         let (answer, waits) = oneshot::channel();
         let asker = Asker { fate: Arc::default(), sent };
-        let asked = Asked { request: request.to_vec(), fate: Arc::clone(&asker.fate), answer };
+        // What is read may be long, and long on its way: it is the lane that sees whether anything comes.
+        let silence_max = match way {
+            Way::Reads => within.min(options.request_time_out),
+            Way::Writes => options.request_time_out,
+        };
+        let (request, fate) = (request.to_vec(), Arc::clone(&asker.fate));
+        let asked = Asked { request, silence_max, fate, answer };
         if self.lane((options, place), address, way).send(asked).is_err() {
             // The next one who asks there makes another lane.
             return Err(Silent::Unsent(broken()));
         }
-        // What is read may be long, and long on its way.
         let answered = match way {
             Way::Reads => Ok(waits.await),
             Way::Writes => tokio::time::timeout(within, waits).await,
@@ -156,15 +163,25 @@ fn broken() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the connection that requests shared was lost")
 }
 
+/// Somebody whose request was sent.
+struct Asking {
+    answer: oneshot::Sender<Result<Value, Silent>>,
+    since: Instant,
+    silence_max: Duration,
+}
+
 /// One lane: who waits to be sent, and who for an answer.
 struct Lane {
     asked: mpsc::UnboundedReceiver<Asked>,
     /// Whether somebody is left who could ask.
     is_open: bool,
     waiting: Vec<Asked>,
-    /// Who is to be told, in the order of requests, and since when.
-    under_way: VecDeque<(oneshot::Sender<Result<Value, Silent>>, Instant)>,
+    /// Who is to be told, in the order of requests.
+    under_way: VecDeque<Asking>,
+    /// When something came from the node last.
+    heard: Instant,
     together: Together,
+    /// When to look again where nobody is under way.
     silence_max: Duration,
     /// What is being written.
     out: Vec<u8>,
@@ -180,6 +197,7 @@ impl Lane {
             is_open: true,
             waiting,
             under_way,
+            heard: Instant::now(),
             together,
             silence_max: options.request_time_out,
             out,
@@ -210,6 +228,7 @@ impl Lane {
                     if read? == 0 {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
+                    self.heard = Instant::now();
                     let taken = self.hear(&mut parser, &arrived)?;
                     arrived.drain(..taken);
                     arrived.reserve(ROOM);
@@ -235,9 +254,9 @@ impl Lane {
             let (used, value) = parser.parse(arrived.get(taken..).unwrap_or_default()).map_err(wrong)?;
             taken += used;
             let Some(value) = value else { return Ok(taken) };
-            let (asker, _) = self.under_way.pop_front().ok_or_else(|| wrong("an answer to nothing"))?;
+            let asking = self.under_way.pop_front().ok_or_else(|| wrong("an answer to nothing"))?;
             // Who gave up is told nothing.
-            let _ = asker.send(Ok(value));
+            let _ = asking.answer.send(Ok(value));
         }
     }
 
@@ -256,18 +275,18 @@ impl Lane {
             self.take(asked);
         }
         let now = Instant::now();
-        for Asked { request, fate, answer } in self.waiting.drain(..) {
+        for Asked { request, silence_max, fate, answer } in self.waiting.drain(..) {
             if fate.send() {
                 self.out.extend_from_slice(&request);
-                self.under_way.push_back((answer, now));
+                self.under_way.push_back(Asking { answer, since: now, silence_max });
             }
         }
         self.together.sent();
     }
 
-    /// When the node was silent for too long.
+    /// When the node was silent for too long: what it has to answer next is the request that was sent first.
     fn silent_at(&self) -> Option<Instant> {
-        self.under_way.front().map(|(_, since)| *since + self.silence_max)
+        self.under_way.front().map(|asking| asking.since.max(self.heard) + asking.silence_max)
     }
 
     /// By when to look again, if nothing comes.
@@ -285,8 +304,8 @@ impl Lane {
         while let Ok(asked) = self.asked.try_recv() {
             self.waiting.push(asked);
         }
-        for (asker, _) in self.under_way.drain(..) {
-            let _ = asker.send(Err(Silent::Sent(why.error())));
+        for asking in self.under_way.drain(..) {
+            let _ = asking.answer.send(Err(Silent::Sent(why.error())));
         }
         for Asked { answer, .. } in self.waiting.drain(..) {
             let _ = answer.send(Err(why.again()));

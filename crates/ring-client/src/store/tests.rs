@@ -161,6 +161,42 @@ async fn a_node_that_hangs_costs_little_of_the_time_of_a_call() {
 }
 
 #[tokio::test]
+async fn a_node_that_hangs_costs_little_of_the_time_of_a_read() {
+    for latency in [LatencyClass::None, LatencyClass::FiveHundred] {
+        let (first, second) = hanging("AT.GET ").await;
+        let [connect_time_out, silence_first] = [Duration::from_millis(300); 2];
+        let seeds = vec![first.address.clone(), second.address.clone()];
+        let options = RingOptions { connect_time_out, silence_first, latency, ..RingOptions::of(seeds) };
+        let store = RingStore::open(options).await.unwrap();
+        let began = tokio::time::Instant::now();
+        let value = store.get(CELL, ReadOptions::default()).await.unwrap();
+        assert_eq!(value.as_deref(), Some(&b"v"[..]));
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_answers_one_after_the_other_is_not_taken_for_one_that_hangs() {
+    let node = Stub::start(|port, _, words| {
+        usual(port, words).unwrap_or_else(|| match words.starts_with("AT.GET ") {
+            true => Answer::Late(Duration::from_millis(400), "$1\r\nv\r\n".to_owned()),
+            false => Answer::Says("+OK\r\n".to_owned()),
+        })
+    })
+    .await;
+    let options = RingOptions {
+        latency: LatencyClass::Fifty,
+        silence_first: Duration::from_millis(1_000),
+        ..RingOptions::of(vec![node.address.clone()])
+    };
+    let store = RingStore::open(options).await.unwrap();
+    let get = || store.get(CELL, ReadOptions::default());
+    let (one, two, three, four) = tokio::join!(get(), get(), get(), get());
+    assert!([one, two, three, four].iter().all(Result::is_ok));
+    assert_eq!(node.came("AT.GET").len(), 4, "each is asked for once");
+}
+
+#[tokio::test]
 async fn who_has_what_may_come_slowly() {
     for latency in [LatencyClass::None, LatencyClass::FiveHundred] {
         let node = Stub::start(|port, _, words| match (usual(port, words), words) {
