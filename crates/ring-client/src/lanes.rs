@@ -42,7 +42,8 @@ type ToLane = mpsc::UnboundedSender<Asked>;
 /// The lanes of a store, by node and way.
 #[derive(Default)]
 pub(crate) struct Lanes {
-    open: Mutex<HashMap<Arc<str>, [Option<ToLane>; 2]>>,
+    /// Each with when it was made.
+    open: Mutex<HashMap<Arc<str>, [Option<(ToLane, Instant)>; 2]>>,
 }
 
 /// A request on its way to a lane.
@@ -108,7 +109,8 @@ impl Lanes {
         };
         let (request, fate) = (request.to_vec(), Arc::clone(&asker.fate));
         let asked = Asked { request, silence_max, fate, answer };
-        if self.lane((options, place), address, way).send(asked).is_err() {
+        let (lane, made_at) = self.lane((options, place), address, way);
+        if lane.send(asked).is_err() {
             // The next one who asks there makes another lane.
             return Err(Silent::Unsent(broken()));
         }
@@ -119,23 +121,33 @@ impl Lanes {
         let error = match answered {
             Ok(Ok(answer)) => return answer,
             Ok(Err(_)) => broken(),
-            Err(late) => too_late(late),
+            Err(late) => {
+                self.forget(address, made_at);
+                too_late(late)
+            }
         };
         Err(if asker.fate.give_up() { Silent::Unsent(error) } else { Silent::Sent(error) })
     }
 
-    fn lane(&self, (options, place): (&RingOptions, &str), address: &Arc<str>, way: Way) -> ToLane {
+    /// The lane to a node, and when it was made.
+    fn lane(
+        &self,
+        (options, place): (&RingOptions, &str),
+        address: &Arc<str>,
+        way: Way,
+    ) -> (ToLane, Instant) {
         let mut open = self.open.lock();
         let [reads, writes] = open.entry(Arc::clone(address)).or_default();
         let of_this_way = match way {
             Way::Reads => reads,
             Way::Writes => writes,
         };
-        if let Some(lane) = of_this_way.as_ref().filter(|lane| !lane.is_closed()) {
-            return lane.clone();
+        if let Some(made) = of_this_way.as_ref().filter(|(lane, _)| !lane.is_closed()) {
+            return made.clone();
         }
         let (lane, asked) = mpsc::unbounded_channel();
-        *of_this_way = Some(lane.clone());
+        let made = (lane, Instant::now());
+        *of_this_way = Some(made.clone());
         let (address, options, place) = (Arc::clone(address), options.clone(), place.to_owned());
         tokio::spawn(async move {
             let mut lane = Lane::new(asked, &options);
@@ -145,12 +157,15 @@ impl Lanes {
             };
             lane.end(ended.err().unwrap_or_else(|| Silent::Unsent(broken())));
         });
-        lane
+        made
     }
 
-    /// Nothing more is sent to this node on the lanes that there are.
-    pub(crate) fn forget(&self, address: &Arc<str>) {
-        self.open.lock().remove(address);
+    /// Nothing more is sent to this node on the lanes that there were at this moment.
+    pub(crate) fn forget(&self, address: &Arc<str>, until: Instant) {
+        let mut open = self.open.lock();
+        for lane in open.get_mut(address).into_iter().flatten() {
+            lane.take_if(|(_, made_at)| *made_at <= until);
+        }
     }
 
     /// Ends all lanes, each behind what was asked there.

@@ -43,7 +43,8 @@ pub(crate) struct Nodes {
     pub(crate) options: RingOptions,
     pub(crate) place: String,
     owners: Mutex<Owners>,
-    idle: Mutex<HashMap<Address, Vec<Connection>>>,
+    /// Each with when it answered last.
+    idle: Mutex<HashMap<Address, Vec<(Connection, Instant)>>>,
     /// Where requests of a class with time travel together.
     lanes: Lanes,
     next_seed: AtomicUsize,
@@ -164,7 +165,7 @@ impl Nodes {
                     let (Silent::Sent(error) | Silent::Unsent(error)) = silent else { continue };
                     // What there is to a node that only has no place for more is of use still.
                     if error.kind() != io::ErrorKind::ResourceBusy {
-                        self.forget(&target);
+                        self.forget(&target, sent_at);
                     }
                     (format!("no answer from {target}: {error}"), Some(error))
                 }
@@ -233,7 +234,7 @@ impl Nodes {
         let mut idle = self.idle.lock();
         let kept = idle.entry(Arc::clone(target)).or_default();
         if kept.len() < IDLE_MAX {
-            kept.push(connection);
+            kept.push((connection, Instant::now()));
         }
         Ok(value)
     }
@@ -242,7 +243,7 @@ impl Nodes {
         loop {
             let kept = self.idle.lock().get_mut(target).and_then(Vec::pop);
             match kept {
-                Some(mut connection) => {
+                Some((mut connection, _)) => {
                     if connection.is_alive() {
                         return Ok(connection);
                     }
@@ -341,10 +342,13 @@ impl Nodes {
         seeds.get(at).map_or_else(|| "".into(), |seed| seed.as_str().into())
     }
 
-    /// A node that does not answer is asked for nothing until somebody names it again.
-    pub(crate) fn forget(&self, address: &Address) {
-        self.idle.lock().remove(address);
-        self.lanes.forget(address);
+    /// A node that does not answer what it was sent then is asked for nothing until somebody names it again. What it answered since
+    /// says that it is there, and connections that were made since are those of others who tried again.
+    pub(crate) fn forget(&self, address: &Address, sent_at: Instant) {
+        if let Some(kept) = self.idle.lock().get_mut(address) {
+            kept.retain(|(_, answered_at)| *answered_at > sent_at);
+        }
+        self.lanes.forget(address, sent_at);
         self.owners.lock().forget(address);
         self.refreshing.note(address, false);
     }

@@ -107,7 +107,7 @@ async fn watch_for(
                 Refused::Later(reason) | Refused::Unknown(reason) => reason,
             },
             Told::Lost(reason) => {
-                nodes.forget(&target);
+                nodes.forget(&target, asked_at);
                 reason
             }
         };

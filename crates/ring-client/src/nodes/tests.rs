@@ -79,7 +79,7 @@ async fn a_node_that_does_not_answer_is_asked_last_and_of_the_others_each_is_ask
     fastrand::seed(7);
     let (dead, one, other) = (Node::start(false).await, Node::start(true).await, Node::start(true).await);
     let nodes = nodes_of(&[&dead, &one, &other]);
-    nodes.forget(&Address::from(dead.address.as_str()));
+    nodes.forget(&Address::from(dead.address.as_str()), Instant::now());
     for _ in 0..40 {
         nodes.refresh().await.unwrap();
     }

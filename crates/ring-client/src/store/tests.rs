@@ -197,6 +197,34 @@ async fn a_node_that_answers_one_after_the_other_is_not_taken_for_one_that_hangs
 }
 
 #[tokio::test]
+async fn writes_that_a_node_does_not_answer_one_after_the_other_share_what_the_first_of_them_made_anew() {
+    let node = Stub::start(|port, _, words| match words.starts_with("AT.CLASS") {
+        true => Answer::Says("+OK\r\n".to_owned()),
+        false => usual(port, words).unwrap_or(Answer::Hangs),
+    })
+    .await;
+    let options = RingOptions {
+        latency: LatencyClass::Fifty,
+        silence_first: Duration::from_millis(400),
+        patience: Duration::from_millis(900),
+        request_time_out: Duration::from_millis(900),
+        ..RingOptions::of(vec![node.address.clone()])
+    };
+    let store = RingStore::open(options).await.unwrap();
+    let writes = (0..20).map(|number| {
+        let store = &store;
+        async move {
+            tokio::time::sleep(Duration::from_millis(15 * number)).await;
+            let batch = Batch::on(b"p").put(b"s", &b"v"[..]);
+            store.write(batch, WriteOptions::default()).await.unwrap_err()
+        }
+    });
+    futures::future::join_all(writes).await;
+    let made = node.came("AT.CLASS").len();
+    assert!(made <= 8, "{made} connections");
+}
+
+#[tokio::test]
 async fn who_has_what_may_come_slowly() {
     for latency in [LatencyClass::None, LatencyClass::FiveHundred] {
         let node = Stub::start(|port, _, words| match (usual(port, words), words) {
