@@ -55,6 +55,17 @@ impl CellName {
         name
     }
 
+    /// From the first head of a slot whose key begins so, and behind the last one.
+    pub(crate) fn heads(slot: u16, start: &[u8]) -> (Self, Self) {
+        let from = Self::head(slot, start);
+        // There is one: no kind is the highest byte.
+        let same = from.iter().rposition(|&byte| byte != u8::MAX).unwrap_or_default();
+        let mut to = Self::new();
+        to.push(&from[..=same]);
+        to.replace_last(from[same] + 1);
+        (from, to)
+    }
+
     /// What the names of all fields of a key begin with.
     pub(crate) fn fields(slot: u16, key: &[u8]) -> Self {
         let mut name = Self::kind(slot, FIELD);
@@ -207,6 +218,24 @@ mod tests {
                 let is_inside = name.as_slice() >= &*from && name.as_slice() < &*to;
                 assert_eq!(is_inside, *key == other, "{key:02x?} {other:02x?}");
             }
+        }
+    }
+
+    #[test]
+    fn heads_that_begin_so_lie_between_two_names_and_no_others() {
+        let parts: [&[u8]; 10] =
+            [b"", b"\0", b"a", b"a\0", b"a\xff", b"a\xff\xffz", b"b", b"\xff", b"\xff\xff", b"\xff\xfe"];
+        for slot in [0, 255, 16383] {
+            for start in parts {
+                let (from, to) = CellName::heads(slot, start);
+                for key in parts {
+                    let name = CellName::head(slot, key);
+                    let is_inside = *name >= *from && *name < *to;
+                    assert_eq!(is_inside, key.starts_with(start), "{slot} {start:02x?} {key:02x?}");
+                }
+            }
+            let (_, behind) = CellName::heads(slot, b"");
+            assert_eq!(*behind, *CellName::kind(slot, HEAD + 1));
         }
     }
 

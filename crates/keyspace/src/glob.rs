@@ -24,6 +24,25 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     pattern[pattern_at..].iter().all(|&byte| byte == b'*')
 }
 
+/// What every text begins with that a pattern describes.
+pub(crate) fn plain_start(pattern: &[u8]) -> Vec<u8> {
+    let (mut start, mut left) = (Vec::new(), pattern);
+    while let [first, rest @ ..] = left {
+        match (first, rest) {
+            (b'*' | b'?' | b'[', _) => break,
+            (b'\\', [escaped, behind @ ..]) => {
+                start.push(*escaped);
+                left = behind;
+            }
+            _ => {
+                start.push(*first);
+                left = rest;
+            }
+        }
+    }
+    start
+}
+
 /// How many bytes of the pattern describe this byte; none if they do not.
 fn matches_one(pattern: &[u8], byte: u8) -> Option<usize> {
     match *pattern {
@@ -93,6 +112,25 @@ mod tests {
             for text in others {
                 assert!(!matches(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
             }
+        }
+    }
+
+    #[test]
+    fn what_a_pattern_begins_with_is_plain_up_to_what_stands_for_others() {
+        for (pattern, start) in [
+            ("", ""),
+            ("*", ""),
+            ("run:7:*", "run:7:"),
+            ("run:?:*", "run:"),
+            ("a[bc]d", "a"),
+            (r"a\*b*", "a*b"),
+            (r"a\\\[*", r"a\["),
+            ("whole", "whole"),
+            (r"a\", r"a\"),
+        ] {
+            assert_eq!(plain_start(pattern.as_bytes()), start.as_bytes(), "{pattern}");
+            let text = [start.as_bytes(), b"x"].concat();
+            assert!(!pattern.ends_with('*') || pattern.contains('?') || matches(pattern.as_bytes(), &text));
         }
     }
 

@@ -117,3 +117,58 @@ fn some_keys_of_a_slot_are_its_first_ones() {
     assert!(subject.keyspace.keys_of_slot(SLOT, 0).unwrap().is_empty());
     assert!(subject.keyspace.keys_of_slot(SLOT + 1, 9).unwrap().is_empty());
 }
+
+#[test]
+fn keys_that_begin_with_what_a_pattern_does_are_found_without_a_look_at_others() {
+    let mut keyspace = Subject::new().keyspace;
+    for number in 0..3_000 {
+        set(&mut keyspace, 5, &format!("other:{number}"));
+        set(&mut keyspace, 5, &format!("run:10:{number}"));
+    }
+    (0..7).for_each(|number| set(&mut keyspace, 5, &format!("run:1:{number}")));
+    set(&mut keyspace, 9, "run:1:x");
+    let found = pages_of(&keyspace, "run:1:*", 100);
+    assert_eq!((found.len(), found.concat().len()), (1, 8));
+    for (pattern, count, keys) in
+        [("run:1:*", 1, 8), (r"run:1\:[x]", 10, 1), ("run:10:*", 100, 3_000), ("*:1?:*", 100, 3_000)]
+    {
+        assert_eq!(pages_of(&keyspace, pattern, count).concat().len(), keys, "{pattern}");
+    }
+    // To look for a few in each of many slots is work as well.
+    (100..1_100).for_each(|slot| (0..9).for_each(|key| set(&mut keyspace, slot, &format!("other:{key}"))));
+    assert!((8..100).contains(&pages_of(&keyspace, "run:1:*", 1_000).len()));
+}
+
+/// The keys of all pages that a pattern describes.
+fn pages_of(keyspace: &Keyspace, pattern: &str, count: u64) -> Vec<Vec<Vec<u8>>> {
+    let (mut cursor, mut pages) = (0, Vec::new());
+    loop {
+        let pattern = Some(pattern.as_bytes());
+        let request = ScanRequest { cursor, pattern, count, kind: None };
+        let page = keyspace.scan(0, &request, |_| true).unwrap();
+        cursor = page.cursor;
+        pages.push(page.keys);
+        if cursor == 0 {
+            return pages;
+        }
+    }
+}
+
+#[test]
+fn a_page_of_long_keys_ends_where_it_has_enough_bytes() {
+    let mut keyspace = Subject::new().keyspace;
+    let mut expected = BTreeSet::new();
+    for number in 0..1_500 {
+        let key = format!("{number:08}").repeat(2_000);
+        set(&mut keyspace, 3, &key);
+        expected.insert(key.into_bytes());
+    }
+    (0..4).for_each(|number| set(&mut keyspace, 4 + number, &"short".repeat(number.into())));
+    let pages = all(&mut keyspace, 10_000, |_, _| ());
+    let found: Vec<_> = pages.iter().flat_map(|page| page.keys.clone()).collect();
+    assert_eq!(found.len(), expected.len() + 4, "each once");
+    assert!(found.into_iter().collect::<BTreeSet<_>>().is_superset(&expected));
+    let longest = pages.iter().map(|page| page.keys.iter().map(Vec::len).sum::<usize>()).max().unwrap();
+    assert!(longest < 9 << 20, "{longest}");
+    assert!(pages.len() < 10, "{}", pages.len());
+}

@@ -2,17 +2,18 @@
 //!
 //! A cursor says all that there is to know: the slot, and a number. Keys of a slot are gone through by their hashes, from
 //! that number on, since no number tells where between two keys one was that is gone. Where a slot has more keys than are
-//! asked for, each page is a part of all hashes: it costs a look at all its keys, but at no more than [`PARTS`] times all.
+//! asked for, each page is a part of all hashes: it costs a look at all its keys, but at no more than [`PARTS`] times all. Where
+//! only keys are meant that begin with something, no others are looked at; where keys are long, a part ends where it has enough bytes.
 //!
 //! Invariant: a key that is there from the first page to the last is on one of them.
 
 use super::Keyspace;
 use super::cells::TreeCells;
-use crate::cell::{self, CellName, HEAD};
+use crate::cell::{self, CellName};
 use crate::cells::Cells;
 use crate::evaluate::kind_name;
 use crate::head::{HEAD_BYTES_MAX, Head};
-use crate::{KeyspaceError, SLOTS, glob, slot_of};
+use crate::{KeyspaceError, PAGE_BYTES_MAX, SLOTS, glob, slot_of};
 use atoll_engine::Direction;
 use atoll_resp::ScanRequest;
 use std::ops::{Bound, ControlFlow};
@@ -53,11 +54,59 @@ const PARTS: u64 = 64;
 /// Most keys that are looked at for a page where slots have few, whatever is asked for.
 const COUNT_MAX: u64 = 10_000;
 
+/// To look for keys that begin with something costs as much as to look at so many that lie beside each other.
+const LOOK_KEYS: u64 = 8;
+
 /// Hashes are numbers below this one.
 const HASHES: u64 = 1 << 32;
 
 fn hash(key: &[u8]) -> u64 {
     XxHash3_64::oneshot(key) % HASHES
+}
+
+/// Keys of a slot.
+struct Part {
+    keys: Vec<Vec<u8>>,
+    /// Of those that the pattern describes.
+    bytes: usize,
+    /// Those included that it does not describe.
+    looked_at: u64,
+    /// All of them are there whose hashes are lower.
+    to: u64,
+    /// With more bytes than these some are let go of.
+    bytes_max: usize,
+}
+
+impl Part {
+    fn push(&mut self, key: &[u8]) {
+        self.keys.push(key.to_vec());
+        self.bytes += key.len();
+        if self.bytes > self.bytes_max {
+            self.cut();
+            // Many of one hash are not sorted again for each that comes.
+            self.bytes_max = 2 * self.bytes.max(PAGE_BYTES_MAX);
+        }
+    }
+
+    /// Lets go of those with the highest hashes until there are as many bytes left as a page has; of one hash all stay or go.
+    fn cut(&mut self) {
+        let hashed = |key: Vec<u8>| (hash(&key), key);
+        let mut keys: Vec<_> = std::mem::take(&mut self.keys).into_iter().map(hashed).collect();
+        keys.sort_unstable();
+        let mut kept = 0;
+        self.bytes = 0;
+        for of_one in keys.chunk_by(|(one, _), (other, _)| one == other) {
+            let bytes: usize = of_one.iter().map(|(_, key)| key.len()).sum();
+            if kept > 0 && self.bytes + bytes > PAGE_BYTES_MAX {
+                self.to = of_one.first().map_or(self.to, |(hash, _)| *hash);
+                break;
+            }
+            self.bytes += bytes;
+            kept += of_one.len();
+        }
+        keys.truncate(kept);
+        self.keys = keys.into_iter().map(|(_, key)| key).collect();
+    }
 }
 
 impl Keyspace {
@@ -68,7 +117,7 @@ impl Keyspace {
     pub fn keys_of_slot(&self, slot: u16, most: usize) -> Result<Vec<Vec<u8>>, KeyspaceError> {
         let mut keys = Vec::new();
         if most > 0 {
-            self.visit_keys(slot, |key| {
+            self.visit_keys(slot, &[], |key| {
                 keys.push(key.to_vec());
                 if keys.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             })?;
@@ -77,7 +126,7 @@ impl Keyspace {
     }
 
     /// Keys of all slots that are `held`, from the cursor on: about as many as are asked for, before those are left out that
-    /// are not meant.
+    /// are not meant, and no more bytes of them than about [`PAGE_BYTES_MAX`] twice.
     ///
     /// # Errors
     /// [`KeyspaceError`] when the tree cannot be read.
@@ -88,19 +137,25 @@ impl Keyspace {
         held: impl Fn(u16) -> bool,
     ) -> Result<ScanPage, KeyspaceError> {
         let count = request.count.clamp(1, COUNT_MAX);
+        let start = request.pattern.map(glob::plain_start).unwrap_or_default();
         let (first, mut from) = (request.cursor / HASHES, request.cursor % HASHES);
-        let (mut keys, mut looked_at) = (Vec::new(), 0);
+        let (mut keys, mut bytes, mut cost) = (Vec::new(), 0, 0);
         for slot in u16::try_from(first).unwrap_or(SLOTS)..SLOTS {
             let held = self.keys_in(slot) > 0 && held(slot);
-            if held && looked_at >= count {
+            if held && (cost >= count || bytes >= PAGE_BYTES_MAX) {
                 let cursor = u64::from(slot) * HASHES + from;
                 return Ok(ScanPage { cursor, keys });
             }
             if held {
-                let to = from + HASHES.div_ceil(self.keys_in(slot).div_ceil(count).min(PARTS));
-                looked_at += self.scan_part(now_ms, slot, (from, to), request, &mut keys)?;
-                if to < HASHES {
-                    let cursor = u64::from(slot) * HASHES + to;
+                let parts = self.keys_that_begin(slot, &start, count)?.div_ceil(count).clamp(1, PARTS);
+                let to = from + HASHES.div_ceil(parts);
+                let part = self.scan_part(now_ms, slot, (from, to), &start, request)?;
+                let look = if start.is_empty() { 0 } else { LOOK_KEYS.min(self.keys_in(slot)) };
+                cost += part.looked_at.max(look);
+                bytes += part.bytes;
+                keys.extend(part.keys);
+                if part.to < HASHES {
+                    let cursor = u64::from(slot) * HASHES + part.to;
                     return Ok(ScanPage { cursor, keys });
                 }
             }
@@ -109,36 +164,52 @@ impl Keyspace {
         Ok(ScanPage { cursor: 0, keys })
     }
 
-    /// Adds the keys of a slot whose hashes lie between two numbers, and that are meant; how many there were before.
+    /// How many keys of a slot begin so, if these are no more than so many; and otherwise how many there are at most.
+    fn keys_that_begin(&self, slot: u16, start: &[u8], most: u64) -> Result<u64, KeyspaceError> {
+        let mut count = 0;
+        if !start.is_empty() {
+            self.visit_keys(slot, start, |_| {
+                count += 1;
+                if count <= most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
+        }
+        Ok(if start.is_empty() || count > most { self.keys_in(slot) } else { count })
+    }
+
+    /// The keys of a slot whose hashes lie between two numbers, and that are meant: of long ones those up to a lower number.
     fn scan_part(
         &self,
         now_ms: u64,
         slot: u16,
         (from, to): (u64, u64),
+        start: &[u8],
         request: &ScanRequest<'_>,
-        keys: &mut Vec<Vec<u8>>,
-    ) -> Result<u64, KeyspaceError> {
-        let (mut looked_at, before) = (0, keys.len());
-        let is_all = from == 0 && to >= HASHES;
-        self.visit_keys(slot, |key| {
-            if is_all || (from..to).contains(&hash(key)) {
-                looked_at += 1;
+    ) -> Result<Part, KeyspaceError> {
+        let (keys, bytes_max) = (Vec::new(), 2 * PAGE_BYTES_MAX);
+        let mut part = Part { keys, bytes: 0, looked_at: 0, to, bytes_max };
+        self.visit_keys(slot, start, |key| {
+            let is_all = from == 0 && part.to >= HASHES;
+            if is_all || (from..part.to).contains(&hash(key)) {
+                part.looked_at += 1;
                 if request.pattern.is_none_or(|pattern| glob::matches(pattern, key)) {
-                    keys.push(key.to_vec());
+                    part.push(key);
                 }
             }
             ControlFlow::Continue(())
         })?;
+        if part.bytes > PAGE_BYTES_MAX {
+            part.cut();
+        }
         if request.kind.is_some() || self.state(slot)?.soonest_ms <= now_ms {
             let mut kept = Vec::new();
-            for key in keys.split_off(before) {
+            for key in part.keys {
                 if self.is_meant(now_ms, slot, &key, request.kind)? {
                     kept.push(key);
                 }
             }
-            keys.append(&mut kept);
+            part.keys = kept;
         }
-        Ok(looked_at)
+        Ok(part)
     }
 
     /// Whether a key is of this kind and its time is not over.
@@ -156,12 +227,14 @@ impl Keyspace {
         Ok(!head.is_overdue(now_ms) && kind.is_none_or(is_kind))
     }
 
+    /// Visits the keys of a slot that begin so, in the order of their bytes.
     fn visit_keys(
         &self,
         slot: u16,
+        start: &[u8],
         mut visit: impl FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<(), KeyspaceError> {
-        let (from, to) = (CellName::kind(slot, HEAD), CellName::kind(slot, HEAD + 1));
+        let (from, to) = CellName::heads(slot, start);
         let range = (Bound::Included(&*from), Bound::Excluded(&*to));
         self.tree.scan(range, Direction::Forward, |name, _| visit(cell::key_of_head(name)))?;
         Ok(())
