@@ -11,6 +11,7 @@ use crate::log::Log;
 use crate::machine::Machine;
 use crate::options::ADDRESS_BYTES_MAX;
 use crate::peers::{self, Network, Peers};
+use crate::seldom::Seldom;
 use crate::types::{Raft, Seat, SeatId};
 use crate::{CouncilError, CouncilEvent, CouncilOptions};
 use atoll_replica::{Change, Incarnation, NodeId, Proposal, Slot, Version};
@@ -22,6 +23,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::{RwLock, Semaphore};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 /// Connections at once.
@@ -53,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) seating: tokio::sync::Mutex<()>,
     pub(crate) troubles: tokio::sync::mpsc::Sender<CouncilError>,
     troubled: tokio::sync::Mutex<tokio::sync::mpsc::Receiver<CouncilError>>,
+    /// Those who connected and did not speak as members and nodes do.
+    turned_away: Seldom,
 }
 
 /// Whether an operator may ask for this.
@@ -105,6 +109,7 @@ impl Member {
             seating: tokio::sync::Mutex::default(),
             troubles,
             troubled: tokio::sync::Mutex::new(troubled),
+            turned_away: Seldom::default(),
         });
         let listener = tokio::net::TcpListener::from_std(listener)
             .map_err(|source| CouncilError::System { action: "listen", source })?;
@@ -184,7 +189,10 @@ async fn accepted(shared: &Shared, stream: TcpStream) -> Result<Connection, Wire
     match TlsAcceptor::from(Arc::clone(&tls.peers.serve)).accept(stream).await {
         Ok(stream) => Connection::accept(stream, peers::limits(), welcome).await,
         Err(source) => {
-            tracing::warn!(peer, error = %source, "somebody who connected for the configuration group was turned away");
+            // There may be any number of such strangers.
+            if let Some(times) = shared.turned_away.happened(Instant::now()) {
+                tracing::warn!(peer, error = %source, times, "somebody who connected for the configuration group was turned away");
+            }
             Err(WireError::Io { action: "encrypt", source })
         }
     }
@@ -386,8 +394,8 @@ impl Shared {
     /// Waits until no copy that is down can still serve the slot because it was told that it was heard.
     async fn await_silence(&self, slot: Slot) {
         let timeout = self.options.node_timeout();
-        let until = tokio::time::Instant::now() + timeout * 2;
-        while self.leads() && tokio::time::Instant::now() < until {
+        let until = Instant::now() + timeout * 2;
+        while self.leads() && Instant::now() < until {
             let table = self.machine.table();
             let copies = table.slot(slot).in_sync;
             let is_up = |node| table.members.get(&node).is_some_and(|member| member.is_up);

@@ -81,6 +81,9 @@ const LOOK_EACH: usize = 16;
 /// Who neither sent nor read anything for so long gives way first where there is too little memory, in microseconds.
 const IDLE_US: u64 = 1_000_000;
 
+/// Why who speaks TLS is turned away, where nobody does.
+pub(crate) const SPEAKS_TLS: &str = "it speaks TLS, which this node has no certificate for";
+
 /// What became of a connection in its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
@@ -278,32 +281,32 @@ impl Connection {
                 Ok(0)
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
-            Err(error) => Err(self.give_up(&error)),
+            Err(error) => Err(self.give_up(&error, here)),
         }
     }
 
     /// What it means that nothing more can be received.
-    fn give_up(&mut self, error: &io::Error) -> End {
+    fn give_up(&mut self, error: &io::Error, here: &mut Here) -> End {
         if error.kind() != io::ErrorKind::InvalidData {
             return End::Failed;
         }
         let peer = self.session.peer;
         match error.get_ref().and_then(|error| error.downcast_ref::<NoTls>()) {
             Some(_) => {
-                tracing::warn!(%peer, "a client was turned away that does not speak TLS, which this node expects");
+                here.turned_away(peer, &"it does not speak TLS, which this node expects");
                 // It would understand nothing else.
                 let _ = self.stream.socket_mut().write(b"-ERR this node speaks TLS, and nothing else\r\n");
             }
-            None => tracing::warn!(%peer, %error, "a connection cannot be encrypted"),
+            None => here.turned_away(peer, error),
         }
         End::Refused
     }
 
     /// Whether somebody speaks TLS here, where nobody does; then it was turned away.
-    fn turn_away(&mut self) -> bool {
+    fn turn_away(&mut self, here: &mut Here) -> bool {
         let is_stranger = !self.stream.is_encrypted() && is_handshake(self.inbox.unread());
         if is_stranger {
-            tracing::warn!(peer = %self.session.peer, "a client was turned away that speaks TLS, which this node has no certificate for");
+            here.turned_away(self.session.peer, &SPEAKS_TLS);
             self.session.end_with(End::Refused);
         }
         is_stranger
@@ -342,7 +345,7 @@ impl Connection {
         }
         self.is_paused = left == 0 || self.is_full(here);
         self.parser = Some(parser);
-        self.turn_away();
+        self.turn_away(here);
     }
 
     /// Brings nearer what the next requests will touch in memory; how many are not to be looked at again.
@@ -354,8 +357,8 @@ impl Connection {
         NEAR_AT_ONCE
     }
 
-    fn refuse(&mut self, error: &ProtocolError, here: &Here) {
-        if self.turn_away() {
+    fn refuse(&mut self, error: &ProtocolError, here: &mut Here) {
+        if self.turn_away(here) {
             return;
         }
         here.metrics.protocol_errors.add(1);

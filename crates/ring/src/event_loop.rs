@@ -243,7 +243,7 @@ impl EventLoop {
             None => Stream::plain(socket),
             Some(tls) => match Stream::serve(socket, Arc::clone(&tls.clients)) {
                 Ok(stream) => stream,
-                Err(error) => return tracing::warn!(%error, "a connection cannot be encrypted"),
+                Err(error) => return self.here.turned_away(peer, &error),
             },
         };
         let id = self.here.shared.connection_ids.fetch_add(1, Ordering::Relaxed) + 1;
@@ -286,9 +286,7 @@ impl EventLoop {
         self.ticked_commands = done;
         self.here.slots.look_at_room(self.here.now);
         self.here.tell_ring_seen();
-        if let Some(times) = self.here.wrong_passwords.due(self.here.now.moment) {
-            tracing::warn!(times, "more wrong passwords");
-        }
+        self.here.tell_seldom();
         let limits = self.here.limits();
         let over: Vec<_> = self
             .connections

@@ -12,7 +12,7 @@ mod server;
 mod watch;
 
 use crate::address::HostPort;
-use crate::connection::{End, Outbox, Session};
+use crate::connection::{End, Outbox, SPEAKS_TLS, Session};
 use crate::here::Here;
 use crate::keyspaces::{number_of_slot, slot_at};
 use crate::room::Lack;
@@ -60,13 +60,13 @@ impl Executor<'_> {
     fn unknown(&mut self, request: &Request<'_>) {
         let is_web = |word: &[u8]| word.eq_ignore_ascii_case(b"post") || word.eq_ignore_ascii_case(b"host:");
         if request.get(0).is_some_and(is_handshake) {
-            tracing::warn!(peer = %self.session.peer, "a client was turned away that speaks TLS, which this node has no certificate for");
+            self.here.turned_away(self.session.peer, &SPEAKS_TLS);
             self.session.end_with(End::Refused);
             return;
         }
         if request.get(0).is_some_and(is_web) {
             // Somebody's browser was made to send this, with commands of a stranger behind it.
-            tracing::warn!(peer = %self.session.peer, "a connection that speaks as to a web server was ended");
+            self.here.turned_away(self.session.peer, &"it speaks as to a web server");
             self.session.end_with(End::Refused);
             return;
         }

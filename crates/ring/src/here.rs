@@ -16,6 +16,7 @@ use crate::token::Token;
 use atoll_replica::{Moment, NodeId, Table, Ticket};
 use atoll_resp::Limits;
 use atoll_tls::NodeTls;
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -147,6 +148,8 @@ pub(crate) struct Here {
     /// Requests that became several.
     pub(crate) gathered: Gathered,
     pub(crate) wrong_passwords: Seldom,
+    /// Those who were turned away because they do not speak as clients do.
+    strangers: Seldom,
     table_changes: u64,
     /// How often there was another list of users when connections were last held to it.
     access_changes: u64,
@@ -175,7 +178,7 @@ impl Here {
         let metrics = shared.metrics.get(place).cloned().unwrap_or_default();
         let (table, now) = (shared.table(), shared.chosen.clock.now());
         let (asked, handshakes, gathered, tickets, ring_seen_at) = Default::default();
-        let wrong_passwords = Seldom::default();
+        let (wrong_passwords, strangers) = Default::default();
         let (table_changes, access_changes) = Default::default();
         Self {
             shared,
@@ -187,6 +190,7 @@ impl Here {
             handshakes,
             gathered,
             wrong_passwords,
+            strangers,
             table_changes,
             access_changes,
             tickets,
@@ -223,6 +227,24 @@ impl Here {
             file_bytes: stats.file_bytes,
         };
         *self.shared.ring_seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+    }
+
+    /// Somebody was turned away who does not speak as clients do. There may be any number of them, so not each is said in the log.
+    pub(crate) fn turned_away(&mut self, peer: SocketAddr, why: &dyn Display) {
+        if let Some(times) = self.strangers.happened(self.now.moment) {
+            tracing::warn!(%peer, %why, times, "a client was turned away");
+        }
+    }
+
+    /// Says in the log what happened so often that it was not said each time.
+    pub(crate) fn tell_seldom(&mut self) {
+        let now = self.now.moment;
+        if let Some(times) = self.wrong_passwords.due(now) {
+            tracing::warn!(times, "more wrong passwords");
+        }
+        if let Some(times) = self.strangers.due(now) {
+            tracing::warn!(times, "more clients were turned away");
+        }
     }
 
     /// Whether there is another list of users since the last time.

@@ -36,6 +36,8 @@ mod seldom;
 mod slots;
 mod syncing;
 mod table;
+#[cfg(test)]
+mod warned;
 mod watches;
 
 // What a node of several does.

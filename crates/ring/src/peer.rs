@@ -14,6 +14,7 @@ mod heard;
 pub(crate) use codec::{Piece, Spoken};
 pub(crate) use greeting::Greeting;
 
+use crate::seldom::Seldom;
 use crate::token::Token;
 use atoll_replica::{Incarnation, Message, Moment, NodeId};
 use atoll_tls::{PeerTls, Stream};
@@ -91,6 +92,10 @@ pub(crate) struct Peers {
     /// What is received goes through here.
     room: Vec<u8>,
     dated_at: Moment,
+    /// When it was flushed last.
+    now: Moment,
+    /// Those who were not listened to before they had said who they are.
+    strangers: Seldom,
     /// Messages that were handed to a connection.
     pub(crate) said: u64,
     /// Messages that were given up because too much waited.
@@ -117,6 +122,7 @@ impl Peers {
         let (dialled, heard, shaking, unread) = Default::default();
         let room = vec![0; ROOM_BYTES];
         let (heard_last, dated_at, said, dropped) = Default::default();
+        let (now, strangers) = Default::default();
         Ok(Self {
             greeting,
             secret,
@@ -131,6 +137,8 @@ impl Peers {
             unread,
             room,
             dated_at,
+            now,
+            strangers,
             said,
             dropped,
         })
@@ -185,6 +193,10 @@ impl Peers {
 
     /// Dials who is not connected, and sends what waits; now and then also what the clock of this node says.
     pub(crate) fn flush(&mut self, now: Moment, date_ms: u64, registry: &Registry) {
+        self.now = now;
+        if let Some(times) = self.strangers.due(now) {
+            tracing::warn!(times, "more strangers were not listened to where nodes talk to each other");
+        }
         // Who could not be accepted, because no file was left to open, is not told of again.
         self.has_waiting |= now >= self.accepted_at.after(ACCEPT_EVERY_US);
         if self.has_waiting {
@@ -209,7 +221,7 @@ impl Peers {
         }
         let late = self.heard.iter_mut().filter_map(|(&token, heard)| heard.is_late(now).then_some(token));
         for token in late.collect::<Vec<_>>() {
-            self.end(token, "it did not say in time who it is", registry);
+            self.end(token, Some("it did not say in time who it is"), registry);
         }
     }
 
@@ -257,19 +269,34 @@ impl Peers {
             self.unread.push_back(token);
         }
         if received == Received::Over {
-            heard.hang_up(registry);
-            self.heard.remove(&token);
+            let why = heard.refused().map(str::to_owned);
+            self.end(token, why.as_deref(), registry);
         } else if let Some(node) = heard.node().filter(|_| before.is_none()) {
             self.end_others_of(node, token, registry);
         }
     }
 
-    /// Ends a connection from a peer.
-    fn end(&mut self, token: usize, why: &str, registry: &Registry) {
-        if let Some(mut heard) = self.heard.remove(&token) {
-            heard.refuse(&why);
-            heard.hang_up(registry);
+    /// Ends a connection from a peer; why, if it is to be said. Of strangers there may be any number, so not each is said in the log.
+    fn end(&mut self, token: usize, why: Option<&str>, registry: &Registry) {
+        let Some(mut heard) = self.heard.remove(&token) else { return };
+        match (why, heard.node()) {
+            (None, _) => {}
+            (Some(why), Some(node)) => {
+                tracing::warn!(peer = heard.peer(), %node, why, "a peer is not listened to any more");
+            }
+            (Some(why), None) => {
+                if let Some(times) = self.strangers.happened(self.now) {
+                    let peer = heard.peer();
+                    tracing::warn!(
+                        peer,
+                        why,
+                        times,
+                        "a stranger is not listened to where nodes talk to each other"
+                    );
+                }
+            }
         }
+        heard.hang_up(registry);
     }
 
     /// Whether an event is for peers.
@@ -309,7 +336,7 @@ impl Peers {
             (other != token && heard.node() == Some(node)).then_some(other)
         };
         for former in self.heard.iter().filter_map(is_former).collect::<Vec<_>>() {
-            self.end(former, "the node dialled again", registry);
+            self.end(former, Some("the node dialled again"), registry);
         }
     }
 
@@ -324,7 +351,7 @@ impl Peers {
             // Those who come first would keep all others out by saying nothing.
             match strangers().next().map(|(&token, _)| token) {
                 Some(first) if is_full || strangers().count() >= STRANGERS_MAX => {
-                    self.end(first, "too many who do not say who they are", registry);
+                    self.end(first, Some("too many who do not say who they are"), registry);
                 }
                 None if is_full => continue,
                 _ => {}
@@ -349,6 +376,8 @@ impl Peers {
 #[allow(clippy::disallowed_methods, reason = "a test has sockets of its own")]
 mod tests {
     use super::*;
+    use crate::warned;
+    use std::io::Write;
 
     fn peers(registry: &Registry) -> (Peers, SocketAddr) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -366,6 +395,28 @@ mod tests {
         assert_eq!(peers.heard.len(), 0, "it costs a call of the system");
         peers.flush(Moment(1_200_000), 0, poll.registry());
         assert_eq!(peers.heard.len(), 1);
+    }
+
+    #[test]
+    fn of_any_number_of_strangers_little_is_said_in_the_log() {
+        let mut poll = mio::Poll::new().unwrap();
+        let (mut peers, address) = peers(poll.registry());
+        let mut events = mio::Events::with_capacity(64);
+        let warned = warned::times(|| {
+            peers.flush(Moment(1_000_000), 0, poll.registry());
+            for _ in 0..50 {
+                let mut stranger = std::net::TcpStream::connect(address).unwrap();
+                stranger.write_all(&b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(4)).unwrap();
+                peers.accept(poll.registry());
+                while !peers.heard.is_empty() {
+                    poll.poll(&mut events, None).unwrap();
+                    events.iter().for_each(|event| peers.notice(event, poll.registry(), &mut |_, _, _| ()));
+                }
+            }
+            peers.flush(Moment(2_000_000), 0, poll.registry());
+            peers.flush(Moment(4_000_000), 0, poll.registry());
+        });
+        assert_eq!(warned, 2, "the first one, and how many came behind it");
     }
 
     #[test]

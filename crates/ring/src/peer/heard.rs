@@ -18,6 +18,8 @@ pub(super) struct Heard {
     from: Option<Greeting>,
     /// By when it has to have said who it is; unknown before the first look at it.
     greets_by: Option<Moment>,
+    /// Why nothing more is heard of it, where that is not its end.
+    refused: Option<String>,
 }
 
 /// How long somebody who connects may take to say who it is.
@@ -44,7 +46,7 @@ impl Heard {
     pub(super) fn new(stream: Stream<TcpStream>) -> Self {
         // Before somebody has said who it is, little is taken from it.
         let decoder = Decoder::new(Limits { frame_bytes: GREETING_BYTES_MAX, ..LIMITS });
-        Self { stream, decoder, from: None, greets_by: None }
+        Self { stream, decoder, from: None, greets_by: None, refused: None }
     }
 
     pub(super) fn is_handshaking(&self) -> bool {
@@ -105,7 +107,7 @@ impl Heard {
         Received::More
     }
 
-    fn end(&self, why: &dyn std::fmt::Display) -> Received {
+    fn end(&mut self, why: &dyn std::fmt::Display) -> Received {
         self.refuse(why);
         Received::Over
     }
@@ -143,12 +145,19 @@ impl Heard {
         }
     }
 
-    /// Says in the log who is not listened to any more, and why.
-    pub(super) fn refuse(&self, why: &dyn std::fmt::Display) -> bool {
-        let peer = self.stream.socket().peer_addr().map(|address| address.to_string()).unwrap_or_default();
-        let node = self.node().map(|node| node.to_string());
-        tracing::warn!(peer, node, %why, "a peer is not listened to any more");
+    fn refuse(&mut self, why: &dyn std::fmt::Display) -> bool {
+        self.refused = Some(why.to_string());
         false
+    }
+
+    /// Why nothing more is heard of it, where that is not its end.
+    pub(super) fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
+    }
+
+    /// Where it dialled from.
+    pub(super) fn peer(&self) -> String {
+        self.stream.socket().peer_addr().map(|address| address.to_string()).unwrap_or_default()
     }
 
     pub(super) fn hang_up(&mut self, registry: &Registry) {

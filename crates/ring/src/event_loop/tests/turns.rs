@@ -160,3 +160,22 @@ fn a_round_has_its_whole_time_however_long_it_took_to_come_to_it() {
     let answered = clients.iter_mut().filter_map(|client| (!heard(client).is_empty()).then_some(())).count();
     assert_eq!(answered, 100);
 }
+
+#[test]
+fn of_any_number_of_strangers_little_is_said_in_the_log() {
+    let clock = Arc::new(Standing(SystemClock.now(), AtomicU64::new(0)));
+    let mut ready = ready(clock.clone(), ConnectionLimits::default());
+    let warned = crate::warned::times(|| {
+        for words in [&b"POST / HTTP/1.1\r\n"[..], b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"] {
+            let strangers: Vec<_> = (0..50).map(|_| client(&ready, words)).collect();
+            ready.let_in();
+            ready.event_loop.round().unwrap();
+            drop(strangers);
+        }
+        clock.1.store(2_000_000, Ordering::Relaxed);
+        ready.event_loop.here.look_at_clock();
+        ready.event_loop.tick().unwrap();
+    });
+    assert_eq!(ready.metrics.connections_dropped.get(), 100);
+    assert_eq!(warned, 2, "the first one, and how many came behind it");
+}
