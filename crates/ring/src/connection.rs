@@ -3,6 +3,7 @@
 //! Invariant: while more is unsent than the limit, or more replies are awaited, nothing more is executed or received.
 //! Invariant: an idle connection keeps no buffer and no parser.
 
+mod burden;
 mod inbox;
 mod outbox;
 mod session;
@@ -12,7 +13,6 @@ pub(crate) use session::Session;
 
 use crate::execute::Executor;
 use crate::here::Here;
-use crate::options::ConnectionLimits;
 use atoll_keyspace::NEAR_AT_ONCE;
 use atoll_replica::Moment;
 use atoll_resp::{Protocol, ProtocolError, ReplyWriter, RequestParser, keys_ahead};
@@ -77,9 +77,6 @@ const TURN_US: u64 = 2_000;
 
 /// Requests from one look at the clock to the next.
 const LOOK_EACH: usize = 16;
-
-/// Who neither sent nor read anything for so long gives way first where there is too little memory, in microseconds.
-const IDLE_US: u64 = 1_000_000;
 
 /// Why who speaks TLS is turned away, where nobody does.
 pub(crate) const SPEAKS_TLS: &str = "it speaks TLS, which this node has no certificate for";
@@ -397,51 +394,5 @@ impl Connection {
             self.stalled_since.get_or_insert(here.now.moment);
         }
         Ok(())
-    }
-
-    /// Counts the memory that it takes, and whether that is too much.
-    fn count(&mut self, here: &Here) -> Result<(), End> {
-        let parser =
-            self.parser.as_ref().map_or(0, |parser| size_of::<RequestParser>() + parser.memory_bytes());
-        let buffers = self.inbox.memory_bytes() + self.outbox.memory_bytes();
-        let encrypted = self.stream.memory_bytes();
-        let bytes = size_of::<Self>() + parser + buffers + encrypted + self.session.memory_bytes();
-        let counter = &here.metrics.connection_bytes;
-        counter.add(bytes as u64);
-        counter.subtract(self.counted_bytes as u64);
-        self.counted_bytes = bytes;
-        if self.outbox.unsent_bytes() > here.limits().unsent_bytes_max {
-            return Err(End::Stalled);
-        }
-        let may_have_to_go = buffers + parser > ROOM_BYTES || self.stream.is_handshaking();
-        let is_much = may_have_to_go && counter.get() > here.shared.memory_bytes_max_each();
-        if is_much { Err(End::Memory) } else { Ok(()) }
-    }
-
-    /// Why it has to end by now, if it has.
-    pub(crate) fn overdue(&self, now: Moment, limits: &ConnectionLimits) -> Option<End> {
-        let passed_us = |since: Moment| now.0.saturating_sub(since.0);
-        if self.stalled_since.is_some_and(|since| passed_us(since) > limits.stalled_us_max) {
-            return Some(End::Stalled);
-        }
-        let is_stranger = !self.session.is_authenticated || self.stream.is_handshaking();
-        let is_silent = is_stranger && passed_us(self.session.stranger_since) > limits.silent_us_max;
-        is_silent.then_some(End::Silent)
-    }
-
-    /// Whether it takes so much that it may have to end for others.
-    pub(crate) fn is_large(&self) -> bool {
-        self.counted_bytes > ROOM_BYTES
-    }
-
-    /// How much others would gain by its end, if it is large: who neither sends nor reads comes first, and then who takes most.
-    pub(crate) fn hinders(&self, now: Moment) -> (bool, usize) {
-        let moved = self.stalled_since.map_or(self.session.heard, |since| since.max(self.session.heard));
-        (now >= moved.after(IDLE_US), self.counted_bytes)
-    }
-
-    /// Memory that was counted for it.
-    pub(crate) fn counted_bytes(&self) -> usize {
-        self.counted_bytes
     }
 }
