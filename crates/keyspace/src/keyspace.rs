@@ -4,6 +4,7 @@
 
 mod cells;
 mod expiry;
+mod forgetting;
 mod import;
 mod listing;
 mod moving;
@@ -42,6 +43,8 @@ pub struct Keyspace {
     near: Vec<u8>,
     /// The slot in which keys whose time is over are looked for first.
     expires_next: u16,
+    /// The slot in which clients that were silent for long are looked for first.
+    forgets_next: u16,
 }
 
 impl Keyspace {
@@ -68,9 +71,10 @@ impl Keyspace {
             Some(error) => Err(error),
             None => {
                 let (engine, pending) = (engine.clone(), Pending::new(&tree));
-                let (near, expires_next) = Default::default();
+                let (near, expires_next, forgets_next) = Default::default();
+                let keeps_states = true;
                 let mut keyspace =
-                    Self { engine, tree, slots, keeps_states: true, pending, near, expires_next };
+                    Self { engine, tree, slots, keeps_states, pending, near, expires_next, forgets_next };
                 keyspace.remove_unfinished()?;
                 Ok(keyspace)
             }
@@ -132,6 +136,24 @@ impl Keyspace {
     ) -> Result<(), KeyspaceError> {
         let answer = Answer::new(reply, protocol);
         self.write(slot, applied, time_ms, answer, |writing| writing.expire_exactly(keys))
+    }
+
+    /// Lets go of at most so many clients that were silent for [`SESSION_MS_MIN`](crate::SESSION_MS_MIN) and more by the time of the
+    /// entry; answers of how many.
+    ///
+    /// # Errors
+    /// As [`Keyspace::apply`].
+    pub fn apply_forgetting(
+        &mut self,
+        slot: u16,
+        applied: Applied,
+        time_ms: u64,
+        most: u64,
+        protocol: Protocol,
+        reply: &mut Vec<u8>,
+    ) -> Result<(), KeyspaceError> {
+        let answer = Answer::new(reply, protocol);
+        self.write(slot, applied, time_ms, answer, |writing| writing.forget_silent(most))
     }
 
     /// As [`Keyspace::apply`], for a command that Redis does not have.

@@ -169,6 +169,24 @@ impl ModelKeyspace {
         })
     }
 
+    /// As [`Keyspace::apply_forgetting`](crate::Keyspace::apply_forgetting).
+    ///
+    /// # Errors
+    /// [`KeyspaceError`] for a slot that there is not.
+    pub fn apply_forgetting(
+        &mut self,
+        slot: u16,
+        applied: Applied,
+        time_ms: u64,
+        most: u64,
+        protocol: Protocol,
+        reply: &mut Vec<u8>,
+    ) -> Result<(), KeyspaceError> {
+        self.write(slot, applied, time_ms, Answer::new(reply, protocol), |writing| {
+            writing.forget_silent(most)
+        })
+    }
+
     /// As [`Keyspace::apply_own`](crate::Keyspace::apply_own).
     ///
     /// # Errors

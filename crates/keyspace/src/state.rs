@@ -24,12 +24,15 @@ pub(crate) struct SlotState {
     pub(crate) sessions: u64,
     /// No key is deleted before this date; only in memory, where 0 says that nobody looked yet.
     pub(crate) soonest_ms: u64,
+    /// No client was in use last before this date; only in memory, and 0 as above.
+    pub(crate) oldest_use_ms: u64,
 }
 
 impl Default for SlotState {
     /// An empty slot.
     fn default() -> Self {
-        Self { applied: Applied::default(), time_ms: 0, keys: 0, sessions: 0, soonest_ms: u64::MAX }
+        let (applied, time_ms, keys, sessions) = Default::default();
+        Self { applied, time_ms, keys, sessions, soonest_ms: u64::MAX, oldest_use_ms: u64::MAX }
     }
 }
 
@@ -46,7 +49,7 @@ impl SlotState {
         time_ms: u64,
         names: impl Iterator<Item = &'a [u8]>,
     ) -> Self {
-        let fresh = Self { applied, time_ms, soonest_ms: 0, ..Self::default() };
+        let fresh = Self { applied, time_ms, soonest_ms: 0, oldest_use_ms: 0, ..Self::default() };
         names.fold(fresh, |state, name| state.with_moved(name))
     }
 
@@ -80,6 +83,7 @@ impl SlotState {
             *number = bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         }
         let [epoch, sequence, time_ms, keys, sessions] = numbers;
-        Ok(Self { applied: Applied { epoch, sequence }, time_ms, keys, sessions, soonest_ms: 0 })
+        let (applied, soonest_ms, oldest_use_ms) = (Applied { epoch, sequence }, 0, 0);
+        Ok(Self { applied, time_ms, keys, sessions, soonest_ms, oldest_use_ms })
     }
 }

@@ -63,6 +63,9 @@ pub(crate) fn verify<C: Cells>(cells: &C, slot: u16, state: &SlotState) -> Resul
         return wrong("the number of sessions");
     }
     for (client, session) in &found.sessions {
+        if session.used_ms < state.oldest_use_ms {
+            return wrong("the first use of all sessions");
+        }
         if cells.value(&CellName::session_use(slot, session.used_ms, *client))?.is_none() {
             return wrong("when a session was in use");
         }

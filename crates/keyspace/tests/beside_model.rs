@@ -84,6 +84,14 @@ impl Pair {
         assert_eq!(ours, theirs);
     }
 
+    fn forget(&mut self, slot: u16, most: u64) {
+        let (applied, now, mut replies) = (self.next(), self.now_ms, [Vec::new(), Vec::new()]);
+        let [ours, theirs] = &mut replies;
+        self.keyspace.apply_forgetting(slot, applied, now, most, Protocol::Resp2, ours).unwrap();
+        self.model.apply_forgetting(slot, applied, now, most, Protocol::Resp2, theirs).unwrap();
+        assert_eq!(ours, theirs);
+    }
+
     fn compare(&self) {
         for slot in SLOTS {
             self.keyspace.verify(slot).unwrap();
@@ -109,7 +117,12 @@ fn run(seed: u64, on_disk: bool) {
     let mut draw = Draw { random, now_ms: 0, lifetimes_ms: (1, 5000), is_wild: true };
     for step in 0..400 {
         draw.now_ms = pair.now_ms;
-        let words = draw.command();
+        let mut words = draw.command();
+        if draw.random.u8(..4) == 0 {
+            let client = draw.random.u8(..6);
+            let name = format!("AT.ID {client} {} 0", draw.random.usize(step / 2..=step));
+            words = name.split(' ').map(|word| word.as_bytes().to_vec()).chain(words).collect();
+        }
         let slot = SLOTS[draw.random.usize(..SLOTS.len())];
         let protocol = if draw.random.bool() { Protocol::Resp2 } else { Protocol::Resp3 };
         let [ours, theirs] = pair.ask(slot, &words, protocol);
@@ -118,6 +131,8 @@ fn run(seed: u64, on_disk: bool) {
             0 => pair.now_ms += draw.random.u64(..3000),
             1 => pair.compare(),
             2 if draw.random.u8(..4) == 0 => pair.open_again(),
+            3 if draw.random.u8(..4) == 0 => pair.now_ms += draw.random.u64(..900_000),
+            4 => pair.forget(slot, draw.random.u64(..4)),
             _ => {}
         }
     }

@@ -112,6 +112,52 @@ fn clients_that_were_silent_for_long_are_forgotten_with_all_keys() {
 }
 
 #[test]
+fn clients_that_were_silent_for_long_are_found_and_forgotten_where_nobody_writes() {
+    let mut subject = Subject::new();
+    let found = |subject: &mut Subject, most| {
+        subject.keyspace.remembering(subject.now_ms, most, |slot| slot == SLOT).unwrap()
+    };
+    for client in 0..300 {
+        assert_eq!(subject.ask(&format!("AT.ID {client:x} 1 0 SET k v")), "[0 +OK]");
+    }
+    subject.now_ms += SESSION_MS_MIN + 60_000;
+    assert_eq!((found(&mut subject, 9), subject.forget(1_000)), (vec![], 0), "they may ask again");
+    assert_eq!(subject.ask("AT.ID 7 2 0 SET k w"), "[0 +OK]");
+    subject.now_ms += 61_000;
+    assert!(subject.keyspace.remembering(subject.now_ms, 9, |_| false).unwrap().is_empty());
+    assert!(found(&mut subject, 0).is_empty());
+    assert_eq!((found(&mut subject, 9), subject.forget(200)), (vec![SLOT], 200));
+    subject.keyspace.verify(SLOT).unwrap();
+    assert_eq!((found(&mut subject, 9), subject.forget(200)), (vec![SLOT], 99));
+    assert_eq!((found(&mut subject, 9), subject.keyspace.sessions_in(SLOT)), (vec![], 1));
+    subject.keyspace.verify(SLOT).unwrap();
+    assert_eq!(subject.ask("AT.ID 7 2 0 SET k w"), "[1 +OK]", "who wrote since stays");
+    assert_eq!(subject.ask("AT.ID 8 1 0 SET k v"), "[0 +OK]");
+    // One that is new is old in its time, whatever was known of the slot before.
+    subject.now_ms += SESSION_MS_MIN + 180_000;
+    assert_eq!((found(&mut subject, 9), subject.forget(u64::MAX)), (vec![SLOT], 2));
+    assert_eq!(subject.keyspace.sessions_in(SLOT), 0);
+    subject.keyspace.verify(SLOT).unwrap();
+}
+
+#[test]
+fn what_moved_is_forgotten_in_its_time_as_well() {
+    let (mut from, mut to) = (Subject::new(), Subject::new());
+    from.ask("AT.ID 1 1 0 INCR n");
+    let (cells, _) = from.keyspace.exporter(SLOT).next(1 << 20).unwrap();
+    let (applied, time_ms) = (from.keyspace.applied(SLOT), from.keyspace.time_ms(SLOT));
+    to.keyspace.begin_import(SLOT).unwrap();
+    to.keyspace.import(SLOT, &cells).unwrap();
+    assert!(to.keyspace.remembering(u64::MAX, 9, |_| true).unwrap().is_empty(), "it is not there yet");
+    to.keyspace.end_import(SLOT, applied, time_ms).unwrap();
+    to.applied = applied;
+    to.now_ms += SESSION_MS_MIN + 121_000;
+    assert_eq!(to.keyspace.remembering(to.now_ms, 9, |_| true).unwrap(), [SLOT]);
+    assert_eq!(to.forget(9), 1);
+    to.keyspace.verify(SLOT).unwrap();
+}
+
+#[test]
 fn clients_beyond_those_that_are_remembered_are_refused_until_some_are_forgotten() {
     let mut subject = Subject::new();
     for client in 0..SESSIONS_MAX {

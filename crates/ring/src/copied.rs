@@ -307,6 +307,12 @@ impl Copied {
         self.copies.refused_expiries() == before
     }
 
+    /// Has clients of one slot forgotten who were silent for long, through the log.
+    pub(crate) fn forget_clients(&mut self, slot: Slot, now: Now, most: u64) {
+        let done = self.copies.forget_clients(slot, now, most);
+        self.note(done);
+    }
+
     pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Vec<u8>)> {
         self.copies.take_answers()
     }

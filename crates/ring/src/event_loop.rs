@@ -278,6 +278,8 @@ impl EventLoop {
             return Ok(());
         }
         self.ticked_us = now_us;
+        let table = self.here.table.clone();
+        self.here.slots.forget_some(self.here.now, |slot| table.is_here(slot))?;
         // A listener that had no file to open is told of nothing new.
         self.has_waiting = self.listener.is_some();
         let metrics = &self.here.metrics;

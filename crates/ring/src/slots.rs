@@ -6,6 +6,7 @@
 //! which sync the answer has to wait for. What is read may be as new, so its answer waits as well.
 
 mod expiring;
+mod forgetting;
 mod others;
 
 use crate::NodeError;

@@ -112,3 +112,32 @@ fn a_node_that_begins_with_a_clock_a_year_ahead_writes_none_of_its_dates() {
         assert!(ends_ms < began_ms + YEAR_MS / 2, "key{key} stays for {} ms", ends_ms - began_ms);
     }
 }
+
+#[test]
+fn clients_that_were_silent_for_long_are_forgotten_by_all_copies_though_nobody_writes() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let group =
+        LocalGroup::start(GroupOptions { slots: 16_384, copies: 3 }, Duration::from_millis(300)).unwrap();
+    let clock = Arc::new(Ahead::default());
+    let mut nodes: Vec<_> = (1..=3).map(|node| begin(node, &group, clock.clone())).collect();
+    assert!(group.wait(LONG, |table| table.slots.iter().all(|slot| slot.in_sync.len() == 3)));
+    let mut clients: Vec<_> = nodes.iter().map(|node| Client::connect(node.address())).collect();
+    let named = |clients: &mut [Client], key: u32| ask(clients, &format!("AT.ID a 1 0 INCR key{key}"));
+    for key in 0..30 {
+        // It may have been answered to a connection that went.
+        named(&mut clients, key);
+        assert_eq!(named(&mut clients, key), "[1 1]", "key{key}");
+    }
+    clock.0.store(13 * 60_000, Ordering::SeqCst);
+    let started = Instant::now();
+    for key in 0..30 {
+        while named(&mut clients, key) == "[1 1]" {
+            assert!(started.elapsed() < LONG, "key{key} is remembered");
+        }
+        assert_eq!(named(&mut clients, key), "[1 2]", "key{key} was done anew, once");
+    }
+    // The others are no different, whoever leads by then.
+    drop(clients.remove(0));
+    nodes.remove(0).stop().unwrap();
+    (0..30).for_each(|key| assert_eq!(named(&mut clients, key), "[1 2]", "key{key}"));
+}

@@ -1,5 +1,5 @@
 //! Clients that read nothing, send too much, or say nothing: memory stays bounded, and the others are served.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
 mod support;
 
@@ -8,7 +8,7 @@ use atoll_ring::{Clock, ConnectionLimits, Node, NodeOptions, Now, SystemClock, T
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::{Client, node, options, show};
 
 /// A clock that can be put forward.
@@ -267,6 +267,24 @@ fn what_is_remembered_of_clients_that_are_gone_fills_a_node_no_longer_than_until
     clock.0.fetch_add(12 * 60_000_000, Ordering::Relaxed);
     assert_eq!(client.say("FLUSHALL"), "OK");
     assert_eq!(client.say("SET k v"), "OK");
+}
+
+#[test]
+fn a_node_that_is_full_of_what_it_remembers_of_clients_and_idle_forgets_them_in_their_time() {
+    let clock = Arc::new(Put::default());
+    let options = NodeOptions { memory_bytes: 4 << 20, clock: clock.clone(), ..options() };
+    let node = Node::start(options).unwrap();
+    let mut client = Client::connect(node.address());
+    let mut number = 0;
+    while !client.say(&format!("AT.ID {number:x} 1 0 SET k{} v", number % 64)).starts_with("-OOM ") {
+        number += 1;
+    }
+    assert!(client.say("SET k v").starts_with("-OOM "));
+    clock.0.fetch_add(13 * 60_000_000, Ordering::Relaxed);
+    let began = Instant::now();
+    while client.say("SET k v") != "OK" {
+        assert!(began.elapsed() < Duration::from_secs(20), "nothing is forgotten");
+    }
 }
 
 #[test]

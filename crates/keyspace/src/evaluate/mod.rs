@@ -15,6 +15,7 @@ mod writing;
 
 pub(crate) use contract::{read_own, write_own};
 pub(crate) use keys::kind_name;
+pub(crate) use once::is_old;
 pub(crate) use reading::Reading;
 pub(crate) use writing::Writing;
 

@@ -76,6 +76,7 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
                 self.changes.delete(&CellName::session_use(slot, former, client));
             }
             self.changes.put(&CellName::session_use(slot, now_ms, client), [&[], &[]]);
+            self.state.oldest_use_ms = self.state.oldest_use_ms.min(now_ms);
         }
         self.changes.put(name, [&session.encode(), &[]]);
         Ok(())
@@ -89,17 +90,23 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
             ControlFlow::Break(())
         })?;
         if is_recent {
-            return self.forget(FORGOTTEN_WITH_KEYS, None);
+            return self.forget(FORGOTTEN_WITH_KEYS, None).map(|_| ());
         }
         for kind in [SESSION, SESSION_USE] {
             self.changes.delete_range(&CellName::kind(slot, kind), &CellName::kind(slot, kind + 1));
         }
-        self.state.sessions = 0;
+        (self.state.sessions, self.state.oldest_use_ms) = (0, u64::MAX);
         Ok(())
     }
 
-    /// Lets go of some sessions that were not in use for long, but for that of this client.
-    fn forget(&mut self, most: usize, client: Option<u128>) -> Done {
+    /// Lets go of at most so many sessions that were not in use for long, and answers of how many: time passed, and nobody writes.
+    pub(crate) fn forget_silent(&mut self, most: u64) -> Done {
+        let forgotten = self.forget(usize::try_from(most).unwrap_or(usize::MAX), None)?;
+        self.reading.count(forgotten)
+    }
+
+    /// Lets go of some sessions that were not in use for long, but for that of this client; how many.
+    fn forget(&mut self, most: usize, client: Option<u128>) -> Done<u64> {
         let (slot, now_ms, mut old) = (self.reading.slot, self.reading.now_ms, Vec::new());
         self.visit_uses(Direction::Forward, |used_ms, other| {
             if !is_old(used_ms, now_ms) || old.len() >= most {
@@ -110,12 +117,13 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
             }
             ControlFlow::Continue(())
         })?;
-        self.state.sessions = self.state.sessions.saturating_sub(old.len() as u64);
+        let forgotten = old.len() as u64;
+        self.state.sessions = self.state.sessions.saturating_sub(forgotten);
         for (used_ms, other) in old {
             self.changes.delete(&CellName::session(slot, other));
             self.changes.delete(&CellName::session_use(slot, used_ms, other));
         }
-        Ok(())
+        Ok(forgotten)
     }
 
     /// When sessions were in use last, and whose they are, in the order of these dates.
@@ -136,6 +144,6 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
 }
 
 /// Whether a session that was in use then may be forgotten.
-fn is_old(used_ms: u64, now_ms: u64) -> bool {
+pub(crate) fn is_old(used_ms: u64, now_ms: u64) -> bool {
     used_ms.saturating_add(SESSION_MS_MIN + USE_MS) < now_ms
 }

@@ -74,7 +74,7 @@ impl Keyspace {
     pub fn end_import(&mut self, slot: u16, applied: Applied, time_ms: u64) -> Result<(), KeyspaceError> {
         let arrived = *self.arriving(slot)?;
         let keys = arrived.keys - ARRIVING;
-        let state = SlotState { applied, time_ms, keys, soonest_ms: 0, ..arrived };
+        let state = SlotState { applied, time_ms, keys, soonest_ms: 0, oldest_use_ms: 0, ..arrived };
         if self.keeps_states {
             self.tree.put(&CellName::state(slot), &state.encode(), Durability::Flushed)?;
         }

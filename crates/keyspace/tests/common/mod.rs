@@ -59,6 +59,15 @@ impl Subject {
         value(&reply)
     }
 
+    /// How many clients were forgotten, of at most so many.
+    pub fn forget(&mut self, most: u64) -> i64 {
+        self.applied.sequence += 1;
+        let (now, applied, mut reply) = (self.now_ms, self.applied, Vec::new());
+        self.keyspace.apply_forgetting(SLOT, applied, now, most, Protocol::Resp3, &mut reply).unwrap();
+        let Value::Integer(count) = value(&reply) else { panic!("no number") };
+        count
+    }
+
     /// How many keys were deleted.
     pub fn expire(&mut self, overdue: &[atoll_keyspace::Overdue]) -> i64 {
         self.applied.sequence += 1;

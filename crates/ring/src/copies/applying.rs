@@ -63,6 +63,9 @@ impl Copies {
                 self.touched.touch(slot, keys.iter().map(|(key, _)| *key));
                 keyspace.apply_expiry(number, applied, entry.time_ms, &keys, protocol, &mut reply)?;
             }
+            Body::Forgetting(most) => {
+                keyspace.apply_forgetting(number, applied, entry.time_ms, most, protocol, &mut reply)?;
+            }
             Body::Damaged => return Err(NodeError::Corrupt { what: "an entry of a log" }),
         }
         if let Some(log) = &mut self.log {

@@ -1,4 +1,5 @@
-//! What an entry of a slot's log says is to be done: a client's request as it came, or keys whose time is over.
+//! What an entry of a slot's log says is to be done: a client's request as it came, keys whose time is over, or that clients who were
+//! silent for long are forgotten.
 
 use crate::peer::codec::{Reader, put};
 use atoll_keyspace::Overdue;
@@ -11,7 +12,9 @@ pub(super) enum Body<'a> {
     Request(&'a [u8]),
     /// Keys to be deleted that still have exactly these deadlines, in milliseconds since 1970.
     Expiry(Vec<(Vec<u8>, u64)>),
-    /// Neither.
+    /// At most so many clients are to be forgotten that were silent for long by the date of the entry.
+    Forgetting(u64),
+    /// None of them.
     Damaged,
 }
 
@@ -24,6 +27,7 @@ const INLINE_BYTES: usize = 32;
 
 const REQUEST: u8 = 0;
 const EXPIRY: u8 = 1;
+const FORGETTING: u8 = 2;
 
 impl<'a> Body<'a> {
     pub(super) fn of_request(request: &Request<'_>) -> Arc<[u8]> {
@@ -49,10 +53,19 @@ impl<'a> Body<'a> {
         body.into()
     }
 
+    pub(super) fn of_forgetting(most: u64) -> Arc<[u8]> {
+        let mut body = vec![FORGETTING];
+        put(most, &mut body);
+        body.into()
+    }
+
     pub(super) fn of(body: &'a [u8]) -> Self {
         match body.split_first() {
             Some((&REQUEST, request)) => Self::Request(request),
             Some((&EXPIRY, keys)) => read_keys(keys).map_or(Self::Damaged, Self::Expiry),
+            Some((&FORGETTING, most)) => {
+                most.try_into().map_or(Self::Damaged, |most| Self::Forgetting(u64::from_le_bytes(most)))
+            }
             _ => Self::Damaged,
         }
     }
@@ -61,7 +74,7 @@ impl<'a> Body<'a> {
 /// Whether a body says something that can be done here.
 pub(super) fn is_understood(body: &[u8], parser: &mut RequestParser) -> bool {
     match Body::of(body) {
-        Body::Expiry(_) => true,
+        Body::Expiry(_) | Body::Forgetting(_) => true,
         Body::Damaged => false,
         Body::Request(bytes) => {
             let understood = match parser.parse(bytes) {
@@ -106,6 +119,16 @@ mod tests {
         assert!(matches!(Body::of(&body[..body.len() - 1]), Body::Damaged));
         assert!(matches!(Body::of(&[]), Body::Damaged));
         assert!(matches!(Body::of(&[9]), Body::Damaged));
+    }
+
+    #[test]
+    fn how_many_clients_are_forgotten_is_read_as_it_was_written() {
+        let body = Body::of_forgetting(256);
+        assert!(matches!(Body::of(&body), Body::Forgetting(256)));
+        assert!(is_understood(&body, &mut RequestParser::new(LIMITS)));
+        for wrong in [&body[..8], &[&body[..], &[0]].concat()] {
+            assert!(matches!(Body::of(wrong), Body::Damaged), "{}", wrong.escape_ascii());
+        }
     }
 
     #[test]

@@ -1,0 +1,52 @@
+//! Clients that were silent for long are forgotten, some at a time, through the log of their slot: where nobody writes nothing else does.
+//!
+//! Invariant: who is forgotten follows from the entry in the log, its date included, and not from when a node looks.
+
+use super::{Home, Slots, next};
+use crate::clock::Now;
+use crate::keyspaces::slot_at;
+use atoll_errors::ErrorKind;
+use atoll_keyspace::KeyspaceError;
+use atoll_replica::Slot;
+use atoll_resp::Protocol;
+
+/// Slots of a keyspace that are looked at with one tick, and clients of each that are forgotten at once: together they take a few
+/// milliseconds, and a slot that remembers as many as it may is empty after half a minute.
+const SLOTS_MAX: usize = 8;
+const FORGOTTEN_MAX: u64 = 256;
+
+impl Slots {
+    /// Forgets some clients of these slots who were silent for long. Where that takes a while, and is under way for a slot, it is not
+    /// asked for again; where it is refused, as while too few copies or no room are there, it is with a later tick.
+    pub(crate) fn forget_some(&mut self, now: Now, held: impl Fn(Slot) -> bool) -> Result<(), KeyspaceError> {
+        for place in (0..=u8::MAX).take(self.home.keyspaces().count()) {
+            let under_way = self.expiring();
+            let held = |number| {
+                let slot = slot_at(place, number);
+                held(slot) && !under_way.contains(&slot)
+            };
+            let Some(keyspace) = self.home.keyspaces_mut().get_mut(place) else { break };
+            for number in keyspace.remembering(now.date_ms, SLOTS_MAX, held)? {
+                match self.forget_clients(slot_at(place, number), now) {
+                    Err(error) if error.kind() == ErrorKind::OutOfSpace => {}
+                    forgotten => forgotten?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn forget_clients(&mut self, slot: Slot, now: Now) -> Result<(), KeyspaceError> {
+        let keyspaces = match &mut self.home {
+            Home::Alone(keyspaces) => keyspaces,
+            Home::Copied(copied) => {
+                copied.forget_clients(slot, now, FORGOTTEN_MAX);
+                return Ok(());
+            }
+        };
+        let (next, mut count) = (next(keyspaces, slot), Vec::new());
+        self.is_unsettled = true;
+        let (keyspace, number) = keyspaces.of_mut(slot);
+        keyspace.apply_forgetting(number, next, now.date_ms, FORGOTTEN_MAX, Protocol::Resp2, &mut count)
+    }
+}
