@@ -11,6 +11,7 @@ mod keyspaces;
 mod server;
 mod watch;
 
+use crate::access::DEFAULT;
 use crate::address::HostPort;
 use crate::connection::{End, Outbox, SPEAKS_TLS, Session};
 use crate::here::Here;
@@ -22,6 +23,10 @@ use atoll_keyspace::slot_of;
 use atoll_replica::Slot;
 use atoll_resp::{COMMANDS, Command, CommandError, Flag, ReplyWriter, Request, Specification, find_place};
 use atoll_tls::is_handshake;
+
+/// What a user is told whose clients would leave too few places of a slot to those of others.
+const TOO_MANY_CLIENTS: &str =
+    "writes of too many clients of this user are remembered; try again in some minutes";
 
 /// What a request meets.
 pub(crate) struct Executor<'a> {
@@ -123,6 +128,12 @@ impl Executor<'_> {
         }
         if !self.is_here(slot) {
             return;
+        }
+        if let Command::Once(once) = command {
+            let user = self.session.who.as_ref().map_or(DEFAULT, |who| who.user().name());
+            if !self.here.slots.has_place(slot, once.client, user, self.here.now) {
+                return self.error("TRYAGAIN", TOO_MANY_CLIENTS);
+            }
         }
         if known.is_write()
             && let Some(lack) = self.lack_for(slot, request, known, command)

@@ -33,6 +33,7 @@ mod folder;
 mod keyspaces;
 mod room;
 mod seldom;
+mod shares;
 mod slots;
 mod syncing;
 mod table;

@@ -16,6 +16,7 @@ use crate::keyspaces::Keyspaces;
 use crate::metrics::Metrics;
 use crate::options::Persistence;
 use crate::room::{Lack, NAME_BYTES, Room};
+use crate::shares::Shares;
 use crate::syncer::Rounds;
 use crate::table::SlotTable;
 use crate::watches::{Touched, Watch, Watches};
@@ -40,6 +41,8 @@ pub(crate) struct Slots {
     /// Syncs beside the loop, if nobody is answered before one and nobody else has copies.
     rounds: Option<Rounds>,
     room: Room,
+    /// Whose clients slots remember that remember many.
+    shares: Shares,
     /// Answers that came after all, each for whoever has the ticket.
     answers: Vec<(Ticket, Vec<u8>)>,
     watches: Watches,
@@ -131,7 +134,7 @@ impl Slots {
     ) -> Result<Self, NodeError> {
         let barrier = engine.tree("barrier")?;
         let (is_unsettled, answers) = Default::default();
-        let (watches, touched) = Default::default();
+        let (watches, touched, shares) = Default::default();
         Ok(Self {
             home,
             engine: engine.clone(),
@@ -141,6 +144,7 @@ impl Slots {
             is_unsettled,
             rounds: None,
             room: Room::new(engine, persistence, memory_bytes_max),
+            shares,
             answers,
             watches,
             touched,
@@ -247,6 +251,7 @@ impl Slots {
     /// Time passed: sees whether there is room.
     pub(crate) fn look_at_room(&mut self, now: Now) {
         self.room.tick(now.moment);
+        self.shares.tick(now.moment);
         let lack = self.room.lack().or_else(|| self.lack_for(None));
         self.metrics.out_of_space.set(u64::from(lack == Some(Lack::Disk)));
     }

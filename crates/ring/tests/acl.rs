@@ -4,11 +4,12 @@
 mod support;
 
 use atoll_errors::ErrorKind;
+use atoll_keyspace::SESSIONS_MAX;
 use atoll_ring::{AccessFile, Node, NodeError, NodeOptions, Token};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use support::{Client, options};
+use support::{Client, options, show};
 use tempfile::TempDir;
 
 const TOKEN: &str = "0123456789abcdef";
@@ -265,4 +266,23 @@ fn a_node_does_not_begin_with_a_list_that_cannot_be_kept() {
     let socket = folder.path().join("socket");
     let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     assert!(start(&socket, token()).1.contains("no list of users"));
+}
+
+#[test]
+fn a_user_leaves_places_of_a_slot_to_the_clients_of_others() {
+    let listed = Listed::start(&format!("user ana on {SECRET} ~run:* +@write\nuser bob on {SECRET} ~*"));
+    let mut ana = listed.client("ana");
+    let mut refused = None;
+    for first in (0..SESSIONS_MAX).step_by(1_024) {
+        let name = |client: u64| format!("{client:x}");
+        let each = first..first + 1_024;
+        each.clone().for_each(|client| ana.send(&["AT.ID", &name(client), "1", "0", "SET", "run:{t}", "v"]));
+        let replies = each.map(|_| show(&ana.reply().unwrap())).collect::<Vec<_>>();
+        refused = refused.or_else(|| replies.into_iter().find(|reply| reply != "[0 OK]"));
+    }
+    let refused = refused.unwrap();
+    assert!(refused.starts_with("-TRYAGAIN ") && refused.contains("of this user"), "{refused}");
+    assert_eq!(ana.say("AT.ID 7 2 0 SET run:{t} w"), "[0 OK]", "who is remembered goes on");
+    assert_eq!(ana.say("AT.ID fffff 1 0 SET run:{u} w"), "[0 OK]", "another slot has places");
+    assert_eq!(listed.operator().say("AT.ID ffffe 1 0 SET {t} v"), "[0 OK]");
 }

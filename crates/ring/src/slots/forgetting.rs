@@ -1,10 +1,12 @@
-//! Clients that were silent for long are forgotten, some at a time, through the log of their slot: where nobody writes nothing else does.
+//! Clients that slots remember: whether there is a place for one more, and how those are forgotten that were silent for long. That is
+//! done some at a time, through the log of their slot: where nobody writes nothing else does.
 //!
 //! Invariant: who is forgotten follows from the entry in the log, its date included, and not from when a node looks.
 
 use super::{Home, Slots, next};
 use crate::clock::Now;
 use crate::keyspaces::slot_at;
+use crate::shares::Shares;
 use atoll_errors::ErrorKind;
 use atoll_keyspace::KeyspaceError;
 use atoll_replica::Slot;
@@ -16,6 +18,16 @@ const SLOTS_MAX: usize = 8;
 const FORGOTTEN_MAX: u64 = 256;
 
 impl Slots {
+    /// Whether a slot has a place for what a client of this user writes under a name: who is remembered there has one.
+    #[inline]
+    pub(crate) fn has_place(&mut self, slot: Slot, client: u128, user: &str, now: Now) -> bool {
+        let (keyspace, number) = self.home.keyspaces().of(slot);
+        let remembered = keyspace.sessions_in(number);
+        !Shares::are_counted(remembered)
+            || keyspace.remembers(number, client)
+            || self.shares.take(slot, user, remembered, now.moment)
+    }
+
     /// Forgets some clients of these slots who were silent for long. Where that takes a while, and is under way for a slot, it is not
     /// asked for again; where it is refused, as while too few copies or no room are there, it is with a later tick.
     pub(crate) fn forget_some(&mut self, now: Now, held: impl Fn(Slot) -> bool) -> Result<(), KeyspaceError> {
