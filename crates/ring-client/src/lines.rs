@@ -21,6 +21,21 @@ use tokio::sync::{mpsc, oneshot};
 pub(crate) struct Lines {
     open: Mutex<HashMap<Arc<str>, mpsc::UnboundedSender<Wish>>>,
     last: AtomicU64,
+    /// How many wait.
+    waiting: AtomicU64,
+}
+
+/// How long a node is asked to wait at a time. One that is asked anew says whether it still has the cell; one that hangs, or that the
+/// others took it from without its knowing, would tell nothing for ever.
+const TURN: Duration = Duration::from_secs(10);
+
+/// So much longer for each that waits: of very many only so few ask anew in a second.
+const TURN_EACH: Duration = Duration::from_millis(1);
+
+/// The time of one turn where so many wait, some of it by chance, from 0 to 1: who began together do not end together.
+fn turn(waiting: u64, chance: f64) -> Duration {
+    let each = TURN_EACH.saturating_mul(u32::try_from(waiting).unwrap_or(u32::MAX));
+    TURN.max(each).mul_f64(0.75 + chance / 2.0)
 }
 
 /// What a node told.
@@ -45,6 +60,7 @@ enum Wish {
 
 /// Somebody who waits; dropping it ends that at the node as well.
 struct Waiter<'a> {
+    waiting: &'a AtomicU64,
     line: &'a mpsc::UnboundedSender<Wish>,
     id: u64,
     is_told: bool,
@@ -52,6 +68,7 @@ struct Waiter<'a> {
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
         if !self.is_told {
             // Where the line is broken there is nothing to end.
             let _ = self.line.send(Wish::Unwatch(self.id));
@@ -60,6 +77,11 @@ impl Drop for Waiter<'_> {
 }
 
 impl Lines {
+    /// For how long a node is to be asked to wait, before it is asked anew.
+    pub(crate) fn turn(&self) -> Duration {
+        turn(self.waiting.load(Ordering::Relaxed), fastrand::f64())
+    }
+
     /// Waits at this node, for so many milliseconds at most; `words` are the key, the field and what its value has to be.
     pub(crate) async fn wait(
         &self,
@@ -78,9 +100,11 @@ impl Lines {
             self.open.lock().remove(address);
             return broke();
         }
-        let mut waiter = Waiter { line: &line, id, is_told: false };
-        // The node says when the time is over, unless nothing comes from it any more.
-        let time_max = Duration::from_millis(milliseconds).saturating_add(options.connect_time_out);
+        let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
+        let mut waiter = Waiter { waiting: &self.waiting, line: &line, id, is_told: false };
+        // The node says when the time is over, unless nothing comes from it any more; of many it may have to tell many.
+        let late = options.connect_time_out + turn(waiting, 0.0) - turn(0, 0.0);
+        let time_max = Duration::from_millis(milliseconds).saturating_add(late);
         let told = tokio::time::timeout(time_max, waits).await;
         waiter.is_told = told.is_ok();
         told.map_or_else(|_| broke(), |told| told.unwrap_or_else(|_| broke()))
@@ -97,7 +121,7 @@ impl Lines {
         tokio::spawn(async move {
             let mut waiting = Waiting::of(wishes);
             let ended = waiting.run(&address, &options).await;
-            // A node that is full may say so by nothing but its silence, where it would have to be greeted first.
+            // A node that is full says so before it is asked anything.
             if ended.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy) {
                 waiting.refuse(FULL);
             }
@@ -333,6 +357,17 @@ mod tests {
         tokio::spawn(async move { Waiting::of(wishes).talk(here, &RingOptions::of(Vec::new())).await });
         let told = tokio::time::timeout(Duration::from_secs(20), join_all(waits)).await.unwrap();
         assert!(told.iter().all(|told| matches!(told, Ok(Told::Met(Some(value))) if value == b"value")));
+    }
+
+    #[test]
+    fn of_many_that_wait_few_ask_anew_in_a_second() {
+        let seconds = |waiting, chance| turn(waiting, chance).as_secs_f64();
+        assert_eq!((seconds(0, 0.0), seconds(1000, 1.0)), (7.5, 12.5));
+        for waiting in [20_000, 100_000, 1_000_000] {
+            let shortest = seconds(waiting, 0.0);
+            assert!(waiting as f64 / shortest <= 1500.0, "{waiting} in {shortest} s");
+        }
+        assert!(turn(u64::MAX, 1.0) < Duration::from_secs(90 * 24 * 60 * 60));
     }
 
     #[tokio::test]

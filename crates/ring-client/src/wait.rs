@@ -11,10 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a node is asked to wait at a time. One that is asked anew says whether it still has the cell; one that hangs, or that the
-/// others took it from without its knowing, would tell nothing for ever.
-const TURN: Duration = Duration::from_secs(10);
-
 /// How long the look may take whose turn comes when the time is over.
 const LAST_LOOK: Duration = Duration::from_millis(200);
 
@@ -80,7 +76,8 @@ async fn watch_for(
     }
     let (mut pause, mut troubled_since) = (PAUSE_FIRST, None);
     loop {
-        let left = ends.map_or(TURN, |ends| ends.saturating_duration_since(Instant::now())).min(TURN);
+        let turn = shared.lines.turn();
+        let left = ends.map_or(turn, |ends| ends.saturating_duration_since(Instant::now())).min(turn);
         // Rounded up: it is this side that says when the time is over.
         let milliseconds = u64::try_from(left.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
         let target = nodes.owner_or_seed(slot);
