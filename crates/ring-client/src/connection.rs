@@ -2,7 +2,7 @@
 //!
 //! Invariant: a connection whose answer was not read whole is never used again.
 
-use crate::answer::{Refused, is_full, meaning};
+use crate::answer::{FULL, Refused, is_full, meaning};
 use crate::options::RingOptions;
 use atoll_resp::{Limits, ReplyParser, Value, write_request};
 use atoll_store::StoreError;
@@ -179,13 +179,11 @@ pub(crate) async fn open(address: &str, options: &RingOptions) -> io::Result<Lin
     let Some(tls) = &options.tls else { return Ok(Box::new(stream)) };
     let host = atoll_tls::host_name(host_of(address)).map_err(io::Error::other)?;
     let greeted = TlsConnector::from(Arc::clone(&tls.config)).connect(host, stream).await;
-    Ok(Box::new(greeted.map_err(|error| match error.kind() {
-        // A node that has as many clients as it takes cannot say so before it is greeted.
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
-            io::Error::new(io::ErrorKind::ResourceBusy, error)
-        }
-        _ => error,
-    })?))
+    match greeted {
+        Ok(greeted) => Ok(Box::new(greeted)),
+        Err(error) if atoll_tls::is_of_full(&error) => Err(full(FULL)),
+        Err(error) => Err(error),
+    }
 }
 
 /// Has the system ask the other host, where nothing else goes to and fro.

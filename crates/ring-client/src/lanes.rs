@@ -39,11 +39,14 @@ pub(crate) enum Way {
 
 type ToLane = mpsc::UnboundedSender<Asked>;
 
+/// The lanes to a node, and since when there is each.
+type OfNode = [Option<(ToLane, Instant)>; 2];
+
 /// The lanes of a store, by node and way.
 #[derive(Default)]
 pub(crate) struct Lanes {
     /// Each with when it was made.
-    open: Mutex<HashMap<Arc<str>, [Option<(ToLane, Instant)>; 2]>>,
+    open: Mutex<HashMap<Arc<str>, OfNode>>,
 }
 
 /// A request on its way to a lane.

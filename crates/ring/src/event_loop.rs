@@ -232,10 +232,12 @@ impl EventLoop {
         let tls = self.here.shared.chosen.tls.as_ref();
         if self.connections.len() >= self.here.limits().connections_max {
             metrics.connections_refused.add(1);
-            if tls.is_none() {
-                // A socket that was just made takes a line, or the client has to do without.
-                let _ = socket.write(b"-ERR max number of clients reached\r\n");
-            }
+            let told: &[u8] = match tls {
+                None => b"-ERR max number of clients reached\r\n",
+                Some(_) => &atoll_tls::FULL,
+            };
+            // A socket that was just made takes a line, or the client has to do without.
+            let _ = socket.write(told);
             return;
         }
         metrics.connections_accepted.add(1);

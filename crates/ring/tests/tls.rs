@@ -167,7 +167,9 @@ fn handshakes_count_as_connections_and_as_memory() {
     let mut client = certificates.connect(socket(node.address()));
     ask(&mut client, &[b"PING"], b"+PONG\r\n");
     let waiting: Vec<_> = (0..2).map(|_| socket(node.address())).collect();
-    assert_eq!(rest(&mut socket(node.address())), b"", "one more is closed");
+    assert_eq!(rest(&mut socket(node.address())), atoll_tls::FULL, "one more is told");
+    let error = certificates.connect(socket(node.address())).write_all(b"PING\r\n").unwrap_err();
+    assert!(atoll_tls::is_of_full(&error), "{error}");
     drop(waiting);
     let little = ConnectionLimits { memory_bytes_max: 200 << 10, ..ConnectionLimits::default() };
     let node = Node::start(NodeOptions { tls, limits: little, ..options() }).unwrap();

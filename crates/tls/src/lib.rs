@@ -21,7 +21,7 @@ pub use authority::{Authority, AuthorityError, Issued, Use};
 pub use error::TlsError;
 pub use files::TlsFiles;
 pub use node::{ClientTls, NodeTls, PeerTls, host_name};
-pub use stream::{Encrypted, NoTls, Stream, is_handshake};
+pub use stream::{Encrypted, FULL, NoTls, Stream, is_handshake, is_of_full};
 // What connections are made of where a runtime wraps them.
 pub use rustls::pki_types::ServerName;
 pub use rustls::{ClientConfig, ServerConfig};

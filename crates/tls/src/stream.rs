@@ -35,6 +35,17 @@ const HANDSHAKE: u8 = 0x16;
 /// Memory that one encrypted connection takes, about: what arrives is at most a record, and what leaves is not kept for long.
 const MEMORY_BYTES: usize = 24 << 10;
 
+/// What a node that has no place for one more client answers whoever wants to encrypt: the fatal alert `internal_error` (RFC
+/// 8446, section 6.2), which may come before a greeting.
+pub const FULL: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
+
+/// Whether a greeting failed because of [`FULL`].
+#[must_use]
+pub fn is_of_full(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(inner, Some(rustls::Error::AlertReceived(rustls::AlertDescription::InternalError)))
+}
+
 /// Whether bytes are how somebody begins who speaks TLS.
 #[must_use]
 pub fn is_handshake(bytes: &[u8]) -> bool {

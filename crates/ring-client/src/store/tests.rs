@@ -4,6 +4,7 @@ use super::*;
 use crate::stub::{Answer, Stub, usual};
 use atoll_resp::LatencyClass;
 use atoll_store::ErrorKind;
+use tokio::io::AsyncReadExt;
 
 const FULL: &str = "-ERR max number of clients reached\r\n";
 
@@ -36,6 +37,29 @@ async fn a_node_that_stays_full_is_unavailable_and_says_why() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("max number of clients"), "{error}");
     assert!(node.came("").len() > 1);
+}
+
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "a certificate is good from a moment on")]
+async fn who_encrypts_where_nobody_does_is_told_at_once() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        // As a node without a certificate: it ends whoever greets it so.
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let _ = socket.read(&mut [0; 1024]).await;
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let authority = folder.path().join("authority.pem");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let issued = atoll_tls::Authority::make().unwrap().issued(now).unwrap();
+    std::fs::write(&authority, issued.certificate).unwrap();
+    let tls = Some(atoll_tls::ClientTls::of_files(&authority).unwrap());
+    let patience = Duration::from_secs(3600);
+    let opened = RingStore::open(RingOptions { tls, patience, ..RingOptions::of(vec![address]) });
+    let told = tokio::time::timeout(Duration::from_secs(30), opened).await.expect("at once");
+    assert_eq!(told.map(drop).unwrap_err().kind(), ErrorKind::Unavailable);
 }
 
 const CELL: Cell<'_> = Cell { partition: b"p", sort: b"s" };
