@@ -59,12 +59,25 @@ fn instants(unit: TimeUnit, data_type: &DataType) -> Box<dyn Values> {
 
 /// An instant in units of so many nanoseconds; none between two of them, and none that the unit does not hold.
 fn instant<const NANOSECONDS: i64>(text: &str) -> Option<i64> {
+    if is_finer(text) {
+        return None;
+    }
     let instant = string_to_datetime(&UTC.parse::<Tz>().ok()?, text).ok()?;
     // Nanoseconds themselves would do for the years from 1677 to 2262 only.
     let nanoseconds =
         i128::from(instant.timestamp()) * 1_000_000_000 + i128::from(instant.timestamp_subsec_nanos());
     let unit = i128::from(NANOSECONDS);
     if nanoseconds % unit == 0 { i64::try_from(nanoseconds / unit).ok() } else { None }
+}
+
+/// Whether a text says more of an instant than nanoseconds hold: digits behind the ninth, or a second that is inserted at the end
+/// of a day. Both are passed over where it is parsed.
+fn is_finer(text: &str) -> bool {
+    let digits = text.split_once('.').map_or("", |(_, rest)| rest);
+    let digits = digits.split(|each: char| !each.is_ascii_digit()).next().unwrap_or_default();
+    let is_between = digits.get(9..).is_some_and(|rest| rest.bytes().any(|digit| digit != b'0'));
+    let of_day = text.split(['T', 't', ' ']).nth(1).unwrap_or_default();
+    is_between || of_day.split([':', '.', 'Z', 'z', '+', '-']).nth(2) == Some("60")
 }
 
 /// The zone of instants that do not name theirs.
@@ -222,6 +235,23 @@ mod tests {
         assert_eq!(of(TimeUnit::Nanosecond), [true; 3]);
         let seconds = read(&DataType::Timestamp(TimeUnit::Second, None), &texts);
         assert_eq!(seconds.as_primitive::<TimestampSecondType>().value(0), -1);
+    }
+
+    #[test]
+    fn what_is_finer_than_nanoseconds_is_no_value_of_any_unit() {
+        let texts = [
+            "2026-01-01T00:00:00.0000000009Z",
+            "2016-12-31T23:59:60Z",
+            "2016-12-31 23:59:60",
+            "2026-01-01T00:00:00.000000000000Z",
+            "2026-01-01T00:00:00.000+01:00",
+        ];
+        for unit in [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond] {
+            let read = read(&DataType::Timestamp(unit, None), &texts);
+            let valid: Vec<_> = (0..5).map(|row| read.is_valid(row)).collect();
+            assert_eq!(valid, [false, false, false, true, true], "{unit:?}");
+        }
+        assert_eq!(read(&DataType::Date32, &texts[1..3]).null_count(), 2, "the next day is another one");
     }
 
     #[test]
