@@ -1,9 +1,10 @@
 //! One line of JSON as the members of an object: names, and texts for their values.
 //!
 //! Invariant: a name stands for one member; which of two is meant nobody can tell.
+//! Invariant: a number is the text that stands there, however many digits it has.
 
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
-use serde_json::{Map, Value};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
 use std::fmt;
 
 /// A value as a text.
@@ -29,42 +30,50 @@ pub(super) type Fields = Vec<(String, Member)>;
 pub(super) fn fields_of(line: &[u8]) -> Result<Fields, String> {
     // A byte order mark is no JSON, and some programs write one.
     let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
-    let Members(record) =
-        serde_json::from_slice(line).map_err(|error| format!("it is no JSON object: {error}"))?;
-    let mut fields = Vec::with_capacity(record.len());
-    for (name, value) in record {
-        match value {
-            Value::Array(elements) => {
-                let texts = elements.iter().map(|element| text_of(&name, element));
-                let list = Member::List(texts.collect::<Result<_, _>>()?);
-                fields.push((name, list));
-            }
-            value => {
-                let text = text_of(&name, &value)?;
-                fields.push((name, Member::Plain(text)));
-            }
-        }
+    let Members(record) = serde_json::from_slice(line).map_err(|error| no_object(&error))?;
+    let mut names: Vec<&str> = record.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(no_object(&format_args!("\"{}\" is there twice", twice[0])));
     }
-    Ok(fields)
+    let members = record.into_iter().map(|(name, value)| {
+        let member = member_of(&name, value)?;
+        Ok((name, member))
+    });
+    members.collect()
 }
 
-fn text_of(name: &str, value: &Value) -> Result<Cell, String> {
-    let plain = |bytes: String| Some(Text { bytes: bytes.into_bytes(), is_quoted: false });
-    Ok(match value {
-        Value::Null => None,
-        Value::Bool(value) => plain(value.to_string()),
-        Value::Number(number) => plain(number.to_string()),
-        Value::String(text) => Some(Text { bytes: text.clone().into_bytes(), is_quoted: true }),
-        Value::Array(_) | Value::Object(_) => {
+fn no_object(why: &dyn fmt::Display) -> String {
+    format!("it is no JSON object: {why}")
+}
+
+fn member_of(name: &str, value: &RawValue) -> Result<Member, String> {
+    if !value.get().starts_with('[') {
+        return Ok(Member::Plain(text_of(name, value)?));
+    }
+    let elements: Vec<&RawValue> = serde_json::from_str(value.get()).map_err(|error| no_object(&error))?;
+    Ok(Member::List(elements.into_iter().map(|element| text_of(name, element)).collect::<Result<_, _>>()?))
+}
+
+fn text_of(name: &str, value: &RawValue) -> Result<Cell, String> {
+    let text = value.get();
+    Ok(match text.as_bytes() {
+        [b'n', ..] => None,
+        [b'[' | b'{', ..] => {
             return Err(format!("\"{name}\" holds lists or objects within, which no column can hold"));
         }
+        [b'"', ..] => {
+            let text: String = serde_json::from_str(text).map_err(|error| no_object(&error))?;
+            Some(Text { bytes: text.into_bytes(), is_quoted: true })
+        }
+        plain => Some(Text { bytes: plain.to_vec(), is_quoted: false }),
     })
 }
 
-/// An object whose members have a name each.
-struct Members(Map<String, Value>);
+/// Names and values of an object, in the order in which they stand there.
+struct Members<'de>(Vec<(String, &'de RawValue)>);
 
-impl<'de> Deserialize<'de> for Members {
+impl<'de> Deserialize<'de> for Members<'de> {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         source.deserialize_map(MembersVisitor)
     }
@@ -73,20 +82,16 @@ impl<'de> Deserialize<'de> for Members {
 struct MembersVisitor;
 
 impl<'de> Visitor<'de> for MembersVisitor {
-    type Value = Members;
+    type Value = Members<'de>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Members, A::Error> {
-        let mut record = Map::new();
-        while let Some((name, value)) = members.next_entry::<String, Value>()? {
-            // Which of the two is meant nobody can tell.
-            if record.contains_key(&name) {
-                return Err(A::Error::custom(format!("\"{name}\" is there twice")));
-            }
-            record.insert(name, value);
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Members<'de>, A::Error> {
+        let mut record = Vec::new();
+        while let Some(member) = members.next_entry()? {
+            record.push(member);
         }
         Ok(Members(record))
     }

@@ -142,7 +142,19 @@ fn what_is_no_number_in_full_is_guessed_to_be_a_text() {
     let json = "{\"id\":\"7\",\"x\":\"NaN\",\"n\":7,\"d\":\"2026-01-01\",\"b\":\"true\"}\n\
                 {\"id\":\"8\",\"x\":1.5,\"n\":8,\"d\":\"2026-01-02\",\"b\":\"false\"}\n";
     let found = of(Format::JsonLines, "a.jsonl", json);
-    assert_eq!(found, [text.clone(), float, int, DataType::Date32, text]);
+    assert_eq!(found, [text.clone(), float, int, DataType::Date32, text.clone()]);
+    let long = "{\"id\":123456789012345678901}\n{\"id\":1}\n";
+    assert_eq!(of(Format::JsonLines, "long.jsonl", long), [text]);
+}
+
+#[test]
+fn a_number_of_json_is_kept_as_it_stands_where_a_text_is_wanted() {
+    let place = Place::new();
+    let input = place.write("a.jsonl", "{\"id\": 123456789012345678901}\n{\"id\":1.10}\n{\"id\" : 2e3 }\n");
+    let wanted = schema(&[("id", DataType::Utf8, false)]);
+    let rows = all(&read(&input, Format::JsonLines, &wanted, &plain()).unwrap(), &wanted);
+    let texts: Vec<_> = rows.column(0).as_string::<i32>().iter().flatten().collect();
+    assert_eq!(texts, ["123456789012345678901", "1.10", "2e3"]);
 }
 
 #[test]
