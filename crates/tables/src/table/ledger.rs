@@ -341,7 +341,7 @@ impl Ledger {
                             let wrote =
                                 self.write(&proposal, commit, &state, &mut stay, &mut attempt).await?;
                             if wrote == Outcome::Refused && looks > 0 {
-                                self.give_way(commit.id(), looks).await?;
+                                self.give_way(commit.id(), looks).await;
                             }
                             commit.wrote(wrote)
                         }

@@ -4,7 +4,7 @@
 //! random time, which doubles, so that many find room one after the other. Nobody waits for the head to change: all
 //! would wake at once, to be refused again.
 
-use super::{Ledger, TableError};
+use super::Ledger;
 use crate::protocol::EditId;
 use atoll_store::{Cell, Expectation};
 use std::time::Duration;
@@ -15,14 +15,15 @@ const DOUBLINGS_MAX: u32 = 10;
 
 impl Ledger {
     /// Rests after so many tries that were refused.
-    pub(super) async fn give_way(&self, id: EditId, refused: usize) -> Result<(), TableError> {
+    pub(super) async fn give_way(&self, id: EditId, refused: usize) {
         let rest = rest(id, refused);
         if !rest.is_zero() {
-            // Nobody writes this cell, so the wait ends when the time has run out.
-            let cell = Cell::new(&self.partition, b"rest");
-            self.store.wait(cell, Expectation::Differs(None), rest).await?;
+            // Nobody writes there, so the wait ends when the time has run out; and whoever writes the head is not asked.
+            let partition = [self.partition.as_slice(), b"/rest"].concat();
+            let cell = Cell::new(&partition, b"");
+            // Where the store is gone, the next look says so.
+            let _ = self.store.wait(cell, Expectation::Differs(None), rest).await;
         }
-        Ok(())
     }
 }
 

@@ -56,7 +56,7 @@ impl<'t> Pace<'t> {
         }
         while !left.is_zero() {
             // Nobody writes this cell, so the wait ends when the time has run out.
-            let partition = self.table.names.manifest();
+            let partition = self.table.names.attributes();
             let cell = Cell::new(&partition, b"rest");
             let turn = left.min(WAIT_MAX);
             self.table.store.wait(cell, Expectation::Differs(None), turn).await?;
