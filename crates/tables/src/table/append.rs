@@ -202,50 +202,66 @@ impl Table {
         let mut place = self.line.join(lanes);
         let encoded = encode(self)?;
         let new: Vec<Arc<NewIds>> = encoded.iter().filter_map(|block| block.ids.clone()).collect();
+        // Of all turns: what one of them left in doubt may be what the next one finds there.
+        let (mut before, mut was_in_doubt) = (Vec::new(), false);
         for _ in 0..SESSIONS_MAX {
-            let session = self.ledger.session().await?.id;
-            let put = encoded.iter().map(|block| self.put_block(block, session));
-            let blocks = futures::future::try_join_all(put).await?;
+            let put = async {
+                let session = self.ledger.session().await?.id;
+                let put = encoded.iter().map(|block| self.put_block(block, session));
+                Ok((session, futures::future::try_join_all(put).await?))
+            };
+            let (session, blocks) = match put.await {
+                Err(error) if was_in_doubt => return self.told(Err(error), first, Some(false)),
+                put => put?,
+            };
             let (ids, is_in_doubt) = (new.clone(), Arc::default());
             let written = objects_of(&blocks);
             let doubt = Arc::clone(&is_in_doubt);
             let answer = place.commit(self, Ready { blocks, ids, session, is_alone, is_in_doubt }).await;
+            was_in_doubt |= doubt.load(Ordering::Relaxed);
             // What was written under an ended session may be swept at any time: written again.
             if let Ok(Answer::Fate(Fate::Fenced) | Answer::Anew | Answer::Go) = answer {
+                before.extend(written);
                 continue;
             }
             // Out of the line first: steps that are given again need not wait for what goes here.
             drop(place);
-            let is_in_doubt = doubt.load(Ordering::Relaxed);
-            let is_ours = is_in_doubt && self.is_one_named(&written);
-            let unnamed = self.unnamed(written, &answer, is_in_doubt);
+            before.extend_from_slice(&written);
+            let is_ours = was_in_doubt && self.is_one_named(&before);
+            let unnamed = self.unnamed(written, &answer, was_in_doubt);
             // What became of the append is what the caller has to hear; what stays here goes with a vacuum.
             let _ = self.remove_objects(&unnamed).await;
-            return self.told(answer, first, is_ours);
+            return self.told(answer, first, was_in_doubt.then_some(is_ours));
         }
         Err(TableError::Fenced { table: self.name.clone() })
     }
 
-    /// What the caller is told of how its append ended. Where the blocks were there already, that may have been by an edit
-    /// of theirs that nobody heard of.
+    /// What the caller is told of how its append ended. Where an edit of its blocks is in doubt, `is_named` tells whether the
+    /// table has named what was written for them.
     fn told(
         &self,
         answer: Result<Answer, TableError>,
         first: BlockId,
-        is_ours: bool,
+        is_named: Option<bool>,
     ) -> Result<Option<Version>, TableError> {
         let in_doubt = |id, source| TableError::BlockInDoubt { id, source: Box::new(source) };
         match answer {
             Ok(Answer::Fate(Fate::Made(version))) => Ok(Some(version)),
             Ok(Answer::Fate(Fate::Refused(EditError::AlreadyDone))) => {
-                Ok(is_ours.then(|| self.ledger.known_version()))
+                Ok((is_named == Some(true)).then(|| self.ledger.known_version()))
             }
             Ok(Answer::Fate(Fate::Refused(error))) => Err(error.into()),
             Ok(Answer::Fate(Fate::Forgotten)) => {
                 Err(in_doubt(first, TableError::Forgotten { table: self.name.clone() }))
             }
+            Ok(Answer::Behind) if is_named.is_some() => {
+                Err(in_doubt(first.clone(), TableError::Behind { id: first }))
+            }
             Ok(Answer::Behind) => Err(TableError::Behind { id: first }),
-            Err(error) | Ok(Answer::Failed(error)) if error.outcome() == Outcome::Unknown => {
+            // Of the edit in doubt an error of a later try says nothing.
+            Err(error) | Ok(Answer::Failed(error))
+                if is_named.is_some() || error.outcome() == Outcome::Unknown =>
+            {
                 Err(in_doubt(first, error))
             }
             Err(error) | Ok(Answer::Failed(error)) => Err(error),

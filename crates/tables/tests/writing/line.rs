@@ -2,10 +2,12 @@
 
 use super::door::{Door, Doorway};
 use super::rows::{block, create, open, rows, seen, steps_seen};
+use super::sessions::end_all;
 use atoll_conformance::{Relay, Relayed};
 use atoll_memory::MemoryStore;
 use atoll_store::{
-    Batch, Buffer, Cell, ErrorKind, Outcome, ReadOptions, Store, StoreFuture, WriteOptions, Written,
+    Batch, Buffer, Cell, ErrorKind, Expectation, Outcome, ReadOptions, Store, StoreError, StoreFuture,
+    Waited, WriteOptions, Written,
 };
 use atoll_tables::protocol::EditError;
 use atoll_tables::{Table, TableError};
@@ -13,6 +15,7 @@ use futures::FutureExt;
 use futures::future::{join, join_all};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 async fn table() -> (Arc<Door>, Arc<dyn Store>, Table) {
     let door = Doorway::before(Arc::new(MemoryStore::new()));
@@ -202,6 +205,45 @@ async fn whoever_is_dropped_while_it_commits_for_others_leaves_nobody_waiting() 
 
 #[tokio::test]
 async fn rows_that_another_call_brought_in_before_it_was_dropped_are_not_given_the_next_step_too() {
+    brought_in_by_another(false).await;
+    brought_in_by_another(true).await;
+}
+
+#[tokio::test]
+async fn an_append_that_another_call_left_in_doubt_is_not_told_that_nothing_was_written() {
+    left_in_doubt(false).await;
+    left_in_doubt(true).await;
+}
+
+async fn left_in_doubt(session_ends: bool) {
+    let (door, store, table) = table().await;
+    let give = |step, rank| {
+        let table = table.clone();
+        async move { table.append(block("a", 1, step, rank), &rows(step, i64::from(rank) * 100, 10)).await }
+    };
+    door.held_commits.store(1, Ordering::SeqCst);
+    let mut first = Box::pin(give(1, 0));
+    assert!((&mut first).now_or_never().is_none());
+    let (mut leader, mut other) = (Box::pin(give(1, 1)), Box::pin(give(2, 0)));
+    assert!((&mut leader).now_or_never().is_none() && (&mut other).now_or_never().is_none());
+    door.swallowed.store(1, Ordering::SeqCst);
+    door.gate.add_permits(1);
+    first.await.unwrap();
+    assert!((&mut leader).now_or_never().is_none());
+    // By now the commit of both is carried out; from here on nothing is written any more.
+    if session_ends {
+        end_all(&store).await;
+        door.refused.store(usize::MAX, Ordering::SeqCst);
+    } else {
+        door.is_gone.store(true, Ordering::SeqCst);
+    }
+    drop(leader);
+    let told = other.await.unwrap_err();
+    assert_eq!(told.outcome(), Outcome::Unknown, "{told}");
+}
+
+/// The session may end before the other call is dropped: then all objects are written anew.
+async fn brought_in_by_another(session_ends: bool) {
     let (door, store, table) = table().await;
     table.begin("b", 1, 1).await.unwrap();
     let give = |rank| {
@@ -225,6 +267,9 @@ async fn rows_that_another_call_brought_in_before_it_was_dropped_are_not_given_t
     first.await.unwrap();
     assert!((&mut leader).now_or_never().is_none());
     assert_eq!(door.swallowed.load(Ordering::SeqCst), 0);
+    if session_ends {
+        end_all(&store).await;
+    }
     drop(leader);
     let (step, _) = next.await.unwrap();
     let steps = open(&store).await.steps(Some("b")).await.unwrap();
@@ -282,6 +327,24 @@ impl Relay for Busy {
         Box::pin(async move {
             tokio::task::yield_now().await;
             self.inner.get(cell, options).await
+        })
+    }
+
+    /// Whoever rests has the time that it takes, and learns nothing.
+    fn wait<'a>(
+        &'a self,
+        cell: Cell<'a>,
+        expectation: Expectation,
+        time_out: Duration,
+    ) -> StoreFuture<'a, Waited> {
+        assert!(!cell.partition.ends_with(b"/m"), "who rests asks nothing of who writes");
+        Box::pin(async move {
+            self.inner.wait(cell, expectation, time_out).await?;
+            Err(StoreError::Unavailable {
+                place: "here".to_owned(),
+                reason: "a test".to_owned(),
+                source: None,
+            })
         })
     }
 

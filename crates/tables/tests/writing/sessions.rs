@@ -23,7 +23,7 @@ async fn sessions(store: &Arc<dyn Store>) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 /// What a vacuum does to a session that has expired.
-async fn end_all(store: &Arc<dyn Store>) {
+pub async fn end_all(store: &Arc<dyn Store>) {
     for (sort, _) in sessions(store).await {
         let partition = manifest(store).await;
         store.delete(Cell::new(&partition, &sort), WriteOptions::default()).await.unwrap();
