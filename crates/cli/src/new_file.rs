@@ -168,4 +168,51 @@ mod tests {
         assert!(matches!(NewFile::create(&path, false), Err(Failure::Exists { .. })));
         assert_eq!(names(place.path()), ["a.csv"]);
     }
+
+    #[test]
+    fn what_a_kill_left_behind_goes_and_nothing_else() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("a.csv");
+        let (first, mut to_first) = NewFile::create(&path, false).unwrap();
+        to_first.write_all(b"left behind").unwrap();
+        let left = first.part().to_owned();
+        let (kept, _) = NewFile::create(&path, false).unwrap();
+        // As a kill does it: the lock is free, and the file stays.
+        let bytes = fs::read(&left).unwrap();
+        drop((first, to_first));
+        fs::write(&left, bytes).unwrap();
+        fs::write(place.path().join("a.csv.part"), "another's").unwrap();
+        let (new, mut to_new) = NewFile::create(&path, false).unwrap();
+        assert_eq!(new.part(), left);
+        to_new.write_all(b"new").unwrap();
+        drop(kept);
+        new.finish().unwrap();
+        assert_eq!((fs::read(&path).unwrap(), names(place.path()).len()), (b"new".to_vec(), 2));
+    }
+
+    #[test]
+    fn a_name_that_was_given_already_is_no_other_files() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("a.csv");
+        let (new, _) = NewFile::create(&path, false).unwrap();
+        fs::hard_link(new.part(), &path).unwrap();
+        new.finish().unwrap();
+        assert_eq!(names(place.path()), ["a.csv"]);
+    }
+
+    #[test]
+    fn the_file_under_its_name_stays_whole_where_a_kill_left_it_two_names() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("a.csv");
+        fs::write(&path, "whole").unwrap();
+        fs::hard_link(&path, place.path().join("a.csv.atoll.part")).unwrap();
+        let (new, mut to_new) = NewFile::create(&path, true).unwrap();
+        to_new.write_all(b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"whole");
+        new.finish().unwrap();
+        assert_eq!(
+            (fs::read(&path).unwrap(), names(place.path())),
+            (b"new".to_vec(), vec!["a.csv".to_owned()])
+        );
+    }
 }

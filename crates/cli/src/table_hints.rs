@@ -70,6 +70,10 @@ pub(crate) fn of_schema(error: &SchemaError) -> Option<String> {
     Some(hint.to_owned())
 }
 
+/// What a CSV file begins with.
+const NAMES_FIRST: &str =
+    "the first line of a CSV file names its columns: write such a line before the others";
+
 /// Hints for files of rows.
 pub(crate) fn of_rows(error: &RowFileError) -> Option<String> {
     let hint = match error {
@@ -83,6 +87,12 @@ pub(crate) fn of_rows(error: &RowFileError) -> Option<String> {
                 "mend it and run the same command again, which goes on from there; or skip up to N bad records with \
                  --skip-bad N (skipped so far: {skipped})"
             ));
+        }
+        RowFileError::Header { .. } => NAMES_FIRST,
+        // A name that is a number is a value.
+        RowFileError::Extra { column, .. } if column.parse::<f64>().is_ok() => NAMES_FIRST,
+        RowFileError::Missing { present, .. } if present.iter().any(|name| name.parse::<f64>().is_ok()) => {
+            NAMES_FIRST
         }
         RowFileError::Missing { column, nearest: Some(nearest), .. } => {
             return Some(format!("is it \"{nearest}\"? say so with --rename {nearest}={column}"));

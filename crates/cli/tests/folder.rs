@@ -203,6 +203,28 @@ fn upkeep_checks_counts_keeps_and_copies() {
 }
 
 #[test]
+fn a_copy_that_was_interrupted_is_told_as_one_and_the_same_command_makes_it() {
+    let place = Place::new();
+    atoll(&place, &["kv", "put", "p", "s", "v"]).text();
+    std::fs::create_dir(place.folder.path().join("there")).unwrap();
+    place.write("there/store.atoll.copy", "what was written until then");
+    for verb in [&["kv", "get", "p", "s"][..], &["kv", "put", "p", "s", "w"], &["store", "copy", "elsewhere"]]
+    {
+        let told = place.run(&[&["--store", "there"], verb].concat());
+        assert!(told.fails(16).contains("a copy into there was not finished"), "{}", told.stderr);
+        assert!(told.stderr.contains("store copy") && !told.stderr.contains("backup"), "{}", told.stderr);
+    }
+    let other = std::fs::File::open(place.folder.path().join("there/store.atoll.copy")).unwrap();
+    other.lock().unwrap();
+    let held = atoll(&place, &["store", "copy", "there"]);
+    assert!(held.fails(16).contains("another copy"), "{}", held.stderr);
+    drop(other);
+    atoll(&place, &["store", "copy", "there"]).text();
+    assert_eq!(place.run(&["--store", "there", "kv", "get", "p", "s"]).text(), "v");
+    atoll(&place, &["store", "copy", "there"]).fails(12);
+}
+
+#[test]
 fn a_copy_beside_a_live_owner_is_one_consistent_state() {
     let place = Place::new();
     let source: String = (0..3000)
@@ -382,6 +404,36 @@ fn an_owner_that_is_suspended_keeps_no_reader_waiting_and_is_named_to_writers() 
     signal(&server, "-CONT");
     atoll(&place, &["kv", "put", "p", "s", "w"]).text();
     assert_eq!(atoll(&place, &["kv", "get", "p", "s"]).text(), "w");
+    signal(&server, "-INT");
+    assert!(server.wait().unwrap().success());
+}
+
+#[test]
+fn whoever_is_attached_is_told_when_the_owner_is_suspended() {
+    let place = Place::new();
+    let mut server = served(&place);
+    let verb = ["--store", "data", "kv", "import", "-", "--format", "jsonl", "--progress", "json"];
+    let mut import = place.spawn(&[&verb[..], &["--set", "import.window=1KiB"]].concat());
+    let mut input = import.stdin.take().unwrap();
+    let mut told = BufReader::new(import.stderr.take().unwrap()).lines();
+    let mut cells = |from: usize| {
+        let line = |at: usize| {
+            format!("{{\"partition\":\"p\",\"sort\":\"{at:06}\",\"value\":\"{}\"}}\n", "v".repeat(100))
+        };
+        let lines: String = (from..from + 100).map(line).collect();
+        input.write_all(lines.as_bytes()).unwrap();
+    };
+    cells(0);
+    assert!(told.next().unwrap().unwrap().contains("progress"));
+    signal(&server, "-STOP");
+    cells(100);
+    let word = format!("pid={}", server.id());
+    let of_owner = told.by_ref().map(Result::unwrap).find(|line| line.contains("is suspended"));
+    assert!(of_owner.as_ref().is_some_and(|line| line.contains(&word)), "{of_owner:?}");
+    signal(&server, "-CONT");
+    drop(input);
+    assert!(import.wait().unwrap().success());
+    assert_eq!(atoll(&place, &["kv", "scan", "p", "--keys-only"]).text().lines().count(), 200);
     signal(&server, "-INT");
     assert!(server.wait().unwrap().success());
 }

@@ -3,7 +3,13 @@
 
 #[path = "tables/copies.rs"]
 mod copies;
+#[path = "tables/files.rs"]
+mod files;
+#[path = "tables/imports.rs"]
+mod imports;
 mod support;
+#[path = "tables/whole.rs"]
+mod whole;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};

@@ -16,6 +16,8 @@ mod folder;
 pub mod owner;
 
 pub use folder::{FolderOptions, OpenStore, background, open_folder};
-pub use open::{FolderStore, OpenOptions, PART_FILE, STORE_FILE, UNFINISHED_FILE, open, open_last_state};
+pub use open::{
+    COPY_FILE, FolderStore, OpenOptions, PART_FILE, STORE_FILE, UNFINISHED_FILE, open, open_last_state,
+};
 pub use owner::Mode;
 pub use store::{EmbeddedStore, StoreOptions, refused};

@@ -6,8 +6,8 @@ use crate::{Format, Input, PartLimits, ReadOptions, describe, open, writer};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
 use arrow_array::{
-    Array, ArrayRef, BinaryArray, FixedSizeListArray, Float32Array, Float64Array, Int64Array, RecordBatch,
-    StringArray, TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray,
+    Array, ArrayRef, BinaryArray, Date32Array, FixedSizeListArray, Float32Array, Float64Array, Int64Array,
+    RecordBatch, StringArray, TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray,
     TimestampSecondArray,
 };
 use arrow_buffer::NullBuffer;
@@ -190,7 +190,8 @@ fn instants_of_all_years_come_back_in_every_unit_that_holds_them() {
         ("us", Arc::new(TimestampMicrosecondArray::from(of(1_000_000, 999_999))) as ArrayRef, false),
         (
             "ns",
-            Arc::new(TimestampNanosecondArray::from(vec![i64::MIN, -1, 0, 1, i64::MAX])) as ArrayRef,
+            Arc::new(TimestampNanosecondArray::from(vec![i64::MIN, -1, 0, 1, 2, 3, 4, 5, i64::MAX]))
+                as ArrayRef,
             false,
         ),
     ];
@@ -198,6 +199,17 @@ fn instants_of_all_years_come_back_in_every_unit_that_holds_them() {
     for (format, name) in TEXTS {
         assert_eq!(there_and_back(&rows, format, name), rows, "{name}");
     }
+}
+
+#[test]
+fn a_day_of_a_year_with_a_sign_is_told_as_a_day() {
+    let place = TempDir::new().unwrap();
+    let path = place.path().join("a.csv");
+    std::fs::write(&path, "d,t\n2026-01-02,2026-01-02T10:00:00Z\n+10000-01-01,+10000-01-01T00:00:00Z\n")
+        .unwrap();
+    let found = describe(&Input::File(path), Format::Csv, &ReadOptions::default()).unwrap();
+    assert_eq!(found.field(0).data_type(), &DataType::Date32);
+    assert!(matches!(found.field(1).data_type(), DataType::Timestamp(TimeUnit::Microsecond, _)));
 }
 
 #[test]

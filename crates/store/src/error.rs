@@ -277,3 +277,35 @@ impl StoreError {
         Some(hint)
     }
 }
+
+/// Whether the operating system did not let us: to try again helps nobody.
+fn is_denied(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        // A shared cause tells its own cause, and is none of the errors that it may be itself.
+        let shared = error.downcast_ref::<Source>().and_then(|shared| shared.downcast_ref::<io::Error>());
+        if let Some(cause) = error.downcast_ref::<io::Error>().or(shared) {
+            return cause.kind() == io::ErrorKind::PermissionDenied;
+        }
+        next = error.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_may_do_there_is_not_told_as_something_to_try_again() {
+        let failed = |kind: io::ErrorKind| {
+            let (what, place) = ("opening", "data".to_owned());
+            let direct =
+                StoreError::Failed { what, place: place.clone(), source: Arc::new(io::Error::from(kind)) };
+            let below = StoreError::Failed { what, place, source: Arc::new(direct.clone()) };
+            [direct.kind(), below.kind()]
+        };
+        assert_eq!(failed(io::ErrorKind::PermissionDenied), [ErrorKind::Unauthenticated; 2]);
+        assert_eq!(failed(io::ErrorKind::ConnectionReset), [ErrorKind::Unavailable; 2]);
+    }
+}

@@ -30,7 +30,7 @@ mod vacuum;
 
 pub use cells::{Cell, Head, Proposal};
 pub use commit::{Commit, Ended, Outcome, Step, View};
-pub use edit::{AddedColumn, Block, BlockId, Edit, LoadedStep, Removal};
+pub use edit::{AddedColumn, Block, BlockId, Edit, LastStep, LoadedStep, Removal};
 pub use error::{EditError, Repeat, There};
 pub use ids::{EditId, ObjectId, RunId, SessionId, StepTime, Version};
 pub use manifest::{Life, Manifest, Tombstone};

@@ -74,6 +74,11 @@ fn a_new_attempt_takes_over_in_one_version() {
 }
 
 #[test]
+fn who_begins_behind_a_step_takes_nothing_away_that_came_since() {
+    holds(scenario::beginners(), &["Made", "RunWentOn", "StaleAttempt"]);
+}
+
+#[test]
 fn a_load_becomes_true_as_a_whole() {
     holds(scenario::loads(), &["Made", "InputGone", "StaleAttempt"]);
     holds(scenario::loads_beside_ranks(), &["Made", "AlreadyDone", "StepArriving", "StepOrder"]);

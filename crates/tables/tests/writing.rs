@@ -6,6 +6,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 #![allow(clippy::disallowed_methods, reason = "the environment may name the seed")]
 
+#[path = "writing/beginning.rs"]
+mod beginning;
 #[path = "writing/cleared.rs"]
 mod cleared;
 #[path = "writing/columns.rs"]

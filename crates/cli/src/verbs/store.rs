@@ -300,7 +300,9 @@ fn show_snapshot(session: &Session, snapshot: &SnapshotDescription) -> Result<()
 impl Copy {
     async fn run(self, session: &Session) -> Result<(), Failure> {
         let report = match session.maintenance(Access::Read, "a copy", EXPORT_INSTEAD).await {
-            Err(Failure::Store(StoreError::Unfinished { place })) if self.snapshot.is_none() => {
+            Err(Failure::Store(StoreError::Unfinished { what: "backup", place }))
+                if self.snapshot.is_none() =>
+            {
                 note(&format!("a backup into {place} was not finished: this is the state it held before"));
                 let tell = progress_of_copy(session);
                 atoll_open::copy_last_complete(Path::new(&place), &self.folder, tell).await?

@@ -4,7 +4,9 @@
 //! that stands between two processes that changed the table at the same time.
 
 use super::run::{Shown, not_begun};
-use super::{AddedColumn, Block, Edit, EditError, Manifest, ObjectId, Placed, Run, RunId, Scope, Version};
+use super::{
+    AddedColumn, Block, Edit, EditError, LastStep, Manifest, ObjectId, Placed, Run, RunId, Scope, Version,
+};
 use crate::planted::{self, Bug};
 
 impl Manifest {
@@ -37,7 +39,10 @@ impl Manifest {
         next.version = next.version.next();
         // The pieces that go.
         let gone = match edit {
-            Edit::Begin { run, attempt, ranks } => next.begin(run, *attempt, *ranks)?,
+            Edit::Begin { run, attempt, ranks, last } => {
+                next.check_last(run, *last)?;
+                next.begin(run, *attempt, *ranks)?
+            }
             Edit::Append { blocks } => next.append(blocks)?,
             Edit::Load { run, attempt, steps, add } => next.load(run, *attempt, steps, add)?,
             Edit::Pack { base, remove, add, dropped } => next.pack(*base, remove, add, *dropped)?,
@@ -64,6 +69,17 @@ impl Manifest {
             next.publish(&run, step);
         }
         Self { version: self.version, ..next }
+    }
+
+    /// Refuses a run that went on since whoever wants to begin saw it.
+    fn check_last(&self, run: &RunId, last: LastStep) -> Result<(), EditError> {
+        let there = self.runs.get(run).and_then(Run::last_complete);
+        match last {
+            LastStep::Is(seen) if seen != there => {
+                Err(EditError::RunWentOn { run: run.clone(), last: there })
+            }
+            LastStep::Any | LastStep::Is(_) => Ok(()),
+        }
     }
 
     fn begin(&mut self, run: &RunId, attempt: u64, ranks: u32) -> Result<Vec<Placed>, EditError> {

@@ -60,6 +60,15 @@ pub struct AddedColumn {
     pub text: Arc<str>,
 }
 
+/// What is asked of the last complete step of a run as an attempt of it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LastStep {
+    /// Whatever it is.
+    Any,
+    /// It is this one still; none for a run that has no complete step, or is not there.
+    Is(Option<u64>),
+}
+
 /// A wish to change a table.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Edit {
@@ -72,6 +81,9 @@ pub enum Edit {
         attempt: u64,
         /// How many ranks write each step, at least 1.
         ranks: u32,
+        /// What the run has to be like in the version before, so that whoever goes on from a step that it saw takes nothing
+        /// away that came since.
+        last: LastStep,
     },
     /// Adds blocks. The version in which the last rank's block of a step comes is the one in which the step
     /// becomes visible; the first such step of an attempt supersedes the same and all later steps of earlier

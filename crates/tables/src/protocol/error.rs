@@ -28,6 +28,14 @@ pub enum EditError {
         /// The attempt that writes now.
         current: u64,
     },
+    /// The last complete step of the run is another one than it was seen to be.
+    #[error("run \"{run}\" has changed since it was looked at: {}", last_there(*.last))]
+    RunWentOn {
+        /// The run.
+        run: RunId,
+        /// Its last complete step, if it has one.
+        last: Option<u64>,
+    },
     /// The attempt began with another number of ranks.
     #[error("run \"{run}\" has {actual} ranks in this attempt, not {asked}")]
     Ranks {
@@ -164,6 +172,10 @@ impl std::fmt::Display for Repeat {
     }
 }
 
+fn last_there(last: Option<u64>) -> String {
+    last.map_or_else(|| "it has no step".to_owned(), |last| format!("its last step is {last}"))
+}
+
 fn repeated(block: &BlockId, repeats: &[Repeat], has_more: bool) -> String {
     let BlockId { run, step, rank, .. } = block;
     let listed: Vec<String> = repeats.iter().map(Repeat::to_string).collect();
@@ -187,6 +199,7 @@ impl EditError {
                     "stop: another start of this run writes attempt {current}; a new start takes a higher number"
                 ));
             }
+            Self::RunWentOn { .. } => "somebody else writes to this run: look at its steps, and begin again",
             Self::Ranks { .. } => {
                 "ranks are numbered from 0, and all ranks begin with the same number of them"
             }
@@ -221,6 +234,7 @@ impl EditError {
         match self {
             Self::AlreadyDone
             | Self::StaleAttempt { .. }
+            | Self::RunWentOn { .. }
             | Self::StepArriving { .. }
             | Self::InputGone { .. }
             | Self::ColumnThere { .. } => ErrorKind::Conflict,

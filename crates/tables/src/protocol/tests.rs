@@ -33,7 +33,7 @@ fn block(attempt: u64, step: u64, rank: u32, sequence: u64) -> Block {
 }
 
 fn begin(attempt: u64, ranks: u32) -> Edit {
-    Edit::Begin { run: "a".into(), attempt, ranks }
+    Edit::Begin { run: "a".into(), attempt, ranks, last: LastStep::Any }
 }
 
 fn append(block: Block) -> Edit {
@@ -146,6 +146,25 @@ fn only_the_attempt_that_began_last_may_append_and_only_what_it_said() {
     assert_eq!(refused(append(block(1, 5, 0, 1))), stale);
     assert_eq!(refused(append(block(3, 5, 0, 1))), EditError::NotBegun { run: name(), attempt: 3 });
     assert_eq!(refused(append(block(2, 5, 1, 1))), EditError::Ranks { run: name(), actual: 1, asked: 2 });
+}
+
+#[test]
+fn an_attempt_that_goes_on_from_a_step_begins_only_where_that_is_still_the_last_one() {
+    let behind = |attempt, last| Edit::Begin { run: "a".into(), attempt, ranks: 1, last: LastStep::Is(last) };
+    let went_on = |last| Err(EditError::RunWentOn { run: "a".into(), last });
+    let nothing = Manifest::default();
+    assert_eq!(nothing.apply(&behind(1, Some(0))), went_on(None));
+    let begun = nothing.apply(&behind(1, None)).unwrap();
+    assert_eq!(begun.apply(&behind(1, None)), Err(EditError::AlreadyDone));
+    let there = three_steps();
+    assert_eq!(there.apply(&behind(2, None)), went_on(Some(3)));
+    assert_eq!(there.apply(&behind(2, Some(2))), went_on(Some(3)));
+    assert_eq!(run(&there.apply(&behind(2, Some(3))).unwrap()).attempt, 2);
+    // A step that was deleted as a whole is none.
+    let scope = Scope { run: None, steps: StepRange::since(3), expression: None };
+    let shorter = there.apply(&Edit::Delete { scope }).unwrap();
+    assert_eq!(shorter.apply(&behind(2, Some(3))), went_on(Some(2)));
+    assert!(shorter.apply(&behind(2, Some(2))).is_ok());
 }
 
 #[test]
@@ -398,7 +417,7 @@ fn in_doubt() -> (Commit, EditId) {
 /// How a commit in doubt ends, or goes on, when it sees this head, maker of version 1, and session.
 fn sees(version: u64, maker: Option<EditId>, session_stands: bool) -> (Option<Ended>, Commit) {
     let (mut commit, _) = in_doubt();
-    let other = Edit::Begin { run: "b".into(), attempt: 1, ranks: 1 };
+    let other = Edit::Begin { run: "b".into(), attempt: 1, ranks: 1, last: LastStep::Any };
     let manifest = if version == 0 { Manifest::default() } else { after(&[other]) };
     let head = Head { version: Version(version), full: Version::EMPTY };
     let ended = commit.saw(View { head, manifest: &manifest, session_stands }, |_| maker);

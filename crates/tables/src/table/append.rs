@@ -4,12 +4,13 @@ use super::codec::tight_box;
 use super::ledger::{Fate, create};
 use super::line::{Answer, Lane, Ready};
 use super::query::NewIds;
+use super::runs::{RunSummary, is_listed};
 use super::{Table, TableError, check_name};
 use crate::block::{BlockError, Written, write_block};
 use crate::lattice::joined;
 use crate::protocol::{
-    Block, BlockId, Edit, EditError, Extent, Form, Manifest, ObjectId, Piece, RunId, SessionId, StepRange,
-    StepTime, TightBox, Version, WeightRange,
+    Block, BlockId, Edit, EditError, Extent, Form, LastStep, Manifest, ObjectId, Piece, Run, RunId,
+    SessionId, StepRange, StepTime, TightBox, Version, WeightRange,
 };
 use arrow_array::RecordBatch;
 use atoll_errors::ErrorKind;
@@ -44,7 +45,8 @@ impl Table {
     /// errors of the store.
     pub async fn begin(&self, run: &str, attempt: u64, ranks: u32) -> Result<Version, TableError> {
         check_name("run", run)?;
-        self.ledger.commit(Edit::Begin { run: RunId::from(run), attempt, ranks }).await
+        let edit = Edit::Begin { run: RunId::from(run), attempt, ranks, last: LastStep::Any };
+        self.ledger.commit(edit).await
     }
 
     /// Begins the next attempt of a run, 1 for a new run; its number. It takes part in one conditional write, so
@@ -59,12 +61,8 @@ impl Table {
         loop {
             let manifest = self.ledger.current().await?.manifest;
             let last = manifest.runs.get(&run).map_or(0, |run| run.attempt).max(taken);
-            let attempt = last.checked_add(1).ok_or_else(|| EditError::StaleAttempt {
-                run: run.clone(),
-                attempt: last,
-                current: last,
-            })?;
-            let edit = Edit::Begin { run: run.clone(), attempt, ranks };
+            let attempt = attempt_after(&run, last)?;
+            let edit = Edit::Begin { run: run.clone(), attempt, ranks, last: LastStep::Any };
             match self.ledger.commit_new(edit).await {
                 Ok(_) => return Ok(attempt),
                 // Somebody else took it in between.
@@ -73,6 +71,49 @@ impl Table {
                 )) if ranks > 0 => taken = attempt,
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Begins the next attempt of a run that is still as it was seen: `seen` is what [`Table::runs`] told of it, or none
+    /// where it told nothing. Its number, or none if somebody has begun another attempt since, or the last complete
+    /// step is another one by now; nothing has changed then. Looking and beginning are one conditional write, so that of
+    /// several that saw the same one begins, and takes away nothing that came since.
+    ///
+    /// # Errors
+    /// As [`Table::begin`].
+    pub async fn begin_after(
+        &self,
+        run: &str,
+        seen: Option<&RunSummary>,
+        ranks: u32,
+    ) -> Result<Option<u64>, TableError> {
+        check_name("run", run)?;
+        let run = RunId::from(run);
+        let manifest = self.ledger.current().await?.manifest;
+        let there = manifest.runs.get(&run);
+        let is_as_seen = match (seen, there) {
+            (Some(seen), Some(there)) => {
+                (seen.attempt, seen.last_complete) == (there.attempt, there.last_complete())
+            }
+            (Some(_), None) => false,
+            // One of which nothing is left is not told either.
+            (None, there) => !there.is_some_and(is_listed),
+        };
+        if !is_as_seen {
+            return Ok(None);
+        }
+        // Another attempt in between has this number, or a higher one.
+        let attempt = attempt_after(&run, there.map_or(0, |there| there.attempt))?;
+        let last = LastStep::Is(there.and_then(Run::last_complete));
+        match self.ledger.commit_new(Edit::Begin { run, attempt, ranks, last }).await {
+            Ok(_) => Ok(Some(attempt)),
+            Err(TableError::Edit(
+                EditError::RunWentOn { .. }
+                | EditError::StaleAttempt { .. }
+                | EditError::AlreadyDone
+                | EditError::Ranks { .. },
+            )) if ranks > 0 => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -356,6 +397,12 @@ impl Table {
         let partition = self.names.object(object);
         create(&*self.store, Cell::new(&partition, b""), bytes).await
     }
+}
+
+/// The attempt after the last one of a run.
+fn attempt_after(run: &RunId, last: u64) -> Result<u64, EditError> {
+    let stale = || EditError::StaleAttempt { run: run.clone(), attempt: last, current: last };
+    last.checked_add(1).ok_or_else(stale)
 }
 
 /// The blocks that have an object, each with it.

@@ -210,7 +210,7 @@ fn steps_there(run: &Run) -> impl Iterator<Item = u64> {
 }
 
 /// Whether there is anything left of it, or may come.
-fn is_listed(run: &Run) -> bool {
+pub(super) fn is_listed(run: &Run) -> bool {
     run.published.is_none() || steps_there(run).next().is_some() || !run.arriving.is_empty()
 }
 

@@ -269,6 +269,7 @@ fn what_a_table_does_may_be_done_on_any_thread() {
     is_send(|table| async move { table.batches(&Query::default()).next().await });
     is_send(|table| async move { table.refine(&Query::default()).next().await });
     is_send(|table| async move { table.begin_next("a", 1).await });
+    is_send(|table| async move { table.begin_after("a", None, 1).await });
     is_send(|table| async move { table.follow(Version(0), std::time::Duration::ZERO).await });
     is_send(|table| async move { table.delete(None, None, None).await });
     is_send(|table| async move { table.steps(None).await });

@@ -25,6 +25,8 @@ pub enum Mistake {
     ColumnUsedInDoubt,
     /// A load becomes true though an earlier step is arriving.
     LoadPassesArriving,
+    /// An attempt begins behind a step that was the last one when somebody looked, and is not any more.
+    BeginOverlooksSteps,
     /// The new attempt's step becomes visible in one version, the old one's goes in the next.
     SupersedeInTwoWrites,
     /// An edit becomes true whatever the head is by now.
@@ -67,6 +69,7 @@ impl Mistake {
             (Self::PublishBeforeAllRanks, scenario::two_writers()),
             (Self::AcknowledgeInDoubt, scenario::two_writers()),
             (Self::ColumnUsedInDoubt, scenario::columns()),
+            (Self::BeginOverlooksSteps, scenario::beginners()),
             (Self::SupersedeInTwoWrites, scenario::restart()),
             (Self::SupersedeInTwoWrites, scenario::loads()),
             (Self::LoadPassesArriving, scenario::loads_beside_ranks()),

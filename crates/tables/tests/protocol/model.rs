@@ -8,10 +8,10 @@ use super::mistake::Mistake;
 use super::oracle::Rows;
 use super::scenario::{RUN, Role, Scenario, block};
 use super::state::{Actor, At, Flight, Reader, SESSIONS_EACH, Snapshotter, State, Vacuum, Writer};
-use super::world::{CommitIndex, ObjectIndex, RecordIndex, Violation, WishIndex, World};
+use super::world::{CommitIndex, ObjectIndex, RecordIndex, Violation, WishIndex, World, begun_anyway};
 use atoll_tables::protocol::{
-    Block, BlockId, Commit, Edit, EditError, Ended, Extent, Form, Head, Holders, Outcome, Piece, Proposal,
-    Session, SessionId, Step, StepRange, Version, View, WeightRange,
+    Block, BlockId, Commit, Edit, EditError, Ended, Extent, Form, Head, Holders, LastStep, Outcome, Piece,
+    Proposal, Session, SessionId, Step, StepRange, Version, View, WeightRange,
 };
 use std::collections::BTreeSet;
 
@@ -80,7 +80,8 @@ impl Model {
     /// Puts there what the scenario says is there.
     fn prepare(&mut self, state: &mut State) -> Result<(), Violation> {
         let ranks = self.scenario.ranks;
-        self.set_up(state, Edit::Begin { run: RUN.into(), attempt: 1, ranks })?;
+        let begin = Edit::Begin { run: RUN.into(), attempt: 1, ranks, last: LastStep::Any };
+        self.set_up(state, begin)?;
         for step in self.scenario.there.clone() {
             let blocks: Vec<_> = (0..self.scenario.ranks).map(|rank| block(1, step, rank)).collect();
             let blocks = blocks.into_iter().map(|id| self.written(state, SETUP, id)).collect();
@@ -151,8 +152,8 @@ impl Model {
         let me = session_id(state.session(actor));
         state.sessions[session] = Some(self.start);
         match self.scenario.parts[actor].role.clone() {
-            Role::Writer { attempt, begins: Some(ranks), .. } => {
-                let edit = Edit::Begin { run: RUN.into(), attempt, ranks };
+            Role::Writer { attempt, begins: Some((ranks, last)), .. } => {
+                let edit = Edit::Begin { run: RUN.into(), attempt, ranks, last };
                 At::Writer(Writer::Begin(self.world.commit(me, edit)))
             }
             Role::Writer { adds: Some(column), .. } => {
@@ -292,6 +293,12 @@ impl Model {
             }
             (Some(Mistake::AppendWithoutLooking), Edit::Append { .. } | Edit::Load { .. }) => {
                 state.history[usize::from(self.start)]
+            }
+            (Some(Mistake::BeginOverlooksSteps), Edit::Begin { .. }) => {
+                let head = &self.world.record(state.at_head()).manifest;
+                let went_on = matches!(head.apply(edit), Err(EditError::RunWentOn { .. }));
+                let is_overlooked = went_on && begun_anyway(head, edit).is_some();
+                if is_overlooked { state.history[usize::from(self.start)] } else { state.at_head() }
             }
             (Some(Mistake::LoadPassesArriving), Edit::Load { .. }) => {
                 let next = self.world.record(state.at_head()).manifest.apply(edit);

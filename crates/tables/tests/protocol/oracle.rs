@@ -2,7 +2,7 @@
 //!
 //! It knows rows and steps, and neither objects nor tombstones: packs and vacuums mean nothing to it.
 
-use atoll_tables::protocol::{AddedColumn, BlockId, Edit, Scope};
+use atoll_tables::protocol::{AddedColumn, BlockId, Edit, LastStep, Scope};
 
 /// A set of rows, by bit.
 pub type Rows = u64;
@@ -75,12 +75,16 @@ pub struct Oracle {
     pub visible: Rows,
     /// The rows that were ever visible.
     pub ever: Rows,
+    /// The visible rows that went because of an attempt that was to begin behind another step, and had not seen them.
+    pub taken_away: Rows,
     /// The columns that were added.
     pub columns: Vec<AddedColumn>,
     /// The rows of the blocks that have come.
     arrived: Rows,
     /// The attempt that began last; there is one run.
     begun: u64,
+    /// The step that it was to begin behind, if it said one; none for a run without steps.
+    behind: Option<Option<u64>>,
 }
 
 impl Oracle {
@@ -97,10 +101,14 @@ impl Oracle {
                 ids.for_each(|id| next.come(table, &id, table.step(&id)));
             }
             Edit::Delete { scope } => next.visible &= !table.rows_in_scope(scope),
-            Edit::Begin { run, attempt, .. } => {
+            Edit::Begin { run, attempt, last, .. } => {
                 let earlier = table.rows_where(|row| row.block.run == *run && row.block.attempt < *attempt);
                 next.arrived &= !earlier | next.ever;
                 next.begun = next.begun.max(*attempt);
+                next.behind = match last {
+                    LastStep::Is(seen) => Some(*seen),
+                    LastStep::Any => None,
+                };
             }
             Edit::AddColumn { column } => next.columns.push(column.clone()),
             Edit::Pack { .. } | Edit::RaiseFloor { .. } | Edit::Forget { .. } => {}
@@ -121,6 +129,10 @@ impl Oracle {
         let superseded = table.rows_where(|row| {
             row.block.run == id.run && row.block.attempt < id.attempt && row.block.step >= id.step
         });
+        if let Some(seen) = self.behind {
+            let unseen = table.rows_where(|row| seen.is_none_or(|seen| row.block.step > seen));
+            self.taken_away |= superseded & self.visible & unseen;
+        }
         self.ever |= step;
         self.visible = (self.visible & !superseded) | step;
     }

@@ -1,18 +1,18 @@
 //! Scenarios: which processes meet on which table, and what may happen to them.
 
 use super::oracle::{LIGHT, Table};
-use atoll_tables::protocol::{AddedColumn, BlockId, Scope, StepRange};
+use atoll_tables::protocol::{AddedColumn, BlockId, LastStep, Scope, StepRange};
 
 /// Who does what.
 #[derive(Clone, Debug)]
 pub enum Role {
-    /// A rank of an attempt that writes these steps. It begins the attempt if it says of how many ranks, and adds a
-    /// column to the table first if it says which. One that loads writes all of them at once, for all ranks.
+    /// A rank of an attempt that writes these steps. It begins the attempt if it says of how many ranks and behind which
+    /// step, and adds a column to the table first if it says which. One that loads writes all of them at once, for all ranks.
     Writer {
         attempt: u64,
         rank: u32,
         steps: Vec<u64>,
-        begins: Option<u32>,
+        begins: Option<(u32, LastStep)>,
         opens_late: bool,
         adds: Option<AddedColumn>,
         loads: bool,
@@ -76,7 +76,7 @@ impl Scenario {
         }
         for part in &self.parts {
             if let Role::Writer { attempt, rank, steps, begins, loads, .. } = &part.role {
-                let of_all = 0..begins.unwrap_or(self.ranks);
+                let of_all = 0..begins.map_or(self.ranks, |(ranks, _)| ranks);
                 let ranks = if *loads { of_all } else { *rank..rank + 1 };
                 blocks.extend(
                     steps.iter().flat_map(|step| ranks.clone().map(|rank| block(*attempt, *step, rank))),
@@ -118,12 +118,16 @@ fn writer(attempt: u64, rank: u32, steps: &[u64]) -> Role {
 }
 
 fn restarted(attempt: u64, steps: &[u64]) -> Role {
-    let (steps, begins) = (steps.to_vec(), Some(1));
+    beginner(attempt, LastStep::Any, steps)
+}
+
+fn beginner(attempt: u64, last: LastStep, steps: &[u64]) -> Role {
+    let (steps, begins) = (steps.to_vec(), Some((1, last)));
     Role::Writer { attempt, rank: 0, steps, begins, opens_late: false, adds: None, loads: false }
 }
 
 fn loader(attempt: u64, steps: &[u64]) -> Role {
-    let (steps, begins) = (steps.to_vec(), Some(1));
+    let (steps, begins) = (steps.to_vec(), Some((1, LastStep::Any)));
     Role::Writer { attempt, rank: 0, steps, begins, opens_late: false, adds: None, loads: true }
 }
 
@@ -190,6 +194,17 @@ pub fn restart() -> Scenario {
         part(Role::Reader { as_of: false }, 0),
     ];
     Scenario::new("a restart, a packer, a reader", 1, &[1, 2], parts).with_crashes(1)
+}
+
+/// Two that saw step 2 as the last one go on from there, while a rank of attempt 1 still writes and somebody packs.
+pub fn beginners() -> Scenario {
+    let parts = vec![
+        part(writer(1, 0, &[3]), 1),
+        part(beginner(2, LastStep::Is(Some(2)), &[3, 4]), 1),
+        part(beginner(3, LastStep::Is(Some(2)), &[3]), 1),
+        part(packer(1), 0),
+    ];
+    Scenario::new("two that begin behind one step, a packer", 1, &[1, 2], parts).with_crashes(1)
 }
 
 /// Attempt 2 takes over a table whose older steps lie in cubes.

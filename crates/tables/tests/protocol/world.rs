@@ -4,7 +4,9 @@
 
 use super::mistake::Mistake;
 use super::oracle::{Oracle, Rows, Table};
-use atoll_tables::protocol::{Block, Commit, Edit, EditError, EditId, Manifest, ObjectId, Placed, SessionId};
+use atoll_tables::protocol::{
+    Block, Commit, Edit, EditError, EditId, LastStep, Manifest, ObjectId, Placed, SessionId,
+};
 use std::collections::HashMap;
 
 /// A promise that does not hold, in words.
@@ -192,6 +194,10 @@ impl World {
                 return Violation::found(format!("version {} lacks a column of an object", manifest.version));
             }
         }
+        if oracle.taken_away != 0 {
+            let rows = self.table.names(oracle.taken_away);
+            return Violation::found(format!("taken away by an attempt that had not seen them: [{rows}]"));
+        }
         let seen = self.rows_in(manifest, manifest.pieces.values())?;
         if seen == oracle.visible {
             return Ok(());
@@ -298,6 +304,9 @@ impl World {
             (Mistake::AppendWithoutLooking, Edit::Load { add, .. }, EditError::AlreadyDone) => {
                 (add.clone(), next.version)
             }
+            (Mistake::BeginOverlooksSteps, edit, EditError::RunWentOn { .. }) => {
+                return begun_anyway(before, edit);
+            }
             (Mistake::LoadPassesArriving, Edit::Load { run, .. }, EditError::StepArriving { .. }) => {
                 let arriving = std::mem::take(&mut next.runs.get_mut(run)?.arriving);
                 next.version = before.version;
@@ -312,4 +321,11 @@ impl World {
         }
         Some(next)
     }
+}
+
+/// The version in which an attempt begins whatever its last step is.
+pub fn begun_anyway(before: &Manifest, edit: &Edit) -> Option<Manifest> {
+    let Edit::Begin { run, attempt, ranks, .. } = edit else { return None };
+    let (run, attempt, ranks) = (run.clone(), *attempt, *ranks);
+    before.apply(&Edit::Begin { run, attempt, ranks, last: LastStep::Any }).ok()
 }

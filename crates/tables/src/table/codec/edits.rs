@@ -2,8 +2,8 @@
 
 use super::{FORMAT, FORMAT_NEWEST, TableError, damaged, from_json, to_json};
 use crate::protocol::{
-    AddedColumn, Block, BlockId, Edit, EditId, Extent, Form, LoadedStep, ObjectId, Piece, Removal, RunId,
-    Scope, SessionId, StepRange, StepTime, TightBox, Version, WeightRange,
+    AddedColumn, Block, BlockId, Edit, EditId, Extent, Form, LastStep, LoadedStep, ObjectId, Piece, Removal,
+    RunId, Scope, SessionId, StepRange, StepTime, TightBox, Version, WeightRange,
 };
 use serde::{Deserialize, Serialize};
 
@@ -174,7 +174,8 @@ pub(super) fn scope_of(stored: StoredScope) -> Scope {
 impl From<&Edit> for StoredEdit {
     fn from(edit: &Edit) -> Self {
         match edit {
-            Edit::Begin { run, attempt, ranks } => {
+            // What it asked of the version before was so, or it would not be stored.
+            Edit::Begin { run, attempt, ranks, last: _ } => {
                 Self::Begin { run: run.0.to_string(), attempt: *attempt, ranks: *ranks }
             }
             Edit::Append { blocks } => Self::Append { blocks: blocks.iter().map(stored_block).collect() },
@@ -227,7 +228,9 @@ fn stored_removal(removal: &Removal) -> StoredRemoval {
 
 fn edit_of(stored: StoredEdit) -> Option<Edit> {
     Some(match stored {
-        StoredEdit::Begin { run, attempt, ranks } => Edit::Begin { run: run.as_str().into(), attempt, ranks },
+        StoredEdit::Begin { run, attempt, ranks } => {
+            Edit::Begin { run: run.as_str().into(), attempt, ranks, last: LastStep::Any }
+        }
         StoredEdit::Append { blocks } => {
             Edit::Append { blocks: blocks.into_iter().map(block_of).collect::<Option<_>>()? }
         }
@@ -345,10 +348,13 @@ mod tests {
             r#"{{"load":{{"run":"a","attempt":1,"steps":[{{"step":1,"rows":15,"time":4602678819172646912}},{{"step":2,"rows":15}}],"add":[{{"object":{object},"part":0,"form":"cube","weights":[5,null],"rows":30,"bytes":4096,"front":512,"tight":"01ab","run":"a","steps":[1,3]}}]}}}}"#
         );
         let appended = r#"{"append":{"blocks":[{"run":"a","attempt":1,"step":3,"rank":2,"time":4602678819172646912,"piece":null}]}}"#;
+        let begin = |last| Edit::Begin { run: run.clone(), attempt: 1, ranks: 3, last };
+        // Earlier builds read what one with a condition made.
+        assert_eq!(edit_to_json(id, &begin(LastStep::Is(Some(5)))), edit_to_json(id, &begin(LastStep::Any)));
         let cases = [
             (2, load, loaded.as_str()),
             (1, Edit::Append { blocks: vec![empty] }, appended),
-            (1, Edit::Begin { run, attempt: 1, ranks: 3 }, r#"{"begin":{"run":"a","attempt":1,"ranks":3}}"#),
+            (1, begin(LastStep::Any), r#"{"begin":{"run":"a","attempt":1,"ranks":3}}"#),
             (2, Edit::AddColumn { column }, r#"{"add-column":{"name":"charge","column":"{}"}}"#),
         ];
         for (format, edit, text) in cases {

@@ -196,7 +196,8 @@ fn size_of(rows: u64, options: &PackOptions) -> u32 {
 mod tests {
     use super::*;
     use crate::protocol::{
-        BlockId, Edit, EditId, Extent, ObjectId, Piece, Removal, Scope, SessionId, StepRange, WeightRange,
+        BlockId, Edit, EditId, Extent, LastStep, ObjectId, Piece, Removal, Scope, SessionId, StepRange,
+        WeightRange,
     };
     use crate::table::codec;
 
@@ -220,7 +221,7 @@ mod tests {
             time: None,
             piece: Some(piece(step)),
         };
-        let begin = Edit::Begin { run: "a".into(), attempt: 1, ranks: 1 };
+        let begin = Edit::Begin { run: "a".into(), attempt: 1, ranks: 1, last: LastStep::Any };
         let append = Edit::Append { blocks: (0..count).map(block).collect() };
         Manifest::default().applied(&begin).unwrap().applied(&append).unwrap()
     }

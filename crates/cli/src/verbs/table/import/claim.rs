@@ -20,15 +20,9 @@ impl Claim {
         Self::begin(table, run, mark, done).await
     }
 
-    /// Begins a run that was seen to have its steps up to this one.
-    async fn begin(table: &Table, run: &str, mark: &Mark, done: Option<u64>) -> Result<Self, Failure> {
-        if summary(table, run).await?.is_none() {
-            mark.announce(table, run).await?;
-        }
-        let attempt = table.begin_next(run, 1).await?;
-        // Our first step takes the place of all from it on, and nobody else can write to the run from here on.
-        let now = summary(table, run).await?.and_then(|now| now.last_complete);
-        if now != done {
+    /// Begins a run that was seen to be so; none if it was not there.
+    async fn begin(table: &Table, run: &str, mark: &Mark, seen: Option<RunSummary>) -> Result<Self, Failure> {
+        let Some(attempt) = table.begin_after(run, seen.as_ref(), 1).await? else {
             return Err(Failure::Run {
                 run: run.to_owned(),
                 problem: "is imported by somebody else at this moment".to_owned(),
@@ -55,11 +49,16 @@ async fn look(table: &Table, run: &str, mark: &Mark, restart: bool) -> Result<Op
         table.delete(Some(run), None, None).await?;
         return Ok(None);
     }
-    // An import that brought nothing in does not keep the name, nor one that was killed before it could say whose it is.
-    // That of a simulation which has yet to write is not empty for anybody.
-    let is_empty = known.steps == 0 && known.last_complete.is_none() && known.ranks == 1;
-    if is_empty && Mark::is_of_import(table, run).await? {
-        return Ok(None);
+    if known.last_complete.is_some() {
+        mark.check(table, run).await?;
+    } else if !is_attempt_of_import(table, &known).await? {
+        // An import that brought nothing in does not keep the name. A simulation which has yet to write does.
+        return Err(Failure::Run {
+            run: run.to_owned(),
+            problem: "has begun without a step, and was not made by an import that said so".to_owned(),
+            hint: "choose another name with --run, or take it with --restart if nobody writes to it"
+                .to_owned(),
+        });
     }
     mark.check(table, run).await?;
     Ok(known.last_complete)

@@ -91,7 +91,19 @@ impl Mark {
                 "choose another name with --run, or start anew with --restart",
             ));
         }
-        Ok(())
+        // How far the import came is told by the last step, if that is one of its own.
+        let written = known.get(WRITTEN).and_then(|text| Written::parse(text));
+        let last = table.steps(Some(run)).await?.pop();
+        match written.zip(last) {
+            Some((written, last)) if !written.has(&last) => Err(conflict(
+                format!(
+                    "has step {} that no import brought: what comes before it would be left out",
+                    last.step
+                ),
+                "import the file under another --run, or anew with --restart, which deletes that step",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// The same, but for what comes from a line on: somebody is going to mend it.
@@ -134,6 +146,16 @@ impl Mark {
         };
         Ok(table.set_run_attributes(run, &known).await?)
     }
+}
+
+/// Whether an import writes in this attempt of a run, or the last one did.
+pub(in super::super) async fn is_attempt_of_import(
+    table: &Table,
+    known: &RunSummary,
+) -> Result<bool, Failure> {
+    let attributes = table.run_attributes(&known.name).await?;
+    let written = attributes.get(WRITTEN).and_then(|text| Written::parse(text));
+    Ok(written.is_some_and(|written| written.attempt == known.attempt))
 }
 
 fn read_beginning(path: &Path, bytes: u64) -> Result<Vec<u8>, Failure> {

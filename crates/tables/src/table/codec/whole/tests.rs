@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::lattice::{self, Scalar};
-use crate::protocol::{Block, BlockId, Edit};
+use crate::protocol::{Block, BlockId, Edit, LastStep};
 use crate::table::codec::tight_box;
 
 fn object(session: u128, sequence: u64) -> ObjectId {
@@ -30,7 +30,7 @@ fn rich() -> Manifest {
     let mut manifest = Manifest::default();
     let mut make = |edit: Edit| manifest = manifest.apply(&edit).unwrap();
     for run in ["a", "b"] {
-        make(Edit::Begin { run: run.into(), attempt: 1, ranks: 2 });
+        make(Edit::Begin { run: run.into(), attempt: 1, ranks: 2, last: LastStep::Any });
     }
     for step in 0..4 {
         make(append("a", step, 0, step, Some(step as f64 / 3.0)));
@@ -72,7 +72,8 @@ fn a_manifest_with_everything_in_it_comes_back_and_in_few_bytes() {
     assert!(!manifest.tombstones.is_empty() && !manifest.retired.is_empty() && !manifest.busy.is_empty());
     let bytes = whole_to_bytes(&manifest);
     assert_eq!(whole_from_bytes("t", &bytes).unwrap(), Whole::Manifest(manifest));
-    let mut long = Manifest::default().apply(&Edit::Begin { run: "a".into(), attempt: 1, ranks: 1 }).unwrap();
+    let begin = Edit::Begin { run: "a".into(), attempt: 1, ranks: 1, last: LastStep::Any };
+    let mut long = Manifest::default().apply(&begin).unwrap();
     for step in 0..1000 {
         long = long.apply(&append("a", step, 0, step, Some(0.1))).unwrap();
     }
