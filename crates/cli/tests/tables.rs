@@ -574,6 +574,9 @@ fn several_that_begin_a_run_at_the_same_time_all_append_to_it() {
         Answer::from(child.wait_with_output().unwrap()).text();
     }
     assert_eq!(sorted(&place, "").len(), 60);
+    // One began it, and the others joined.
+    let steps = lines(&atoll(&place, "table steps t --json"));
+    assert!(steps.iter().all(|step| step.contains("\"attempt\":1")), "{steps:?}");
 }
 
 #[test]
@@ -721,6 +724,7 @@ fn of_two_imports_that_begin_one_run_at_once_nobodys_rows_are_taken_away() {
                 answer.fails(11);
             }
         }
+        assert!(answers.iter().any(|answer| answer.exit == Some(0)), "round {round}: {answers:?}");
     }
 }
 
@@ -772,8 +776,18 @@ fn a_step_that_is_appended_takes_no_place_of_later_ones_unless_a_new_attempt_is_
     assert!(again.text().contains("was there already"), "{}", again.text());
     atoll(&place, "table append t two.csv --run r --step 12").text();
     assert_eq!(lines(&atoll(&place, "table steps t")), ["r\tstep 10\t5 rows", "r\tstep 12\t5 rows"]);
+    // Nor where it would begin an attempt of its own, and what is refused ends nobody else's.
+    for rank in [0, 1] {
+        let file = ["one.csv", "two.csv"][rank];
+        let of_two = format!("--run s --step 10 --ranks 2 --attempt 1 --rank {rank}");
+        atoll(&place, &format!("table append t {file} {of_two}")).text();
+    }
+    let refused = atoll(&place, "table append t two.csv --run s --step 5");
+    assert!(refused.fails(11).contains("has its steps up to 10"), "{}", refused.stderr);
+    place.write("four.csv", csv(3..4, 5));
+    atoll(&place, "table append t four.csv --run s --step 11 --ranks 2 --attempt 1").text();
     // Who names an attempt means it.
     place.write("three.csv", csv(2..3, 5));
     atoll(&place, "table append t three.csv --run r --attempt 3 --step 5").text();
-    assert_eq!(lines(&atoll(&place, "table steps t")), ["r\tstep 5\t5 rows"]);
+    assert_eq!(lines(&atoll(&place, "table steps t --run r")), ["r\tstep 5\t5 rows"]);
 }

@@ -10,7 +10,7 @@ use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use atoll_row_files::{Input, PartLimits, RowFileError, open};
 use atoll_tables::protocol::{BlockId, EditError, Version};
-use atoll_tables::{Table, TableError};
+use atoll_tables::{RunSummary, Table, TableError};
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -73,52 +73,63 @@ impl Append {
 
     /// Appends the rows, and tells in which attempt.
     async fn append(&self, table: &Table, rows: &RecordBatch) -> Result<(u64, Appended), Failure> {
-        let mut taken_over = 0;
-        loop {
-            let attempt = self.attempt(table).await?;
-            if let Some(there) = self.there(table).await? {
-                return Ok((attempt, there));
+        for _ in 0..TAKEN_OVER_MAX {
+            let known = table.runs().await?.into_iter().find(|summary| summary.name == self.run);
+            if let Some(there) = self.there(table, known.as_ref()).await? {
+                return Ok(there);
             }
+            // Whoever began the run since is joined.
+            let Some(attempt) = self.attempt(table, known.as_ref()).await? else { continue };
             let appended = match self.step {
                 Some(step) => self.append_as(table, attempt, step, rows).await,
                 None => self.append_next(table, attempt, rows).await,
             };
             match appended {
-                // Several began the run at the same time, and all are to write in the last of these attempts.
-                Err(TableError::Edit(EditError::StaleAttempt { .. }))
-                    if self.attempt.is_none() && taken_over < TAKEN_OVER_MAX =>
-                {
-                    taken_over += 1;
-                }
+                Err(TableError::Edit(EditError::StaleAttempt { .. })) if self.attempt.is_none() => {}
                 appended => return Ok((attempt, appended?)),
             }
         }
+        Err(Failure::Run {
+            run: self.run.clone(),
+            problem: "is begun anew by others again and again".to_owned(),
+            hint: "nothing was appended: look who writes to it, then try again".to_owned(),
+        })
     }
 
-    /// The attempt that was named, or the one under way, or the first.
-    async fn attempt(&self, table: &Table) -> Result<u64, TableError> {
+    /// The attempt that was named, or the one under way, or the next one. None if the run is not as it was seen by now.
+    async fn attempt(&self, table: &Table, known: Option<&RunSummary>) -> Result<Option<u64>, TableError> {
         if let Some(attempt) = self.attempt {
             table.begin(&self.run, attempt, self.ranks).await?;
-            return Ok(attempt);
+            return Ok(Some(attempt));
         }
-        let known = table.runs().await?.into_iter().find(|summary| summary.name == self.run);
-        match known.filter(|known| known.ranks == self.ranks) {
-            Some(known) => Ok(known.attempt),
-            None => table.begin_next(&self.run, self.ranks).await,
+        match known.filter(|known| !self.begins(known)) {
+            Some(known) => Ok(Some(known.attempt)),
+            None => table.begin_after(&self.run, known, self.ranks).await,
         }
     }
 
-    /// The step, if the run has it from an attempt before the one that is under way. The first step of an attempt takes
-    /// the place of all from it on, which only somebody means who names the attempt.
-    async fn there(&self, table: &Table) -> Result<Option<Appended>, Failure> {
+    /// Whether the rows are the first of an attempt of their own.
+    fn begins(&self, known: &RunSummary) -> bool {
+        known.ranks != self.ranks
+    }
+
+    /// The step, if the run has it from an attempt before the one that the rows are to be of, and the attempt under way. The
+    /// first step of an attempt takes the place of all from it on, which only somebody means who names the attempt.
+    async fn there(
+        &self,
+        table: &Table,
+        known: Option<&RunSummary>,
+    ) -> Result<Option<(u64, Appended)>, Failure> {
         // Of several ranks some may have begun the step in this attempt, which all have to name.
         let is_asked = self.attempt.is_none() && self.ranks == 1;
-        let Some(step) = self.step.filter(|_| is_asked) else { return Ok(None) };
-        let known = table.runs().await?.into_iter().find(|summary| summary.name == self.run);
-        let before = known.filter(|known| known.published.is_none()).and_then(|known| known.last_complete);
-        let Some(last) = before.filter(|last| step <= *last) else { return Ok(None) };
+        let (Some(step), Some(known)) = (self.step.filter(|_| is_asked), known) else { return Ok(None) };
+        let is_first = known.published.is_none() || self.begins(known);
+        let Some(last) = known.last_complete.filter(|last| is_first && step <= *last) else {
+            return Ok(None);
+        };
         if table.steps(Some(&self.run)).await?.iter().any(|there| there.step == step) {
-            return Ok(Some(Appended { step, version: table.version().await?, is_new: false }));
+            let there = Appended { step, version: table.version().await?, is_new: false };
+            return Ok(Some((known.attempt, there)));
         }
         Err(Failure::Run {
             run: self.run.clone(),

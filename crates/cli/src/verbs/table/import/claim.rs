@@ -16,12 +16,15 @@ pub(super) struct Claim {
 impl Claim {
     /// Takes a run; with `restart` from its beginning.
     pub(super) async fn of(table: &Table, run: &str, mark: &Mark, restart: bool) -> Result<Self, Failure> {
-        let done = look(table, run, mark, restart).await?;
-        Self::begin(table, run, mark, done).await
+        let seen = look(table, run, mark, restart).await?;
+        Self::begin(table, run, mark, seen).await
     }
 
     /// Begins a run that was seen to be so; none if it was not there.
     async fn begin(table: &Table, run: &str, mark: &Mark, seen: Option<RunSummary>) -> Result<Self, Failure> {
+        if seen.is_none() {
+            mark.announce(table, run).await?;
+        }
         let Some(attempt) = table.begin_after(run, seen.as_ref(), 1).await? else {
             return Err(Failure::Run {
                 run: run.to_owned(),
@@ -29,10 +32,10 @@ impl Claim {
                 hint: "choose another name with --run; the same command goes on if it is the same file"
                     .to_owned(),
             });
-        }
+        };
         // Only now, so that the mark of somebody else is never lost.
         mark.keep(table, run).await?;
-        Ok(Self { attempt, done })
+        Ok(Self { attempt, done: seen.and_then(|seen| seen.last_complete) })
     }
 
     /// Whether nobody took the run over.
@@ -41,27 +44,21 @@ impl Claim {
     }
 }
 
-/// How far a run is that this import may go on with.
-async fn look(table: &Table, run: &str, mark: &Mark, restart: bool) -> Result<Option<u64>, Failure> {
+/// The run that this import may go on with, as it is.
+async fn look(table: &Table, run: &str, mark: &Mark, restart: bool) -> Result<Option<RunSummary>, Failure> {
     let Some(known) = summary(table, run).await? else { return Ok(None) };
     if restart {
         // A run without steps is begun anew, should we be interrupted between this and what follows.
         table.delete(Some(run), None, None).await?;
-        return Ok(None);
+        return Ok(Some(RunSummary { last_complete: None, ..known }));
     }
-    if known.last_complete.is_some() {
+    // An import that brought nothing in does not keep the name, nor one that was killed before it could say whose it is.
+    // That of a simulation which has yet to write is not empty for anybody.
+    let is_empty = known.steps == 0 && known.last_complete.is_none() && known.ranks == 1;
+    if !(is_empty && Mark::is_of_import(table, run).await?) {
         mark.check(table, run).await?;
-    } else if !is_attempt_of_import(table, &known).await? {
-        // An import that brought nothing in does not keep the name. A simulation which has yet to write does.
-        return Err(Failure::Run {
-            run: run.to_owned(),
-            problem: "has begun without a step, and was not made by an import that said so".to_owned(),
-            hint: "choose another name with --run, or take it with --restart if nobody writes to it"
-                .to_owned(),
-        });
     }
-    mark.check(table, run).await?;
-    Ok(known.last_complete)
+    Ok(Some(known))
 }
 
 async fn summary(table: &Table, run: &str) -> Result<Option<RunSummary>, Failure> {
@@ -109,8 +106,22 @@ mod tests {
         assert!(matches!(late, Err(Failure::Run { .. })));
         assert_eq!(table.runs().await.unwrap()[0].last_complete, Some(7));
         // Its mark is there still, so that the other one goes on.
-        assert_eq!(look(&table, "r", &theirs, false).await.unwrap(), Some(7));
+        assert_eq!(look(&table, "r", &theirs, false).await.unwrap().unwrap().last_complete, Some(7));
         assert!(look(&table, "r", &ours, false).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn who_began_a_run_goes_on_though_others_saw_it_before() {
+        let (table, folder) = (table().await, tempfile::tempdir().unwrap());
+        let (ours, theirs) = (mark(&folder, "ours"), mark(&folder, "theirs"));
+        for restart in [false, true] {
+            let seen = look(&table, "r", &ours, restart).await.unwrap();
+            let first = Claim::of(&table, "r", &theirs, restart).await.unwrap();
+            assert!(matches!(Claim::begin(&table, "r", &ours, seen).await, Err(Failure::Run { .. })));
+            assert!(first.holds(&table, "r").await.unwrap());
+            append(&table, first.attempt, 0).await;
+            assert_eq!(Claim::of(&table, "r", &theirs, false).await.unwrap().done, Some(0));
+        }
     }
 
     #[tokio::test]
