@@ -258,6 +258,31 @@ fn a_file_that_grew_is_gone_on_with_and_another_one_is_refused() {
 }
 
 #[test]
+fn a_file_that_grew_is_not_passed_over_because_of_a_step_that_somebody_appended_to_its_run() {
+    for parts in ["", "--parts"] {
+        let place = Place::new();
+        atoll(&place, CREATE).text();
+        place.write("grows.csv", csv(0..3, 50));
+        let import = format!("table import t grows.csv {parts}");
+        atoll(&place, &import).text();
+        place.write("late.csv", csv(50..51, 5));
+        atoll(&place, "table append t late.csv --run grows --step 300").text();
+        place.write("grows.csv", csv(0..8, 50));
+        let refused = atoll(&place, &import);
+        assert!(refused.fails(11).contains("has step 300 that no import brought"), "{}", refused.stderr);
+        // It may be taken away again, and others may write to the run beside.
+        atoll(&place, "table delete t --run grows --steps 300:").text();
+        assert!(atoll(&place, &import).text().contains("imported 250 rows"));
+        assert_eq!(sorted(&place, ""), rows_of(&csv(0..8, 50)));
+        atoll(&place, "table append t late.csv --run grows").text();
+        atoll(&place, "table append t late.csv --run grows").text();
+        assert_eq!(sorted(&place, "").len(), 410);
+        atoll(&place, &format!("{import} --restart")).text();
+        assert_eq!(sorted(&place, ""), rows_of(&csv(0..8, 50)));
+    }
+}
+
+#[test]
 fn an_import_killed_at_any_moment_goes_on_and_doubles_nothing() {
     let mut random = fastrand::Rng::with_seed(11);
     let text = csv(0..100, 40);

@@ -1,7 +1,7 @@
 //! `atoll table append`: the rows of a file as one step of a run.
 
 use super::TableArguments;
-use super::import::{FileOptions, reader_lost, tell_skipped};
+use super::import::{FileOptions, is_attempt_of_import, reader_lost, tell_skipped};
 use crate::row_format::format_of;
 use crate::session::Access;
 use crate::{Failure, Session};
@@ -75,11 +75,12 @@ impl Append {
     async fn append(&self, table: &Table, rows: &RecordBatch) -> Result<(u64, Appended), Failure> {
         for _ in 0..TAKEN_OVER_MAX {
             let known = table.runs().await?.into_iter().find(|summary| summary.name == self.run);
-            if let Some(there) = self.there(table, known.as_ref()).await? {
+            let begins = self.begins(table, known.as_ref()).await?;
+            if let Some(there) = self.there(table, known.as_ref(), begins).await? {
                 return Ok(there);
             }
             // Whoever began the run since is joined.
-            let Some(attempt) = self.attempt(table, known.as_ref()).await? else { continue };
+            let Some(attempt) = self.attempt(table, known.as_ref(), begins).await? else { continue };
             let appended = match self.step {
                 Some(step) => self.append_as(table, attempt, step, rows).await,
                 None => self.append_next(table, attempt, rows).await,
@@ -96,21 +97,29 @@ impl Append {
         })
     }
 
+    /// Whether the rows are to be the first of an attempt of their own. An import takes what its attempt wrote for its own.
+    async fn begins(&self, table: &Table, known: Option<&RunSummary>) -> Result<bool, Failure> {
+        match known.filter(|known| known.ranks == self.ranks) {
+            Some(known) => is_attempt_of_import(table, known).await,
+            None => Ok(true),
+        }
+    }
+
     /// The attempt that was named, or the one under way, or the next one. None if the run is not as it was seen by now.
-    async fn attempt(&self, table: &Table, known: Option<&RunSummary>) -> Result<Option<u64>, TableError> {
+    async fn attempt(
+        &self,
+        table: &Table,
+        known: Option<&RunSummary>,
+        begins: bool,
+    ) -> Result<Option<u64>, TableError> {
         if let Some(attempt) = self.attempt {
             table.begin(&self.run, attempt, self.ranks).await?;
             return Ok(Some(attempt));
         }
-        match known.filter(|known| !self.begins(known)) {
+        match known.filter(|_| !begins) {
             Some(known) => Ok(Some(known.attempt)),
             None => table.begin_after(&self.run, known, self.ranks).await,
         }
-    }
-
-    /// Whether the rows are the first of an attempt of their own.
-    fn begins(&self, known: &RunSummary) -> bool {
-        known.ranks != self.ranks
     }
 
     /// The step, if the run has it from an attempt before the one that the rows are to be of, and the attempt under way. The
@@ -119,11 +128,12 @@ impl Append {
         &self,
         table: &Table,
         known: Option<&RunSummary>,
+        begins: bool,
     ) -> Result<Option<(u64, Appended)>, Failure> {
         // Of several ranks some may have begun the step in this attempt, which all have to name.
         let is_asked = self.attempt.is_none() && self.ranks == 1;
         let (Some(step), Some(known)) = (self.step.filter(|_| is_asked), known) else { return Ok(None) };
-        let is_first = known.published.is_none() || self.begins(known);
+        let is_first = begins || known.published.is_none();
         let Some(last) = known.last_complete.filter(|last| is_first && step <= *last) else {
             return Ok(None);
         };

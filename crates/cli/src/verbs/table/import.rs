@@ -26,6 +26,7 @@ use claim::Claim;
 use clap::Args;
 use cut::{Cutter, Grouping, Message, There};
 use mark::Mark;
+pub(super) use mark::is_attempt_of_import;
 use serde_json::json;
 use sink::Sink;
 use std::path::{Path, PathBuf};
@@ -192,7 +193,7 @@ impl Import {
                 if let Failure::Rows(RowFileError::Record { number, .. }) = &failure
                     && claim.holds(&table, &run).await.unwrap_or(false)
                 {
-                    mark.before_line(*number)?.keep(&table, &run).await?;
+                    claim.keep(&table, &run, &mark.before_line(*number)?).await?;
                 }
                 Err(failure)
             }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what somebody else brought in is never taken away by an import that did not see it.
 
-use super::mark::Mark;
+use super::mark::{Mark, Written};
 use crate::Failure;
 use atoll_tables::{RunSummary, Table};
 
@@ -33,9 +33,15 @@ impl Claim {
                     .to_owned(),
             });
         };
+        let claim = Self { attempt, done: seen.and_then(|seen| seen.last_complete) };
         // Only now, so that the mark of somebody else is never lost.
-        mark.keep(table, run).await?;
-        Ok(Self { attempt, done: seen.and_then(|seen| seen.last_complete) })
+        claim.keep(table, run, mark).await?;
+        Ok(claim)
+    }
+
+    /// Notes what is imported.
+    pub(super) async fn keep(&self, table: &Table, run: &str, mark: &Mark) -> Result<(), Failure> {
+        mark.keep(table, run, Written { attempt: self.attempt, behind: self.done }).await
     }
 
     /// Whether nobody took the run over.
@@ -122,6 +128,30 @@ mod tests {
             append(&table, first.attempt, 0).await;
             assert_eq!(Claim::of(&table, "r", &theirs, false).await.unwrap().done, Some(0));
         }
+    }
+
+    #[tokio::test]
+    async fn a_run_with_a_step_of_somebody_else_at_its_end_is_not_gone_on_with() {
+        let (table, folder) = (table().await, tempfile::tempdir().unwrap());
+        let ours = mark(&folder, "ours");
+        let first = Claim::of(&table, "r", &ours, false).await.unwrap();
+        append(&table, first.attempt, 3).await;
+        // One that brought nothing changes nothing.
+        for attempt in 2..=3 {
+            let again = Claim::of(&table, "r", &ours, false).await.unwrap();
+            assert_eq!((again.attempt, again.done), (attempt, Some(3)));
+        }
+        table.begin("r", 4, 1).await.unwrap();
+        assert_eq!(Claim::of(&table, "r", &ours, false).await.unwrap().done, Some(3));
+        table.begin("r", 6, 1).await.unwrap();
+        append(&table, 6, 50).await;
+        assert!(matches!(Claim::of(&table, "r", &ours, false).await, Err(Failure::Run { .. })));
+        // Without it, all is as it was.
+        table.delete(Some("r"), Some(50..51), None).await.unwrap();
+        assert_eq!(Claim::of(&table, "r", &ours, false).await.unwrap().done, Some(3));
+        let anew = Claim::of(&table, "r", &ours, true).await.unwrap();
+        append(&table, anew.attempt, 1).await;
+        assert_eq!(Claim::of(&table, "r", &ours, false).await.unwrap().done, Some(1));
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@
 
 use crate::Failure;
 use atoll_row_files::Input;
-use atoll_tables::Table;
+use atoll_tables::{RunSummary, StepSummary, Table};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ const BEGINNING_BYTES_MAX: u64 = 1 << 20;
 const FILE: &str = "import.file";
 const PLAN: &str = "import.options";
 const BEGINNING: &str = "import.beginning";
+const WRITTEN: &str = "import.attempt";
 
 /// What is known of the source of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +30,35 @@ pub(super) struct Mark {
     plan: String,
     /// The part of its beginning that is compared.
     beginning: Option<Beginning>,
+}
+
+/// The attempt in which an import writes, and the last step that was there as it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Written {
+    pub(super) attempt: u64,
+    pub(super) behind: Option<u64>,
+}
+
+impl Written {
+    fn parse(text: &str) -> Option<Self> {
+        let (attempt, behind) = text.split_once(' ').map_or((text, None), |(text, last)| (text, Some(last)));
+        let behind = match behind {
+            Some(last) => Some(last.parse().ok()?),
+            None => None,
+        };
+        Some(Self { attempt: attempt.parse().ok()?, behind })
+    }
+
+    fn to_text(self) -> String {
+        let Self { attempt, behind } = self;
+        behind.map_or_else(|| attempt.to_string(), |last| format!("{attempt} {last}"))
+    }
+
+    /// Whether a step is one of those that were there, or came since by this attempt.
+    fn has(self, step: &StepSummary) -> bool {
+        let was_there = self.behind.is_some_and(|behind| step.step <= behind);
+        step.attempt == self.attempt || (was_there && step.attempt < self.attempt)
+    }
 }
 
 /// The first bytes of a file, and their checksum.
@@ -61,33 +91,33 @@ impl Mark {
 
     /// Whether this import goes on with what the run holds.
     pub(super) async fn check(&self, table: &Table, run: &str) -> Result<(), Failure> {
-        let conflict = |problem: &str, hint: &str| Failure::Run {
+        let conflict = |problem: String, hint: &str| Failure::Run {
             run: run.to_owned(),
-            problem: problem.to_owned(),
+            problem,
             hint: hint.to_owned(),
         };
         let known = table.run_attributes(run).await?;
         let Some(plan) = known.get(PLAN) else {
-            return Err(conflict("was not made by an import", "choose another name with --run"));
+            return Err(conflict("was not made by an import".to_owned(), "choose another name with --run"));
         };
         let (Some(path), Some(before)) =
             (&self.path, known.get(BEGINNING).and_then(|text| Beginning::parse(text)))
         else {
             return Err(conflict(
-                "came through a pipe, which cannot be gone on with",
+                "came through a pipe, which cannot be gone on with".to_owned(),
                 "import under another --run, or anew with --restart",
             ));
         };
         if *plan != self.plan {
             return Err(conflict(
-                "was imported with other options",
+                "was imported with other options".to_owned(),
                 "use the same options as then, or start anew with --restart",
             ));
         }
         // A file that grew since begins as it did.
         if Beginning::of(&read_beginning(path, before.bytes)?) != before {
             return Err(conflict(
-                "was imported from another file",
+                "was imported from another file".to_owned(),
                 "choose another name with --run, or start anew with --restart",
             ));
         }
@@ -131,10 +161,11 @@ impl Mark {
         Ok(table.set_run_attributes(run, &known).await?)
     }
 
-    /// Notes the source, before anything of it is in the table.
-    pub(super) async fn keep(&self, table: &Table, run: &str) -> Result<(), Failure> {
+    /// Notes the source, before anything of it is in the table, and where that is going to be.
+    pub(super) async fn keep(&self, table: &Table, run: &str, written: Written) -> Result<(), Failure> {
         let mut known = table.run_attributes(run).await?;
         known.insert(PLAN.to_owned(), self.plan.clone());
+        known.insert(WRITTEN.to_owned(), written.to_text());
         // Only its name, so that no path of this machine ends up in a store that travels.
         let file = self.path.as_deref().and_then(Path::file_name);
         known.insert(FILE.to_owned(), file.unwrap_or_default().to_string_lossy().into_owned());
