@@ -1,16 +1,19 @@
 //! A file that gets its name when it is whole.
 //!
-//! Invariant: a file of the wanted name is always whole; until then it is called `NAME.part`, or `NAME.2.part` and so on
-//! where that is taken.
+//! Invariant: a file of the wanted name is always whole; until then it is called `NAME.atoll.part`, or `NAME.2.atoll.part`
+//! and so on where somebody else writes to that.
+//! Invariant: who writes holds a lock on the file as long as it is called so. One whose lock is free was left behind by a
+//! kill, and goes when its name is wanted.
 //! Invariant: no file of another is written to, and none is replaced unless somebody said so.
 
 use crate::Failure;
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// So many files may be written for one name at once, those included that a kill left behind.
+/// So many files may be written for one name at once.
 const PARTS_MAX: usize = 1000;
 
 /// A file under way; without [`NewFile::finish`] nothing of it is left.
@@ -77,21 +80,48 @@ impl Drop for NewFile {
     }
 }
 
-/// Makes a file beside the path whose name nobody had.
+/// Makes a file beside the path whose name nobody has who is at work.
 fn create_part(path: &Path) -> Result<(PathBuf, File), Failure> {
-    let mut taken = io::Error::from(io::ErrorKind::AlreadyExists);
     let mut part = PathBuf::new();
     for number in 1..=PARTS_MAX {
         let mut name: OsString = path.file_name().unwrap_or_default().to_owned();
-        name.push(if number == 1 { ".part".to_owned() } else { format!(".{number}.part") });
+        name.push(if number == 1 { ".atoll.part".to_owned() } else { format!(".{number}.atoll.part") });
         part = path.with_file_name(name);
-        match OpenOptions::new().write(true).create_new(true).open(&part) {
-            Ok(file) => return Ok((part, file)),
-            Err(source) if source.kind() == io::ErrorKind::AlreadyExists => taken = source,
-            Err(source) => return Err(failure("create", &part, source)),
+        // Twice, since one that was left behind is taken away first.
+        for _ in 0..2 {
+            match OpenOptions::new().write(true).create_new(true).open(&part) {
+                // Somebody else may have taken it for one that was left behind, before it had its lock.
+                Ok(file) if is_ours(&file, &part) => return Ok((part, file)),
+                Ok(_) => {}
+                Err(source) if source.kind() == io::ErrorKind::AlreadyExists => remove_left_behind(&part),
+                Err(source) => return Err(failure("create", &part, source)),
+            }
         }
     }
-    Err(failure("create", &part, taken))
+    Err(failure("create", &part, io::ErrorKind::AlreadyExists.into()))
+}
+
+/// Takes a file away that nobody writes to any more.
+fn remove_left_behind(part: &Path) {
+    // What is no file, such as a pipe, would not even open.
+    if part.symlink_metadata().is_ok_and(|there| there.is_file())
+        && let Ok(file) = OpenOptions::new().write(true).open(part)
+        && file.try_lock().is_ok()
+        && is_at(&file, part)
+    {
+        // Whoever cannot takes the next name.
+        let _ = fs::remove_file(part);
+    }
+}
+
+/// Whether a file that was just made is there still, and locked: where there are no locks, none is taken for left behind.
+fn is_ours(file: &File, part: &Path) -> bool {
+    !matches!(file.try_lock(), Err(TryLockError::WouldBlock)) && is_at(file, part)
+}
+
+fn is_at(file: &File, path: &Path) -> bool {
+    let (Ok(file), Ok(there)) = (file.metadata(), path.symlink_metadata()) else { return false };
+    (file.dev(), file.ino()) == (there.dev(), there.ino())
 }
 
 /// Makes a name durable, where folders can be synced.
@@ -144,7 +174,7 @@ mod tests {
             let (second, mut to_second) = NewFile::create(&path, replace).unwrap();
             to_first.write_all(b"first, and longer").unwrap();
             to_second.write_all(b"second").unwrap();
-            assert_eq!(names(place.path()), ["a.csv.2.part", "a.csv.part"]);
+            assert_eq!(names(place.path()), ["a.csv.2.atoll.part", "a.csv.atoll.part"]);
             first.finish().unwrap();
             assert_eq!(fs::read(&path).unwrap(), b"first, and longer");
             let finished = second.finish();
@@ -188,16 +218,6 @@ mod tests {
         drop(kept);
         new.finish().unwrap();
         assert_eq!((fs::read(&path).unwrap(), names(place.path()).len()), (b"new".to_vec(), 2));
-    }
-
-    #[test]
-    fn a_name_that_was_given_already_is_no_other_files() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("a.csv");
-        let (new, _) = NewFile::create(&path, false).unwrap();
-        fs::hard_link(new.part(), &path).unwrap();
-        new.finish().unwrap();
-        assert_eq!(names(place.path()), ["a.csv"]);
     }
 
     #[test]

@@ -702,6 +702,8 @@ fn an_export_takes_no_name_that_is_taken_and_leaves_nothing_but_its_file() {
     for (export, name) in [("table export t", "out.csv"), ("kv export", "all.jsonl")] {
         let part = format!("{name}.part");
         place.write(&part, "mine");
+        // What a kill left behind does not stay.
+        place.write(&format!("{name}.atoll.part"), "left behind");
         atoll(&place, &format!("{export} {name}")).text();
         assert_eq!(place.read(&part), b"mine", "{export}");
         let names = std::fs::read_dir(place.folder.path()).unwrap();
