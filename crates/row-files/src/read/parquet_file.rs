@@ -77,11 +77,59 @@ impl BatchSource for ParquetSource {
     }
 }
 
-/// How many rows take about so many bytes, by what the file says of its widest row group.
+/// How many rows take about so many bytes wherever they lie, by what the file says of its row groups. A few that are wide do
+/// not make the others slow.
 fn rows_at_a_time(metadata: &ParquetMetaData, bytes_max: usize) -> usize {
-    let widths = metadata.row_groups().iter().map(|group| group.total_byte_size() / group.num_rows().max(1));
-    let widest = widths.max().and_then(|width| usize::try_from(width).ok()).unwrap_or(0);
-    (bytes_max / widest.max(1)).clamp(1, BATCH_ROWS)
+    let number = |number: i64| u64::try_from(number).unwrap_or(0);
+    let groups = metadata.row_groups().iter();
+    let groups = Groups::of(groups.map(|group| (number(group.num_rows()), number(group.total_byte_size()))));
+    let (bytes_max, widest) = (bytes_max as u64, groups.most_bytes(1));
+    // A row that is wider alone is decoded whatever it takes.
+    let limit = if widest > bytes_max { bytes_max.saturating_add(widest) } else { bytes_max };
+    let (mut fitting, mut exceeding) = (1, BATCH_ROWS + 1);
+    while exceeding - fitting > 1 {
+        let middle = fitting.midpoint(exceeding);
+        match groups.most_bytes(middle as u64) <= limit {
+            true => fitting = middle,
+            false => exceeding = middle,
+        }
+    }
+    fitting
+}
+
+/// The rows of row groups and their bytes, as if all of one group took the same.
+struct Groups {
+    /// Rows and bytes up to where each group begins, and up to the end.
+    places: Vec<(u64, u64)>,
+}
+
+impl Groups {
+    fn of(groups: impl Iterator<Item = (u64, u64)>) -> Self {
+        let (mut places, mut end) = (vec![(0, 0)], (0_u64, 0_u64));
+        for (rows, bytes) in groups.filter(|(rows, _)| *rows > 0) {
+            end = (end.0.saturating_add(rows), end.1.saturating_add(bytes));
+            places.push(end);
+        }
+        Self { places }
+    }
+
+    /// The bytes before a row.
+    fn before(&self, row: u64) -> u64 {
+        let next = self.places.partition_point(|(rows, _)| *rows <= row);
+        let (first, bytes) = next.checked_sub(1).map_or((0, 0), |group| self.places[group]);
+        let Some((end, bytes_end)) = self.places.get(next) else { return bytes };
+        let within = u128::from(row - first) * u128::from(bytes_end - bytes) / u128::from(end - first);
+        bytes + u64::try_from(within).unwrap_or(u64::MAX)
+    }
+
+    /// The bytes of so many rows, one behind the other, where they take most: that begins or ends with a group.
+    fn most_bytes(&self, rows: u64) -> u64 {
+        let around = |(at, bytes): &(u64, u64)| {
+            let behind = self.before(at.saturating_add(rows)) - bytes;
+            behind.max(bytes - self.before(at.saturating_sub(rows)))
+        };
+        self.places.iter().map(around).max().unwrap_or(0)
+    }
 }
 
 fn malformed(input: &Input, problem: &dyn std::fmt::Display) -> RowFileError {
