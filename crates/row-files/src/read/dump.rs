@@ -163,6 +163,10 @@ impl Records for Dump {
         &self.names
     }
 
+    fn tells_columns_early(&self) -> bool {
+        true
+    }
+
     fn advance(&mut self) -> Result<bool, RowFileError> {
         while self.left == 0 {
             if !self.next_snapshot()? {

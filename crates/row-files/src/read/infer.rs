@@ -42,7 +42,7 @@ pub(super) fn columns(mut records: impl Records, options: &ReadOptions) -> Resul
             Ok(true) => seen += 1,
             Ok(false) => break,
             // What is there of a file that is being written tells its columns.
-            Err(RowFileError::Torn { .. }) if seen > 0 => break,
+            Err(RowFileError::Torn { .. }) if seen > 0 && records.tells_columns_early() => break,
             Err(error) => return Err(error),
         }
         // Whether a record is bad is told when it is read.

@@ -50,6 +50,10 @@ pub(super) trait Records: Send {
     fn is_cut(&self) -> bool {
         false
     }
+    /// Whether records before one that is cut tell what the columns are. They do not where it may have swallowed the rest.
+    fn tells_columns_early(&self) -> bool {
+        false
+    }
     /// The line on which the record begins, from 1.
     fn line(&self) -> u64;
     /// Bytes of the file that were read.

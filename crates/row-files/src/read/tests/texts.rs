@@ -201,3 +201,11 @@ fn a_dump_that_is_being_written_has_the_columns_of_what_is_there() {
         describe(&place.write("cut.dump", &DUMP[..first_atom - 1]), Format::LammpsDump, &plain()).is_err()
     );
 }
+
+#[test]
+fn a_quote_that_is_never_closed_tells_no_columns() {
+    let place = Place::new();
+    let text = format!("id,x\n1,2\n2,\"3\n{}", "4,five\n".repeat(20));
+    let error = describe(&place.write("a.csv", text), Format::Csv, &plain()).unwrap_err();
+    assert!(error.to_string().contains("begins on line 3 ends within quotes"), "{error}");
+}
