@@ -181,8 +181,9 @@ fn null_in_the_place_of_a_vector_is_no_column_of_its_own() {
 
 #[test]
 fn instants_of_all_years_come_back_in_every_unit_that_holds_them() {
-    // The first day of the years 1, 1500, 1970, 3000 and 9999, in seconds.
-    let seconds: [i64; 5] = [-62_135_596_800, -14_831_769_600, 0, 32_503_680_000, 253_370_764_800];
+    // The first day of the years -4000, -1, 1, 1500, 1970, 3000, 9999, 10000 and 200000.
+    let days = [-2_180_498, -719_894, -719_162, -171_664, 0, 376_200, 2_932_532, 2_932_897, 72_328_972];
+    let seconds = days.map(|day| i64::from(day) * 86_400);
     let of = |factor: i64, rest: i64| seconds.map(|second| second * factor + rest).to_vec();
     let columns = vec![
         ("s", Arc::new(TimestampSecondArray::from(of(1, 59))) as ArrayRef, false),
@@ -194,6 +195,7 @@ fn instants_of_all_years_come_back_in_every_unit_that_holds_them() {
                 as ArrayRef,
             false,
         ),
+        ("day", Arc::new(Date32Array::from(days.to_vec())) as ArrayRef, false),
     ];
     let rows = rows(columns);
     for (format, name) in TEXTS {

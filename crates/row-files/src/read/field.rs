@@ -13,6 +13,7 @@ use arrow_array::types::{
 };
 use arrow_cast::parse::{Parser, string_to_datetime};
 use arrow_schema::{DataType, TimeUnit};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Values of one type, made of texts.
@@ -62,10 +63,11 @@ fn instant<const NANOSECONDS: i64>(text: &str) -> Option<i64> {
     if is_finer(text) {
         return None;
     }
-    let instant = string_to_datetime(&UTC.parse::<Tz>().ok()?, text).ok()?;
+    let (text, cycles) = with_plain_year(text)?;
+    let instant = string_to_datetime(&UTC.parse::<Tz>().ok()?, &text).ok()?;
     // Nanoseconds themselves would do for the years from 1677 to 2262 only.
-    let nanoseconds =
-        i128::from(instant.timestamp()) * 1_000_000_000 + i128::from(instant.timestamp_subsec_nanos());
+    let seconds = i128::from(instant.timestamp()) + i128::from(cycles) * CYCLE_SECONDS;
+    let nanoseconds = seconds * 1_000_000_000 + i128::from(instant.timestamp_subsec_nanos());
     let unit = i128::from(NANOSECONDS);
     if nanoseconds % unit == 0 { i64::try_from(nanoseconds / unit).ok() } else { None }
 }
@@ -80,12 +82,27 @@ fn is_finer(text: &str) -> bool {
     is_between || of_day.split([':', '.', 'Z', 'z', '+', '-']).nth(2) == Some("60")
 }
 
+/// Days repeat after 400 years.
+const CYCLE_SECONDS: i128 = 146_097 * 86_400;
+
+/// A text whose year has a sign, as those before 0 and from 10000 on are written, with one of four digits that has the same
+/// days; and how often 400 years lie between. Any other text as it is.
+fn with_plain_year(text: &str) -> Option<(Cow<'_, str>, i64)> {
+    let Some(unsigned) = text.strip_prefix(['+', '-']) else { return Some((text.into(), 0)) };
+    let (digits, rest) = unsigned.split_once('-')?;
+    let is_year = (4..=6).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let year: i64 = digits.parse().ok().filter(|_| is_year)?;
+    let year = if text.starts_with('-') { -year } else { year };
+    let plain = format!("{}-{rest}", 2000 + year.rem_euclid(400));
+    Some((plain.into(), year.div_euclid(400) - 5))
+}
+
 /// The zone of instants that do not name theirs.
 const UTC: &str = "+00:00";
 
 /// A day, which may be written as the instant that it begins.
 fn date(text: &str) -> Option<i32> {
-    match text.contains(['T', 't', ' ']) {
+    match text.contains(['T', 't', ' ']) || text.starts_with(['+', '-']) {
         true => instant::<DAY_NANOSECONDS>(text).and_then(|days| i32::try_from(days).ok()),
         false => Date32Type::parse(text),
     }

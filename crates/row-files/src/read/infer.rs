@@ -75,12 +75,18 @@ impl Candidate {
             DataType::Int64 | DataType::UInt64 => !is_quoted && !is_numbered(text),
             DataType::Float64 if is_quoted => text.parse().is_ok_and(|number: f64| !number.is_finite()),
             DataType::Float64 => !is_numbered(text) && is_given_back(text),
-            DataType::Date32 => text.len() == 10,
-            DataType::Timestamp(..) => text.len() > 10,
+            DataType::Date32 => is_day(text),
+            DataType::Timestamp(..) => text.len() > 10 && !is_day(text),
             _ => true,
         };
         is_like_one && self.values.push(text)
     }
+}
+
+/// Whether a text that stands for an instant is a day without a time: as it is written with a year of four digits, or with a
+/// sign before its year.
+fn is_day(text: &str) -> bool {
+    text.len() == 10 || (text.starts_with(['+', '-']) && !text.contains(['T', 't', ' ']))
 }
 
 /// The digits of a text that has nothing else, but for a sign.
