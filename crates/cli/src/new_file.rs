@@ -63,6 +63,8 @@ impl NewFile {
     fn name_if_free(&mut self) -> Result<(), Failure> {
         match fs::hard_link(&self.part, &self.path) {
             Ok(()) => Ok(()),
+            // A server that is asked once more, since its answer was lost, may refuse what it has done.
+            Err(_) if is_at(&self.file, &self.path) => Ok(()),
             Err(source) if source.kind() == io::ErrorKind::AlreadyExists => Err(exists(&self.path)),
             // A file system without links leaves a moment between the look and the name.
             Err(_) if self.path.symlink_metadata().is_ok() => Err(exists(&self.path)),
@@ -218,6 +220,16 @@ mod tests {
         drop(kept);
         new.finish().unwrap();
         assert_eq!((fs::read(&path).unwrap(), names(place.path()).len()), (b"new".to_vec(), 2));
+    }
+
+    #[test]
+    fn a_name_that_was_given_already_is_no_other_files() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("a.csv");
+        let (new, _) = NewFile::create(&path, false).unwrap();
+        fs::hard_link(new.part(), &path).unwrap();
+        new.finish().unwrap();
+        assert_eq!(names(place.path()), ["a.csv"]);
     }
 
     #[test]
