@@ -1,0 +1,114 @@
+//! `atoll table append`, and the runs and steps that it makes.
+
+use super::support::{Answer, Place};
+use super::{CREATE, atoll, csv, lines, sorted, words};
+use std::collections::BTreeSet;
+
+#[test]
+fn appends_without_a_step_are_all_in_and_a_step_that_was_there_is_told() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    place.write("one.csv", csv(0..1, 5));
+    place.write("other.csv", csv(1..2, 7));
+    let unsaid = atoll(&place, "table append t one.csv --run r --ranks 2");
+    assert!(unsaid.fails(2).contains("which step it writes"), "{}", unsaid.stderr);
+    assert!(unsaid.stderr.contains("--step N"), "{}", unsaid.stderr);
+    atoll(&place, "table append t one.csv --run r --ranks 2 --step 3").text();
+    // What another process brings as the same block is not in, and that is no secret.
+    let again = atoll(&place, "table append t other.csv --run r --ranks 2 --step 3");
+    assert!(again.text().contains("step 3 of run r was there already"), "{}", again.text());
+    let again = atoll(&place, "table append t other.csv --run r --ranks 2 --step 3 --json").json();
+    assert_eq!((&again["already_there"], &again["rows"]), (&true.into(), &0.into()));
+    // Those that race take a step each.
+    let first = atoll(&place, "table append t one.csv --run s --json").json();
+    assert_eq!((&first["already_there"], &first["rows"]), (&false.into(), &5.into()));
+    let append = words("--store data table append t other.csv --run s --json");
+    let racing: Vec<_> = (0..4).map(|_| place.spawn(&append)).collect();
+    let answers = racing.into_iter().map(|child| Answer::from(child.wait_with_output().unwrap()));
+    let steps: BTreeSet<u64> = answers.map(|answer| answer.json()["step"].as_u64().unwrap()).collect();
+    assert_eq!(steps, (1..5).collect());
+    assert_eq!(sorted(&place, "--run s").len(), 5 + 4 * 7);
+}
+
+#[test]
+fn whoever_follows_sees_each_step_once_as_it_comes() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    place.write("one.csv", csv(0..1, 5));
+    atoll(&place, "table append t one.csv --run sim --step 1").text();
+    let follower = place.spawn(&words("--store data table follow t --all --count 3 --timeout 1min --json"));
+    atoll(&place, "table append t one.csv --run sim --step 2 --time 0.5").text();
+    atoll(&place, "table append t one.csv --run sim --step 3").text();
+    let answer = Answer::from(follower.wait_with_output().unwrap());
+    let steps: Vec<serde_json::Value> =
+        answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(steps.iter().map(|step| step["step"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(steps[1]["time"], 0.5);
+}
+
+#[test]
+fn several_that_begin_a_run_at_the_same_time_all_append_to_it() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    place.write("one.csv", csv(0..1, 10));
+    let append = ["--store", "data", "table", "append", "t", "one.csv", "--run", "r"];
+    let children: Vec<_> = (0..6).map(|_| place.command(&append).spawn().unwrap()).collect();
+    for child in children {
+        Answer::from(child.wait_with_output().unwrap()).text();
+    }
+    assert_eq!(sorted(&place, "").len(), 60);
+    // One began it, and the others joined.
+    let steps = lines(&atoll(&place, "table steps t --json"));
+    assert!(steps.iter().all(|step| step.contains("\"attempt\":1")), "{steps:?}");
+}
+
+#[test]
+fn of_two_appends_that_begin_one_run_at_once_each_that_is_told_as_in_is_in() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    place.write("one.csv", csv(0..1, 5));
+    for round in 0..4 {
+        let steps = [5, 10];
+        let both = steps.map(|step| {
+            place.spawn(&words(&format!("--store data table append t one.csv --run r{round} --step {step}")))
+        });
+        let answers = both.map(|child| Answer::from(child.wait_with_output().unwrap()));
+        let there = atoll(&place, &format!("table steps t --run r{round}")).text().to_owned();
+        for (answer, step) in answers.iter().zip(steps) {
+            let is_in = there.contains(&format!("step {step}\t"));
+            assert_eq!(answer.exit == Some(0), is_in, "round {round}, step {step}: {there} {answers:?}");
+        }
+    }
+}
+
+#[test]
+fn a_step_that_is_appended_takes_no_place_of_later_ones_unless_a_new_attempt_is_named() {
+    let place = Place::new();
+    atoll(&place, &format!("{CREATE} --unique")).text();
+    place.write("one.csv", csv(0..1, 5));
+    place.write("two.csv", csv(1..2, 5));
+    atoll(&place, "table append t one.csv --run r --step 10").text();
+    // A second attempt has begun, and nothing of it is in.
+    atoll(&place, "table append t one.csv --run r --attempt 2 --step 11").fails(11);
+    let refused = atoll(&place, "table append t two.csv --run r --step 5");
+    assert!(refused.fails(11).contains("has its steps up to 10"), "{}", refused.stderr);
+    assert_eq!(lines(&atoll(&place, "table steps t")), ["r\tstep 10\t5 rows"]);
+    let again = atoll(&place, "table append t two.csv --run r --step 10");
+    assert!(again.text().contains("was there already"), "{}", again.text());
+    atoll(&place, "table append t two.csv --run r --step 12").text();
+    assert_eq!(lines(&atoll(&place, "table steps t")), ["r\tstep 10\t5 rows", "r\tstep 12\t5 rows"]);
+    // Nor where it would begin an attempt of its own, and what is refused ends nobody else's.
+    for rank in [0, 1] {
+        let file = ["one.csv", "two.csv"][rank];
+        let of_two = format!("--run s --step 10 --ranks 2 --attempt 1 --rank {rank}");
+        atoll(&place, &format!("table append t {file} {of_two}")).text();
+    }
+    let refused = atoll(&place, "table append t two.csv --run s --step 5");
+    assert!(refused.fails(11).contains("has its steps up to 10"), "{}", refused.stderr);
+    place.write("four.csv", csv(3..4, 5));
+    atoll(&place, "table append t four.csv --run s --step 11 --ranks 2 --attempt 1").text();
+    // Who names an attempt means it.
+    place.write("three.csv", csv(2..3, 5));
+    atoll(&place, "table append t three.csv --run r --attempt 3 --step 5").text();
+    assert_eq!(lines(&atoll(&place, "table steps t --run r")), ["r\tstep 5\t5 rows"]);
+}

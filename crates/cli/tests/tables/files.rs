@@ -1,0 +1,95 @@
+//! `atoll table export` and what comes back of its files: the same rows, and no file of another.
+
+use super::support::{Answer, Place};
+use super::{CREATE, atoll, csv, filled, lines, words};
+use std::collections::BTreeSet;
+
+#[test]
+fn every_format_brings_the_same_rows_back() {
+    let place = filled();
+    for name in ["out.csv", "out.parquet", "out.arrow"] {
+        atoll(&place, &format!("table export t {name}")).text();
+        let other = name.split('.').nth(1).unwrap();
+        // A file that came out of a table knows its roles; CSV is told.
+        let roles = if other == "csv" { "--id pid,step --sample-key pid --index x,step" } else { "" };
+        atoll(&place, &format!("table create {other} --like {name} {roles}")).text();
+        // In the order of the weights the steps do not rise.
+        let imported = atoll(&place, &format!("table import {other} {name} --parts --json")).json();
+        assert_eq!(imported["rows"], 1000, "{name}");
+        let again = atoll(&place, &format!("table query {other} --format csv"));
+        assert_eq!(lines(&again), lines(&atoll(&place, "table query t --format csv")), "{name}");
+    }
+    let exists = atoll(&place, "table export t out.csv");
+    assert!(exists.fails(11).contains("--force"), "{}", exists.stderr);
+    assert!(atoll(&place, "table export t out.csv --force").text().contains("1000 rows"));
+}
+
+#[test]
+fn files_with_long_texts_come_back_in_parts_that_fit() {
+    let place = Place::new();
+    atoll(&place, "table create t --column id:int64,text:utf8 --id id --index id").text();
+    let mut file = "id,text\n".to_owned();
+    for row in 0..50_000 {
+        file += &format!("{row},{}\n", format!("{row:08}").repeat(256));
+    }
+    place.write("long.csv", &file);
+    atoll(&place, "table import t long.csv").text();
+    let names = ["long.parquet", "long.arrow"];
+    for name in names {
+        atoll(&place, &format!("table export t {name}")).text();
+    }
+    for name in names {
+        let imported = atoll(&place, &format!("table import t {name} --run {name} --parts --json")).json();
+        assert_eq!(
+            (&imported["rows"], imported["steps"].as_u64() > Some(3)),
+            (&50_000.into(), true),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_schema_that_info_writes_makes_the_same_table() {
+    let place = filled();
+    let schema = atoll(&place, "table info t --schema");
+    place.write("t.json", schema.text());
+    atoll(&place, "table create u --schema t.json").text();
+    assert_eq!(atoll(&place, "table info u --schema").text(), schema.text());
+    let info = atoll(&place, "table info t --json").json();
+    assert_eq!((&info["rows"], &info["runs"], &info["steps"]), (&1000.into(), &1.into(), &5.into()));
+    assert!(atoll(&place, "table info t").text().contains("whatever has one pid"));
+}
+
+#[test]
+fn an_export_takes_no_name_that_is_taken_and_leaves_nothing_but_its_file() {
+    let place = filled();
+    place.run(&words("--store data kv put p s 1")).text();
+    for (export, name) in [("table export t", "out.csv"), ("kv export", "all.jsonl")] {
+        let part = format!("{name}.part");
+        place.write(&part, "mine");
+        // What a kill left behind does not stay.
+        place.write(&format!("{name}.atoll.part"), "left behind");
+        atoll(&place, &format!("{export} {name}")).text();
+        assert_eq!(place.read(&part), b"mine", "{export}");
+        let names = std::fs::read_dir(place.folder.path()).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let of_it: BTreeSet<String> = names.filter(|other| other.contains(name)).collect();
+        assert_eq!(of_it, BTreeSet::from([name.to_owned(), part]), "{export}");
+    }
+}
+
+#[test]
+fn of_exports_to_one_name_at_once_one_has_it_and_the_others_are_told() {
+    let place = Place::new();
+    place.write("run.csv", csv(0..20, 1000));
+    atoll(&place, CREATE).text();
+    atoll(&place, "table import t run.csv").text();
+    let expected = atoll(&place, "table export t - --format csv").stdout;
+    let export = words("--store data table export t out.csv");
+    let children: Vec<_> = (0..4).map(|_| place.spawn(&export)).collect();
+    let answers = children.into_iter().map(|child| Answer::from(child.wait_with_output().unwrap()));
+    let exits: Vec<Option<i32>> = answers.map(|answer| answer.exit).collect();
+    assert_eq!(exits.iter().filter(|exit| **exit == Some(0)).count(), 1, "{exits:?}");
+    assert!(exits.iter().all(|exit| matches!(exit, Some(0 | 11))), "{exits:?}");
+    assert!(place.read("out.csv") == expected, "the file is not one export");
+}

@@ -1,0 +1,249 @@
+//! `atoll table import`: whoever is killed or comes twice, every row is there once.
+
+use super::support::{Answer, Place};
+use super::{CREATE, atoll, csv, filled, lines, rows_of, sorted, words};
+use std::io::{BufRead, BufReader};
+
+#[test]
+fn a_bad_record_stops_an_import_and_the_mended_file_goes_on_from_there() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    let good = csv(0..3, 10);
+    // The first line of step 20 is line 22.
+    let bad = good.replacen("0,20,", "0,2O,", 1);
+    place.write("run.csv", &bad);
+    let stopped = atoll(&place, "table import t run.csv");
+    assert!(
+        stopped.fails(12).contains("run.csv, line 22: column \"step\": \"2O\" is not an int64"),
+        "{}",
+        stopped.stderr
+    );
+    place.write("run.csv", &good);
+    assert_eq!(
+        atoll(&place, "table import t run.csv --json").json()["rows"],
+        20,
+        "one step was known to be whole"
+    );
+    assert_eq!(sorted(&place, ""), rows_of(&good));
+    place.write("other.csv", &bad);
+    let skipped = atoll(&place, "table import t other.csv --skip-bad 1");
+    assert!(skipped.text().contains("skipped 1 bad records"), "{}", skipped.stderr);
+    assert!(skipped.stderr.contains("other.csv, line 22"), "{}", skipped.stderr);
+    let appended = atoll(&place, "table append t other.csv --run once --skip-bad 1 --json");
+    assert_eq!(appended.json()["skipped"], 1);
+    let note: serde_json::Value = serde_json::from_str(appended.stderr.trim()).unwrap();
+    assert!(note["note"].as_str().unwrap().contains("other.csv, line 22"), "{note}");
+}
+
+#[test]
+fn a_file_that_grew_is_gone_on_with_and_another_one_is_refused() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    for parts in ["", "--parts"] {
+        let import = format!("table import t grows.csv --run r{parts} {parts} --json");
+        place.write("grows.csv", csv(0..3, 50));
+        assert_eq!(atoll(&place, &import).json()["rows"], 150);
+        assert_eq!(atoll(&place, &import).json()["rows"], 0, "all of it is there");
+        place.write("grows.csv", csv(0..7, 50));
+        assert_eq!(atoll(&place, &import).json()["rows"], 200);
+        place.write("grows.csv", csv(1..8, 50));
+        assert!(atoll(&place, &import).stderr.contains("another file"));
+    }
+    let mut twice = rows_of(&csv(0..7, 50));
+    twice.extend(rows_of(&csv(0..7, 50)));
+    twice.sort();
+    assert_eq!(sorted(&place, ""), twice);
+}
+
+#[test]
+fn a_file_that_grew_is_not_passed_over_because_of_a_step_that_somebody_appended_to_its_run() {
+    for parts in ["", "--parts"] {
+        let place = Place::new();
+        atoll(&place, CREATE).text();
+        place.write("grows.csv", csv(0..3, 50));
+        let import = format!("table import t grows.csv {parts}");
+        atoll(&place, &import).text();
+        place.write("late.csv", csv(50..51, 5));
+        atoll(&place, "table append t late.csv --run grows --step 300").text();
+        place.write("grows.csv", csv(0..8, 50));
+        let refused = atoll(&place, &import);
+        assert!(refused.fails(11).contains("has step 300 that no import brought"), "{}", refused.stderr);
+        // It may be taken away again, and others may write to the run beside.
+        atoll(&place, "table delete t --run grows --steps 300:").text();
+        assert!(atoll(&place, &import).text().contains("imported 250 rows"));
+        assert_eq!(sorted(&place, ""), rows_of(&csv(0..8, 50)));
+        atoll(&place, "table append t late.csv --run grows").text();
+        atoll(&place, "table append t late.csv --run grows").text();
+        assert_eq!(sorted(&place, "").len(), 410);
+        atoll(&place, &format!("{import} --restart")).text();
+        assert_eq!(sorted(&place, ""), rows_of(&csv(0..8, 50)));
+    }
+}
+
+#[test]
+fn an_import_killed_at_any_moment_goes_on_and_doubles_nothing() {
+    let mut random = fastrand::Rng::with_seed(11);
+    let text = csv(0..100, 40);
+    let mut was_partial = false;
+    for parts in ["", "--parts"] {
+        let place = Place::new();
+        place.write("run.csv", &text);
+        atoll(&place, CREATE).text();
+        let import = format!("table import t run.csv {parts} --progress json --set import.window=4KiB");
+        let mut seen = 0;
+        for _ in 0..4 {
+            let mut child = place.spawn(&[&["--store", "data"], &words(&import)[..]].concat());
+            let mut stderr = BufReader::new(child.stderr.take().unwrap());
+            for _ in 0..random.usize(1..6) {
+                let mut line = String::new();
+                seen += stderr.read_line(&mut line).unwrap();
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert!(seen > 0);
+        let before = sorted(&place, "").len();
+        assert!(before > 0, "nothing after four kills");
+        was_partial |= before < 4000;
+        let last =
+            atoll(&place, &format!("table import t run.csv {parts} --set import.window=8KiB --json")).json();
+        assert_eq!(last["rows"], 4000 - before);
+        assert_eq!(sorted(&place, ""), rows_of(&text), "parts: {parts:?}");
+    }
+    assert!(was_partial, "no kill came before the end");
+}
+
+#[test]
+fn an_import_may_pack_as_it_goes_and_goes_on_where_its_last_step_is() {
+    let place = Place::new();
+    place.write("run.csv", csv(0..14, 10_000));
+    atoll(&place, CREATE).text();
+    let imported = atoll(&place, "table import t run.csv --packed --json").json();
+    assert_eq!((&imported["rows"], &imported["steps"]), (&140_000.into(), &14.into()));
+    let info = atoll(&place, "table info t --json").json();
+    assert_eq!((&info["rows"], &info["blocks"]), (&140_000.into(), &0.into()), "{info}");
+    assert!(info["cubes"].as_u64().unwrap() > 0, "{info}");
+    // What came since is little, and comes as blocks.
+    place.write("run.csv", csv(0..16, 10_000));
+    let more = atoll(&place, "table import t run.csv --packed --json").json();
+    assert_eq!((&more["rows"], &more["steps"]), (&20_000.into(), &2.into()));
+    let info = atoll(&place, "table info t --json").json();
+    assert_eq!((&info["rows"], &info["blocks"]), (&160_000.into(), &2.into()), "{info}");
+}
+
+#[test]
+fn whole_steps_before_a_bad_record_of_a_packed_import_are_in() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    place.write("run.csv", csv(0..3, 10) + "x,30,0,a\n");
+    let refused = atoll(&place, "table import t run.csv --packed");
+    // Of the third nobody knows that it is whole.
+    assert!(refused.stderr.contains("20 rows in 2 steps were imported"), "{}", refused.stderr);
+    assert_eq!(sorted(&place, "").len(), 20);
+    place.write("run.csv", csv(0..4, 10));
+    assert_eq!(atoll(&place, "table import t run.csv --packed --json").json()["rows"], 20);
+    assert_eq!(sorted(&place, "").len(), 40);
+}
+
+#[test]
+fn a_run_that_no_import_made_is_left_alone() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    place.write("one.csv", csv(0..1, 5));
+    assert_eq!(
+        atoll(&place, "table append t one.csv --run sim --step 7 --time 0.5 --json").json()["step"],
+        7
+    );
+    assert_eq!(atoll(&place, "table append t one.csv --run sim --json").json()["step"], 8);
+    let refused = atoll(&place, "table import t one.csv --run sim");
+    assert!(refused.fails(11).contains("was not made by an import"), "{}", refused.stderr);
+}
+
+#[test]
+fn standard_input_needs_a_name_for_its_run_and_brings_rows() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    let arguments = words("--store data table import t - --format csv");
+    let unnamed = place.run_with(&arguments, b"");
+    assert!(unnamed.fails(2).contains("no name that the run could have"), "{}", unnamed.stderr);
+    let named = place.run_with(&[&arguments[..], &["--run", "piped"]].concat(), csv(0..2, 20).as_bytes());
+    assert!(named.text().contains("imported 40 rows in 2 steps"), "{}", named.text());
+    assert_eq!(sorted(&place, ""), rows_of(&csv(0..2, 20)));
+}
+
+#[test]
+fn json_lines_that_were_written_are_read_again_and_bad_ones_are_told_by_line() {
+    let place = filled();
+    atoll(&place, "table export t rows.jsonl").text();
+    atoll(&place, "table create again --like rows.jsonl --id pid,step --index x,step").text();
+    atoll(&place, "table import again rows.jsonl --parts").text();
+    let mut again = lines(&atoll(&place, "table query again --format csv --columns pid,step,x,name"));
+    again.remove(0);
+    again.sort();
+    assert_eq!(again, sorted(&place, "--columns pid,step,x,name"));
+    place.write("bad.jsonl", "{\"pid\": 1, \"step\": 1, \"x\": 2}\n{\"pid\": }\n");
+    let refused = atoll(&place, "table import again bad.jsonl --parts");
+    assert!(refused.stderr.contains("line 2"), "{}", refused.stderr);
+    let skipped = atoll(&place, "table import again bad.jsonl --parts --skip-bad 1");
+    assert!(skipped.text().contains("skipped 1 bad"), "{}", skipped.text());
+    // Whoever mends a line does as the hint says, be it the first.
+    let good = ["{\"pid\": 1, \"step\": 1, \"x\": 2}", "{\"pid\": 2, \"step\": 1, \"x\": 3}"];
+    for bad in 0..2 {
+        let mut lines = good;
+        lines[bad] = "{\"pid\": 7, }";
+        let import = format!("table import again mended.jsonl --run mended-{bad}");
+        place.write("mended.jsonl", lines.join("\n"));
+        let refused = atoll(&place, &import);
+        assert!(refused.fails(12).contains(&format!("line {}", bad + 1)), "{}", refused.stderr);
+        place.write("mended.jsonl", good.join("\n"));
+        assert!(atoll(&place, &import).text().contains("imported 2 rows"));
+    }
+}
+
+#[test]
+fn a_restart_replaces_what_the_run_had() {
+    let place = filled();
+    place.write("run.csv", csv(3..9, 30));
+    assert!(atoll(&place, "table import t run.csv").fails(11).contains("another file"));
+    atoll(&place, "table import t run.csv --restart").text();
+    assert_eq!(sorted(&place, ""), rows_of(&csv(3..9, 30)));
+}
+
+#[test]
+fn of_two_imports_that_begin_one_run_at_once_nobodys_rows_are_taken_away() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    for folder in ["a", "b"] {
+        std::fs::create_dir(place.folder.path().join(folder)).unwrap();
+    }
+    for round in 0..4 {
+        let texts = [csv(0..3, 5), csv(1..4, 7)];
+        let names = ["a", "b"].map(|folder| format!("{folder}/out-{round}.csv"));
+        names.iter().zip(&texts).for_each(|(name, text)| place.write(name, text));
+        let both =
+            names.each_ref().map(|name| place.spawn(&words(&format!("--store data table import t {name}"))));
+        let answers = both.map(|child| Answer::from(child.wait_with_output().unwrap()));
+        let rows = sorted(&place, &format!("--run out-{round}"));
+        for (answer, text) in answers.iter().zip(&texts) {
+            if answer.exit == Some(0) {
+                assert_eq!(rows, rows_of(text), "round {round}: {answers:?}");
+            } else {
+                answer.fails(11);
+            }
+        }
+        assert!(answers.iter().any(|answer| answer.exit == Some(0)), "round {round}: {answers:?}");
+    }
+}
+
+#[test]
+fn an_import_that_brought_nothing_in_does_not_keep_the_name_of_the_run() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    place.write("run.csv", "pid,step,x,name\n1,-1,0.5,a\n");
+    atoll(&place, "table import t run.csv").fails(2);
+    place.write("run.csv", csv(0..2, 5));
+    assert_eq!(atoll(&place, "table import t run.csv --json").json()["rows"], 10);
+    // Once something is in, it does.
+    place.write("run.csv", csv(1..2, 6));
+    assert!(atoll(&place, "table import t run.csv").fails(11).contains("another file"));
+}

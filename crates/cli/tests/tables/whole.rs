@@ -1,0 +1,125 @@
+//! Tables as a whole: made, listed, packed, gathered, kept in versions, dropped.
+
+use super::support::Place;
+use super::{CREATE, atoll, csv, filled, lines, rows_of, sorted, words};
+use std::io::{BufRead, BufReader};
+
+#[test]
+fn a_table_that_is_there_already_is_not_told_as_new() {
+    let place = Place::new();
+    let told: Vec<_> = (0..2).map(|_| atoll(&place, CREATE).text().to_owned()).collect();
+    assert!(told[0].starts_with("table t has 4 columns"), "{told:?}");
+    assert!(told[1].starts_with("table t was there already; it has 4 columns"), "{told:?}");
+    let told: Vec<_> = (0..2).map(|_| atoll(&place, &format!("{CREATE} --json")).json()).collect();
+    assert!(told.iter().all(|told| told["was_there"] == true), "{told:?}");
+}
+
+#[test]
+fn a_snapshot_keeps_its_version_through_a_vacuum_that_takes_the_others() {
+    let place = filled();
+    atoll(&place, "table snapshot create t whole").text();
+    atoll(&place, "table delete t --where 'pid >= 50'").text();
+    let between = atoll(&place, "table info t --json").json()["version"].as_u64().unwrap();
+    atoll(&place, "table pack t --whole").text();
+    assert!(atoll(&place, "table vacuum t --json").json()["oldest"].as_u64().unwrap() > between);
+    assert_eq!(atoll(&place, "table query t --count --as-of whole").text(), "1000\n");
+    assert!(atoll(&place, &format!("table query t --count --as-of {between}")).fails(10).contains("gone"));
+    let listed = atoll(&place, "table snapshot list t").text().to_owned();
+    assert!(listed.starts_with("whole\tversion "), "{listed}");
+    atoll(&place, "table snapshot delete t whole").text();
+    assert!(atoll(&place, "table vacuum t --json").json()["objects"].as_u64().unwrap() >= 5);
+    assert!(atoll(&place, "table query t --count --as-of whole").fails(10).contains("no snapshot"));
+    assert_eq!(atoll(&place, "table query t --count").text(), "250\n");
+    assert!(atoll(&place, "table snapshot delete t whole").fails(10).contains("whole"));
+}
+
+#[test]
+fn a_condition_deletes_and_an_older_version_still_has_the_rows() {
+    let place = filled();
+    let before = atoll(&place, "table info t --json").json()["version"].as_u64().unwrap();
+    atoll(&place, "table delete t --where 'pid >= 50'").text();
+    assert_eq!(atoll(&place, "table query t --count").text(), "250\n");
+    atoll(&place, "table delete t --run run --steps 30:").text();
+    assert_eq!(atoll(&place, "table query t --count").text(), "150\n");
+    assert_eq!(atoll(&place, &format!("table query t --count --as-of {before}")).text(), "1000\n");
+    atoll(&place, "table delete t").fails(2);
+    atoll(&place, "table delete t --all").text();
+    assert_eq!(sorted(&place, ""), Vec::<String>::new());
+}
+
+#[test]
+fn tables_and_steps_are_listed_and_a_dropped_table_is_gone() {
+    let place = filled();
+    assert_eq!(lines(&atoll(&place, "table steps t"))[1], "run\tstep 10\t200 rows");
+    assert_eq!(lines(&atoll(&place, "table steps t --run run --last 2")).len(), 2);
+    assert_eq!(lines(&atoll(&place, "table steps t --runs")), ["run\t5 steps, the last 40\t1000 rows"]);
+    assert!(atoll(&place, "table list").text().starts_with("t\t"));
+    let mistyped = atoll(&place, "table drop tt");
+    assert!(mistyped.fails(10).contains("did you mean \"t\"?") || mistyped.stderr.contains("there are: t"));
+    atoll(&place, "table drop t").text();
+    assert_eq!(atoll(&place, "table list").text(), "");
+    atoll(&place, CREATE).text();
+    assert_eq!(atoll(&place, "table query t --count").text(), "0\n", "nothing of the old one comes back");
+}
+
+#[test]
+fn whoever_packs_and_stays_packs_what_is_left_and_ends_well_when_interrupted() {
+    let place = filled();
+    let mut packer = place.spawn(&words("--store data table pack t --follow --idle 50ms --share 0.9 --json"));
+    let mut lines = BufReader::new(packer.stdout.take().unwrap()).lines();
+    let packed: serde_json::Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!((packed["rows"].as_u64(), packed["trees"].as_u64()), (Some(1000), Some(1)));
+    let interrupted = std::process::Command::new("kill").args(["-INT", &packer.id().to_string()]).status();
+    assert!(interrupted.unwrap().success());
+    assert!(packer.wait().unwrap().success());
+    assert_eq!(atoll(&place, "table info t --json").json()["blocks"], 0);
+    atoll(&place, "table pack t --follow --whole").fails(2);
+    atoll(&place, "table pack t --idle 1s").fails(2);
+}
+
+#[test]
+fn gathering_stores_is_their_union_and_doubles_nothing() {
+    let place = Place::new();
+    for (store, steps) in [("one", 0..3), ("two", 5..9)] {
+        let run = |arguments: &str| place.run(&[&["--store", store], &words(arguments)[..]].concat());
+        run(CREATE).text();
+        place.write("run.csv", csv(steps, 40));
+        run("table import t run.csv").text();
+    }
+    for _ in 0..2 {
+        atoll(&place, "table gather t --from one --from ./two").text();
+        let expected = rows_of(&(csv(0..3, 40) + csv(5..9, 40).split_once('\n').unwrap().1));
+        assert_eq!(sorted(&place, ""), expected);
+    }
+    place.write("more.csv", csv(3..4, 40));
+    place.run(&words("--store one table import t more.csv")).text();
+    let again = atoll(&place, "table gather t --from one");
+    assert!(again.stderr.contains("is not gathered"), "{}", again.stderr);
+    let told = atoll(&place, "table gather t --from one --json").json();
+    assert!(told["version_there"].as_u64() > told["version"].as_u64(), "{told}");
+    let unknown = atoll(&place, "table gather t --from three");
+    unknown.fails(10);
+}
+
+#[test]
+fn a_column_is_added_and_older_versions_show_the_older_columns() {
+    let place = filled();
+    let added = atoll(&place, "--json table add-column t charge:float32 --unit e --description 'a charge'");
+    let told: serde_json::Value = serde_json::from_str(added.text()).unwrap();
+    assert_eq!((&told["column"], &told["type"]), (&"charge".into(), &"float32".into()));
+    let (version, rows) = (told["version"].as_u64().unwrap(), 1000);
+    assert_eq!(
+        atoll(&place, "table query t --where 'charge is null' --count").text().trim(),
+        rows.to_string()
+    );
+    let before = atoll(&place, &format!("table query t --format csv --limit 1 --as-of {}", version - 1));
+    assert_eq!(lines(&before)[0], "pid,step,x,name");
+    place.write("more.csv", "pid,step,x,name,charge\n7,900,0.5,seven,-1.5\n");
+    atoll(&place, "table append t more.csv --run more --step 900").text();
+    let charged = atoll(&place, "table query t --where 'charge < 0' --format csv");
+    assert_eq!(lines(&charged), ["pid,step,x,name,charge", "7,900,0.5,seven,-1.5"]);
+    let info = atoll(&place, "table info t");
+    assert!(info.text().contains("charge: float32? in e, a charge"), "{}", info.text());
+    let refused = atoll(&place, "table add-column t x:float32");
+    assert!(refused.stderr.contains("there are two columns \"x\""), "{}", refused.stderr);
+}
