@@ -224,8 +224,21 @@ async fn version_called(table: &Table, said: Option<&str>) -> Result<Option<Vers
     let Some(said) = said else { return Ok(None) };
     match said.parse() {
         Ok(number) => Ok(Some(Version(number))),
-        Err(_) => Ok(Some(table.snapshot_version(said).await?)),
+        Err(_) => match table.snapshot_version(said).await {
+            Err(TableError::NoSnapshot { .. }) if is_number(said) => Err(Failure::Usage {
+                problem: format!("\"{said}\" is no version"),
+                hint: "versions are whole numbers from 0, and `atoll table info TABLE` tells the current one; or name a snapshot"
+                    .to_owned(),
+            }),
+            found => Ok(Some(found?)),
+        },
     }
+}
+
+/// Whether a text is a whole number, which no version or one beyond all may have.
+fn is_number(text: &str) -> bool {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Pairs of a flag such as `--rename id=pid`.

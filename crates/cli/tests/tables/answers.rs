@@ -57,13 +57,15 @@ fn mistakes_are_answered_with_what_was_probably_meant() {
     let place = filled();
     place.write("bad.csv", "pidd,step,x,name\n1,2,3,x\n");
     place.write("extra.csv", "pid,step,x,name,nmae\n1,2,3,x,y\n");
-    let cases: [(&str, i32, &str, &str); 16] = [
+    let cases: [(&str, i32, &str, &str); 18] = [
         ("table query t --where 'vz > 1'", 12, "there is no column", "a text stands"),
         ("table query t --where 'stp > 1'", 12, "there is no column", "did you mean step?"),
         ("table query t --where 'x >'", 12, "expected", "hint"),
         ("table query t --box x=3:1", 12, "--box", "without its high end"),
         ("table query t --columns nmae", 10, "has no column \"nmae\"", "did you mean \"name\"?"),
         ("table query t --sample 2", 2, "from 0 to 1", "0.01"),
+        ("table query t --as-of -1", 2, "\"-1\" is no version", "from 0"),
+        ("table query t --as-of 99999999999999999999", 2, "is no version", "snapshot"),
         ("table query u", 10, "there is no table \"u\"", "hint"),
         ("table create u --column x:flaot64 --id x --index x", 2, "did you mean float64?", "types are"),
         ("table create u --column x:float64,i:int64 --id j --index x", 12, "id names \"j\"", "names"),
