@@ -171,7 +171,9 @@ impl Failure {
             Self::Schema(error) => Some(error.kind()),
             Self::Rows(error) => Some(error.kind()),
             Self::Expression { error, .. } => Some(error.kind()),
-            Self::Column { .. } | Self::NoTable { .. } => Some(ErrorKind::NotFound),
+            // As in a condition: the question is wrong, whatever the table comes to hold.
+            Self::Column { .. } => Some(ErrorKind::InvalidInput),
+            Self::NoTable { .. } => Some(ErrorKind::NotFound),
             Self::Run { .. } => Some(ErrorKind::Conflict),
         }
     }
