@@ -115,6 +115,7 @@ pub(crate) fn of_rows(error: &RowFileError) -> Option<String> {
             ));
         }
         RowFileError::Extra { .. } => "pass over it with --ignore-extra",
+        RowFileError::Twice { column, .. } if column.parse::<f64>().is_ok() => NAMES_FIRST,
         RowFileError::Twice { .. } => "give each column a name of its own",
         RowFileError::Type { .. } => {
             "make a table with the type that the file has, with `atoll table create --like`"

@@ -191,7 +191,12 @@ fn an_empty_table_an_empty_file_and_a_step_without_rows_have_answers() {
     assert_eq!(atoll(&place, "table pack t --whole --json").json()["rows"], 0);
     assert!(import(&place, "none.csv", "").text().contains("imported 0 rows in 0 steps"));
     place.write("nothing.csv", "");
-    assert!(atoll(&place, "table import t nothing.csv").fails(18).contains("there is no header line"));
+    assert!(atoll(&place, "table import t nothing.csv").fails(12).contains("there is no header line"));
+    for rows in ["1,0,0.5,a\n2,0,0.5,b\n", "1,1,0.5,a\n"] {
+        place.write("rows.csv", rows);
+        let told = atoll(&place, "table import t rows.csv");
+        assert!(told.fails(12).contains("the first line of a CSV file names its columns"), "{}", told.stderr);
+    }
     atoll(&place, "table append t none.csv --run empty --step 4").text();
     assert_eq!(atoll(&place, "table steps t").text(), "empty\tstep 4\t0 rows\n");
     atoll(&place, "table export t none.parquet").text();

@@ -59,6 +59,12 @@ pub enum RowFileError {
         /// What is wrong.
         problem: String,
     },
+    /// A CSV file does not say what its columns are called.
+    #[error("there is no header line in {file}")]
+    Header {
+        /// The file.
+        file: String,
+    },
     /// The file ends in the middle.
     #[error("{file} ends early: {problem}")]
     Torn {

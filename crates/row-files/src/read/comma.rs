@@ -3,7 +3,7 @@
 use super::ReadOptions;
 use super::source::{Input, Kept};
 use super::text::Records;
-use crate::{Format, RowFileError};
+use crate::RowFileError;
 use csv::{ByteRecord, Reader, ReaderBuilder};
 use std::io;
 
@@ -49,8 +49,7 @@ impl Comma {
             *first = first.trim_start_matches('\u{feff}').to_owned();
         }
         if comma.names.iter().all(String::is_empty) {
-            let problem = "there is no header line".to_owned();
-            return Err(RowFileError::Malformed { file: comma.file, format: Format::Csv, problem });
+            return Err(RowFileError::Header { file: comma.file });
         }
         Ok(comma)
     }
