@@ -311,6 +311,7 @@ pub(crate) fn kind_of_io(error: &io::Error) -> ErrorKind {
             ErrorKind::OutOfSpace
         }
         io::ErrorKind::ReadOnlyFilesystem => ErrorKind::ReadOnly,
+        io::ErrorKind::PermissionDenied => ErrorKind::Unauthenticated,
         io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidInput => {
             ErrorKind::InvalidInput
         }
@@ -361,5 +362,26 @@ pub(crate) fn hint_of_io(error: &io::Error) -> Option<&'static str> {
             Some("choose a shorter path: most file systems take names of 255 bytes")
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_may_not_be_opened_is_none_to_try_again() {
+        let source = || io::Error::from(io::ErrorKind::PermissionDenied);
+        let (file, place) = ("a.csv".to_owned(), "a.csv".to_owned());
+        let failures = [
+            Failure::File { action: "open", place, source: source() },
+            Failure::Rows(RowFileError::Open { file: file.clone(), source: source() }),
+            Failure::Transfer(TransferError::Open { file, source: source() }),
+        ];
+        for failure in failures {
+            assert_eq!(failure.kind(), Some(ErrorKind::Unauthenticated), "{failure}");
+            let hint = failure.hint().unwrap_or_default();
+            assert!(hint.contains("who may read"), "{failure}: {hint}");
+        }
     }
 }

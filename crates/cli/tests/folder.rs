@@ -597,5 +597,5 @@ fn a_store_that_one_may_not_read_is_not_said_to_be_read_only() {
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
     give_others(&place, 0o000);
     let refused = unprivileged(&place, &["--store", "data", "kv", "get", "p", "s"]);
-    assert!(refused.fails(16).contains("who may read"), "{}", refused.stderr);
+    assert!(refused.fails(15).contains("who may read"), "{}", refused.stderr);
 }

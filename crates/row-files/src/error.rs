@@ -179,6 +179,7 @@ fn kind_of_io(error: &io::Error) -> ErrorKind {
         io::ErrorKind::AlreadyExists => ErrorKind::Conflict,
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::OutOfSpace,
         io::ErrorKind::ReadOnlyFilesystem => ErrorKind::ReadOnly,
+        io::ErrorKind::PermissionDenied => ErrorKind::Unauthenticated,
         io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidInput => {
             ErrorKind::InvalidInput
         }

@@ -1,10 +1,12 @@
 //! How calls fail: refused (nothing happened) or unknown (it may have happened), with the facts of the case.
 
 use crate::{Buffer, ErrorKind, SortKey};
+use std::error::Error;
+use std::io;
 use std::sync::Arc;
 
 /// The source of an error, kept for whoever prints it.
-pub type Source = Arc<dyn std::error::Error + Send + Sync>;
+pub type Source = Arc<dyn Error + Send + Sync>;
 
 /// Whether a failed call may have taken effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,6 +222,7 @@ impl StoreError {
             Self::Limit { .. } => ErrorKind::Limit,
             Self::Unsupported { .. } => ErrorKind::Unsupported,
             Self::Unauthenticated { .. } => ErrorKind::Unauthenticated,
+            Self::Failed { source, .. } if is_denied(&**source) => ErrorKind::Unauthenticated,
             Self::Owned { .. } | Self::Unavailable { .. } | Self::Unfinished { .. } | Self::Failed { .. } => {
                 ErrorKind::Unavailable
             }
