@@ -123,3 +123,17 @@ fn a_column_is_added_and_older_versions_show_the_older_columns() {
     let refused = atoll(&place, "table add-column t x:float32");
     assert!(refused.stderr.contains("there are two columns \"x\""), "{}", refused.stderr);
 }
+
+#[test]
+fn the_columns_that_info_shows_are_taken_as_they_are_shown() {
+    let place = Place::new();
+    let columns = "id:int64,pos:float64[3],v:float32?[2]?,t:timestamp[us]";
+    atoll(&place, &format!("table create t --column {columns} --id id --index t")).text();
+    let shown: Vec<String> = lines(&atoll(&place, "table info t"))
+        .into_iter()
+        .filter_map(|line| Some(line.strip_prefix("column")?.trim().to_owned()))
+        .collect();
+    assert_eq!(shown.join(",").replace(": ", ":"), columns);
+    let same = format!("table create t --column '{}' --id id --index t", shown.join(","));
+    assert!(atoll(&place, &same).text().contains("was there already"));
+}

@@ -68,6 +68,18 @@ impl TypeName {
         held.then(|| Self(data_type.clone()))
     }
 
+    /// Its name as it is typed: that of a vector is `float64[3]`.
+    #[must_use]
+    pub fn to_typed(&self) -> String {
+        match &self.0 {
+            DataType::FixedSizeList(item, len) => {
+                let null = if item.is_nullable() { "?" } else { "" };
+                format!("{}{null}[{len}]", Self(item.data_type().clone()))
+            }
+            _ => self.to_string(),
+        }
+    }
+
     /// The type.
     #[must_use]
     pub fn data_type(&self) -> &DataType {
@@ -161,9 +173,11 @@ mod tests {
         for data_type in all {
             let name = TypeName::of(&data_type).unwrap();
             assert_eq!(name.to_string().parse::<TypeName>().unwrap(), name, "{name}");
+            assert_eq!(name.to_typed().parse::<TypeName>().unwrap(), name, "{name}");
         }
         let short: TypeName = "float32?[3]".parse().unwrap();
         assert_eq!(short.to_string(), "fixed_size_list[float32?, 3]");
+        assert_eq!(short.to_typed(), "float32?[3]");
     }
 
     #[test]

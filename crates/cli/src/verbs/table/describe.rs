@@ -55,7 +55,7 @@ impl Info {
             session.output.line(format!("{name:<12}{text}"))?;
         }
         for field in schema.columns().fields() {
-            let type_name = TypeName::of(field.data_type()).map(|name| name.to_string()).unwrap_or_default();
+            let type_name = TypeName::of(field.data_type()).map(|name| name.to_typed()).unwrap_or_default();
             let null = if field.is_nullable() { "?" } else { "" };
             let unit = field.metadata().get("unit").map(|unit| format!(" in {unit}")).unwrap_or_default();
             let about = field.metadata().get("description");
