@@ -436,3 +436,18 @@ fn the_memory_of_an_import_does_not_grow_with_its_source() {
     assert!(child.wait().unwrap().success());
     assert!(peak < 96 << 10, "{peak} KiB at the peak for {} KiB of input", BYTES >> 10);
 }
+
+#[test]
+fn keys_that_look_like_negative_numbers_are_keys_everywhere() {
+    let place = Place::new();
+    let run = |line: &str| place.run(&[vec!["--store", "data"], words(line)].concat());
+    for sort in ["-2", "-1", "0"] {
+        run(&format!("kv put -7 {sort} v")).text();
+    }
+    assert_eq!(run("kv get -7 -1").text(), "v");
+    assert_eq!(run("kv scan -7 --from -1 --to -2 --keys-only").text(), "-1\n");
+    assert_eq!(run("kv scan -7 --prefix -2 --keys-only").text(), "-2\n");
+    assert_eq!(run("ls --prefix -7").text(), "-7\n");
+    run("kv delete -7 --from -1 --to 0").text();
+    assert_eq!(run("ls -7 --json").json()["sort"], "0");
+}

@@ -94,6 +94,7 @@ impl Kv {
 #[derive(Args, Clone, Debug)]
 struct CellArguments {
     /// Partition key
+    #[arg(allow_negative_numbers = true)]
     partition: String,
     /// Sort key; '' is the empty one
     #[arg(allow_negative_numbers = true)]

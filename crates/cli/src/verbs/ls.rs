@@ -17,9 +17,10 @@ use serde_json::{Map, Value};
 Partitions come in no order. The keys of a partition come in theirs, with the length of each value.")]
 pub struct Ls {
     /// Partition whose keys to list
+    #[arg(allow_negative_numbers = true)]
     partition: Option<String>,
     /// Only partitions (or keys) that start with this
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     prefix: Option<String>,
     /// At most this many
     #[arg(long)]

@@ -99,6 +99,7 @@ pub(super) fn show_value(
 )]
 pub struct Delete {
     /// Partition key
+    #[arg(allow_negative_numbers = true)]
     partition: String,
     /// Sort key of the one cell to remove
     #[arg(allow_negative_numbers = true, conflicts_with_all = ["all", "prefix", "from", "to"])]
@@ -107,13 +108,13 @@ pub struct Delete {
     #[arg(long, conflicts_with_all = ["prefix", "from", "to"])]
     all: bool,
     /// Remove the sort keys that start with this
-    #[arg(long, conflicts_with_all = ["from", "to"])]
+    #[arg(long, allow_negative_numbers = true, conflicts_with_all = ["from", "to"])]
     prefix: Option<String>,
     /// Remove the sort keys from this one on
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     from: Option<String>,
     /// Remove the sort keys before this one
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     to: Option<String>,
     #[command(flatten)]
     encoding: EncodingArguments,

@@ -15,15 +15,16 @@ const PAGE_ENTRIES: u64 = 1000;
 #[derive(Args, Debug)]
 pub struct Scan {
     /// Partition key
+    #[arg(allow_negative_numbers = true)]
     partition: String,
     /// Only sort keys that start with this
-    #[arg(long, conflicts_with_all = ["from", "to"])]
+    #[arg(long, allow_negative_numbers = true, conflicts_with_all = ["from", "to"])]
     prefix: Option<String>,
     /// Only sort keys from this one on
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     from: Option<String>,
     /// Only sort keys before this one
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     to: Option<String>,
     /// From the last key to the first
     #[arg(long)]
