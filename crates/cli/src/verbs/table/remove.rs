@@ -4,7 +4,8 @@ use super::TableArguments;
 use crate::session::Access;
 use crate::{Failure, Session};
 use atoll_tables::expression::Expression;
-use atoll_tables::{Table, TableError};
+use atoll_tables::protocol::Version;
+use atoll_tables::{OfRuns, Query, Table, TableError};
 use clap::Args;
 use serde_json::json;
 use std::ops::Range;
@@ -47,17 +48,52 @@ fn parse_steps(text: &str) -> Result<Range<u64>, String> {
 impl Delete {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let table = self.table.open(session, Access::Change).await?;
-        let RowsArguments { run, steps, condition, .. } = self.rows;
-        if let Some(text) = &condition {
-            let bound = Expression::parse(text).and_then(|parsed| parsed.bind(table.schema().columns()));
-            bound.map_err(|error| Failure::Expression { what: "--where", error: Box::new(error) })?;
-        }
-        let version = table.delete(run.as_deref(), steps, condition.as_deref()).await?;
+        let RowsArguments { run, steps, condition, .. } = &self.rows;
+        let filter = match condition {
+            Some(text) => {
+                let wrong = |error| Failure::Expression { what: "--where", error: Box::new(error) };
+                let parsed = Expression::parse(text).map_err(wrong)?;
+                parsed.bind(table.schema().columns()).map_err(wrong)?;
+                Some(parsed)
+            }
+            None => None,
+        };
+        let version = table.delete(run.as_deref(), steps.clone(), condition.as_deref()).await?;
+        session.hint_on_interrupt("the rows are gone; only how many they were was still being counted");
+        let rows = self.rows.count(&table, filter, version).await?;
         table.close().await?;
         session.output.either(
-            || format!("gone as of version {version}; --as-of still shows them in versions before"),
-            || json!({ "version": version.0 }),
+            || {
+                let rows = rows.map_or_else(String::new, |rows| format!("{rows} rows are "));
+                format!("{rows}gone as of version {version}; --as-of still shows them in versions before")
+            },
+            || json!({ "version": version.0, "rows": rows }),
         )
+    }
+}
+
+impl RowsArguments {
+    /// How many rows went with a version; none if a vacuum took the one before.
+    async fn count(
+        &self,
+        table: &Table,
+        filter: Option<Expression>,
+        version: Version,
+    ) -> Result<Option<u64>, Failure> {
+        let runs = self.run.as_deref().map(|run| OfRuns::new([run]));
+        let there = async |version| {
+            let (filter, runs) = (filter.clone(), runs.clone());
+            let query = Query { filter, runs, as_of: Some(version), ..Query::default() };
+            match table.count(&query).await {
+                Ok(count) => Ok(Some(count.rows)),
+                Err(TableError::VersionGone { .. }) => Ok(None),
+                Err(error) => Err(Failure::from(error)),
+            }
+        };
+        let before = there(Version(version.0.saturating_sub(1))).await?;
+        // Of steps alone the others stay, which no condition tells apart.
+        let after = if self.steps.is_some() { there(version).await? } else { Some(0) };
+        Ok(before.zip(after).map(|(before, after)| before.saturating_sub(after)))
     }
 }
 
