@@ -55,9 +55,9 @@ fn a_program_of_atoll_is_a_user_that_its_url_names() {
             &["a", "b"],
             "permissions to run the 'config' command",
         ),
-        (&["kv", "get"], "user=job7&token-file=wrong", &["run:7:step", "code"], "not"),
-        (&["kv", "get"], "user=nobody&token-file=password", &["run:7:step", "code"], "not"),
-        (&["kv", "get"], "token-file=password", &["run:7:step", "code"], "not"),
+        (&["kv", "get"], "user=job7&token-file=wrong", &["run:7:step", "code"], "token-file=PATH"),
+        (&["kv", "get"], "user=nobody&token-file=password", &["run:7:step", "code"], "token-file=PATH"),
+        (&["kv", "get"], "token-file=password", &["run:7:step", "code"], "token-file=PATH"),
     ] {
         let failed = run(verb, query, rest);
         assert_eq!(failed.exit, Some(15), "{verb:?} {query}: {}", failed.stderr);

@@ -259,6 +259,11 @@ impl StoreError {
             Self::NotFound { what: "snapshot", .. } => {
                 "`atoll store snapshot list` tells the names".to_owned()
             }
+            Self::Unauthenticated { place } if place.starts_with("ring://") => {
+                "name a file with the token of the ring, ring://HOST/?token-file=PATH, or with the password of \
+                 user=NAME"
+                    .to_owned()
+            }
             Self::Owned { host, pid, .. } => {
                 format!("run on {host}, stop process {pid} there, or copy the store")
             }
