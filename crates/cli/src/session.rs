@@ -4,7 +4,7 @@
 
 use crate::output::{Output, note};
 use crate::{Failure, GlobalArguments, options};
-use atoll_open::{Maintenance, Mode, Opened};
+use atoll_open::{Location, Maintenance, Mode, Opened, StoreUrl};
 use atoll_options::{Origin, Settings};
 use atoll_store::{Durability, ErrorKind, ReadOptions, Store, StoreError, WriteOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +23,14 @@ pub(crate) enum Access {
     Change,
     /// Writes, and makes the store if there is none.
     Create,
+}
+
+/// Whether a URL names a folder without a store.
+fn is_absent(url: &str) -> bool {
+    match StoreUrl::parse(url).map(|url| url.location) {
+        Ok(Location::Folder(folder)) => !folder.join("store.atoll").exists(),
+        _ => false,
+    }
 }
 
 /// One run of the program.
@@ -72,7 +80,12 @@ impl Session {
         let mut options = options::open_options(&self.settings)?;
         options.mode = if access == Access::Read { Mode::Read } else { Mode::Write };
         options.create = access == Access::Create;
+        let is_made = options.create && is_absent(url);
         let opened = self.within_patience(url, atoll_open::open_with_maintenance(url, &options)).await?;
+        if is_made {
+            // A folder that was mistyped would be missed much later.
+            note(&format!("there was no store in {}: a new one was made", opened.place));
+        }
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).push(opened.clone());
         Ok(opened)
     }

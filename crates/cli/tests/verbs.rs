@@ -451,3 +451,19 @@ fn keys_that_look_like_negative_numbers_are_keys_everywhere() {
     run("kv delete -7 --from -1 --to 0").text();
     assert_eq!(run("ls -7 --json").json()["sort"], "0");
 }
+
+#[test]
+fn a_store_that_is_made_is_told_so_that_a_mistyped_folder_is_seen() {
+    let place = Place::new();
+    let run = |line: &str| place.run(&words(line));
+    let made = run("kv put --store data p s 1");
+    assert_eq!((made.text(), &*made.stderr), ("", "there was no store in data: a new one was made\n"));
+    let there = run("kv put --store data p s 2");
+    assert_eq!((there.text(), &*there.stderr), ("", ""));
+    let made = run("kv append --store file:dta p s 1 --json");
+    let told: serde_json::Value = serde_json::from_str(&made.stderr).unwrap();
+    assert!(told["note"].as_str().unwrap().contains("dta"), "{told}");
+    for line in ["kv put --store mem: p s 1", "kv get --store none p s"] {
+        assert!(!run(line).stderr.contains("was made"), "{line}");
+    }
+}
