@@ -21,6 +21,9 @@ pub const STORE_FILE: &str = "store.atoll";
 pub const UNFINISHED_FILE: &str = "store.atoll.unfinished";
 
 /// What the file of a copy is called until it is whole.
+pub const COPY_FILE: &str = "store.atoll.copy";
+
+/// What the file of a first backup is called until it is whole.
 pub const PART_FILE: &str = "store.atoll.part";
 
 /// How a folder is opened.
@@ -128,10 +131,16 @@ pub async fn open(folder: &Path, options: OpenOptions) -> Result<FolderStore, St
 /// Refuses a folder in which a copy or a backup was begun and not ended: it holds no store, or not yet that one again.
 fn check_finished(folder: &Path) -> Result<(), StoreError> {
     let is_there = |name: &str| folder.join(name).exists();
-    if !is_there(STORE_FILE) && (is_there(UNFINISHED_FILE) || is_there(PART_FILE)) {
-        return Err(StoreError::Unfinished { place: folder.display().to_string() });
+    let unfinished = |what| Err(StoreError::Unfinished { what, place: folder.display().to_string() });
+    if is_there(STORE_FILE) {
+        Ok(())
+    } else if is_there(UNFINISHED_FILE) || is_there(PART_FILE) {
+        unfinished("backup")
+    } else if is_there(COPY_FILE) {
+        unfinished("copy")
+    } else {
+        Ok(())
     }
-    Ok(())
 }
 
 /// Refuses a folder in which a node of a ring keeps what it has: a second store beside it would be nobody's.

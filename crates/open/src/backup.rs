@@ -254,7 +254,7 @@ pub(crate) fn last_complete(folder: &Path) -> Result<(Engine, Snapshot), StoreEr
     let place = folder.display().to_string();
     let file = folder.join(atoll_embedded::UNFINISHED_FILE);
     if !file.exists() {
-        return Err(StoreError::Unfinished { place });
+        return Err(StoreError::Unfinished { what: "backup", place });
     }
     let target = Destination::open_to_read(&file, &place)?;
     let mark = target.mark()?;

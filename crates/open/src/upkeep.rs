@@ -13,10 +13,11 @@ use crate::{
 };
 use atoll_disk::{FileDisk, Mode as DiskMode};
 use atoll_embedded::{
-    EmbeddedStore, FolderStore, PART_FILE, STORE_FILE, StoreOptions, open_last_state, refused,
+    COPY_FILE, EmbeddedStore, FolderStore, STORE_FILE, StoreOptions, open_last_state, refused,
 };
 use atoll_engine::{Engine, EngineError, Options, Snapshot, Stats};
 use atoll_store::{StoreError, StoreFuture};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -211,9 +212,9 @@ fn copy(
 ) -> Result<CopyReport, StoreError> {
     let target_place = folder.display().to_string();
     let file = folder.join(STORE_FILE);
-    prepare_target(folder, &target_place)?;
     // The name appears when the copy is whole; until then nobody takes it for a store.
-    let part = folder.join(PART_FILE);
+    let part = folder.join(COPY_FILE);
+    let _held = begin_copy(folder, &part, &target_place)?;
     let copied = copy_into(source, snapshot, &part, progress).map_err(|error| refused("copy", place, error));
     let named =
         copied.and_then(|report| match std::fs::rename(&part, &file).and_then(|()| sync_folder(folder)) {
@@ -231,14 +232,39 @@ fn copy(
     named
 }
 
-fn prepare_target(folder: &Path, place: &str) -> Result<(), StoreError> {
+/// Makes the file that a copy is written into, and holds it: what an interrupted one left there goes, and no other is written
+/// there meanwhile.
+fn begin_copy(folder: &Path, part: &Path, place: &str) -> Result<File, StoreError> {
     let failed = |error| StoreError::Failed {
         what: "making the folder of the copy",
         place: place.to_owned(),
         source: Arc::new(error),
     };
     std::fs::create_dir_all(folder).map_err(failed)?;
-    if std::fs::read_dir(folder).map_err(failed)?.next().is_some() {
+    check_empty(folder, place)?;
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(part).map_err(failed)?;
+    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+        let reason = "another copy is written into it".to_owned();
+        return Err(StoreError::Unavailable { place: place.to_owned(), reason, source: None });
+    }
+    // Once more, now that nobody else ends: the file may have become that of a whole copy.
+    if let Err(error) = check_empty(folder, place) {
+        // Ours, if there is one, for what is whole has another name.
+        let _ = std::fs::remove_file(part);
+        return Err(error);
+    }
+    file.set_len(0).map_err(failed)?;
+    Ok(file)
+}
+
+/// Refuses a folder with anything in it but what an interrupted copy left.
+fn check_empty(folder: &Path, place: &str) -> Result<(), StoreError> {
+    let entries = std::fs::read_dir(folder).map_err(|error| StoreError::Failed {
+        what: "looking into the folder of the copy",
+        place: place.to_owned(),
+        source: Arc::new(error),
+    })?;
+    if entries.filter_map(Result::ok).any(|entry| entry.file_name() != COPY_FILE) {
         return Err(StoreError::InvalidInput {
             what: "folder for the copy",
             problem: format!("{place} is not empty"),
@@ -249,7 +275,7 @@ fn prepare_target(folder: &Path, place: &str) -> Result<(), StoreError> {
 }
 
 fn sync_folder(folder: &Path) -> std::io::Result<()> {
-    std::fs::File::open(folder)?.sync_all()
+    File::open(folder)?.sync_all()
 }
 
 fn copy_into(

@@ -131,8 +131,10 @@ pub enum StoreError {
         source: Option<Source>,
     },
     /// A copy or backup into the folder was not finished, so no store can be opened there.
-    #[error("a backup into {place} was not finished")]
+    #[error("a {what} into {place} was not finished")]
     Unfinished {
+        /// Whether it was a copy or a backup.
+        what: &'static str,
         /// The folder.
         place: String,
     },
@@ -266,6 +268,9 @@ impl StoreError {
             }
             Self::Owned { host, pid, .. } => {
                 format!("run on {host}, stop process {pid} there, or copy the store")
+            }
+            Self::Unfinished { what: "copy", .. } => {
+                "the same `atoll store copy` once more begins it anew".to_owned()
             }
             Self::Unfinished { .. } => {
                 "the same `atoll store backup` once more completes it; `atoll store copy` of it \
