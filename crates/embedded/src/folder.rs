@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{Mutex, watch};
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 /// Opens the store that lies in a folder, once it is known that this process may.
@@ -76,7 +77,8 @@ pub async fn open_folder(
     let place = folder.display().to_string();
     let (owned, was_attached) = (Arc::default(), AtomicBool::new(false));
     let closing = watch::channel(false).0;
-    let way = FolderWay { folder, mode, options, opener, owned, was_attached, closing };
+    let watching = parking_lot::Mutex::default();
+    let way = FolderWay { folder, mode, options, opener, owned, was_attached, watching, closing };
     AttachedStore::open(place, mode == Mode::Read, Arc::new(way), background()?).await
 }
 
@@ -110,6 +112,8 @@ struct FolderWay {
     owned: Arc<Mutex<Option<Owned>>>,
     /// Whether there was an owner when it was last looked for.
     was_attached: AtomicBool,
+    /// Looks after the owner that this process is attached to.
+    watching: parking_lot::Mutex<Option<AbortHandle>>,
     /// Whether the store is closed.
     closing: watch::Sender<bool>,
 }
@@ -127,6 +131,7 @@ impl Reattach for FolderWay {
 
     fn give_up(&self) {
         self.closing.send_replace(true);
+        self.watch(None);
     }
 
     fn close(&self, local: Option<Arc<dyn Store>>) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -147,6 +152,7 @@ impl Reattach for FolderWay {
 
 impl FolderWay {
     async fn find(&self) -> Result<Route, StoreError> {
+        self.watch(None);
         let begun = Instant::now();
         let until = begun + self.options.opening_time;
         let successor_until = self
@@ -177,6 +183,7 @@ impl FolderWay {
                 Settled::Attached(stream, owner) => match self.attach(stream, &owner).await {
                     Ok(route) => {
                         self.was_attached.store(true, Ordering::Release);
+                        self.watch(Some(owner));
                         return Ok(route);
                     }
                     // Who only reads needs no owner.
@@ -195,6 +202,17 @@ impl FolderWay {
                 return Err(error);
             }
             tokio::time::sleep(BEFORE_NEXT_LOOK).await;
+        }
+    }
+
+    /// Tells when this owner is suspended, and of no other one any more: nobody else knows why calls wait then.
+    fn watch(&self, owner: Option<OwnerRecord>) {
+        let owner = owner.filter(|owner| HostIdentity::of_this_process().is_awake(owner));
+        let place = self.folder.display().to_string();
+        let begin = |owner| tokio::spawn(tell_of_suspended(place, owner)).abort_handle();
+        let former = std::mem::replace(&mut *self.watching.lock(), owner.map(begin));
+        if let Some(former) = former {
+            former.abort();
         }
     }
 
@@ -253,7 +271,7 @@ impl FolderWay {
             tokio::select! {
                 _ = closing.wait_for(|is_closing| *is_closing) => {}
                 () = tokio::time::sleep(self.options.opening_time) => {}
-                () = until_suspended(owner) => {}
+                () = until_suspended(owner, SUSPENDED_CHECK) => {}
             }
         };
         tokio::select! {
@@ -266,18 +284,40 @@ impl FolderWay {
     }
 }
 
+impl Drop for FolderWay {
+    fn drop(&mut self) {
+        self.watch(None);
+    }
+}
+
 /// No event tells that a folder has a new owner.
 const BEFORE_NEXT_LOOK: Duration = Duration::from_millis(5);
 
 /// How often it is looked whether an owner that does not answer was suspended.
 const SUSPENDED_CHECK: Duration = Duration::from_millis(500);
 
+/// The same of one that has answered.
+const SUSPENDED_WATCH: Duration = Duration::from_secs(2);
+
+/// Tells each time that the owner is suspended; never ends.
+async fn tell_of_suspended(place: String, owner: OwnerRecord) {
+    let us = HostIdentity::of_this_process();
+    loop {
+        until_suspended(&owner, SUSPENDED_WATCH).await;
+        let pid = owner.identity.pid;
+        tracing::warn!(store = %place, pid, "the process that owns the store is suspended, and what is asked of it waits until it goes on");
+        while us.is_suspended(&owner) {
+            tokio::time::sleep(SUSPENDED_WATCH).await;
+        }
+    }
+}
+
 /// Ends when the owner is seen suspended twice in a row: it will answer nobody until somebody wakes it.
-async fn until_suspended(owner: &OwnerRecord) {
+async fn until_suspended(owner: &OwnerRecord, every: Duration) {
     let us = HostIdentity::of_this_process();
     let mut was_suspended = false;
     loop {
-        tokio::time::sleep(SUSPENDED_CHECK).await;
+        tokio::time::sleep(every).await;
         let is_suspended = us.is_suspended(owner);
         if is_suspended && was_suspended {
             return;
