@@ -2,7 +2,7 @@
 //!
 //! Invariant: what somebody else brought in is never taken away by an import that did not see it.
 
-use super::mark::{Mark, Written};
+use super::mark::{Mark, Written, is_attempt_of_import};
 use crate::Failure;
 use atoll_tables::{RunSummary, Table};
 
@@ -22,9 +22,6 @@ impl Claim {
 
     /// Begins a run that was seen to be so; none if it was not there.
     async fn begin(table: &Table, run: &str, mark: &Mark, seen: Option<RunSummary>) -> Result<Self, Failure> {
-        if seen.is_none() {
-            mark.announce(table, run).await?;
-        }
         let Some(attempt) = table.begin_after(run, seen.as_ref(), 1).await? else {
             return Err(Failure::Run {
                 run: run.to_owned(),
@@ -58,11 +55,16 @@ async fn look(table: &Table, run: &str, mark: &Mark, restart: bool) -> Result<Op
         table.delete(Some(run), None, None).await?;
         return Ok(Some(RunSummary { last_complete: None, ..known }));
     }
-    // An import that brought nothing in does not keep the name, nor one that was killed before it could say whose it is.
-    // That of a simulation which has yet to write is not empty for anybody.
-    let is_empty = known.steps == 0 && known.last_complete.is_none() && known.ranks == 1;
-    if !(is_empty && Mark::is_of_import(table, run).await?) {
+    if known.last_complete.is_some() {
         mark.check(table, run).await?;
+    } else if !is_attempt_of_import(table, &known).await? {
+        // An import that brought nothing in does not keep the name. A simulation which has yet to write does.
+        return Err(Failure::Run {
+            run: run.to_owned(),
+            problem: "has begun without a step, and was not made by an import that said so".to_owned(),
+            hint: "choose another name with --run, or take it with --restart if nobody writes to it"
+                .to_owned(),
+        });
     }
     Ok(Some(known))
 }
@@ -157,10 +159,17 @@ mod tests {
     #[tokio::test]
     async fn a_run_that_no_import_began_is_not_taken_though_it_has_no_step_yet() {
         let (table, folder) = (table().await, tempfile::tempdir().unwrap());
+        let ours = mark(&folder, "ours");
         table.begin("r", 1, 1).await.unwrap();
-        let refused = Claim::of(&table, "r", &mark(&folder, "ours"), false).await;
-        assert!(matches!(refused, Err(Failure::Run { .. })));
+        assert!(matches!(Claim::of(&table, "r", &ours, false).await, Err(Failure::Run { .. })));
         append(&table, 1, 0).await;
+        // Nor one of a name that an import once had.
+        let former = Claim::of(&table, "r", &ours, true).await.unwrap();
+        append(&table, former.attempt, 0).await;
+        table.delete(Some("r"), None, None).await.unwrap();
+        let simulation = table.begin_next("r", 1).await.unwrap();
+        assert!(matches!(Claim::of(&table, "r", &ours, false).await, Err(Failure::Run { .. })));
+        append(&table, simulation, 0).await;
     }
 
     #[tokio::test]

@@ -149,18 +149,6 @@ impl Mark {
         Ok(self)
     }
 
-    /// Whether a run is that of an import.
-    pub(super) async fn is_of_import(table: &Table, run: &str) -> Result<bool, Failure> {
-        Ok(table.run_attributes(run).await?.contains_key(PLAN))
-    }
-
-    /// Notes that a run which is not there yet is going to be that of an import.
-    pub(super) async fn announce(&self, table: &Table, run: &str) -> Result<(), Failure> {
-        let mut known = table.run_attributes(run).await?;
-        known.entry(PLAN.to_owned()).or_insert_with(|| self.plan.clone());
-        Ok(table.set_run_attributes(run, &known).await?)
-    }
-
     /// Notes the source, before anything of it is in the table, and where that is going to be.
     pub(super) async fn keep(&self, table: &Table, run: &str, written: Written) -> Result<(), Failure> {
         let mut known = table.run_attributes(run).await?;
