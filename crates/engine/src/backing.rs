@@ -1,7 +1,7 @@
 //! What lies behind the nodes in memory: the disk, the store's identity, and the memory budget.
 
 use crate::meter::{Kind, Meter, Weight};
-use crate::threads::{AtomicBool, AtomicU64, Mutex};
+use crate::threads::{AtomicBool, AtomicU64, AtomicUsize, Mutex};
 use crate::value::{Chain, PIECE_BYTES, Piece};
 use crate::{Damage, EngineError};
 use atoll_disk::Disk;
@@ -46,6 +46,8 @@ pub struct Backing {
     has_absent_nodes: AtomicBool,
     /// How often the current trees were told what a delta replaced.
     tells: AtomicU64,
+    /// Checks that run.
+    checks: AtomicUsize,
     memory_bytes: u64,
     /// Whether it is as if memory were short for puts.
     blind_puts: bool,
@@ -66,6 +68,7 @@ impl Backing {
             meter: Arc::default(),
             has_absent_nodes: AtomicBool::new(false),
             tells: AtomicU64::new(0),
+            checks: AtomicUsize::new(0),
             memory_bytes,
             blind_puts: false,
         }
@@ -88,6 +91,17 @@ impl Backing {
     /// The greatest of those numbers; for whoever holds the writer's lock and that of checkpoints, nobody is about to tell.
     pub(crate) fn tells(&self) -> u64 {
         self.tells.load(Ordering::Relaxed)
+    }
+
+    /// A check runs for as long as the answer is kept: who lets go of what it will ask for keeps that meanwhile.
+    pub(crate) fn begin_check(&self) -> Checking<'_> {
+        self.checks.fetch_add(1, Ordering::Relaxed);
+        Checking(self)
+    }
+
+    /// Whether a check runs. None begins while the lock of checkpoints is held.
+    pub(crate) fn is_checked(&self) -> bool {
+        self.checks.load(Ordering::Relaxed) > 0
     }
 
     pub(crate) fn name(&self) -> String {
@@ -235,6 +249,15 @@ impl Backing {
         self.meter.unwritten_bytes() > room / 2
             && self.meter.newly_unwritten_bytes() > room / 4
             && self.held_bytes() > room / 4 * 3
+    }
+}
+
+/// A check that runs.
+pub(crate) struct Checking<'a>(&'a Backing);
+
+impl Drop for Checking<'_> {
+    fn drop(&mut self) {
+        self.0.checks.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -3,7 +3,7 @@
 //! Damage is listed, not an error, so that one pass shows its whole extent.
 
 use crate::EngineError;
-use crate::backing::Reading;
+use crate::backing::{Checking, Reading};
 use crate::delta::{Delta, Records};
 use crate::engine::Engine;
 use crate::forest::TreeState;
@@ -19,6 +19,7 @@ use crate::superblock::{COPIES, Copy, Superblock};
 use crate::value::{Piece, Stored};
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// What a check found.
@@ -44,6 +45,7 @@ impl Engine {
         self.shared.check_open()?;
         let mut check = Check {
             shared: &self.shared,
+            running: None,
             report: CheckReport::default(),
             used: BTreeMap::new(),
             segments: Vec::new(),
@@ -71,6 +73,8 @@ impl Engine {
 
 struct Check<'a> {
     shared: &'a Shared,
+    /// While this is here, what deltas replaced is not forgotten.
+    running: Option<Checking<'a>>,
     report: CheckReport,
     /// Space of pages and values seen so far: start to end, with what uses it.
     used: BTreeMap<u64, (u64, u64)>,
@@ -130,6 +134,7 @@ impl Check<'_> {
         self.segments = self.shared.space.lock().segments().copied().collect();
         self.found = vec![0; self.segments.len()];
         self.tells = self.shared.backing.tells();
+        self.running = Some(self.shared.backing.begin_check());
         writer.retired.places().for_each(|(offset, len)| self.find(offset, len));
         let named = forest.snapshots.iter().flat_map(|named| named.trees.iter());
         let trees = forest.trees.iter().chain(named).cloned().collect();
@@ -291,7 +296,10 @@ impl Check<'_> {
             }
         };
         match node {
-            Some(Node::Inner(inner)) => self.inner(&inner, place),
+            Some(Node::Inner(read)) => {
+                let inner = self.resident_of(slot, read);
+                self.inner(&inner, place);
+            }
             Some(Node::Leaf(leaf)) => {
                 self.tree_records += leaf.len() as u64;
                 let is_deep_as_others = *self.depth.get_or_insert(place.depth) == place.depth;
@@ -308,6 +316,17 @@ impl Check<'_> {
             }
             None => {}
         }
+    }
+
+    /// The node in memory, if there is one, of which `read` is what lies on disk: both lead to the same, and what lies below it
+    /// may have been in memory alone when the check began, so that only deltas there tell what they replaced.
+    fn resident_of(&mut self, slot: &Slot, read: Arc<Inner>) -> Arc<Inner> {
+        let Some(Node::Inner(resident)) = slot.get() else { return read };
+        if !Arc::ptr_eq(resident, &read) && !resident.leads_where(&read) {
+            let offset = slot.home().map_or(0, |home| home.page.offset);
+            self.report.damage.push(self.shared.backing.corrupt(offset, crate::Damage::PageContent));
+        }
+        Arc::clone(resident)
     }
 
     fn inner(&mut self, inner: &Inner, Place { range, depth }: Place<'_>) {

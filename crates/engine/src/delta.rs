@@ -78,8 +78,17 @@ struct Content {
 struct Rare {
     /// Chains that the records replaced in what it lies on, or, with a home, in its page; none before somebody merged both.
     replaced: Option<Vec<Chain>>,
+    /// With a home that has all in one page, chains that what it lay on had replaced, while somebody may still ask for them.
+    below: Vec<Replaced>,
     /// Records of the page that somebody looked up while memory was short, for whoever does so again; only with a second page.
     seen: Records,
+}
+
+/// A chain that a delta replaced, when the current tree was told, and the epoch in which it was replaced.
+struct Replaced {
+    told_as: u64,
+    chain: Chain,
+    epoch: u64,
 }
 
 /// What a delta lies on, or where.
@@ -274,13 +283,21 @@ impl Delta {
     }
 
     /// Gives it the home that it was written to. `page` is the second one, if there is one and its records stay in memory.
-    pub(crate) fn settle(&self, home: Home, page: Option<&[u8]>, meter: &Meter) {
+    pub(crate) fn settle(&self, home: Home, page: Option<&[u8]>, backing: &Backing) {
         let mut content = self.content.write();
-        meter.was_written(content.weight.bytes());
+        backing.meter().was_written(content.weight.bytes());
         let base = std::mem::replace(&mut content.base, Base::Home(home));
-        if let (Some(replaced), Base::Delta(below), Some(_)) = (content.replaced_mut(), &base, home.delta) {
-            // From now on it lies on the page, which has these still.
-            below.show_replaced(&|_| 0, &mut |_, chain, _| replaced.push(chain.clone()));
+        if let Base::Delta(below) = &base {
+            match (home.delta, content.replaced_mut()) {
+                // From now on it lies on the page, which has these still.
+                (Some(_), Some(replaced)) => {
+                    below.show_replaced(&|_| 0, &mut |_, chain, _| replaced.push(chain.clone()));
+                }
+                (Some(_), None) => {}
+                // A check that began before they were told finds them nowhere else.
+                (None, _) if backing.is_checked() => content.keep_replaced_by(below),
+                (None, _) => {}
+            }
         }
         match page {
             // Where they are: what a checkpoint allocates lies apart from what the others do, and leaves gaps of its own.
@@ -338,6 +355,9 @@ impl Delta {
         if let Base::Delta(below) = &content.base {
             below.show_replaced(look, show);
         }
+        for Replaced { told_as, chain, epoch } in content.rare.iter().flat_map(|rare| &rare.below) {
+            show(*told_as, chain, *epoch);
+        }
         if let Some(replaced) = content.rare.as_ref().and_then(|rare| rare.replaced.as_ref())
             && !planted::is(Bug::ReplacedForgotten)
         {
@@ -365,6 +385,14 @@ impl Content {
 
     fn replaced_mut(&mut self) -> Option<&mut Vec<Chain>> {
         self.rare.as_mut()?.replaced.as_mut()
+    }
+
+    /// Keeps what a delta had replaced that is let go of, each with when it was told.
+    fn keep_replaced_by(&mut self, below: &Delta) {
+        let kept = &mut self.rare.get_or_insert_default().below;
+        below.show_replaced(&|told| told.load(Ordering::Relaxed), &mut |told_as, chain, epoch| {
+            kept.push(Replaced { told_as, chain: chain.clone(), epoch });
+        });
     }
 
     fn weigh(&mut self) {

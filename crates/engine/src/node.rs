@@ -194,6 +194,12 @@ impl Inner {
         }
     }
 
+    /// Whether it has the pivots and the children of the node that was read from its page.
+    pub(crate) fn leads_where(&self, read: &Self) -> bool {
+        let homes = |inner: &Self| inner.children.iter().map(Slot::home).collect::<Vec<_>>();
+        self.pivots == read.pivots && homes(self) == homes(read)
+    }
+
     /// Whether no node below it is in memory.
     pub(crate) fn is_bare(&self) -> bool {
         self.children.iter().all(|child| child.get().is_none())

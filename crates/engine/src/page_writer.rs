@@ -408,7 +408,7 @@ impl<'a> PageWriter<'a> {
                     let second = home.delta.filter(|_| kept.is_some());
                     let page = second.and_then(|page| run.buffer.get(page.offset - extent.offset, page.len));
                     drop(kept);
-                    delta.settle(home, page, self.backing.meter());
+                    delta.settle(home, page, self.backing);
                     self.replaced.extend(leaves);
                 }
                 Unsettled::Piece(piece, offset) => self.settle_piece(&piece, offset),

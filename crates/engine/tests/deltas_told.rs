@@ -53,6 +53,10 @@ fn key(number: u64) -> Vec<u8> {
     format!("user{number:08}").into_bytes()
 }
 
+fn interrupted(seed: u64) -> Arc<Interrupted> {
+    Arc::new(Interrupted { disk: SimDisk::seeded(seed), happening: Mutex::default() })
+}
+
 /// A store of long values, of which none but the first leaf is in memory.
 fn filled(disk: &Arc<Interrupted>) -> (Engine, Tree) {
     let (engine, tree) = opened(Arc::clone(disk) as Arc<dyn Disk>);
@@ -72,7 +76,7 @@ fn replace_some(tree: &Tree) {
 
 #[test]
 fn a_value_that_a_writer_lets_go_of_during_a_checkpoint_leaves_with_that() {
-    let disk = Arc::new(Interrupted { disk: SimDisk::seeded(1), happening: Mutex::default() });
+    let disk = interrupted(1);
     let (engine, tree) = filled(&disk);
     // So much beside one leaf that it is read and becomes one page, and two long values replaced in a later one.
     for number in 5000..5018 {
@@ -103,7 +107,7 @@ fn a_value_that_a_writer_lets_go_of_during_a_checkpoint_leaves_with_that() {
 #[test]
 fn a_check_beside_writers_that_let_go_of_values_finds_no_damage_in_a_sound_store() {
     for by_checkpoint in [false, true] {
-        let disk = Arc::new(Interrupted { disk: SimDisk::seeded(2), happening: Mutex::default() });
+        let disk = interrupted(2);
         let (engine, tree) = filled(&disk);
         replace_some(&tree);
         if by_checkpoint {
@@ -128,4 +132,73 @@ fn a_check_beside_writers_that_let_go_of_values_finds_no_damage_in_a_sound_store
             engine.checkpoint().unwrap();
         }
     }
+}
+
+/// Checks a store three times, with something that happens during the first one, and finds no damage.
+fn check_beside(engine: &Engine, disk: &Interrupted, happening: impl FnOnce() + Send + 'static) {
+    *disk.happening.lock().unwrap() = Some(Box::new(happening));
+    for _ in 0..3 {
+        let damage = engine.check().unwrap().damage;
+        assert!(damage.is_empty(), "{damage:?}");
+        assert!(disk.happening.lock().unwrap().is_none(), "the check read nothing");
+        engine.checkpoint().unwrap();
+    }
+}
+
+/// A store whose leaves have room left, most of all around one key, where long values are as well.
+fn filled_loosely(disk: &Arc<Interrupted>, count: u64, len: usize, around: u64) -> (Engine, Tree) {
+    let (engine, tree) = opened(Arc::clone(disk) as Arc<dyn Disk>);
+    for number in (0..count).map(|number| number * 7919 % count) {
+        let len = if number.abs_diff(around) < 10 { 300 } else { len };
+        tree.put(&key(number), &vec![1; len], Durability::Buffered).unwrap();
+    }
+    for number in (around - 199..around + 200).step_by(2) {
+        tree.delete(&key(number), Durability::Buffered).unwrap();
+    }
+    engine.close().unwrap();
+    let (engine, tree) = opened(Arc::clone(disk) as Arc<dyn Disk>);
+    // So that it is known where leaves are also below the last node.
+    tree.put(&key(count - 1), b"last of all", Durability::Buffered).unwrap();
+    (engine, tree)
+}
+
+#[test]
+fn a_check_of_a_deep_tree_knows_what_a_checkpoint_tells_below_a_node_that_it_comes_to_later() {
+    let disk = interrupted(3);
+    // More leaves than one node above them has.
+    let (engine, tree) = filled_loosely(&disk, 40_000, 200, 38_000);
+    for number in (37_986..38_014).step_by(2) {
+        tree.put(&key(number), &[2; 120], Durability::Buffered).unwrap();
+    }
+    let its = engine.clone();
+    check_beside(&engine, &disk, move || assert!(its.checkpoint().is_ok()));
+}
+
+#[test]
+fn a_check_knows_what_a_checkpoint_tells_of_records_that_lay_on_others() {
+    let disk = interrupted(4);
+    let (engine, tree) = filled_loosely(&disk, 20_000, 200, 15_000);
+    // A second page that is too long to be copied, and on it what makes one page of all.
+    for number in [14_996, 14_998, 15_000] {
+        tree.put(&key(number), &[2; 150], Durability::Buffered).unwrap();
+    }
+    engine.checkpoint().unwrap();
+    for number in (14_986..15_014).step_by(2) {
+        tree.put(&key(number), &[2; 120], Durability::Buffered).unwrap();
+    }
+    let its = engine.clone();
+    check_beside(&engine, &disk, move || assert!(its.checkpoint().is_ok()));
+}
+
+#[test]
+fn a_check_counts_once_what_was_put_over_values_and_told_after_it_began() {
+    let disk = interrupted(5);
+    let (engine, tree) = filled_loosely(&disk, 20_000, 200, 15_000);
+    let its = engine.clone();
+    check_beside(&engine, &disk, move || {
+        for number in (14_986..15_014).step_by(2) {
+            tree.put(&key(number), &[2; 120], Durability::Buffered).unwrap();
+        }
+        its.checkpoint().unwrap();
+    });
 }
