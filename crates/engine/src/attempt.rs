@@ -7,7 +7,7 @@ use crate::EngineError;
 use crate::engine::Tree;
 use crate::pins::Pin;
 use crate::search::{self, Missing};
-use crate::value::Value;
+use crate::value::{Stored, Value};
 
 /// An answer at once, or what must be read first.
 pub enum Attempt<T> {
@@ -58,6 +58,12 @@ impl Tree {
                 Ok(Attempt::Ready(value))
             }
             Err(missing) => {
+                let show = |value: &[u8]| {
+                    shared.value_ref(Stored::Inline(value), forest.epoch).to_value()
+                };
+                if let Some(value) = missing.find_beside(key, show) {
+                    return Ok(Attempt::Ready(Some(value)));
+                }
                 let pin = shared.pins.pin(forest.epoch);
                 Ok(Attempt::NeedsRead(ReadTicket::new(self.clone(), missing, pin)))
             }

@@ -156,10 +156,9 @@ impl Delta {
         self.content.read().home()
     }
 
-    /// Whether it may change while nobody shares it: it has no home, and no checkpoint was about to merge it. After one
-    /// that failed what it replaced was told already, so that what comes now goes into another one above it.
+    /// Whether it may change while nobody shares it: no checkpoint wrote it.
     pub(crate) fn may_change(&self) -> bool {
-        self.home().is_none() && self.told_as.load(Ordering::Relaxed) == 0
+        self.home().is_none()
     }
 
     /// Whether a page of so many bytes may have `added` bytes more beside it, where there are `records` of them.
@@ -192,14 +191,7 @@ impl Delta {
         // With no room for more beside it a leaf is read by the next put, alone, where a checkpoint reads many together. A
         // page that is long in itself does not get shorter by that.
         let has_room = Self::fits(page, records, ROOM_LEFT) || !Self::fits(page, 0, 2 * ROOM_LEFT);
-        // What was told is replaced for good, which only one page of all can say.
-        records * SLIM_PARTS <= page && has_room && !self.is_told()
-    }
-
-    /// Whether what it replaced was told to the current tree.
-    pub(crate) fn is_told(&self) -> bool {
-        self.told_as.load(Ordering::Relaxed) != 0
-            || matches!(&self.content.read().base, Base::Delta(below) if below.is_told())
+        records * SLIM_PARTS <= page && has_room
     }
 
     /// Puts a record. Nobody shares the delta.
@@ -288,16 +280,7 @@ impl Delta {
         backing.meter().was_written(content.weight.bytes());
         let base = std::mem::replace(&mut content.base, Base::Home(home));
         if let Base::Delta(below) = &base {
-            match (home.delta, content.replaced_mut()) {
-                // From now on it lies on the page, which has these still.
-                (Some(_), Some(replaced)) => {
-                    below.show_replaced(&|_| 0, &mut |_, chain, _| replaced.push(chain.clone()));
-                }
-                (Some(_), None) => {}
-                // A check that began before they were told finds them nowhere else.
-                (None, _) if backing.is_checked() => content.keep_replaced_by(below),
-                (None, _) => {}
-            }
+            content.take_over_replaced(below, home.delta.is_none() && backing.is_checked());
         }
         match page {
             // Where they are: what a checkpoint allocates lies apart from what the others do, and leaves gaps of its own.
@@ -383,15 +366,18 @@ impl Content {
         }
     }
 
-    fn replaced_mut(&mut self) -> Option<&mut Vec<Chain>> {
-        self.rare.as_mut()?.replaced.as_mut()
-    }
-
-    /// Keeps what a delta had replaced that is let go of, each with when it was told.
-    fn keep_replaced_by(&mut self, below: &Delta) {
-        let kept = &mut self.rare.get_or_insert_default().below;
+    /// Takes over what a delta had replaced that is let go of. What was told of that is gone for good, from the page as well, and is
+    /// kept only for a check that began before.
+    fn take_over_replaced(&mut self, below: &Delta, keeps_told: bool) {
+        // Without one nobody merged it: who does finds all that was replaced in the page.
+        let Some(rare) = &mut self.rare else { return };
+        let Rare { replaced, below: kept, .. } = &mut **rare;
         below.show_replaced(&|told| told.load(Ordering::Relaxed), &mut |told_as, chain, epoch| {
-            kept.push(Replaced { told_as, chain: chain.clone(), epoch });
+            if told_as != 0 {
+                kept.extend(keeps_told.then(|| Replaced { told_as, chain: chain.clone(), epoch }));
+            } else if let Some(replaced) = replaced {
+                replaced.push(chain.clone());
+            }
         });
     }
 

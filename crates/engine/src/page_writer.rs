@@ -101,7 +101,7 @@ struct SettledDelta {
     home: Home,
     /// What the records of its second page take, if it gets one and there is room for them.
     kept: Option<Weight>,
-    /// What leaves the current trees with the page it lies on.
+    /// The page it lay on, which leaves the current trees with what its records replaced there, if one page has all of it now.
     leaves: Option<Retired>,
 }
 
@@ -171,8 +171,8 @@ impl<'a> PageWriter<'a> {
     fn leaf_of(&self, delta: &Arc<Delta>) -> Result<Option<SharedLeaf>, EngineError> {
         match delta.read(Reading::Along, self.backing) {
             Ok(leaf) => Ok(Some(leaf)),
-            // What it replaced is retired already: only one page of all can say so.
-            Err(error) if delta.is_told() || !error.is_damage() => Err(error),
+            Err(error) if !error.is_damage() => Err(error),
+            // Whatever a writer told of it since the freeze: this commit knows nothing of that.
             Err(error) => {
                 tracing::warn!(store = self.backing.name(), %error, "a leaf cannot be read; what was put into it is kept");
                 Ok(None)
@@ -215,18 +215,21 @@ impl<'a> PageWriter<'a> {
         let (len, death) = (u64::from(below.len), delta.birth + 1);
         let leaves = Retired { offset: below.offset, len, birth: below.birth, death };
         let leaves = self.only_until.is_none().then_some(leaves);
-        if leaves.is_some() {
-            delta.tell_replaced(self.tells_as, &mut |told, chain, epoch| match told {
-                Told::Now => self.replaced.extend(pieces_of(chain, epoch)),
-                Told::As(number) if number > self.told_before && number != self.tells_as => {
-                    self.told_since.extend(pieces_of(chain, epoch));
-                }
-                // The freeze took that, or it is here.
-                Told::As(_) => {}
-            });
-        }
         let home = self.write_leaf(leaf, delta.birth)?.into();
         Ok(SettledDelta { delta: Arc::clone(delta), home, kept: None, leaves })
+    }
+
+    /// Tells what a delta replaced that is one page now with what it lay on: not before that page was written, or a checkpoint that
+    /// fails would leave a delta in the trees of which nobody may forget any more that it was told.
+    fn tell_replaced(&mut self, delta: &Delta) {
+        delta.tell_replaced(self.tells_as, &mut |told, chain, epoch| match told {
+            Told::Now => self.replaced.extend(pieces_of(chain, epoch)),
+            Told::As(number) if number > self.told_before && number != self.tells_as => {
+                self.told_since.extend(pieces_of(chain, epoch));
+            }
+            // The freeze took that, or it is here.
+            Told::As(_) => {}
+        });
     }
 
     /// Notes where something will live once the run is written.
@@ -408,6 +411,9 @@ impl<'a> PageWriter<'a> {
                     let second = home.delta.filter(|_| kept.is_some());
                     let page = second.and_then(|page| run.buffer.get(page.offset - extent.offset, page.len));
                     drop(kept);
+                    if leaves.is_some() {
+                        self.tell_replaced(&delta);
+                    }
                     delta.settle(home, page, self.backing);
                     self.replaced.extend(leaves);
                 }

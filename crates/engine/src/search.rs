@@ -37,6 +37,14 @@ impl Missing {
         self.parent.as_ref()?.children[self.child].records_in_memory()?.find(key, show)
     }
 
+    /// Reads what was put beside the missing leaf, which cannot be read, and is not in memory; whether there was any, so that it is
+    /// worth to look once more.
+    pub(crate) fn bring_in_beside(&self, backing: &Backing) -> bool {
+        let slot = self.parent.as_ref().and_then(|parent| parent.children.get(self.child));
+        // What is wrong with the leaf says more than what is wrong with what lies beside.
+        slot.is_some_and(|slot| slot.bring_in_beside(backing).unwrap_or(false))
+    }
+
     /// Puts the missing node, just read, in its place; should another reader have been faster, its copy stays.
     pub(crate) fn keep(&self, node: Node) {
         if let Some(parent) = &self.parent {

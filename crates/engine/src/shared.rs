@@ -218,8 +218,19 @@ impl Shared {
 
     /// Reads a missing node of the current trees into its place. `pin` keeps its page from being reused.
     ///
-    /// Room is made afterwards, when nothing here holds a node any more, and what was just read is not what goes.
+    /// Room is made afterwards, when nothing here holds a node any more, and what was just read is not what goes. Of a leaf that
+    /// cannot be read what was put beside it is read in its place, for who looks there once more; and it is an error the next time.
     pub(crate) fn load_missing(&self, tree: u32, missing: Missing, pin: Pin) -> Result<(), EngineError> {
+        match self.load_into_place(tree, &missing) {
+            Err(error) if error.is_damage() && missing.bring_in_beside(&self.backing) => {}
+            loaded => loaded?,
+        }
+        drop((missing, pin));
+        self.make_room();
+        Ok(())
+    }
+
+    fn load_into_place(&self, tree: u32, missing: &Missing) -> Result<(), EngineError> {
         match &missing.parent {
             Some(parent) => self.note_use(parent.children[missing.child].load(Reading::One, &self.backing)?),
             None => {
@@ -228,20 +239,21 @@ impl Shared {
                 }
             }
         }
-        drop((missing, pin));
-        self.make_room();
         Ok(())
     }
 
     /// The missing leaf for one lookup alone, when there is no room for it; none where it should be loaded.
     pub(crate) fn leaf_apart(&self, missing: &Missing) -> Result<Option<SharedLeaf>, EngineError> {
         let (Some(parent), true) = (&missing.parent, self.backing.excess() > 0) else { return Ok(None) };
-        match parent.children[missing.child].read_beside(&self.backing)? {
-            Some(leaf) => {
+        match parent.children[missing.child].read_beside(&self.backing) {
+            Ok(Some(leaf)) => {
                 self.read_in_vain();
                 Ok(Some(leaf))
             }
-            None => Ok(None),
+            // Who loads it finds the same, and looks beside it.
+            Err(error) if error.is_damage() => Ok(None),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 

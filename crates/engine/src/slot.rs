@@ -181,6 +181,11 @@ impl Slot {
         }
     }
 
+    /// Reads what was put beside the leaf here, which cannot be read, and is not in memory; whether there was any.
+    pub(crate) fn bring_in_beside(&self, backing: &Backing) -> Result<bool, EngineError> {
+        self.delta(backing).map_or(Ok(false), |delta| delta.bring_in(backing))
+    }
+
     /// Where records of the leaf here are kept that are looked up, and where it lies, if all of it is on disk. Whether it is a
     /// leaf may not be known.
     pub(crate) fn apart(&self, needs_second: bool, backing: &Backing) -> Option<(&Arc<Delta>, Home)> {

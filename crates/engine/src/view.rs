@@ -75,11 +75,24 @@ impl View {
     pub(crate) fn get(&self, tree: u32, key: &[u8], shared: &Shared) -> Result<Option<Value>, EngineError> {
         let Some(mut node) = self.root(tree, shared)? else { return Ok(None) };
         while let Node::Inner(inner) = &node {
-            let child = inner.child_of(key);
-            node = shared.load_slot(&inner.children[child])?;
+            let slot = &inner.children[inner.child_of(key)];
+            node = match shared.load_slot(slot) {
+                Err(error) if error.is_damage() => {
+                    return self.value_beside(slot, key, shared).map(Some).ok_or(error);
+                }
+                loaded => loaded?,
+            };
         }
         let Node::Leaf(leaf) = node else { return Ok(None) };
         Ok(leaf.value_of(key).map(|stored| shared.value_ref(stored, self.epoch).to_value()))
+    }
+
+    /// The value that was put beside a leaf that cannot be read.
+    fn value_beside(&self, slot: &Slot, key: &[u8], shared: &Shared) -> Option<Value> {
+        // Whether or not there was more to be read: what is in memory counts as well.
+        slot.bring_in_beside(&shared.backing).ok()?;
+        let show = |value: &[u8]| shared.value_ref(Stored::Inline(value), self.epoch).to_value();
+        slot.known_delta()?.find(key, show)
     }
 
     /// Lets go of the roots that can be read back, and of all below them; for the caller to drop outside of locks.

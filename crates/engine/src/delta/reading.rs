@@ -106,6 +106,21 @@ impl Delta {
         Ok(true)
     }
 
+    /// Reads the records above the page at the bottom that are not in memory; whether there were any. They stay, whatever room there
+    /// is: for whoever cannot read the page.
+    pub(crate) fn bring_in(&self, backing: &Backing) -> Result<bool, EngineError> {
+        let second = match (self.below(), self.home()) {
+            (Some(below), _) => return below.bring_in(backing),
+            (None, Some(Home { delta: Some(second), .. })) if self.content.read().records.is_none() => second,
+            (None, _) => return Ok(false),
+        };
+        let records = Records::read(&second, Reading::One, backing)?;
+        let mut content = self.content.write();
+        content.records.get_or_insert(records);
+        content.weigh();
+        Ok(true)
+    }
+
     /// Shows all records above the page at the bottom, for the checkpoint that gives it a home; and whether there were more, on a
     /// second page that is damaged. A second page that the disk does not read is an error.
     pub(crate) fn show_all_records<R>(
