@@ -58,9 +58,7 @@ impl Tree {
                 Ok(Attempt::Ready(value))
             }
             Err(missing) => {
-                let show = |value: &[u8]| {
-                    shared.value_ref(Stored::Inline(value), forest.epoch).to_value()
-                };
+                let show = |value: &[u8]| shared.value_ref(Stored::Inline(value), forest.epoch).to_value();
                 if let Some(value) = missing.find_beside(key, show) {
                     return Ok(Attempt::Ready(Some(value)));
                 }

@@ -98,16 +98,7 @@ struct Place<'a> {
 impl Place<'_> {
     /// Whether a leaf has only keys that belong here, and could have any of them.
     fn suits(&self, leaf: &Leaf) -> bool {
-        let (low, high) = (bound_of(self.range.0), bound_of(self.range.1));
-        let leaves_out_what_all_share = match (low, high) {
-            (Some(low), Some(high)) => low.starts_with(leaf.prefix()) && high.starts_with(leaf.prefix()),
-            _ => leaf.prefix().is_empty(),
-        };
-        leaves_out_what_all_share
-            && (0..leaf.len()).all(|slot| {
-                let key = leaf.record(slot).key_to_vec();
-                low.is_none_or(|low| key.as_slice() >= low) && high.is_none_or(|high| key.as_slice() < high)
-            })
+        leaf.suits(bound_of(self.range.0), bound_of(self.range.1))
     }
 }
 
@@ -284,9 +275,9 @@ impl Check<'_> {
                 if let Some(delta) = slot.known_delta() {
                     self.replaced(delta);
                 }
-                self.page(&page)
+                self.page(&page, place.depth)
             }
-            Some(home) => self.page_and_delta(home),
+            Some(home) => self.page_and_delta(home, place.depth),
             None => {
                 let read = slot.look_at(Reading::Along, &self.shared.backing);
                 if let Some(delta) = slot.known_delta() {
@@ -339,20 +330,21 @@ impl Check<'_> {
         }
     }
 
-    fn page(&mut self, home: &PageRef) -> Option<Node> {
+    fn page(&mut self, home: &PageRef, depth: usize) -> Option<Node> {
         // Snapshots may still read what is lost to others.
         if !home.is_lost() {
             self.claim(home.offset, u64::from(home.len), home.checksum);
         }
         self.report.pages += 1;
         self.report.bytes += u64::from(home.len);
-        let read = page::read(home, Reading::Along, &self.shared.backing);
+        let level = u8::try_from(depth).unwrap_or(u8::MAX);
+        let read = page::read(home, level, Reading::Along, &self.shared.backing);
         self.note(read)
     }
 
     /// A leaf with a page of records beside its own: both are read, and what they add up to.
-    fn page_and_delta(&mut self, home: Home) -> Option<Node> {
-        self.page(&home.page)?;
+    fn page_and_delta(&mut self, home: Home, depth: usize) -> Option<Node> {
+        self.page(&home.page, depth)?;
         let second = home.delta?;
         self.claim(second.offset, u64::from(second.len), second.checksum);
         self.report.pages += 1;

@@ -116,10 +116,11 @@ impl Shared {
             .filter(|segment| segment.extent.len <= READ_MAX && !is_held(segment))
             .collect();
         drop(fruitless);
-        left.sort_unstable_by_key(|segment| segment.live * 1000 / segment.extent.len);
+        left.sort_unstable_by_key(|segment| segment.live.saturating_mul(1000) / segment.extent.len);
         let mut taken: u64 = left.iter().map(|segment| segment.extent.len).sum();
-        let alive: u64 = left.iter().map(|segment| segment.live).sum();
-        let bound = alive * TAKEN_PARTS / ALIVE_PARTS + 2 * self.options.log_segment_bytes;
+        let alive = left.iter().fold(0u64, |alive, segment| alive.saturating_add(segment.live));
+        let bound = (alive.saturating_mul(TAKEN_PARTS) / ALIVE_PARTS)
+            .saturating_add(2 * self.options.log_segment_bytes);
         let mut count = 0;
         for segment in &left {
             if taken <= bound || segment.live * TAKEN_PARTS >= segment.extent.len * ALIVE_PARTS {

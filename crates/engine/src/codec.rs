@@ -7,6 +7,9 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
+/// No file and no log is this long; beyond it arithmetic would overflow.
+pub(crate) const WORD_END: u64 = 1 << 60;
+
 /// Appends fields to a byte vector.
 pub(crate) trait Encode {
     fn put_u8(&mut self, value: u8);
@@ -112,6 +115,12 @@ impl<'a> Decoder<'a> {
             }
         }
         Err(Malformed)
+    }
+
+    /// A place, a length or a number of an epoch: none that a store has is so great that two of them could not be added.
+    pub(crate) fn word(&mut self) -> Result<u64, Malformed> {
+        let word = self.varint()?;
+        if word < WORD_END { Ok(word) } else { Err(Malformed) }
     }
 
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {

@@ -3,7 +3,7 @@
 use crate::batch::{Action, Given, Op, WriteBatch};
 use crate::delta::{MERGED_MORE, record_bytes};
 use crate::engine::Engine;
-use crate::forest::{self, Change, Count, Forest, NewValue};
+use crate::forest::{Change, Count, Forest, NewValue};
 use crate::gate::Alone;
 use crate::log::Log;
 use crate::meter::Weight;
@@ -334,15 +334,16 @@ impl Shared {
 
     pub(crate) fn make_key_resident(&self, tree: u32, key: &[u8]) -> Result<(), EngineError> {
         loop {
-            let Some((missing, pin)) = self.missing_for(tree, key) else { return Ok(()) };
+            let Some((missing, pin)) = self.missing_for(tree, key)? else { return Ok(()) };
             self.load_missing(tree, missing, pin)?;
         }
     }
 
-    fn missing_for(&self, tree: u32, key: &[u8]) -> Option<(Missing, Pin)> {
+    fn missing_for(&self, tree: u32, key: &[u8]) -> Result<Option<(Missing, Pin)>, EngineError> {
         let forest = self.forest.read();
-        let missing = search::leaf_of(&forest.tree(tree)?.root, key).err()?;
-        Some((missing, self.pins.pin(forest.epoch)))
+        let Some(state) = forest.tree(tree) else { return Ok(None) };
+        let missing = tree::missing_for(&state.root, key, &self.backing)?;
+        Ok(missing.map(|missing| (missing, self.pins.pin(forest.epoch))))
     }
 
     fn make_range_resident(
@@ -354,7 +355,7 @@ impl Shared {
         let forest = self.forest.read();
         let Some(state) = forest.tree(tree) else { return Ok(()) };
         // What has no room is read all the same: a page that cannot be read is an error before the log has anything.
-        forest::load_range(&state.root, (from, to), |slot| self.load_slot(slot))
+        tree::load_range(&state.root, (from, to), &|slot| self.load_slot(slot), &self.backing)
     }
 
     /// Refuses appends that would make a value too long.

@@ -2,7 +2,6 @@
 //!
 //! Invariant: a change is applied only after its group is part of the log.
 
-use crate::EngineError;
 use crate::backing::{Backing, Reading};
 use crate::frames;
 use crate::leaf::Leaf;
@@ -15,6 +14,7 @@ use crate::slot::Slot;
 use crate::tree::{self, Edit, HashedKey, Run};
 use crate::value::{Added, Chain, INLINE_BELOW, Piece, Stored};
 use crate::visit::{Direction, Range, Visit};
+use crate::{Damage, EngineError};
 use atoll_buffer::Buffer;
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -386,11 +386,17 @@ impl TreeState {
     ) -> Result<(), EngineError> {
         loop {
             let keys = self.keys_in((from, to), passes_lost, edit.backing)?;
+            let mut deleted = 0;
             for key in &keys {
-                self.records.take_off(u64::from(tree::delete(&mut self.root, HashedKey::new(key), edit)?));
+                deleted += u64::from(tree::delete(&mut self.root, HashedKey::new(key), edit)?);
             }
+            self.records.take_off(deleted);
             if keys.len() < RANGE_STEP {
                 return Ok(());
+            }
+            if deleted == 0 {
+                // They are found where they do not belong, and would be for ever.
+                return Err(edit.backing.corrupt(0, Damage::PageContent));
             }
         }
     }
@@ -471,17 +477,6 @@ pub(crate) fn load_leaf(root: &Slot, key: &[u8], backing: &Backing) -> Result<()
         slot = &inner.children[inner.child_of(key)];
     }
     Ok(())
-}
-
-/// Reads every leaf of a range.
-pub(crate) fn load_range(
-    root: &Slot,
-    range: Range<'_>,
-    load: impl Fn(&Slot) -> Result<Node, EngineError>,
-) -> Result<(), EngineError> {
-    let visitor = |_: &[u8], _: Stored<'_>| ControlFlow::Continue(());
-    let mut visit = Visit::new(range, Direction::Forward, visitor);
-    visit.run(root, &mut |slot, _| load(slot)).map(|_| ())
 }
 
 /// Indices of the puts in the order of their keys; those of one key in the order in which they came.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Decodes bytes as a page of a tree.
 pub fn page(bytes: &[u8]) {
-    let _ = page::decode(bytes, &PageRef::default());
+    let _ = page::decode(bytes, &PageRef::default(), 0);
     let _ = Records::decode(bytes);
 }
 

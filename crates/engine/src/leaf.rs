@@ -358,6 +358,19 @@ impl Leaf {
         slot
     }
 
+    /// Whether it belongs between these separators: it leaves out nothing that they do not share, and has no key beyond them.
+    pub(crate) fn suits(&self, low: Option<&[u8]>, high: Option<&[u8]>) -> bool {
+        let prefix = self.prefix();
+        let is_shared = match (low, high) {
+            (Some(low), Some(high)) => low.starts_with(prefix) && high.starts_with(prefix),
+            _ => prefix.is_empty(),
+        };
+        let Some(last) = self.len().checked_sub(1) else { return is_shared };
+        is_shared
+            && low.is_none_or(|low| self.suffix(0) >= &low[prefix.len()..])
+            && high.is_none_or(|high| self.suffix(last) < &high[prefix.len()..])
+    }
+
     /// Whether the key of a slot is `key`.
     pub(crate) fn is_key(&self, slot: usize, key: &[u8]) -> bool {
         slot < self.len() && key.strip_prefix(self.prefix()) == Some(self.suffix(slot))

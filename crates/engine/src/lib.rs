@@ -59,6 +59,10 @@ mod view;
 // For fuzzers.
 pub mod fuzz;
 
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod forged;
+
 // Nodes in memory, pages on disk, and the space they take.
 mod backing;
 mod leaf;

@@ -31,7 +31,7 @@ pub(crate) use signpost::{Found as FoundSignpost, Signpost};
 pub(crate) use writer::{Chores, Log, SignpostPlace};
 
 use crate::checksum::checksum;
-use crate::codec::{Decoder, Encode, Malformed};
+use crate::codec::{Decoder, Encode, Malformed, WORD_END};
 use crate::space::Extent;
 
 pub(crate) const SEGMENT_HEADER: u64 = 64;
@@ -90,8 +90,7 @@ impl LogPoint {
         let mut fields = Decoder::new(payload);
         let segment = Extent { offset: fields.u64()?, len: fields.u64()? };
         let (number, start, _life, chain) = (fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?);
-        // No file and no log is this long; beyond it arithmetic would overflow.
-        if [segment.offset, segment.len, number, start].iter().any(|&word| word >= 1 << 60) {
+        if [segment.offset, segment.len, number, start].iter().any(|&word| word >= WORD_END) {
             return Err(Malformed);
         }
         let position = start + SEGMENT_HEADER;

@@ -152,6 +152,8 @@ pub(crate) struct Inner {
     is_new: bool,
     /// Whether its children are known to be leaves.
     has_leaves: bool,
+    /// How many inner nodes lie above it, or lay when it or the one that it was cut off from was read.
+    level: u8,
 }
 
 /// About what an inner node takes for each child: its slot, a short pivot and its head, and where it lies on disk.
@@ -172,9 +174,13 @@ impl Inner {
     }
 
     /// The node that lies at this home, just read.
-    pub(crate) fn read_from(home: PageRef, pivots: Vec<Pivot>, children: Vec<Slot>) -> Self {
+    pub(crate) fn read_from(home: PageRef, level: u8, pivots: Vec<Pivot>, children: Vec<Slot>) -> Self {
         let (home, birth) = (HomeCell::at(home), home.birth);
-        Self { home, is_new: true, ..Self::new(birth, pivots, children) }
+        Self { home, level, is_new: true, ..Self::new(birth, pivots, children) }
+    }
+
+    pub(crate) fn level(&self) -> u8 {
+        self.level
     }
 
     /// Whether it was just read: who did is on the way through it. Tells so once.
@@ -229,6 +235,7 @@ impl Inner {
             home: HomeCell::default(),
             is_new: false,
             has_leaves: self.has_leaves,
+            level: self.level,
             prefix_len: self.prefix_len,
             prefix_start: self.prefix_start,
             prefix_mask: self.prefix_mask,
@@ -362,6 +369,7 @@ impl Inner {
     fn beside(&self, pivots: Vec<Pivot>, children: Vec<Slot>) -> Self {
         let mut right = Self::new(self.birth, pivots, children);
         (right.weight, right.has_leaves) = (self.weight.beside(), self.has_leaves);
+        right.level = self.level;
         right.weigh();
         right
     }

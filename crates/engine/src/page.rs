@@ -25,17 +25,29 @@ use crate::planted::{self, Bug};
 use crate::slot::Slot;
 use crate::space::UNIT;
 use crate::value::{Chain, INLINE_BELOW, Piece, Stored};
-use crate::{Damage, EngineError};
+use crate::{Damage, EngineError, KEY_MAX};
 use std::sync::Arc;
 
 const LEAF: u8 = 1;
 const INNER: u8 = 2;
 
-/// Reads and verifies the page of a node.
-pub(crate) fn read(home: &PageRef, reading: Reading, backing: &Backing) -> Result<Node, EngineError> {
+/// Inner nodes that lie below each other, at most: with two children each they would lead to more leaves than there can be. What
+/// goes further leads in a circle, or through pages that were made up.
+const LEVELS_MOST: u8 = 64;
+
+/// A page longer than this is longer than most: that the file has it is made sure before there is memory for it.
+const LONG: u64 = 1 << 20;
+
+/// Reads and verifies the page of a node, above which so many inner nodes lie.
+pub(crate) fn read(
+    home: &PageRef,
+    level: u8,
+    reading: Reading,
+    backing: &Backing,
+) -> Result<Node, EngineError> {
     let bytes = read_bytes(home, reading, backing)?;
     let mut node =
-        decode(&bytes, home).map_err(|Malformed| backing.corrupt(home.offset, Damage::PageContent))?;
+        decode(&bytes, home, level).map_err(|Malformed| backing.corrupt(home.offset, Damage::PageContent))?;
     match &mut node {
         Node::Leaf(leaf) => {
             if let Some(fresh) = leaf.get_mut() {
@@ -57,6 +69,10 @@ pub(crate) fn read_bytes(
     reading: Reading,
     backing: &Backing,
 ) -> Result<Vec<u8>, EngineError> {
+    let len = u64::from(home.len);
+    if len > LONG && backing.disk().map_or(Ok(0), |disk| disk.len())? < home.offset.saturating_add(len) {
+        return Err(backing.corrupt(home.offset, Damage::PageChecksum));
+    }
     let mut bytes = vec![0; home.len as usize];
     backing.read_as(reading, home.offset, &mut bytes)?;
     if backing.checksum(&bytes) != home.checksum && !planted::is(Bug::PageChecksumIgnored) {
@@ -135,19 +151,19 @@ pub(crate) fn decode_home(page: &mut Decoder<'_>) -> Result<Home, Malformed> {
 
 pub(crate) fn decode_ref(page: &mut Decoder<'_>) -> Result<PageRef, Malformed> {
     Ok(PageRef {
-        offset: page.varint()?,
+        offset: page.word()?,
         len: u32::try_from(page.varint()?).map_err(|_| Malformed)?,
         checksum: page.u64()?,
-        birth: page.varint()?,
+        birth: page.word()?,
     })
 }
 
-/// Decodes a page that was read from `home`.
-pub(crate) fn decode(bytes: &[u8], home: &PageRef) -> Result<Node, Malformed> {
+/// Decodes a page that was read from `home`, above which so many inner nodes lie.
+pub(crate) fn decode(bytes: &[u8], home: &PageRef, level: u8) -> Result<Node, Malformed> {
     let mut page = Decoder::new(bytes);
     let node = match page.u8()? {
         LEAF => decode_leaf(&mut page, home)?,
-        INNER => decode_inner(&mut page, home)?,
+        INNER if level < LEVELS_MOST => decode_inner(&mut page, home, level)?,
         _ => return Err(Malformed),
     };
     if page.is_at_end() { Ok(node) } else { Err(Malformed) }
@@ -155,6 +171,9 @@ pub(crate) fn decode(bytes: &[u8], home: &PageRef) -> Result<Node, Malformed> {
 
 fn decode_leaf(page: &mut Decoder<'_>, home: &PageRef) -> Result<Node, Malformed> {
     let prefix = page.bytes()?;
+    if prefix.len() > KEY_MAX {
+        return Err(Malformed);
+    }
     let count = page.count(2)?;
     let start = *page;
     // Chains first, so that records can refer to them while the leaf is built.
@@ -176,7 +195,7 @@ fn decode_leaf(page: &mut Decoder<'_>, home: &PageRef) -> Result<Node, Malformed
             Entry::Chain(_) => Stored::Chain(next_chain.next().ok_or(Malformed)?),
         };
         if records.last().is_some_and(|last| last.key[1] >= suffix)
-            || prefix.len() + suffix.len() > crate::KEY_MAX
+            || !(1..=KEY_MAX).contains(&(prefix.len() + suffix.len()))
         {
             return Err(Malformed);
         }
@@ -213,30 +232,30 @@ fn decode_value<'a>(page: &mut Decoder<'a>) -> Result<Entry<'a>, Malformed> {
     }
     let mut pieces = Vec::new();
     for _ in 0..number {
-        let home = page.varint()?;
+        let home = page.word()?;
         let len = u32::try_from(page.varint()?).map_err(|_| Malformed)?;
-        pieces.push(Piece::on_disk(home, len, page.u64()?, page.varint()?));
+        pieces.push(Piece::on_disk(home, len, page.u64()?, page.word()?));
     }
     let chain = Chain::from_pieces(pieces);
     if chain.len() > crate::value::VALUE_MAX { Err(Malformed) } else { Ok(Entry::Chain(chain)) }
 }
 
-fn decode_inner(page: &mut Decoder<'_>, home: &PageRef) -> Result<Node, Malformed> {
+fn decode_inner(page: &mut Decoder<'_>, home: &PageRef, level: u8) -> Result<Node, Malformed> {
     let count = page.count(11)?;
     if count == 0 {
         return Err(Malformed);
     }
     let mut children = Vec::with_capacity(count);
     for _ in 0..count {
-        children.push(Slot::on_disk(decode_home(page)?));
+        children.push(Slot::below(decode_home(page)?, level + 1));
     }
     let mut pivots: Vec<Box<[u8]>> = Vec::with_capacity(count - 1);
     for _ in 1..count {
         let pivot = page.bytes()?;
-        if pivots.last().is_some_and(|last| &**last >= pivot) {
+        if pivot.len() > KEY_MAX || pivots.last().is_some_and(|last| &**last >= pivot) {
             return Err(Malformed);
         }
         pivots.push(pivot.into());
     }
-    Ok(Node::Inner(Arc::new(Inner::read_from(*home, pivots, children))))
+    Ok(Node::Inner(Arc::new(Inner::read_from(*home, level, pivots, children))))
 }

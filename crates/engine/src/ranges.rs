@@ -199,11 +199,17 @@ impl Forest {
         };
         let Some(theirs) = ends(other)? else { return Ok(Seam::FromIsEmpty) };
         let Some(ours) = ends(state)? else { return Ok(Seam::TreeIsEmpty) };
+        let pivot_at = |lower: &[u8], upper: &[u8]| -> Result<Pivot, EngineError> {
+            let pivot = pivot_between(lower, upper);
+            let roots = [&state.root, &other.root];
+            roots.into_iter().try_for_each(|root| refuse_stranger_at(root, &pivot, backing))?;
+            Ok(pivot)
+        };
         if ours.1 < theirs.0 {
-            return Ok(Seam::FromAbove(pivot_between(&ours.1, &theirs.0)));
+            return Ok(Seam::FromAbove(pivot_at(&ours.1, &theirs.0)?));
         }
         if theirs.1 < ours.0 {
-            return Ok(Seam::FromBelow(pivot_between(&theirs.1, &ours.0)));
+            return Ok(Seam::FromBelow(pivot_at(&theirs.1, &ours.0)?));
         }
         let (first, last) = (ours.0.max(theirs.0), ours.1.min(theirs.1));
         Err(EngineError::Overlap { tree: state.name.clone(), from: other.name.clone(), first, last })
@@ -300,14 +306,21 @@ fn nearest(
     };
     Visit::new(range, direction, visitor)
         .run(root, &mut |slot, _| slot.load(Reading::Along, backing).cloned())?;
+    // What a move changes, and what has that key, is one leaf.
+    found.iter().try_for_each(|found| refuse_stranger_at(root, found, backing))?;
     Ok(found)
+}
+
+/// Refuses a leaf that was read on the way to a key and does not belong there.
+fn refuse_stranger_at(root: &Slot, key: &[u8], backing: &Backing) -> Result<(), EngineError> {
+    tree::missing_for(root, key, backing).map(|_| ())
 }
 
 /// Reads every node that a cut at this key changes.
 fn load_cut(root: &Slot, at: &[u8], backing: &Backing) -> Result<(), EngineError> {
     nearest(root, (Bound::Unbounded, Bound::Excluded(at)), Direction::Backward, backing)?;
     nearest(root, (Bound::Included(at), Bound::Unbounded), Direction::Forward, backing)?;
-    Ok(())
+    refuse_stranger_at(root, at, backing)
 }
 
 #[cfg(test)]

@@ -11,7 +11,9 @@
 //!
 //! Invariant: decoding is total.
 
+use crate::KEY_MAX;
 use crate::codec::{Decoder, Encode, Malformed};
+use crate::value::VALUE_MAX;
 use std::ops::Bound;
 
 const PUT: u8 = 1;
@@ -185,7 +187,10 @@ pub(crate) fn decode<'a>(payload: &mut Decoder<'a>) -> Result<Record<'a>, Malfor
             let tree = number(payload)?;
             let key_len = number(payload)? as usize;
             let len = number(payload)?;
-            let key = payload.take(key_len)?;
+            let key = fit(payload.take(key_len)?)?;
+            if u64::from(len) > VALUE_MAX {
+                return Err(Malformed);
+            }
             let value = if kind == PUT || kind == APPEND {
                 let at = payload.position();
                 Logged::Bytes { bytes: payload.take(len as usize)?, at }
@@ -198,7 +203,7 @@ pub(crate) fn decode<'a>(payload: &mut Decoder<'a>) -> Result<Record<'a>, Malfor
                 Record::Append { tree, key, value }
             }
         }
-        DELETE => Record::Delete { tree: number(payload)?, key: payload.bytes()? },
+        DELETE => Record::Delete { tree: number(payload)?, key: fit(payload.bytes()?)? },
         DELETE_RANGE => {
             Record::DeleteRange { tree: number(payload)?, from: bound(payload)?, to: bound(payload)? }
         }
@@ -206,10 +211,17 @@ pub(crate) fn decode<'a>(payload: &mut Decoder<'a>) -> Result<Record<'a>, Malfor
         SNAPSHOT => Record::Snapshot { name: text(payload)? },
         NO_SNAPSHOT => Record::NoSnapshot { name: text(payload)? },
         OPENED => Record::Opened { life: payload.u64()? },
-        SPLIT_OFF => Record::SplitOff { tree: number(payload)?, to: number(payload)?, at: payload.bytes()? },
+        SPLIT_OFF => {
+            Record::SplitOff { tree: number(payload)?, to: number(payload)?, at: fit(payload.bytes()?)? }
+        }
         ABSORB => Record::Absorb { tree: number(payload)?, from: number(payload)? },
         _ => return Err(Malformed),
     })
+}
+
+/// A key, if one may be so long.
+fn fit(key: &[u8]) -> Result<&[u8], Malformed> {
+    if (1..=KEY_MAX).contains(&key.len()) { Ok(key) } else { Err(Malformed) }
 }
 
 fn number(payload: &mut Decoder<'_>) -> Result<u32, Malformed> {
@@ -223,8 +235,14 @@ fn text<'a>(payload: &mut Decoder<'a>) -> Result<&'a str, Malformed> {
 fn bound<'a>(payload: &mut Decoder<'a>) -> Result<Bound<&'a [u8]>, Malformed> {
     Ok(match payload.u8()? {
         0 => Bound::Unbounded,
-        1 => Bound::Included(payload.bytes()?),
-        2 => Bound::Excluded(payload.bytes()?),
+        kind @ (1 | 2) => {
+            let key = payload.bytes()?;
+            match kind {
+                _ if key.len() > KEY_MAX => return Err(Malformed),
+                1 => Bound::Included(key),
+                _ => Bound::Excluded(key),
+            }
+        }
         _ => return Err(Malformed),
     })
 }
@@ -239,7 +257,7 @@ mod tests {
             Record::Put { tree: 1, key: b"k", value: Logged::Bytes { bytes: b"value", at: 5 } },
             Record::Append {
                 tree: 300,
-                key: b"",
+                key: b"a",
                 value: Logged::Extent { offset: 1 << 40, len: 9, checksum: 7 },
             },
             Record::Delete { tree: 2, key: b"gone" },

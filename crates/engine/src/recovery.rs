@@ -245,9 +245,7 @@ fn open(
         backing.node_is_absent();
     }
     let mut state = Replayer::new(&backing, forest, space, options.memory_bytes);
-    for retired in &table.retired {
-        state.retired.space(*retired);
-    }
+    table.retired_apart().into_iter().for_each(|retired| state.retired.space(retired));
     // Before the log: beside a writer that goes on, the jump it speaks of is then there to be read.
     let found = Signpost::read(&*disk, superblock.signpost, superblock.store_id)?;
     let signpost = match found {

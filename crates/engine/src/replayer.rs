@@ -16,7 +16,7 @@ use crate::recovery::{Cut, RecoveryReport};
 use crate::retired::RetiredList;
 use crate::space::{Extent, SegmentUse, Space};
 use crate::tree::{self, Going};
-use crate::value::{EXTENT_FROM, INLINE_BELOW, Piece};
+use crate::value::{INLINE_BELOW, Piece};
 use crate::{Damage, EngineError};
 use atoll_buffer::Buffer;
 use std::collections::VecDeque;
@@ -339,7 +339,6 @@ impl<'a> Replayer<'a> {
         match value {
             Logged::Bytes { bytes, .. } if bytes.len() < INLINE_BELOW => Ok(NewValue::Inline(bytes)),
             Logged::Bytes { bytes, at } => {
-                debug_assert!(bytes.len() < EXTENT_FROM);
                 let piece = Piece::resident(Buffer::copy_from(bytes), self.backing.checksum(bytes), epoch);
                 let offset = payload_offset + at as u64;
                 piece.settle(offset);

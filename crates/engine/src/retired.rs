@@ -84,7 +84,7 @@ impl RetiredList {
     }
 
     pub(crate) fn space(&mut self, retired: Retired) {
-        self.added_bytes += retired.len;
+        self.added_bytes = self.added_bytes.saturating_add(retired.len);
         if self.space.len() == self.space.capacity() {
             // In small steps: twice as much at once could be a good part of the budget.
             self.space.reserve_exact((self.space.len() / 8).max(64));

@@ -32,6 +32,11 @@ pub(crate) enum Sought {
 impl Missing {
     pub(crate) const ROOT: Self = Self { parent: None, child: 0 };
 
+    /// How many inner nodes lie above it.
+    pub(crate) fn level(&self) -> u8 {
+        self.parent.as_ref().map_or(0, |parent| parent.level().saturating_add(1))
+    }
+
     /// Shows the value of a key that was put beside the missing leaf, or looked up there; none if it was not.
     pub(crate) fn find_beside<R>(&self, key: &[u8], show: impl FnOnce(&[u8]) -> R) -> Option<R> {
         self.parent.as_ref()?.children[self.child].records_in_memory()?.find(key, show)

@@ -273,7 +273,8 @@ impl Shared {
         if delta.bring_in_for(key, &home, backing)? {
             return Ok(Sought::Nearer);
         }
-        let leaf = match page::read(&home.page, Reading::One, backing)? {
+        let level = missing.level();
+        let leaf = match page::read(&home.page, level, Reading::One, backing)? {
             Node::Leaf(leaf) => leaf,
             // Of these there are few, and they stay.
             inner if home.delta.is_none() => {

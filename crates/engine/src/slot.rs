@@ -27,16 +27,16 @@ pub(crate) struct Slot {
 
 /// How a node is read that is not resident.
 enum Away {
-    Page(Lone),
+    /// A node of one page.
+    Page {
+        page: PageRef,
+        /// What of a leaf was looked up while memory was short; made by the first who does.
+        seen: OnceLock<Arc<Delta>>,
+        /// How many inner nodes lie above it.
+        level: u8,
+    },
     Second(Box<Second>),
     Delta(Arc<Delta>),
-}
-
-/// A node of one page.
-struct Lone {
-    page: PageRef,
-    /// What of a leaf was looked up while memory was short; made by the first who does.
-    seen: OnceLock<Arc<Delta>>,
 }
 
 /// A leaf with a page of records beside its own, of which nothing was read yet: most leaves of a large store may be such.
@@ -52,9 +52,9 @@ struct Second {
 const SECOND_BYTES: u64 = size_of::<Second>() as u64 + 16;
 
 impl Away {
-    fn at(home: Home) -> Self {
+    fn at(home: Home, level: u8) -> Self {
         match home.delta {
-            None => Self::Page(Lone { page: home.page, seen: OnceLock::new() }),
+            None => Self::Page { page: home.page, seen: OnceLock::new(), level },
             Some(_) => Self::Second(Box::new(Second { home, delta: OnceLock::new(), meter: None })),
         }
     }
@@ -94,8 +94,23 @@ impl Slot {
         Self { node: OnceLock::from(node), away: None }
     }
 
+    /// The root of a tree.
     pub(crate) fn on_disk(home: Home) -> Self {
-        Self { node: OnceLock::new(), away: Some(Arc::new(Away::at(home))) }
+        Self::below(home, 0)
+    }
+
+    /// A node below so many others.
+    pub(crate) fn below(home: Home, level: u8) -> Self {
+        Self { node: OnceLock::new(), away: Some(Arc::new(Away::at(home, level))) }
+    }
+
+    /// How many inner nodes lie above the node here, as far as that is known: of a leaf it makes no difference.
+    fn level(&self) -> u8 {
+        match (self.node.get(), self.away.as_deref()) {
+            (Some(Node::Inner(inner)), _) => inner.level(),
+            (_, Some(Away::Page { level, .. })) => *level,
+            _ => 0,
+        }
     }
 
     /// Counts what it takes beside its place, if it has just been made.
@@ -117,7 +132,7 @@ impl Slot {
     /// Reads the node, and keeps nothing of it.
     fn read_once(&self, reading: Reading, backing: &Backing) -> Result<Node, EngineError> {
         match self.away.as_deref() {
-            Some(Away::Page(lone)) => page::read(&lone.page, reading, backing),
+            Some(Away::Page { page, level, .. }) => page::read(page, *level, reading, backing),
             Some(Away::Delta(delta)) => Ok(Node::Leaf(delta.read(reading, backing)?)),
             Some(Away::Second(second)) => Ok(Node::Leaf(match second.delta.get() {
                 Some(delta) => delta.read(reading, backing)?,
@@ -176,7 +191,7 @@ impl Slot {
     /// Records of the leaf here that are in memory though it is not: what was put, and what was looked up.
     pub(crate) fn records_in_memory(&self) -> Option<&Arc<Delta>> {
         match self.away.as_deref() {
-            Some(Away::Page(lone)) => lone.seen.get(),
+            Some(Away::Page { seen, .. }) => seen.get(),
             _ => self.known_delta(),
         }
     }
@@ -191,7 +206,7 @@ impl Slot {
     pub(crate) fn apart(&self, needs_second: bool, backing: &Backing) -> Option<(&Arc<Delta>, Home)> {
         let home = self.home().filter(|home| home.delta.is_some() || !needs_second)?;
         let delta = match self.away.as_deref()? {
-            Away::Page(lone) => lone.seen.get_or_init(|| Arc::new(Delta::on_disk(home, backing.meter()))),
+            Away::Page { seen, .. } => seen.get_or_init(|| Arc::new(Delta::on_disk(home, backing.meter()))),
             Away::Second(second) => second.delta(backing),
             Away::Delta(delta) => delta,
         };
@@ -204,7 +219,7 @@ impl Slot {
             (Some(Away::Delta(delta)), _) => delta.home(),
             (Some(Away::Second(second)), _) => Some(second.home),
             (_, Some(node)) => node.home().map(Home::from),
-            (Some(Away::Page(lone)), None) => Some(Home::from(lone.page)),
+            (Some(Away::Page { page, .. }), None) => Some(Home::from(*page)),
             (None, None) => Some(Home::default()),
         }
     }
@@ -279,7 +294,7 @@ impl Slot {
     pub(crate) fn replaced_by_home(&mut self) -> Option<Self> {
         self.get()?;
         let home = self.home()?;
-        Some(std::mem::replace(self, Self::on_disk(home)))
+        Some(std::mem::replace(self, Self::below(home, self.level())))
     }
 
     /// Lets go of a node that can be read back; the bytes that it counted for.
@@ -290,7 +305,9 @@ impl Slot {
             None => return 0,
         };
         match (self.home(), self.known_delta()) {
-            (Some(home @ Home { delta: None, .. }), _) => self.away = Some(Arc::new(Away::at(home))),
+            (Some(home @ Home { delta: None, .. }), _) => {
+                self.away = Some(Arc::new(Away::at(home, self.level())))
+            }
             (_, Some(_)) => {}
             (_, None) => return 0,
         }
@@ -307,7 +324,7 @@ impl Slot {
             return 0;
         }
         let bytes = if Arc::strong_count(delta) == 1 { delta.bytes() } else { 0 };
-        self.away = Some(Arc::new(Away::at(home).counted(meter)));
+        self.away = Some(Arc::new(Away::at(home, self.level()).counted(meter)));
         bytes
     }
 
@@ -350,7 +367,7 @@ impl Slot {
             return;
         }
         let mut fresh = match self.away.as_deref() {
-            Some(Away::Page(lone)) => Delta::of_page(lone.page, epoch, backing),
+            Some(Away::Page { page, .. }) => Delta::of_page(*page, epoch, backing),
             Some(Away::Delta(delta)) => Delta::above(delta, epoch, backing, retired),
             Some(Away::Second(second)) => Delta::above(second.delta(backing), epoch, backing, retired),
             None => return,

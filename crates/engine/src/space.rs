@@ -82,7 +82,7 @@ pub(crate) fn joined_in_segments(kept: Vec<Retired>, segments: &[SegmentUse]) ->
     inside.sort_by_key(place);
     inside.dedup_by(|next, first| {
         let is_like = place(next) == place(first);
-        first.len += if is_like { next.len } else { 0 };
+        first.len = first.len.saturating_add(if is_like { next.len } else { 0 });
         is_like
     });
     all.append(&mut inside);
@@ -222,11 +222,11 @@ impl Space {
 
     fn allocate_at_end(&mut self, len: u64) -> Extent {
         let extent = Extent { offset: self.end.next_multiple_of(BLOCK), len };
-        let gap = extent.offset - self.end;
-        if gap > 0 {
-            self.insert_free(Extent { offset: self.end, len: gap });
-        }
+        let gap = Extent { offset: self.end, len: extent.offset - self.end };
         self.end = extent.end();
+        if gap.len > 0 {
+            self.insert_free(gap);
+        }
         extent
     }
 
@@ -263,9 +263,11 @@ impl Space {
         self.free.longest(least)
     }
 
-    /// Gives back space that nobody uses.
+    /// Gives back space that nobody uses, if the file has it.
     pub(crate) fn insert_free(&mut self, extent: Extent) {
-        self.free.insert(extent);
+        if extent.end() <= self.end {
+            self.free.insert(extent);
+        }
     }
 
     /// Gives back space that readers of other processes may still look at.
@@ -347,7 +349,7 @@ impl Space {
 
     /// Bytes that something needs.
     pub(crate) fn used_bytes(&self) -> u64 {
-        self.end - self.free_bytes() - self.kept_bytes
+        self.end.saturating_sub(self.free_bytes() + self.kept_bytes)
     }
 
     /// What [`Space::take_to_release`] took is free again, as a hole where it could be given back. All at once, for

@@ -103,7 +103,7 @@ impl Engine {
             ..Stats::default()
         };
         let writer = shared.writer.alone();
-        stats.retired_bytes = writer.retired.iter().map(|retired| retired.len).sum();
+        stats.retired_bytes = writer.retired.iter().fold(0, |all, retired| retired.len.saturating_add(all));
         if let Some(log) = &writer.log {
             stats.log_tail_bytes = log.point().position - writer.checkpointed;
         }
@@ -115,7 +115,7 @@ impl Engine {
         let space = shared.space.lock();
         stats.log_segments = space.segments().count() as u64;
         stats.log_segment_bytes = space.segments().map(|segment| segment.extent.len).sum();
-        stats.log_value_bytes = space.segments().map(|segment| segment.live).sum();
+        stats.log_value_bytes = space.segments().fold(0, |all, segment| segment.live.saturating_add(all));
         stats.file_bytes = space.end();
         stats.free_bytes = space.free_bytes();
         stats.spare_bytes = space.spare_bytes();

@@ -12,12 +12,12 @@
 //! table:      trees, snapshots, log segments, free extents, retired extents; see `Table::encode`
 //! ```
 
-use crate::codec::{Decoder, Encode, Malformed};
+use crate::codec::{Decoder, Encode, Malformed, WORD_END};
 use crate::log::LogPoint;
 use crate::node::{Home, PageRef};
 use crate::page::{decode_home, encode_home};
 use crate::retired::Retired;
-use crate::space::{BLOCK, Extent, SegmentUse};
+use crate::space::{BLOCK, Extent, SegmentUse, segment_at};
 
 /// The on-disk format that this build writes.
 pub(crate) const FORMAT: u32 = 1;
@@ -146,6 +146,11 @@ impl Superblock {
             sequence: fields.u64()?,
         };
         let signpost = fields.u64()?;
+        let places = [log.segment.offset, log.segment.len, log.number, log.start, log.position, log.sequence];
+        let is_sane = places.iter().chain(&[epoch, offset, signpost]).all(|&word| word < WORD_END);
+        if !is_sane || !(log.start..=log.start + log.segment.len).contains(&log.position) {
+            return Err(Malformed);
+        }
         Ok(Copy::Intact(Self { store_id, epoch, features, clean, table, log, signpost }))
     }
 
@@ -218,6 +223,29 @@ impl Table {
         bytes
     }
 
+    /// What left the trees, but for what lies in free space or in something else that left: nobody wrote that, and to free it would give
+    /// away what is in use. Of values in log segments there are only sums.
+    pub(crate) fn retired_apart(&self) -> Vec<Retired> {
+        let extent_of = |retired: &Retired| Extent::in_units(retired.offset, retired.len);
+        let is_free = |extent: &Extent| {
+            let after = self.free.partition_point(|free| free.offset < extent.end());
+            after.checked_sub(1).is_some_and(|last| self.free[last].end() > extent.offset)
+        };
+        let is_in_segment = |retired: &Retired| segment_at(&self.segments, retired.offset).is_some();
+        let (mut all, mut outside): (Vec<_>, Vec<_>) =
+            self.retired.iter().copied().partition(|retired| is_in_segment(retired));
+        outside.sort_by_key(|retired| retired.offset);
+        let mut ended = 0;
+        outside.retain(|retired| {
+            let extent = extent_of(retired);
+            let is_apart = extent.offset >= ended && extent.end() <= self.end && !is_free(&extent);
+            ended = if is_apart { extent.end() } else { ended };
+            is_apart
+        });
+        all.append(&mut outside);
+        all
+    }
+
     /// Whether any tree is uncounted.
     pub(crate) fn has_uncounted(&self) -> bool {
         let in_snapshots = self.snapshots.iter().flat_map(|snapshot| &snapshot.trees);
@@ -255,25 +283,32 @@ impl Table {
         for _ in 0..fields.count(4)? {
             snapshots.push(SnapshotEntry {
                 name: text(fields.bytes()?)?,
-                epoch: fields.varint()?,
-                sequence: fields.varint()?,
+                epoch: fields.word()?,
+                sequence: fields.word()?,
                 trees: decode_trees(&mut fields)?,
             });
         }
         let mut segments = Vec::new();
         for _ in 0..fields.count(4)? {
-            let extent = Extent { offset: fields.varint()?, len: fields.varint()? };
-            segments.push(SegmentUse { extent, number: fields.varint()?, live: fields.varint()? });
+            let extent = Extent { offset: fields.word()?, len: fields.word()? };
+            segments.push(SegmentUse { extent, number: fields.word()?, live: fields.word()? });
         }
-        let end = fields.varint()?;
+        let end = fields.word()?;
         let mut free = Vec::new();
         for _ in 0..fields.count(2)? {
-            free.push(Extent { offset: fields.varint()?, len: fields.varint()? });
+            free.push(Extent { offset: fields.word()?, len: fields.word()? });
+        }
+        let extents = segments.iter().map(|segment| &segment.extent);
+        if segments.iter().any(|segment| segment.extent.len == 0)
+            || !are_apart(extents, end)
+            || !are_apart(&free, end)
+        {
+            return Err(Malformed);
         }
         let mut retired = Vec::new();
         for _ in 0..fields.count(4)? {
-            let (offset, len) = (fields.varint()?, fields.varint()?);
-            retired.push(Retired { offset, len, birth: fields.varint()?, death: fields.varint()? });
+            let (offset, len) = (fields.word()?, fields.word()?);
+            retired.push(Retired { offset, len, birth: fields.word()?, death: fields.word()? });
         }
         let mut table = Self { trees, snapshots, segments, end, free, retired };
         table.decode_uncounted(&mut fields)?;
@@ -303,7 +338,19 @@ fn decode_trees(fields: &mut Decoder<'_>) -> Result<Vec<TreeEntry>, Malformed> {
             is_counted: true,
         });
     }
-    Ok(trees)
+    // A tree is found by its number.
+    let are_in_order = trees.iter().zip(0..).all(|(tree, id)| tree.id == id);
+    if are_in_order { Ok(trees) } else { Err(Malformed) }
+}
+
+/// Whether extents follow each other and none lies in another, nor beyond the end of the file.
+fn are_apart<'e>(extents: impl IntoIterator<Item = &'e Extent>, end: u64) -> bool {
+    let mut free_from = 0;
+    extents.into_iter().all(|extent| {
+        let follows = extent.offset >= free_from && extent.end() <= end;
+        free_from = extent.end();
+        follows
+    })
 }
 
 fn text(bytes: &[u8]) -> Result<String, Malformed> {

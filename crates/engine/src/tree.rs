@@ -9,11 +9,13 @@ mod cut;
 mod going;
 mod join;
 mod lost;
+mod place;
 
 pub(crate) use cut::{cut_off, discard};
 pub(crate) use going::{Going, evict, let_go};
 pub(crate) use join::join;
 pub(crate) use lost::{learn_leaves, lose};
+pub(crate) use place::{load_range, missing_for};
 
 use crate::EngineError;
 use crate::backing::{Backing, Reading};
@@ -26,6 +28,7 @@ use crate::retired::RetiredList;
 use crate::search::Way;
 use crate::slot::Slot;
 use crate::value::{Chain, Stored};
+use place::own_in;
 use std::sync::Arc;
 
 /// Bytes of records beyond which a leaf is split rather than rebuilt.
@@ -67,6 +70,13 @@ impl<'a> Fences<'a> {
     fn of_child(self, pivots: &'a [Pivot], index: usize) -> Self {
         let below = index.checked_sub(1).and_then(|before| pivots.get(before));
         Self { low: below.or(self.low), high: pivots.get(index).or(self.high) }
+    }
+
+    /// Whether all keys of a leaf lie between them.
+    fn hold(self, leaf: &Leaf) -> bool {
+        let Some(last) = leaf.len().checked_sub(1) else { return true };
+        self.low.is_none_or(|low| leaf.record(0).key_to_vec().as_slice() >= &**low)
+            && self.high.is_none_or(|high| leaf.record(last).key_to_vec().as_slice() < &**high)
     }
 
     /// What every key between the fences starts with.
@@ -151,7 +161,7 @@ fn put_in(
     end: usize,
     edit: &mut Edit<'_>,
 ) -> Result<Option<Upper>, EngineError> {
-    match own(slot, edit)? {
+    match own_in(slot, fences, edit)? {
         Owned::Leaf(leaf) => {
             while run.at < end {
                 if let Some(upper) = put_in_leaf(leaf, fences, run, end, edit) {
@@ -383,7 +393,7 @@ fn delete_in(
     key: HashedKey<'_>,
     edit: &mut Edit<'_>,
 ) -> Result<(), EngineError> {
-    match own(slot, edit)? {
+    match own_in(slot, fences, edit)? {
         Owned::Leaf(shared) => {
             let found = shared.find(key.bytes, key.fingerprint);
             if let (Some(leaf), Some(found)) = (shared.get_mut(), found)
@@ -447,8 +457,10 @@ fn join_with_next(
         return Ok(false);
     }
     let pivot: Box<[u8]> = inner.pivots()[left].clone();
-    own(&mut inner.children[left], edit)?;
-    own(&mut inner.children[left + 1], edit)?;
+    for child in [left, left + 1] {
+        let (pivots, children) = inner.parts_mut();
+        own_in(&mut children[child], fences.of_child(pivots, child), edit)?;
+    }
     // `remove` takes the pivot in front of the child, which is the one between the two.
     let right = inner.remove(left + 1);
     let (pivots, children) = inner.parts_mut();

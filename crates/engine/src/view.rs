@@ -7,7 +7,6 @@
 //! Invariant: the pin of a view keeps its pages in place for as long as it lives, written for it or not.
 //! Invariant: no lock of a view is held while a visitor runs.
 
-use crate::EngineError;
 use crate::forest::TreeState;
 use crate::node::Node;
 use crate::pins::Pin;
@@ -16,6 +15,7 @@ use crate::slot::Slot;
 use crate::threads::{Mutex, RwLock};
 use crate::value::{Stored, Value};
 use crate::visit::{Direction, Range, Visit, Visited};
+use crate::{Damage, EngineError};
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Weak};
 
@@ -130,9 +130,22 @@ impl View {
             match ended {
                 Visited::All => return Ok(None),
                 Visited::Stopped if stopped => return Ok(Some(key)),
+                // Keys of a page that does not belong there could lead back for ever.
+                Visited::Stopped if !goes_on(direction, &last, &key) => {
+                    return Err(shared.backing.corrupt(0, Damage::PageContent));
+                }
                 Visited::Stopped => last = key,
             }
         }
+    }
+}
+
+/// Whether `key` is behind the last key visited, if any was.
+fn goes_on(direction: Direction, last: &[u8], key: &[u8]) -> bool {
+    match direction {
+        _ if last.is_empty() => true,
+        Direction::Forward => last < key,
+        Direction::Backward => key < last,
     }
 }
 

@@ -57,7 +57,8 @@ impl Delta {
         if !belong || !Leaf::can_hold(below.prefix(), &all) {
             return Err(backing.corrupt(self.page().offset, Damage::PageContent));
         }
-        let mut leaf = Leaf::build(below.prefix(), below.birth, &all, 0, Purpose::Reading);
+        // Of no epoch in which anybody could take it for one that may be changed in place.
+        let mut leaf = Leaf::build(below.prefix(), 0, &all, 0, Purpose::Reading);
         if let Some(fresh) = leaf.get_mut() {
             fresh.count_in_as(backing.meter(), false);
         }
@@ -167,7 +168,7 @@ impl Delta {
 }
 
 fn leaf_at(home: &PageRef, reading: Reading, backing: &Backing) -> Result<SharedLeaf, EngineError> {
-    match page::read(home, reading, backing)? {
+    match page::read(home, 0, reading, backing)? {
         Node::Leaf(leaf) => Ok(leaf),
         Node::Inner(_) => Err(backing.corrupt(home.offset, Damage::PageContent)),
     }

@@ -25,7 +25,8 @@ pub(crate) fn values_in(segment: &SegmentUse, bytes: &[u8], backing: &Backing) -
     while let Some(Ok(header)) = bytes.get(at..at + GROUP_HEADER).map(GroupHeader::decode) {
         let body = at + GROUP_HEADER;
         let Some(payload) = bytes.get(body..body + header.payload as usize) else { break };
-        let sum = group_checksum(backing.store_id(), start + at as u64, &bytes[at..at + 32], payload);
+        let sum =
+            group_checksum(backing.store_id(), start.wrapping_add(at as u64), &bytes[at..at + 32], payload);
         if header.magic != GROUP_MAGIC || sum != header.checksum {
             break;
         }

@@ -124,7 +124,8 @@ impl<'a> Replay<'a> {
         loop {
             match self.look_at(&self.point, &self.bytes) {
                 Found::Group(header)
-                    if (header.chain == self.point.chain && header.sequence == self.point.sequence + 1)
+                    if (header.chain == self.point.chain
+                        && header.sequence == self.point.sequence.wrapping_add(1))
                         || planted::is(Bug::ChainIgnored) =>
                 {
                     return Ok(Some(self.take(header)));

@@ -12,7 +12,7 @@
 //! It decides nothing: where the log ends is for its groups to say. It only tells where else to look.
 
 use super::LogPoint;
-use crate::codec::{Decoder, Encode};
+use crate::codec::{Decoder, Encode, WORD_END};
 use crate::space::Extent;
 use atoll_disk::{Disk, DiskError};
 
@@ -64,8 +64,7 @@ impl Signpost {
         let number = word()?;
         let segment = Extent { offset: word()?, len: word()? };
         let start = word()?;
-        // No file and no log is this long; beyond it arithmetic would overflow.
-        let is_sane = [number, segment.offset, segment.len, start].iter().all(|&word| word < 1 << 60);
+        let is_sane = [number, segment.offset, segment.len, start].iter().all(|&word| word < WORD_END);
         (is_ours && is_sane).then_some(Self { number, segment, start })
     }
 

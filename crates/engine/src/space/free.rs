@@ -81,9 +81,14 @@ impl Free {
         self.bytes -= len;
     }
 
-    /// Gives back space that nobody uses.
+    /// Gives back space that nobody uses. What overlaps free space is not taken: only pages that were made up say that it was in use,
+    /// and it would be handed out twice.
     pub(super) fn insert(&mut self, extent: Extent) {
         let Extent { mut offset, mut len } = extent;
+        let last = self.by_offset.range(..extent.end()).next_back();
+        if last.is_some_and(|(&free, &free_len)| free + free_len > offset) {
+            return;
+        }
         if let Some((&before, &before_len)) = self.by_offset.range(..offset).next_back()
             && before + before_len == offset
         {

@@ -8,13 +8,13 @@
 //! Invariant: nothing is read that the visits from the cut to the nearest key on either side have not read.
 
 use super::{Edit, Fences, LEAF_SPLIT_BYTES, Owned, Upper};
-use super::{grow, insert_upper, leaf_of, new_leaf, own, separator, shrink};
-use crate::EngineError;
+use super::{grow, insert_upper, leaf_of, new_leaf, own, own_in, separator, shrink};
 use crate::backing::{Backing, Reading};
 use crate::leaf::{Leaf, Record, SharedLeaf};
 use crate::node::Node;
 use crate::planted::{self, Bug};
 use crate::slot::Slot;
+use crate::{Damage, EngineError};
 use std::sync::Arc;
 
 /// The first or the last of several.
@@ -35,7 +35,7 @@ impl Edge {
 
 /// Cuts everything at or above `at` off: `root` keeps what is below.
 pub(crate) fn cut_off(root: &mut Slot, at: &[u8], edit: &mut Edit<'_>) -> Result<Slot, EngineError> {
-    let (lower, upper) = cut(std::mem::take(root), at, edit)?;
+    let (lower, upper) = cut(std::mem::take(root), Fences::default(), at, edit)?;
     *root = whole(lower, Edge::Last, edit)?;
     whole(upper, Edge::First, edit)
 }
@@ -47,7 +47,12 @@ pub(crate) fn discard(mut slot: Slot, edit: &mut Edit<'_>) -> Result<(), EngineE
 }
 
 /// What lies below `at`, and the rest. An empty leaf in the way goes with neither.
-fn cut(mut slot: Slot, at: &[u8], edit: &mut Edit<'_>) -> Result<(Option<Slot>, Option<Slot>), EngineError> {
+fn cut(
+    mut slot: Slot,
+    fences: Fences<'_>,
+    at: &[u8],
+    edit: &mut Edit<'_>,
+) -> Result<(Option<Slot>, Option<Slot>), EngineError> {
     if let Node::Leaf(leaf) = slot.load(Reading::One, edit.backing)? {
         match (leaf.lower_bound(at), leaf.len()) {
             (_, 0) => {}
@@ -57,11 +62,12 @@ fn cut(mut slot: Slot, at: &[u8], edit: &mut Edit<'_>) -> Result<(Option<Slot>, 
         }
     }
     let home = slot.home().map(|home| home.page);
-    match own(&mut slot, edit)? {
+    match own_in(&mut slot, fences, edit)? {
         Owned::Leaf(leaf) => Ok(cut_leaf(leaf, at, edit)),
         Owned::Inner(inner) => {
             let index = inner.child_of(at);
-            let (lower, upper) = cut(std::mem::take(&mut inner.children[index]), at, edit)?;
+            let child = std::mem::take(&mut inner.children[index]);
+            let (lower, upper) = cut(child, fences.of_child(inner.pivots(), index), at, edit)?;
             let rest = inner.divide(index, lower, upper);
             if let (true, Some(home)) = (planted::is(Bug::CutNodeKept), home) {
                 inner.home.settle(home);
@@ -120,6 +126,8 @@ fn open(
     edit: &mut Edit<'_>,
 ) -> Result<Option<Upper>, EngineError> {
     match own(slot, edit)? {
+        // What it leaves out is what its former separators shared.
+        Owned::Leaf(leaf) if !fences.hold(leaf) => Err(edit.backing.corrupt(0, Damage::PageContent)),
         Owned::Leaf(leaf) => Ok(open_leaf(leaf, fences, edge, edit)),
         Owned::Inner(inner) => {
             let index = edge.of(inner.children.len());

@@ -7,7 +7,7 @@
 
 use super::cut::Edge;
 use super::{Edit, Fences, Owned, Upper};
-use super::{grow, insert_upper, new_leaf, own, split_if_full};
+use super::{grow, insert_upper, new_leaf, own, own_in, split_if_full};
 use crate::EngineError;
 use crate::backing::{Backing, Reading};
 use crate::leaf::Record;
@@ -134,7 +134,10 @@ fn join_leaves(
     if !fit_well {
         return Ok((lower, Some(Upper { pivot, slot: upper })));
     }
-    if let (Owned::Leaf(a), Owned::Leaf(b)) = (own(&mut lower, edit)?, own(&mut upper, edit)?) {
+    let (below, above) = (Fences { high: Some(&pivot), ..fences }, Fences { low: Some(&pivot), ..fences });
+    if let (Owned::Leaf(a), Owned::Leaf(b)) =
+        (own_in(&mut lower, below, edit)?, own_in(&mut upper, above, edit)?)
+    {
         let both = [&**a, &**b].into_iter();
         let records: Vec<Record<'_>> =
             both.flat_map(|leaf| (0..leaf.len()).map(move |slot| leaf.record(slot))).collect();

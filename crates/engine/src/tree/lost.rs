@@ -1,12 +1,12 @@
 //! Leaves that cannot be read while the log is replayed: small puts go beside them, and whoever salvages does without them.
 
-use super::{Edit, Owned, own};
+use super::place::{children_in, refuse_stranger};
+use super::{Edit, Fences, Owned, own};
 use crate::EngineError;
 use crate::backing::{Backing, Reading};
 use crate::node::{Inner, Node};
 use crate::slot::Slot;
 use crate::visit::Range;
-use std::ops::{Bound, RangeInclusive};
 
 /// Learns whether the slot of `key` is one of a leaf, though that cannot be read, so that records may go beside it: leaves
 /// are all at one depth, so a neighbour tells. Whether it is.
@@ -43,7 +43,20 @@ fn has_readable_leaf(inner: &Inner, index: usize, backing: &Backing) -> bool {
 /// Does without what cannot be read of a range: it is never read from now on, nor is what was put beside it. How many
 /// leaves or nodes above them.
 pub(crate) fn lose(slot: &mut Slot, range: Range<'_>, edit: &mut Edit<'_>) -> Result<u64, EngineError> {
-    match slot.read_apart(Reading::Along, edit.backing) {
+    lose_below(slot, Fences::default(), range, edit)
+}
+
+fn lose_below(
+    slot: &mut Slot,
+    fences: Fences<'_>,
+    range: Range<'_>,
+    edit: &mut Edit<'_>,
+) -> Result<u64, EngineError> {
+    let read = slot.read_apart(Reading::Along, edit.backing).and_then(|node| match &node {
+        Node::Leaf(leaf) => refuse_stranger(slot, leaf, fences, edit.backing).map(|()| node),
+        Node::Inner(_) => Ok(node),
+    });
+    match read {
         Err(error) if error.is_damage() => {
             *slot = slot.lost();
             return Ok(1);
@@ -55,16 +68,9 @@ pub(crate) fn lose(slot: &mut Slot, range: Range<'_>, edit: &mut Edit<'_>) -> Re
     let mut lost = 0;
     if let Owned::Inner(inner) = own(slot, edit)? {
         for index in children_in(inner, range) {
-            lost += lose(&mut inner.children[index], range, edit)?;
+            let (pivots, children) = inner.parts_mut();
+            lost += lose_below(&mut children[index], fences.of_child(pivots, index), range, edit)?;
         }
     }
     Ok(lost)
-}
-
-fn children_in(inner: &Inner, (from, to): Range<'_>) -> RangeInclusive<usize> {
-    let child = |bound, all| match bound {
-        Bound::Included(key) | Bound::Excluded(key) => inner.child_of(key),
-        Bound::Unbounded => all,
-    };
-    child(from, 0)..=child(to, inner.children.len() - 1)
 }

@@ -1,0 +1,104 @@
+//! Whether a leaf that was read belongs where its parent leads to: asked before anything is changed there.
+//!
+//! A page says itself what all of its keys begin with, and its checksum says only that nobody damaged it by accident. What changes a
+//! leaf takes a part of each key for granted, so a page that was made up must not come that far.
+//!
+//! Invariant: a leaf of the current trees that has been changed since it was read belongs where it is.
+
+use super::{Edit, Fences, Owned, own};
+use crate::backing::{Backing, Reading};
+use crate::leaf::Leaf;
+use crate::node::{Inner, Node};
+use crate::search::Missing;
+use crate::slot::Slot;
+use crate::visit::Range;
+use crate::{Damage, EngineError};
+use std::ops::{Bound, RangeInclusive};
+use std::sync::Arc;
+
+/// As [`own`], of a node between these separators, if it belongs there.
+pub(super) fn own_in<'a>(
+    slot: &'a mut Slot,
+    fences: Fences<'_>,
+    edit: &mut Edit<'_>,
+) -> Result<Owned<'a>, EngineError> {
+    if let Node::Leaf(leaf) = slot.load(Reading::One, edit.backing)? {
+        refuse_stranger(slot, leaf, fences, edit.backing)?;
+    }
+    own(slot, edit)
+}
+
+/// Refuses a leaf that was read and does not belong between these separators.
+pub(super) fn refuse_stranger(
+    slot: &Slot,
+    leaf: &Leaf,
+    fences: Fences<'_>,
+    backing: &Backing,
+) -> Result<(), EngineError> {
+    let delta = slot.known_delta();
+    let page = match (leaf.home.get(), delta) {
+        (Some(page), _) => page,
+        (None, Some(delta)) => delta.page(),
+        // It was changed since, and looked at before.
+        (None, None) => return Ok(()),
+    };
+    let (low, high) = (fences.low.map(|low| &**low), fences.high.map(|high| &**high));
+    if leaf.suits(low, high) { Ok(()) } else { Err(backing.corrupt(page.offset, Damage::PageContent)) }
+}
+
+/// The node on the way to `key` that is missing; none where the leaf is there, and belongs there. For whoever is alone in the gate.
+pub(crate) fn missing_for(
+    root: &Slot,
+    key: &[u8],
+    backing: &Backing,
+) -> Result<Option<Missing>, EngineError> {
+    let (mut slot, mut fences, mut above) = (root, Fences::default(), None);
+    loop {
+        match slot.get() {
+            Some(Node::Inner(inner)) => {
+                let child = inner.child_of(key);
+                fences = fences.of_child(inner.pivots(), child);
+                (slot, above) = (&inner.children[child], Some((inner, child)));
+            }
+            Some(Node::Leaf(leaf)) => return refuse_stranger(slot, leaf, fences, backing).map(|()| None),
+            None => {
+                let missing = above.map(|(inner, child)| Missing { parent: Some(Arc::clone(inner)), child });
+                return Ok(Some(missing.unwrap_or(Missing::ROOT)));
+            }
+        }
+    }
+}
+
+/// Reads every leaf of a range, by `load`, and makes sure that each belongs there.
+pub(crate) fn load_range(
+    root: &Slot,
+    range: Range<'_>,
+    load: &impl Fn(&Slot) -> Result<Node, EngineError>,
+    backing: &Backing,
+) -> Result<(), EngineError> {
+    load_below(root, Fences::default(), range, load, backing)
+}
+
+fn load_below(
+    slot: &Slot,
+    fences: Fences<'_>,
+    range: Range<'_>,
+    load: &impl Fn(&Slot) -> Result<Node, EngineError>,
+    backing: &Backing,
+) -> Result<(), EngineError> {
+    match load(slot)? {
+        Node::Leaf(leaf) => refuse_stranger(slot, &leaf, fences, backing),
+        Node::Inner(inner) => children_in(&inner, range).try_for_each(|index| {
+            load_below(&inner.children[index], fences.of_child(inner.pivots(), index), range, load, backing)
+        }),
+    }
+}
+
+/// The children of a node that may have keys of a range.
+pub(super) fn children_in(inner: &Inner, (from, to): Range<'_>) -> RangeInclusive<usize> {
+    let child = |bound, all| match bound {
+        Bound::Included(key) | Bound::Excluded(key) => inner.child_of(key),
+        Bound::Unbounded => all,
+    };
+    child(from, 0)..=child(to, inner.children.len() - 1)
+}
