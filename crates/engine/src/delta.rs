@@ -106,6 +106,11 @@ impl Delta {
         Self::new(Base::Page(page), Records::default(), epoch, backing.meter())
     }
 
+    /// Records beside a page that is lost.
+    pub(crate) fn beside_lost(page: PageRef, records: Records, backing: &Backing) -> Self {
+        Self::new(Base::Page(page), records, 0, backing.meter())
+    }
+
     /// What `former` is, which somebody shares or which has a home, to be changed.
     pub(crate) fn above(
         former: &Arc<Self>,

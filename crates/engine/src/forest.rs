@@ -69,6 +69,15 @@ pub(crate) struct NamedSnapshot {
     pub(crate) trees: Vec<TreeState>,
 }
 
+/// What became of a change that was made as far as could be.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Salvaged {
+    /// Leaves, or nodes above them, that are lost since.
+    pub(crate) lost: u64,
+    /// Whether it met something that cannot be read.
+    pub(crate) met_damage: bool,
+}
+
 /// All trees, at one moment.
 #[derive(Clone, Default)]
 pub(crate) struct Forest {
@@ -212,36 +221,51 @@ impl Forest {
             Err(error) if error.is_damage() => error,
             loaded => return loaded.map(|()| false),
         };
-        let mut edit = Edit { epoch: self.epoch, backing, retired, replays: false };
+        let mut edit = Edit::new(self.epoch, backing, retired);
         if tree::learn_leaves(&mut state.root, key, &mut edit)? { Ok(true) } else { Err(error) }
     }
 
-    /// Makes a change as far as what it touches can be read. The rest is lost from then on, for nobody knows what it would be
-    /// after the change; how many leaves, or nodes above them.
+    /// Makes a change as far as what it touches can be read. Of the rest only what the log has of small values is known from then on:
+    /// nobody knows what else would be there after the change.
     pub(crate) fn salvage(
         &mut self,
         change: &(u32, Change<'_>),
         backing: &Backing,
         retired: &mut RetiredList,
-    ) -> Result<u64, EngineError> {
-        let loaded = self.load_if_whole(change, backing, retired);
-        match loaded.and_then(|_| self.replay(std::slice::from_ref(change), backing, retired)) {
-            Err(error) if error.is_damage() => {}
-            made => return made.map(|()| 0),
-        }
-        let mut edit = Edit { epoch: self.epoch, backing, retired, replays: false };
-        let Some(state) = self.trees.get_mut(change.0 as usize) else { return Ok(0) };
+    ) -> Result<Salvaged, EngineError> {
+        let made = self.load_if_whole(change, backing, retired).and_then(|is_beside| {
+            self.replay(std::slice::from_ref(change), backing, retired)?;
+            Ok(Salvaged { lost: 0, met_damage: is_beside })
+        });
+        let error = match made {
+            Err(error) if error.is_damage() => error,
+            made => return made,
+        };
+        let mut edit = Edit::new(self.epoch, backing, retired).salvaging();
+        let Some(state) = self.trees.get_mut(change.0 as usize) else { return Ok(Salvaged::default()) };
         state.is_not_counted();
-        match change.1 {
+        match &change.1 {
             Change::Put(key, _) | Change::Append(key, _) | Change::Delete(key) => {
-                tree::lose(&mut state.root, (Bound::Included(key), Bound::Included(key)), &mut edit)
+                tree::lose(&mut state.root, (Bound::Included(key), Bound::Included(key)), &mut edit)?;
+                if !search::slot_of(&state.root, key).is_lost() {
+                    // What could not be read a moment ago can be now.
+                    let made = self.replay(std::slice::from_ref(change), backing, retired);
+                    return made.map(|()| Salvaged { lost: 0, met_damage: true });
+                }
+                if let Change::Put(_, NewValue::Inline(value)) = &change.1 {
+                    tree::put_beside_lost(&mut state.root, key, value, &mut edit)?;
+                }
             }
             Change::DeleteRange(from, to) => {
-                let lost = tree::lose(&mut state.root, (from, to), &mut edit)?;
-                state.delete_range(from, to, true, &mut edit)?;
-                Ok(lost)
+                tree::lose(&mut state.root, (*from, *to), &mut edit)?;
+                state.delete_range(*from, *to, true, &mut edit)?;
             }
         }
+        if edit.lost > 0 {
+            let (store, tree) = (backing.name(), &state.name);
+            tracing::warn!(store, tree, %error, "the log changes what cannot be read; of that nothing is shown but what was put since");
+        }
+        Ok(Salvaged { lost: edit.lost, met_damage: true })
     }
 
     /// Sets the chain of a key that has one, without any trace of a change but where its bytes lie.
@@ -253,7 +277,7 @@ impl Forest {
         backing: &Backing,
         retired: &mut RetiredList,
     ) -> Result<(), EngineError> {
-        let mut edit = Edit { epoch: self.epoch, backing, retired, replays: false };
+        let mut edit = Edit::new(self.epoch, backing, retired);
         match self.trees.get_mut(tree as usize) {
             Some(state) => state.put_run(&[(HashedKey::new(key), Stored::Chain(chain))], &mut edit),
             None => Ok(()),
@@ -267,7 +291,7 @@ impl Forest {
         backing: &Backing,
         retired: &mut RetiredList,
     ) -> Result<(), EngineError> {
-        let mut edit = Edit { epoch: self.epoch, backing, retired, replays: false };
+        let mut edit = Edit::new(self.epoch, backing, retired);
         self.make(changes, &mut edit)
     }
 
@@ -279,7 +303,7 @@ impl Forest {
         backing: &Backing,
         retired: &mut RetiredList,
     ) -> Result<(), EngineError> {
-        let mut edit = Edit { epoch: self.epoch, backing, retired, replays: true };
+        let mut edit = Edit::new(self.epoch, backing, retired).replaying();
         self.make(changes, &mut edit)
     }
 
@@ -414,9 +438,9 @@ impl TreeState {
             if keys.len() < RANGE_STEP { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
         let mut visit = Visit::new(range, Direction::Forward, visitor);
-        visit.run(&self.root, &mut |slot, _| match slot.home() {
+        visit.run(&self.root, &mut |slot, _| match () {
             // Salvaged: nobody will read what it had. Elsewhere it was not logged before all of the range was read.
-            Some(home) if passes_lost && home.page.is_lost() => Ok(Node::Leaf(Leaf::empty(&[], 0))),
+            _ if passes_lost && slot.is_lost() => Ok(Node::Leaf(Leaf::empty(&[], 0))),
             _ => slot.load(Reading::Along, backing).cloned(),
         })?;
         Ok(keys)

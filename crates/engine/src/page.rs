@@ -69,6 +69,9 @@ pub(crate) fn read_bytes(
     reading: Reading,
     backing: &Backing,
 ) -> Result<Vec<u8>, EngineError> {
+    if home.is_lost() {
+        return Err(backing.corrupt(home.offset, Damage::PageChecksum));
+    }
     let len = u64::from(home.len);
     if len > LONG && backing.disk().map_or(Ok(0), |disk| disk.len())? < home.offset.saturating_add(len) {
         return Err(backing.corrupt(home.offset, Damage::PageChecksum));

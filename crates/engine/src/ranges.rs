@@ -6,6 +6,8 @@
 //! Invariant: what moves is decided, and all nodes that change are in memory, before the log has the record.
 //! Invariant: no record of a move is in the log before both superblocks say that there may be some.
 
+mod lost;
+
 use crate::backing::{Backing, Reading};
 use crate::commit::{Visible, check_size};
 use crate::engine::Tree;
@@ -172,7 +174,7 @@ impl Forest {
         {
             return Err(EngineError::Occupied { tree: state.name.clone() });
         }
-        let mut edit = Edit { epoch: self.epoch, backing, retired, replays: false };
+        let mut edit = Edit::new(self.epoch, backing, retired);
         let Ok([lower, upper]) = self.trees.get_disjoint_mut([tree as usize, to as usize]) else {
             return Ok(());
         };
@@ -236,7 +238,7 @@ impl Forest {
         retired: &mut RetiredList,
     ) -> Result<(), EngineError> {
         let epoch = self.epoch;
-        let mut edit = Edit { epoch, backing, retired, replays: false };
+        let mut edit = Edit::new(epoch, backing, retired);
         let Ok([tree, from]) = self.trees.get_disjoint_mut([tree as usize, from as usize]) else {
             return Ok(());
         };

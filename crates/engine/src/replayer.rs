@@ -215,9 +215,10 @@ impl<'a> Replayer<'a> {
         let (backing, retired) = (self.backing, &mut self.retired);
         if self.salvages {
             for change in changes {
-                self.report.leaves_lost += self.forest.salvage(change, backing, retired)?;
+                let salvaged = self.forest.salvage(change, backing, retired)?;
+                self.report.leaves_lost += salvaged.lost;
+                self.met_damage |= salvaged.met_damage;
             }
-            self.met_damage |= self.report.leaves_lost > 0;
             return Ok(());
         }
         for change in changes {
@@ -264,10 +265,21 @@ impl<'a> Replayer<'a> {
     /// Moves a range between trees, reading what that takes.
     fn move_range(&mut self, record: &Record<'_>, group: &Group) -> Result<(), EngineError> {
         let (backing, retired) = (self.backing, &mut self.retired);
+        // As they are before: a move that fails half-way leaves neither tree.
+        let before = self.salvages.then(|| self.forest.trees.clone());
         let moved = match *record {
             Record::SplitOff { tree, to, at } => self.forest.split_off(tree, at, to, backing, retired),
             Record::Absorb { tree, from } => self.forest.absorb(tree, from, backing, retired),
             _ => Ok(()),
+        };
+        let moved = match (moved, before) {
+            (Err(error), Some(before)) if error.is_damage() => {
+                tracing::warn!(store = backing.name(), %error, "the log moves a range over what cannot be read; the rest is moved");
+                self.forest.trees = before;
+                self.met_damage = true;
+                self.salvage_move(record)
+            }
+            (moved, _) => moved,
         };
         moved.map_err(|error| match error {
             // It was not logged before that was made sure.
@@ -276,6 +288,17 @@ impl<'a> Replayer<'a> {
             }
             error => error,
         })
+    }
+
+    /// Moves what can be read of a range.
+    fn salvage_move(&mut self, record: &Record<'_>) -> Result<(), EngineError> {
+        let (backing, retired) = (self.backing, &mut self.retired);
+        self.report.leaves_lost += match *record {
+            Record::SplitOff { tree, to, at } => self.forest.salvage_split(tree, at, to, backing, retired)?,
+            Record::Absorb { tree, from } => self.forest.salvage_absorb(tree, from, backing)?,
+            _ => 0,
+        };
+        Ok(())
     }
 
     /// The change that a record makes, if it makes one to a tree.

@@ -6,7 +6,7 @@
 //! node takes the delta away first.
 
 use crate::backing::{Backing, Reading};
-use crate::delta::Delta;
+use crate::delta::{Delta, Records};
 use crate::leaf::SharedLeaf;
 use crate::meter::{Kind, Meter};
 use crate::node::{Home, Inner, Node, PageRef};
@@ -142,15 +142,34 @@ impl Slot {
         }
     }
 
-    /// One in its place that is never read, nor shows anything of what was put beside it: what was done to it since is not
-    /// known. For whoever writes nothing.
-    pub(crate) fn lost(&self) -> Self {
-        let page = match (self.home(), self.known_delta()) {
+    /// One in its place that is never read, for what was done to it since is not known but for these records. For whoever writes
+    /// nothing.
+    pub(crate) fn lost_with(&self, records: Records, backing: &Backing) -> Self {
+        let page = self.page().lost();
+        if records.len() == 0 {
+            return Self::on_disk(page.into());
+        }
+        let delta = Arc::new(Delta::beside_lost(page, records, backing));
+        Self { node: OnceLock::new(), away: Some(Arc::new(Away::Delta(delta))) }
+    }
+
+    /// Whether it may never be read.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.node.get().is_none() && self.page().is_lost()
+    }
+
+    /// The page at the bottom.
+    fn page(&self) -> PageRef {
+        match (self.home(), self.known_delta()) {
             (Some(home), _) => home.page,
             (None, Some(delta)) => delta.page(),
             (None, None) => PageRef::default(),
-        };
-        Self::on_disk(page.lost().into())
+        }
+    }
+
+    /// All records beside the leaf here that can be read.
+    pub(crate) fn records_beside(&self, backing: &Backing) -> Records {
+        self.delta(backing).map_or_else(Records::default, |delta| delta.readable_records(backing))
     }
 
     #[inline]

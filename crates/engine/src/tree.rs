@@ -14,7 +14,7 @@ mod place;
 pub(crate) use cut::{cut_off, discard};
 pub(crate) use going::{Going, evict, let_go};
 pub(crate) use join::join;
-pub(crate) use lost::{learn_leaves, lose};
+pub(crate) use lost::{learn_leaves, lose, put_beside_lost};
 pub(crate) use place::{load_range, missing_for};
 
 use crate::EngineError;
@@ -41,6 +41,28 @@ pub(crate) struct Edit<'a> {
     pub(crate) retired: &'a mut RetiredList,
     /// Whether the log is replayed: what it has was acknowledged, and is not refused for a leaf that cannot be read.
     pub(crate) replays: bool,
+    /// Whether what cannot be read is done without, and how many leaves or nodes above them that were.
+    pub(crate) salvages: bool,
+    pub(crate) lost: u64,
+}
+
+impl<'a> Edit<'a> {
+    pub(crate) fn new(epoch: u64, backing: &'a Backing, retired: &'a mut RetiredList) -> Self {
+        Self { epoch, backing, retired, replays: false, salvages: false, lost: 0 }
+    }
+
+    pub(crate) fn replaying(self) -> Self {
+        Self { replays: true, ..self }
+    }
+
+    pub(crate) fn salvaging(self) -> Self {
+        Self { replays: true, salvages: true, ..self }
+    }
+
+    /// Whether an error is damage that is done without.
+    pub(crate) fn forgives(&self, error: &EngineError) -> bool {
+        self.salvages && error.is_damage()
+    }
 }
 
 /// A key during a change.
@@ -363,16 +385,19 @@ pub(crate) fn delete(root: &mut Slot, key: HashedKey<'_>, edit: &mut Edit<'_>) -
 
 /// Takes nodes away from above the root that have only one child left.
 fn shrink(root: &mut Slot, edit: &mut Edit<'_>) -> Result<(), EngineError> {
-    while let Node::Inner(inner) = root.load(Reading::One, edit.backing)? {
-        if inner.children.len() > 1 {
-            break;
+    loop {
+        match root.load(Reading::One, edit.backing) {
+            Err(error) if edit.forgives(&error) => return Ok(()),
+            loaded => match loaded? {
+                Node::Inner(inner) if inner.children.len() == 1 => {}
+                _ => return Ok(()),
+            },
         }
         if let Owned::Inner(inner) = own(root, edit)? {
             let only = std::mem::take(&mut inner.children[0]);
             *root = only;
         }
     }
-    Ok(())
 }
 
 fn find(root: &Slot, key: HashedKey<'_>) -> Result<Option<usize>, EngineError> {

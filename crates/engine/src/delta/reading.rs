@@ -139,6 +139,11 @@ impl Delta {
         Ok(show(&records, is_lossy))
     }
 
+    /// The same of whatever can be read, for whoever salvages.
+    pub(crate) fn readable_records(&self, backing: &Backing) -> Records {
+        self.all_records(backing).map(|(records, _)| records).unwrap_or_default()
+    }
+
     /// All records above the page at the bottom, and whether some below them are damaged.
     fn all_records(&self, backing: &Backing) -> Result<(Records, bool), EngineError> {
         match self.copied() {

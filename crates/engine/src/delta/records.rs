@@ -7,13 +7,17 @@
 //! Invariant: keys ascend, and each is there once.
 
 use crate::backing::{Backing, Reading};
-use crate::checksum::checksum;
+use crate::checksum::{checksum, key_hash};
 use crate::codec::{Decoder, Encode, Malformed};
+use crate::frames::Purpose;
+use crate::leaf::{Leaf, Record, SharedLeaf};
 use crate::node::PageRef;
 use crate::page;
-use crate::value::INLINE_BELOW;
+use crate::value::{INLINE_BELOW, Stored};
+use crate::visit::Range;
 use crate::{Damage, EngineError, KEY_MAX};
 use std::cmp::Ordering as Order;
+use std::ops::RangeBounds;
 
 /// First byte of the page of a delta; those of nodes have others.
 pub(crate) const DELTA: u8 = 3;
@@ -80,6 +84,47 @@ impl Records {
             self.bytes.reserve_exact(more + self.bytes.len() / 8);
         }
         self.bytes.splice(start..end, record);
+    }
+
+    fn of<'r>(records: impl Iterator<Item = (&'r [u8], &'r [u8])>) -> Self {
+        let mut bytes = Vec::new();
+        for (key, value) in records {
+            bytes.put_bytes(key);
+            bytes.put_bytes(value);
+        }
+        Self { bytes }
+    }
+
+    /// Those outside of a range.
+    pub(crate) fn without(&self, range: Range<'_>) -> Self {
+        Self::of(self.iter().filter(|(key, _)| !range.contains(key)))
+    }
+
+    /// Those below a key, and the others.
+    pub(crate) fn parted_at(&self, at: &[u8]) -> [Self; 2] {
+        [
+            Self::of(self.iter().filter(|(key, _)| *key < at)),
+            Self::of(self.iter().filter(|(key, _)| *key >= at)),
+        ]
+    }
+
+    /// The key of the first record behind half of the bytes; none where there is no such record.
+    pub(crate) fn middle(&self) -> Option<&[u8]> {
+        let mut rest = Decoder::new(&self.bytes);
+        while rest.position() < self.bytes.len() / 2 {
+            rest.bytes().and_then(|_| rest.bytes()).ok()?;
+        }
+        rest.bytes().ok()
+    }
+
+    /// A leaf of them, to be looked at: one that leaves nothing out of its keys.
+    pub(crate) fn to_leaf(&self) -> SharedLeaf {
+        let record = |(key, value)| {
+            let fingerprint = key_hash(key);
+            Record { key: [key, &[]], fingerprint, value: Stored::Inline(value) }
+        };
+        let records: Vec<Record<'_>> = self.iter().map(record).collect();
+        Leaf::build(&[], 0, &records, 0, Purpose::Reading)
     }
 
     /// Becomes those of a page that was just encoded.

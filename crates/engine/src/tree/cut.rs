@@ -7,9 +7,10 @@
 //! ends leave out nothing of their keys.
 //! Invariant: nothing is read that the visits from the cut to the nearest key on either side have not read.
 
+use super::place::refuse_stranger;
 use super::{Edit, Fences, LEAF_SPLIT_BYTES, Owned, Upper};
-use super::{grow, insert_upper, leaf_of, new_leaf, own, own_in, separator, shrink};
-use crate::backing::{Backing, Reading};
+use super::{grow, insert_upper, leaf_of, new_leaf, own, separator, shrink};
+use crate::backing::Reading;
 use crate::leaf::{Leaf, Record, SharedLeaf};
 use crate::node::Node;
 use crate::planted::{self, Bug};
@@ -53,7 +54,17 @@ fn cut(
     at: &[u8],
     edit: &mut Edit<'_>,
 ) -> Result<(Option<Slot>, Option<Slot>), EngineError> {
-    if let Node::Leaf(leaf) = slot.load(Reading::One, edit.backing)? {
+    let loaded = slot.load(Reading::One, edit.backing).and_then(|node| {
+        if let Node::Leaf(leaf) = node {
+            refuse_stranger(&slot, leaf, fences, edit.backing)?;
+        }
+        Ok(node)
+    });
+    let loaded = match loaded {
+        Err(error) if edit.forgives(&error) => return Ok(cut_lost(&slot, at, edit)),
+        loaded => loaded?,
+    };
+    if let Node::Leaf(leaf) = loaded {
         match (leaf.lower_bound(at), leaf.len()) {
             (_, 0) => {}
             (0, _) => return Ok((None, Some(slot))),
@@ -62,7 +73,7 @@ fn cut(
         }
     }
     let home = slot.home().map(|home| home.page);
-    match own_in(&mut slot, fences, edit)? {
+    match own(&mut slot, edit)? {
         Owned::Leaf(leaf) => Ok(cut_leaf(leaf, at, edit)),
         Owned::Inner(inner) => {
             let index = inner.child_of(at);
@@ -77,6 +88,14 @@ fn cut(
             Ok((keeps_any.then_some(slot), rest))
         }
     }
+}
+
+/// Both halves of what cannot be read: what of it lies where is not known, but for what was put beside it.
+fn cut_lost(slot: &Slot, at: &[u8], edit: &mut Edit<'_>) -> (Option<Slot>, Option<Slot>) {
+    edit.lost += u64::from(!slot.is_lost());
+    let [lower, upper] = slot.records_beside(edit.backing).parted_at(at);
+    let half = |records| Some(slot.lost_with(records, edit.backing));
+    (half(lower), half(upper))
 }
 
 /// The two halves of a leaf that has records on both sides; none of one that has none.
@@ -98,7 +117,7 @@ fn records_of(leaf: &Leaf) -> Vec<Record<'_>> {
 fn whole(part: Option<Slot>, edge: Edge, edit: &mut Edit<'_>) -> Result<Slot, EngineError> {
     let Some(mut root) = part else { return Ok(Slot::resident(Node::Leaf(leaf_of(&[], &[], edit)))) };
     shrink(&mut root, edit)?;
-    if !is_open(&root, edge, edit.backing)?
+    if !is_open(&root, edge, edit)?
         && !planted::is(Bug::EdgeNotOpened)
         && let Some(upper) = open(&mut root, Fences::default(), edge, edit)?
     {
@@ -107,13 +126,16 @@ fn whole(part: Option<Slot>, edge: Edge, edit: &mut Edit<'_>) -> Result<Slot, En
     Ok(root)
 }
 
-/// Whether the leaf at this end leaves nothing out, so that it can have any key.
-fn is_open(root: &Slot, edge: Edge, backing: &Backing) -> Result<bool, EngineError> {
+/// Whether the leaf at this end leaves nothing out, so that it can have any key. One that is lost takes none.
+fn is_open(root: &Slot, edge: Edge, edit: &Edit<'_>) -> Result<bool, EngineError> {
     let mut slot = root;
     loop {
-        match slot.load(Reading::One, backing)? {
-            Node::Inner(inner) => slot = &inner.children[edge.of(inner.children.len())],
-            Node::Leaf(leaf) => return Ok(leaf.prefix().is_empty()),
+        match slot.load(Reading::One, edit.backing) {
+            Err(error) if edit.forgives(&error) => return Ok(true),
+            loaded => match loaded? {
+                Node::Inner(inner) => slot = &inner.children[edge.of(inner.children.len())],
+                Node::Leaf(leaf) => return Ok(leaf.prefix().is_empty()),
+            },
         }
     }
 }

@@ -1,12 +1,13 @@
 //! Leaves that cannot be read while the log is replayed: small puts go beside them, and whoever salvages does without them.
 
 use super::place::{children_in, refuse_stranger};
-use super::{Edit, Fences, Owned, own};
+use super::{Edit, Fences, Owned, Upper, grow, insert_upper, own};
 use crate::EngineError;
 use crate::backing::{Backing, Reading};
 use crate::node::{Inner, Node};
 use crate::slot::Slot;
 use crate::visit::Range;
+use std::sync::Arc;
 
 /// Learns whether the slot of `key` is one of a leaf, though that cannot be read, so that records may go beside it: leaves
 /// are all at one depth, so a neighbour tells. Whether it is.
@@ -40,9 +41,9 @@ fn has_readable_leaf(inner: &Inner, index: usize, backing: &Backing) -> bool {
             .is_some_and(|node| matches!(node, Node::Leaf(_)))
 }
 
-/// Does without what cannot be read of a range: it is never read from now on, nor is what was put beside it. How many
-/// leaves or nodes above them.
-pub(crate) fn lose(slot: &mut Slot, range: Range<'_>, edit: &mut Edit<'_>) -> Result<u64, EngineError> {
+/// Does without what cannot be read of a range: it is never read from now on, and what was put beside it into the range is
+/// forgotten. How many leaves or nodes above them there were is noted.
+pub(crate) fn lose(slot: &mut Slot, range: Range<'_>, edit: &mut Edit<'_>) -> Result<(), EngineError> {
     lose_below(slot, Fences::default(), range, edit)
 }
 
@@ -51,26 +52,78 @@ fn lose_below(
     fences: Fences<'_>,
     range: Range<'_>,
     edit: &mut Edit<'_>,
-) -> Result<u64, EngineError> {
+) -> Result<(), EngineError> {
     let read = slot.read_apart(Reading::Along, edit.backing).and_then(|node| match &node {
         Node::Leaf(leaf) => refuse_stranger(slot, leaf, fences, edit.backing).map(|()| node),
         Node::Inner(_) => Ok(node),
     });
     match read {
         Err(error) if error.is_damage() => {
-            *slot = slot.lost();
-            return Ok(1);
+            edit.lost += u64::from(!slot.is_lost());
+            let records = slot.records_beside(edit.backing).without(range);
+            *slot = slot.lost_with(records, edit.backing);
+            return Ok(());
         }
         Err(error) => return Err(error),
-        Ok(Node::Leaf(_)) => return Ok(0),
+        Ok(Node::Leaf(_)) => return Ok(()),
         Ok(Node::Inner(_)) => {}
     }
-    let mut lost = 0;
     if let Owned::Inner(inner) = own(slot, edit)? {
         for index in children_in(inner, range) {
             let (pivots, children) = inner.parts_mut();
-            lost += lose_below(&mut children[index], fences.of_child(pivots, index), range, edit)?;
+            lose_below(&mut children[index], fences.of_child(pivots, index), range, edit)?;
         }
     }
-    Ok(lost)
+    Ok(())
+}
+
+/// Records beside one thing that is lost, in bytes: with more of them there are two such things, so that each is looked through soon.
+const BESIDE_MOST: usize = 32 << 10;
+
+/// Puts a small record beside what is lost where its key belongs, if that is lost.
+pub(crate) fn put_beside_lost(
+    root: &mut Slot,
+    key: &[u8],
+    value: &[u8],
+    edit: &mut Edit<'_>,
+) -> Result<(), EngineError> {
+    if root.is_lost() {
+        // Lookups ask a node for what lies beside its children.
+        let mut inner = Inner::new(edit.epoch, Vec::new(), vec![std::mem::take(root)]);
+        inner.count_in(edit.backing.meter());
+        *root = Slot::resident(Node::Inner(Arc::new(inner)));
+    }
+    if let Some(upper) = put_below(root, key, value, edit)? {
+        grow(root, upper, edit);
+    }
+    Ok(())
+}
+
+fn put_below(
+    slot: &mut Slot,
+    key: &[u8],
+    value: &[u8],
+    edit: &mut Edit<'_>,
+) -> Result<Option<Upper>, EngineError> {
+    if slot.inner().is_none() {
+        return Ok(None);
+    }
+    let Owned::Inner(inner) = own(slot, edit)? else { return Ok(None) };
+    let index = inner.child_of(key);
+    let child = &mut inner.children[index];
+    if !child.is_lost() {
+        let upper = put_below(child, key, value, edit)?;
+        return Ok(upper.and_then(|upper| insert_upper(inner, index, upper)));
+    }
+    let mut records = child.records_beside(edit.backing);
+    records.put(key, value);
+    let (len, middle) = (records.len(), records.middle().map(<[u8]>::to_vec));
+    let Some(middle) = middle.filter(|_| len > BESIDE_MOST) else {
+        *child = child.lost_with(records, edit.backing);
+        return Ok(None);
+    };
+    let [lower, upper] = records.parted_at(&middle);
+    let upper = child.lost_with(upper, edit.backing);
+    *child = child.lost_with(lower, edit.backing);
+    Ok(insert_upper(inner, index, Upper { pivot: middle.into(), slot: upper }))
 }

@@ -1,0 +1,264 @@
+//! What comes out of a store with rotten leaves that the log goes on about, opened with `salvage`: all that can be read, and nothing old.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
+
+use atoll_disk::{Disk, DiskError, MemoryDisk, Relay};
+use atoll_engine::{Durability, Engine, EngineError, Options, Tree};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const KEYS: u32 = 20_000;
+
+/// The key whose leaf rots.
+const SICK: u32 = 10_000;
+
+fn options() -> Options {
+    Options {
+        background: false,
+        log_segment_bytes: 64 << 10,
+        log_windows: false,
+        seed: Some(7),
+        ..Options::default()
+    }
+}
+
+fn salvaging() -> Options {
+    Options { read_only: true, salvage: true, ..options() }
+}
+
+fn key(number: u32) -> [u8; 4] {
+    number.to_be_bytes()
+}
+
+fn old(number: u32) -> Vec<u8> {
+    format!("value of {number:08}").repeat(6).into_bytes()
+}
+
+fn image(disk: &MemoryDisk) -> Vec<u8> {
+    let mut bytes = vec![0; disk.len().unwrap() as usize];
+    disk.read_at(0, &mut bytes).unwrap();
+    bytes
+}
+
+fn opened(disk: &Arc<MemoryDisk>) -> Engine {
+    Engine::open(Arc::clone(disk) as Arc<dyn Disk>, options()).unwrap()
+}
+
+/// A store with a large tree, one of three records above its keys, and one more, closed.
+fn filled() -> Arc<MemoryDisk> {
+    let disk = Arc::new(MemoryDisk::new());
+    let engine = opened(&disk);
+    let tree = engine.tree("t").unwrap();
+    // In no order, so that leaves have some room left.
+    for number in (0..KEYS).map(|number| number * 7919 % KEYS) {
+        tree.put(&key(number), &old(number), Durability::Buffered).unwrap();
+    }
+    for name in ["small", "other"] {
+        let small = engine.tree(name).unwrap();
+        for number in 30_000..30_003 {
+            small.put(&key(number), format!("{name} {number}").as_bytes(), Durability::Buffered).unwrap();
+        }
+    }
+    engine.close().unwrap();
+    disk
+}
+
+fn rot(bytes: &mut [u8], needle: &[u8]) {
+    let places: Vec<usize> =
+        (0..bytes.len() - needle.len()).filter(|&at| bytes[at..].starts_with(needle)).collect();
+    assert!(!places.is_empty());
+    places.into_iter().for_each(|at| bytes[at + 2] ^= 1);
+}
+
+/// What is on disk of a store that made these changes after its last checkpoint, the leaf with this value rotten.
+fn rotten(needle: &[u8], change: impl FnOnce(&Engine, &Tree)) -> Vec<u8> {
+    let disk = filled();
+    let engine = opened(&disk);
+    change(&engine, &engine.tree("t").unwrap());
+    let mut bytes = image(&disk);
+    rot(&mut bytes, needle);
+    bytes
+}
+
+fn open(image: &[u8], options: Options) -> Result<(Engine, Tree), EngineError> {
+    let engine = Engine::open(Arc::new(MemoryDisk::with_bytes(image.to_vec())), options)?;
+    let tree = engine.tree("t")?;
+    Ok((engine, tree))
+}
+
+fn salvaged(image: &[u8]) -> (Engine, Tree) {
+    let refused = open(image, options()).map(|_| ()).unwrap_err();
+    assert!(matches!(refused, EngineError::Corrupt { .. }), "{refused}");
+    open(image, salvaging()).unwrap()
+}
+
+fn value(tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+    tree.get(key)?.map(|value| Ok(value.to_buffer()?.to_vec())).transpose()
+}
+
+/// That nothing can be told of the sick key, and all away from it, of which some are in other trees, is as it was.
+fn assert_whole_elsewhere(tree_of: impl Fn(u32) -> Tree) {
+    assert!(value(&tree_of(SICK), &key(SICK)).is_err());
+    for number in (0..KEYS).step_by(97).filter(|number| !(SICK - 200..SICK + 200).contains(number)) {
+        assert_eq!(value(&tree_of(number), &key(number)).unwrap(), Some(old(number)), "{number}");
+    }
+}
+
+#[test]
+fn a_leaf_that_the_log_changes_often_is_lost_once() {
+    let bytes = rotten(&old(SICK), |_, tree| {
+        for number in SICK - 5..SICK + 5 {
+            tree.delete(&key(number), Durability::Flushed).unwrap();
+            tree.append(&key(number), b"anew", Durability::Flushed).unwrap();
+        }
+    });
+    let (engine, tree) = salvaged(&bytes);
+    // Leaves end somewhere.
+    assert!((1..=2).contains(&engine.recovery().leaves_lost), "{:?}", engine.recovery());
+    assert_whole_elsewhere(|_| tree.clone());
+}
+
+/// Many keys behind the sick one and before the next.
+fn behind_sick(number: u32) -> Vec<u8> {
+    [key(SICK), (number * 7919 % 3000).to_be_bytes()].concat()
+}
+
+#[test]
+fn however_much_was_put_beside_a_rotten_leaf_comes_out_but_for_what_was_changed_in_other_ways() {
+    let count = 3000;
+    let bytes = rotten(&old(SICK), |_, tree| {
+        for number in 0..count {
+            tree.put(&behind_sick(number), &[1; 60], Durability::Flushed).unwrap();
+            if number % 2 == 0 {
+                tree.put(&behind_sick(number / 2), &[2; 70], Durability::Flushed).unwrap();
+            }
+            if number == 1000 {
+                tree.delete(&behind_sick(7), Durability::Flushed).unwrap();
+                tree.append(&behind_sick(8), b"more", Durability::Flushed).unwrap();
+                tree.put(&behind_sick(9), &[3; 400], Durability::Flushed).unwrap();
+            }
+        }
+        tree.delete(&behind_sick(2000), Durability::Flushed).unwrap();
+    });
+    let (engine, tree) = salvaged(&bytes);
+    assert_eq!(engine.recovery().leaves_lost, 1);
+    for number in 0..count {
+        let found = value(&tree, &behind_sick(number));
+        match number {
+            7..=9 | 2000 => assert!(found.is_err(), "{number}: {found:?}"),
+            0..1500 => assert_eq!(found.unwrap(), Some(vec![2; 70]), "{number}"),
+            _ => assert_eq!(found.unwrap(), Some(vec![1; 60]), "{number}"),
+        }
+    }
+    assert_whole_elsewhere(|_| tree.clone());
+}
+
+#[test]
+fn what_was_put_into_a_tree_of_one_rotten_leaf_comes_out() {
+    let bytes = rotten(b"small 30001", |engine, _| {
+        let small = engine.tree("small").unwrap();
+        small.put(&key(30_002), b"later", Durability::Flushed).unwrap();
+        small.put(&key(5), b"new", Durability::Flushed).unwrap();
+    });
+    let (engine, _) = salvaged(&bytes);
+    let small = engine.tree("small").unwrap();
+    assert_eq!(value(&small, &key(30_002)).unwrap(), Some(b"later".to_vec()));
+    assert_eq!(value(&small, &key(5)).unwrap(), Some(b"new".to_vec()));
+    assert!(value(&small, &key(30_001)).is_err());
+    let other = engine.tree("other").unwrap();
+    assert_eq!(value(&other, &key(30_001)).unwrap(), Some(b"other 30001".to_vec()));
+    assert_eq!(engine.recovery().leaves_lost, 1);
+}
+
+#[test]
+fn ranges_that_moved_over_a_rotten_leaf_are_where_they_went() {
+    for is_absorbed in [false, true] {
+        let bytes = rotten(&old(SICK), |_, tree| {
+            tree.put(&key(SICK + 2), b"before", Durability::Flushed).unwrap();
+            let (upper, _) = tree.split_off(&key(SICK + 1), "upper", Durability::Flushed).unwrap();
+            tree.put(&key(5), b"elsewhere", Durability::Flushed).unwrap();
+            upper.put(&key(KEYS), b"at the end", Durability::Flushed).unwrap();
+            if is_absorbed {
+                tree.absorb(&upper, Durability::Flushed).unwrap();
+            }
+        });
+        let (engine, tree) = salvaged(&bytes);
+        let upper = if is_absorbed { tree.clone() } else { engine.tree("upper").unwrap() };
+        let tree_of = |number| if number > SICK { upper.clone() } else { tree.clone() };
+        assert_eq!(value(&upper, &key(SICK + 2)).unwrap(), Some(b"before".to_vec()));
+        assert_eq!(value(&upper, &key(KEYS)).unwrap(), Some(b"at the end".to_vec()));
+        assert_eq!(value(&tree, &key(5)).unwrap(), Some(b"elsewhere".to_vec()));
+        assert!(value(&upper, &key(SICK + 1)).is_err());
+        assert_whole_elsewhere(tree_of);
+        if !is_absorbed {
+            // How far the leaf reached that was cut is not known.
+            assert_ne!(value(&tree, &key(SICK + 500)).ok().flatten(), Some(old(SICK + 500)), "it went");
+        }
+        assert!(engine.recovery().leaves_lost > 0);
+    }
+}
+
+#[test]
+fn a_tree_absorbs_one_of_which_nothing_can_be_read() {
+    for absorbs_it in [false, true] {
+        let bytes = rotten(b"small 30001", |engine, tree| {
+            let small = engine.tree("small").unwrap();
+            let (into, from) = if absorbs_it { (tree, &small) } else { (&small, tree) };
+            into.absorb(from, Durability::Flushed).unwrap();
+        });
+        let (engine, tree) = salvaged(&bytes);
+        let into = if absorbs_it { tree } else { engine.tree("small").unwrap() };
+        for number in (0..KEYS).step_by(97) {
+            assert_eq!(value(&into, &key(number)).unwrap(), Some(old(number)), "{number}");
+        }
+        assert_eq!(
+            value(&into, &[key(5).as_slice(), &[0]].concat()).unwrap(),
+            None,
+            "it lies among what is known"
+        );
+        assert!(value(&into, &key(30_001)).is_err());
+        assert_eq!(engine.recovery().leaves_lost, 1);
+    }
+}
+
+/// A disk that shows one image until a place in it was read, and another one from then on.
+struct Overtaken {
+    first: MemoryDisk,
+    then: MemoryDisk,
+    place: u64,
+    is_over: AtomicBool,
+}
+
+impl Relay for Overtaken {
+    fn inner(&self) -> &dyn Disk {
+        if self.is_over.load(Ordering::Relaxed) { &self.then } else { &self.first }
+    }
+
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        let read = self.inner().read_at(offset, target);
+        let is_it = (offset..offset + target.len() as u64).contains(&self.place) && target.len() < 64 << 10;
+        self.is_over.fetch_or(is_it, Ordering::Relaxed);
+        read
+    }
+}
+
+#[test]
+fn who_salvages_beside_an_owner_that_went_on_looks_again_at_what_seems_rotten() {
+    let disk = filled();
+    let engine = opened(&disk);
+    let tree = engine.tree("t").unwrap();
+    tree.put(&key(SICK + 1), b"soon older", Durability::Flushed).unwrap();
+    let mut first = image(&disk);
+    let needle = old(SICK);
+    let place = (0..first.len()).rfind(|&at| first[at..].starts_with(&needle)).unwrap();
+    first[place + 2] ^= 1;
+    tree.put(&key(SICK + 1), b"newer", Durability::Flushed).unwrap();
+    engine.checkpoint().unwrap();
+    let then = MemoryDisk::with_bytes(image(&disk));
+    let first = MemoryDisk::with_bytes(first);
+    let disk = Arc::new(Overtaken { first, then, place: place as u64, is_over: AtomicBool::new(false) });
+    let reader = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, salvaging()).unwrap();
+    assert!(disk.is_over.load(Ordering::Relaxed), "nothing seemed rotten");
+    let tree = reader.tree("t").unwrap();
+    assert_eq!(value(&tree, &key(SICK)).unwrap(), Some(old(SICK)));
+    assert_eq!(value(&tree, &key(SICK + 1)).unwrap(), Some(b"newer".to_vec()));
+}
