@@ -2,7 +2,7 @@
 //!
 //! Invariant: bytes that do not match their checksum are an error, never an answer.
 
-use crate::chunks::{Chunks, Found};
+use crate::chunks::{Chunks, Found, Owner};
 use crate::codec::{Body, ChunkId, KIND_CELL, PieceHead, unsealed};
 use crate::failure::damage;
 use crate::kept::{Created, Turn};
@@ -27,6 +27,14 @@ pub(crate) struct Piece {
 
 /// The pieces of a cell in their order; none if it is absent.
 pub(crate) type Pieces = Vec<Piece>;
+
+/// Cells that were read at one moment, for several who asked for one each: what is damaged of one is nothing to the others.
+#[derive(Debug)]
+pub(crate) struct AtOnce {
+    pub(crate) cells: HashMap<SortKey, Pieces>,
+    /// Those that cannot be told, in whole or in part.
+    pub(crate) damaged: HashMap<SortKey, StoreError>,
+}
 
 /// Length of a cell.
 pub(crate) fn length(pieces: &[Piece]) -> u64 {
@@ -69,16 +77,20 @@ pub(crate) fn raw_rows(
 }
 
 impl Link {
-    /// A row as a piece; none for a row that only guarded a condition.
-    pub(crate) fn piece(&self, row: RawRow) -> Result<Option<Piece>, StoreError> {
+    /// A row of a partition as a piece; none for a row that only guarded a condition.
+    pub(crate) fn piece(&self, partition: &[u8], row: RawRow) -> Result<Option<Piece>, StoreError> {
         let Some(head) = row.head else { return Ok(None) };
+        let owner = Owner { partition, sort: &row.sort };
         let head =
-            PieceHead::decode(&head).ok_or_else(|| self.damaged(&row.sort, "its head has another form"))?;
+            PieceHead::decode(&head).ok_or_else(|| self.damaged(owner, "its head has another form"))?;
         Ok(Some(Piece { number: row.piece, head, sealed: row.value }))
     }
 
-    pub(crate) fn damaged(&self, sort: &[u8], problem: &str) -> StoreError {
-        damage(&format!("{} sort key \"{}\"", self.place, sort.escape_ascii()), problem)
+    /// The error of a cell that is not as it was written.
+    pub(crate) fn damaged(&self, of: Owner<'_>, problem: &str) -> StoreError {
+        let partition = of.partition.strip_prefix(self.options.namespace.as_slice()).unwrap_or(of.partition);
+        let (partition, sort) = (partition.escape_ascii(), of.sort.escape_ascii());
+        damage(&format!("{} partition \"{partition}\" sort key \"{sort}\"", self.place), problem)
     }
 
     /// Rows by kind and sort key, of one partition, at one moment.
@@ -98,16 +110,19 @@ impl Link {
         &self,
         partition: &[u8],
         sorts: &[&[u8]],
-    ) -> Result<HashMap<SortKey, Pieces>, StoreError> {
+    ) -> Result<AtOnce, StoreError> {
         let names: Vec<_> = sorts.iter().map(|sort| (KIND_CELL, *sort)).collect();
-        let mut cells: HashMap<SortKey, Pieces> = HashMap::with_capacity(sorts.len());
+        let (cells, damaged) = (HashMap::with_capacity(sorts.len()), HashMap::new());
+        let mut found = AtOnce { cells, damaged };
         for row in self.named(&self.statements.reads.names, partition, &names, true).await? {
             let sort = row.sort.to_vec();
-            if let Some(piece) = self.piece(row)? {
-                cells.entry(sort).or_default().push(piece);
+            match self.piece(partition, row) {
+                Ok(Some(piece)) => found.cells.entry(sort).or_default().push(piece),
+                Ok(None) => {}
+                Err(error) => drop(found.damaged.insert(sort, error)),
             }
         }
-        Ok(cells)
+        Ok(found)
     }
 
     /// One cell as a statement reads it: from any replica, or from a majority.
@@ -120,7 +135,7 @@ impl Link {
         let answer = self.rows("reading", statement, &(partition, sort)).await?;
         let mut pieces = Pieces::new();
         for row in raw_rows(self, &answer, true)? {
-            pieces.extend(self.piece(row)?);
+            pieces.extend(self.piece(partition, row)?);
         }
         Ok(pieces)
     }
@@ -128,7 +143,7 @@ impl Link {
     /// Some bytes of a cell whose pieces were read, unless a chunk is gone.
     pub(crate) async fn joined(
         &self,
-        sort: &[u8],
+        of: Owner<'_>,
         pieces: &[Piece],
         range: ByteRange,
     ) -> Result<Found<Buffer>, StoreError> {
@@ -137,7 +152,7 @@ impl Link {
             && piece.head.body == Body::Inline
         {
             return self
-                .inline(sort, piece)
+                .inline(of, piece)
                 .map(|bytes| Found::Bytes(Buffer::copy_from(slice(bytes, start, end))));
         }
         let mut parts = Vec::new();
@@ -148,11 +163,11 @@ impl Link {
                 let within = from - at..to - at;
                 match piece.head.body {
                     Body::Inline => {
-                        let bytes = self.inline(sort, piece)?;
+                        let bytes = self.inline(of, piece)?;
                         parts.push(Buffer::copy_from(slice(bytes, within.start, within.end)));
                     }
                     Body::Chunks(id, chunk_bytes) => {
-                        match self.of_chunks(&piece.head, id, chunk_bytes, within).await? {
+                        match self.of_chunks(of, &piece.head, (id, chunk_bytes), within).await? {
                             Found::Bytes(found) => parts.extend(found),
                             Found::Gone(id) => return Ok(Found::Gone(id)),
                         }
@@ -166,35 +181,30 @@ impl Link {
 
     async fn of_chunks(
         &self,
+        owner: Owner<'_>,
         head: &PieceHead,
-        id: ChunkId,
-        chunk_bytes: u32,
+        (id, chunk_bytes): (ChunkId, u32),
         range: Range<u64>,
     ) -> Result<Found<Vec<Buffer>>, StoreError> {
-        let chunks = Chunks { id, chunk_bytes: u64::from(chunk_bytes), piece: *head };
+        let chunks = Chunks { owner, id, chunk_bytes: u64::from(chunk_bytes), piece: *head };
         self.read_chunks(&chunks, range).await
     }
 
     /// Keeps a created cell, which is one piece, as it was read.
-    pub(crate) fn take_in(
-        &self,
-        turn: Turn,
-        partition: &[u8],
-        sort: &[u8],
-        piece: &Piece,
-    ) -> Result<Created, StoreError> {
+    pub(crate) fn take_in(&self, turn: Turn, of: Owner<'_>, piece: &Piece) -> Result<Created, StoreError> {
         let inline = match piece.head.body {
-            Body::Inline => Buffer::copy_from(self.inline(sort, piece)?),
+            Body::Inline => Buffer::copy_from(self.inline(of, piece)?),
             Body::Chunks(..) => Buffer::new(),
         };
         let created = Created { head: piece.head, inline };
-        self.kept.keep_cell(turn, partition, sort, created.clone());
+        self.kept.keep_cell(turn, of.partition, of.sort, created.clone());
         Ok(created)
     }
 
     /// Some bytes of a created cell, unless a chunk is gone.
     pub(crate) async fn of_created(
         &self,
+        of: Owner<'_>,
         created: &Created,
         range: ByteRange,
     ) -> Result<Found<Buffer>, StoreError> {
@@ -203,18 +213,18 @@ impl Link {
             Body::Inline => Ok(Found::Bytes(created.inline.slice(start as usize..end as usize))),
             Body::Chunks(..) if start == end => Ok(Found::Bytes(Buffer::new())),
             Body::Chunks(id, chunk_bytes) => {
-                let parts = self.of_chunks(&created.head, id, chunk_bytes, start..end).await?;
+                let parts = self.of_chunks(of, &created.head, (id, chunk_bytes), start..end).await?;
                 Ok(parts.map(concat))
             }
         }
     }
 
     /// The bytes of an inline piece.
-    pub(crate) fn inline<'p>(&self, sort: &[u8], piece: &'p Piece) -> Result<&'p [u8], StoreError> {
+    pub(crate) fn inline<'p>(&self, of: Owner<'_>, piece: &'p Piece) -> Result<&'p [u8], StoreError> {
         let sealed = piece.sealed.as_deref().unwrap_or_default();
         unsealed(sealed)
             .filter(|bytes| bytes.len() as u64 == piece.head.bytes)
-            .ok_or_else(|| self.damaged(sort, "its bytes do not match their checksum"))
+            .ok_or_else(|| self.damaged(of, "its bytes do not match their checksum"))
     }
 }
 

@@ -7,7 +7,6 @@
 
 use crate::bind::Bind;
 use crate::codec::{ChunkId, PieceHead, chunk_checksum, unsealed_chunk};
-use crate::failure::damage;
 use crate::link::Link;
 use atoll_store::{Buffer, Outcome, StoreError};
 use bytes::Bytes;
@@ -20,7 +19,8 @@ use std::sync::Arc;
 const IN_FLIGHT: usize = 16;
 
 /// The chunks of one piece.
-pub(crate) struct Chunks {
+pub(crate) struct Chunks<'a> {
+    pub(crate) owner: Owner<'a>,
     pub(crate) id: ChunkId,
     pub(crate) chunk_bytes: u64,
     /// Length and checksum of the piece.
@@ -45,9 +45,10 @@ impl<T> Found<T> {
     }
 }
 
-/// Whose chunks they are.
+/// The cell that rows and chunks are of.
 #[derive(Clone, Copy)]
 pub(crate) struct Owner<'a> {
+    /// As the table has it.
     pub(crate) partition: &'a [u8],
     pub(crate) sort: &'a [u8],
 }
@@ -98,7 +99,7 @@ impl Link {
     /// Some bytes of a piece, in parts.
     pub(crate) async fn read_chunks(
         &self,
-        chunks: &Chunks,
+        chunks: &Chunks<'_>,
         range: Range<u64>,
     ) -> Result<Found<Vec<Buffer>>, StoreError> {
         let numbers = range.start / chunks.chunk_bytes..range.end.div_ceil(chunks.chunk_bytes);
@@ -114,12 +115,16 @@ impl Link {
             parts.push(chunk.slice(part(range.start)..part(range.end)));
         }
         if range == (0..chunks.piece.bytes) && checksum_of(&parts) != chunks.piece.checksum {
-            return Err(self.torn(&chunks.id, "its chunks together do not match the checksum of the value"));
+            return Err(self.torn(chunks, "together do not match the checksum of the value"));
         }
         Ok(Found::Bytes(parts))
     }
 
-    async fn read_chunk(&self, chunks: &Chunks, number: u64) -> Result<Option<(u64, Buffer)>, StoreError> {
+    async fn read_chunk(
+        &self,
+        chunks: &Chunks<'_>,
+        number: u64,
+    ) -> Result<Option<(u64, Buffer)>, StoreError> {
         if let Some(chunk) = self.kept.chunk(&chunks.id, number) {
             return Ok(Some((number, chunk)));
         }
@@ -143,15 +148,12 @@ impl Link {
                 self.kept.keep_chunk(&chunks.id, number, &chunk);
                 Ok(Some((number, chunk)))
             }
-            _ => {
-                Err(self
-                    .torn(&chunks.id, &format!("the bytes of chunk {number} do not match their checksum")))
-            }
+            _ => Err(self.torn(chunks, &format!("do not match their checksums: number {number}"))),
         }
     }
 
-    fn torn(&self, id: &ChunkId, problem: &str) -> StoreError {
-        damage(&format!("{} chunks {}", self.place, hexadecimal(id)), problem)
+    fn torn(&self, chunks: &Chunks<'_>, problem: &str) -> StoreError {
+        self.damaged(chunks.owner, &format!("its chunks {} {problem}", hexadecimal(&chunks.id)))
     }
 
     /// Deletes chunks that no cell refers to any more. What fails is left to a sweep.

@@ -169,7 +169,10 @@ async fn look(shared: &Arc<Shared>, partition: &[u8], sort: &[u8]) -> Result<Fou
         let (kind, sort, piece, head, value, written) = row.map_err(|error| link.not_understood(&error))?;
         match kind {
             KIND_HEAD => found.last_write = written.unwrap_or(0),
-            _ => found.pieces.extend(link.piece(crate::cells::RawRow { kind, sort, piece, head, value })?),
+            _ => {
+                let row = crate::cells::RawRow { kind, sort, piece, head, value };
+                found.pieces.extend(link.piece(partition, row)?);
+            }
         }
     }
     Ok(found)
@@ -187,7 +190,7 @@ async fn compare(
     // What was found is a moment old, so the cell is read as it is now.
     let told =
         if is_same_length { ByteRange::ALL } else { ByteRange::new(0, Conflict::ACTUAL_BYTES_MAX as u64) };
-    let actual = match shared.link.joined(sort, &pieces, told).await? {
+    let actual = match shared.link.joined(Owner { partition, sort }, &pieces, told).await? {
         Read::Bytes(actual) => Some(actual),
         Read::Gone(_) => crate::read::read(shared, partition, sort, told, false).await?,
     };

@@ -39,6 +39,8 @@ fn judge_attempt(error: &RequestAttemptError) -> Failure {
         RequestAttemptError::SerializationError(_) | RequestAttemptError::CqlRequestSerialization(_) => {
             Failure::Final
         }
+        // It would come in parts again, of which the driver takes none.
+        RequestAttemptError::NonfinishedPagingState => Failure::Final,
         RequestAttemptError::UnableToAllocStreamId => Failure::Passing,
         RequestAttemptError::DbError(error, text) => match error {
             DbError::SyntaxError
@@ -73,6 +75,11 @@ fn is_too_dead(text: &str) -> bool {
 /// Whether a request failed because of too many deleted rows.
 pub(crate) fn is_of_tombstones(error: &ExecutionError) -> bool {
     matches!(database_error(error), Some((DbError::ReadFailure { .. }, text)) if is_too_dead(text))
+}
+
+/// Whether an answer came in parts that was not to: the first is never taken for all of it.
+fn is_in_parts(error: &ExecutionError) -> bool {
+    matches!(error, ExecutionError::LastAttemptError(RequestAttemptError::NonfinishedPagingState))
 }
 
 /// Whether a coordinator refused because of its replicas, which it may do in the middle of a conditional batch.
@@ -112,6 +119,12 @@ pub(crate) fn refused(place: &str, what: &'static str, error: ExecutionError) ->
             format!("the nodes of {place} do not agree on its tables: {}", first_line(&error)),
             "`nodetool describecluster` names the nodes that differ: start those that are down, set clocks right that \
              are far off, then try again",
+        ),
+        None if is_in_parts(&error) => told(
+            ErrorKind::Unavailable,
+            format!("{place} answered {what} with a first page, and was asked for all of it at once"),
+            "Atoll needs Apache Cassandra, or what answers as it does: a service that cuts answers of 1 MiB by itself cannot hold \
+             a store",
         ),
         _ if is_of_tombstones(&error) => told(
             ErrorKind::Unavailable,
@@ -223,6 +236,7 @@ fn pool_refused(error: &ConnectionPoolError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use atoll_store::Outcome;
     use scylla::errors::SchemaAgreementError;
     use std::time::Duration;
 
@@ -233,6 +247,16 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert!(error.to_string().contains("do not agree"), "{error}");
         assert!(error.hint().is_some_and(|hint| hint.contains("describecluster") && hint.contains("clock")));
+    }
+
+    #[test]
+    fn an_answer_that_came_in_parts_is_an_error_that_says_so_at_once() {
+        let error = || ExecutionError::LastAttemptError(RequestAttemptError::NonfinishedPagingState);
+        assert_eq!(judge(&error()), Failure::Final);
+        let error = refused("here", "scan", error());
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unavailable, Outcome::Refused));
+        assert!(error.to_string().contains("a first page"), "{error}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("Apache Cassandra")));
     }
 
     #[test]

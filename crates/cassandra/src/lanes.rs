@@ -6,7 +6,7 @@
 //! Invariant: a read is sent after it was asked for, so it sees every write that was acknowledged before.
 //! Invariant: no call waits for one that was dropped.
 
-use crate::cells::Pieces;
+use crate::cells::{AtOnce, Pieces};
 use crate::link::Link;
 use crate::read::Moves;
 use crate::recall::Known;
@@ -125,7 +125,10 @@ async fn serve(link: Arc<Link>, lanes: Arc<Lanes>, partition: PartitionKey) {
         sorts.dedup();
         let answer = settled(&link, &partition, &sorts).await;
         for (sort, sender) in waiting {
-            let pieces = answer.as_ref().map(|cells| cells.get(&sort).cloned().unwrap_or_default());
+            let pieces = answer.as_ref().and_then(|found| match found.damaged.get(&sort) {
+                None => Ok(found.cells.get(&sort).cloned().unwrap_or_default()),
+                Some(error) => Err(error),
+            });
             // Whoever asked may be gone.
             let _ = sender.send(pieces.map_err(Clone::clone));
         }
@@ -133,20 +136,16 @@ async fn serve(link: Arc<Link>, lanes: Arc<Lanes>, partition: PartitionKey) {
 }
 
 /// Some cells of a partition at one moment each, of which a majority has those that were created.
-async fn settled(
-    link: &Link,
-    partition: &[u8],
-    sorts: &[&[u8]],
-) -> Result<HashMap<SortKey, Pieces>, StoreError> {
+async fn settled(link: &Link, partition: &[u8], sorts: &[&[u8]]) -> Result<AtOnce, StoreError> {
     let mut moves = Moves::default();
     loop {
-        let mut cells = link.cells_at_once(partition, sorts).await?;
-        let seen = cells.iter().map(|(sort, pieces)| (sort.as_slice(), pieces.as_slice()));
+        let mut found = link.cells_at_once(partition, sorts).await?;
+        let seen = found.cells.iter().map(|(sort, pieces)| (sort.as_slice(), pieces.as_slice()));
         let settling = link.settle(partition, seen).await?;
         // Nobody can have been told of what a majority does not have.
-        cells.retain(|sort, _| settling.others.get(sort) != Some(&Majority::Absent));
+        found.cells.retain(|sort, _| settling.others.get(sort) != Some(&Majority::Absent));
         if !settling.others.values().any(|other| *other == Majority::Another) {
-            return Ok(cells);
+            return Ok(found);
         }
         moves.again(&link.place)?;
     }

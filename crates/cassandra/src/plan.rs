@@ -34,6 +34,8 @@ pub(crate) type Sending<'a> = (&'a PreparedStatement, Vec<Bind<'a>>);
 pub(crate) struct View {
     /// The cells that a batch names.
     pub(crate) cells: HashMap<SortKey, Pieces>,
+    /// Those of them that cannot be told, in whole or in part, and that it replaces.
+    pub(crate) damaged: BTreeSet<SortKey>,
     /// Chunks of the cells in ranges that it deletes.
     pub(crate) left_behind: Vec<(ChunkId, u64)>,
 }
@@ -78,11 +80,17 @@ pub(crate) struct WrittenChunks {
 }
 
 /// Judges the conditions on what was read.
-pub(crate) async fn judge(link: &Link, batch: &Batch, view: &View) -> Result<Judged, StoreError> {
+pub(crate) async fn judge(
+    link: &Link,
+    partition: &[u8],
+    batch: &Batch,
+    view: &View,
+) -> Result<Judged, StoreError> {
     for (place, condition) in batch.conditions.iter().enumerate() {
         let sort = condition.sort();
+        let of = Owner { partition, sort };
         let pieces = view.cells.get(sort).map_or(&[][..], Vec::as_slice);
-        match holds(link, condition, pieces).await? {
+        match holds(link, of, condition, pieces).await? {
             Found::Bytes(true) => continue,
             Found::Bytes(false) => {}
             Found::Gone(id) => return Ok(Judged::Gone(sort.to_vec(), id)),
@@ -90,7 +98,7 @@ pub(crate) async fn judge(link: &Link, batch: &Batch, view: &View) -> Result<Jud
         let told = ByteRange::new(0, Conflict::ACTUAL_BYTES_MAX as u64);
         let actual = match pieces.is_empty() {
             true => None,
-            false => match link.joined(sort, pieces, told).await? {
+            false => match link.joined(of, pieces, told).await? {
                 Found::Bytes(bytes) => Some(bytes),
                 Found::Gone(id) => return Ok(Judged::Gone(sort.to_vec(), id)),
             },
@@ -113,8 +121,13 @@ pub(crate) enum Judged {
     Gone(SortKey, ChunkId),
 }
 
-async fn holds(link: &Link, condition: &Condition, pieces: &[Piece]) -> Result<Found<bool>, StoreError> {
-    let Condition::Equals(sort, expected) = condition else { return Ok(Found::Bytes(pieces.is_empty())) };
+async fn holds(
+    link: &Link,
+    of: Owner<'_>,
+    condition: &Condition,
+    pieces: &[Piece],
+) -> Result<Found<bool>, StoreError> {
+    let Condition::Equals(_, expected) = condition else { return Ok(Found::Bytes(pieces.is_empty())) };
     if pieces.is_empty() || length(pieces) != expected.len() as u64 {
         return Ok(Found::Bytes(false));
     }
@@ -123,7 +136,7 @@ async fn holds(link: &Link, condition: &Condition, pieces: &[Piece]) -> Result<F
     {
         return Ok(Found::Bytes(false));
     }
-    Ok(link.joined(sort, pieces, ByteRange::ALL).await?.map(|actual| actual == *expected))
+    Ok(link.joined(of, pieces, ByteRange::ALL).await?.map(|actual| actual == *expected))
 }
 
 /// Lays out what the batch comes to, and writes the chunks that it needs.
@@ -147,7 +160,7 @@ pub(crate) async fn lay_out(
                 let piece = layout.piece(sort, 0, &bytes).await?;
                 plan.push(piece);
                 plan.forget(old);
-                if old.iter().any(|piece| piece.number > 0) {
+                if old.iter().any(|piece| piece.number > 0) || view.damaged.contains(sort) {
                     plan.deleted_behind.push((sort.clone(), 0));
                 }
             }
@@ -214,10 +227,11 @@ impl Layout<'_> {
             true => old.iter().rev().take_while(is_inline).count(),
             false => 0,
         };
+        let of = Owner { partition: self.partition, sort };
         let (kept, joining) = old.split_at(old.len() - small);
         let mut bytes = Vec::new();
         for piece in joining {
-            bytes.extend_from_slice(self.link.inline(sort, piece)?);
+            bytes.extend_from_slice(self.link.inline(of, piece)?);
         }
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
         let number = match (joining.first(), kept.last()) {
@@ -225,7 +239,7 @@ impl Layout<'_> {
             (None, Some(last)) => match last.number.checked_add(1) {
                 Some(number) => number,
                 None => {
-                    return Err(self.link.damaged(sort, "a piece has a number behind which there is none"));
+                    return Err(self.link.damaged(of, "a piece has a number behind which there is none"));
                 }
             },
             (None, None) => 0,

@@ -4,7 +4,7 @@
 //! that goes on referring to it is damaged.
 
 use crate::cells::Pieces;
-use crate::chunks::Found;
+use crate::chunks::{Found, Owner};
 use crate::codec::ChunkId;
 use crate::link::Link;
 use crate::store::Shared;
@@ -33,9 +33,10 @@ pub(crate) async fn read(
         if pieces.is_empty() {
             return Ok(None);
         }
-        match shared.link.joined(sort, &pieces, range).await? {
+        let of = Owner { partition, sort };
+        match shared.link.joined(of, &pieces, range).await? {
             Found::Bytes(bytes) => return Ok(Some(bytes)),
-            Found::Gone(id) => moves.gone(&shared.link, sort, id)?,
+            Found::Gone(id) => moves.gone(&shared.link, of, id)?,
         }
     }
 }
@@ -56,9 +57,9 @@ async fn read_vowed(
     sort: &[u8],
     range: ByteRange,
 ) -> Result<Option<Option<Buffer>>, StoreError> {
-    let link = &shared.link;
+    let (link, of) = (&shared.link, Owner { partition, sort });
     if let Some(created) = link.kept.cell(partition, sort)
-        && let Found::Bytes(bytes) = link.of_created(&created, range).await?
+        && let Found::Bytes(bytes) = link.of_created(of, &created, range).await?
     {
         return Ok(Some(Some(bytes)));
     }
@@ -70,8 +71,8 @@ async fn read_vowed(
         };
         let found = match &pieces[..] {
             [] => continue,
-            [piece] => link.of_created(&link.take_in(turn, partition, sort, piece)?, range).await?,
-            pieces => link.joined(sort, pieces, range).await?,
+            [piece] => link.of_created(of, &link.take_in(turn, of, piece)?, range).await?,
+            pieces => link.joined(of, pieces, range).await?,
         };
         if let Found::Bytes(bytes) = found {
             return Ok(Some(Some(bytes)));
@@ -91,9 +92,9 @@ pub(crate) struct Moves {
 impl Moves {
     /// A cell, read at SERIAL, named chunks of which one is gone. Chunks go only after a cell has let go of them: to
     /// name them once is to be a moment late, to name them again is damage.
-    pub(crate) fn gone(&mut self, link: &Link, sort: &[u8], id: ChunkId) -> Result<(), StoreError> {
+    pub(crate) fn gone(&mut self, link: &Link, of: Owner<'_>, id: ChunkId) -> Result<(), StoreError> {
         if self.gone == Some(id) {
-            return Err(link.damaged(sort, "a chunk of its value is gone"));
+            return Err(link.damaged(of, "a chunk of its value is gone"));
         }
         self.gone = Some(id);
         self.again(&link.place)

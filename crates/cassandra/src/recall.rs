@@ -91,7 +91,7 @@ impl Known {
             batch.conditions.iter().map(Condition::sort).chain(batch.mutations.iter().filter_map(sort_of));
         let cells = named.filter_map(|sort| self.cells.get_key_value(sort));
         let cells = cells.map(|(sort, pieces)| (sort.clone(), pieces.clone())).collect();
-        Some((head, View { cells, left_behind: Vec::new() }))
+        Some((head, View { cells, ..View::default() }))
     }
 
     /// Takes in that a batch applied to what was seen under the head `before`.
@@ -178,7 +178,7 @@ mod tests {
 
     fn knowing(flags: u8) -> Known {
         let mut known = Known::default();
-        let view = View { cells: [(b"a".to_vec(), cell(b"1"))].into(), left_behind: Vec::new() };
+        let view = View { cells: [(b"a".to_vec(), cell(b"1"))].into(), ..View::default() };
         known.learn(None, PartitionHead { version: 3, attempt: 9, flags }, view, &Plan::default());
         known
     }

@@ -4,7 +4,7 @@
 //! Invariant: a read has a limit of rows, so that no page needs unbounded memory.
 
 use crate::cells::{Pieces, length, raw_rows};
-use crate::chunks::Found;
+use crate::chunks::{Found, Owner};
 use crate::codec::{ChunkId, KIND_CELL, KIND_HEAD};
 use crate::net::{after, half_open};
 use crate::read::Moves;
@@ -40,10 +40,12 @@ pub(crate) async fn page(shared: &Arc<Shared>, request: ScanRequest) -> Result<S
             moves.again(&shared.link.place)?;
             continue;
         }
-        match project(shared, &request, read).await? {
+        match project(shared, &partition, &request, read).await? {
             Projected::Page(page) => return Ok(page),
             Projected::Moved => moves.again(&shared.link.place)?,
-            Projected::Gone(sort, id) => moves.gone(&shared.link, &sort, id)?,
+            Projected::Gone(sort, id) => {
+                moves.gone(&shared.link, Owner { partition: &partition, sort: &sort }, id)?;
+            }
         }
     }
 }
@@ -84,7 +86,7 @@ async fn read_cells(
     for row in raw_rows(link, &answer, with_values)? {
         let sort = row.sort.to_vec();
         last_row.clone_from(&sort);
-        let Some(piece) = link.piece(row)? else { continue };
+        let Some(piece) = link.piece(partition, row)? else { continue };
         match cells.last_mut() {
             Some((of, pieces)) if *of == sort => pieces.push(piece),
             _ => cells.push((sort, vec![piece])),
@@ -95,7 +97,7 @@ async fn read_cells(
     }
     if is_cut && cells.is_empty() {
         // The end of the scan would be told where only the read ended.
-        return Err(link.damaged(&last_row, "rows of it have no head"));
+        return Err(link.damaged(Owner { partition, sort: &last_row }, "rows of it have no head"));
     }
     if is_cut {
         whole(shared, partition, &mut cells).await?;
@@ -137,7 +139,12 @@ enum Projected {
 }
 
 /// The page of these cells.
-async fn project(shared: &Arc<Shared>, request: &ScanRequest, read: Cells) -> Result<Projected, StoreError> {
+async fn project(
+    shared: &Arc<Shared>,
+    partition: &[u8],
+    request: &ScanRequest,
+    read: Cells,
+) -> Result<Projected, StoreError> {
     let mut page = ScanPage { entries: Vec::new(), resume: None };
     let range = match request.projection {
         Projection::KeysOnly => ByteRange::new(0, 0),
@@ -160,7 +167,7 @@ async fn project(shared: &Arc<Shared>, request: &ScanRequest, read: Cells) -> Re
         is_full = false;
         let value = match request.projection {
             Projection::KeysOnly => Buffer::new(),
-            _ => match shared.link.joined(sort, pieces, range).await? {
+            _ => match shared.link.joined(Owner { partition, sort }, pieces, range).await? {
                 Found::Bytes(value) => value,
                 Found::Gone(id) => return Ok(Projected::Gone(sort.clone(), id)),
             },

@@ -12,7 +12,7 @@ use crate::cells::Piece;
 use crate::codec::{Body, ChunkId};
 use crate::store::Shared;
 use crate::write::Writing;
-use atoll_store::{Batch, StoreError};
+use atoll_store::{Batch, ErrorKind, StoreError};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -86,7 +86,11 @@ pub(crate) async fn sweep(shared: &Arc<Shared>, age: Duration) -> Result<Swept, 
             }
             let is_referred = match referred.get(&chunk.id) {
                 Some(known) => *known,
-                None => is_referred(shared, partition, &chunk).await?,
+                None => match is_referred(shared, partition, &chunk).await {
+                    // What a damaged cell refers to nobody knows, and the chunks of others are looked at all the same.
+                    Err(error) if error.kind() == ErrorKind::Corrupt => true,
+                    asked => asked?,
+                },
             };
             referred.insert(chunk.id, is_referred);
             if !is_referred {

@@ -8,7 +8,7 @@
 //! Invariant: nothing polls a partition for which nobody waits.
 
 use crate::cells::{Pieces, raw_rows};
-use crate::chunks::Found;
+use crate::chunks::{Found, Owner};
 use crate::codec::KIND_CELL;
 use crate::read::Moves;
 use crate::store::Shared;
@@ -164,9 +164,10 @@ async fn look(
         if pieces.is_empty() {
             return Ok(None);
         }
-        match shared.link.joined(cell.sort, &pieces, ByteRange::ALL).await? {
+        let of = Owner { partition: &waiter.partition, sort: cell.sort };
+        match shared.link.joined(of, &pieces, ByteRange::ALL).await? {
             Found::Bytes(value) => return Ok(Some(value)),
-            Found::Gone(id) => moves.gone(&shared.link, cell.sort, id)?,
+            Found::Gone(id) => moves.gone(&shared.link, of, id)?,
         }
     }
 }

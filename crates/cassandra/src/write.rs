@@ -11,6 +11,7 @@
 //! Invariant: a write ends as refused only if no try of it can apply any more.
 
 use crate::bind::Bind;
+use crate::chunks::Owner;
 use crate::codec::{KIND_CELL, KIND_HEAD, KIND_REQUEST, KIND_WINNER, PartitionHead, winner_slot};
 use crate::failure::{refused, waited_in_vain};
 use crate::link::{Decided, Patience};
@@ -173,7 +174,7 @@ impl<'a> Writing<'a> {
         }
         let judged = match look.has_moved {
             true => self.moves.again(&self.shared.link.place).map(|()| None),
-            false => judge(&self.shared.link, self.batch, &look.view).await.map(Some),
+            false => judge(&self.shared.link, &self.partition, self.batch, &look.view).await.map(Some),
         };
         match judged {
             Err(error) => return Tried::Fails(honest(last, error)),
@@ -183,7 +184,8 @@ impl<'a> Writing<'a> {
                 return Tried::Fails(honest(last, StoreError::Conflict(conflict)));
             }
             Ok(Some(Judged::Gone(sort, id))) => {
-                return match self.moves.gone(&self.shared.link, &sort, id) {
+                let of = Owner { partition: &self.partition, sort: &sort };
+                return match self.moves.gone(&self.shared.link, of, id) {
                     Ok(()) => Tried::Again(last),
                     Err(error) => Tried::Fails(honest(last, error)),
                 };
@@ -292,15 +294,20 @@ impl<'a> Writing<'a> {
             match row.kind {
                 KIND_CELL => {
                     let sort = row.sort.to_vec();
-                    if let Some(piece) = link.piece(row)? {
-                        look.view.cells.entry(sort).or_default().push(piece);
+                    match link.piece(&self.partition, row) {
+                        Ok(Some(piece)) => look.view.cells.entry(sort).or_default().push(piece),
+                        Ok(None) => {}
+                        // Whatever it was is gone then, and a sweep finds its chunks.
+                        Err(_) if self.replaces(&sort) => drop(look.view.damaged.insert(sort)),
+                        Err(error) => return Err(error),
                     }
                 }
                 kind => {
                     let head = row.head.as_deref().map(PartitionHead::decode);
                     let head = head.map(|head| {
                         head.ok_or_else(|| {
-                            link.damaged(&row.sort, "the head of its partition has another form")
+                            let of = Owner { partition: &self.partition, sort: &row.sort };
+                            link.damaged(of, "the head of its partition has another form")
                         })
                     });
                     let target = match kind {
@@ -340,12 +347,19 @@ impl<'a> Writing<'a> {
             let values = (&self.partition, from, kind, to, LEFT_BEHIND_MAX);
             let answer = link.rows("reading", &link.statements.reads.range_heads, &values).await?;
             for row in crate::cells::raw_rows(link, &answer, false)? {
-                found.extend(link.piece(row)?.and_then(|piece| piece.head.chunks()));
+                found.extend(link.piece(&self.partition, row)?.and_then(|piece| piece.head.chunks()));
             }
         }
         found.sort_unstable();
         found.dedup();
         Ok(found)
+    }
+
+    /// Whether the batch puts or deletes a cell whatever that was before.
+    fn replaces(&self, sort: &[u8]) -> bool {
+        let appends = |mutation: &Mutation| matches!(mutation, Mutation::Append(to, _) if to == sort);
+        let is_asked = self.batch.conditions.iter().any(|condition| condition.sort() == sort);
+        !is_asked && !self.batch.mutations.iter().any(appends)
     }
 
     /// The cells that the batch names.

@@ -13,7 +13,7 @@ mod common;
 use atoll_cassandra::{CassandraStore, Options};
 use atoll_conformance::SharedStore;
 use atoll_store::{
-    Buffer, Cell, ErrorKind, Outcome, PartitionQuery, ReadOptions, ScanRequest, Store, StoreError,
+    Batch, Buffer, Cell, ErrorKind, Outcome, PartitionQuery, ReadOptions, ScanRequest, Store, StoreError,
     WriteOptions,
 };
 use common::{Namespaces, Paused, contacts};
@@ -257,4 +257,55 @@ async fn a_partition_with_more_dead_request_ids_than_a_node_passes_over_is_liste
     );
     let delete = "DELETE FROM conformance.cells WHERE p = ?";
     session.query_unpaged(delete, (partition,)).await.unwrap();
+}
+
+/// Makes a cell one that no release understands, as a disk or a hand might.
+async fn damage(session: &Session, options: &Options, partition: &str, sort: &str) {
+    let update = format!(
+        "UPDATE {}.cells SET head = 0x07 WHERE p = ? AND kind = 0 AND s = ? AND piece = 0",
+        options.keyspace
+    );
+    session.query_unpaged(update, (partition.as_bytes(), sort.as_bytes())).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cell_that_nobody_understands_is_named_and_hides_no_other_and_can_be_written_anew() {
+    if contacts().is_none() {
+        return;
+    }
+    let _turn = TURN.lock().await;
+    let session = session().await;
+    let (options, store) = altered(&session, &[]).await;
+    let put = |sort: &'static str| store.put(Cell::new("p", sort), b"value", WriteOptions::default());
+    for sort in ["a", "b", "c"] {
+        put(sort).await.unwrap();
+    }
+    damage(&session, &options, "p", "b").await;
+    damage(&session, &options, "p", "300000").await;
+    let is_of_b = |error: &StoreError| {
+        let said = error.to_string();
+        println!("{said} [{:?}]", error.hint());
+        error.kind() == ErrorKind::Corrupt && said.contains("partition \"p\" sort key \"b\"")
+    };
+    // All of them are read at once, in one request.
+    let get = |sort: &'static str| store.get(Cell::new("p", sort), ReadOptions::default());
+    let (a, b, c) = futures::join!(get("a"), get("b"), get("c"));
+    let whole = Some(Buffer::from(&b"value"[..]));
+    assert_eq!((a.unwrap(), c.unwrap()), (whole.clone(), whole.clone()));
+    assert!(is_of_b(&b.unwrap_err()));
+    // Another store on it remembers nothing of before. Whatever depends on what it was is refused, and nothing is done.
+    let other = CassandraStore::open(options.clone()).await.unwrap();
+    let write = |batch| other.write(batch, WriteOptions::default());
+    for batch in [
+        Batch::on("p").append("b", &b"more"[..]),
+        Batch::on("p").if_equals("b", &b"value"[..]).put("c", &b"other"[..]),
+    ] {
+        let error = write(batch).await.unwrap_err();
+        assert!(is_of_b(&error) && error.outcome() == Outcome::Refused);
+    }
+    assert_eq!(value(&other, "c").await, whole);
+    write(Batch::on("p").put("b", &b"anew"[..]).delete("300000")).await.unwrap();
+    assert_eq!(value(&other, "b").await, Some(Buffer::from(&b"anew"[..])));
+    assert_eq!(value(&other, "300000").await, None);
+    drop_keyspace(&session, &options).await;
 }
