@@ -33,6 +33,8 @@ mod random;
 mod seeds;
 #[path = "queries/splits.rs"]
 mod splits;
+#[path = "queries/ties.rs"]
+mod ties;
 #[path = "queries/world.rs"]
 mod world;
 

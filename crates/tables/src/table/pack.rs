@@ -5,7 +5,7 @@
 //! against another packer discards what it wrote and starts again. Small trees are merged into larger ones as in
 //! a log-structured merge: a row is written once for each time that a tree grows by [`PackOptions::fan`].
 //!
-//! Invariant: a pack changes no answer. A crash at any point leaves objects that no version names, and a vacuum
+//! Invariant: a pack changes no answer, but for the order of rows that are equal in weight and id. A crash at any point leaves objects that no version names, and a vacuum
 //! takes those.
 
 mod background;

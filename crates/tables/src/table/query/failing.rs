@@ -26,8 +26,8 @@ pub(super) async fn table(first: i64) -> Table {
     table
 }
 
-/// Where no band is planned.
-const NOWHERE: usize = usize::MAX;
+/// Where no row lies.
+const NOWHERE: u64 = u64::MAX;
 
 /// Adds a row whose column at a place is a text, so that it cannot stand in one answer with rows of the table: it stands
 /// for whatever may go wrong when an answer is put together.
@@ -39,10 +39,10 @@ pub(super) fn spoil(found: &mut Vec<Found>, column: usize) {
     let field = |column: &ArrayRef| Field::new("some", column.data_type().clone(), false);
     let fields: Vec<Field> = columns.iter().map(field).collect();
     let rows = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
-    found.push(Found { place: NOWHERE, rows, weights: vec![Weight::LEAST] });
+    found.push(Found { rows, weights: vec![Weight::LEAST], lies_at: vec![NOWHERE] });
 }
 
 /// Takes that row out again.
 pub(super) fn mend(found: &mut Vec<Found>) {
-    found.retain(|found| found.place != NOWHERE);
+    found.retain(|found| found.lies_at != [NOWHERE]);
 }

@@ -1,23 +1,32 @@
 //! What was found: rows of bands, and how they become an answer in the order of (weight, id).
+//!
+//! Invariant: rows that are equal in both come in the order of the places where they lie, so that they do not depend on how
+//! far was read at a time, on how bands were decoded, or on how many threads did so.
 
 use super::TableError;
 use crate::block::BlockError;
 use crate::threads::{map, threads};
 use crate::{Cut, Weight};
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_empty_array};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array, new_empty_array};
 use arrow_schema::{ArrowError, SchemaRef};
 use arrow_select::concat::concat;
 use arrow_select::interleave::interleave;
 use arrow_select::take::take_record_batch;
 use std::sync::Arc;
 
-/// Rows of one band that answer, in its order, and their weights.
+/// Rows that answer, of one band or of several, and their weights.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
-    /// Which of the planned bands: rows that are equal in all else stay in this order.
-    pub(super) place: usize,
     pub(super) rows: RecordBatch,
     pub(super) weights: Vec<Weight>,
+    /// Where each row lies ([`place_of`]; of a union, in which table): rows that are equal in weight and id come in this
+    /// order. Of none where all that was found is in it already.
+    pub(super) lies_at: Vec<u64>,
+}
+
+/// Where a row lies: in which of the pieces that its version names, in their order, and in which band of that.
+pub(super) fn place_of(piece: usize, band: usize) -> u64 {
+    ((piece as u64) << 32) | band as u64
 }
 
 impl Found {
@@ -30,13 +39,14 @@ impl Found {
             // Rows that are only counted are all alike.
             let mut weights = self.weights;
             weights.sort_unstable();
-            return Ok(Self { weights, ..self });
+            return Ok(Self { weights, lies_at: Vec::new(), ..self });
         }
         let mut order: Vec<u32> = (0..self.weights.len() as u32).collect();
         order.sort_by_key(|&row| self.weights[row as usize]);
         let weights = order.iter().map(|&row| self.weights[row as usize]).collect();
+        let lies_at = order.iter().filter_map(|&row| self.lies_at.get(row as usize).copied()).collect();
         let rows = take_record_batch(&self.rows, &UInt32Array::from(order)).map_err(arrow)?;
-        Ok(Self { place: self.place, rows, weights })
+        Ok(Self { rows, weights, lies_at })
     }
 
     /// Takes out the rows below a cut.
@@ -46,7 +56,9 @@ impl Found {
         self.rows = self.rows.slice(count, self.weights.len() - count);
         let rest = self.weights.split_off(count);
         let weights = std::mem::replace(&mut self.weights, rest);
-        (count > 0).then_some(Self { place: self.place, rows, weights })
+        let rest = self.lies_at.split_off(count.min(self.lies_at.len()));
+        let lies_at = std::mem::replace(&mut self.lies_at, rest);
+        (count > 0).then_some(Self { rows, weights, lies_at })
     }
 }
 
@@ -79,7 +91,8 @@ pub(super) struct Ordered {
 }
 
 impl Ordered {
-    /// All rows in the order of (weight, id), where the id is in these columns of the schema.
+    /// All rows in the order of (weight, id), where the id is in these columns of the schema; those that are equal in both as
+    /// they were found.
     pub(super) fn by_weight(parts: Vec<Found>, schema: &SchemaRef, id: &[usize]) -> Result<Self, TableError> {
         let mut ordered = Self::as_found(parts);
         ordered.put_in_order(schema, id)?;
@@ -89,9 +102,10 @@ impl Ordered {
     /// Puts the rows, which are as they were found, in the order of (weight, id); where that fails they stay as they are.
     pub(super) fn put_in_order(&mut self, schema: &SchemaRef, id: &[usize]) -> Result<(), TableError> {
         let threads = threads(self.rows());
-        let ids = map(id, threads, |&column| self.whole(schema, column));
-        let ids = ids.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let order = crate::order(&self.weights, &ids).map_err(|error| of_answer(error.into()))?;
+        let keys = map(id, threads, |&column| self.whole(schema, column));
+        let mut keys = keys.into_iter().collect::<Result<Vec<_>, _>>()?;
+        keys.extend(self.places_of_rows());
+        let order = crate::order(&self.weights, &keys).map_err(|error| of_answer(error.into()))?;
         self.places = order.iter().map(|&row| self.places[row as usize]).collect();
         self.weights = order.iter().map(|&row| self.weights[row as usize]).collect();
         Ok(())
@@ -103,6 +117,12 @@ impl Ordered {
         let places = places.flat_map(|(part, found)| (0..found.weights.len()).map(move |row| (part, row)));
         let weights = parts.iter().flat_map(|found| found.weights.iter().copied()).collect();
         Self { places: places.collect(), weights, parts }
+    }
+
+    /// Where each row lies; none where the rows are in that order already.
+    fn places_of_rows(&self) -> Option<ArrayRef> {
+        let places: Vec<u64> = self.parts.iter().flat_map(|part| part.lies_at.iter().copied()).collect();
+        (!places.is_empty()).then(|| Arc::new(UInt64Array::from(places)) as ArrayRef)
     }
 
     /// How many rows there are.
@@ -183,7 +203,8 @@ mod tests {
         let schema = Arc::new(Schema::new(vec![Field::new("note", DataType::Utf8, false)]));
         let text = "t".repeat(1 << 20);
         let rows = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(StringArray::from(vec![text]))]);
-        let parts = vec![Found { place: 0, rows: rows.unwrap(), weights: vec![Weight::LEAST] }];
+        let (rows, weights) = (rows.unwrap(), vec![Weight::LEAST]);
+        let parts = vec![Found { rows, weights, lies_at: Vec::new() }];
         // The one row again and again: no gigabytes are needed to ask for as many.
         let count = TEXT_BYTES_MAX / (1 << 20) + 1;
         let ordered = Ordered { parts, places: vec![(0, 0); count], weights: vec![Weight::LEAST; count] };

@@ -1,7 +1,8 @@
 //! Reading: bands, lightest first, until enough is known.
 //!
 //! Invariant: every row that answers and lies below [`Reading::known`] was found.
-//! Invariant: in whatever portions it is planned and read, bands are read in one order.
+//! Invariant: in whatever portions it is planned and read, bands are read in one order, and rows that are equal in weight and
+//! id are handed over in one order, that of the pieces of the version and of their bands.
 //! Invariant: a reading that is dropped while it waits, or fails, is as it was before and can go on.
 
 mod bulk;
@@ -287,7 +288,7 @@ impl Reading {
                 rows = filter_record_batch(&rows, &BooleanArray::new(kept, None)).map_err(arrow)?;
             }
         }
-        Ok((!weights.is_empty()).then_some(Found { place: 0, rows, weights }))
+        Ok((!weights.is_empty()).then_some(Found { rows, weights, lies_at: Vec::new() }))
     }
 
     /// Which rows of a band satisfy the filter and are not struck.
@@ -333,7 +334,6 @@ impl Reading {
         let is_rest = portion < ordered.rows();
         if is_rest {
             self.found.extend(ordered.without_first(portion));
-            self.found.sort_by_key(|found| found.place);
         }
         let handed = handed?;
         self.handed_rows += portion;

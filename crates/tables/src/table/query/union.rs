@@ -2,7 +2,7 @@
 //!
 //! Each table is read by a refinement of its own. What is handed over lies below the lowest of their cuts, in the
 //! order of (weight, id), so that the answer is the one that a table with the rows of all of them would give; a unit
-//! that has rows in several is one unit.
+//! that has rows in several is one unit, and rows of one id come in the order of the tables.
 //!
 //! Invariant: a query reads one version of each table, all of them resolved at one moment of this handle, and has the
 //! columns that the tables have in these.
@@ -434,7 +434,6 @@ struct Merging {
     answered: Vec<usize>,
     /// What was found and not handed over yet.
     found: Vec<Found>,
-    places: usize,
     handed_rows: usize,
     handed_units: usize,
     is_over: bool,
@@ -475,7 +474,6 @@ impl Merging {
             id: id.into_iter().filter_map(place).collect(),
             answered,
             found: Vec::new(),
-            places: 0,
             handed_rows: 0,
             handed_units: 0,
             // A query without rows has one batch, which is empty.
@@ -532,12 +530,14 @@ impl Merging {
         }
     }
 
-    /// Takes over what the tables have read, also in a call that failed.
+    /// Takes over what the tables have read, also in a call that failed. Rows that are equal in weight and id come in the
+    /// order of the tables, and those of one table, which hands over whole units, as it has them.
     fn take_over(&mut self) {
-        for refined in self.members.iter_mut().flat_map(|member| member.read.drain(..)) {
-            self.places += 1;
-            let found = Found { place: self.places, rows: refined.rows, weights: refined.weights };
-            self.found.extend((!found.weights.is_empty()).then_some(found));
+        for (place, member) in (0..).zip(&mut self.members) {
+            for Refined { rows, weights, .. } in member.read.drain(..) {
+                let lies_at = vec![place; weights.len()];
+                self.found.extend((!weights.is_empty()).then_some(Found { rows, weights, lies_at }));
+            }
         }
     }
 
@@ -550,7 +550,6 @@ impl Merging {
         let portion = handed.as_ref().map_or(0, |handed| handed.weights.len());
         if portion < ordered.rows() {
             self.found.extend(ordered.without_first(portion));
-            self.found.sort_by_key(|found| found.place);
         }
         let Handed { rows, weights, cut } = handed?;
         self.handed_rows += portion;

@@ -3,12 +3,16 @@
 //! Rows of bands that answer altogether go straight to where they stay; the others are judged some thousands at a
 //! time.
 //!
-//! Invariant: the rows are those that the bands would have one by one, in another order.
+//! Invariant: the rows are those that the bands would have one by one; with weights alone also in that order, else with the
+//! places where they lie.
 
 mod decoder;
 mod fetched;
+#[cfg(test)]
+mod tests;
 
-use super::super::found::{Found, Ordered};
+use super::super::Work;
+use super::super::found::{Found, Ordered, place_of};
 use super::super::portion::Planned;
 use super::{Handed, Reading, arrow};
 use crate::table::TableError;
@@ -17,7 +21,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::DataType;
 use arrow_select::concat::concat_batches;
 use atoll_store::Buffer;
-use decoder::Decoder;
+use decoder::{Beside, Decoder};
 use fetched::{Fetched, Located};
 use std::sync::Arc;
 
@@ -35,7 +39,8 @@ impl Reading {
         to: usize,
         with_weights: bool,
     ) -> Result<Vec<Found>, TableError> {
-        let found = self.read_up_to(to, with_weights).await?;
+        let beside = if with_weights { Beside::Weights } else { Beside::Nothing };
+        let found = self.read_up_to(to, beside).await?;
         self.is_over = to == self.planned.len();
         self.handed_rows += found.iter().map(|found| found.rows.num_rows()).sum::<usize>();
         Ok(found)
@@ -52,33 +57,26 @@ impl Reading {
         Ok(found)
     }
 
-    /// Reads the planned bands up to a place; answers their rows, in the order of weights within each piece.
+    /// Reads the planned bands up to a place; answers their rows, in the order of weights within each part, with the places
+    /// where they lie.
     pub(super) async fn read_rising(&mut self, to: usize) -> Result<Vec<Found>, TableError> {
-        let from = self.read;
-        let found = self.read_up_to(to, true).await?;
-        let in_place = (from..).zip(found).map(|(place, found)| Found { place, ..found }.rising());
-        in_place.collect()
+        let found = self.read_up_to(to, Beside::WeightsAndPlaces).await?;
+        found.into_iter().map(Found::rising).collect()
     }
 
-    async fn read_up_to(&mut self, to: usize, with_weights: bool) -> Result<Vec<Found>, TableError> {
-        let mut fetched = self.to_fetch(to);
-        let (ranges, owners) = fetched.missing();
+    async fn read_up_to(&mut self, to: usize, beside: Beside) -> Result<Vec<Found>, TableError> {
         let mut work = self.work;
-        let arrived = |range: usize, bytes: Buffer| {
-            fetched.arrived(owners[range], bytes);
-            Ok(())
-        };
-        self.table.fetch(&ranges, &mut work, arrived).await?;
-        let found = self.decode_all(&fetched, with_weights)?;
+        let fetched = self.fetched(to, &mut work).await?;
+        let found = self.decode_all(&fetched, beside, threads(fetched.rows() as usize))?;
         work.bands += fetched.bands.len() as u64;
-        work.rows_touched += fetched.bands.iter().map(|band| band.planned.decoded).sum::<u64>();
+        work.rows_touched += fetched.rows();
         (self.work, self.read) = (work, to);
         Ok(found)
     }
 
-    /// Reads everything in the order of the objects, so many bytes at a time.
+    /// Reads everything in the order of the places where it lies, so many bytes at a time.
     async fn read_all(&mut self, with_weights: bool) -> Result<Vec<Found>, TableError> {
-        self.planned.sort_by_key(|planned| (planned.source, planned.band));
+        self.plan_by_place();
         let mut found = Vec::new();
         while self.read < self.planned.len() {
             found.extend(
@@ -86,6 +84,12 @@ impl Reading {
             );
         }
         Ok(found)
+    }
+
+    /// Puts the planned bands in the order of the places where they lie.
+    fn plan_by_place(&mut self) {
+        let Self { sources, planned, .. } = self;
+        planned.sort_by_key(|planned| place_of(sources[planned.source].place, planned.band));
     }
 
     /// Reads everything, and hands it over in the order of (weight, id).
@@ -180,12 +184,27 @@ impl Reading {
         fetched
     }
 
-    /// Decodes bands, each thread about as many rows that follow each other.
-    fn decode_all(&self, fetched: &Fetched<'_>, with_weights: bool) -> Result<Vec<Found>, TableError> {
-        let rows: u64 = fetched.bands.iter().map(|band| band.planned.decoded).sum();
-        let threads = threads(rows as usize);
-        let shares = shares(&fetched.bands, rows.div_ceil(threads as u64));
-        let decoded = map(&shares, threads, |bands| Decoder::new(self, fetched, with_weights).run(bands));
+    /// The bytes of the planned bands up to a place.
+    async fn fetched(&self, to: usize, work: &mut Work) -> Result<Fetched<'_>, TableError> {
+        let mut fetched = self.to_fetch(to);
+        let (ranges, owners) = fetched.missing();
+        let arrived = |range: usize, bytes: Buffer| {
+            fetched.arrived(owners[range], bytes);
+            Ok(())
+        };
+        self.table.fetch(&ranges, work, arrived).await?;
+        Ok(fetched)
+    }
+
+    /// Decodes bands, each of so many threads about as many rows that follow each other.
+    fn decode_all(
+        &self,
+        fetched: &Fetched<'_>,
+        beside: Beside,
+        threads: usize,
+    ) -> Result<Vec<Found>, TableError> {
+        let shares = shares(&fetched.bands, fetched.rows().div_ceil(threads as u64));
+        let decoded = map(&shares, threads, |bands| Decoder::new(self, fetched, beside).run(bands));
         decoded.into_iter().try_fold(Vec::new(), |mut all, found| {
             all.extend(found?);
             Ok(all)

@@ -4,9 +4,10 @@
 //! rows between two marks are weighed. Bands that have to be judged are judged some thousands of rows at a time, by the
 //! columns of the filter alone. So all other columns grow where they stay, and no row of them is decoded to be left out.
 //!
-//! Invariant: the rows are those that the bands would have one by one, in another order.
+//! Invariant: the rows are those that the bands would have one by one; with weights alone also in that order, else with the
+//! places where they lie.
 
-use super::super::super::found::{Found, of_answer};
+use super::super::super::found::{Found, of_answer, place_of};
 use super::super::super::source::{Source, in_object};
 use super::super::{Reading, arrow, is_true};
 use super::fetched::{Fetched, Located};
@@ -23,19 +24,31 @@ use std::sync::Arc;
 /// Rows that are judged at a time: their columns fit a cache.
 const JUDGED_ROWS: usize = 1 << 14;
 
+/// What is wanted of rows beside their columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beside {
+    Nothing,
+    /// Their weights; they are found in the order of the bands.
+    Weights,
+    /// Their weights, and where they lie, since those of a band that is decoded alone may come before others.
+    WeightsAndPlaces,
+}
+
 /// Rows that grow until they are judged, or until the end.
 struct Pile {
     /// Places of the columns in the table.
     columns: Vec<usize>,
     grown: Vec<Growing>,
     rows: usize,
+    /// Where each of them lies, if that is wanted.
+    lies_at: Vec<u64>,
 }
 
 impl Pile {
     fn new(reading: &Reading, columns: Vec<usize>, rows: usize) -> Self {
         let fields = reading.table.schema.columns().fields();
         let grown = columns.iter().map(|&place| Growing::new(fields[place].data_type(), rows)).collect();
-        Self { columns, grown, rows: 0 }
+        Self { columns, grown, rows: 0, lies_at: Vec::new() }
     }
 
     /// All rows, as a batch of the table's columns.
@@ -70,22 +83,37 @@ impl Rows {
 pub(super) struct Decoder<'d> {
     reading: &'d Reading,
     fetched: &'d Fetched<'d>,
-    with_weights: bool,
+    beside: Beside,
     /// Where the columns of the band that is decoded lie.
     columns: Vec<(u64, u64)>,
     found: Vec<Found>,
 }
 
 impl<'d> Decoder<'d> {
-    pub(super) fn new(reading: &'d Reading, fetched: &'d Fetched<'d>, with_weights: bool) -> Self {
-        Self { reading, fetched, with_weights, columns: Vec::new(), found: Vec::new() }
+    pub(super) fn new(reading: &'d Reading, fetched: &'d Fetched<'d>, beside: Beside) -> Self {
+        Self { reading, fetched, beside, columns: Vec::new(), found: Vec::new() }
     }
 
     pub(super) fn run(mut self, bands: &[Located<'_>]) -> Result<Vec<Found>, TableError> {
+        let (reading, has_order) = (self.reading, self.beside == Beside::Weights);
+        let is_bulk =
+            |band: &Located<'_>| in_bulk(&reading.sources[band.planned.source]).is_some();
+        // Bands that are decoded alone would come before those that are decoded together.
+        let goes_on =
+            |one: &Located<'_>, next: &Located<'_>| !has_order || is_bulk(one) == is_bulk(next);
+        for bands in bands.chunk_by(goes_on) {
+            self.take(bands)?;
+        }
+        Ok(self.found)
+    }
+
+    /// Takes in the rows of some bands, which become a part; those that are decoded alone a part each.
+    fn take(&mut self, bands: &[Located<'_>]) -> Result<(), TableError> {
         let rows = self.rows_of(bands)?;
         let asked = &self.reading.asked;
         let needed = asked.columns[..asked.needed].to_vec();
-        let needed = if self.with_weights { self.with_key(needed) } else { needed };
+        let has_weights = self.beside != Beside::Nothing;
+        let needed = if has_weights { self.with_key(needed) } else { needed };
         // Room for all that may stay, and no more.
         let mut staying = Pile::new(self.reading, needed, rows.iter().map(ExactSizeIterator::len).sum());
         let mut from = 0;
@@ -101,13 +129,14 @@ impl<'d> Decoder<'d> {
             from = some.end;
         }
         if staying.rows > 0 {
+            let lies_at = std::mem::take(&mut staying.lies_at);
             let rows = staying.take(self.reading)?;
-            let weights = if self.with_weights { weights(self.reading, &rows)? } else { Vec::new() };
+            let weights = if has_weights { weights(self.reading, &rows)? } else { Vec::new() };
             let needed = (0..asked.needed).collect::<Vec<_>>();
             let rows = rows.project(&needed).map_err(arrow)?;
-            self.found.push(Found { place: self.found.len(), rows, weights });
+            self.found.push(Found { rows, weights, lies_at });
         }
-        Ok(self.found)
+        Ok(())
     }
 
     /// Decodes bands, of which those that have to be judged are few enough to be judged at once.
@@ -139,6 +168,7 @@ impl<'d> Decoder<'d> {
             let kept = kept.filter(|_| kept_rows < rows.len());
             self.append(band, cubes, rows.clone(), kept.as_ref(), staying)
                 .map_err(|error| in_object(source.object, error))?;
+            staying.lies_at.extend(self.places(band, source, kept_rows));
         }
         Ok(())
     }
@@ -249,8 +279,17 @@ impl<'d> Decoder<'d> {
         let slices: Result<Vec<&[u8]>, _> =
             places.into_iter().map(|place| self.fetched.slice(band, place)).collect();
         let slices = slices.map_err(|error| in_object(source.object, error))?;
-        self.found.extend(self.reading.decode(planned, &slices)?);
+        if let Some(found) = self.reading.decode(planned, &slices)? {
+            let lies_at = self.places(band, source, found.rows.num_rows()).collect();
+            self.found.push(Found { lies_at, ..found });
+        }
         Ok(())
+    }
+
+    /// Where so many rows of a band lie, if that is wanted.
+    fn places(&self, band: &Located<'_>, source: &Source, rows: usize) -> std::iter::RepeatN<u64> {
+        let is_wanted = self.beside == Beside::WeightsAndPlaces;
+        std::iter::repeat_n(place_of(source.place, band.planned.band), if is_wanted { rows } else { 0 })
     }
 }
 

@@ -35,6 +35,11 @@ impl<'r> Fetched<'r> {
         self.bands.push(Located { planned, from, to: from });
     }
 
+    /// Rows that are decoded of all of them.
+    pub(super) fn rows(&self) -> u64 {
+        self.bands.iter().map(|band| band.planned.decoded).sum()
+    }
+
     /// Takes in a slice of the last band.
     pub(super) fn add(&mut self, source: &Source, from: u64, bytes: u64) {
         let at = Range { object: source.object, from, to: from + bytes };
