@@ -11,6 +11,7 @@
 mod bounded;
 mod confidence;
 mod distributions;
+mod everything;
 mod groups;
 mod mean;
 mod narrowing;

@@ -33,7 +33,7 @@ pub use boundary::{Boundary, BoundaryError, CELL_ATTRIBUTE};
 pub use name::NAME_BYTES_MAX;
 #[cfg(feature = "planted")]
 pub use planted::{Bug, draw_names_from, plant};
-pub use readable::{Readable, Refining};
+pub use readable::{Readable, Refining, Scanning};
 pub use schema::{
     COLUMNS_MAX, INDEX_COLUMNS_MAX, IndexColumn, Role, Roles, SchemaError, TableSchema, TypeName, column,
 };

@@ -2,6 +2,10 @@
 //!
 //! Invariant: whatever is here answers alike for a table with all rows and for several that share them.
 
+mod scanning;
+
+pub use scanning::Scanning;
+
 use crate::expression::Expression;
 use crate::protocol::Version;
 use crate::table::runs_where;

@@ -29,11 +29,11 @@ mod vacuum;
 pub use attributes::{Attributes, AttributesOf};
 pub use copies::{CopyProgress, CopyReport};
 pub use pack::{KeepPacked, Loader, PackOptions, PackReport, WholeStep};
-pub(crate) use query::again_if_gone;
 pub use query::{
     Answer, Batches, Count, Explanation, OfObjects, OfRuns, Query, QuerySplit, Refined, Refinement, Scanned,
     Union, UnionRefinement, Within, Work,
 };
+pub(crate) use query::{again_if_gone, sum_of};
 pub use registry::TableSummary;
 pub(crate) use run_filter::runs_where;
 pub use runs::{RunSummary, StepSummary, TableInfo};

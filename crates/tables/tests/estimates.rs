@@ -2,6 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "queries/counted.rs"]
+mod counted;
+#[path = "estimates/everything.rs"]
+mod everything;
+
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Schema};
 use atoll_errors::ErrorKind;

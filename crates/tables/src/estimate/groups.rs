@@ -56,16 +56,26 @@ pub fn histogram(
     confidence: &Confidence,
 ) -> Result<Vec<Estimate>, EstimateError> {
     checked(units, values.len())?;
-    let falls = edges
-        .iter()
-        .zip(edges.iter().skip(1))
-        .position(|(left, right)| !matches!(left.partial_cmp(right), Some(std::cmp::Ordering::Less)));
-    if edges.len() < 2 || falls.is_some() {
-        return Err(EstimateError::Edges { place: falls.map_or(edges.len(), |place| place + 1) });
-    }
+    check_edges(edges)?;
     let of_bin = |bin: &[f64]| {
         let ratio = Ratio::of_condition(units, |row| bin[0] <= values[row] && values[row] < bin[1]);
         share::of_ratio(units, &ratio, confidence)
     };
     Ok(edges.windows(2).map(of_bin).collect())
+}
+
+/// Refuses edges that do not rise.
+pub(super) fn check_edges(edges: &[f64]) -> Result<(), EstimateError> {
+    let rises = |(left, right): (&f64, &f64)| left < right;
+    let falls = edges.iter().zip(edges.iter().skip(1)).position(|pair| !rises(pair));
+    if edges.len() < 2 || falls.is_some() {
+        return Err(EstimateError::Edges { place: falls.map_or(edges.len(), |place| place + 1) });
+    }
+    Ok(())
+}
+
+/// Which bin between edges, which rise, a value is in.
+pub(super) fn bin_of(edges: &[f64], value: f64) -> Option<usize> {
+    let before = edges.partition_point(|edge| *edge <= value);
+    before.checked_sub(1).filter(|bin| bin + 1 < edges.len())
 }

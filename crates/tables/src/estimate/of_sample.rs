@@ -2,11 +2,13 @@
 //!
 //! Invariant: all answers are of one version and of one sample; those without a tolerance are what each question has alone.
 
+use super::everything::{Folding, is_everything};
 use super::narrowing::Narrowing;
 use super::of_table::{Plan, units_of};
 use super::{EstimateRequest, Estimated};
 use crate::table::again_if_gone;
-use crate::{Query, Readable, Table, TableError};
+use crate::{Query, Readable, Table, TableError, Weight};
+use arrow_array::RecordBatch;
 
 /// Questions that need the same rows.
 struct Group<'r> {
@@ -76,6 +78,15 @@ impl Readable {
 
     async fn answer_group(&self, group: Group<'_>) -> Result<Vec<(usize, Estimated)>, TableError> {
         let Group { query, members } = group;
+        if is_everything(&query) && members.iter().all(|(_, request, _)| is_plain(request)) {
+            let foldings = members.into_iter().map(|(place, _, plan)| (place, Folding::new(plan)));
+            let mut foldings: Vec<_> = foldings.collect();
+            let take = |rows: &RecordBatch, weights: Option<&[Weight]>| {
+                foldings.iter_mut().try_for_each(|(_, one)| one.take(rows, weights))
+            };
+            let read = self.fold(&query, take).await?;
+            return foldings.into_iter().map(|(place, one)| Ok((place, one.estimated(&read)?))).collect();
+        }
         if members.iter().all(|(_, request, _)| request.within.is_none()) {
             let answer = self.query(&query).await?;
             let units = units_of(&query, &answer.weights)?;
@@ -98,6 +109,11 @@ impl Readable {
         }
         Ok(answers)
     }
+}
+
+/// Whether it is neither read on for, nor about values between bounds.
+fn is_plain(request: &EstimateRequest) -> bool {
+    request.within.is_none() && request.bounds.is_none()
 }
 
 /// Adds a question to the group that reads the same rows.

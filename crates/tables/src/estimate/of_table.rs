@@ -3,6 +3,7 @@
 //! Invariant: no band is read twice, and none that the exact answer would not read.
 //! Invariant: the number of rows that an estimate rests on is of the version that its sample is of.
 
+use super::everything::{Folding, is_everything};
 use super::narrowing::Narrowing;
 use super::values::{has_numbers, numbers, ones};
 use super::{
@@ -48,7 +49,8 @@ impl Table {
 impl Readable {
     /// Estimates a number of the rows of a query, without reading all of them.
     ///
-    /// The sample is the query's: below its cut, or its first units or rows. With [`EstimateRequest::within`] it is as
+    /// The sample is the query's: below its cut, or its first units or rows. Of everything the number is exact, and rows are
+    /// not kept for it, but one number of each for a quantile; where each row is a unit, [`Estimate::units`] counts rows then. With [`EstimateRequest::within`] it is as
     /// large as that takes, beginning where the query's window does, and never more than the exact answer reads.
     ///
     /// # Errors
@@ -64,6 +66,12 @@ impl Readable {
             return Ok(known);
         }
         let Some(within) = request.within else {
+            if request.bounds.is_none() && is_everything(&plan.query) {
+                let query = plan.query.clone();
+                let mut one = Folding::new(plan);
+                let read = self.fold(&query, |rows, weights| one.take(rows, weights)).await?;
+                return one.estimated(&read);
+            }
             let answer = self.query(&plan.query).await?;
             let units = units_of(&plan.query, &answer.weights)?;
             return plan.estimated(request, &answer, &units);

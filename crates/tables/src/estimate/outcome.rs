@@ -171,17 +171,13 @@ impl Estimate {
 
     /// A number that is known without reading any row.
     pub(super) fn known(value: f64) -> Self {
-        Self {
-            value,
-            low: value,
-            high: value,
-            confidence: 1.0,
-            method: Method::Exact,
-            units: 0,
-            rows: 0,
-            deviation: 0.0,
-            doubts: Vec::new(),
-        }
+        Self::of_everything(value, 0.0, 0, 0)
+    }
+
+    /// A number of so many rows, which are all that there are.
+    pub(super) fn of_everything(value: f64, deviation: f64, units: u64, rows: u64) -> Self {
+        let (confidence, method, doubts) = (1.0, Method::Exact, Vec::new());
+        Self { value, low: value, high: value, confidence, method, units, rows, deviation, doubts }
     }
 
     /// Whether everything was read, so that the value is the truth.

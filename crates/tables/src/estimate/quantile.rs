@@ -28,9 +28,7 @@ pub fn quantile(
     share: f64,
     confidence: &Confidence,
 ) -> Result<Estimate, EstimateError> {
-    if !(share > 0.0 && share < 1.0) {
-        return Err(EstimateError::Share { share });
-    }
+    check_share(share)?;
     checked(units, values.len())?;
     let present = values[..units.rows()].iter().copied().filter(|value| !value.is_nan());
     let mut ranks = Ranks(present.collect());
@@ -50,6 +48,17 @@ pub fn quantile(
         units: up_to.units(),
     };
     Ok(Estimate::new(units, confidence, facts))
+}
+
+/// The quantile of these values, none of which is NaN, where there are no others; NaN of none.
+pub(super) fn of_values(values: Vec<f64>, share: f64) -> Result<f64, EstimateError> {
+    check_share(share)?;
+    let rows = values.len() as f64;
+    Ok(Ranks(values).at(share * rows).unwrap_or(f64::NAN))
+}
+
+fn check_share(share: f64) -> Result<(), EstimateError> {
+    if share > 0.0 && share < 1.0 { Ok(()) } else { Err(EstimateError::Share { share }) }
 }
 
 fn doubts(units: &Units, values: &[f64], value: f64, up_to: &Ratio) -> Vec<Doubt> {

@@ -118,14 +118,30 @@ const ROUNDING: f64 = 4.0 * f64::EPSILON;
 /// The sum of numbers, each rounding of which is kept and added in the end (A. Neumaier, "Rundungsfehleranalyse einiger
 /// Verfahren zur Summation endlicher Summen", 1974): off by one rounding, however many there are.
 pub(super) fn total(numbers: impl Iterator<Item = f64>) -> f64 {
-    let (mut sum, mut lost) = (0.0_f64, 0.0_f64);
-    for number in numbers {
-        let next = sum + number;
-        lost += if sum.abs() >= number.abs() { (sum - next) + number } else { (number - next) + sum };
-        sum = next;
+    let mut total = Total::default();
+    numbers.for_each(|number| total.add(number));
+    total.sum()
+}
+
+/// As [`total`], of numbers that come by and by.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Total {
+    sum: f64,
+    lost: f64,
+}
+
+impl Total {
+    pub(super) fn add(&mut self, number: f64) {
+        let next = self.sum + number;
+        let is_less = self.sum.abs() >= number.abs();
+        self.lost += if is_less { (self.sum - next) + number } else { (number - next) + self.sum };
+        self.sum = next;
     }
-    // What is lost beside an infinity is no number.
-    if sum.is_finite() { sum + lost } else { sum }
+
+    pub(super) fn sum(&self) -> f64 {
+        // What is lost beside an infinity is no number.
+        if self.sum.is_finite() { self.sum + self.lost } else { self.sum }
+    }
 }
 
 /// Squares of residuals.

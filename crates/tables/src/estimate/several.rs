@@ -2,6 +2,7 @@
 //!
 //! Invariant: a group that is known to be there is in the answer, met or not.
 
+use super::everything::is_everything;
 use super::of_table::check_numbers;
 use super::values::numbers;
 use super::{Confidence, Estimate, EstimateError, group_means, histogram, of_table};
@@ -9,7 +10,8 @@ use crate::expression::Column;
 use crate::protocol::Version;
 use crate::table::again_if_gone;
 use crate::{Query, Readable, Salt, Table, TableError, Weight, Work, weights};
-use arrow_array::{Array, ArrayRef, UInt32Array};
+use arrow_array::{Array, ArrayRef, UInt32Array, new_empty_array};
+use arrow_schema::DataType;
 use arrow_select::concat::concat;
 use arrow_select::take::take;
 use std::collections::HashMap;
@@ -18,7 +20,8 @@ use std::sync::Arc;
 /// The means of the groups of a sample.
 #[derive(Clone, Debug)]
 pub struct GroupMeans {
-    /// The value of each group: those that were known in their order, then the others as they were met.
+    /// The value of each group: those that were known in their order, then the others as they were met; of everything, which
+    /// is read in no order, in some order that is always the same.
     pub groups: ArrayRef,
     /// The mean of each, none for a group that was not seen.
     pub means: Vec<Option<Estimate>>,
@@ -62,17 +65,32 @@ impl Readable {
         known: Option<ArrayRef>,
         (confidence, is_simultaneous): (Confidence, bool),
     ) -> Result<GroupMeans, TableError> {
-        check_numbers(&self.first_now().await?, value)?;
+        again_if_gone(query, || {
+            self.estimate_groups_once(query, value, by, known.clone(), (confidence, is_simultaneous))
+        })
+        .await
+    }
+
+    async fn estimate_groups_once(
+        &self,
+        query: &Query,
+        value: &Column,
+        by: &str,
+        known: Option<ArrayRef>,
+        (confidence, is_simultaneous): (Confidence, bool),
+    ) -> Result<GroupMeans, TableError> {
+        let first = self.first_now().await?;
+        check_numbers(&first, value)?;
         let columns = vec![value.name.clone(), by.to_owned()];
-        let answer = self.query(&Query { columns: Some(columns), ..query.clone() }).await?;
+        let query = &Query { columns: Some(columns), ..query.clone() };
+        if is_everything(query) {
+            return self.groups_of_everything(&first, query, (value, by), known).await;
+        }
+        let answer = self.query(query).await?;
         let Some(of_rows) = answer.rows.column_by_name(by) else {
             return Err(self.first()?.no_column(by));
         };
-        let known = known.unwrap_or_else(|| of_rows.slice(0, 0));
-        if known.data_type() != of_rows.data_type() {
-            let (column, found) = (by.to_owned(), known.data_type().to_string());
-            return Err(EstimateError::Groups { column, found }.into());
-        }
+        let known = known_groups(by, known, of_rows.data_type())?;
         let grouping = Grouping::new(&known, of_rows)?;
         let confidence =
             if is_simultaneous { confidence.simultaneous(grouping.firsts.len()) } else { confidence };
@@ -118,6 +136,9 @@ impl Readable {
             (None, None) => Some(self.count_all(&mut query).await?.rows),
             _ => None,
         };
+        if is_everything(&query) {
+            return self.histogram_of_everything(&query, value, edges, rows).await;
+        }
         let answer = self.query(&query).await?;
         let bins = edges.len().saturating_sub(1);
         let confidence = if is_simultaneous { confidence.simultaneous(bins) } else { confidence };
@@ -158,6 +179,20 @@ impl Table {
     ) -> Result<Histogram, TableError> {
         Readable::One(self.clone()).estimate_histogram(query, value, edges, how).await
     }
+}
+
+/// The values of groups that are known, of a column of this type.
+pub(super) fn known_groups(
+    by: &str,
+    known: Option<ArrayRef>,
+    data_type: &DataType,
+) -> Result<ArrayRef, EstimateError> {
+    let known = known.unwrap_or_else(|| new_empty_array(data_type));
+    if known.data_type() != data_type {
+        let (column, found) = (by.to_owned(), known.data_type().to_string());
+        return Err(EstimateError::Groups { column, found });
+    }
+    Ok(known)
 }
 
 /// Which group each row is of.

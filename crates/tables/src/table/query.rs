@@ -34,6 +34,7 @@ pub use of_runs::OfRuns;
 pub use refine::{Refined, Refinement};
 pub(super) use repeats::{NewIds, Repeats};
 pub use splits::{OfObjects, QuerySplit};
+pub(crate) use union::sum_of;
 pub use union::{Union, UnionRefinement};
 
 use super::{Table, TableError};
@@ -152,9 +153,14 @@ impl Query {
         Self { as_of: Some(version), ..self }
     }
 
+    /// Whether it has a number of units or of rows, so that only the order of all rows tells which are meant.
+    pub(crate) const fn is_cut_short(&self) -> bool {
+        self.units.is_some() || self.limit.is_some()
+    }
+
     /// How far its answer is planned before it is read.
     const fn reach(&self) -> Reach {
-        if self.units.is_none() && self.limit.is_none() { Reach::Everything } else { Reach::AsNeeded }
+        if self.is_cut_short() { Reach::AsNeeded } else { Reach::Everything }
     }
 
     /// This query, of what has come of incomplete steps as well.

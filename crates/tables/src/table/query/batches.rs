@@ -83,6 +83,12 @@ impl Batches {
         Ok(self.ready.pop_front())
     }
 
+    /// The version that is read; 0 before the first batch was asked for.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
     /// What it took so far.
     #[must_use]
     pub fn work(&self) -> Work {

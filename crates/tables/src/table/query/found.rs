@@ -7,7 +7,9 @@ use super::TableError;
 use crate::block::BlockError;
 use crate::threads::{map, threads};
 use crate::{Cut, Weight};
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array, new_empty_array};
+use arrow_array::{
+    Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array, new_empty_array,
+};
 use arrow_schema::{ArrowError, SchemaRef};
 use arrow_select::concat::concat;
 use arrow_select::interleave::interleave;

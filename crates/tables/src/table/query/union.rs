@@ -12,7 +12,7 @@ mod tests;
 
 use super::again::again_if_gone;
 use super::found::{Found, Ordered, rows_of_units, split_below, units};
-use super::{Answer, Count, Explanation, Handed, OfRuns, Query, Refined, Refinement, Work};
+use super::{Answer, Batches, Count, Explanation, Handed, OfRuns, Query, Refined, Refinement, Work};
 use crate::protocol::{EditError, RunId, Version};
 use crate::{Cut, Table, TableError, TableSchema};
 use arrow_schema::{Field, FieldRef, SchemaRef};
@@ -163,6 +163,14 @@ impl Union {
             of_each.iter_mut().for_each(|query| query.runs = Some(runs.where_there()));
         }
         Ok((self.at(&of_each).await?, version, of_each))
+    }
+
+    /// The rows of a query in batches, of each table by itself, and the version of them.
+    pub(crate) async fn batches_of_each(&self, query: &Query) -> Result<(Version, Vec<Batches>), TableError> {
+        let (union, version, of_each) = self.of_each(query).await?;
+        let names = Some(columns_asked(&union.schema, query));
+        let batches = |(table, of): (&Table, Query)| table.batches(&Query { columns: names.clone(), ..of });
+        Ok((version, union.tables.iter().zip(of_each).map(batches).collect()))
     }
 
     async fn check_runs(&self, runs: &OfRuns, of_each: &[Query]) -> Result<(), TableError> {
@@ -591,10 +599,15 @@ impl Member {
     }
 }
 
+/// The columns to answer: all of them have the same order in all tables.
+fn columns_asked(schema: &TableSchema, query: &Query) -> Vec<String> {
+    let all = || schema.columns().fields().iter().map(|field| field.name().clone()).collect();
+    query.columns.clone().unwrap_or_else(all)
+}
+
 /// The columns to read: those that are answered, and the id, in whose order ties of weight are put.
 fn columns(schema: &TableSchema, query: &Query) -> Vec<String> {
-    let all = || schema.columns().fields().iter().map(|field| field.name().clone()).collect();
-    let mut names: Vec<String> = query.columns.clone().unwrap_or_else(all);
+    let mut names = columns_asked(schema, query);
     let mut seen = std::collections::BTreeSet::new();
     names.retain(|name| seen.insert(name.clone()));
     for name in id_names(schema) {
@@ -609,7 +622,8 @@ fn id_names(schema: &TableSchema) -> Vec<&String> {
     schema.id().iter().map(|&place| schema.columns().field(place).name()).collect()
 }
 
-fn sum_of(one: Work, other: Work) -> Work {
+/// What reading two tables took.
+pub(crate) fn sum_of(one: Work, other: Work) -> Work {
     Work {
         blocks: one.blocks + other.blocks,
         bands: one.bands + other.bands,

@@ -96,11 +96,9 @@ impl<'d> Decoder<'d> {
 
     pub(super) fn run(mut self, bands: &[Located<'_>]) -> Result<Vec<Found>, TableError> {
         let (reading, has_order) = (self.reading, self.beside == Beside::Weights);
-        let is_bulk =
-            |band: &Located<'_>| in_bulk(&reading.sources[band.planned.source]).is_some();
+        let is_bulk = |band: &Located<'_>| in_bulk(&reading.sources[band.planned.source]).is_some();
         // Bands that are decoded alone would come before those that are decoded together.
-        let goes_on =
-            |one: &Located<'_>, next: &Located<'_>| !has_order || is_bulk(one) == is_bulk(next);
+        let goes_on = |one: &Located<'_>, next: &Located<'_>| !has_order || is_bulk(one) == is_bulk(next);
         for bands in bands.chunk_by(goes_on) {
             self.take(bands)?;
         }

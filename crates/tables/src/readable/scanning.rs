@@ -1,0 +1,105 @@
+//! Scanning: all rows of a query, of a table or of several, in batches of bounded size and in no order.
+//!
+//! Invariant: all batches are of one version.
+
+use super::Readable;
+use crate::protocol::Version;
+use crate::table::sum_of;
+use crate::{Batches, Query, TableError, Work};
+use arrow_array::RecordBatch;
+
+/// The rows of a query of a [`Readable`], batch by batch, in no order.
+#[derive(Debug)]
+pub struct Scanning {
+    of: Readable,
+    query: Query,
+    /// What is left to read of each table, of the one that is read now last; none before the first batch.
+    left: Option<Vec<Batches>>,
+    version: Option<Version>,
+    /// What the tables took that were read.
+    done: Work,
+    has_begun: bool,
+}
+
+impl Readable {
+    /// The answer to a query in batches of bounded size, in no order: nothing is read yet.
+    ///
+    /// The rows of a query with a limit or a number of units come in one batch, since only their order tells which they
+    /// are.
+    #[must_use]
+    pub fn batches(&self, query: &Query) -> Scanning {
+        let (of, query) = (self.clone(), query.clone());
+        Scanning { of, query, left: None, version: None, done: Work::default(), has_begun: false }
+    }
+}
+
+impl Scanning {
+    /// The next batch, which has at least one row; none after the last.
+    ///
+    /// A call that fails, or is dropped while it waits, loses nothing: the next one goes on from there.
+    ///
+    /// # Errors
+    /// As [`Batches::next`] and [`Union::query`](crate::Union::query).
+    pub async fn next(&mut self) -> Result<Option<RecordBatch>, TableError> {
+        loop {
+            match self.next_once().await {
+                // Nobody has seen a row of it yet.
+                Err(TableError::VersionGone { .. }) if !self.has_begun && self.query.as_of.is_none() => {
+                    self.left = None;
+                }
+                Ok(batch) => {
+                    self.has_begun |= batch.is_some();
+                    return Ok(batch);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn next_once(&mut self) -> Result<Option<RecordBatch>, TableError> {
+        if self.left.is_none() {
+            self.left = Some(match &self.of {
+                Readable::One(table) => vec![table.batches(&self.query)],
+                Readable::Many(_) if self.query.is_cut_short() => return self.all_at_once().await,
+                Readable::Many(union) => {
+                    let (version, mut of_each) = union.batches_of_each(&self.query).await?;
+                    self.version = Some(version);
+                    of_each.reverse();
+                    of_each
+                }
+            });
+        }
+        let Some(left) = &mut self.left else { return Ok(None) };
+        while let Some(batches) = left.last_mut() {
+            let batch = batches.next().await?;
+            if let Readable::One(_) = self.of {
+                self.version = Some(batches.version());
+            }
+            if batch.is_some() {
+                return Ok(batch);
+            }
+            self.done = sum_of(self.done, batches.work());
+            left.pop();
+        }
+        Ok(None)
+    }
+
+    /// The rows of a query of several tables that only their order tells.
+    async fn all_at_once(&mut self) -> Result<Option<RecordBatch>, TableError> {
+        let answer = self.of.query(&self.query).await?;
+        (self.version, self.done, self.left) = (Some(answer.version), answer.work, Some(Vec::new()));
+        Ok((answer.rows.num_rows() > 0).then_some(answer.rows))
+    }
+
+    /// The version that is read; none before the first batch was asked for.
+    #[must_use]
+    pub fn version(&self) -> Option<Version> {
+        self.version
+    }
+
+    /// What it took so far.
+    #[must_use]
+    pub fn work(&self) -> Work {
+        self.left.iter().flatten().map(Batches::work).fold(self.done, sum_of)
+    }
+}
