@@ -81,6 +81,37 @@ def test_steps_arrive_as_they_become_complete(store: atoll.Store) -> None:
     assert next(table.follow("old", from_start=True)).step == 0
 
 
+def test_who_follows_lists_each_step_once_and_not_all_of_them_with_every_version(store: atoll.Store) -> None:
+    table = store.create_table("t", {"x": "float64"}, id=("x",), index=("x",))
+    native, listed = table._native, []
+
+    class Counting:
+        """Counts the steps that are listed."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(native, name)
+
+        def steps(self, *words: object) -> list:
+            found = native.steps(*words)
+            listed.extend(found)
+            return found
+
+    table._native = Counting()
+    table.begin("a", ranks=2)
+    arrived, steps = table.follow("a"), 20
+    for step in range(steps):
+        for rank in (0, 1):
+            table.append({"x": [step + rank / 2]}, run="a", step=step, rank=rank)
+        assert next(arrived).step == step
+    assert len(listed) <= 2 * steps, len(listed)
+    # A later attempt that writes a step again tells it again, and what it has not written it does not.
+    table.begin("a", ranks=1)
+    for step in (7, 8):
+        table.append({"x": [float(step)]}, run="a", step=step)
+        found = next(arrived)
+        assert (found.step, found.attempt) == (step, 2)
+
+
 def test_a_step_whose_time_is_no_number_comes_once(store: atoll.Store) -> None:
     table = store.create_table("t", {"x": "float64"}, id=("x",), index=("x",))
     table.append({"x": [1.0]}, run="a", step=0, time=math.nan)

@@ -157,11 +157,11 @@ impl Table {
         Ok(runs.into_iter().map(run).collect())
     }
 
-    /// The complete steps: run, step, time, attempt, rows.
-    #[pyo3(signature = (run=None))]
-    fn steps(&self, py: Python<'_>, run: Option<String>) -> PyResult<Vec<Step>> {
+    /// The complete steps, from one on: run, step, time, attempt, rows.
+    #[pyo3(signature = (run=None, first=0))]
+    fn steps(&self, py: Python<'_>, run: Option<String>, first: u64) -> PyResult<Vec<Step>> {
         let table = self.readable()?;
-        let steps = wait(py, async move { table.steps(run.as_deref()).await })?;
+        let steps = wait(py, async move { table.steps_from(run.as_deref(), first).await })?;
         Ok(steps.into_iter().map(|step| (step.run, step.step, step.time, step.attempt, step.rows)).collect())
     }
 

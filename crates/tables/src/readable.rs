@@ -175,9 +175,17 @@ impl Readable {
     /// # Errors
     /// As [`Table::steps`]; [`TableError::NoRun`] where no table has the run.
     pub async fn steps(&self, run: Option<&str>) -> Result<Vec<StepSummary>, TableError> {
+        self.steps_from(run, 0).await
+    }
+
+    /// As [`Readable::steps`], but for those before a step.
+    ///
+    /// # Errors
+    /// As [`Readable::steps`].
+    pub async fn steps_from(&self, run: Option<&str>, first: u64) -> Result<Vec<StepSummary>, TableError> {
         let (mut steps, mut refusal, mut has_some) = (Vec::new(), None, false);
         for table in self.tables() {
-            match table.steps(run).await {
+            match table.steps_from(run, first).await {
                 Ok(found) => {
                     has_some = true;
                     steps.extend(found);

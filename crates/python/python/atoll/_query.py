@@ -260,10 +260,10 @@ class Asking(Estimating):
 
         ``for batch, cut, estimate in q.refine(mean="vz"): ...``. Each step brings more of one version: what came so far
         is all of a sample, ``sample(cut)``. The first has about 1,000 rows, and each is as large as all before it
-        together. Stop when you have seen enough.
+        together, up to about 262,144 rows. Stop when you have seen enough.
 
         Ask for one of ``mean="vz"``, ``sum="vz"``, ``share="type = 2"`` and ``quantile=("vz", 0.5)`` to get an estimate
-        from all that came so far. Its interval may be looked at after every step, and holds whenever you stop: it is
+        from all that came so far; each step then brings a quarter of that at least. Its interval may be looked at after every step, and holds whenever you stop: it is
         that of a confidence sequence, and about half as wide again as one that is looked at once.
         """
         query = self.query()

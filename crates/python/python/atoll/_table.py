@@ -128,6 +128,17 @@ def _known_as(step: Step) -> tuple[str, ...]:
     return tuple(map(repr, step))
 
 
+#: The attempt of a run, and the last step that it made visible.
+_Progress = tuple[int, int | None]
+
+
+def _first_new(before: list[_Progress], now: list[_Progress]) -> int:
+    """From which step on a run may have new ones: those of an attempt become complete in rising order."""
+    if not before or [attempt for attempt, _ in before] != [attempt for attempt, _ in now]:
+        return 0
+    return min(0 if last is None else min(last + 1, 2**64 - 1) for _, last in before)
+
+
 class _Turn:
     """Which step a rank of an attempt appends next, and that one thread at a time does so."""
 
@@ -303,16 +314,31 @@ class Table(Asking):
         return self._arriving(run, version, seen)
 
     def _arriving(self, run: str | None, version: int, seen: Counter[tuple[str, ...]]) -> Iterator[Step]:
+        told: dict[str, list[_Progress]] = {}
         while True:
             # Counted, since steps of several stores may be alike in everything that is told of them.
             there: Counter[tuple[str, ...]] = Counter()
-            for found in self._steps_so_far(run):
+            for found in self._steps_since(run, told):
                 known = _known_as(found)
                 there[known] += 1
                 if there[known] > seen[known]:
                     seen[known] += 1
                     yield found
             version = self._native.follow(version, _FOLLOW_SECONDS)
+
+    def _steps_since(self, run: str | None, told: dict[str, list[_Progress]]) -> list[Step]:
+        """The steps that may be new since what was told of the runs: most versions bring one rank's rows and no step."""
+        now: dict[str, list[_Progress]] = {}
+        for each in self.runs():
+            if run is None or each.name == run:
+                now.setdefault(each.name, []).append((each.attempt, each.published))
+        found = []
+        for name, progress in now.items():
+            before = told.get(name, [])
+            if progress != before:
+                found += self._native.steps(name, _first_new(before, progress))
+                told[name] = progress
+        return [Step(*step) for step in found]
 
     def _steps_so_far(self, run: str | None) -> list[Step]:
         try:

@@ -4,7 +4,7 @@
 
 use super::mean;
 use super::outcome::{Estimate, checked};
-use super::ratio::Ratio;
+use super::ratio::{Ratio, Sizes};
 use super::{Confidence, EstimateError, Units, share};
 
 /// The mean of a column in each of the groups `0..count`; none for a group that the sample did not meet, which may
@@ -57,11 +57,23 @@ pub fn histogram(
 ) -> Result<Vec<Estimate>, EstimateError> {
     checked(units, values.len())?;
     check_edges(edges)?;
-    let of_bin = |bin: &[f64]| {
-        let ratio = Ratio::of_condition(units, |row| bin[0] <= values[row] && values[row] < bin[1]);
-        share::of_ratio(units, &ratio, confidence)
-    };
-    Ok(edges.windows(2).map(of_bin).collect())
+    let sizes = Sizes::of(units);
+    let of_bin = |few: &Vec<_>| share::of_ratio(units, &Ratio::of_few(few, &sizes), confidence);
+    Ok(units_in_bins(units, values, edges).iter().map(of_bin).collect())
+}
+
+/// The units that have rows in each bin, in their order, with how many: rows are looked at once, however many bins there are.
+fn units_in_bins(units: &Units, values: &[f64], edges: &[f64]) -> Vec<Vec<(usize, f64)>> {
+    let mut bins: Vec<Vec<(usize, f64)>> = vec![Vec::new(); edges.len() - 1];
+    for (unit, rows) in units.iter().enumerate() {
+        for bin in values[rows].iter().filter_map(|value| bin_of(edges, *value)) {
+            match bins[bin].last_mut() {
+                Some((last, inside)) if *last == unit => *inside += 1.0,
+                _ => bins[bin].push((unit, 1.0)),
+            }
+        }
+    }
+    bins
 }
 
 /// Refuses edges that do not rise.

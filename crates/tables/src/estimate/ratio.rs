@@ -16,8 +16,49 @@ const LARGEST: usize = 5;
 /// Numerator and denominator of each unit that has any.
 pub(super) struct Ratio {
     pairs: Vec<(f64, f64)>,
+    others: Others,
     above: f64,
     below: f64,
+}
+
+/// Units beside the pairs of a ratio: they have a denominator, and no numerator.
+#[derive(Clone, Copy, Default)]
+struct Others {
+    units: u64,
+    /// The sum of the squares of their denominators.
+    squares: f64,
+    /// The largest of these denominators.
+    largest: [f64; LARGEST],
+}
+
+/// How many rows each unit has.
+pub(super) struct Sizes {
+    of_units: Vec<f64>,
+    /// Units, those with most rows first.
+    falling: Vec<usize>,
+    rows: f64,
+    squares: f64,
+}
+
+impl Sizes {
+    pub(super) fn of(units: &Units) -> Self {
+        let of_units: Vec<f64> = units.iter().map(|rows| rows.len() as f64).collect();
+        let mut falling: Vec<usize> = (0..of_units.len()).collect();
+        falling.sort_by(|&left, &right| of_units[right].total_cmp(&of_units[left]));
+        let squares = of_units.iter().map(|rows| rows * rows).sum();
+        Self { of_units, falling, rows: units.rows() as f64, squares }
+    }
+
+    /// All units but these, which rise.
+    fn without(&self, few: &[(usize, f64)]) -> Others {
+        let is_other = |unit: &&usize| few.binary_search_by_key(*unit, |(unit, _)| *unit).is_err();
+        let mut largest = [0.0; LARGEST];
+        let others = self.falling.iter().filter(is_other).map(|&unit| self.of_units[unit]);
+        largest.iter_mut().zip(others).for_each(|(kept, rows)| *kept = rows);
+        let squares = few.iter().map(|&(unit, _)| self.of_units[unit].powi(2)).sum::<f64>();
+        let units = (self.of_units.len() - few.len()) as u64;
+        Others { units, squares: self.squares - squares, largest }
+    }
 }
 
 impl Ratio {
@@ -30,7 +71,15 @@ impl Ratio {
         let pairs: Vec<(f64, f64)> = pairs.filter(|(_, below)| *below > 0.0).collect();
         let above = total(pairs.iter().map(|(above, _)| *above));
         let below = pairs.iter().map(|(_, below)| *below).sum();
-        Self { pairs, above, below }
+        Self { pairs, others: Others::default(), above, below }
+    }
+
+    /// How many rows satisfy a condition, of all rows, where a few units, which rise, have so many such rows and the others
+    /// none: as long as these are few, whatever there is else.
+    pub(super) fn of_few(few: &[(usize, f64)], sizes: &Sizes) -> Self {
+        let pairs: Vec<_> = few.iter().map(|&(unit, inside)| (inside, sizes.of_units[unit])).collect();
+        let above = pairs.iter().map(|(above, _)| *above).sum();
+        Self { pairs, others: sizes.without(few), above, below: sizes.rows }
     }
 
     /// Sums of values over their number; NaN is no value.
@@ -69,7 +118,7 @@ impl Ratio {
 
     /// Units with a denominator.
     pub(super) fn units(&self) -> u64 {
-        self.pairs.len() as u64
+        self.pairs.len() as u64 + self.others.units
     }
 
     /// The sum of the numerators.
@@ -89,12 +138,13 @@ impl Ratio {
 
     /// The sum of the squares of the denominators.
     pub(super) fn rows_squared(&self) -> f64 {
-        self.pairs.iter().map(|(_, below)| below * below).sum()
+        self.pairs.iter().map(|(_, below)| below * below).sum::<f64>() + self.others.squares
     }
 
-    /// Units whose numerator satisfies a condition, given the denominator.
+    /// Units whose numerator satisfies a condition, given the denominator; it compares the two, or the numerator with 0.
     pub(super) fn units_with(&self, holds: impl Fn(f64, f64) -> bool) -> u64 {
-        self.pairs.iter().filter(|(above, below)| holds(*above, *below)).count() as u64
+        let of_others = if holds(0.0, 1.0) { self.others.units } else { 0 };
+        self.pairs.iter().filter(|(above, below)| holds(*above, *below)).count() as u64 + of_others
     }
 
     /// The squares of what units have beyond `ratio` times their denominator; none where that is nothing but rounding.
@@ -104,10 +154,14 @@ impl Ratio {
         // off than this part of what it ought to have, which leaves a half to be safe.
         let rounding = ROUNDING * ratio.abs();
         let residual = |(above, below): &(f64, f64)| above - below * ratio;
-        if self.pairs.iter().all(|pair| residual(pair).abs() <= pair.1 * rounding) {
-            return Squares::of(std::iter::empty());
+        let others_have_none = self.others.units == 0 || ratio == 0.0;
+        if others_have_none && self.pairs.iter().all(|pair| residual(pair).abs() <= pair.1 * rounding) {
+            return Squares::of(std::iter::empty(), 0.0);
         }
-        Squares::of(self.pairs.iter().map(residual))
+        let Others { largest, squares, .. } = self.others;
+        let rest = squares - largest.iter().map(|below| below * below).sum::<f64>();
+        let of_largest = largest.iter().map(|below| below * ratio);
+        Squares::of(self.pairs.iter().map(residual).chain(of_largest), rest.max(0.0) * ratio * ratio)
     }
 }
 
@@ -155,9 +209,10 @@ pub(super) struct Squares {
 }
 
 impl Squares {
-    fn of(residuals: impl Iterator<Item = f64>) -> Self {
+    /// Of these residuals, and of others that are none of the largest, whose squares have this sum.
+    fn of(residuals: impl Iterator<Item = f64>, others: f64) -> Self {
         let mut largest = [0.0f64; LARGEST];
-        let mut sum = 0.0;
+        let mut sum = others;
         for residual in residuals {
             let mut square = residual * residual;
             sum += square;
@@ -176,6 +231,7 @@ impl Squares {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::seeds::for_seeds;
     use crate::{Cut, Weight};
 
     fn units(weights: &[u64]) -> Units {
@@ -216,10 +272,41 @@ mod tests {
     fn the_five_largest_squares_are_found_wherever_they_stand() {
         let rising = (1..=10).map(f64::from);
         let expected = (36.0 + 49.0 + 64.0 + 81.0 + 100.0) / 385.0;
-        assert!((Squares::of(rising.clone()).of_largest - expected).abs() < 1e-15);
-        assert!((Squares::of(rising.clone().rev()).of_largest - expected).abs() < 1e-15);
-        assert_eq!((Squares::of(rising.clone()).largest, Squares::of(rising.rev()).largest), (100.0, 100.0));
-        assert_eq!(Squares::of([0.0, 0.0].into_iter()).of_largest, 0.0);
-        assert_eq!(Squares::of([3.0, -4.0].into_iter()).of_largest, 1.0);
+        assert!((Squares::of(rising.clone(), 0.0).of_largest - expected).abs() < 1e-15);
+        assert!((Squares::of(rising.clone().rev(), 0.0).of_largest - expected).abs() < 1e-15);
+        let largest = |squares: Squares| squares.largest;
+        assert_eq!(largest(Squares::of(rising.clone(), 0.0)), 100.0);
+        assert_eq!(largest(Squares::of(rising.rev(), 0.0)), 100.0);
+        assert_eq!(Squares::of([0.0, 0.0].into_iter(), 0.0).of_largest, 0.0);
+        assert_eq!(Squares::of([3.0, -4.0].into_iter(), 0.0).of_largest, 1.0);
+        assert_eq!(Squares::of([3.0, -4.0].into_iter(), 25.0).of_largest, 0.5);
+    }
+
+    #[test]
+    fn units_without_a_numerator_count_as_if_each_had_been_looked_at() {
+        for_seeds("units_without_a_numerator", 50, |random| {
+            let sizes: Vec<usize> = (0..random.usize(1..40)).map(|_| random.usize(1..6)).collect();
+            let numbers = (1..).zip(&sizes).flat_map(|(unit, size)| std::iter::repeat_n(unit, *size));
+            let units = units(&numbers.collect::<Vec<u64>>());
+            let inside = |size: &usize| if random.u8(..4) == 0 { random.usize(..=*size) } else { 0 };
+            let inside: Vec<usize> = sizes.iter().map(inside).collect();
+            let all =
+                Ratio::of_pairs(inside.iter().zip(&sizes).map(|(in_it, of)| (*in_it as f64, *of as f64)));
+            let few = inside.iter().enumerate().filter(|(_, inside)| **inside > 0);
+            let few: Vec<(usize, f64)> = few.map(|(unit, inside)| (unit, *inside as f64)).collect();
+            let some = Ratio::of_few(&few, &Sizes::of(&units));
+            assert_eq!((some.units(), some.above(), some.below()), (all.units(), all.above(), all.below()));
+            assert_eq!(some.rows_squared(), all.rows_squared());
+            let sides = |ratio: &Ratio| {
+                [ratio.units_with(|above, _| above > 0.0), ratio.units_with(|above, below| above < below)]
+            };
+            assert_eq!(sides(&some), sides(&all));
+            for ratio in [all.value(), 0.0, 0.37] {
+                let (some, all) = (some.residuals(ratio), all.residuals(ratio));
+                assert!((some.sum - all.sum).abs() <= 1e-12 * all.sum, "{} of {}", some.sum, all.sum);
+                assert_eq!(some.largest, all.largest);
+                assert!((some.of_largest - all.of_largest).abs() < 1e-12);
+            }
+        });
     }
 }

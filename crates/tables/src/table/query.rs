@@ -31,6 +31,7 @@ pub use batches::Batches;
 pub use explain::{Explanation, Within};
 pub(super) use found::arrow;
 pub use of_runs::OfRuns;
+pub(crate) use refine::BATCH_ROWS_MAX;
 pub use refine::{Refined, Refinement};
 pub(super) use repeats::{NewIds, Repeats};
 pub use splits::{OfObjects, QuerySplit};

@@ -80,9 +80,17 @@ impl Table {
     /// # Errors
     /// [`TableError::NoRun`], [`TableError::Damaged`], errors of the store.
     pub async fn steps(&self, run: Option<&str>) -> Result<Vec<StepSummary>, TableError> {
+        self.steps_from(run, 0).await
+    }
+
+    /// As [`Table::steps`], but for those before a step. Those of one attempt become visible in rising order.
+    ///
+    /// # Errors
+    /// As [`Table::steps`].
+    pub async fn steps_from(&self, run: Option<&str>, first: u64) -> Result<Vec<StepSummary>, TableError> {
         let manifest = self.ledger.current().await?.manifest;
         let steps_of = |(name, run): (&RunId, &Run)| -> Vec<StepSummary> {
-            let there = run.complete.iter().filter(|(_, there)| !there.is_deleted);
+            let there = run.complete.since(&first).filter(|(_, there)| !there.is_deleted);
             there
                 .map(|(step, there)| StepSummary {
                     run: name.to_string(),

@@ -124,6 +124,9 @@ pub struct Follow {
     timeout: Option<Duration>,
 }
 
+/// Of each run the attempt, and the last step that it made visible, when its steps were listed.
+type Told = BTreeMap<String, (u64, Option<u64>)>;
+
 /// How long one wait lasts where nobody set an end.
 const WAIT: Duration = Duration::from_secs(60);
 
@@ -133,10 +136,14 @@ impl Follow {
         let table = self.table.open(session, Access::Change).await?;
         session.end_on_interrupt();
         let mut version = table.version().await?;
-        let mut known = if self.all { BTreeMap::new() } else { self.known(&table).await? };
+        let (mut known, mut told) = (BTreeMap::new(), Told::new());
+        if !self.all {
+            let there = self.new_steps(&table, &mut told).await?.into_iter();
+            known.extend(there.map(|step| ((step.run, step.step), step.attempt)));
+        }
         let mut left = self.count.unwrap_or(u64::MAX);
         loop {
-            for step in self.steps(&table).await? {
+            for step in self.new_steps(&table, &mut told).await? {
                 let before = known.insert((step.run.clone(), step.step), step.attempt);
                 if before == Some(step.attempt) {
                     continue;
@@ -166,14 +173,23 @@ impl Follow {
         }
     }
 
-    /// The steps of the run; a run that has not begun has none.
-    async fn steps(&self, table: &Table) -> Result<Vec<StepSummary>, Failure> {
-        let steps = table.steps(None).await?.into_iter();
-        Ok(steps.filter(|step| self.run.as_ref().is_none_or(|run| *run == step.run)).collect())
-    }
-
-    async fn known(&self, table: &Table) -> Result<BTreeMap<(String, u64), u64>, Failure> {
-        let steps = self.steps(table).await?.into_iter();
-        Ok(steps.map(|step| ((step.run, step.step), step.attempt)).collect())
+    /// The steps of the run that may be new since what was told; a run that has not begun has none. Most versions bring one
+    /// rank's rows and no step.
+    async fn new_steps(&self, table: &Table, told: &mut Told) -> Result<Vec<StepSummary>, Failure> {
+        let mut steps = Vec::new();
+        for run in table.runs().await? {
+            let now = (run.attempt, run.published);
+            if self.run.as_ref().is_some_and(|asked| *asked != run.name) || told.get(&run.name) == Some(&now)
+            {
+                continue;
+            }
+            // Steps of an attempt become complete in rising order.
+            let first = match told.insert(run.name.clone(), now) {
+                Some((attempt, Some(last))) if attempt == run.attempt => last.saturating_add(1),
+                _ => 0,
+            };
+            steps.extend(table.steps_from(Some(&run.name), first).await?);
+        }
+        Ok(steps)
     }
 }

@@ -182,6 +182,30 @@ fn bins_are_half_open_and_share_out_what_lies_within_the_edges() {
 }
 
 #[test]
+fn each_bin_of_a_histogram_is_the_share_of_its_rows_however_many_bins_there_are() {
+    let sizes: Vec<usize> = (0..400).map(|unit| 1 + unit * 7 % 5).collect();
+    let units = units(&sizes, 0.25);
+    let values: Vec<f64> = (0..units.rows()).map(|row| (row * 7919 % 1009) as f64 / 1009.0).collect();
+    let edges: Vec<f64> = (0..=50).map(|edge| f64::from(edge) / 60.0).collect();
+    for confidence in [Confidence::default(), Confidence::default().stopping(Stopping::ANYTIME)] {
+        let bins = histogram(&units, &values, &edges, &confidence).unwrap();
+        assert_eq!(bins.len(), 50);
+        for (bin, ends) in bins.iter().zip(edges.windows(2)) {
+            let holds: Vec<bool> = values.iter().map(|value| (ends[0]..ends[1]).contains(value)).collect();
+            let alone = share(&units, &holds, &confidence).unwrap();
+            assert_interval(bin, alone.value, alone.low, alone.high);
+            assert_eq!((bin.units, bin.rows, &bin.doubts), (alone.units, alone.rows, &alone.doubts));
+            assert_near(bin.deviation, alone.deviation);
+        }
+    }
+    // Ten thousand bins of a hundred thousand rows would be a billion looks.
+    let (many, values) = (rows(100_000), (0..100_000).map(f64::from).collect::<Vec<_>>());
+    let edges: Vec<f64> = (0..=10_000).map(|edge| f64::from(edge) * 10.0).collect();
+    let bins = histogram(&many, &values, &edges, &Confidence::default()).unwrap();
+    assert!(bins.iter().all(|bin| bin.value == 1e-4));
+}
+
+#[test]
 fn the_scale_of_an_estimate_is_that_of_its_interval() {
     let share = share(&rows(100), &[[true; 50], [false; 50]].concat(), &Confidence::default()).unwrap();
     let (low, high) = (share.low, share.high);

@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(super) const BATCH_ROWS_FIRST: usize = 1000;
 
 /// Rows of a batch, about, at most, unless more are wanted.
-pub(super) const BATCH_ROWS_MAX: usize = 256 << 10;
+pub(crate) const BATCH_ROWS_MAX: usize = 256 << 10;
 
 /// A query whose rows come batch by batch, the lightest first.
 ///
