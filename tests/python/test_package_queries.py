@@ -1,5 +1,7 @@
 """What a query answers is what a look at every row would: boxes, conditions, samples, and all of them together."""
 
+from pathlib import Path
+
 import numpy
 import pytest
 from conftest import particles
@@ -186,3 +188,32 @@ def test_packing_changes_no_answer_and_makes_boxes_read_less(store: atoll.Store)
     assert keys(table.sample(0.3)) == sampled
     assert after.work.requests < before.work.requests
     assert len(table.as_of(before.version).read()) == 5_000
+
+
+def test_batches_in_no_order_hold_a_part_of_the_rows_and_are_all_of_them(store: atoll.Store, tmp_path: Path) -> None:
+    random, count = numpy.random.default_rng(1), 4_096
+    table = store.create_table("wide", {"id": "int64", "v": "float64[32]"}, id="id", index="id")
+    for step in range(24):
+        # A megabyte each.
+        ids = numpy.arange(count) + count * step
+        table.append({"id": ids, "v": random.normal(size=(count, 32))}, run="a", step=step)
+    held, found, versions = 0, [], set()
+    for batch in table.unordered().batches(1_000):
+        assert 0 < len(batch) <= 1_000
+        held = max(held, batch.work.rows_touched - len(found))
+        found += batch.numpy()["id"].tolist()
+        versions.add(batch.version)
+    assert sorted(found) == list(range(24 * count))
+    assert held < 0.45 * len(found), "the rows of half of the table were held"
+    assert versions == {table.version()}
+    # A number of rows is of the lightest.
+    some = [row for batch in table.unordered().limit(50).batches(20) for row in batch.numpy()["id"].tolist()]
+    assert some == table.limit(50).read().numpy()["id"].tolist()
+    store.close()
+    second = atoll.open(tmp_path / "second").create_table("wide", {"id": "int64", "v": "float64[32]"}, id="id", index="id")
+    second.append({"id": [-1], "v": numpy.zeros((1, 32))})
+    second.store.close()
+    with atoll.open([tmp_path / "tables", tmp_path / "second"]) as stores:
+        together = stores.table("wide").where("id < 5000").unordered()
+        ids = [row for batch in together.select("id").batches() for row in batch.numpy()["id"].tolist()]
+    assert sorted(ids) == list(range(-1, 5_000))

@@ -19,6 +19,7 @@ mod packer;
 mod refinement;
 mod rows;
 mod runtime;
+mod scan;
 mod schema;
 mod store;
 mod table;
@@ -34,6 +35,7 @@ fn _atoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<packer::Packer>()?;
     module.add_class::<loader::Loader>()?;
     module.add_class::<refinement::Refinement>()?;
+    module.add_class::<scan::Scan>()?;
     module.add_class::<rows::Rows>()?;
     module.add_class::<column::Column>()?;
     module.add_class::<schema::Schema>()?;

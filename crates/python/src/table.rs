@@ -9,6 +9,7 @@ use crate::packer::Packer;
 use crate::refinement::Refinement;
 use crate::rows::Rows;
 use crate::runtime::{Kept, wait};
+use crate::scan::Scan;
 use crate::schema::{Schema, field_of};
 use crate::store::Store;
 use atoll_store::Place;
@@ -338,6 +339,11 @@ impl Table {
         let request = question.request()?;
         let estimates = wait(py, async move { table.refine_estimate(&query, &request).await })?;
         Ok(Refinement::with_estimates(estimates))
+    }
+
+    /// Answers a query batch by batch, in no order.
+    fn batches(&self, ask: Ask) -> PyResult<Scan> {
+        Ok(Scan::new(self.readable()?.batches(&ask.query()?)))
     }
 
     /// What the current version is made of, by name.

@@ -201,10 +201,11 @@ class Asking(Estimating):
         ]
 
     def unordered(self) -> Query:
-        """The same rows in whatever order they lie, which spares a large answer half of its time.
+        """The same rows in whatever order they lie, which spares a large answer half of its time, and :meth:`batches` of one
+        most of its memory.
 
         Otherwise rows come in the order of their weights, so that the first of them are a sample. Nothing changes for
-        :meth:`first` and :meth:`limit`, nor where several stores are asked as one.
+        :meth:`first` and :meth:`limit`, nor, but for batches, where several stores are asked as one.
         """
         return dataclasses.replace(self.query(), ordered=False)
 
@@ -277,9 +278,15 @@ class Asking(Estimating):
             yield Refined(answer, cut, None if estimate is None else _made(estimate, **told), is_last)
 
     def batches(self, rows: int = 65_536) -> Iterator[Answer]:
-        """The rows in pieces of at most ``rows`` rows, lightest first, read as they are asked for."""
-        rows = batch_rows(rows)
-        return (batch for refined in self.refine() for batch in refined.batch.batches(rows))
+        """The rows in pieces of at most ``rows`` rows, lightest first, read as they are asked for.
+
+        What was read with lighter rows is kept until its turn: of a table that was never packed that may be half of its
+        rows. ``.unordered().batches()`` has them in whatever order they lie, and keeps no more than some tens of megabytes
+        however many there are.
+        """
+        rows, query = batch_rows(rows), self.query()
+        answers = (refined.batch for refined in query.refine()) if query.ordered else query._scanned()
+        return (batch for answer in answers for batch in answer.batches(rows))
 
     def count(self) -> int:
         """How many rows there are, exactly; what the directories tell is not read."""
@@ -450,6 +457,13 @@ class Query(Asking):
         if len(self.conditions) == 1:
             return self.conditions[0]
         return " and ".join(f"({condition})" for condition in self.conditions) or None
+
+    def _scanned(self) -> Iterator[Answer]:
+        """The rows batch by batch, in no order."""
+        scan = self.table._native.batches(self)
+        while (found := scan.next()) is not None:
+            rows, version, work = found
+            yield Answer(rows, version, Work(**work), ordered=False)
 
     def _and(self, condition: str | None) -> Query:
         if condition is None:
