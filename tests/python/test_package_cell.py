@@ -103,3 +103,19 @@ def test_cells_of_lammps_and_of_angles_are_the_same() -> None:
     leaning = atoll.Cell.dimensions([10, 10, 10, 90, 90, 60])
     numpy.testing.assert_allclose(leaning.lengths, (10, math.sqrt(75), 10))
     numpy.testing.assert_allclose(leaning.tilts, (5, 0, 0), atol=1e-12)
+
+
+def test_axes_are_columns_of_whatever_name(store: atoll.Store) -> None:
+    names = ("x (nm)", "in", "x-1")
+    table = store.create_table("odd", {"id": "i8", **dict.fromkeys(names, "f8")}, id="id", index=names)
+    table.append({"id": [1, 2], "x (nm)": [0.5, 9.5], "in": [0.0, 0.0], "x-1": [0.0, 0.0]})
+    assert table.near((0.5,), 0.1).numpy()["id"].tolist() == [1]
+    assert table.near((0.5, 0, 0), 0.1).numpy()["id"].tolist() == [1]
+    assert table.near((0.5,), 0.1, axes="in").count() == 0
+    assert table.near((0.0,), 0.6, cell=atoll.Cell((10,), axes=("x (nm)",))).count() == 2
+    table.set_cell(atoll.Cell((10,), axes=("x (nm)",)))
+    assert table.near((0.0,), 0.6).count() == 2
+    assert table.box({"x (nm)": (9, 10.2)}, wrap=True).numpy()["id"].tolist() == [2]
+    assert table.box({"x (nm)": (9, 10.6)}, wrap=True).count() == 2
+    with pytest.raises(atoll.errors.AtollError, match="none such"):
+        table.near((0.5,), 0.1, axes="none such").count()

@@ -50,19 +50,18 @@ struct Stored {
 }
 
 impl Boundary {
-    /// The cell that begins at `low`, with the columns of its axes: one for each, or one column of vectors.
+    /// The cell that begins at `low`, with the columns of its axes: one for each, or one column of vectors. They are as the
+    /// grammar writes them, `pos[0]` or `"x (nm)"`; what that does not take for a column is the name of one.
     ///
     /// # Errors
     /// What does not fit.
     pub fn new(axes: &[String], low: &[f64], cell: Cell) -> Result<Self, BoundaryError> {
         let count = cell.lengths().len();
-        let mut columns = Vec::with_capacity(count);
-        for axis in axes {
-            match Expression::parse(axis) {
-                Ok(Expression::Column(column)) => columns.push(column),
-                _ => return Err(BoundaryError::new(format!("{axis:?} is no column"))),
-            }
-        }
+        let column = |axis: &String| match Expression::parse(axis) {
+            Ok(Expression::Column(column)) => column,
+            _ => Column::named(axis),
+        };
+        let mut columns: Vec<Column> = axes.iter().map(column).collect();
         if let ([Column { name, element: None, .. }], true) = (columns.as_slice(), count > 1) {
             columns = (0..count as u32).map(|element| Column::element(name, element)).collect();
         }

@@ -117,6 +117,25 @@ fn boxes_in_random_cells_hold_what_some_image_of_them_holds() {
 }
 
 #[test]
+fn an_axis_is_a_column_of_whatever_name() {
+    let axes = ["x (nm)", "in", "x-1"].map(str::to_owned);
+    let boundary = Boundary::new(&axes, &[], Cell::new(&[1.0, 2.0, 3.0], &[]).unwrap()).unwrap();
+    let names: Vec<&str> = boundary.axes().iter().map(|axis| axis.name.as_str()).collect();
+    assert_eq!(names, axes);
+    assert_eq!(Boundary::from_json(&boundary.to_json()).unwrap(), boundary);
+    let columns = [("x (nm)", vec![0.9, 0.5]), ("in", vec![0.0, 0.0]), ("x-1", vec![0.0, 0.0])];
+    let near = boundary.near(&[0.0, 0.0, 0.0], 0.2).unwrap();
+    assert_eq!(evaluate(&near, &columns), [true, false], "{near}");
+    let wrapped = boundary.wrapped(&parse_box("\"x (nm)\"=0.8:1.1").unwrap()).unwrap().unwrap();
+    assert_eq!(evaluate(&wrapped, &columns), [true, false], "{wrapped}");
+    // As the grammar writes it, it is the same.
+    let quoted = Boundary::new(&["\"x (nm)\"".to_owned()], &[], Cell::new(&[1.0], &[]).unwrap()).unwrap();
+    assert_eq!(quoted.axes()[0].name, "x (nm)");
+    let columns = Schema::new(vec![crate::column("x", arrow_schema::DataType::Float64, false)]);
+    assert!(quoted.check(&columns).unwrap_err().to_string().contains("x (nm)"));
+}
+
+#[test]
 fn a_boundary_comes_back_from_its_attribute_and_what_is_none_is_refused() {
     for boundary in [
         boundary(&[10.0, f64::INFINITY], &[], &[1.0, -2.0]),
@@ -132,7 +151,8 @@ fn a_boundary_comes_back_from_its_attribute_and_what_is_none_is_refused() {
     );
     for text in [
         r#"{"axes":["x","y","z"],"lengths":[1,2]}"#,
-        r#"{"axes":["x +"],"lengths":[1]}"#,
+        r#"{"axes":[],"lengths":[1]}"#,
+        r#"{"axes":["x", "y"],"lengths":[1]}"#,
         r#"{"lengths":[1]}"#,
     ] {
         assert!(Boundary::from_json(&serde_json::from_str(text).unwrap()).is_err(), "{text}");
