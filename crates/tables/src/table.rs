@@ -140,6 +140,18 @@ pub enum TableError {
         /// The oldest that is left.
         oldest: Version,
     },
+    /// A version of several tables, which is one of each, can be read no longer, or this handle never could.
+    #[error("{}", of_several(*.asked, *.tables, .name, *.was_seen))]
+    UnionVersionGone {
+        /// The name of the tables.
+        name: String,
+        /// How many they are.
+        tables: usize,
+        /// The version asked for.
+        asked: Version,
+        /// Whether this handle knows which versions of the tables it stands for: then one of these is gone.
+        was_seen: bool,
+    },
     /// There is no such snapshot.
     #[error("table \"{table}\" has no snapshot \"{name}\"")]
     NoSnapshot {
@@ -306,7 +318,8 @@ impl TableError {
             | Self::Column { .. }
             | Self::NoRun { .. }
             | Self::NoSnapshot { .. }
-            | Self::VersionGone { .. } => ErrorKind::NotFound,
+            | Self::VersionGone { .. }
+            | Self::UnionVersionGone { .. } => ErrorKind::NotFound,
             Self::Exists { .. }
             | Self::Taken { .. }
             | Self::Arriving { .. }
@@ -335,6 +348,11 @@ impl TableError {
             Self::Evaluate(error) => error.kind(),
             Self::Store(error) => error.kind(),
         }
+    }
+
+    /// Whether a version that was to be read is gone.
+    pub(crate) const fn is_version_gone(&self) -> bool {
+        matches!(self, Self::VersionGone { .. } | Self::UnionVersionGone { .. })
     }
 
     /// Whether the call may have taken effect. Appending the same block again is harmless either way.
@@ -381,6 +399,9 @@ impl TableError {
                     "ask for version {oldest} or a later one, or keep versions by a snapshot"
                 ));
             }
+            Self::UnionVersionGone { .. } => {
+                "ask this handle for its version: that one it can read, until many others came or a vacuum took it away"
+            }
             Self::Steps { .. } => "the first step comes before the end, which is not among them",
             Self::Indivisible => {
                 "divide it without them, and take the first of what comes: only the order of all rows tells which they are"
@@ -404,6 +425,17 @@ impl TableError {
             _ => return None,
         };
         Some(hint.to_owned())
+    }
+}
+
+/// Why a version of several tables cannot be read.
+fn of_several(asked: Version, tables: usize, name: &str, was_seen: bool) -> String {
+    if was_seen {
+        format!(
+            "version {asked} of {tables} tables \"{name}\" is gone: one of them cannot be read as it was then"
+        )
+    } else {
+        format!("this handle of {tables} tables \"{name}\" has not seen a version {asked} of them lately")
     }
 }
 

@@ -44,15 +44,23 @@ impl Scanning {
         loop {
             match self.next_once().await {
                 // Nobody has seen a row of it yet.
-                Err(TableError::VersionGone { .. }) if !self.has_begun && self.query.as_of.is_none() => {
+                Err(error) if error.is_version_gone() && !self.has_begun && self.query.as_of.is_none() => {
                     self.left = None;
                 }
                 Ok(batch) => {
                     self.has_begun |= batch.is_some();
                     return Ok(batch);
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(self.told(error)),
             }
+        }
+    }
+
+    /// What is told of an error: a version of a table is none that anybody asked several for.
+    fn told(&self, error: TableError) -> TableError {
+        match (&self.of, self.version.or(self.query.as_of)) {
+            (Readable::Many(union), Some(version)) => union.told(error, version),
+            _ => error,
         }
     }
 

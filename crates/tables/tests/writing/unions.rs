@@ -97,3 +97,40 @@ async fn a_column_that_became_unlike_is_told_by_whatever_is_asked_of_a_union() {
     // A version of before answers as it did.
     assert_eq!(both.estimate(&Query::default().as_of(before), &mean).await.unwrap().rows_read, 20);
 }
+
+#[tokio::test]
+async fn a_version_that_a_union_cannot_read_is_told_by_the_number_that_was_asked_for() {
+    let tables = two().await;
+    let union = Union::new(tables.clone()).unwrap();
+    let seen = union.version().await.unwrap();
+    let fresh = Union::new(tables.clone()).unwrap();
+    let query = Query::default().as_of(seen);
+    let refused = fresh.query(&query).await.unwrap_err();
+    let expected =
+        format!("this handle of 2 tables \"one\" has not seen a version {} of them lately", seen.0);
+    assert_eq!((refused.to_string(), refused.kind()), (expected, ErrorKind::NotFound));
+    assert!(refused.hint().unwrap().contains("ask this handle for its version"), "{:?}", refused.hint());
+    // Versions of the tables by themselves are far from their sum.
+    for step in 1..6 {
+        tables[1].append(block("a", 1, step, 0), &rows(step, 0, 10)).await.unwrap();
+    }
+    tables[1].delete(None, Some(0..3), None).await.unwrap();
+    tables[1].vacuum().await.unwrap();
+    let is_told = |error: TableError| {
+        assert!(
+            error.to_string().starts_with(&format!("version {} of 2 tables \"one\" is gone", seen.0)),
+            "{error}"
+        );
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+    };
+    is_told(union.query(&query).await.unwrap_err());
+    is_told(union.count(&query).await.unwrap_err());
+    is_told(union.explain(&query).await.unwrap_err());
+    is_told(union.refine(&query).next().await.unwrap_err());
+    let both = Readable::Many(union.clone());
+    is_told(both.batches(&query).next().await.unwrap_err());
+    let mean = EstimateRequest::new(Subject::Mean(Column::named("x")));
+    is_told(both.estimate(&query, &mean).await.unwrap_err());
+    // What is current is found all the same.
+    assert_eq!(union.query(&Query::default()).await.unwrap().rows.num_rows(), 40);
+}

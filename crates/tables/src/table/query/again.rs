@@ -13,7 +13,7 @@ where
 {
     loop {
         match ask().await {
-            Err(TableError::VersionGone { .. }) if query.as_of.is_none() => {}
+            Err(error) if error.is_version_gone() && query.as_of.is_none() => {}
             answered => return answered,
         }
     }

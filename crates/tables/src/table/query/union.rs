@@ -138,10 +138,7 @@ impl Union {
         let mut pins = self.pins.lock().await;
         if let Some(wanted) = wanted {
             let found = pins.get(&wanted).cloned();
-            let oldest = pins.keys().next().copied().unwrap_or(Version::EMPTY);
-            let table = self.name().to_owned();
-            let gone = TableError::VersionGone { table, asked: wanted, oldest };
-            return found.map(|versions| (wanted, versions)).ok_or(gone);
+            return found.map(|versions| (wanted, versions)).ok_or_else(|| self.gone(wanted, false));
         }
         let versions = try_join_all(self.tables.iter().map(Table::version)).await?;
         let version = Version(versions.iter().fold(0, |sum, version| sum.saturating_add(version.0)));
@@ -150,6 +147,27 @@ impl Union {
             pins.pop_first();
         }
         Ok((version, versions))
+    }
+
+    fn gone(&self, asked: Version, was_seen: bool) -> TableError {
+        let (name, tables) = (self.name().to_owned(), self.tables.len());
+        TableError::UnionVersionGone { name, tables, asked, was_seen }
+    }
+
+    /// What is told of an error of one of the tables, where all were read in this version of them: the table's own number
+    /// says nothing to whoever knows only that of all.
+    pub(crate) fn told(&self, error: TableError, version: Version) -> TableError {
+        if matches!(error, TableError::VersionGone { .. }) { self.gone(version, true) } else { error }
+    }
+
+    /// As [`again_if_gone`], of a version that errors tell by its number.
+    async fn ask<T, F>(&self, query: &Query, ask: impl Fn() -> F) -> Result<T, TableError>
+    where
+        F: Future<Output = Result<T, TableError>>,
+    {
+        let answered = again_if_gone(query, ask).await;
+        answered
+            .map_err(|error| query.as_of.into_iter().fold(error, |error, version| self.told(error, version)))
     }
 
     /// The tables with the columns that they have in the version that a query is about, that version, and what is asked of
@@ -189,10 +207,11 @@ impl Union {
     /// Answers a query, as [`Table::query`].
     ///
     /// # Errors
-    /// As [`Table::query`]; [`TableError::VersionGone`] for a version that this handle has not seen lately;
+    /// As [`Table::query`]; [`TableError::UnionVersionGone`] for a version that this handle has not seen lately, or that a
+    /// vacuum took away;
     /// [`TableError::UnlikeColumn`] where a column was added since that another table has otherwise.
     pub async fn query(&self, query: &Query) -> Result<Answer, TableError> {
-        again_if_gone(query, || self.query_once(query)).await
+        self.ask(query, || self.query_once(query)).await
     }
 
     async fn query_once(&self, query: &Query) -> Result<Answer, TableError> {
@@ -216,7 +235,7 @@ impl Union {
             let rows = answer.rows.num_rows() as u64;
             return Ok(Count { version: answer.version, rows, work: answer.work });
         }
-        again_if_gone(query, || self.count_once(query)).await
+        self.ask(query, || self.count_once(query)).await
     }
 
     async fn count_once(&self, query: &Query) -> Result<Count, TableError> {
@@ -234,7 +253,7 @@ impl Union {
     /// # Errors
     /// As [`Union::query`].
     pub async fn explain(&self, query: &Query) -> Result<Explanation, TableError> {
-        again_if_gone(query, || self.explain_once(query)).await
+        self.ask(query, || self.explain_once(query)).await
     }
 
     async fn explain_once(&self, query: &Query) -> Result<Explanation, TableError> {
@@ -380,14 +399,20 @@ impl UnionRefinement {
         loop {
             match self.next_once().await {
                 // Nobody has seen a row of it yet.
-                Err(TableError::VersionGone { .. }) if !self.has_begun && self.query.as_of.is_none() => {
+                Err(error) if error.is_version_gone() && !self.has_begun && self.query.as_of.is_none() => {
                     self.reading = None;
                 }
                 Ok(refined) => {
                     self.has_begun = true;
                     return Ok(refined);
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    let version = self.version().or(self.query.as_of);
+                    return Err(match version {
+                        Some(version) => self.union.told(error, version),
+                        None => error,
+                    });
+                }
             }
         }
     }
