@@ -109,3 +109,11 @@ def test_queries_beside_packing_and_vacuums_always_answer_right(store: atoll.Sto
     for reader in readers:
         reader.join(timeout=60)
     assert wrong == []
+
+
+def test_steps_without_an_end_are_all_later_ones(store: atoll.Store) -> None:
+    table = store.create_table("last", {"id": "int64"}, id="id", index="id")
+    for step in (1, 2**64 - 1):
+        table.append({"id": [step % 1000]}, run="a", step=step)
+    table.delete(run="a", steps=(2, None))
+    assert [step.step for step in table.steps("a")] == [1]

@@ -368,12 +368,18 @@ impl Table {
         &self,
         py: Python<'_>,
         run: Option<String>,
-        steps: Option<(u64, u64)>,
+        steps: Option<(u64, Option<u64>)>,
         condition: Option<String>,
     ) -> PyResult<u64> {
         let table = self.handle()?;
-        let steps = steps.map(|(from, to)| from..to);
-        let delete = async move { table.delete(run.as_deref(), steps, condition.as_deref()).await };
+        let delete = async move {
+            let (run, condition) = (run.as_deref(), condition.as_deref());
+            match steps {
+                Some((first, None)) => table.delete_from(run, first, condition).await,
+                Some((first, Some(end))) => table.delete(run, Some(first..end), condition).await,
+                None => table.delete(run, None, condition).await,
+            }
+        };
         Ok(wait(py, delete)?.0)
     }
 

@@ -383,7 +383,7 @@ class Table(Asking):
         between = None
         if steps is not None:
             first, end = steps
-            between = (whole(first or 0, "the first step"), whole(2**64 - 1 if end is None else end, "the end of steps"))
+            between = (whole(first or 0, "the first step"), None if end is None else whole(end, "the end of steps"))
         return self._native.delete(run, between, None if where is None else condition_text(where))
 
     def create_snapshot(self, name: str, version: int | None = None) -> int:

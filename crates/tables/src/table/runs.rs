@@ -174,12 +174,6 @@ impl Table {
         steps: Option<Range<u64>>,
         expression: Option<&str>,
     ) -> Result<Version, TableError> {
-        if let Some(name) = run {
-            let manifest = self.ledger.current().await?.manifest;
-            if !manifest.runs.contains_key(name) {
-                return Err(self.no_run(name, manifest.runs.keys()));
-            }
-        }
         let steps = match steps {
             None => StepRange::ALL,
             Some(steps) if steps.is_empty() => {
@@ -187,6 +181,34 @@ impl Table {
             }
             Some(steps) => StepRange { from: steps.start, to: Some(steps.end) },
         };
+        self.delete_within(run, steps, expression).await
+    }
+
+    /// As [`Table::delete`], of a step and all later ones, the last that there can be among them.
+    ///
+    /// # Errors
+    /// As [`Table::delete`].
+    pub async fn delete_from(
+        &self,
+        run: Option<&str>,
+        first: u64,
+        expression: Option<&str>,
+    ) -> Result<Version, TableError> {
+        self.delete_within(run, StepRange::since(first), expression).await
+    }
+
+    async fn delete_within(
+        &self,
+        run: Option<&str>,
+        steps: StepRange,
+        expression: Option<&str>,
+    ) -> Result<Version, TableError> {
+        if let Some(name) = run {
+            let manifest = self.ledger.current().await?.manifest;
+            if !manifest.runs.contains_key(name) {
+                return Err(self.no_run(name, manifest.runs.keys()));
+            }
+        }
         let expression = match expression {
             Some(text) => Some(checked(&*self.schema_now().await?, text)?),
             None => None,

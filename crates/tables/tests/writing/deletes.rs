@@ -127,3 +127,21 @@ async fn deletes_of_steps_runs_and_expressions_and_restarts_leave_what_a_plain_l
         }
     }
 }
+
+#[tokio::test]
+async fn the_last_step_that_there_can_be_is_deleted_with_all_from_a_step_on() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let table = create(&store).await;
+    table.begin("a", 1, 1).await.unwrap();
+    for step in [3, 7, u64::MAX] {
+        table.append(block("a", 1, step, 0), &rows(3, 0, 10)).await.unwrap();
+    }
+    let steps =
+        async || -> Vec<u64> { table.steps(Some("a")).await.unwrap().iter().map(|step| step.step).collect() };
+    // The end is none of them.
+    table.delete(Some("a"), Some(7..u64::MAX), None).await.unwrap();
+    assert_eq!(steps().await, [3, u64::MAX]);
+    table.delete_from(Some("a"), 4, None).await.unwrap();
+    assert_eq!(steps().await, [3]);
+    assert!(table.delete_from(Some("z"), 0, None).await.is_err());
+}

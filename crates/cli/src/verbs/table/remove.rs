@@ -8,7 +8,6 @@ use atoll_tables::protocol::Version;
 use atoll_tables::{OfRuns, Query, Table, TableError};
 use clap::Args;
 use serde_json::json;
-use std::ops::Range;
 
 /// `atoll table delete`
 #[derive(Args, Debug)]
@@ -27,29 +26,35 @@ struct RowsArguments {
     run: Option<String>,
     /// Rows of these steps, such as 100:200 without the upper end
     #[arg(long, value_name = "FROM:TO", value_parser = parse_steps)]
-    steps: Option<Range<u64>>,
+    steps: Option<Steps>,
     /// Rows for which this holds
     #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
+    /// Tell how many rows went, which reads what CONDITION is about
+    #[arg(long = "count", requires = "condition")]
+    is_counted: bool,
     /// All rows
     #[arg(long, conflicts_with_all = ["run", "steps", "condition"])]
     all: bool,
 }
 
-fn parse_steps(text: &str) -> Result<Range<u64>, String> {
+/// The first step, and the one behind the last; none for all later ones.
+#[derive(Clone, Copy, Debug)]
+struct Steps(u64, Option<u64>);
+
+fn parse_steps(text: &str) -> Result<Steps, String> {
     let (from, to) = text.split_once(':').ok_or("it is not FROM:TO, such as 100:200")?;
-    let number = |text: &str, open: u64| match text.trim() {
-        "" => Ok(open),
-        digits => digits.parse().map_err(|_| format!("{digits:?} is not a step")),
+    let number = |text: &str| match text.trim() {
+        "" => Ok(None),
+        digits => digits.parse().map(Some).map_err(|_| format!("{digits:?} is not a step")),
     };
-    Ok(number(from, 0)?..number(to, u64::MAX)?)
+    Ok(Steps(number(from)?.unwrap_or(0), number(to)?))
 }
 
 impl Delete {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let table = self.table.open(session, Access::Change).await?;
-        let RowsArguments { run, steps, condition, .. } = &self.rows;
-        let filter = match condition {
+        let filter = match &self.rows.condition {
             Some(text) => {
                 let wrong = |error| Failure::Expression { what: "--where", error: Box::new(error) };
                 let parsed = Expression::parse(text).map_err(wrong)?;
@@ -58,9 +63,15 @@ impl Delete {
             }
             None => None,
         };
-        let version = table.delete(run.as_deref(), steps.clone(), condition.as_deref()).await?;
+        let RowsArguments { run, steps, condition, .. } = &self.rows;
+        let (run, condition) = (run.as_deref(), condition.as_deref());
+        let version = match *steps {
+            Some(Steps(first, None)) => table.delete_from(run, first, condition).await?,
+            Some(Steps(first, Some(end))) => table.delete(run, Some(first..end), condition).await?,
+            None => table.delete(run, None, condition).await?,
+        };
         session.hint_on_interrupt("the rows are gone; only how many they were was still being counted");
-        let rows = self.rows.count(&table, filter, version).await?;
+        let rows = self.rows.count(&table, filter, version).await;
         table.close().await?;
         session.output.either(
             || {
@@ -73,27 +84,22 @@ impl Delete {
 }
 
 impl RowsArguments {
-    /// How many rows went with a version; none if a vacuum took the one before.
-    async fn count(
-        &self,
-        table: &Table,
-        filter: Option<Expression>,
-        version: Version,
-    ) -> Result<Option<u64>, Failure> {
+    /// How many rows went with a version. None where nobody asks that what a condition is about be read, or where it
+    /// cannot be told: they are gone all the same.
+    async fn count(&self, table: &Table, filter: Option<Expression>, version: Version) -> Option<u64> {
+        if filter.is_some() && !self.is_counted {
+            return None;
+        }
         let runs = self.run.as_deref().map(|run| OfRuns::new([run]));
         let there = async |version| {
             let (filter, runs) = (filter.clone(), runs.clone());
             let query = Query { filter, runs, as_of: Some(version), ..Query::default() };
-            match table.count(&query).await {
-                Ok(count) => Ok(Some(count.rows)),
-                Err(TableError::VersionGone { .. }) => Ok(None),
-                Err(error) => Err(Failure::from(error)),
-            }
+            table.count(&query).await.ok().map(|count| count.rows)
         };
         let before = there(Version(version.0.saturating_sub(1))).await?;
         // Of steps alone the others stay, which no condition tells apart.
-        let after = if self.steps.is_some() { there(version).await? } else { Some(0) };
-        Ok(before.zip(after).map(|(before, after)| before.saturating_sub(after)))
+        let after = if self.steps.is_some() { there(version).await? } else { 0 };
+        Some(before.saturating_sub(after))
     }
 }
 
