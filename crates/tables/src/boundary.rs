@@ -145,8 +145,12 @@ impl Boundary {
     /// open end, and an axis without a side, are not shifted; nor are columns that are no axis of the cell.
     ///
     /// # Errors
-    /// A side that spans very many cells.
+    /// A side that spans very many cells, or is inside out.
     pub fn wrapped(&self, sides: &[Side]) -> Result<Option<Expression>, BoundaryError> {
+        let is_inside_out = |side: &&Side| finite(side).is_some_and(|(low, high)| low > high);
+        if let Some(side) = sides.iter().find(is_inside_out) {
+            return Err(BoundaryError::new(format!("the range {side} ends before it begins")));
+        }
         let own = self.axes.iter().map(|axis| sides.iter().find(|side| side.column == *axis).cloned());
         let own: Vec<Option<Side>> = own.collect();
         let others =

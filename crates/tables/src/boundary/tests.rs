@@ -45,6 +45,20 @@ fn open_ends_and_other_columns_are_as_they_are() {
     assert!(cell.wrapped(&far).unwrap_err().to_string().contains("too many cells along x"));
 }
 
+#[test]
+fn a_range_inside_out_is_refused_and_no_condition_that_all_rows_meet() {
+    // Side by side they would have images; so far apart they have none.
+    for high in [99.0, 0.0] {
+        let side = Side {
+            column: Column::named("x"),
+            low: Some(Literal::Integer(100)),
+            high: Some(Literal::Float(high)),
+        };
+        let refused = boundary(&[10.0], &[], &[]).wrapped(&[side]).unwrap_err();
+        assert!(refused.to_string().contains("ends before it begins"), "{refused}");
+    }
+}
+
 /// Whether some image of a place lies in a box; only axes with a side are shifted.
 fn brute(place: [f64; 3], ends: &[Option<(f64, f64)>; 3], cell: &Cell, axes: usize) -> bool {
     let counts = |axis: usize| {

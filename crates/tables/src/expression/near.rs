@@ -119,6 +119,10 @@ impl Near {
         if !(radius >= 0.0 && radius.is_finite()) {
             return Err("a radius is 0 or more");
         }
+        if !(radius * radius).is_finite() {
+            // Rows at any distance, also without end, would be near.
+            return Err("a radius is below 1e154, so that its square is a number");
+        }
         if cell.as_ref().is_some_and(|cell| cell.lengths.len() != axes) {
             return Err("the cell has as many lengths as the point has numbers");
         }

@@ -212,3 +212,14 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     assert!(refused("near((x), (1), 1, box(1))").contains("a cell such as"));
     assert!(refused("near((x), (1)").contains("radius"));
 }
+
+#[test]
+fn a_radius_whose_square_is_no_number_is_refused() {
+    let of = |radius: f64| Near::new(vec![Column::named("x")], &[0.0], radius, None);
+    assert!(of(1e153).is_ok());
+    for radius in [1.4e154, 1e300, f64::MAX] {
+        assert!(of(radius).unwrap_err().contains("1e154"), "{radius}");
+    }
+    let parsed = |radius: &str| Expression::parse(&format!("near((x, y), (0.0, 0.0), {radius})"));
+    assert!(parsed("1e100").is_ok() && parsed("1e200").is_err());
+}
