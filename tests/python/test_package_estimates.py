@@ -178,3 +178,12 @@ def test_bins_are_over_what_is_said_and_of_numbers_that_lie_close_together(store
     assert all(each.low < each.high for each in close)
     # What is not a number is a group as well, behind the others.
     assert str(list(table.group_means("x", by="y"))) == "[1.0, 3.0, nan]"
+
+
+def test_groups_of_vectors_are_refused_by_their_column(table: atoll.Table) -> None:
+    for query in (table.query(), table.sample(0.5)):
+        with pytest.raises(atoll.errors.UnsupportedError, match='grouped by column "pos"') as error:
+            query.group_means("x", by="pos")
+        assert "numbers, texts" in error.value.hint
+        with pytest.raises(atoll.errors.NotFoundError, match="nothing"):
+            query.group_means("x", by="nothing")

@@ -143,6 +143,14 @@ pub enum EstimateError {
         /// What was given.
         found: String,
     },
+    /// Values that cannot be told apart as groups.
+    #[error("rows cannot be grouped by column \"{column}\", which has type {data_type}")]
+    NotGroups {
+        /// The column.
+        column: String,
+        /// Its type.
+        data_type: String,
+    },
     /// Bounds that do not hold.
     #[error("the values do not lie between {least} and {greatest}{}", stray(.value))]
     Bounds {
@@ -194,7 +202,9 @@ impl EstimateError {
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::Order { .. } | Self::Rows { .. } => ErrorKind::Internal,
-            Self::NotRows { .. } | Self::BoundsUnused { .. } => ErrorKind::Unsupported,
+            Self::NotRows { .. } | Self::BoundsUnused { .. } | Self::NotGroups { .. } => {
+                ErrorKind::Unsupported
+            }
             Self::Confidence { .. }
             | Self::Share { .. }
             | Self::Tolerance { .. }
@@ -210,6 +220,7 @@ impl EstimateError {
     pub const fn hint(&self) -> Option<&'static str> {
         match self {
             Self::BoundsUnused { hint, .. } => Some(*hint),
+            Self::NotGroups { .. } => Some("group by a column of numbers, texts, times or truth values"),
             _ => None,
         }
     }

@@ -125,7 +125,9 @@ class Estimating:
         return self._asked(_Question("mean", column_text(column), confidence))
 
     def sum(self, column: str, *, confidence: float = 0.95) -> Estimate:
-        """The sum of a column. Surest where the number of rows is known exactly: without conditions, or with boxes."""
+        """The sum of a column. Surest where the number of rows is known exactly: of all rows, or with conditions on other than
+        index columns.
+        """
         return self._asked(_Question("sum", column_text(column), confidence))
 
     def quantile(self, column: str, share: float, *, confidence: float = 0.95) -> Estimate:

@@ -81,6 +81,7 @@ impl Readable {
     ) -> Result<GroupMeans, TableError> {
         let first = self.first_now().await?;
         check_numbers(&first, value)?;
+        check_groups(&first, by)?;
         let columns = vec![value.name.clone(), by.to_owned()];
         let query = &Query { columns: Some(columns), ..query.clone() };
         if is_everything(query) {
@@ -179,6 +180,18 @@ impl Table {
     ) -> Result<Histogram, TableError> {
         Readable::One(self.clone()).estimate_histogram(query, value, edges, how).await
     }
+}
+
+/// Refuses a column that is not there, or whose values cannot be told apart.
+fn check_groups(table: &Table, by: &str) -> Result<(), TableError> {
+    let schema = table.schema();
+    let found = schema.columns().column_with_name(by);
+    let data_type = found.ok_or_else(|| table.no_column(by))?.1.data_type();
+    if weights(&[new_empty_array(data_type)], Salt(0)).is_ok() {
+        return Ok(());
+    }
+    let (column, data_type) = (by.to_owned(), data_type.to_string());
+    Err(EstimateError::NotGroups { column, data_type }.into())
 }
 
 /// The values of groups that are known, of a column of this type.
