@@ -263,6 +263,14 @@ def test_batches_of_no_size_are_refused_before_anything_is_read(table, rows: obj
         table.read().batches(rows)
 
 
+def test_numbers_of_rows_units_and_readers_beyond_64_bits_are_refused_before_anything_is_read(table) -> None:
+    for ask in (table.first, table.limit, table.splits):
+        for count in (10**30, -1, 2.5, True, "7"):
+            with pytest.raises(atoll.errors.InvalidInputError, match="a number of"):
+                ask(count)
+    assert len(table.limit(2**64 - 1).read()) == 0
+
+
 def test_a_text_in_place_of_several_is_refused(table) -> None:
     with pytest.raises(atoll.errors.InvalidInputError, match="takes several"):
         atoll.col("name").is_in("water")

@@ -191,9 +191,10 @@ class Asking(Estimating):
         readers.
         """
         query = self.query()
-        if isinstance(readers, bool) or not hasattr(readers, "__index__") or readers < 1:
-            raise InvalidInputError(f"{readers!r} is no number of readers")
-        found = query.table._native.splits(query, int(readers))
+        readers = whole(readers, "a number of readers")
+        if readers < 1:
+            raise InvalidInputError("there is 1 reader or more")
+        found = query.table._native.splits(query, readers)
         own = {field.name: getattr(query, field.name) for field in dataclasses.fields(Query)}
         return [
             Split(**own | {"objects": objects, "version": version}, host=host, about_rows=rows, about_bytes=size)
@@ -474,10 +475,9 @@ class Query(Asking):
         return dataclasses.replace(self, conditions=(*self.conditions, condition))
 
     def _least(self, name: str, count: int) -> Query:
-        if isinstance(count, bool) or not hasattr(count, "__index__") or count < 0:
-            raise InvalidInputError(f"{count!r} is no number of {name}")
+        count = whole(count, f"a number of {name}")
         known = getattr(self, name)
-        changed: Any = {name: int(count) if known is None else min(known, int(count))}
+        changed: Any = {name: count if known is None else min(known, count)}
         return dataclasses.replace(self, **changed)
 
     def __repr__(self) -> str:
