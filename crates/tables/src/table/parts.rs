@@ -68,6 +68,12 @@ impl Parts {
         kept().keep(self.name_of(object), part, bytes);
     }
 
+    /// Lets go of all of them, as where others opened very much.
+    #[cfg(test)]
+    pub(super) fn forget(&self) {
+        kept().forget(self.table);
+    }
+
     /// By what parts are told apart: their whole name, but for a bug.
     fn name_of(&self, object: ObjectId) -> Name {
         let session = if planted::is(Bug::PartsMixedUp) { SessionId(0) } else { object.session };

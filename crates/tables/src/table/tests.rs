@@ -32,7 +32,7 @@ pub(super) fn schema() -> TableSchema {
 }
 
 /// Rows of one rank and step: particles that drift to the right.
-fn rows(random: &mut fastrand::Rng, step: i64, rank: u32, count: usize) -> RecordBatch {
+pub(super) fn rows(random: &mut fastrand::Rng, step: i64, rank: u32, count: usize) -> RecordBatch {
     let base = i64::from(rank) * 1_000_000;
     let pid: Int64Array = (0..count as i64).map(|particle| base + particle).collect::<Vec<_>>().into();
     let steps: Int64Array = vec![step; count].into();

@@ -10,6 +10,8 @@
 
 mod newcomers;
 mod shown;
+#[cfg(test)]
+mod tests;
 mod there;
 
 pub(in crate::table) use newcomers::NewIds;

@@ -12,10 +12,11 @@ use crate::block::Wanted;
 use crate::cube::Origins;
 use crate::part::{BandOfRows, Part};
 use crate::planted::{self, Bug};
-use crate::protocol::{Manifest, ObjectId, Placed, Repeat, RunId, There};
+use crate::protocol::{Manifest, Placed, Repeat, RunId, There};
 use crate::{Weight, Window};
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Objects that are opened together.
@@ -34,7 +35,7 @@ pub(super) struct Candidate {
 }
 
 /// A piece that was opened.
-struct Opened<'c> {
+pub(super) struct Opened<'c> {
     candidate: &'c Candidate,
     part: Arc<Part>,
     strikes: Vec<Strike>,
@@ -90,20 +91,22 @@ impl Table {
     }
 
     /// Opens pieces, those that are not known yet by what is at the front of each.
-    async fn opened<'c>(
+    pub(super) async fn opened<'c>(
         &self,
         candidates: &[&'c Candidate],
         manifest: &Manifest,
         work: &mut Work,
     ) -> Result<Vec<Opened<'c>>, TableError> {
         let object = |candidate: &Candidate| candidate.placed.piece.object;
-        let mut new: Vec<(ObjectId, u64)> = candidates
-            .iter()
-            .filter(|candidate| self.parts.get(object(candidate)).is_none())
-            .map(|candidate| (object(candidate), front_bytes(&candidate.placed.piece)))
-            .collect();
+        // Looked at once: what is kept now may be forgotten before the others are there.
+        let (mut known, mut new) = (HashMap::new(), Vec::new());
+        for candidate in candidates {
+            match self.parts.get(object(candidate)) {
+                Some(kept) => drop(known.insert(object(candidate), kept.part)),
+                None => new.push((object(candidate), front_bytes(&candidate.placed.piece))),
+            }
+        }
         new.dedup_by_key(|(object, _)| *object);
-        let mut known = std::collections::HashMap::new();
         for (&(object, _), front) in new.iter().zip(fronts(self, &new, work).await?) {
             let part = self.open_part(&front);
             let part = Arc::new(part.map_err(|source| in_object(object, source))?);
@@ -113,10 +116,8 @@ impl Table {
         let mut opened = Vec::with_capacity(candidates.len());
         for &candidate in candidates {
             let object = object(candidate);
-            let part = known.get(&object).cloned().or_else(|| self.parts.get(object).map(|kept| kept.part));
-            // What was opened a moment ago may be forgotten already, where very much is.
-            let Some(part) = part else { return Err(self.missing(object)) };
-            opened.push(self.with_strikes(candidate, part, manifest)?);
+            let part = known.get(&object).ok_or_else(|| self.missing(object))?;
+            opened.push(self.with_strikes(candidate, Arc::clone(part), manifest)?);
         }
         Ok(opened)
     }
