@@ -185,11 +185,12 @@ fn names_of(groups: &ArrayRef) -> Result<Vec<String>, Failure> {
     Ok((0..groups.len()).map(|row| formatter.value(row).to_string()).collect())
 }
 
-/// Numbers in their order, and texts in theirs.
+/// Numbers in their order, and then texts in theirs; numbers that are the same as their texts are.
 fn by_number(left: &str, right: &str) -> std::cmp::Ordering {
-    match (left.parse::<f64>(), right.parse::<f64>()) {
-        (Ok(left), Ok(right)) => left.total_cmp(&right),
-        _ => left.cmp(right),
+    let number = |text: &str| text.parse::<f64>().ok();
+    match (number(left), number(right)) {
+        (Some(one), Some(other)) => one.total_cmp(&other).then_with(|| left.cmp(right)),
+        (one, other) => one.is_none().cmp(&other.is_none()).then_with(|| left.cmp(right)),
     }
 }
 
@@ -259,5 +260,17 @@ mod tests {
         assert_eq!(parse_level("95%"), Ok(0.95));
         assert_eq!(parse_level("0.99"), Ok(0.99));
         assert!(parse_level("95").is_err() && parse_level("0").is_err() && parse_level("100%").is_err());
+    }
+
+    #[test]
+    fn groups_have_one_order_however_they_come() {
+        let mut names: Vec<String> = ["-3.5", "0", "9", "10", "11", "inf", "NaN"].map(str::to_owned).to_vec();
+        names.extend(["", "1a", "9b", "heavy", "null"].map(str::to_owned));
+        for (place, one) in names.iter().enumerate() {
+            for (other_place, other) in names.iter().enumerate() {
+                assert_eq!(by_number(one, other), place.cmp(&other_place), "{one:?} and {other:?}");
+            }
+        }
+        assert!(by_number("1", "1.0").is_lt(), "different texts are different groups");
     }
 }
