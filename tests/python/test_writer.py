@@ -319,6 +319,42 @@ for step in range(20):
         assert store.table("t").count() == 20 * 50_000
 
 
+def test_a_program_that_ends_without_closing_is_told_what_is_not_written(tmp_path: Path):
+    program = f"""
+import atoll, numpy
+table = atoll.open({str(tmp_path)!r}).create_table("t", {{"pid": "int32"}}, id="pid", index="pid")
+writer = atoll.Writer(table, "a")
+writer.step(1, None, {{"pid": numpy.arange(5)}})
+writer.step(2, None, {{"pid": numpy.arange(5) / 2}})
+"""
+    ended = subprocess.run([sys.executable, "-c", program], check=True, timeout=60, capture_output=True, text=True)
+    assert "InvalidInputError" in ended.stderr
+    assert "run 'a'" in ended.stderr and "not closed" in ended.stderr
+
+
+def test_a_forgotten_writer_tells_its_error(table, monkeypatch):
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: told.append(type(unraisable.exc_value)))
+    failing = Failing(table)
+    failing.allowed.release(2)
+    writer = atoll.Writer(failing, "a")
+    for step in range(2):
+        writer.step(step, None, rows())
+    del writer
+    gc.collect()
+    assert told == [errors.OutOfSpaceError]
+
+
+def test_an_error_that_was_raised_is_not_told_again_at_the_end(table):
+    failing = Failing(table)
+    failing.allowed.release(1)
+    writer = atoll.Writer(failing, "a")
+    writer.step(1, None, rows())
+    with pytest.raises(errors.OutOfSpaceError):
+        writer.flush()
+    writer._finish()
+
+
 def test_where_rows_came_from_is_kept_with_the_run(table, tmp_path: Path):
     deck = tmp_path / "deck.lmp"
     deck.write_text("units lj\n")

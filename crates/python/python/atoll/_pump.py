@@ -39,13 +39,15 @@ class Pump:
         self._waiting: deque[Step] = deque()
         self._is_appending = self._is_ending = False
         self._error: BaseException | None = None
+        self._is_told = False
         self._news = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="atoll.Writer", daemon=True)
         self._thread.start()
 
     @property
     def error(self) -> BaseException | None:
-        """What ended the thread before its time."""
+        """What ended the thread before its time; whoever asks tells it."""
+        self._is_told = True
         return self._error
 
     @property
@@ -56,7 +58,14 @@ class Pump:
     def check(self) -> None:
         """Raises the error of the thread, if there was one."""
         if self._error is not None:
+            self._is_told = True
             raise self._error
+
+    def check_untold(self, note: str) -> None:
+        """Raises the error of the thread, with a note, if nobody has been told of it."""
+        if self._error is not None and not self._is_told:
+            self._error.add_note(note)
+            self.check()
 
     def reserve(self, room: int) -> None:
         """Takes `room` bytes of the buffer, and waits until they are free; a step larger than it, until it is empty."""

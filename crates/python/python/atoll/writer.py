@@ -8,7 +8,8 @@ simulation goes on from a checkpoint that is not past `last_complete`: `checkpoi
 
 Invariant: steps are appended in the order in which they were given, each once.
 Invariant: what was given and not yet appended takes at most `buffer_bytes`, or is one single step.
-Invariant: an error of the background thread is raised by the next call of any method, and by every later one.
+Invariant: an error of the background thread is raised by the next call of any method, and by every later one; where
+no call comes, the end of the writer prints it.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class Writer:
         # Not a bound method: a writer that nobody holds any more must be finalised while its thread still runs.
         self._pump = Pump(functools.partial(_append, table, run, self.attempt, self.rank), buffer_bytes)
         # Whoever forgets to close still gets the last steps written, when the interpreter ends at the latest.
-        self._finish = weakref.finalize(self, self._pump.finish)
+        self._finish = weakref.finalize(self, _end_unclosed, self._pump, run)
 
     def step(self, step: int, time: float | None, arrays: Mapping[str, ArrayLike], *, give: bool = False) -> None:
         """Gives the rows of one step of this rank; copies them, and returns while they are being written.
@@ -228,19 +229,23 @@ class Writer:
 
     def close(self) -> None:
         """Writes what was given and ends; does not wait for other ranks. Raises what went wrong, if anything did."""
-        self._finish()
+        self._pump.finish()
+        self._finish.detach()
         self._pump.check()
 
     def __enter__(self) -> Writer:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self._finish()
+        self._pump.finish()
+        self._finish.detach()
         if error is None:
             self._pump.check()
-        elif self._pump.error is not None and self._pump.error is not error:
+            return
+        besides = self._pump.error
+        if besides is not None and besides is not error:
             # What is on its way out says more about the simulation; it must not be hidden.
-            error.add_note(f"besides, atoll.Writer failed: {self._pump.error}")
+            error.add_note(f"besides, atoll.Writer failed: {besides}")
 
     def __repr__(self) -> str:
         return f"<atoll.Writer of run {self.run!r}, attempt {self.attempt}, rank {self.rank} of {self.size}>"
@@ -288,6 +293,12 @@ class Writer:
 
 def _append(table: Table, run: str, attempt: int, rank: int, given: Step) -> None:
     table.append(given.columns, run=run, step=given.step, time=given.time, rank=rank, attempt=attempt)
+
+
+def _end_unclosed(pump: Pump, run: str) -> None:
+    """Writes what a writer that nobody closed was given. What goes wrong is raised to the interpreter, which prints it."""
+    pump.finish()
+    pump.check_untold(f"atoll.Writer of run {run!r} was not closed; not all that it was given is written")
 
 
 def _place(rank: int | None, size: int | None, comm: Any) -> tuple[int, int]:
