@@ -40,7 +40,7 @@ def test_every_example_runs_and_the_restart_loses_and_doubles_nothing(tmp_path: 
         if "resume" in example:
             assert names["checkpoint"].step == 20
     assert len(found) >= 4
-    assert capsys.readouterr().out.split()[-1] == "0.3"
+    assert capsys.readouterr().out.splitlines()[-1] == "['third try']"
     # Two runs of 50 steps with 1,000 rows each; the one that was cut off at step 35 is whole.
     steps, counts = numpy.unique(names["table"].numpy()["step"], return_counts=True)
     assert steps.tolist() == list(range(1, 51))

@@ -368,6 +368,18 @@ def test_where_rows_came_from_is_kept_with_the_run(table, tmp_path: Path):
     assert any("numpy" in versions for name, versions in about.items() if name.endswith(".versions"))
 
 
+def test_runs_are_found_by_the_numbers_among_their_attributes(table):
+    noted = {"temperature": 310, "dt": numpy.float32(0.5), "wet": numpy.bool_(True), "seed": 2**70, "drift": float("nan")}
+    atoll.Writer(table, "a", attributes={**noted, "solvent": "water"}).close()
+    table.set_attributes({"temperature": 290}, run="b")
+    assert [run.name for run in table.runs(where="temperature > 300 and dt = 0.5 and wet")] == ["a"]
+    kept = table.attributes(run="a")
+    assert (kept["temperature"], kept["dt"], kept["wet"], kept["solvent"]) == (310, 0.5, True, "water")
+    assert (kept["seed"], kept["drift"]) == (str(2**70), "nan"), "what JSON has no number for is a text"
+    atoll.Writer(table, "a").close()
+    assert table.attributes(run="a")["temperature"] == 310, "it stays what it is"
+
+
 def checkpoint(folder: Path, *steps: int) -> str:
     """Finished checkpoints of these steps, and the pattern of their names."""
     for step in steps:

@@ -6,6 +6,7 @@ other versions; the deck and what the user adds hold for the run.
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import shlex
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 #: A deck longer than this is cut: attributes are read whole whenever the run is looked at.
 DECK_CHARACTERS_MAX = 100_000
@@ -20,9 +22,9 @@ DECK_CHARACTERS_MAX = 100_000
 
 def provenance(
     attempt: int, deck: str | os.PathLike[str] | None, attributes: Mapping[str, str | float]
-) -> dict[str, str]:
-    """The attributes of a run, as texts by name."""
-    about = {name: str(value) for name, value in attributes.items()}
+) -> dict[str, str | float]:
+    """The attributes of a run, by name."""
+    about = {name: _kept(value) for name, value in attributes.items()}
     if deck is not None:
         about["deck"] = _deck_text(deck)[:DECK_CHARACTERS_MAX]
     prefix = f"attempt.{attempt}."
@@ -31,6 +33,16 @@ def provenance(
     about[prefix + "started"] = datetime.now(UTC).isoformat(timespec="seconds")
     about[prefix + "versions"] = ", ".join(f"{name} {version}" for name, version in sorted(_versions().items()))
     return about
+
+
+def _kept(value: Any) -> str | float:
+    """Numbers and truth values as they are, so that runs are found by them; anything else as a text."""
+    if getattr(value, "shape", None) == ():
+        # A number of NumPy is a number.
+        value = value.item()
+    is_integer = isinstance(value, int) and -(2**63) <= value < 2**64
+    is_finite = isinstance(value, float) and math.isfinite(value)
+    return value if isinstance(value, str) or is_integer or is_finite else str(value)
 
 
 def _deck_text(deck: str | os.PathLike[str]) -> str:

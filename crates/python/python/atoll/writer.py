@@ -61,8 +61,8 @@ class Writer:
     scheduler has restarted k times under the same id is ``"81234:k"``). A single rank needs neither.
 
     ``buffer_bytes`` is how much may wait to be written before :meth:`step` waits for room. ``deck`` is the input of the
-    simulation, a path or the text itself; it is kept with the run, together with ``attributes`` and the command,
-    the host and the versions of the packages in use.
+    simulation, a path or the text itself; it is kept with the run, together with ``attributes`` (texts, numbers and truth
+    values, by which :meth:`Table.runs` finds it), the command, the host and the versions of the packages in use.
 
     Where the table has columns ``step``, ``time``, ``run`` or ``rank`` that the arrays of a step lack, the writer fills
     them.
@@ -95,9 +95,9 @@ class Writer:
         #: Which attempt of the run this is.
         self.attempt: int = self._begin(attempt)
         if self.rank == 0:
-            # What earlier attempts noted stays beside it.
+            # What earlier attempts noted stays beside it, texts as texts and numbers as numbers.
             about = provenance(self.attempt, deck, attributes or {})
-            table.set_run_attributes(run, table.run_attributes(run) | about)
+            table.set_attributes(table.attributes(run=run) | about, run=run)
         self._fill = [name for name in ("step", "time", "run", "rank") if name in set(table.columns)]
         self._last: int | None = None
         # Not a bound method: a writer that nobody holds any more must be finalised while its thread still runs.
