@@ -294,6 +294,26 @@ def test_a_closed_writer_says_so(table):
         writer.step(1, None, rows())
 
 
+def test_a_close_that_was_interrupted_can_be_called_again_and_waits(table, monkeypatch):
+    gated = Gated(table)
+    writer = atoll.Writer(gated, "a")
+    writer.step(1, None, rows())
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(writer._pump._thread, "join", interrupted)
+        writer.close()
+    again = threading.Thread(target=writer.close, daemon=True)
+    again.start()
+    again.join(0.2)
+    assert again.is_alive(), "its step is not written yet"
+    gated.allowed.release()
+    again.join(30)
+    assert steps_of(table) == {1: ROWS}
+
+
 def test_a_writer_that_is_forgotten_still_writes_what_it_was_given(table):
     gated = Gated(table)
     writer = atoll.Writer(gated, "a")
