@@ -43,6 +43,35 @@ def test_a_forked_child_is_told_so_and_harms_nothing(table: atoll.Table) -> None
     table.append({name: values[:0] for name, values in table.limit(0).numpy().items()})
 
 
+@pytest.mark.parametrize("end", ["close", "exit"])
+def test_a_writer_in_a_forked_child_says_so_and_the_child_ends(store: atoll.Store, end: str) -> None:
+    table = store.create_table("forked", {"pid": "int64"}, id="pid", index="pid")
+    parent = atoll.Writer(table, "a")
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        told = 0
+        try:
+            for call in (lambda: parent.step(1, None, {"pid": [1]}), lambda: parent.flush(timeout=5), parent.close):
+                try:
+                    call()
+                except atoll.errors.UnsupportedError:
+                    told += 1
+            if end == "exit":
+                # What Python does as it ends, without the end of the test's own process.
+                parent._finish()
+            os.write(writer, str(told).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    told = os.read(reader, 10).decode()
+    assert os.waitpid(pid, 0)[1] == 0
+    assert told == "3"
+    parent.step(1, None, {"pid": [7]})
+    parent.close()
+    assert table.numpy()["pid"].tolist() == [7]
+
+
 def test_queries_and_tables_travel_to_other_processes(store: atoll.Store, table: atoll.Table) -> None:
     query = table.where("x < 0.5").sample(0.3).select("x")
     assert len(pickle.loads(pickle.dumps(query)).read()) == len(query.read())

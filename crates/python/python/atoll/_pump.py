@@ -2,10 +2,13 @@
 
 Invariant: what waits, and what is being appended, takes at most `bytes_max`, or is one single step.
 Invariant: after an error nothing more is appended: later steps must not become true without earlier ones.
+Invariant: a forked child, which has not the thread, is told so; it neither waits nor takes the lock, which nobody may
+ever let go of there.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time as clock
 from collections import deque
@@ -13,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .errors import TimedOutError, UnavailableError
+from .errors import TimedOutError, UnavailableError, UnsupportedError
 
 if TYPE_CHECKING:
     import numpy
@@ -40,6 +43,7 @@ class Pump:
         self._is_appending = self._is_ending = False
         self._error: BaseException | None = None
         self._is_told = False
+        self._process = os.getpid()
         self._news = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="atoll.Writer", daemon=True)
         self._thread.start()
@@ -57,18 +61,28 @@ class Pump:
 
     def check(self) -> None:
         """Raises the error of the thread, if there was one."""
+        if self._is_forked:
+            raise UnsupportedError.hinted(
+                "this process was forked from the one that made the writer, and has not its thread",
+                "make the writer in the process that gives it steps",
+            )
         if self._error is not None:
             self._is_told = True
             raise self._error
 
     def check_untold(self, note: str) -> None:
         """Raises the error of the thread, with a note, if nobody has been told of it."""
-        if self._error is not None and not self._is_told:
+        if self._error is not None and not self._is_told and not self._is_forked:
             self._error.add_note(note)
             self.check()
 
+    @property
+    def _is_forked(self) -> bool:
+        return os.getpid() != self._process
+
     def reserve(self, room: int) -> None:
         """Takes `room` bytes of the buffer, and waits until they are free; a step larger than it, until it is empty."""
+        self.check()
         with self._news:
             if self._is_ending:
                 raise UnavailableError("this writer is closed")
@@ -90,6 +104,7 @@ class Pump:
 
     def drain(self, ends: float | None) -> None:
         """Waits until everything is appended; `ends` is a reading of the monotonic clock."""
+        self.check()
         with self._news:
             left = None if ends is None else max(0.0, ends - clock.monotonic())
             is_idle = self._news.wait_for(lambda: self._error or not (self._waiting or self._is_appending), left)
@@ -99,6 +114,8 @@ class Pump:
 
     def finish(self) -> None:
         """Appends what is left and ends the thread. An error is kept for `check`, not raised."""
+        if self._is_forked:
+            return
         with self._news:
             self._is_ending = True
             self._news.notify_all()
