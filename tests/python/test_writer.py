@@ -339,6 +339,41 @@ for step in range(20):
         assert store.table("t").count() == 20 * 50_000
 
 
+@pytest.mark.parametrize("last", ["int64", "float64"])
+def test_a_writer_that_its_own_thread_collects_loses_nothing(tmp_path: Path, last: str):
+    program = f"""
+import atoll, numpy, threading
+class Collecting:
+    def __init__(self, table):
+        self.table, self.go, self.collected = table, threading.Semaphore(0), threading.Event()
+    def append(self, data, **named):
+        self.go.acquire()
+        if named["step"] == 1:
+            # What the collection of garbage does where a thread happens to allocate; errors of it are printed.
+            try:
+                finish()
+            except Exception:
+                pass
+            self.collected.set()
+        return self.table.append(data, **named)
+    def __getattr__(self, name):
+        return getattr(self.table, name)
+table = atoll.open({str(tmp_path)!r}).create_table("t", {{"pid": "int64"}}, id="pid", index="pid")
+collecting = Collecting(table)
+writer = atoll.Writer(collecting, "a")
+finish = writer._finish
+for step in range(1, 4):
+    writer.step(step, None, {{"pid": numpy.arange(5).astype("int64" if step < 3 else {last!r})}})
+collecting.go.release()
+collecting.collected.wait()
+collecting.go.release(2)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], check=True, timeout=60, capture_output=True, text=True)
+    assert ("not closed" in ended.stderr) == (last == "float64"), ended.stderr
+    with atoll.open(tmp_path) as store:
+        assert [step.step for step in store.table("t").steps()] == ([1, 2, 3] if last == "int64" else [1, 2])
+
+
 def test_a_program_that_ends_without_closing_is_told_what_is_not_written(tmp_path: Path):
     program = f"""
 import atoll, numpy

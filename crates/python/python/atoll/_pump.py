@@ -116,10 +116,18 @@ class Pump:
         """Appends what is left and ends the thread. An error is kept for `check`, not raised."""
         if self._is_forked:
             return
+        self.end()
+        self._thread.join()
+
+    def end(self) -> None:
+        """Lets the thread end once everything is appended, and does not wait for that."""
         with self._news:
             self._is_ending = True
             self._news.notify_all()
-        self._thread.join()
+
+    def is_own_thread(self) -> bool:
+        """Whether it is the pump's own thread that asks."""
+        return threading.current_thread() is self._thread
 
     def _run(self) -> None:
         try:

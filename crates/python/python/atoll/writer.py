@@ -14,6 +14,7 @@ no call comes, the end of the writer prints it.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import pickle
@@ -297,6 +298,11 @@ def _append(table: Table, run: str, attempt: int, rank: int, given: Step) -> Non
 
 def _end_unclosed(pump: Pump, run: str) -> None:
     """Writes what a writer that nobody closed was given. What goes wrong is raised to the interpreter, which prints it."""
+    if pump.is_own_thread():
+        # The writer was garbage, and that thread happened to collect it; it cannot wait for itself.
+        pump.end()
+        atexit.register(_end_unclosed, pump, run)
+        return
     pump.finish()
     pump.check_untold(f"atoll.Writer of run {run!r} was not closed; not all that it was given is written")
 
