@@ -82,6 +82,44 @@ def test_a_checkpoint_that_fails_on_one_rank_fails_on_all_and_leaves_nobody_wait
     assert [type(error) for error in endings(table, work)] == [FileNotFoundError, FileNotFoundError]
 
 
+class Synced:
+    """A table that remembers which files were there whenever its store was synced."""
+
+    def __init__(self, table: atoll.Table, folder: Path) -> None:
+        self._table, self._folder, self.seen = table, folder, []
+
+    @property
+    def store(self) -> "Synced":
+        return self
+
+    def sync(self) -> None:
+        self.seen.append(sorted(file.name for file in self._folder.iterdir()))
+        self._table.store.sync()
+
+    def __getattr__(self, name):
+        return getattr(self._table, name)
+
+
+def test_the_steps_of_a_checkpoint_are_on_the_disk_before_it_counts(table, tmp_path: Path):
+    folder = tmp_path / "restart"
+    folder.mkdir()
+    synced = Synced(table, folder)
+
+    def work(writer: atoll.Writer) -> None:
+        writer.step(10, None, rows(writer.rank))
+        with writer.checkpoint(folder / "state.10") as unfinished:
+            if writer.rank == 0:
+                unfinished.write_text("whole")
+
+    assert endings(synced, work) == [None, None]
+    assert synced.seen == [["state.10.unfinished"]]
+    with atoll.Writer(synced, "b") as alone:
+        alone.step(10, None, rows(0))
+        with alone.checkpoint(folder / "state.11") as unfinished:
+            unfinished.write_text("whole")
+    assert synced.seen[1:] == [["state.10", "state.11.unfinished"]]
+
+
 class Odd(Exception):  # noqa: N818
     """An error that cannot travel: it has what no other process could have."""
 

@@ -199,7 +199,7 @@ class Writer:
             part = unfinished(path)
             yield part
             self.flush(timeout)
-            finish(part, path)
+            self._name(part, path)
             return
         # Nobody begins to write unless all can: the body may be what all ranks do together.
         part = _all_or_none(self._comm, lambda: unfinished(path))
@@ -215,7 +215,12 @@ class Writer:
         _all_or_none(self._comm, lambda: self._written(failed, ends))
         _all_or_none(self._comm, lambda: self._complete(ends))
         # Nobody goes on, and perhaps ends the job, before the file has its name.
-        _told_by_first(self._comm, lambda: finish(part, path))
+        _told_by_first(self._comm, lambda: self._name(part, path))
+
+    def _name(self, part: Path, path: str | os.PathLike[str]) -> None:
+        """Lets a checkpoint count. Its steps first: after a loss of power it must not be ahead of the table."""
+        self.table.store.sync()
+        finish(part, path)
 
     def resume(self, pattern: str | os.PathLike[str]) -> Checkpoint | None:
         """The newest checkpoint that is not past :attr:`last_complete`; None to start from the beginning.
