@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import ModuleType
 
 import numpy
 import pytest
@@ -421,6 +422,24 @@ def test_where_rows_came_from_is_kept_with_the_run(table, tmp_path: Path):
     hosts = [name for name in about if name.endswith(".host")]
     assert len(hosts) == 2, "each attempt has its own"
     assert any("numpy" in versions for name, versions in about.items() if name.endswith(".versions"))
+
+
+def test_a_deck_may_be_one_long_line(table, monkeypatch):
+    class Odd(ModuleType):
+        def __getattr__(self, name: str) -> str:
+            raise OSError("what it is made of cannot be imported")
+
+    monkeypatch.setitem(sys.modules, "odd_module", Odd("odd_module"))
+    deck = '{"a": 1}' * 60
+    atoll.Writer(table, "a", deck=deck).close()
+    assert table.run_attributes("a")["deck"] == deck
+
+
+def test_a_deck_that_is_not_there_begins_no_attempt(table, tmp_path: Path):
+    atoll.Writer(table, "a").close()
+    with pytest.raises(FileNotFoundError):
+        atoll.Writer(table, "a", deck=tmp_path / "no such deck")
+    assert table.runs()[0].attempt == 1
 
 
 def test_runs_are_found_by_the_numbers_among_their_attributes(table):

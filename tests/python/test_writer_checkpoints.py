@@ -55,16 +55,16 @@ class Rank:
         return self.allgather(value)[root]
 
 
-def endings(table: atoll.Table, work: Callable[[atoll.Writer], None]) -> list[BaseException | None]:
-    """How the same work ends on each of two ranks."""
+def endings(table: atoll.Table, work: Callable[[atoll.Writer], None], **named: object) -> list[BaseException | None]:
+    """How the same work ends on each of two ranks; what is named, their writers are told."""
     ranks, ended = Ranks(2), [None, None]
 
     def run(rank: int) -> None:
-        with atoll.Writer(table, "a", comm=ranks.of(rank)) as writer:
-            try:
+        try:
+            with atoll.Writer(table, "a", comm=ranks.of(rank), **named) as writer:
                 work(writer)
-            except BaseException as error:
-                ended[rank] = error
+        except BaseException as error:
+            ended[rank] = error
 
     threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(2)]
     [thread.start() for thread in threads]
@@ -80,6 +80,12 @@ def test_a_checkpoint_that_fails_on_one_rank_fails_on_all_and_leaves_nobody_wait
             pass  # Nobody wrote the file.
 
     assert [type(error) for error in endings(table, work)] == [FileNotFoundError, FileNotFoundError]
+
+
+@pytest.mark.parametrize("named", [{"deck": Path("no such deck")}, {"attributes": 7}])
+def test_what_one_rank_alone_looks_at_fails_on_all(table, named: dict[str, object]):
+    first, second = endings(table, lambda writer: writer.resume("state.{step}"), **named)
+    assert first is not None and type(first) is type(second)
 
 
 class Synced:

@@ -6,6 +6,7 @@ other versions; the deck and what the user adds hold for the run.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import platform
@@ -20,19 +21,23 @@ from typing import Any
 DECK_CHARACTERS_MAX = 100_000
 
 
-def provenance(
-    attempt: int, deck: str | os.PathLike[str] | None, attributes: Mapping[str, str | float]
-) -> dict[str, str | float]:
-    """The attributes of a run, by name."""
+def of_run(deck: str | os.PathLike[str] | None, attributes: Mapping[str, str | float]) -> dict[str, str | float]:
+    """What holds for a run, by name."""
     about = {name: _kept(value) for name, value in attributes.items()}
     if deck is not None:
         about["deck"] = _deck_text(deck)[:DECK_CHARACTERS_MAX]
-    prefix = f"attempt.{attempt}."
-    about[prefix + "command"] = shlex.join(sys.orig_argv)
-    about[prefix + "host"] = platform.node()
-    about[prefix + "started"] = datetime.now(UTC).isoformat(timespec="seconds")
-    about[prefix + "versions"] = ", ".join(f"{name} {version}" for name, version in sorted(_versions().items()))
     return about
+
+
+def of_attempt(attempt: int) -> dict[str, str | float]:
+    """What holds for an attempt of it, by name."""
+    about = {
+        "command": shlex.join(sys.orig_argv),
+        "host": platform.node(),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": ", ".join(f"{name} {version}" for name, version in sorted(_versions().items())),
+    }
+    return {f"attempt.{attempt}.{name}": text for name, text in about.items()}
 
 
 def _kept(value: Any) -> str | float:
@@ -46,8 +51,9 @@ def _kept(value: Any) -> str | float:
 
 
 def _deck_text(deck: str | os.PathLike[str]) -> str:
-    """A path's content. A text with a line break is no path, and neither is one that names nothing."""
-    if isinstance(deck, str) and ("\n" in deck or not Path(deck).is_file()):
+    """A path's content. A text that names nothing is the deck itself."""
+    # Asked of the system's own, which takes a text that is too long for a name for no file.
+    if isinstance(deck, str) and not os.path.isfile(deck):  # noqa: PTH113
         return deck
     return Path(deck).read_text(encoding="utf-8", errors="replace")
 
@@ -59,7 +65,11 @@ def _versions() -> dict[str, str]:
     """
     found = {"python": platform.python_version()}
     for name, module in list(sys.modules.items()):
-        version = getattr(module, "__version__", None)
-        if isinstance(version, str | int) and "." not in name and name not in sys.stdlib_module_names:
-            found[name] = str(version)
+        if "." in name or name in sys.stdlib_module_names:
+            continue
+        # A module that is imported when it is first asked may fail in any way.
+        with contextlib.suppress(Exception):
+            version = getattr(module, "__version__", None)
+            if isinstance(version, str | int):
+                found[name] = str(version)
     return found

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._checkpoints import Checkpoint, finish, newest, set_aside, unfinished
 from ._convert import needed, whole
-from ._provenance import provenance
+from ._provenance import of_attempt, of_run
 from ._pump import Pump, Step
 from .errors import ConflictError, InvalidInputError, TimedOutError, UnavailableError
 
@@ -94,11 +94,7 @@ class Writer:
         if buffer_bytes < 1:
             raise InvalidInputError(f"buffer_bytes is the room for steps that wait, at least 1, not {buffer_bytes}")
         #: Which attempt of the run this is.
-        self.attempt: int = self._begin(attempt)
-        if self.rank == 0:
-            # What earlier attempts noted stays beside it, texts as texts and numbers as numbers.
-            about = provenance(self.attempt, deck, attributes or {})
-            table.set_attributes(table.attributes(run=run) | about, run=run)
+        self.attempt: int = self._begin_all(attempt, deck, attributes or {})
         self._fill = [name for name in ("step", "time", "run", "rank") if name in set(table.columns)]
         self._last: int | None = None
         # Not a bound method: a writer that nobody holds any more must be finalised while its thread still runs.
@@ -256,6 +252,26 @@ class Writer:
     def __repr__(self) -> str:
         return f"<atoll.Writer of run {self.run!r}, attempt {self.attempt}, rank {self.rank} of {self.size}>"
 
+    def _begin_all(
+        self, attempt: int | str | None, deck: str | os.PathLike[str] | None, attributes: Mapping[str, str | float]
+    ) -> int:
+        """Begins an attempt, and notes where it comes from; with a communicator on all ranks or on none."""
+        is_first = self.rank == 0 if self._comm is None else self._comm.Get_rank() == 0
+
+        def begin() -> int:
+            # First, since an attempt that begins ends the one before it.
+            about = of_run(deck, attributes) if is_first else {}
+            number = self._begin(attempt)
+            if is_first:
+                # What earlier attempts noted stays beside it, texts as texts and numbers as numbers.
+                about |= of_attempt(number)
+                self.table.set_attributes(self.table.attributes(run=self.run) | about, run=self.run)
+            return number
+
+        if self._comm is None:
+            return begin()
+        return _told_by_first(self._comm, begin) if attempt is None else _all_or_none(self._comm, begin)
+
     def _begin(self, attempt: int | str | None) -> int:
         if attempt is not None:
             number = _attempt_number(attempt)
@@ -267,9 +283,7 @@ class Writer:
                     f'every start needs a higher one; a job that was restarted says so: attempt="{attempt}:1"',
                 )
             return number
-        if self._comm is not None:
-            return _told_by_first(self._comm, lambda: self.table.begin(self.run, self.size))
-        if self.size > 1:
+        if self.size > 1 and self._comm is None:
             raise InvalidInputError.hinted(
                 f"{self.size} ranks must agree which attempt of run {self.run!r} this is",
                 "give comm= (an mpi4py communicator), or attempt= (a number that rises with every start of the "
