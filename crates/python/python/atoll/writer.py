@@ -17,19 +17,19 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import pickle
 import re
 import time as clock
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ._checkpoints import Checkpoint, finish, newest, set_aside, unfinished
 from ._convert import needed, whole
 from ._provenance import of_attempt, of_run
 from ._pump import Pump, Step
-from .errors import ConflictError, InvalidInputError, TimedOutError, UnavailableError
+from ._together import all_or_none, told_by_first
+from .errors import ConflictError, InvalidInputError, TimedOutError
 
 if TYPE_CHECKING:
     import os
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from ._table import Run, Table
-
-Told = TypeVar("Told")
 
 #: What may wait for the background thread, in bytes, unless a writer is told otherwise.
 BUFFER_BYTES = 256 << 20
@@ -198,7 +196,7 @@ class Writer:
             self._name(part, path)
             return
         # Nobody begins to write unless all can: the body may be what all ranks do together.
-        part = _all_or_none(self._comm, lambda: unfinished(path))
+        part = all_or_none(self._comm, lambda: unfinished(path))
         failed: BaseException | None = None
         try:
             yield part
@@ -208,10 +206,10 @@ class Writer:
             failed = error
         ends = None if timeout is None else clock.monotonic() + timeout
         # Before anybody waits for the steps of a rank that failed, and will not give them.
-        _all_or_none(self._comm, lambda: self._written(failed, ends))
-        _all_or_none(self._comm, lambda: self._complete(ends))
+        all_or_none(self._comm, lambda: self._written(failed, ends))
+        all_or_none(self._comm, lambda: self._complete(ends))
         # Nobody goes on, and perhaps ends the job, before the file has its name.
-        _told_by_first(self._comm, lambda: self._name(part, path))
+        told_by_first(self._comm, lambda: self._name(part, path))
 
     def _name(self, part: Path, path: str | os.PathLike[str]) -> None:
         """Lets a checkpoint count. Its steps first: after a loss of power it must not be ahead of the table."""
@@ -227,7 +225,7 @@ class Writer:
         """
         if self._comm is None:
             return self._resume(pattern)
-        return _told_by_first(self._comm, lambda: self._resume(pattern))
+        return told_by_first(self._comm, lambda: self._resume(pattern))
 
     def close(self) -> None:
         """Writes what was given and ends; does not wait for other ranks. Raises what went wrong, if anything did."""
@@ -270,7 +268,7 @@ class Writer:
 
         if self._comm is None:
             return begin()
-        return _told_by_first(self._comm, begin) if attempt is None else _all_or_none(self._comm, begin)
+        return told_by_first(self._comm, begin) if attempt is None else all_or_none(self._comm, begin)
 
     def _begin(self, attempt: int | str | None) -> int:
         if attempt is not None:
@@ -345,49 +343,6 @@ def _attempt_number(attempt: int | str) -> int:
             f"{attempt!r} is not the id of a job", "write its number, and after a colon how often it was restarted"
         )
     return int(found[1]) * JOB_RESTARTS_MAX + int(found[2] or 0)
-
-
-def _all_or_none(comm: Any, do: Callable[[], Told]) -> Told:
-    """What every rank does. If one fails, all fail: nobody waits for one that went away."""
-    done: list[Told] = []
-    error: BaseException | None = None
-    try:
-        done.append(do())
-    except BaseException as caught:  # noqa: BLE001 - passed on whole
-        error = caught
-    errors = comm.allgather(_portable(error))
-    if error is not None:
-        raise error
-    for rank, other in enumerate(errors):
-        if other is not None:
-            other.add_note(f"on rank {rank}")
-            raise other
-    return done[0]
-
-
-def _portable(error: BaseException | None) -> Exception | None:
-    """An error as it can be told to other ranks: some cannot be pickled, and Ctrl-C or `exit` of one is not theirs."""
-    if isinstance(error, Exception):
-        with contextlib.suppress(Exception):
-            return pickle.loads(pickle.dumps(error))
-    return None if error is None else UnavailableError(f"another rank failed: {type(error).__name__}: {error}")
-
-
-def _told_by_first(comm: Any, ask: Callable[[], Told]) -> Told:
-    """What rank 0 finds out, on every rank. If it fails, all fail: nobody waits for a message that never comes."""
-    told: tuple[Any, Exception | None] = (None, None)
-    own: BaseException | None = None
-    if comm.Get_rank() == 0:
-        try:
-            told = (ask(), None)
-        except BaseException as caught:  # noqa: BLE001 - passed on whole
-            own, told = caught, (None, _portable(caught))
-    value, error = comm.bcast(told, root=0)
-    if own is not None:
-        raise own
-    if error is not None:
-        raise error
-    return value
 
 
 def _time(time: Any) -> float:
