@@ -1,9 +1,13 @@
 """`atoll.Writer` in one process: threads are the ranks here."""
 
+import errno
 import gc
+import os
+import stat
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 from types import ModuleType
 
@@ -12,6 +16,7 @@ import pytest
 
 import atoll
 from atoll import errors
+from atoll._checkpoints import set_aside
 
 ROWS = 100
 COLUMNS = {"pid": "int64", "step": "int64", "rank": "int32?", "x": "float64", "pos": "float32[3]"}

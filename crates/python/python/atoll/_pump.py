@@ -135,7 +135,9 @@ class Pump:
                 started = clock.monotonic()
                 self._append(step)
                 self._longest = max(self._longest, clock.monotonic() - started)
-                self._done(step)
+                # Let go of before its room is free: it would lie outside the buffer until the next one comes.
+                room, step = step.bytes, None
+                self._done(room)
         except BaseException as error:  # noqa: BLE001 - raised again by the next call of the simulation
             with self._news:
                 self._error = error
@@ -151,8 +153,8 @@ class Pump:
             self._is_appending = True
             return self._waiting.popleft()
 
-    def _done(self, step: Step) -> None:
+    def _done(self, room: int) -> None:
         with self._news:
-            self._bytes -= step.bytes
+            self._bytes -= room
             self._is_appending = False
             self._news.notify_all()
