@@ -101,6 +101,17 @@ def test_arrays_that_are_handed_over_are_kept_and_not_copied(table):
     assert not numpy.shares_memory(copied["pos"], mine["pos"])
 
 
+def test_a_step_that_is_written_takes_no_memory(table):
+    with atoll.Writer(table, "a") as writer:
+        x = numpy.full(ROWS, 0.5)
+        writer.step(0, None, {**rows(), "x": x}, give=True)
+        seen = weakref.ref(x)
+        del x
+        writer.flush()
+        gc.collect()
+        assert seen() is None
+
+
 def test_a_step_waits_only_where_the_buffer_is_full(table):
     gated = Gated(table)
     one = sum(values.nbytes for values in rows().values()) + ROWS * (8 + 8)
@@ -477,6 +488,46 @@ def test_a_restart_takes_the_newest_checkpoint_whose_steps_are_complete(table, t
     assert (tmp_path / "state.40.bin.superseded").exists(), "its future is replaced"
     assert again.resume(pattern).step == 20
     again.close()
+
+
+def test_the_number_of_a_checkpoint_may_be_that_of_its_folder(table, tmp_path: Path):
+    with atoll.Writer(table, "a") as writer:
+        writer.step(20, None, rows())
+    for step in ("10", "020", "30", "x"):
+        (tmp_path / step).mkdir()
+        (tmp_path / step / f"state.{step}").touch()
+    again = atoll.Writer(table, "a")
+    assert again.resume(tmp_path / "{step}" / "state.{step}") == (20, tmp_path / "020" / "state.020")
+    assert (tmp_path / "30" / "state.30.superseded").exists()
+    again.close()
+
+
+def test_late_checkpoints_that_another_rank_set_aside_are_no_error(tmp_path: Path, monkeypatch):
+    pattern = checkpoint(tmp_path, 10, 20)
+    rename = Path.replace
+
+    def another_first(path: Path, to: Path) -> Path:
+        rename(path, to)
+        return rename(path, to)
+
+    monkeypatch.setattr(Path, "replace", another_first)
+    set_aside(pattern, after=10)
+    assert (tmp_path / "state.20.bin.superseded").exists()
+
+
+@pytest.mark.parametrize("refused", [errno.EINVAL, errno.ENOTSUP])
+def test_a_file_system_that_syncs_no_folders_takes_checkpoints(table, tmp_path: Path, monkeypatch, refused):
+    fsync = os.fsync
+
+    def files_alone(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(refused, os.strerror(refused))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", files_alone)
+    with atoll.Writer(table, "a") as writer, writer.checkpoint(tmp_path / "state.0") as unfinished:
+        unfinished.write_text("whole")
+    assert (tmp_path / "state.0").exists()
 
 
 def test_without_a_complete_step_there_is_nothing_to_go_on_from(table, tmp_path: Path):

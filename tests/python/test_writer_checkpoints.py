@@ -82,6 +82,16 @@ def test_a_checkpoint_that_fails_on_one_rank_fails_on_all_and_leaves_nobody_wait
     assert [type(error) for error in endings(table, work)] == [FileNotFoundError, FileNotFoundError]
 
 
+def test_ranks_that_write_one_checkpoint_name_one_file(table, tmp_path: Path):
+    def work(writer: atoll.Writer) -> None:
+        with writer.checkpoint(tmp_path / f"state.{writer.rank}") as unfinished:
+            unfinished.touch()
+
+    for error in endings(table, work):
+        assert isinstance(error, errors.InvalidInputError) and "state.1" in str(error)
+    assert list(tmp_path.glob("state*")) == []
+
+
 @pytest.mark.parametrize("named", [{"deck": Path("no such deck")}, {"attributes": 7}])
 def test_what_one_rank_alone_looks_at_fails_on_all(table, named: dict[str, object]):
     first, second = endings(table, lambda writer: writer.resume("state.{step}"), **named)

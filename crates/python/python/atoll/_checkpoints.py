@@ -5,6 +5,8 @@ Invariant: a file has its final name only after all of it is on the disk.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import re
 from pathlib import Path
@@ -16,6 +18,8 @@ from .errors import InvalidInputError
 UNFINISHED = ".unfinished"
 #: What is added to the name of a checkpoint whose future was replaced by a restart from an earlier one.
 SUPERSEDED = ".superseded"
+#: Where the number of the step stands in a pattern.
+MARK = "{step}"
 
 
 class Checkpoint(NamedTuple):
@@ -45,26 +49,41 @@ def newest(pattern: str | os.PathLike[str], up_to: int | None) -> Checkpoint | N
     return max(steps, default=None)
 
 
-def set_aside(pattern: str | os.PathLike[str], *, after: int | None) -> list[Path]:
-    """Renames the checkpoints of steps past `after`, or all of them if it is None; answers their new names."""
-    late = [found.path for found in _found(pattern) if after is None or found.step > after]
-    return [path.replace(path.with_name(path.name + SUPERSEDED)) for path in late]
+def set_aside(pattern: str | os.PathLike[str], *, after: int | None) -> None:
+    """Renames the checkpoints of steps past `after`, or all of them if it is None."""
+    for found in _found(pattern):
+        if after is None or found.step > after:
+            # Another rank, with the same pattern, may have been faster.
+            with contextlib.suppress(FileNotFoundError):
+                found.path.replace(found.path.with_name(found.path.name + SUPERSEDED))
 
 
 def _found(pattern: str | os.PathLike[str]) -> list[Checkpoint]:
-    path = Path(pattern)
-    before, mark, behind = path.name.partition("{step}")
-    if not mark:
-        raise InvalidInputError(f"{str(pattern)!r} does not say where the step stands; put {{step}} there")
-    name = re.compile(re.escape(before) + r"(\d+)" + re.escape(behind))
-    files = path.parent.iterdir() if path.parent.is_dir() else ()
+    parts = Path(pattern).parts
+    place = next((place for place, part in enumerate(parts) if MARK in part), None)
+    if place is None:
+        raise InvalidInputError(f"{str(pattern)!r} does not say where the step stands; put {MARK} there")
+    before, *behind = map(re.escape, parts[place].split(MARK))
+    name = re.compile(before + r"(\d+)" + r"\1".join(behind))
+    folder = Path(*parts[:place])
+    files = folder.iterdir() if folder.is_dir() else ()
     named = ((name.fullmatch(file.name), file) for file in files)
-    return [Checkpoint(int(match[1]), file) for match, file in named if match]
+    # What stands for a step may be a folder; what counts is in it.
+    found = [(match[1], file.joinpath(*_with_step(parts[place + 1 :], match[1]))) for match, file in named if match]
+    return [Checkpoint(int(step), path) for step, path in found if path.exists()]
+
+
+def _with_step(parts: tuple[str, ...], step: str) -> list[str]:
+    return [part.replace(MARK, step) for part in parts]
 
 
 def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        # Some network file systems bring folders to the disk by themselves, and say so.
+        if not (path.is_dir() and error.errno in (errno.EINVAL, errno.ENOTSUP)):
+            raise
     finally:
         os.close(descriptor)

@@ -10,7 +10,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from .errors import UnavailableError
+from .errors import InvalidInputError, UnavailableError
 
 Told = TypeVar("Told")
 
@@ -31,6 +31,13 @@ def all_or_none(comm: Any, do: Callable[[], Told]) -> Told:
             other.add_note(f"on rank {rank}")
             raise other
     return done[0]
+
+
+def check_alike(comm: Any, said: str, what: str) -> None:
+    """Refuses, on all ranks, what they do not all say alike."""
+    for rank, other in enumerate(comm.allgather(said)):
+        if other != said:
+            raise InvalidInputError(f"{what}: rank {comm.Get_rank()} gives {said!r}, and rank {rank} {other!r}")
 
 
 def _portable(error: BaseException | None) -> Exception | None:

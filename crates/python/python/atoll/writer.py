@@ -28,7 +28,7 @@ from ._checkpoints import Checkpoint, finish, newest, set_aside, unfinished
 from ._convert import needed, whole
 from ._provenance import of_attempt, of_run
 from ._pump import Pump, Step
-from ._together import all_or_none, told_by_first
+from ._together import all_or_none, check_alike, told_by_first
 from .errors import ConflictError, InvalidInputError, TimedOutError
 
 if TYPE_CHECKING:
@@ -197,6 +197,7 @@ class Writer:
             return
         # Nobody begins to write unless all can: the body may be what all ranks do together.
         part = all_or_none(self._comm, lambda: unfinished(path))
+        check_alike(self._comm, str(path), "a checkpoint of all ranks is one file")
         failed: BaseException | None = None
         try:
             yield part
