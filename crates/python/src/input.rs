@@ -8,7 +8,10 @@ use crate::conform::{check_text_bytes, retyped};
 use crate::error::{Failure, misuse};
 use crate::rows::Rows;
 use arrow_array::builder::{BinaryBuilder, StringBuilder};
-use arrow_array::{Array, ArrayRef, BooleanArray, FixedSizeListArray, PrimitiveArray, RecordBatch, types};
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, DictionaryArray, FixedSizeListArray, Int8Array, PrimitiveArray,
+    RecordBatch, StringArray, types,
+};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType, Field, Schema};
 use arrow_select::concat::concat_batches;
@@ -44,6 +47,18 @@ pub(crate) fn rows(object: &Bound<'_, PyAny>) -> PyResult<Rows> {
     }
     check_lengths(&fields, &arrays)?;
     Ok(Rows::new(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(Failure::from)?))
+}
+
+/// One column, of one text in all of so many rows: a byte for each.
+#[pyfunction]
+pub(crate) fn alike(py: Python<'_>, name: &str, text: String, rows: usize) -> PyResult<Rows> {
+    let column = py.detach(|| {
+        let keys = Int8Array::from_value(0, rows);
+        DictionaryArray::try_new(keys, Arc::new(StringArray::from(vec![text])))
+    });
+    let column = column.map_err(Failure::from)?;
+    let schema = Schema::new(vec![Field::new(name, column.data_type().clone(), false)]);
+    Ok(Rows::new(RecordBatch::try_new(Arc::new(schema), vec![Arc::new(column)]).map_err(Failure::from)?))
 }
 
 fn check_lengths(fields: &[Field], arrays: &[ArrayRef]) -> Result<(), Failure> {

@@ -52,5 +52,6 @@ fn _atoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(table::union, module)?)?;
     module.add_function(wrap_pyfunction!(schema::fields, module)?)?;
     module.add_function(wrap_pyfunction!(schema::type_name, module)?)?;
+    module.add_function(wrap_pyfunction!(input::alike, module)?)?;
     module.add_function(wrap_pyfunction!(input::rows, module)?)
 }

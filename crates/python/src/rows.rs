@@ -72,6 +72,14 @@ impl Rows {
         self.batches.iter().map(RecordBatch::get_array_memory_size).sum()
     }
 
+    /// The same rows in memory of their own: what another library handed over may be changed by it later.
+    fn copied(&self, py: Python<'_>) -> PyResult<Self> {
+        let whole = self.whole()?;
+        // Of one batch alone, nothing would be copied.
+        let copied = py.detach(|| concat_batches(&self.schema, [&whole, &whole.slice(0, 0)]));
+        Ok(Self::new(copied.map_err(Failure::from)?))
+    }
+
     /// The column of this name, as NumPy sees it.
     fn column(&self, name: &str) -> PyResult<Column> {
         let whole = self.whole()?;

@@ -172,6 +172,35 @@ impl Table {
         wait(py, async move { table.last_complete(&run).await })
     }
 
+    /// What a rank of a run has to know of it: attempt, last step of this attempt, last complete step, whether this rank
+    /// has given something in it; none if the run never began.
+    fn run_state(&self, py: Python<'_>, run: String, rank: u32) -> PyResult<Option<RunState>> {
+        let table = self.handle()?;
+        let state = wait(py, async move { table.run_state(&run, rank).await })?;
+        Ok(state.map(|run| (run.attempt, run.published, run.last_complete, run.has_rank_given)))
+    }
+
+    /// How many bytes the rows of one rank and step take at most.
+    #[getter]
+    fn block_bytes_max(&self) -> PyResult<u64> {
+        Ok(self.handle()?.block_bytes_max())
+    }
+
+    /// Keeps what one rank of a run notes: JSON, an object.
+    fn set_rank_attributes(&self, py: Python<'_>, text: &str, run: String, rank: u32) -> PyResult<()> {
+        let table = self.handle()?;
+        let noted = serde_json::from_str(text).map_err(|error| Failure::input(error.to_string()))?;
+        wait(py, async move { table.set_attributes(AttributesOf::Rank(&run, rank), &noted).await })
+    }
+
+    /// What the ranks of a run noted, by rank: JSON, an object each.
+    fn rank_attributes(&self, py: Python<'_>, run: String) -> PyResult<BTreeMap<u32, String>> {
+        let table = self.handle()?;
+        let noted = wait(py, async move { table.attributes_of_ranks(&run).await })?;
+        let text = |noted| serde_json::to_string(&noted).map_err(|error| Failure::input(error.to_string()));
+        noted.into_iter().map(|(rank, noted)| Ok((rank, text(noted)?))).collect()
+    }
+
     /// Waits until there is a version after `since`, or for so many seconds; the version that is current then.
     fn follow(&self, py: Python<'_>, since: u64, seconds: f64) -> PyResult<u64> {
         let table = self.readable()?;
@@ -459,6 +488,9 @@ fn attributes_of(run: Option<&str>, step: Option<u64>) -> AttributesOf<'_> {
 
 /// Name, attempt, ranks, last complete step, last step of this attempt, steps, rows.
 type Run = (String, u64, u32, Option<u64>, Option<u64>, u64, u64);
+
+/// Attempt, last step of this attempt, last complete step, whether the rank has given something.
+type RunState = (u64, Option<u64>, Option<u64>, bool);
 
 /// Objects, version, host, rows, bytes.
 type Split<'py> = (Bound<'py, PyBytes>, u64, Option<String>, u64, u64);

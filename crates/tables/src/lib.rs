@@ -39,8 +39,8 @@ pub use schema::{
 };
 pub use table::{
     Answer, Attributes, AttributesOf, Batches, CopyProgress, CopyReport, Count, Explanation, KeepPacked,
-    Loader, OfObjects, OfRuns, PackOptions, PackReport, Query, QuerySplit, Refined, Refinement, RunSummary,
-    Scanned, SnapshotSummary, StepSummary, Table, TableError, TableInfo, TableSummary, Union,
+    Loader, OfObjects, OfRuns, PackOptions, PackReport, Query, QuerySplit, Refined, Refinement, RunState,
+    RunSummary, Scanned, SnapshotSummary, StepSummary, Table, TableError, TableInfo, TableSummary, Union,
     UnionRefinement, VacuumReport, WholeStep, Within, Work,
 };
 pub use weight::{Cut, Salt, Weight, WeightError, Window, order, weights};

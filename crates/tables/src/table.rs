@@ -36,7 +36,7 @@ pub use query::{
 pub(crate) use query::{BATCH_ROWS_MAX, again_if_gone, sum_of};
 pub use registry::TableSummary;
 pub(crate) use run_filter::runs_where;
-pub use runs::{RunSummary, StepSummary, TableInfo};
+pub use runs::{RunState, RunSummary, StepSummary, TableInfo};
 pub use snapshots::SnapshotSummary;
 pub use vacuum::VacuumReport;
 
@@ -516,6 +516,13 @@ impl Table {
         let state = self.ledger.current().await?;
         self.learn_columns()?;
         Ok(state.head.version)
+    }
+
+    /// How many bytes the rows of one rank and step take at most in this store: they are one object. Columns of numbers take
+    /// their width for each row, and a little comes to it.
+    #[must_use]
+    pub fn block_bytes_max(&self) -> u64 {
+        self.store.capabilities().limits.value_bytes
     }
 
     /// A number of this handle and its clones, which no other has.

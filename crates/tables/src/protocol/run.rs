@@ -70,6 +70,11 @@ impl Run {
         self.has_step(id.attempt, id.step) || (id.attempt == self.attempt && arrived)
     }
 
+    /// Whether a block of this rank has come in this attempt.
+    pub(crate) fn has_given(&self, rank: u32) -> bool {
+        self.published.is_some() || self.arriving.values().any(|ranks| ranks.contains_key(&rank))
+    }
+
     /// Whether the step is visible as this attempt wrote it.
     pub(super) fn has_step(&self, attempt: u64, step: u64) -> bool {
         self.complete.get(&step).is_some_and(|step| step.attempt == attempt)

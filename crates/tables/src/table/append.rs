@@ -367,7 +367,7 @@ impl Table {
             write_block(&schema, rows).map_err(Self::of_new_rows)?;
         let ids = self.schema.has_unique_ids();
         let ids = ids.then(|| NewIds::of(&self.schema, &id, rows)).transpose()?.map(Arc::new);
-        let max = self.store.capabilities().limits.value_bytes;
+        let max = self.block_bytes_max();
         if bytes.len() as u64 > max {
             return Err(TableError::TooLarge { bytes: bytes.len() as u64, max });
         }

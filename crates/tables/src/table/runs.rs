@@ -26,6 +26,19 @@ pub struct RunSummary {
     pub rows: u64,
 }
 
+/// What a rank of a run has to know of it, listed or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunState {
+    /// The attempt that may write.
+    pub attempt: u64,
+    /// The last visible step, whoever wrote it: a checkpoint is admissible up to it.
+    pub last_complete: Option<u64>,
+    /// The last step that the current attempt made visible.
+    pub published: Option<u64>,
+    /// Whether a block of this rank has come in the current attempt.
+    pub has_rank_given: bool,
+}
+
 /// A visible step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepSummary {
@@ -116,6 +129,21 @@ impl Table {
     pub async fn last_complete(&self, run: &str) -> Result<Option<u64>, TableError> {
         let manifest = self.ledger.current().await?.manifest;
         Ok(manifest.runs.get(run).and_then(Run::last_complete))
+    }
+
+    /// What a rank of a run has to know of it, also where all its steps were deleted; none if it never began. It costs
+    /// the same however many runs and steps there are.
+    ///
+    /// # Errors
+    /// [`TableError::Damaged`], errors of the store.
+    pub async fn run_state(&self, run: &str, rank: u32) -> Result<Option<RunState>, TableError> {
+        let manifest = self.ledger.current().await?.manifest;
+        Ok(manifest.runs.get(run).map(|run| RunState {
+            attempt: run.attempt,
+            last_complete: run.last_complete(),
+            published: run.published,
+            has_rank_given: run.has_given(rank),
+        }))
     }
 
     /// What the current version is made of.
