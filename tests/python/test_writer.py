@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
@@ -273,6 +274,67 @@ def test_an_attempt_is_never_written_twice(table):
         writer.step(10, None, rows())
     with pytest.raises(errors.ConflictError, match="81234:1"):
         atoll.Writer(table, "a", attempt="81234")
+
+
+def test_an_attempt_of_which_another_start_left_rows_is_not_begun_again(table):
+    with atoll.Writer(table, "a", rank=0, size=2, attempt="81234:2") as first:
+        first.step(1, None, rows(0))
+    # Rank 1 of the first start never gave anything; rank 0 of the second one must not add to its rows.
+    with pytest.raises(errors.ConflictError, match="has written already") as raised:
+        atoll.Writer(table, "a", rank=0, size=2, attempt="81234:2")
+    assert '"81234:3"' in raised.value.hint
+    atoll.Writer(table, "a", rank=1, size=2, attempt="81234:2").close()
+    with atoll.Writer(table, "b", attempt=7) as number:
+        number.step(1, None, rows())
+    with pytest.raises(errors.ConflictError) as raised:
+        atoll.Writer(table, "b", attempt=7)
+    assert "attempt=8" in raised.value.hint
+
+
+def test_a_run_whose_steps_were_deleted_goes_on(table, tmp_path: Path):
+    with atoll.Writer(table, "a") as writer:
+        writer.step(10, None, rows())
+        writer.flush()
+        table.delete(run="a")
+        writer.flush(timeout=5)
+        assert writer.last_complete is None
+        with writer.checkpoint(tmp_path / "state.10") as unfinished:
+            unfinished.touch()
+        writer.step(20, None, rows())
+    assert writer.last_complete == 20
+
+
+class Counting:
+    """A table that counts what is asked of its native half."""
+
+    def __init__(self, asked: object) -> None:
+        self._asked, self.counts = asked, Counter()
+
+    @property
+    def _native(self) -> "Counting":
+        return Counting.sharing(self._asked._native, self.counts)
+
+    @classmethod
+    def sharing(cls, asked: object, counts: Counter[str]) -> "Counting":
+        shared = cls(asked)
+        shared.counts = counts
+        return shared
+
+    def __getattr__(self, name):
+        self.counts[name] += 1
+        return getattr(self._asked, name)
+
+
+def test_a_rank_that_waits_for_another_asks_seldom(table):
+    counting = Counting(table)
+    writer = atoll.Writer(counting, "a", rank=0, size=2, attempt=1)
+    writer.step(5, None, rows())
+    counting.counts.clear()
+    with pytest.raises(errors.TimedOutError):
+        writer.flush(timeout=1)
+    # Its own commit makes a version; then nothing happens.
+    assert counting.counts["follow"] <= 3 and counting.counts["run_state"] <= 4 and not counting.counts["runs"]
+    writer.close()
 
 
 @pytest.mark.parametrize(("rank", "size"), [(2, 2), (-1, 2), (0, 0)])

@@ -22,7 +22,7 @@ import time as clock
 import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._checkpoints import Checkpoint, finish, newest, set_aside, unfinished
 from ._convert import needed, whole
@@ -37,14 +37,25 @@ if TYPE_CHECKING:
     import numpy
     from numpy.typing import ArrayLike
 
-    from ._table import Run, Table
+    from ._table import Table
 
 #: What may wait for the background thread, in bytes, unless a writer is told otherwise.
 BUFFER_BYTES = 256 << 20
-#: How long one wait for news of the table lasts, in seconds. Between two of them Ctrl-C is heard.
-LOOK_SECONDS = 0.1
+#: How long one wait for news of the table lasts at most, in seconds.
+LOOK_SECONDS = 60.0
 #: A job id becomes its number times this, plus how often the scheduler has restarted the job.
 JOB_RESTARTS_MAX = 1000
+
+
+class _State(NamedTuple):
+    """What a rank has to know of its run."""
+
+    attempt: int
+    #: The last step that this attempt made visible.
+    published: int | None
+    last_complete: int | None
+    #: Whether this rank has given something in this attempt.
+    has_given: bool
 
 
 class Writer:
@@ -160,9 +171,10 @@ class Writer:
                 raise ConflictError(f"attempt {state.attempt} of run {self.run!r} has begun; this is {self.attempt}")
             if state.published is not None and state.published >= self._last:
                 return
-            if ends is not None and clock.monotonic() >= ends:
+            left = LOOK_SECONDS if ends is None else ends - clock.monotonic()
+            if left <= 0:
                 raise TimedOutError(f"step {self._last} is not complete: not all of {self.size} ranks have given it")
-            seen = self.table._native.follow(seen, LOOK_SECONDS)
+            seen = self.table._native.follow(seen, min(left, LOOK_SECONDS))
 
     @property
     def last_complete(self) -> int | None:
@@ -275,11 +287,11 @@ class Writer:
         if attempt is not None:
             number = _attempt_number(attempt)
             self.table.begin(self.run, self.size, attempt=number)
-            # This rank has given nothing yet, so whatever is complete is of another start under the same number.
-            if self._state().published is not None:
+            # This rank has given nothing yet, so whatever there is of it is of another start under the same number: what ranks
+            # of that one left would become part of this one's steps.
+            if self._state().has_given:
                 raise ConflictError.hinted(
-                    f"attempt {attempt} of run {self.run!r} has written already",
-                    f'every start needs a higher one; a job that was restarted says so: attempt="{attempt}:1"',
+                    f"attempt {attempt} of run {self.run!r} has written already", _hint_of_next(attempt)
                 )
             return number
         if self.size > 1 and self._comm is None:
@@ -290,11 +302,11 @@ class Writer:
             )
         return self.table.begin(self.run, self.size)
 
-    def _state(self) -> Run:
-        for state in self.table.runs():
-            if state.name == self.run:
-                return state
-        raise ConflictError(f"run {self.run!r} is gone from table {self.table.name!r}")
+    def _state(self) -> _State:
+        state = self.table._native.run_state(self.run, self.rank)
+        if state is None:
+            raise ConflictError(f"run {self.run!r} is gone from table {self.table.name!r}")
+        return _State(*state)
 
     def _resume(self, pattern: str | os.PathLike[str]) -> Checkpoint | None:
         last = self._state().last_complete
@@ -332,6 +344,13 @@ def _place(rank: int | None, size: int | None, comm: Any) -> tuple[int, int]:
     if size < 1 or not 0 <= rank < size:
         raise InvalidInputError(f"there is no rank {rank} of {size}")
     return rank, size
+
+
+def _hint_of_next(attempt: int | str) -> str:
+    if not isinstance(attempt, str):
+        return f"every start needs a higher one: attempt={attempt + 1}"
+    job, _, restarts = attempt.partition(":")
+    return f'every start needs a higher one; a job that was restarted says so: attempt="{job}:{int(restarts or 0) + 1}"'
 
 
 def _attempt_number(attempt: int | str) -> int:
