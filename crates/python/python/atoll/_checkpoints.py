@@ -49,6 +49,17 @@ def newest(pattern: str | os.PathLike[str], up_to: int | None) -> Checkpoint | N
     return max(steps, default=None)
 
 
+def named(pattern: str | os.PathLike[str], step: int) -> Checkpoint | None:
+    """The checkpoint of a step, if it is there."""
+    return next((found for found in _found(pattern) if found.step == step), None)
+
+
+def step_of(pattern: str | os.PathLike[str], path: str | os.PathLike[str]) -> int | None:
+    """Of which step a path is by its name; none where it does not have the pattern."""
+    match = _regex(str(Path(pattern))).fullmatch(str(Path(path)))
+    return None if match is None else int(match[1])
+
+
 def set_aside(pattern: str | os.PathLike[str], *, after: int | None) -> None:
     """Renames the checkpoints of steps past `after`, or all of them if it is None."""
     for found in _found(pattern):
@@ -63,14 +74,18 @@ def _found(pattern: str | os.PathLike[str]) -> list[Checkpoint]:
     place = next((place for place, part in enumerate(parts) if MARK in part), None)
     if place is None:
         raise InvalidInputError(f"{str(pattern)!r} does not say where the step stands; put {MARK} there")
-    before, *behind = map(re.escape, parts[place].split(MARK))
-    name = re.compile(before + r"(\d+)" + r"\1".join(behind))
+    name = _regex(parts[place])
     folder = Path(*parts[:place])
     files = folder.iterdir() if folder.is_dir() else ()
     named = ((name.fullmatch(file.name), file) for file in files)
     # What stands for a step may be a folder; what counts is in it.
     found = [(match[1], file.joinpath(*_with_step(parts[place + 1 :], match[1]))) for match, file in named if match]
     return [Checkpoint(int(step), path) for step, path in found if path.exists()]
+
+
+def _regex(pattern: str) -> re.Pattern[str]:
+    before, *behind = map(re.escape, pattern.split(MARK))
+    return re.compile(before + r"(\d+)" + r"\1".join(behind))
 
 
 def _with_step(parts: tuple[str, ...], step: str) -> list[str]:

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ._agreed import Agreement
 from ._checkpoints import Checkpoint, finish, newest, set_aside, unfinished
 from ._convert import needed, whole
 from ._provenance import of_attempt, of_run
@@ -104,6 +105,9 @@ class Writer:
             raise InvalidInputError(f"buffer_bytes is the room for steps that wait, at least 1, not {buffer_bytes}")
         #: Which attempt of the run this is.
         self.attempt: int = self._begin_all(attempt, deck, attributes or {})
+        # Ranks with a communicator share their checkpoints; the others have to agree which of their own all have.
+        is_apart = comm is None and self.size > 1
+        self._apart = Agreement(table, run, self.attempt, self.rank, self.size) if is_apart else None
         self._fill = [name for name in ("step", "time", "run", "rank") if name in set(table.columns)]
         self._last: int | None = None
         # Not a bound method: a writer that nobody holds any more must be finalised while its thread still runs.
@@ -195,8 +199,9 @@ class Writer:
         """A checkpoint that counts only once every step before it is complete for all ranks.
 
         The body writes to the path that it is given. Then comes a flush, all ranks wait for each other, and the file
-        gets its name. With `comm` all ranks enter together and write one file; without it each rank has its own. What
-        the body raises on one rank is raised on all, with a note of the rank.
+        gets its name. With `comm` all ranks enter together and write one file; without it each rank has its own, and keeps
+        the newest two, since after a crash all go on from one that all have. What the body raises on one rank is raised
+        on all, with a note of the rank.
 
         >>> with writer.checkpoint(f"checkpoint.{step}") as unfinished:  # doctest: +SKIP
         ...     lmp.command(f"write_restart {unfinished}")
@@ -228,13 +233,17 @@ class Writer:
         """Lets a checkpoint count. Its steps first: after a loss of power it must not be ahead of the table."""
         self.table.store.sync()
         finish(part, path)
+        if self._apart is not None:
+            self._apart.note(path, self._last)
 
     def resume(self, pattern: str | os.PathLike[str]) -> Checkpoint | None:
-        """The newest checkpoint that is not past :attr:`last_complete`; None to start from the beginning.
+        """The newest checkpoint that all ranks have and that is not past :attr:`last_complete`; None to start from the beginning.
 
         ``pattern`` is a path with ``{step}`` where the number stands, as in ``"restart/airway.{step}"``. Call it before
         the first step; with ``comm``, all ranks together. Checkpoints of later steps belong to a future that this
         attempt replaces: they get ``.superseded`` added to their names.
+
+        Raises ``ConflictError`` where the other ranks go on from a step of which this one's checkpoint is gone.
         """
         if self._comm is None:
             return self._resume(pattern)
@@ -310,6 +319,8 @@ class Writer:
 
     def _resume(self, pattern: str | os.PathLike[str]) -> Checkpoint | None:
         last = self._state().last_complete
+        if self._apart is not None:
+            return self._apart.resume(pattern, last)
         chosen = newest(pattern, last)
         set_aside(pattern, after=None if chosen is None else chosen.step)
         return chosen

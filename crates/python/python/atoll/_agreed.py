@@ -1,0 +1,98 @@
+"""Which checkpoint ranks without a communicator go on from: one that all of them have.
+
+A crash may come when some ranks have named their checkpoint of a step and others have not. So each rank notes in the table
+what it has named, after that, and a later attempt goes on from the newest one that all have noted. When a rank names the
+checkpoint of a step, all have named the one before it, since they have given the steps behind that: two are enough.
+
+Invariant: ranks of one attempt that ask, in whatever order, are answered alike: only what earlier attempts noted counts,
+and what a rank takes back while others still ask, none of them could have chosen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ._checkpoints import Checkpoint, named, newest, set_aside, step_of
+from .errors import ConflictError
+
+if TYPE_CHECKING:
+    from ._table import Table
+
+#: So many checkpoints of a rank are remembered.
+NOTED_MAX = 1000
+
+
+class Agreement:
+    """What one rank of a run notes of its checkpoints, and reads of those of the others."""
+
+    def __init__(self, table: Table, run: str, attempt: int, rank: int, size: int) -> None:
+        self._native, self._run, self._attempt, self._rank, self._size = table._native, run, attempt, rank, size
+        self._pattern: str | None = None
+
+    def note(self, path: str | os.PathLike[str], last: int | None) -> None:
+        """Notes a checkpoint that has its name now; `last` is the step that was given last."""
+        step = None if self._pattern is None else step_of(self._pattern, path)
+        step = last if step is None else step
+        if step is None:
+            return
+        own = self._own(self._noted())
+        steps = dict(own["steps"]) | {str(step): str(path)}
+        newest_first = sorted(steps, key=int, reverse=True)[:NOTED_MAX]
+        self._keep(own | {"is_own": True, "steps": {step: steps[step] for step in newest_first}})
+
+    def resume(self, pattern: str | os.PathLike[str], last_complete: int | None) -> Checkpoint | None:
+        """The checkpoint to go on from; later ones of this rank are set aside."""
+        self._pattern = str(pattern)
+        noted = self._noted()
+        earlier = [cell for rank, cell in noted.items() if rank < self._size and cell["since"] < self._attempt]
+        if any(cell["steps"] for cell in earlier):
+            chosen = self._agreed(pattern, _common(earlier, last_complete))
+        else:
+            # Nobody noted anything: it is the first start, or was written before ranks did.
+            chosen = newest(pattern, last_complete)
+        after = None if chosen is None else chosen.step
+        set_aside(pattern, after=after)
+        own = self._own(noted)
+        left = {step: path for step, path in own["steps"].items() if after is not None and int(step) <= after}
+        self._keep(own | {"pattern": self._pattern, "steps": left})
+        return chosen
+
+    def _agreed(self, pattern: str | os.PathLike[str], step: int | None) -> Checkpoint | None:
+        if step is None:
+            return None
+        found = named(pattern, step)
+        if found is None:
+            raise ConflictError.hinted(
+                f"the ranks of run {self._run!r} go on from step {step}, and rank {self._rank} has no checkpoint of it at "
+                f"{str(pattern)!r}",
+                "keep the newest two checkpoints of each rank",
+            )
+        return found
+
+    def _noted(self) -> dict[int, dict[str, Any]]:
+        return {rank: json.loads(text) for rank, text in self._native.rank_attributes(self._run).items()}
+
+    def _own(self, noted: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
+        fresh = {"since": self._attempt, "pattern": self._pattern, "is_own": False, "steps": {}}
+        return noted.get(self._rank, fresh)
+
+    def _keep(self, cell: Mapping[str, Any]) -> None:
+        self._native.set_rank_attributes(json.dumps(cell), self._run, self._rank)
+
+
+def _common(cells: list[dict[str, Any]], last_complete: int | None) -> int | None:
+    """The newest step up to the last complete one that each of these ranks has a checkpoint of."""
+    steps = {int(step) for cell in cells for step in cell["steps"]}
+    up_to = [step for step in steps if last_complete is not None and step <= last_complete]
+    return max((step for step in up_to if all(_has(cell, step, cells) for cell in cells)), default=None)
+
+
+def _has(cell: Mapping[str, Any], step: int, cells: list[dict[str, Any]]) -> bool:
+    if cell["is_own"] or cell["pattern"] is None:
+        return str(step) in cell["steps"]
+    # A rank that names none may go on from one that another rank names for both.
+    paths = (other["steps"].get(str(step)) for other in cells)
+    return any(path is not None and step_of(cell["pattern"], path) == step for path in paths)

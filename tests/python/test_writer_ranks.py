@@ -1,0 +1,123 @@
+"""Ranks of `atoll.Writer` that share no communicator: what they agree on all the same, through the table."""
+
+from pathlib import Path
+
+import numpy
+import pytest
+
+import atoll
+from atoll import errors
+
+ROWS = 100
+
+
+@pytest.fixture
+def table(store) -> atoll.Table:
+    """An empty one."""
+    return store.create_table("run", {"pid": "int64", "step": "int64", "x": "float64"}, id=("pid", "step"), index="x")
+
+
+def rows(rank: int) -> dict[str, numpy.ndarray]:
+    """A rank's rows of a step."""
+    return {"pid": numpy.arange(ROWS) + ROWS * rank, "x": numpy.full(ROWS, 0.5)}
+
+
+def start(table: atoll.Table, attempt: int) -> list[atoll.Writer]:
+    """The writers of two ranks."""
+    return [atoll.Writer(table, "a", rank=rank, size=2, attempt=attempt) for rank in range(2)]
+
+
+class Killed(BaseException):
+    """The end of a job."""
+
+
+def give(writers: list[atoll.Writer], step: int) -> None:
+    """All ranks give a step."""
+    for writer in writers:
+        writer.step(step, None, rows(writer.rank))
+
+
+def keep(writer: atoll.Writer, path: Path, *, is_killed: bool = False) -> None:
+    """A rank writes a checkpoint; or the job is killed just before that has its name."""
+    with pytest.MonkeyPatch.context() as patch:
+        if is_killed:
+            patch.setattr("atoll.writer.finish", lambda *_: killed())
+        try:
+            with writer.checkpoint(path, timeout=30) as unfinished:
+                unfinished.write_text("state")
+        except Killed:
+            assert is_killed
+
+
+def killed() -> None:
+    raise Killed
+
+
+def own(folder: Path, rank: int) -> str:
+    """The pattern of a rank's checkpoints."""
+    return str(folder / f"state.{{step}}.{rank}")
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("resumes", [True, False])
+def test_after_a_crash_between_two_names_all_ranks_go_on_from_the_one_that_all_have(
+    table, tmp_path: Path, first: int, resumes: bool
+):
+    writers = start(table, 1)
+    if resumes:
+        assert [writer.resume(own(tmp_path, writer.rank)) for writer in writers] == [None, None]
+    for step in (10, 20):
+        give(writers, step)
+        for rank in (0, 1):
+            keep(writers[rank], tmp_path / f"state.{step}.{rank}", is_killed=(step, rank) == (20, 1))
+    again = start(table, 2)
+    chosen = {rank: again[rank].resume(own(tmp_path, rank)) for rank in (first, 1 - first)}
+    assert {rank: checkpoint.step for rank, checkpoint in chosen.items()} == {0: 10, 1: 10}
+    assert (tmp_path / "state.20.0.superseded").exists()
+    give(again, 20)
+    for writer in again:
+        keep(writer, tmp_path / f"state.20.{writer.rank}")
+    third = start(table, 3)
+    assert [writer.resume(own(tmp_path, writer.rank)).step for writer in third] == [20, 20]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_where_a_rank_has_named_none_all_begin_again(table, tmp_path: Path, first: int):
+    writers = start(table, 1)
+    [writer.resume(own(tmp_path, writer.rank)) for writer in writers]
+    give(writers, 10)
+    for rank in (0, 1):
+        keep(writers[rank], tmp_path / f"state.10.{rank}", is_killed=rank == 1)
+    again = start(table, 2)
+    assert [again[rank].resume(own(tmp_path, rank)) for rank in (first, 1 - first)] == [None, None]
+
+
+def test_one_rank_may_name_checkpoints_for_all(table, tmp_path: Path):
+    pattern = tmp_path / "state.{step}"
+    writers = start(table, 1)
+    [writer.resume(pattern) for writer in writers]
+    for step in (10, 20):
+        give(writers, step)
+        keep(writers[0], tmp_path / f"state.{step}")
+    again = start(table, 2)
+    assert [writer.resume(pattern) for writer in again] == [(20, tmp_path / "state.20")] * 2
+
+
+def test_a_rank_whose_checkpoint_was_removed_says_so(table, tmp_path: Path):
+    writers = start(table, 1)
+    give(writers, 10)
+    for writer in writers:
+        keep(writer, tmp_path / f"state.10.{writer.rank}")
+    (tmp_path / "state.10.1").unlink()
+    again = start(table, 2)
+    assert again[0].resume(own(tmp_path, 0)).step == 10
+    with pytest.raises(errors.ConflictError, match="rank 1 has no checkpoint"):
+        again[1].resume(own(tmp_path, 1))
+
+
+def test_checkpoints_of_which_nothing_was_noted_are_taken_as_they_are(table, tmp_path: Path):
+    give(writers := start(table, 1), 10)
+    [writer.flush(timeout=30) for writer in writers]
+    for rank in (0, 1):
+        (tmp_path / f"state.10.{rank}").touch()
+    assert [writer.resume(own(tmp_path, writer.rank)).step for writer in start(table, 2)] == [10, 10]
