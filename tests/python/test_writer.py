@@ -18,6 +18,7 @@ import pytest
 import atoll
 from atoll import errors
 from atoll._checkpoints import set_aside
+from atoll._provenance import ATTEMPTS_MAX
 
 ROWS = 100
 COLUMNS = {"pid": "int64", "step": "int64", "rank": "int32?", "x": "float64", "pos": "float32[3]"}
@@ -518,6 +519,16 @@ def test_a_deck_that_is_not_there_begins_no_attempt(table, tmp_path: Path):
     with pytest.raises(FileNotFoundError):
         atoll.Writer(table, "a", deck=tmp_path / "no such deck")
     assert table.runs()[0].attempt == 1
+
+
+def test_a_run_remembers_where_its_last_attempts_ran(table):
+    table.set_attributes({"attempt.note": "mine", "temperature": 310}, run="a")
+    for attempt in range(5, 5 + ATTEMPTS_MAX + 3):
+        atoll.Writer(table, "a", attempt=attempt).close()
+    about = table.attributes(run="a")
+    hosts = {int(name.split(".")[1]) for name in about if name.endswith(".host")}
+    assert hosts == set(range(8, 8 + ATTEMPTS_MAX))
+    assert (about["attempt.note"], about["temperature"]) == ("mine", 310)
 
 
 def test_runs_are_found_by_the_numbers_among_their_attributes(table):

@@ -1,7 +1,8 @@
 """Where the rows of a run come from: what a writer keeps with the run beside them.
 
 Every attempt adds its own, under names that begin with `attempt.N.`, for a restart may run elsewhere, with
-other versions; the deck and what the user adds hold for the run.
+other versions; the deck and what the user adds hold for the run. Of many attempts the last ones are kept: all
+attributes of a run are one value, which each start reads and writes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import math
 import os
 import platform
+import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -19,6 +21,10 @@ from typing import Any
 
 #: A deck longer than this is cut: attributes are read whole whenever the run is looked at.
 DECK_CHARACTERS_MAX = 100_000
+#: So many attempts of a run are remembered.
+ATTEMPTS_MAX = 20
+#: What the names of their attributes begin with.
+OF_ATTEMPT = re.compile(r"attempt\.(\d+)\.")
 
 
 def of_run(deck: str | os.PathLike[str] | None, attributes: Mapping[str, str | float]) -> dict[str, str | float]:
@@ -38,6 +44,14 @@ def of_attempt(attempt: int) -> dict[str, str | float]:
         "versions": ", ".join(f"{name} {version}" for name, version in sorted(_versions().items())),
     }
     return {f"attempt.{attempt}.{name}": text for name, text in about.items()}
+
+
+def with_attempt(about: Mapping[str, Any], attempt: int) -> dict[str, Any]:
+    """The attributes of a run with those of an attempt, and without those of attempts long ago."""
+    joined = {**about, **of_attempt(attempt)}
+    numbers = {name: int(match[1]) for name in joined if (match := OF_ATTEMPT.match(name))}
+    last = {attempt, *sorted(set(numbers.values()))[-ATTEMPTS_MAX:]}
+    return {name: value for name, value in joined.items() if name not in numbers or numbers[name] in last}
 
 
 def _kept(value: Any) -> str | float:

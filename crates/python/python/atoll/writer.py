@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ._agreed import Agreement
 from ._checkpoints import Checkpoint, finish, newest, set_aside, unfinished
 from ._convert import needed, whole
-from ._provenance import of_attempt, of_run
+from ._provenance import of_run, with_attempt
 from ._pump import Pump, Step
 from ._together import all_or_none, check_alike, told_by_first
 from .errors import ConflictError, InvalidInputError, TimedOutError
@@ -284,8 +284,8 @@ class Writer:
             number = self._begin(attempt)
             if is_first:
                 # What earlier attempts noted stays beside it, texts as texts and numbers as numbers.
-                about |= of_attempt(number)
-                self.table.set_attributes(self.table.attributes(run=self.run) | about, run=self.run)
+                about = with_attempt(self.table.attributes(run=self.run) | about, number)
+                self.table.set_attributes(about, run=self.run)
             return number
 
         if self._comm is None:
