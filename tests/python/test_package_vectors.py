@@ -1,6 +1,7 @@
 """Vectors as index columns: what a box on their elements finds is what NumPy finds, packed and not."""
 
 import numpy
+import pyarrow
 import pytest
 
 import atoll
@@ -52,3 +53,19 @@ def test_what_is_no_element_of_a_vector_is_refused(store: atoll.Store) -> None:
     for index, told in [("pos[3]", "0 to 2"), ("pos", r"pos\[0\]"), ("poss[0]", "did you mean")]:
         with pytest.raises(atoll.errors.InvalidInputError, match=told):
             store.create_table("run", {"id": "i8", "pos": "f4[3]"}, id="id", index=index)
+
+
+def test_vectors_that_are_missing_are_taken_from_arrow(store: atoll.Store) -> None:
+    table = store.create_table("run", {"id": "i8", "v": "float32[2]?"}, id="id", index="id")
+    kind = pyarrow.list_(pyarrow.float32(), 2)
+    table.append({"id": [0, 1, 2], "v": pyarrow.array([[1, 2], None, [3, 4]], kind)})
+    # A part of a larger array, too.
+    table.append({"id": [3, 4], "v": pyarrow.array([None, [5, 6], None, [7, 8]], kind)[1:3]})
+    with pytest.raises(atoll.errors.InvalidInputError, match="elements of vectors may not be null"):
+        table.append({"id": [5, 6], "v": pyarrow.array([None, [5, None]], kind)})
+    for _ in range(2):
+        found = pyarrow.table(table.read())
+        assert dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True)) == {
+            0: [1, 2], 1: None, 2: [3, 4], 3: [5, 6], 4: None,
+        }  # fmt: skip
+        table.pack(whole=True)

@@ -15,6 +15,7 @@ use arrow_array::{
     Array, ArrayRef, FixedSizeListArray, Int64Array, PrimitiveArray, RecordBatch, make_array,
     new_empty_array, new_null_array,
 };
+use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field, Fields, SchemaRef, TimeUnit};
 use atoll_tables::Table;
 use std::collections::HashSet;
@@ -148,7 +149,7 @@ impl Fit<'_> {
         let len = *wanted as usize;
         let values = list.values().slice(list.value_offset_at(0), list.len() * len);
         let values = self.array(&values, item.data_type())?;
-        if values.null_count() > 0 && !item.is_nullable() {
+        if !item.is_nullable() && !are_below(values.nulls(), list.nulls(), len) {
             return Err(Failure::input(format!(
                 "column \"{}\": elements of vectors may not be null",
                 self.name
@@ -218,6 +219,12 @@ impl Fit<'_> {
         let fitted = values.iter().enumerate().map(fit).collect::<Result<Vec<_>, _>>()?;
         Ok(Arc::new(PrimitiveArray::<T>::from_iter(fitted)))
     }
+}
+
+/// Whether elements are missing in vectors alone that are missing as a whole: what lies there is nobody's value.
+fn are_below(elements: Option<&NullBuffer>, vectors: Option<&NullBuffer>, len: usize) -> bool {
+    let Some(elements) = elements.filter(|nulls| nulls.null_count() > 0) else { return true };
+    vectors.is_some_and(|vectors| vectors.expand(len).contains(elements))
 }
 
 /// Bytes between the first and the last of some places.
