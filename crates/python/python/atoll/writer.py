@@ -17,6 +17,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import math
 import re
 import time as clock
 import weakref
@@ -26,7 +27,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._agreed import Agreement
 from ._checkpoints import Checkpoint, finish, newest, set_aside, unfinished
-from ._convert import needed, whole
+from ._columns import TableColumns, copies, rows_of, taken
+from ._convert import whole
 from ._provenance import of_run, with_attempt
 from ._pump import Pump, Step
 from ._together import all_or_none, check_alike, told_by_first
@@ -35,7 +37,6 @@ from .errors import ConflictError, InvalidInputError, TimedOutError
 if TYPE_CHECKING:
     import os
 
-    import numpy
     from numpy.typing import ArrayLike
 
     from ._table import Table
@@ -76,7 +77,7 @@ class Writer:
     values, by which :meth:`Table.runs` finds it), the command, the host and the versions of the packages in use.
 
     Where the table has columns ``step``, ``time``, ``run`` or ``rank`` that the arrays of a step lack, the writer fills
-    them.
+    them: numbers, a ``time`` of ``float64``, and a ``run`` of texts.
 
     >>> with atoll.Writer(table, run="duct") as writer:             # doctest: +SKIP
     ...     for step in range(0, 1000, 10):
@@ -108,7 +109,7 @@ class Writer:
         # Ranks with a communicator share their checkpoints; the others have to agree which of their own all have.
         is_apart = comm is None and self.size > 1
         self._apart = Agreement(table, run, self.attempt, self.rank, self.size) if is_apart else None
-        self._fill = [name for name in ("step", "time", "run", "rank") if name in set(table.columns)]
+        self._columns = TableColumns(table.schema)
         self._last: int | None = None
         # Not a bound method: a writer that nobody holds any more must be finalised while its thread still runs.
         self._pump = Pump(functools.partial(_append, table, run, self.attempt, self.rank), buffer_bytes)
@@ -125,23 +126,24 @@ class Writer:
         Waits only where the buffer is full. Every rank gives every step, one that has no rows with arrays of length 0,
         for a step becomes visible when all ranks' rows have come.
 
-        Raises ``InvalidInputError`` for a step that is no whole number or does not rise, a time that is no number, and
-        columns of different lengths; what went wrong with an earlier step, if something did.
+        Missing values stay missing, as in :meth:`Table.append`: of PyArrow, Polars and pandas, and ``None`` in lists.
+
+        Raises ``InvalidInputError`` for a step that is no whole number or does not rise, a time that is no number,
+        columns of different lengths, and what cannot be converted; what went wrong with an earlier step, if something did.
         """
         self._pump.check()
         # Now, not in the background: what fails there ends the writer, with all the steps that wait.
         step, time = whole(step, "step"), None if time is None else _time(time)
         if self._last is not None and step <= self._last:
             raise InvalidInputError(f"step {step} comes after step {self._last}; steps rise")
-        numpy = needed("numpy", "atoll.Writer")
-        columns = {name: numpy.asanyarray(values) for name, values in arrays.items()}
-        rows = _rows_of(columns)
-        columns |= self._missing(columns, step, time, rows)
+        columns = {name: taken(name, values) for name, values in arrays.items()}
+        known = {"step": step, "time": math.nan if time is None else time, "run": self.run, "rank": self.rank}
+        columns |= self._columns.missing(columns, known, rows_of(columns))
         # Room first, copies after: else as many steps as there are threads would lie outside the buffer.
         bytes_given = sum(values.nbytes for values in columns.values())
         self._pump.reserve(bytes_given)
         try:
-            given = Step(step, time, columns if give else _copies(columns), bytes_given)
+            given = Step(step, time, columns if give else copies(columns), bytes_given)
         except BaseException:
             self._pump.release(bytes_given)
             raise
@@ -325,13 +327,6 @@ class Writer:
         set_aside(pattern, after=None if chosen is None else chosen.step)
         return chosen
 
-    def _missing(
-        self, columns: Mapping[str, numpy.ndarray], step: int, time: float | None, rows: int
-    ) -> dict[str, numpy.ndarray]:
-        numpy = needed("numpy", "atoll.Writer")
-        values = {"step": step, "time": numpy.nan if time is None else time, "run": self.run, "rank": self.rank}
-        return {name: numpy.full(rows, values[name]) for name in self._fill if name not in columns}
-
 
 def _append(table: Table, run: str, attempt: int, rank: int, given: Step) -> None:
     table.append(given.columns, run=run, step=given.step, time=given.time, rank=rank, attempt=attempt)
@@ -381,18 +376,3 @@ def _time(time: Any) -> float:
         return float(time)
     except (TypeError, ValueError):
         raise InvalidInputError(f"time is a number, not {time!r}") from None
-
-
-def _rows_of(columns: Mapping[str, numpy.ndarray]) -> int:
-    if not columns:
-        raise InvalidInputError("a step has at least one column; one without rows has arrays of length 0")
-    lengths = {name: len(values) if values.ndim else None for name, values in columns.items()}
-    if None in lengths.values() or len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name}: {'one value' if rows is None else rows}" for name, rows in lengths.items())
-        raise InvalidInputError(f"columns of one step have one length, and these have {told}")
-    return next(iter(lengths.values())) or 0
-
-
-def _copies(columns: Mapping[str, numpy.ndarray]) -> dict[str, numpy.ndarray]:
-    numpy = needed("numpy", "atoll.Writer")
-    return {name: numpy.array(values, order="C", copy=True, subok=True) for name, values in columns.items()}

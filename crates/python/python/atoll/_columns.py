@@ -1,0 +1,124 @@
+"""The columns of one step, as a writer keeps them until they are appended.
+
+Invariant: what is kept is in memory of its own, unless it was handed over: whoever gave it may change theirs.
+Invariant: a value that is missing stays missing; NumPy, which has no such values but in masked arrays, is asked last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from . import _atoll
+from ._convert import _column, needed
+from .errors import InvalidInputError
+
+if TYPE_CHECKING:
+    import numpy
+
+    #: A column of a step.
+    Kept = numpy.ndarray | "Arrow"
+
+
+#: Types of columns that take a whole number.
+INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+
+
+class Arrow:
+    """A column that NumPy has no array for: missing values, texts, rows of rows."""
+
+    __slots__ = ("_held", "_is_own", "nbytes")
+
+    def __init__(self, held: _atoll.Rows, *, is_own: bool, nbytes: int | None = None) -> None:
+        self._held, self._is_own = held, is_own
+        #: Bytes that it takes once it is kept; a part of a large array is said to have the bytes of all, unless one knows.
+        self.nbytes: int = held.nbytes if nbytes is None else min(nbytes, held.nbytes)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def kept(self) -> Arrow:
+        """The same in memory of its own."""
+        return self if self._is_own else Arrow(self._held.copied(), is_own=True, nbytes=self.nbytes)
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        return self._held.only_column()
+
+
+def taken(name: str, values: Any) -> Kept:
+    """A column as it was given; not copied yet, unless it has to be converted."""
+    numpy = needed("numpy", "atoll.Writer")
+    if _is_arrow(values, numpy):
+        known = getattr(values, "nbytes", None)
+        return Arrow(_atoll.rows([_column(name, values)]), is_own=False, nbytes=known if isinstance(known, int) else None)
+    held = numpy.asanyarray(values)
+    if held.dtype.kind == "O" and held.ndim:
+        # Objects may be changed in place, and NumPy counts their places alone.
+        return Arrow(_atoll.rows([_column(name, values)]), is_own=True)
+    return held
+
+
+def _is_arrow(values: Any, numpy: Any) -> bool:
+    """Whether it has missing values of its own: what PyArrow, Polars and pandas make, but for pandas' columns of NumPy."""
+    if isinstance(getattr(values, "dtype", None), numpy.dtype):
+        return False
+    if hasattr(values, "__arrow_c_array__") or hasattr(values, "combine_chunks") or hasattr(values, "to_frame"):
+        return True
+    return hasattr(values, "_from_sequence") and hasattr(values, "isna")
+
+
+def rows_of(columns: Mapping[str, Kept]) -> int:
+    """How many rows all of them have."""
+    if not columns:
+        raise InvalidInputError("a step has at least one column; one without rows has arrays of length 0")
+    lengths = {name: None if getattr(values, "ndim", 1) == 0 else len(values) for name, values in columns.items()}
+    if None in lengths.values() or len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name}: {'one value' if rows is None else rows}" for name, rows in lengths.items())
+        raise InvalidInputError(f"columns of one step have one length, and these have {told}")
+    return next(iter(lengths.values())) or 0
+
+
+def copies(columns: Mapping[str, Kept]) -> dict[str, Kept]:
+    """All of them in memory of their own."""
+    numpy = needed("numpy", "atoll.Writer")
+    return {
+        name: values.kept() if isinstance(values, Arrow) else numpy.array(values, order="C", copy=True, subok=True)
+        for name, values in columns.items()
+    }
+
+
+class TableColumns:
+    """What a writer knows of its table's columns: which it fills itself."""
+
+    def __init__(self, schema: _atoll.Schema) -> None:
+        self._kinds = {name: (kind, nullable) for name, kind, nullable in schema.fields()}
+
+    def missing(self, given: Mapping[str, Kept], known: Mapping[str, Any], rows: int) -> dict[str, Kept]:
+        """Those of the columns with known values that were not given.
+
+        Raises ``InvalidInputError`` where the table's column must have values, and is of a type that takes no such one.
+        """
+        lacking = [name for name in known if name in self._kinds and name not in given]
+        filled = {name: self._filled(name, known[name], rows) for name in lacking}
+        return {name: column for name, column in filled.items() if column is not None}
+
+    def _filled(self, name: str, value: Any, rows: int) -> Kept | None:
+        kind, nullable = self._kinds[name]
+        numpy = needed("numpy", "atoll.Writer")
+        if isinstance(value, str) and kind == "utf8":
+            return Arrow(_atoll.alike(name, value, rows), is_own=True)
+        if isinstance(value, float) and kind == "float64":
+            return numpy.full(rows, value)
+        if isinstance(value, int) and kind in INTEGERS:
+            # In the column's own type, which then needs no conversion.
+            if value > numpy.iinfo(kind).max:
+                raise InvalidInputError(f'{name} {value} does not fit column "{name}", which is {kind}')
+            return numpy.full(rows, value, dtype=kind)
+        if isinstance(value, int) and kind in ("float32", "float64"):
+            return numpy.full(rows, value)
+        if nullable:
+            return None
+        raise InvalidInputError.hinted(
+            f'column "{name}" is {kind} in the table, and the writer knows its value as {type(value).__name__}',
+            "give its values among the arrays of the step",
+        )
