@@ -97,6 +97,55 @@ def test_a_text_that_all_rows_have_takes_a_byte_of_each_and_no_objects(store):
     assert table.where("run = 'a run with a long name' and step = 7").count() == rows
 
 
+@pytest.fixture
+def wide(store) -> atoll.Table:
+    """A table of which 140,000 rows take more than an object of its store may."""
+    columns = {"pid": "int64", "step": "int64", "note": "float64?", "v": "float32[128]"}
+    return store.create_table("wide", columns, id=("pid", "step"), index="pid")
+
+
+def large(first: int) -> dict[str, numpy.ndarray]:
+    """Rows of 72 MB."""
+    v = numpy.random.default_rng(1).random((140_000, 128), dtype="float32")
+    return {"pid": numpy.arange(140_000) + first, "v": v}
+
+
+def test_a_step_that_is_too_large_for_its_rank_is_refused_at_once_and_the_writer_goes_on(wide):
+    writers = [atoll.Writer(wide, "a", rank=rank, size=2, attempt=1) for rank in range(2)]
+    rows = large(0)
+    with pytest.raises(errors.LimitError, match=r"72\d{6} bytes.* 67108864") as raised:
+        writers[0].step(1, None, rows)
+    assert "more ranks" in raised.value.hint
+    for writer in writers:
+        writer.step(1, None, {name: values[writer.rank :: 2] for name, values in rows.items()})
+    [writer.flush(timeout=300) for writer in writers]
+    assert wide.count() == 140_000
+
+
+def test_a_column_that_is_alike_in_all_rows_takes_no_room(wide):
+    writer = atoll.Writer(wide, "a", rank=0, size=2, attempt=1)
+    alike = numpy.zeros(10_000_000, dtype="int64")
+    spread = alike.copy()
+    spread[5] = 1
+    columns = [{"pid": alike}, {"pid": spread}, {"note": numpy.full(10_000_000, numpy.nan)}]
+    assert [writer._columns.least_bytes(given, 1_000) for given in columns] == [0, 80_000_000, 0]
+    assert writer._columns.least_bytes({"v": numpy.zeros((10, 128))}, 1_000) == 10 * 128 * 4
+    writer.close()
+
+
+def test_one_process_alone_gives_larger_steps(store, wide):
+    with atoll.Writer(wide, "a") as writer:
+        writer.step(1, 0.5, large(0))
+        writer.step(2, 1.0, {name: values[:10] for name, values in large(0).items()})
+    assert [(step.step, step.time, step.rows) for step in wide.steps()] == [(1, 0.5, 140_000), (2, 1.0, 10)]
+    few = store.create_table("few", {"pid": "int64", "v": "float32[4096]"}, id="pid", index="pid")
+    with atoll.Writer(few, "a") as writer:
+        with pytest.raises(errors.LimitError):
+            writer.step(1, None, {"pid": numpy.arange(4_400), "v": numpy.zeros((4_400, 4096), dtype="float32")})
+        writer.step(1, None, {"pid": numpy.arange(10), "v": numpy.zeros((10, 4096), dtype="float32")})
+    assert few.count() == 10
+
+
 @pytest.mark.parametrize("kind", ["int64", "timestamp[us]", "float32"])
 def test_a_time_that_the_writer_cannot_fill_is_left_to_whoever_gives_it(store, kind: str):
     table = store.create_table("run", {"pid": "int64", "time": kind}, id="pid", index="pid")

@@ -6,6 +6,7 @@ Invariant: a value that is missing stays missing; NumPy, which has no such value
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -88,10 +89,17 @@ def copies(columns: Mapping[str, Kept]) -> dict[str, Kept]:
 
 
 class TableColumns:
-    """What a writer knows of its table's columns: which it fills itself."""
+    """What a writer knows of its table's columns: which it fills itself, and what room rows take in an object."""
 
     def __init__(self, schema: _atoll.Schema) -> None:
         self._kinds = {name: (kind, nullable) for name, kind, nullable in schema.fields()}
+
+    def least_bytes(self, columns: Mapping[str, Kept], limit: int) -> int:
+        """How many bytes the columns take at least in an object; looked at closely only where that may be above `limit`."""
+        widths = {name: _width(self._kinds[name][0]) for name in columns if name in self._kinds}
+        if sum(len(columns[name]) * width for name, width in widths.items()) <= limit:
+            return 0
+        return sum(len(columns[name]) * width for name, width in widths.items() if _is_spread(columns[name]))
 
     def missing(self, given: Mapping[str, Kept], known: Mapping[str, Any], rows: int) -> dict[str, Kept]:
         """Those of the columns with known values that were not given.
@@ -122,3 +130,25 @@ class TableColumns:
             f'column "{name}" is {kind} in the table, and the writer knows its value as {type(value).__name__}',
             "give its values among the arrays of the step",
         )
+
+
+def _width(kind: str) -> int:
+    """How many bytes of an object a row takes at least in a column of this type."""
+    vector = re.fullmatch(r"fixed_size_list\[(\w+), (\d+)\]", kind)
+    if vector:
+        return _width(vector[1]) * int(vector[2])
+    number = re.fullmatch(r"(?:u?int|float|date)(\d+)", kind)
+    if number:
+        return int(number[1]) // 8
+    return 8 if kind.startswith(("timestamp", "duration")) else 4 if kind in ("utf8", "binary") else 0
+
+
+def _is_spread(values: Kept) -> bool:
+    """Whether a column lies in an object row by row: a number that all rows have lies there once."""
+    if isinstance(values, Arrow):
+        return False
+    if values.ndim != 1 or values.dtype.kind not in "iufmM" or not len(values):
+        return True
+    # What is no number is unlike itself, and may be alike all the same.
+    is_first = (values == values[0]) if values[0] == values[0] else (values != values)
+    return not is_first.all()

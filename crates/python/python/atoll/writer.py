@@ -32,19 +32,22 @@ from ._convert import whole
 from ._provenance import of_run, with_attempt
 from ._pump import Pump, Step
 from ._together import all_or_none, check_alike, told_by_first
-from .errors import ConflictError, InvalidInputError, TimedOutError
+from .errors import ConflictError, InvalidInputError, LimitError, TimedOutError
 
 if TYPE_CHECKING:
     import os
 
     from numpy.typing import ArrayLike
 
+    from ._columns import Kept
     from ._table import Table
 
 #: What may wait for the background thread, in bytes, unless a writer is told otherwise.
 BUFFER_BYTES = 256 << 20
 #: How long one wait for news of the table lasts at most, in seconds.
 LOOK_SECONDS = 60.0
+#: From so many rows on a load makes several objects of a step; fewer lie in one, as appended ones do.
+LOADED_ROWS_MIN = 1 << 17
 #: A job id becomes its number times this, plus how often the scheduler has restarted the job.
 JOB_RESTARTS_MAX = 1000
 
@@ -110,9 +113,10 @@ class Writer:
         is_apart = comm is None and self.size > 1
         self._apart = Agreement(table, run, self.attempt, self.rank, self.size) if is_apart else None
         self._columns = TableColumns(table.schema)
+        self._block_bytes_max: int = table._native.block_bytes_max
         self._last: int | None = None
         # Not a bound method: a writer that nobody holds any more must be finalised while its thread still runs.
-        self._pump = Pump(functools.partial(_append, table, run, self.attempt, self.rank), buffer_bytes)
+        self._pump = Pump(functools.partial(_append, table, run, self.attempt, (self.rank, self.size)), buffer_bytes)
         # Whoever forgets to close still gets the last steps written, when the interpreter ends at the latest.
         self._finish = weakref.finalize(self, _end_unclosed, self._pump, run)
 
@@ -128,8 +132,13 @@ class Writer:
 
         Missing values stay missing, as in :meth:`Table.append`: of PyArrow, Polars and pandas, and ``None`` in lists.
 
+        The rows of one rank and step are one object of the store, which has 64 MiB at most. A writer that is the only rank
+        loads larger steps of 131,072 rows or more as several (:meth:`Table.load`), which takes a multiple of their memory
+        meanwhile.
+
         Raises ``InvalidInputError`` for a step that is no whole number or does not rise, a time that is no number,
-        columns of different lengths, and what cannot be converted; what went wrong with an earlier step, if something did.
+        columns of different lengths, and what cannot be converted, ``LimitError`` for numbers that are no object; the
+        writer goes on after these. Raises what went wrong with an earlier step, if something did.
         """
         self._pump.check()
         # Now, not in the background: what fails there ends the writer, with all the steps that wait.
@@ -137,8 +146,10 @@ class Writer:
         if self._last is not None and step <= self._last:
             raise InvalidInputError(f"step {step} comes after step {self._last}; steps rise")
         columns = {name: taken(name, values) for name, values in arrays.items()}
+        rows = rows_of(columns)
+        self._check_fits(columns, step, rows)
         known = {"step": step, "time": math.nan if time is None else time, "run": self.run, "rank": self.rank}
-        columns |= self._columns.missing(columns, known, rows_of(columns))
+        columns |= self._columns.missing(columns, known, rows)
         # Room first, copies after: else as many steps as there are threads would lie outside the buffer.
         bytes_given = sum(values.nbytes for values in columns.values())
         self._pump.reserve(bytes_given)
@@ -149,6 +160,18 @@ class Writer:
             raise
         self._pump.put(given)
         self._last = step
+
+    def _check_fits(self, columns: Mapping[str, Kept], step: int, rows: int) -> None:
+        """Refuses what can be no object of the store; a writer that is alone loads many rows as several."""
+        if self.size == 1 and rows >= LOADED_ROWS_MIN:
+            return
+        least = self._columns.least_bytes(columns, self._block_bytes_max)
+        if least > self._block_bytes_max:
+            raise LimitError.hinted(
+                f"the rows of rank {self.rank} in step {step} take {least} bytes or more, and those of one rank and step may "
+                f"take {self._block_bytes_max}: an object of this store",
+                "write the step from more ranks, with fewer columns or narrower ones, or not all rows; nothing of it was taken",
+            )
 
     def flush(self, timeout: float | None = None) -> None:
         """Returns when every step given so far is complete: this rank's rows and those of all other ranks.
@@ -328,8 +351,15 @@ class Writer:
         return chosen
 
 
-def _append(table: Table, run: str, attempt: int, rank: int, given: Step) -> None:
-    table.append(given.columns, run=run, step=given.step, time=given.time, rank=rank, attempt=attempt)
+def _append(table: Table, run: str, attempt: int, place: tuple[int, int], given: Step) -> None:
+    rank, size = place
+    try:
+        table.append(given.columns, run=run, step=given.step, time=given.time, rank=rank, attempt=attempt)
+    except LimitError:
+        if size > 1:
+            raise
+        # All ranks' rows are these: they may become several objects in one edit.
+        table.load([(given.step, given.time, given.columns)], run=run, attempt=attempt)
 
 
 def _end_unclosed(pump: Pump, run: str) -> None:
