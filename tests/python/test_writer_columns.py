@@ -71,6 +71,19 @@ def test_what_another_library_holds_is_copied_too(store):
     assert not table.numpy()["x"].any() and not table.numpy()["v"].any()
 
 
+def test_a_column_of_which_nobody_has_a_value_is_missing_as_a_whole(store):
+    table = store.create_table("run", {"pid": "int64", "note": "utf8?", "v": "float32[2]?"}, id="pid", index="pid")
+    with atoll.Writer(table, "a") as writer:
+        writer.step(1, None, {"pid": [1, 2], "note": ["seen", None], "v": [None, None]})
+        writer.step(2, None, {"pid": [3, 4], "note": numpy.array([None, None]), "v": numpy.ones((2, 2), dtype="float32")})
+        with pytest.raises(errors.InvalidInputError, match="note: 1"):
+            writer.step(3, None, {"pid": [5, 6], "note": [None], "v": [None, None]})
+        with pytest.raises(errors.InvalidInputError, match='column "pid"'):
+            writer.step(3, None, {"pid": [None], "note": ["seen"]})
+    assert by_pid(table.query(), "note") == ["seen", None, None, None]
+    assert table.where("v is null").count() == 2
+
+
 def test_what_cannot_be_converted_is_refused_at_once_and_the_writer_goes_on(store):
     table = store.create_table("run", {"pid": "int64", "x": "float64?"}, id="pid", index="pid")
     with atoll.Writer(table, "a") as writer:

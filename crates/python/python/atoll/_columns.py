@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy
 
     #: A column of a step.
-    Kept = numpy.ndarray | "Arrow"
+    Kept = numpy.ndarray | "Arrow" | "Nothing"
 
 
 #: Types of columns that take a whole number.
@@ -46,8 +46,20 @@ class Arrow:
         return self._held.only_column()
 
 
-def taken(name: str, values: Any) -> Kept:
-    """A column as it was given; not copied yet, unless it has to be converted."""
+class Nothing:
+    """So many rows without a value, whatever type the table's column has."""
+
+    __slots__ = ("_rows",)
+    nbytes = 0
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return self._rows
+
+
+def _taken(name: str, values: Any) -> Kept:
     numpy = needed("numpy", "atoll.Writer")
     if _is_arrow(values, numpy):
         known = getattr(values, "nbytes", None)
@@ -100,6 +112,15 @@ class TableColumns:
         if sum(len(columns[name]) * width for name, width in widths.items()) <= limit:
             return 0
         return sum(len(columns[name]) * width for name, width in widths.items() if _is_spread(columns[name]))
+
+    def taken(self, name: str, values: Any) -> Kept:
+        """A column as it was given; not copied yet, unless it has to be converted."""
+        is_listed = isinstance(values, list | tuple) or getattr(getattr(values, "dtype", None), "kind", "") == "O"
+        may_be_null = self._kinds.get(name, ("", False))[1]
+        if is_listed and may_be_null and len(values) and all(value is None for value in values):
+            # By itself it has no type.
+            return Nothing(len(values))
+        return _taken(name, values)
 
     def missing(self, given: Mapping[str, Kept], known: Mapping[str, Any], rows: int) -> dict[str, Kept]:
         """Those of the columns with known values that were not given.

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._agreed import Agreement
 from ._checkpoints import Checkpoint, finish, newest, set_aside, unfinished
-from ._columns import TableColumns, copies, rows_of, taken
+from ._columns import Nothing, TableColumns, copies, rows_of
 from ._convert import whole
 from ._provenance import of_run, with_attempt
 from ._pump import Pump, Step
@@ -145,8 +145,10 @@ class Writer:
         step, time = whole(step, "step"), None if time is None else _time(time)
         if self._last is not None and step <= self._last:
             raise InvalidInputError(f"step {step} comes after step {self._last}; steps rise")
-        columns = {name: taken(name, values) for name, values in arrays.items()}
+        columns = {name: self._columns.taken(name, values) for name, values in arrays.items()}
         rows = rows_of(columns)
+        # What is not given is missing.
+        columns = {name: values for name, values in columns.items() if not isinstance(values, Nothing)}
         self._check_fits(columns, step, rows)
         known = {"step": step, "time": math.nan if time is None else time, "run": self.run, "rank": self.rank}
         columns |= self._columns.missing(columns, known, rows)
@@ -262,7 +264,7 @@ class Writer:
             self._apart.note(path, self._last)
 
     def resume(self, pattern: str | os.PathLike[str]) -> Checkpoint | None:
-        """The newest checkpoint that all ranks have and that is not past :attr:`last_complete`; None to start from the beginning.
+        """The newest checkpoint that all ranks have, not past :attr:`last_complete`; None to start from the beginning.
 
         ``pattern`` is a path with ``{step}`` where the number stands, as in ``"restart/airway.{step}"``. Call it before
         the first step; with ``comm``, all ranks together. Checkpoints of later steps belong to a future that this
