@@ -121,3 +121,21 @@ def test_checkpoints_of_which_nothing_was_noted_are_taken_as_they_are(table, tmp
     for rank in (0, 1):
         (tmp_path / f"state.10.{rank}").touch()
     assert [writer.resume(own(tmp_path, writer.rank)).step for writer in start(table, 2)] == [10, 10]
+
+
+def test_no_rank_passes_over_a_step_that_another_gave(table):
+    writers = start(table, 1)
+    writers[0].step(5, None, rows(0))
+    with pytest.raises(errors.TimedOutError):
+        writers[0].flush(timeout=0.1)
+    writers[1].step(6, None, rows(1))
+    with pytest.raises(errors.InvalidInputError, match="step 5 of run .* can never be complete") as raised:
+        writers[1].flush(timeout=30)
+    assert "length 0" in raised.value.hint
+    third = start(table, 2)
+    third[1].step(6, None, rows(1))
+    with pytest.raises(errors.TimedOutError):
+        third[1].flush(timeout=0.1)
+    third[0].step(5, None, rows(0))
+    with pytest.raises(errors.InvalidInputError, match="rank 1 goes on to step 6"):
+        third[0].flush(timeout=30)

@@ -53,6 +53,11 @@ fn ranks_publish_whole_steps_once() {
 }
 
 #[test]
+fn a_step_that_a_rank_skips_is_told_and_never_waits_for_ever() {
+    holds(scenario::skipped_step(), &["Made", "Skipped"]);
+}
+
+#[test]
 fn packers_on_the_same_blocks_neither_lose_nor_double_a_row() {
     holds(scenario::three_packers(), &["Made", "InputGone"]);
 }

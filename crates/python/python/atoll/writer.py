@@ -128,7 +128,8 @@ class Writer:
         to be changed again, and are kept instead of copied.
 
         Waits only where the buffer is full. Every rank gives every step, one that has no rows with arrays of length 0,
-        for a step becomes visible when all ranks' rows have come.
+        for a step becomes visible when all ranks' rows have come; a rank that passes over one that another gave is told so
+        by a later call.
 
         Missing values stay missing, as in :meth:`Table.append`: of PyArrow, Polars and pandas, and ``None`` in lists.
 

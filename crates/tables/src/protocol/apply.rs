@@ -22,7 +22,7 @@ impl Manifest {
         if let Edit::Append { blocks } = edit {
             self.check_ranks(blocks)?;
         }
-        self.clone().applied(edit)
+        self.clone().made(edit, true)
     }
 
     /// Refuses blocks of ranks that their runs do not have, also of steps that are visible, where nothing would be left
@@ -33,8 +33,13 @@ impl Manifest {
         blocks.iter().try_for_each(of_run)
     }
 
-    /// As [`Manifest::apply`], where the version before is needed no longer.
+    /// The next version after an edit that is true already: it is held to no more than when it was accepted. The version
+    /// before is needed no longer.
     pub(crate) fn applied(self, edit: &Edit) -> Result<Self, EditError> {
+        self.made(edit, false)
+    }
+
+    fn made(self, edit: &Edit, is_wish: bool) -> Result<Self, EditError> {
         let mut next = self;
         next.version = next.version.next();
         // The pieces that go.
@@ -43,7 +48,7 @@ impl Manifest {
                 next.check_last(run, *last)?;
                 next.begin(run, *attempt, *ranks)?
             }
-            Edit::Append { blocks } => next.append(blocks)?,
+            Edit::Append { blocks } => next.append(blocks, is_wish)?,
             Edit::Load { run, attempt, steps, add } => next.load(run, *attempt, steps, add)?,
             Edit::Pack { base, remove, add, dropped } => next.pack(*base, remove, add, *dropped)?,
             Edit::Delete { scope } => next.delete(scope),
@@ -110,7 +115,7 @@ impl Manifest {
         Ok(gone)
     }
 
-    fn append(&mut self, blocks: &[Block]) -> Result<Vec<Placed>, EditError> {
+    fn append(&mut self, blocks: &[Block], is_wish: bool) -> Result<Vec<Placed>, EditError> {
         let (mut is_news, mut gone) = (false, Vec::new());
         for block in blocks {
             let run = self.runs.get(&block.id.run);
@@ -122,21 +127,21 @@ impl Manifest {
                 }
                 is_news = true;
             } else if !run.has(&block.id) {
-                gone.extend(self.append_one(block)?);
+                gone.extend(self.append_one(block, is_wish)?);
                 is_news = true;
             }
         }
         if is_news { Ok(gone) } else { Err(EditError::AlreadyDone) }
     }
 
-    fn append_one(&mut self, block: &Block) -> Result<Vec<Placed>, EditError> {
+    fn append_one(&mut self, block: &Block, is_wish: bool) -> Result<Vec<Placed>, EditError> {
         if let Some(piece) = &block.piece {
             self.check_unused(piece.object)?;
         }
         let at = self.version;
         let run = self.runs.get_mut(&block.id.run);
         let run = run.ok_or_else(|| not_begun(&block.id.run, block.id.attempt))?;
-        if run.take(block, at)? {
+        if run.take(block, at, is_wish)? {
             return Ok(self.publish(&block.id.run, block.id.step));
         }
         self.busy.insert(block.id.run.clone());

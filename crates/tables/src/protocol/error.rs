@@ -111,14 +111,18 @@ pub enum EditError {
         /// Whether others were found with them; yet others may lie where nobody looked after these.
         has_more: bool,
     },
-    /// A rank begins an attempt with another step than the ranks before it, in a table whose ids are unique: which
-    /// rows of earlier attempts are about to go, and do not count, could not be told.
-    #[error("rank {} of run \"{}\" begins with step {}, and other ranks of its attempt with step {first}", .id.rank, .id.run, .id.step)]
-    FirstStep {
-        /// The block.
+    /// A step could never be complete: ranks write their steps in rising order, and one of them goes on, or has gone on, to a
+    /// later step without it.
+    #[error("step {lost} of run \"{}\" can never be complete: rank {rank} goes on to step {later} without it", .id.run)]
+    Skipped {
+        /// The block that was given.
         id: BlockId,
-        /// The step that other ranks begin with.
-        first: u64,
+        /// The step; that of the block, or an earlier one that has come of other ranks.
+        lost: u64,
+        /// The rank that does without it.
+        rank: u32,
+        /// The step of that rank.
+        later: u64,
     },
     /// A version was named that is not there yet.
     #[error("version {asked} is ahead of version {current}")]
@@ -213,11 +217,13 @@ impl EditError {
             }
             Self::Ahead { .. } => "ask the table for its version",
             Self::ColumnThere { .. } => "use the column that is there, or choose another name",
-            Self::FirstStep { id, first } if id.step < *first => {
-                "begin a new attempt, and write its first step with every rank, without rows where one has none"
+            Self::Skipped { id, lost, .. } if id.step == *lost => {
+                "every rank writes every step, without rows where it has none; begin a new attempt that does"
             }
-            Self::FirstStep { first, .. } => {
-                return Some(format!("write step {first} of this rank first, without rows if it has none"));
+            Self::Skipped { lost, rank, .. } => {
+                return Some(format!(
+                    "write step {lost} of rank {rank} first, without rows (arrays of length 0) if it has none"
+                ));
             }
             Self::RepeatedIds { .. } => {
                 "nothing of these rows was kept: leave out what is there, or make the table without unique ids"
@@ -246,7 +252,7 @@ impl EditError {
                 ErrorKind::InvalidInput
             }
             Self::RepeatedIds { .. } => ErrorKind::Conflict,
-            Self::FirstStep { .. }
+            Self::Skipped { .. }
             | Self::Ranks { .. }
             | Self::StepOrder { .. }
             | Self::Ahead { .. }

@@ -3,11 +3,13 @@
 use super::{Block, BlockId, EditError, Placed, RunId, SharedMap, StepRange, StepTime, Version};
 use crate::planted::{self, Bug};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 /// What a version knows of one run.
 ///
-/// Invariant: every arriving step belongs to the current attempt. One that lies before its last visible one, because a
-/// rank skipped it, never becomes visible.
+/// Invariant: every arriving step belongs to the current attempt, and may become visible: no rank has gone on to a later
+/// one without it. Only where that was not asked yet ([`Run::admit_in_turn`]) may one lie before the last visible one,
+/// because a rank skipped it, and that never becomes visible.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
     /// The attempt that may write.
@@ -80,9 +82,13 @@ impl Run {
         self.complete.get(&step).is_some_and(|step| step.attempt == attempt)
     }
 
-    /// Takes a block in that is not there yet; answers whether its step now has all ranks' blocks.
-    pub(super) fn take(&mut self, block: &Block, at: Version) -> Result<bool, EditError> {
+    /// Takes a block in that is not there yet; answers whether its step now has all ranks' blocks. More is asked of a wish
+    /// than of what is true already.
+    pub(super) fn take(&mut self, block: &Block, at: Version, is_wish: bool) -> Result<bool, EditError> {
         self.admit(&block.id)?;
+        if is_wish {
+            self.admit_in_turn(&block.id)?;
+        }
         let placed =
             block.piece.as_ref().map(|piece| Placed { piece: piece.clone(), born: at, clean_to: at });
         let step = self.arriving.entry(block.id.step).or_default();
@@ -147,6 +153,33 @@ impl Run {
         }
     }
 
+    /// Refuses a block with which a step would wait for a rank for ever: for the block's own, which goes on behind a step
+    /// that others gave, or for another one, which has gone on behind the block's step.
+    ///
+    /// As long as this is asked of every block, an arriving step has all ranks that later ones have. So the neighbours tell.
+    fn admit_in_turn(&self, id: &BlockId) -> Result<(), EditError> {
+        let refused = |lost, rank, later| Err(EditError::Skipped { id: id.clone(), lost, rank, later });
+        // What lies before the visible ones is lost already, and keeps nobody.
+        let after = self.published.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut earlier = self.arriving.range((after, Bound::Excluded(id.step)));
+        if earlier.next_back().is_some_and(|(_, ranks)| !ranks.contains_key(&id.rank)) {
+            let mut lost = self.arriving.range((after, Bound::Excluded(id.step)));
+            if let Some((lost, _)) = lost.find(|(_, ranks)| !ranks.contains_key(&id.rank)) {
+                return refused(*lost, id.rank, id.step);
+            }
+        }
+        let Some((later, ranks)) = self.arriving.range((Bound::Excluded(id.step), Bound::Unbounded)).next()
+        else {
+            return Ok(());
+        };
+        let given = self.arriving.get(&id.step);
+        let has_given = |rank: &&u32| given.is_some_and(|given| given.contains_key(rank));
+        match ranks.keys().find(|rank| !has_given(rank)) {
+            Some(rank) => refused(id.step, *rank, *later),
+            None => Ok(()),
+        }
+    }
+
     /// Makes an arriving step visible; answers its pieces.
     pub(super) fn publish(&mut self, step: u64) -> (Vec<Placed>, Shown) {
         let blocks = self.arriving.remove(&step).unwrap_or_default();
@@ -157,8 +190,8 @@ impl Run {
     }
 
     /// Makes a step visible. The first of an attempt takes the place of those from it on of earlier attempts; a later one
-    /// of one at most, and that only in what is looked at as if it were complete: ranks that skip a step leave it
-    /// arriving for ever.
+    /// of one at most, and that only in what is looked at as if it were complete: a step that a rank skipped, when it still
+    /// might, is arriving for ever.
     pub(super) fn show(&mut self, step: u64, time: Option<StepTime>, rows: u64) -> Shown {
         let is_first = self.published.replace(step).is_none();
         let (steps, superseded) = if is_first {

@@ -74,14 +74,52 @@ fn ranges() -> Vec<WeightRange> {
 
 #[test]
 fn what_is_arriving_for_ever_is_looked_at_in_place_of_what_an_earlier_attempt_has_there() {
-    // Rank 1 of attempt 2 skips step 1; step 2 is its first whole one, and step 1 of attempt 1 stays.
+    // Rank 1 of attempt 2 skips step 1, as it once might; step 2 is its first whole one, and step 1 of attempt 1 stays.
     let edits =
         [begin(2, 2), append(block(2, 1, 0, 11)), append(block(2, 2, 1, 12)), append(block(2, 2, 0, 13))];
-    let manifest = edits.iter().fold(three_steps(), |manifest, edit| manifest.apply(edit).unwrap());
+    let manifest = edits.iter().fold(three_steps(), |manifest, edit| manifest.applied(edit).unwrap());
     assert_eq!(visible(&manifest), [1, 12, 13]);
     let looked_at = manifest.with_arriving();
     assert_eq!(visible(&looked_at), [11, 12, 13], "not both of step 1");
     assert_eq!(looked_at.steps, 2);
+    let next = append(block(2, 3, 1, 14));
+    assert!(
+        manifest.apply(&next).is_ok(),
+        "what is behind what is visible is lost already, and keeps nobody"
+    );
+}
+
+#[test]
+fn no_step_that_some_ranks_gave_is_passed_over_by_another() {
+    let skipped = |step, rank, lost, of, later| {
+        let id = block(1, step, rank, 0).id;
+        Err(EditError::Skipped { id, lost, rank: of, later })
+    };
+    let first = after(&[begin(1, 3), append(block(1, 5, 0, 1)), append(block(1, 5, 2, 2))]);
+    // Rank 1 goes on without step 5.
+    assert_eq!(first.apply(&append(block(1, 6, 1, 3))), skipped(6, 1, 5, 1, 6));
+    // Rank 0 has gone on without step 4, which rank 2 brings.
+    let second = first.apply(&append(block(1, 7, 0, 3))).unwrap();
+    assert_eq!(second.apply(&append(block(1, 6, 2, 4))), skipped(6, 2, 6, 0, 7));
+    // The first of several that are lost is told.
+    let far = second.apply(&append(block(1, 7, 2, 4))).unwrap();
+    assert_eq!(far.apply(&append(block(1, 8, 1, 5))), skipped(8, 1, 5, 1, 8));
+    // In order it goes on, also in one edit; and what is there may be given again.
+    let late = Edit::Append { blocks: vec![block(1, 5, 1, 5), block(1, 5, 0, 6), block(1, 7, 1, 7)] };
+    assert_eq!(run(&far.apply(&late).unwrap()).last_complete(), Some(7));
+}
+
+#[test]
+fn the_refusal_of_a_step_that_can_never_be_complete_says_what_to_do() {
+    let id = |step, rank| block(1, step, rank, 0).id;
+    let passes = EditError::Skipped { id: id(6, 1), lost: 5, rank: 1, later: 6 };
+    assert_eq!(
+        passes.to_string(),
+        "step 5 of run \"a\" can never be complete: rank 1 goes on to step 6 without it"
+    );
+    assert!(passes.hint().unwrap().starts_with("write step 5 of rank 1 first"));
+    let comes_late = EditError::Skipped { id: id(6, 2), lost: 6, rank: 0, later: 7 };
+    assert!(comes_late.hint().unwrap().contains("begin a new attempt"));
 }
 
 #[test]
@@ -173,7 +211,7 @@ fn steps_of_a_rank_rise() {
     let late = block(1, 4, 0, 2);
     let order = EditError::StepOrder { id: late.id.clone(), last: 5 };
     assert_eq!(two_ranks.apply(&append(late.clone())), Err(order.clone()));
-    assert!(two_ranks.apply(&append(block(1, 4, 1, 2))).is_ok(), "the other rank is not that far");
+    assert!(two_ranks.apply(&append(block(1, 5, 1, 2))).is_ok(), "the other rank is not that far");
     let one_rank = after(&[begin(1, 1), append(block(1, 5, 0, 1))]);
     assert_eq!(one_rank.apply(&append(late)), Err(order));
 }

@@ -238,7 +238,7 @@ fn is_gone(error: &StoreError) -> bool {
 
 /// Whether the rows of a refused block may be given again, mended: then those behind it must not pass it.
 fn may_be_mended(fate: &Fate) -> bool {
-    matches!(fate, Fate::Refused(EditError::RepeatedIds { .. } | EditError::FirstStep { .. }))
+    matches!(fate, Fate::Refused(EditError::RepeatedIds { .. } | EditError::Skipped { .. }))
 }
 
 /// Those for whom somebody commits; whoever is left when it is dropped goes back to the line.

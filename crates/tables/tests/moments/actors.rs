@@ -220,10 +220,6 @@ async fn append(world: &World, table: &Table, id: &BlockId) -> Result<(), TakenO
                 );
                 return Err(TakenOver);
             }
-            Err(TableError::Edit(EditError::FirstStep { first, .. })) => {
-                assert!(world.schema.has_unique_ids() && first != id.step);
-                return Err(TakenOver);
-            }
             Err(TableError::Edit(error)) => {
                 assert!(!world.now_true().admits(id), "{id:?} was refused: {error}");
                 return Err(TakenOver);

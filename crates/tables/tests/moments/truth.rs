@@ -44,7 +44,18 @@ impl Run {
     fn admits(&self, id: &BlockId) -> bool {
         let mut later = self.arriving.range(id.step..).filter(|(_, ranks)| ranks.contains_key(&id.rank));
         let is_behind = later.next().is_some() || self.published.is_some_and(|last| last >= id.step);
-        id.attempt == self.attempt && id.rank < self.ranks && !is_behind
+        id.attempt == self.attempt && id.rank < self.ranks && !is_behind && !self.would_lose_a_step(id)
+    }
+
+    /// Whether a step that has come of some ranks would wait for ever with this block: a rank that gave a later one never
+    /// gives it.
+    fn would_lose_a_step(&self, id: &BlockId) -> bool {
+        let mut given: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
+        for (step, ranks) in &self.arriving {
+            given.entry(*step).or_default().extend(ranks.keys());
+        }
+        given.entry(id.step).or_default().insert(id.rank);
+        given.iter().any(|(step, ranks)| given.range(step + 1..).any(|(_, later)| !later.is_subset(ranks)))
     }
 
     /// The ids that count where blocks of these steps come: what is visible and not about to be superseded, and

@@ -19,6 +19,8 @@ pub enum Mistake {
     AppendWithoutLooking,
     /// A step is visible with the first rank's block.
     PublishBeforeAllRanks,
+    /// A rank goes on though it has not written a step of which others' blocks are there.
+    SkipPasses,
     /// A step counts as acknowledged when the outcome of its append is unknown.
     AcknowledgeInDoubt,
     /// A writer uses the column that it adds though it does not know whether it is there.
@@ -67,6 +69,7 @@ impl Mistake {
             (Self::AppendWithoutLooking, scenario::two_writers()),
             (Self::AppendWithoutLooking, scenario::loads()),
             (Self::PublishBeforeAllRanks, scenario::two_writers()),
+            (Self::SkipPasses, scenario::skipped_step()),
             (Self::AcknowledgeInDoubt, scenario::two_writers()),
             (Self::ColumnUsedInDoubt, scenario::columns()),
             (Self::BeginOverlooksSteps, scenario::beginners()),

@@ -305,6 +305,11 @@ impl Model {
                 let is_arriving = matches!(next, Err(EditError::StepArriving { .. }));
                 if is_arriving { state.history[usize::from(self.start)] } else { state.at_head() }
             }
+            (Some(Mistake::SkipPasses), Edit::Append { .. }) => {
+                let next = self.world.record(state.at_head()).manifest.apply(edit);
+                let skips = matches!(next, Err(EditError::Skipped { .. }));
+                if skips { state.history[usize::from(self.start)] } else { state.at_head() }
+            }
             _ => state.at_head(),
         }
     }

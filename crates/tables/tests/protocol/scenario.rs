@@ -67,7 +67,7 @@ impl Scenario {
         Self { name, ranks, there, is_packed: false, parts, crashes: 0, creates_in_doubt: false }
     }
 
-    /// All blocks that anybody will write.
+    /// All blocks of the steps that anybody will write.
     pub fn table(&self) -> Table {
         let ranks = 0..self.ranks;
         let mut blocks: Vec<BlockId> = Vec::new();
@@ -75,9 +75,9 @@ impl Scenario {
             blocks.extend(ranks.clone().map(|rank| block(1, *step, rank)));
         }
         for part in &self.parts {
-            if let Role::Writer { attempt, rank, steps, begins, loads, .. } = &part.role {
-                let of_all = 0..begins.map_or(self.ranks, |(ranks, _)| ranks);
-                let ranks = if *loads { of_all } else { *rank..rank + 1 };
+            if let Role::Writer { attempt, steps, begins, .. } = &part.role {
+                // Of all ranks: a step waits for those too that never come.
+                let ranks = 0..begins.map_or(self.ranks, |(ranks, _)| ranks);
                 blocks.extend(
                     steps.iter().flat_map(|step| ranks.clone().map(|rank| block(*attempt, *step, rank))),
                 );
@@ -166,6 +166,12 @@ pub fn columns() -> Scenario {
 pub fn two_writers() -> Scenario {
     let parts = vec![part(writer(1, 0, &[1, 2]), 1), part(writer(1, 1, &[1, 2]), 1), part(packer(2), 1)];
     Scenario::new("two writers, two steps, a packer", 2, &[], parts).with_crashes(2)
+}
+
+/// A rank does not write the first step of the other one.
+pub fn skipped_step() -> Scenario {
+    let parts = vec![part(writer(1, 0, &[1, 2]), 1), part(writer(1, 1, &[2]), 1), part(packer(1), 0)];
+    Scenario::new("a rank that skips a step, a packer", 2, &[], parts).with_crashes(1)
 }
 
 /// Three packers want the same blocks, one of them only their light rows.

@@ -5,9 +5,9 @@
 use super::mistake::Mistake;
 use super::oracle::{Oracle, Rows, Table};
 use atoll_tables::protocol::{
-    Block, Commit, Edit, EditError, EditId, LastStep, Manifest, ObjectId, Placed, SessionId,
+    Arrived, Block, Commit, Edit, EditError, EditId, LastStep, Manifest, ObjectId, Placed, Run, SessionId,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// A promise that does not hold, in words.
 #[derive(Debug)]
@@ -198,6 +198,9 @@ impl World {
             let rows = self.table.names(oracle.taken_away);
             return Violation::found(format!("taken away by an attempt that had not seen them: [{rows}]"));
         }
+        if let Some(step) = manifest.runs.values().find_map(lost_step) {
+            return Violation::found(format!("version {}: step {step} waits for ever", manifest.version));
+        }
         let seen = self.rows_in(manifest, manifest.pieces.values())?;
         if seen == oracle.visible {
             return Ok(());
@@ -314,6 +317,17 @@ impl World {
                 passed.runs.get_mut(run)?.arriving = arriving;
                 return Some(passed);
             }
+            (Mistake::SkipPasses, Edit::Append { blocks }, EditError::Skipped { .. }) => {
+                let run = next.runs.get_mut(&blocks.first()?.id.run)?;
+                let (own, mut others) = std::mem::take(&mut run.arriving)
+                    .into_iter()
+                    .partition(|(step, _)| blocks.iter().any(|block| block.id.step == *step));
+                run.arriving = own;
+                next.version = before.version;
+                let mut passed = next.apply(edit).ok()?;
+                passed.runs.get_mut(&blocks.first()?.id.run)?.arriving.append(&mut others);
+                return Some(passed);
+            }
             _ => return None,
         };
         for piece in added {
@@ -328,4 +342,13 @@ pub fn begun_anyway(before: &Manifest, edit: &Edit) -> Option<Manifest> {
     let Edit::Begin { run, attempt, ranks, .. } = edit else { return None };
     let (run, attempt, ranks) = (run.clone(), *attempt, *ranks);
     before.apply(&Edit::Begin { run, attempt, ranks, last: LastStep::Any }).ok()
+}
+
+/// A step that cannot become visible any more: a rank has gone on to a later one without it.
+fn lost_step(run: &Run) -> Option<u64> {
+    let has_passed = |step: u64, ranks: &BTreeMap<u32, Arrived>| {
+        let mut later = run.arriving.range(step + 1..).flat_map(|(_, later)| later.keys());
+        run.published.is_some_and(|last| last >= step) || later.any(|rank| !ranks.contains_key(rank))
+    };
+    run.arriving.iter().find(|(step, ranks)| has_passed(**step, ranks)).map(|(step, _)| *step)
 }

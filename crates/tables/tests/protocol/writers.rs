@@ -200,6 +200,10 @@ impl Model {
                 next.actors[actor].at = self.after_step(actor, step);
             }
             Ended::Refused(EditError::StaleAttempt { .. }) => next.end(actor),
+            // The program ends by that error, and leaves the others alone.
+            Ended::Refused(error @ EditError::Skipped { .. }) if self.skips(&error) => {
+                next.actors[actor].at = At::Crashed;
+            }
             Ended::Refused(error) if self.may_refuse(next, actor, step, &error) => next.end(actor),
             Ended::Refused(error) => return Violation::found(format!("an append is refused: {error}")),
             Ended::Fenced | Ended::Forgotten => take_another_session(next, actor, step),
@@ -218,6 +222,18 @@ impl Model {
             EditError::StepOrder { .. } => *loads || !run.arriving.contains_key(&steps[usize::from(step)]),
             _ => false,
         }
+    }
+
+    /// Whether somebody here passes over the step that is lost.
+    fn skips(&self, error: &EditError) -> bool {
+        let EditError::Skipped { id, lost, rank: skipping, .. } = error else { return false };
+        let has_it = |role: &Role| match role {
+            Role::Writer { attempt, rank, steps, .. } => {
+                (*attempt, *rank) == (id.attempt, *skipping) && steps.contains(lost)
+            }
+            _ => false,
+        };
+        !self.scenario.parts.iter().any(|part| has_it(&part.role))
     }
 
     fn after_step(&self, actor: usize, step: u8) -> At {

@@ -171,7 +171,7 @@ async fn the_ranks_of_a_new_attempt_begin_with_one_step_so_that_it_is_known_what
     table.append(block("a", 2, 1, 0), &rows(1, 0, 25)).await.unwrap();
     table.append(block("a", 2, 2, 0), &rows(2, 0, 25)).await.unwrap();
     let error = table.append(block("a", 2, 2, 1), &rows(1, 40, 1)).await.unwrap_err();
-    assert!(matches!(error, TableError::Edit(EditError::FirstStep { first: 1, .. })), "{error}");
+    assert!(matches!(error, TableError::Edit(EditError::Skipped { lost: 1, .. })), "{error}");
     table.append(block("a", 2, 1, 1), &rows(1, 25, 0)).await.unwrap();
     table.append(block("a", 2, 2, 1), &rows(2, 25, 25)).await.unwrap();
     assert_eq!(steps_seen(&table).await, [(0, 50), (1, 25), (2, 50)]);

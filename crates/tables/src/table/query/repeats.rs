@@ -64,7 +64,6 @@ impl<'t> Repeats<'t> {
         }
         for (name, blocks) in runs {
             let Some(run) = manifest.runs.get(name) else { continue };
-            check_beginnings(run, &blocks)?;
             self.compare_among(&blocks)?;
             let since = superseded_since(run, &blocks);
             let mut candidates = arriving(run);
@@ -105,26 +104,8 @@ impl<'t> Repeats<'t> {
     }
 }
 
-/// Refuses a rank that begins an attempt with another step than the others, where it has rows to supersede. The lower
-/// one of the two would never be whole, and so it could not be told from where on they go.
-fn check_beginnings(run: &Run, blocks: &[&Arc<NewIds>]) -> Result<(), TableError> {
-    if run.published.is_some() || run.complete.is_empty() {
-        return Ok(());
-    }
-    let mut first = run.arriving.keys().next().copied();
-    let mut begun: BTreeSet<u32> = run.arriving.values().flat_map(BTreeMap::keys).copied().collect();
-    for block in blocks {
-        let id = &block.block;
-        let first = *first.get_or_insert(id.step);
-        if begun.insert(id.rank) && id.step != first {
-            return Err(EditError::FirstStep { id: id.clone(), first }.into());
-        }
-    }
-    Ok(())
-}
-
 /// From which step on what earlier attempts wrote goes when these blocks become visible: none where their attempt
-/// has superseded already. It is the step with which all its ranks begin.
+/// has superseded already. It is the step with which all its ranks begin: no rank goes on behind a step that others gave.
 fn superseded_since(run: &Run, blocks: &[&Arc<NewIds>]) -> Option<u64> {
     if run.published.is_some() || planted::is(Bug::RepeatsCountSuperseded) {
         return None;
