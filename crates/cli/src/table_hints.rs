@@ -82,6 +82,10 @@ pub(crate) fn of_rows(error: &RowFileError) -> Option<String> {
         | RowFileError::Write { source, .. } => {
             crate::failure::hint_of_io(source).unwrap_or("look at it with `ls -l`")
         }
+        // Skipping would not help: it may be half of a record.
+        RowFileError::Record { problem, .. } if problem.ends_with("the line has no end") => {
+            "bring the file once it is whole, or end its last line, and run the same command again"
+        }
         RowFileError::Record { skipped, .. } => {
             return Some(format!(
                 "mend it and run the same command again, which goes on from there; or skip up to N bad records with \

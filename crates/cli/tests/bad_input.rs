@@ -327,6 +327,7 @@ fn a_record_that_is_being_written_is_not_passed_over_and_is_in_once_it_is_whole(
         place.write(name, format!("{head}{first}{}", &second[..4]));
         let torn = atoll(&place, &import);
         assert!(torn.fails(12).contains("has no end"), "{name}: {}", torn.stderr);
+        assert!(!torn.stderr.contains("--skip-bad N"), "{name}: {}", torn.stderr);
         assert!(torn.stderr.contains("1 rows in 1 steps were imported"), "{name}: {}", torn.stderr);
         place.write(name, format!("{head}{first}{second}"));
         assert_eq!(atoll(&place, &format!("{import} --json")).json()["rows"], 1, "{name}");

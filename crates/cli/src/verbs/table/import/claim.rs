@@ -75,6 +75,8 @@ async fn summary(table: &Table, run: &str) -> Result<Option<RunSummary>, Failure
 
 #[cfg(test)]
 mod tests {
+    use super::super::Imported;
+    use super::super::sink::Sink;
     use super::*;
     use arrow_array::{ArrayRef, Int64Array, RecordBatch};
     use arrow_schema::{DataType, Field, Schema};
@@ -170,6 +172,32 @@ mod tests {
         let simulation = table.begin_next("r", 1).await.unwrap();
         assert!(matches!(Claim::of(&table, "r", &ours, false).await, Err(Failure::Run { .. })));
         append(&table, simulation, 0).await;
+    }
+
+    #[tokio::test]
+    async fn a_mark_that_comes_late_is_not_taken_for_that_of_who_has_the_run_now() {
+        let (table, folder) = (table().await, tempfile::tempdir().unwrap());
+        let (ours, theirs) = (mark(&folder, "ours"), mark(&folder, "theirs"));
+        let late = Claim { attempt: table.begin_after("r", None, 1).await.unwrap().unwrap(), done: None };
+        table.begin("r", 2, 1).await.unwrap();
+        let now = Claim { attempt: 2, done: None };
+        now.keep(&table, "r", &theirs).await.unwrap();
+        late.keep(&table, "r", &ours).await.unwrap();
+        append(&table, 2, 5).await;
+        assert_eq!(Claim::of(&table, "r", &theirs, false).await.unwrap().done, Some(5));
+    }
+
+    #[tokio::test]
+    async fn a_step_that_somebody_else_brings_into_the_attempt_is_not_taken_for_one_of_the_file() {
+        let (table, folder) = (table().await, tempfile::tempdir().unwrap());
+        let claim = Claim::of(&table, "r", &mark(&folder, "ours"), false).await.unwrap();
+        append(&table, claim.attempt, 0).await;
+        let mut sink = Sink::begin(&table, "r", claim.attempt, false).unwrap();
+        let ids: ArrayRef = Arc::new(Int64Array::from(vec![7]));
+        let rows = RecordBatch::try_from_iter([("id", ids)]).unwrap();
+        let told = sink.take(0, rows.clone(), &mut Imported::default()).await.unwrap_err();
+        assert!(matches!(told, Failure::Run { .. }), "{told}");
+        sink.take(1, rows, &mut Imported::default()).await.unwrap();
     }
 
     #[tokio::test]

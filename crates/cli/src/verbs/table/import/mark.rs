@@ -149,9 +149,14 @@ impl Mark {
         Ok(self)
     }
 
-    /// Notes the source, before anything of it is in the table, and where that is going to be.
+    /// Notes the source, before anything of it is in the table, and where that is going to be. The mark of an import that took
+    /// the run over since stays.
     pub(super) async fn keep(&self, table: &Table, run: &str, written: Written) -> Result<(), Failure> {
         let mut known = table.run_attributes(run).await?;
+        let there = known.get(WRITTEN).and_then(|text| Written::parse(text));
+        if there.is_some_and(|there| there.attempt > written.attempt) {
+            return Ok(());
+        }
         known.insert(PLAN.to_owned(), self.plan.clone());
         known.insert(WRITTEN.to_owned(), written.to_text());
         // Only its name, so that no path of this machine ends up in a store that travels.

@@ -39,7 +39,15 @@ impl<'t> Sink<'t> {
         match self {
             Self::Blocks { table, run, attempt } => {
                 let id = BlockId { run: run.clone(), attempt: *attempt, step, rank: 0 };
-                table.append(id, &rows).await?;
+                // Nobody but this import writes in its attempt: what is there already is not of this file.
+                if table.append_new(id, None, &rows).await?.is_none() {
+                    return Err(Failure::Run {
+                        run: run.0.to_string(),
+                        problem: format!("has rows of step {step} that somebody else appended at this moment"),
+                        hint: "import the file under another --run, or anew with --restart, which deletes that step"
+                            .to_owned(),
+                    });
+                }
                 imported.count(step, count);
                 Ok(())
             }
