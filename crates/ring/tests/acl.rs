@@ -141,7 +141,7 @@ fn another_list_counts_at_once_and_a_wrong_one_not_at_all() {
     assert_eq!(bob.say("SET a 2"), "OK", "nothing about it was changed");
     // It is told that it has to say who it is, or finds its connection ended.
     ana.send(&["SET", "a", "3"]);
-    let told = ana.reply().map(|reply| support::show(&reply));
+    let told = ana.reply().map(|reply| show(&reply));
     assert!(told.is_none_or(|told| told == "-NOAUTH Authentication required."));
     assert_eq!(bob.say("GET a"), "2");
     let mut ana = listed.client("ana");
@@ -151,7 +151,7 @@ fn another_list_counts_at_once_and_a_wrong_one_not_at_all() {
 
 /// Everything that a connection is told until it ends.
 fn rest(client: &mut Client) -> Vec<String> {
-    std::iter::from_fn(|| client.reply().map(|reply| support::show(&reply))).collect()
+    std::iter::from_fn(|| client.reply().map(|reply| show(&reply))).collect()
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn what_one_user_waits_for_is_not_told_to_the_next_one_on_a_connection() {
     assert_eq!(bob.say("AT.WATCH 7 60000 k f PRESENT"), "OK");
     assert_eq!(bob.say("AUTH ana secret"), "OK");
     assert_eq!(bob.say("AUTH bob secret"), "OK");
-    assert_eq!(support::show(&bob.reply().unwrap()), "[at.watch 7 0 nil]", "its time is over");
+    assert_eq!(show(&bob.reply().unwrap()), "[at.watch 7 0 nil]", "its time is over");
 }
 
 #[test]
