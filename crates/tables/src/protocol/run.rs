@@ -8,7 +8,7 @@ use std::ops::Bound;
 /// What a version knows of one run.
 ///
 /// Invariant: every arriving step belongs to the current attempt, and may become visible: no rank has gone on to a later
-/// one without it. Only where that was not asked yet ([`Run::admit_in_turn`]) may one lie before the last visible one,
+/// one without it. Only where that was not asked yet (`admit_in_turn`) may one lie before the last visible one,
 /// because a rank skipped it, and that never becomes visible.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
