@@ -115,12 +115,29 @@ def test_a_rank_whose_checkpoint_was_removed_says_so(table, tmp_path: Path):
         again[1].resume(own(tmp_path, 1))
 
 
-def test_checkpoints_of_which_nothing_was_noted_are_taken_as_they_are(table, tmp_path: Path):
-    give(writers := start(table, 1), 10)
+@pytest.mark.parametrize("resumes", [True, False])
+def test_a_first_checkpoint_that_was_named_and_not_noted_is_nobodys(table, tmp_path: Path, resumes: bool):
+    writers = start(table, 1)
+    if resumes:
+        [writer.resume(own(tmp_path, writer.rank)) for writer in writers]
+    give(writers, 10)
     [writer.flush(timeout=30) for writer in writers]
+    # As a kill between the name and the note leaves it.
+    (tmp_path / "state.10.0").touch()
+    assert [writer.resume(own(tmp_path, writer.rank)) for writer in start(table, 2)] == [None, None]
+
+
+def test_checkpoints_of_ranks_that_noted_nothing_are_taken_as_they_are(table, tmp_path: Path):
+    with pytest.MonkeyPatch.context() as patch:
+        # As with a communicator, and as earlier builds did.
+        patch.setattr("atoll._agreed.Agreement._keep", lambda *_: None)
+        give(writers := start(table, 1), 10)
+        [writer.flush(timeout=30) for writer in writers]
     for rank in (0, 1):
         (tmp_path / f"state.10.{rank}").touch()
-    assert [writer.resume(own(tmp_path, writer.rank)).step for writer in start(table, 2)] == [10, 10]
+    # What they go on from is noted then: also the next start does.
+    for attempt in (2, 3):
+        assert [writer.resume(own(tmp_path, writer.rank)).step for writer in start(table, attempt)] == [10, 10]
 
 
 def test_no_rank_passes_over_a_step_that_another_gave(table):

@@ -4,6 +4,9 @@ A crash may come when some ranks have named their checkpoint of a step and other
 what it has named, after that, and a later attempt goes on from the newest one that all have noted. When a rank names the
 checkpoint of a step, all have named the one before it, since they have given the steps behind that: two are enough.
 
+A rank says that it notes before it has a checkpoint: one that was named and not noted, as where the job was killed between the
+two, is nobody's, the first one too.
+
 Invariant: ranks of one attempt that ask, in whatever order, are answered alike: only what earlier attempts noted counts,
 and what a rank takes back while others still ask, none of them could have chosen.
 """
@@ -32,6 +35,12 @@ class Agreement:
         self._native, self._run, self._attempt, self._rank, self._size = table._native, run, attempt, rank, size
         self._pattern: str | None = None
 
+    def begin(self, last_complete: int | None) -> None:
+        """Says that this rank notes its checkpoints, before there is one: a later attempt then knows that it has none."""
+        # Where steps are complete already, there may be checkpoints of ranks that did not note theirs.
+        if last_complete is None and self._rank not in (noted := self._noted()):
+            self._keep(self._own(noted))
+
     def note(self, path: str | os.PathLike[str], last: int | None) -> None:
         """Notes a checkpoint that has its name now; `last` is the step that was given last."""
         step = None if self._pattern is None else step_of(self._pattern, path)
@@ -48,15 +57,17 @@ class Agreement:
         self._pattern = str(pattern)
         noted = self._noted()
         earlier = [cell for rank, cell in noted.items() if rank < self._size and cell["since"] < self._attempt]
-        if any(cell["steps"] for cell in earlier):
+        if earlier:
             chosen = self._agreed(pattern, _common(earlier, last_complete))
         else:
-            # Nobody noted anything: it is the first start, or was written before ranks did.
+            # It is the first start, or what is there is of ranks that did not note theirs.
             chosen = newest(pattern, last_complete)
         after = None if chosen is None else chosen.step
         set_aside(pattern, after=after)
         own = self._own(noted)
         left = {step: path for step, path in own["steps"].items() if after is not None and int(step) <= after}
+        if chosen is not None:
+            left[str(chosen.step)] = str(chosen.path)
         self._keep(own | {"pattern": self._pattern, "steps": left})
         return chosen
 

@@ -112,6 +112,8 @@ class Writer:
         # Ranks with a communicator share their checkpoints; the others have to agree which of their own all have.
         is_apart = comm is None and self.size > 1
         self._apart = Agreement(table, run, self.attempt, self.rank, self.size) if is_apart else None
+        if self._apart is not None:
+            self._apart.begin(self._state().last_complete)
         self._columns = TableColumns(table.schema)
         self._block_bytes_max: int = table._native.block_bytes_max
         self._last: int | None = None
