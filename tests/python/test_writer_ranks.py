@@ -103,6 +103,69 @@ def test_one_rank_may_name_checkpoints_for_all(table, tmp_path: Path):
     assert [writer.resume(pattern) for writer in again] == [(20, tmp_path / "state.20")] * 2
 
 
+def crash_after(table: atoll.Table, folder: Path, *steps: int) -> None:
+    """The first attempt: all ranks name their checkpoints of some steps."""
+    writers = start(table, 1)
+    [writer.resume(own(folder, writer.rank)) for writer in writers]
+    for step in steps:
+        give(writers, step)
+        for writer in writers:
+            keep(writer, folder / f"state.{step}.{writer.rank}")
+
+
+@pytest.mark.parametrize("removed", ["state.20.1", "state.20.*", "state.*"])
+def test_who_removes_checkpoints_goes_on_from_an_earlier_one_at_the_next_start_but_one(
+    table, tmp_path: Path, removed: str
+):
+    crash_after(table, tmp_path, 10, 20)
+    [file.unlink() for file in tmp_path.glob(removed)]
+    again, ended = start(table, 2), []
+    # As often as they like in one attempt: what one notes changes nothing for the others in it.
+    for writer in [again[1], *again, *again]:
+        try:
+            ended.append(writer.resume(own(tmp_path, writer.rank)).step)
+        except errors.ConflictError as error:
+            assert "the next start" in error.hint
+            ended.append(None)
+    first = 20 if removed == "state.20.1" else None
+    assert ended == [None, first, None, first, None]
+    chosen = [writer.resume(own(tmp_path, writer.rank)) for writer in start(table, 3)]
+    expected = None if removed == "state.*" else 10
+    assert [checkpoint and checkpoint.step for checkpoint in chosen] == [expected] * 2
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_what_is_gone_for_one_of_the_ranks_that_share_a_name_is_gone_for_all(table, tmp_path: Path, first: int):
+    pattern = tmp_path / "state.{step}"
+    writers = start(table, 1)
+    [writer.resume(pattern) for writer in writers]
+    for step in (10, 20):
+        give(writers, step)
+        keep(writers[0], tmp_path / f"state.{step}")
+    again = start(table, 2)
+    assert again[0].resume(pattern).step == 20
+    # As where the second rank does not see what is on the first one's disk.
+    (tmp_path / "state.20").rename(tmp_path / "kept")
+    with pytest.raises(errors.ConflictError):
+        again[1].resume(pattern)
+    (tmp_path / "kept").rename(tmp_path / "state.20")
+    third = start(table, 3)
+    assert [third[rank].resume(pattern).step for rank in (first, 1 - first)] == [10, 10]
+
+
+def test_a_folder_that_is_not_there_takes_nothing_back(table, tmp_path: Path):
+    folder, away = tmp_path / "restart", tmp_path / "away"
+    crash_after(table, folder, 10, 20)
+    folder.rename(away)
+    for attempt in (2, 3):
+        for writer in start(table, attempt):
+            with pytest.raises(errors.ConflictError, match="no checkpoint") as raised:
+                writer.resume(own(folder, writer.rank))
+            assert "make the folder" in raised.value.hint
+    away.rename(folder)
+    assert [writer.resume(own(folder, writer.rank)).step for writer in start(table, 4)] == [20, 20]
+
+
 def test_a_rank_whose_checkpoint_was_removed_says_so(table, tmp_path: Path):
     writers = start(table, 1)
     give(writers, 10)

@@ -7,8 +7,10 @@ checkpoint of a step, all have named the one before it, since they have given th
 A rank says that it notes before it has a checkpoint: one that was named and not noted, as where the job was killed between the
 two, is nobody's, the first one too.
 
+A rank that does not find the checkpoint to go on from notes that too, and fails: the next attempt goes on from an earlier one.
+
 Invariant: ranks of one attempt that ask, in whatever order, are answered alike: only what earlier attempts noted counts,
-and what a rank takes back while others still ask, none of them could have chosen.
+of what is there and of what is gone, and what a rank forgets while others still ask, none of them could have chosen.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ._checkpoints import Checkpoint, named, newest, set_aside, step_of
+from ._checkpoints import Checkpoint, folder_of, named, newest, set_aside, step_of, steps_there
 from .errors import ConflictError
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 #: So many checkpoints of a rank are remembered.
 NOTED_MAX = 1000
+#: Which attempt is said to have noted what was there before anybody noted.
+BEFORE_ALL = -1
 
 
 class Agreement:
@@ -48,7 +52,8 @@ class Agreement:
         if step is None:
             return
         own = self._own(self._noted())
-        steps = dict(own["steps"]) | {str(step): str(path)}
+        steps = {text: note for text, note in own["steps"].items() if "gone" not in note}
+        steps |= {str(step): {"path": str(path), "by": self._attempt}}
         newest_first = sorted(steps, key=int, reverse=True)[:NOTED_MAX]
         self._keep(own | {"is_own": True, "steps": {step: steps[step] for step in newest_first}})
 
@@ -56,32 +61,57 @@ class Agreement:
         """The checkpoint to go on from; later ones of this rank are set aside."""
         self._pattern = str(pattern)
         noted = self._noted()
-        earlier = [cell for rank, cell in noted.items() if rank < self._size and cell["since"] < self._attempt]
-        if earlier:
-            chosen = self._agreed(pattern, _common(earlier, last_complete))
+        cells = [cell for rank, cell in noted.items() if rank < self._size and cell["since"] < self._attempt]
+        if cells:
+            earlier = [_before(cell, self._attempt) for cell in cells]
+            chosen = self._agreed(pattern, _common(earlier, last_complete), noted)
         else:
             # It is the first start, or what is there is of ranks that did not note theirs.
             chosen = newest(pattern, last_complete)
         after = None if chosen is None else chosen.step
         set_aside(pattern, after=after)
         own = self._own(noted)
-        left = {step: path for step, path in own["steps"].items() if after is not None and int(step) <= after}
-        if chosen is not None:
-            left[str(chosen.step)] = str(chosen.path)
+        # What is gone stays noted until all ranks of this attempt have asked: then they give steps.
+        left = {
+            step: note
+            for step, note in own["steps"].items()
+            if "gone" in note or (after is not None and int(step) <= after)
+        }
+        if chosen is not None and (str(chosen.step) not in left or "gone" in left[str(chosen.step)]):
+            left[str(chosen.step)] = {"path": str(chosen.path), "by": BEFORE_ALL}
         self._keep(own | {"pattern": self._pattern, "steps": left})
         return chosen
 
-    def _agreed(self, pattern: str | os.PathLike[str], step: int | None) -> Checkpoint | None:
+    def _agreed(
+        self, pattern: str | os.PathLike[str], step: int | None, noted: Mapping[int, dict[str, Any]]
+    ) -> Checkpoint | None:
         if step is None:
             return None
         found = named(pattern, step)
-        if found is None:
-            raise ConflictError.hinted(
-                f"the ranks of run {self._run!r} go on from step {step}, and rank {self._rank} has no checkpoint of it at "
-                f"{str(pattern)!r}",
-                "keep the newest two checkpoints of each rank",
-            )
-        return found
+        if found is not None:
+            return found
+        problem = (
+            f"the ranks of run {self._run!r} go on from step {step}, and rank {self._rank} has no checkpoint of it at "
+            f"{str(pattern)!r}"
+        )
+        folder = folder_of(pattern)
+        if not folder.is_dir():
+            # A disk that was not mounted comes back; whoever removed all of it means to begin again.
+            raise ConflictError.hinted(problem, f"make the folder {str(folder)!r}, an empty one to go on without it")
+        self._miss(pattern, step, self._own(noted))
+        raise ConflictError.hinted(
+            problem,
+            "start again: the next start goes on from an earlier one that all ranks have, or else from the beginning; and "
+            "keep the newest two checkpoints of each rank",
+        )
+
+    def _miss(self, pattern: str | os.PathLike[str], step: int, own: Mapping[str, Any]) -> None:
+        """Notes which checkpoints of this rank are gone, that of `step` among them."""
+        there = steps_there(pattern)
+        steps = {text: note for text, note in own["steps"].items() if int(text) not in there}
+        steps[str(step)] = own["steps"].get(str(step), {"path": None, "by": self._attempt})
+        gone = {text: note | {"gone": note.get("gone", self._attempt)} for text, note in steps.items()}
+        self._keep(own | {"steps": own["steps"] | gone})
 
     def _noted(self) -> dict[int, dict[str, Any]]:
         return {rank: json.loads(text) for rank, text in self._native.rank_attributes(self._run).items()}
@@ -94,6 +124,13 @@ class Agreement:
         self._native.set_rank_attributes(json.dumps(cell), self._run, self._rank)
 
 
+def _before(cell: Mapping[str, Any], attempt: int) -> dict[str, Any]:
+    """What earlier attempts noted of a rank: its paths by step, None where it is gone."""
+    steps = {step: note for step, note in cell["steps"].items() if note["by"] < attempt}
+    paths = {step: None if note.get("gone", attempt) < attempt else note["path"] for step, note in steps.items()}
+    return {**cell, "steps": paths}
+
+
 def _common(cells: list[dict[str, Any]], last_complete: int | None) -> int | None:
     """The newest step up to the last complete one that each of these ranks has a checkpoint of."""
     steps = {int(step) for cell in cells for step in cell["steps"]}
@@ -102,8 +139,8 @@ def _common(cells: list[dict[str, Any]], last_complete: int | None) -> int | Non
 
 
 def _has(cell: Mapping[str, Any], step: int, cells: list[dict[str, Any]]) -> bool:
-    if cell["is_own"] or cell["pattern"] is None:
-        return str(step) in cell["steps"]
+    if cell["is_own"] or cell["pattern"] is None or str(step) in cell["steps"]:
+        return cell["steps"].get(str(step)) is not None
     # A rank that names none may go on from one that another rank names for both.
     paths = (other["steps"].get(str(step)) for other in cells)
     return any(path is not None and step_of(cell["pattern"], path) == step for path in paths)

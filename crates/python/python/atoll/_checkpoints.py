@@ -54,6 +54,11 @@ def named(pattern: str | os.PathLike[str], step: int) -> Checkpoint | None:
     return next((found for found in _found(pattern) if found.step == step), None)
 
 
+def steps_there(pattern: str | os.PathLike[str]) -> set[int]:
+    """The steps of which there are checkpoints."""
+    return {found.step for found in _found(pattern)}
+
+
 def step_of(pattern: str | os.PathLike[str], path: str | os.PathLike[str]) -> int | None:
     """Of which step a path is by its name; none where it does not have the pattern."""
     match = _regex(str(Path(pattern))).fullmatch(str(Path(path)))
@@ -69,17 +74,27 @@ def set_aside(pattern: str | os.PathLike[str], *, after: int | None) -> None:
                 found.path.replace(found.path.with_name(found.path.name + SUPERSEDED))
 
 
-def _found(pattern: str | os.PathLike[str]) -> list[Checkpoint]:
+def folder_of(pattern: str | os.PathLike[str]) -> Path:
+    """The folder in which a pattern's files, or their folders, are told apart by number."""
+    return Path(*_parts(pattern)[0])
+
+
+def _parts(pattern: str | os.PathLike[str]) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
+    """A pattern's folder, the name with the step in it, and what comes behind that."""
     parts = Path(pattern).parts
     place = next((place for place, part in enumerate(parts) if MARK in part), None)
     if place is None:
         raise InvalidInputError(f"{str(pattern)!r} does not say where the step stands; put {MARK} there")
-    name = _regex(parts[place])
-    folder = Path(*parts[:place])
+    return parts[:place], parts[place], parts[place + 1 :]
+
+
+def _found(pattern: str | os.PathLike[str]) -> list[Checkpoint]:
+    before, numbered, behind = _parts(pattern)
+    name, folder = _regex(numbered), Path(*before)
     files = folder.iterdir() if folder.is_dir() else ()
     named = ((name.fullmatch(file.name), file) for file in files)
     # What stands for a step may be a folder; what counts is in it.
-    found = [(match[1], file.joinpath(*_with_step(parts[place + 1 :], match[1]))) for match, file in named if match]
+    found = [(match[1], file.joinpath(*_with_step(behind, match[1]))) for match, file in named if match]
     return [Checkpoint(int(step), path) for step, path in found if path.exists()]
 
 

@@ -273,7 +273,8 @@ class Writer:
         the first step; with ``comm``, all ranks together. Checkpoints of later steps belong to a future that this
         attempt replaces: they get ``.superseded`` added to their names.
 
-        Raises ``ConflictError`` where the other ranks go on from a step of which this one's checkpoint is gone.
+        Raises ``ConflictError`` where the other ranks go on from a step of which this one's checkpoint is gone; the next
+        attempt then goes on from an earlier one that all have.
         """
         if self._comm is None:
             return self._resume(pattern)
