@@ -1,12 +1,14 @@
 """Ranks of `atoll.Writer` that share no communicator: what they agree on all the same, through the table."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy
 import pytest
 
 import atoll
 from atoll import errors
+from atoll._agreed import Agreement
 
 ROWS = 100
 
@@ -79,6 +81,38 @@ def test_after_a_crash_between_two_names_all_ranks_go_on_from_the_one_that_all_h
         keep(writer, tmp_path / f"state.20.{writer.rank}")
     third = start(table, 3)
     assert [writer.resume(own(tmp_path, writer.rank)).step for writer in third] == [20, 20]
+
+
+class Native:
+    """The native half of a table that counts who reads the notes of all ranks, and remembers what was noted."""
+
+    def __init__(self, native: object) -> None:
+        self._asked, self.scans, self.kept = native, 0, ""
+
+    def rank_attributes(self, run: str) -> dict[int, str]:
+        self.scans += 1
+        return self._asked.rank_attributes(run)
+
+    def set_rank_attributes(self, text: str, run: str, rank: int) -> None:
+        self.kept = text
+        self._asked.set_rank_attributes(text, run, rank)
+
+
+def test_a_checkpoint_costs_the_note_of_its_own_rank_and_not_those_of_all(table, tmp_path: Path):
+    native = Native(table._native)
+    agreement = Agreement(SimpleNamespace(_native=native), "a", 1, 0, 1_000)
+    agreement.begin(None)
+    agreement.resume(own(tmp_path, 0), None)
+    native.scans = 0
+    for step in range(200):
+        agreement.note(tmp_path / f"state.{step}.0", step)
+    assert native.scans == 0 and len(native.kept) < 10_000
+    assert '"199"' in native.kept and '"190"' in native.kept
+    # Who begins again is not kept from noting by later steps of before.
+    again = Agreement(SimpleNamespace(_native=native), "a", 2, 0, 1_000)
+    again.begin(199)
+    again.note(tmp_path / "state.3.0", 3)
+    assert '"3"' in native.kept and '"199"' not in native.kept
 
 
 @pytest.mark.parametrize("first", [0, 1])

@@ -26,8 +26,9 @@ from .errors import ConflictError
 if TYPE_CHECKING:
     from ._table import Table
 
-#: So many checkpoints of a rank are remembered.
-NOTED_MAX = 1000
+#: So many checkpoints of a rank are remembered: two are needed, and more where somebody removes the newest ones. They stay in
+#: the table as long as the run, and every start reads those of all ranks.
+NOTED_MAX = 50
 #: Which attempt is said to have noted what was there before anybody noted.
 BEFORE_ALL = -1
 
@@ -38,12 +39,14 @@ class Agreement:
     def __init__(self, table: Table, run: str, attempt: int, rank: int, size: int) -> None:
         self._native, self._run, self._attempt, self._rank, self._size = table._native, run, attempt, rank, size
         self._pattern: str | None = None
+        # What is noted of this rank. Nobody else writes it, so it is read once: each checkpoint would read those of all ranks.
+        self._cell: dict[str, Any] = {"since": attempt, "pattern": None, "is_own": False, "steps": {}}
 
     def begin(self, last_complete: int | None) -> None:
         """Says that this rank notes its checkpoints, before there is one: a later attempt then knows that it has none."""
         # Where steps are complete already, there may be checkpoints of ranks that did not note theirs.
-        if last_complete is None and self._rank not in (noted := self._noted()):
-            self._keep(self._own(noted))
+        if self._rank not in self._noted() and last_complete is None:
+            self._keep()
 
     def note(self, path: str | os.PathLike[str], last: int | None) -> None:
         """Notes a checkpoint that has its name now; `last` is the step that was given last."""
@@ -51,11 +54,15 @@ class Agreement:
         step = last if step is None else step
         if step is None:
             return
-        own = self._own(self._noted())
-        steps = {text: note for text, note in own["steps"].items() if "gone" not in note}
+        # All ranks of this attempt have asked, for they have given steps: what is of a future that it replaced can go.
+        steps = {
+            text: note
+            for text, note in self._cell["steps"].items()
+            if "gone" not in note and (int(text) <= step or note["by"] == self._attempt)
+        }
         steps |= {str(step): {"path": str(path), "by": self._attempt}}
         newest_first = sorted(steps, key=int, reverse=True)[:NOTED_MAX]
-        self._keep(own | {"is_own": True, "steps": {step: steps[step] for step in newest_first}})
+        self._keep(is_own=True, steps={step: steps[step] for step in newest_first})
 
     def resume(self, pattern: str | os.PathLike[str], last_complete: int | None) -> Checkpoint | None:
         """The checkpoint to go on from; later ones of this rank are set aside."""
@@ -64,27 +71,24 @@ class Agreement:
         cells = [cell for rank, cell in noted.items() if rank < self._size and cell["since"] < self._attempt]
         if cells:
             earlier = [_before(cell, self._attempt) for cell in cells]
-            chosen = self._agreed(pattern, _common(earlier, last_complete), noted)
+            chosen = self._agreed(pattern, _common(earlier, last_complete))
         else:
             # It is the first start, or what is there is of ranks that did not note theirs.
             chosen = newest(pattern, last_complete)
         after = None if chosen is None else chosen.step
         set_aside(pattern, after=after)
-        own = self._own(noted)
         # What is gone stays noted until all ranks of this attempt have asked: then they give steps.
         left = {
             step: note
-            for step, note in own["steps"].items()
+            for step, note in self._cell["steps"].items()
             if "gone" in note or (after is not None and int(step) <= after)
         }
         if chosen is not None and (str(chosen.step) not in left or "gone" in left[str(chosen.step)]):
             left[str(chosen.step)] = {"path": str(chosen.path), "by": BEFORE_ALL}
-        self._keep(own | {"pattern": self._pattern, "steps": left})
+        self._keep(pattern=self._pattern, steps=left)
         return chosen
 
-    def _agreed(
-        self, pattern: str | os.PathLike[str], step: int | None, noted: Mapping[int, dict[str, Any]]
-    ) -> Checkpoint | None:
+    def _agreed(self, pattern: str | os.PathLike[str], step: int | None) -> Checkpoint | None:
         if step is None:
             return None
         found = named(pattern, step)
@@ -98,30 +102,31 @@ class Agreement:
         if not folder.is_dir():
             # A disk that was not mounted comes back; whoever removed all of it means to begin again.
             raise ConflictError.hinted(problem, f"make the folder {str(folder)!r}, an empty one to go on without it")
-        self._miss(pattern, step, self._own(noted))
+        self._miss(pattern, step)
         raise ConflictError.hinted(
             problem,
             "start again: the next start goes on from an earlier one that all ranks have, or else from the beginning; and "
             "keep the newest two checkpoints of each rank",
         )
 
-    def _miss(self, pattern: str | os.PathLike[str], step: int, own: Mapping[str, Any]) -> None:
+    def _miss(self, pattern: str | os.PathLike[str], step: int) -> None:
         """Notes which checkpoints of this rank are gone, that of `step` among them."""
-        there = steps_there(pattern)
-        steps = {text: note for text, note in own["steps"].items() if int(text) not in there}
-        steps[str(step)] = own["steps"].get(str(step), {"path": None, "by": self._attempt})
+        there, own = steps_there(pattern), self._cell["steps"]
+        steps = {text: note for text, note in own.items() if int(text) not in there}
+        steps[str(step)] = own.get(str(step), {"path": None, "by": self._attempt})
         gone = {text: note | {"gone": note.get("gone", self._attempt)} for text, note in steps.items()}
-        self._keep(own | {"steps": own["steps"] | gone})
+        self._keep(steps=own | gone)
 
     def _noted(self) -> dict[int, dict[str, Any]]:
-        return {rank: json.loads(text) for rank, text in self._native.rank_attributes(self._run).items()}
+        """What is noted of all ranks."""
+        noted = {rank: json.loads(text) for rank, text in self._native.rank_attributes(self._run).items()}
+        self._cell = noted.get(self._rank, self._cell)
+        return noted
 
-    def _own(self, noted: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
-        fresh = {"since": self._attempt, "pattern": self._pattern, "is_own": False, "steps": {}}
-        return noted.get(self._rank, fresh)
-
-    def _keep(self, cell: Mapping[str, Any]) -> None:
+    def _keep(self, **changed: Any) -> None:
+        cell = self._cell | changed
         self._native.set_rank_attributes(json.dumps(cell), self._run, self._rank)
+        self._cell = cell
 
 
 def _before(cell: Mapping[str, Any], attempt: int) -> dict[str, Any]:
