@@ -126,6 +126,23 @@ def test_where_a_rank_has_named_none_all_begin_again(table, tmp_path: Path, firs
     assert [again[rank].resume(own(tmp_path, rank)) for rank in (first, 1 - first)] == [None, None]
 
 
+def test_ranks_in_folders_of_their_own_share_no_names(table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folders = [tmp_path / str(rank) for rank in range(2)]
+    [folder.mkdir() for folder in folders]
+
+    def resumed(writer: atoll.Writer) -> object:
+        monkeypatch.chdir(folders[writer.rank])
+        return writer.resume("restart.{step}")
+
+    writers = start(table, 1)
+    [resumed(writer) for writer in writers]
+    give(writers, 10)
+    for writer in writers:
+        monkeypatch.chdir(folders[writer.rank])
+        keep(writer, Path("./restart.10"), is_killed=writer.rank == 1)
+    assert [resumed(writer) for writer in start(table, 2)] == [None, None]
+
+
 def test_one_rank_may_name_checkpoints_for_all(table, tmp_path: Path):
     pattern = tmp_path / "state.{step}"
     writers = start(table, 1)

@@ -50,6 +50,8 @@ class Agreement:
 
     def note(self, path: str | os.PathLike[str], last: int | None) -> None:
         """Notes a checkpoint that has its name now; `last` is the step that was given last."""
+        # As a whole: ranks may have working folders of their own.
+        path = os.path.abspath(path)
         step = None if self._pattern is None else step_of(self._pattern, path)
         step = last if step is None else step
         if step is None:
@@ -60,13 +62,13 @@ class Agreement:
             for text, note in self._cell["steps"].items()
             if "gone" not in note and (int(text) <= step or note["by"] == self._attempt)
         }
-        steps |= {str(step): {"path": str(path), "by": self._attempt}}
+        steps |= {str(step): {"path": path, "by": self._attempt}}
         newest_first = sorted(steps, key=int, reverse=True)[:NOTED_MAX]
         self._keep(is_own=True, steps={step: steps[step] for step in newest_first})
 
     def resume(self, pattern: str | os.PathLike[str], last_complete: int | None) -> Checkpoint | None:
         """The checkpoint to go on from; later ones of this rank are set aside."""
-        self._pattern = str(pattern)
+        self._pattern = os.path.abspath(pattern)
         noted = self._noted()
         cells = [cell for rank, cell in noted.items() if rank < self._size and cell["since"] < self._attempt]
         if cells:
@@ -84,7 +86,7 @@ class Agreement:
             if "gone" in note or (after is not None and int(step) <= after)
         }
         if chosen is not None and (str(chosen.step) not in left or "gone" in left[str(chosen.step)]):
-            left[str(chosen.step)] = {"path": str(chosen.path), "by": BEFORE_ALL}
+            left[str(chosen.step)] = {"path": os.path.abspath(chosen.path), "by": BEFORE_ALL}
         self._keep(pattern=self._pattern, steps=left)
         return chosen
 
