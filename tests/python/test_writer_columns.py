@@ -84,6 +84,17 @@ def test_a_column_of_which_nobody_has_a_value_is_missing_as_a_whole(store):
     assert table.where("v is null").count() == 2
 
 
+def test_a_known_column_that_is_given_without_a_value_is_not_filled(store):
+    columns = {"pid": "int64", "step": "int64?", "time": "float64?", "run": "utf8?", "rank": "int64?"}
+    table = store.create_table("run", columns, id="pid", index="pid")
+    nothing = {name: [None, None] for name in ("step", "time", "run", "rank")}
+    with atoll.Writer(table, "a") as writer:
+        writer.step(7, 1.0, {"pid": [1, 2]} | nothing)
+        writer.step(8, 2.0, {"pid": [3, 4]})
+    for name, value in (("step", 8), ("time", 2.0), ("run", "a"), ("rank", 0)):
+        assert by_pid(table.query(), name) == [None, None, value, value], name
+
+
 def test_what_cannot_be_converted_is_refused_at_once_and_the_writer_goes_on(store):
     table = store.create_table("run", {"pid": "int64", "x": "float64?"}, id="pid", index="pid")
     with atoll.Writer(table, "a") as writer:

@@ -150,11 +150,12 @@ class Writer:
             raise InvalidInputError(f"step {step} comes after step {self._last}; steps rise")
         columns = {name: self._columns.taken(name, values) for name, values in arrays.items()}
         rows = rows_of(columns)
+        known = {"step": step, "time": math.nan if time is None else time, "run": self.run, "rank": self.rank}
+        filled = self._columns.missing(columns, known, rows)
         # What is not given is missing.
         columns = {name: values for name, values in columns.items() if not isinstance(values, Nothing)}
         self._check_fits(columns, step, rows)
-        known = {"step": step, "time": math.nan if time is None else time, "run": self.run, "rank": self.rank}
-        columns |= self._columns.missing(columns, known, rows)
+        columns |= filled
         # Room first, copies after: else as many steps as there are threads would lie outside the buffer.
         bytes_given = sum(values.nbytes for values in columns.values())
         self._pump.reserve(bytes_given)
