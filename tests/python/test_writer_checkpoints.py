@@ -136,6 +136,21 @@ def test_the_steps_of_a_checkpoint_are_on_the_disk_before_it_counts(table, tmp_p
     assert synced.seen[1:] == [["state.10", "state.11.unfinished"]]
 
 
+def test_folders_that_a_checkpoint_makes_are_on_the_disk_before_it_counts(table, tmp_path: Path):
+    synced = []
+    with pytest.MonkeyPatch.context() as patch, atoll.Writer(table, "a") as writer:
+        patch.setattr("atoll._checkpoints._sync", synced.append)
+        with writer.checkpoint(tmp_path / "restart" / "10" / "state") as unfinished:
+            # The names of folders lie in the folders around them.
+            assert synced == [tmp_path / "restart", tmp_path]
+            unfinished.touch()
+        assert synced[2:] == [unfinished, tmp_path / "restart" / "10"]
+        synced.clear()
+        with writer.checkpoint(tmp_path / "restart" / "10" / "more") as unfinished:
+            unfinished.touch()
+        assert synced == [unfinished, tmp_path / "restart" / "10"]
+
+
 class Odd(Exception):  # noqa: N818
     """An error that cannot travel: it has what no other process could have."""
 

@@ -32,7 +32,11 @@ class Checkpoint(NamedTuple):
 def unfinished(path: str | os.PathLike[str]) -> Path:
     """Where to write what will become `path`; beside it, so that a rename is enough."""
     path = Path(path)
+    made = [folder for folder in path.parents if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
+    for folder in made:
+        # A folder's name is what its own folder holds.
+        _sync(folder.parent)
     return path.with_name(path.name + UNFINISHED)
 
 
