@@ -9,6 +9,7 @@ import pytest
 import atoll
 from atoll import errors
 from atoll._agreed import Agreement
+from atoll._checkpoints import finish
 
 ROWS = 100
 
@@ -215,6 +216,37 @@ def test_a_folder_that_is_not_there_takes_nothing_back(table, tmp_path: Path):
             assert "make the folder" in raised.value.hint
     away.rename(folder)
     assert [writer.resume(own(folder, writer.rank)).step for writer in start(table, 4)] == [20, 20]
+
+
+@pytest.mark.parametrize("overtaken", ["atoll.Store.sync", "atoll.writer.finish"])
+def test_an_attempt_that_was_replaced_names_and_notes_no_checkpoint_any_more(table, tmp_path: Path, overtaken: str):
+    crash_after(table, tmp_path, 10)
+    writers, later = start(table, 2), []
+    [writer.resume(own(tmp_path, writer.rank)) for writer in writers]
+    give(writers, 20)
+    with pytest.MonkeyPatch.context() as patch:
+        works = atoll.Store.sync if overtaken == "atoll.Store.sync" else finish
+
+        def slow(*given: object) -> None:
+            works(*given)
+            later.extend(start(table, 3))
+
+        patch.setattr(overtaken, slow)
+        with pytest.raises(errors.ConflictError, match="attempt 3"):
+            keep(writers[0], tmp_path / "state.20.0")
+    assert (tmp_path / "state.20.0").exists() == (works is finish)
+    assert [writer.resume(own(tmp_path, writer.rank)).step for writer in later] == [10, 10]
+    assert '"20"' not in str(table._native.rank_attributes("a"))
+
+
+def test_checkpoints_of_one_step_of_two_attempts_are_not_taken_together(table, tmp_path: Path):
+    crash_after(table, tmp_path, 10, 20)
+    # Without resume, so that nobody sets aside what was there.
+    writers = start(table, 2)
+    give(writers, 20)
+    for rank in (0, 1):
+        keep(writers[rank], tmp_path / f"state.20.{rank}", is_killed=rank == 1)
+    assert [writer.resume(own(tmp_path, writer.rank)).step for writer in start(table, 3)] == [10, 10]
 
 
 def test_a_rank_whose_checkpoint_was_removed_says_so(table, tmp_path: Path):

@@ -135,14 +135,20 @@ def _before(cell: Mapping[str, Any], attempt: int) -> dict[str, Any]:
     """What earlier attempts noted of a rank: its paths by step, None where it is gone."""
     steps = {step: note for step, note in cell["steps"].items() if note["by"] < attempt}
     paths = {step: None if note.get("gone", attempt) < attempt else note["path"] for step, note in steps.items()}
-    return {**cell, "steps": paths}
+    return {**cell, "steps": paths, "by": {step: note["by"] for step, note in steps.items()}}
 
 
 def _common(cells: list[dict[str, Any]], last_complete: int | None) -> int | None:
     """The newest step up to the last complete one that each of these ranks has a checkpoint of."""
     steps = {int(step) for cell in cells for step in cell["steps"]}
     up_to = [step for step in steps if last_complete is not None and step <= last_complete]
-    return max((step for step in up_to if all(_has(cell, step, cells) for cell in cells)), default=None)
+    common = [step for step in up_to if all(_has(cell, step, cells) for cell in cells)]
+    return max((step for step in common if _is_of_one_attempt(step, cells)), default=None)
+
+
+def _is_of_one_attempt(step: int, cells: list[dict[str, Any]]) -> bool:
+    """Whether what ranks named for a step is one state; two attempts may have computed it, and one of them not on all ranks."""
+    return len({cell["by"].get(str(step), BEFORE_ALL) for cell in cells} - {BEFORE_ALL}) <= 1
 
 
 def _has(cell: Mapping[str, Any], step: int, cells: list[dict[str, Any]]) -> bool:

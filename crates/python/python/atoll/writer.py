@@ -201,9 +201,7 @@ class Writer:
             return
         seen = self.table.version()
         while True:
-            state = self._state()
-            if state.attempt != self.attempt:
-                raise ConflictError(f"attempt {state.attempt} of run {self.run!r} has begun; this is {self.attempt}")
+            state = self._own_state()
             if state.published is not None and state.published >= self._last:
                 return
             left = LOOK_SECONDS if ends is None else ends - clock.monotonic()
@@ -263,8 +261,11 @@ class Writer:
     def _name(self, part: Path, path: str | os.PathLike[str]) -> None:
         """Lets a checkpoint count. Its steps first: after a loss of power it must not be ahead of the table."""
         self.table.store.sync()
+        # All this takes a while, in which a later attempt may have begun, and asked what there is to go on from.
+        self._own_state()
         finish(part, path)
         if self._apart is not None:
+            self._own_state()
             self._apart.note(path, self._last)
 
     def resume(self, pattern: str | os.PathLike[str]) -> Checkpoint | None:
@@ -348,6 +349,13 @@ class Writer:
         if state is None:
             raise ConflictError(f"run {self.run!r} is gone from table {self.table.name!r}")
         return _State(*state)
+
+    def _own_state(self) -> _State:
+        """The state, if no later attempt has begun."""
+        state = self._state()
+        if state.attempt != self.attempt:
+            raise ConflictError(f"attempt {state.attempt} of run {self.run!r} has begun; this is {self.attempt}")
+        return state
 
     def _resume(self, pattern: str | os.PathLike[str]) -> Checkpoint | None:
         last = self._state().last_complete
