@@ -286,6 +286,16 @@ def test_checkpoints_of_ranks_that_noted_nothing_are_taken_as_they_are(table, tm
         assert [writer.resume(own(tmp_path, writer.rank)).step for writer in start(table, attempt)] == [10, 10]
 
 
+def test_what_a_deleted_run_of_the_same_name_left_is_nobodys(table, tmp_path: Path):
+    for attempt in (7, 1):
+        # The same notes as where the run was deleted in between, and its attempts begin anew.
+        for rank in (0, 1):
+            Agreement(table, "a", attempt, rank, 2).begin(None)
+    (tmp_path / "state.10.0").touch()
+    for rank in (0, 1):
+        assert Agreement(table, "a", 2, rank, 2).resume(own(tmp_path, rank), 10) is None
+
+
 def test_no_rank_passes_over_a_step_that_another_gave(table):
     writers = start(table, 1)
     writers[0].step(5, None, rows(0))

@@ -121,7 +121,9 @@ class Agreement:
 
     def _noted(self) -> dict[int, dict[str, Any]]:
         """What is noted of all ranks."""
-        noted = {rank: json.loads(text) for rank, text in self._native.rank_attributes(self._run).items()}
+        cells = {rank: json.loads(text) for rank, text in self._native.rank_attributes(self._run).items()}
+        # Cells stay where a run is deleted; attempts of another one with its name may begin anew.
+        noted = {rank: cell for rank, cell in cells.items() if cell["since"] <= self._attempt}
         self._cell = noted.get(self._rank, self._cell)
         return noted
 
