@@ -12,7 +12,7 @@ pub(crate) struct Greeting {
     pub(crate) incarnation: Incarnation,
 }
 
-const MAGIC: &[u8; 8] = b"ATOLLPR2";
+const MAGIC: &[u8; 8] = b"ATOLLPR3";
 const HEAD_BYTES: usize = MAGIC.len() + 4 + 8;
 
 /// What a greeting with a secret has at most.
@@ -58,6 +58,16 @@ mod tests {
         assert_eq!(Greeting::decode(&encoded(Some(&wrong)), Some(&right)), None);
         assert_eq!(Greeting::decode(&encoded(None), Some(&right)), None);
         assert_eq!(Greeting::decode(&encoded(Some(&right)), None), None);
-        assert_eq!(Greeting::decode(b"ATOLLPR2", None), None);
+        assert_eq!(Greeting::decode(b"ATOLLPR3", None), None);
+    }
+
+    #[test]
+    fn a_build_that_does_not_know_all_entries_of_logs_is_no_node_of_the_ring() {
+        let mut bytes = Vec::new();
+        Greeting { node: NodeId(7), incarnation: Incarnation(3) }.encode(None, &mut bytes);
+        for before in [b"ATOLLPR1", b"ATOLLPR2"] {
+            bytes.splice(..MAGIC.len(), *before);
+            assert_eq!(Greeting::decode(&bytes, None), None, "{}", before.escape_ascii());
+        }
     }
 }

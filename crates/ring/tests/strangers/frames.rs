@@ -14,7 +14,7 @@ pub fn framed(body: &[u8]) -> Vec<u8> {
 
 /// Who dials, in which life, and what it shows.
 pub fn greeting(node: u32, incarnation: u64, token: &[u8]) -> Vec<u8> {
-    [b"ATOLLPR2", &node.to_le_bytes()[..], &incarnation.to_le_bytes(), token].concat()
+    [b"ATOLLPR3", &node.to_le_bytes()[..], &incarnation.to_le_bytes(), token].concat()
 }
 
 fn slot_message(kind: u8, slot: u64, numbers: &[u64]) -> Vec<u8> {
