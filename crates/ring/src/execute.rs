@@ -129,18 +129,19 @@ impl Executor<'_> {
         if !self.is_here(slot) {
             return;
         }
-        if let Command::Once(once) = command {
-            let user = self.session.who.as_ref().map_or(DEFAULT, |who| who.user().name());
-            if !self.here.slots.has_place(slot, once.client, user, self.here.now) {
-                return self.error("TRYAGAIN", TOO_MANY_CLIENTS);
-            }
-        }
         if known.is_write()
             && let Some(lack) = self.lack_for(slot, request, known, command)
         {
             return self.error("OOM", lack.text());
         }
         let ticket = self.here.next_ticket(self.session);
+        // Behind all that refuses: who has a place has a write that is answered.
+        if let Command::Once(once) = command {
+            let user = self.session.who.as_ref().map_or(DEFAULT, |who| who.user().name());
+            if !self.here.slots.has_place(slot, once.client, user, ticket) {
+                return self.error("TRYAGAIN", TOO_MANY_CLIENTS);
+            }
+        }
         let asking = Asking { slot, now: self.here.now, command, request, keys, ticket };
         let protocol = self.session.protocol;
         let target = self.outbox.target();

@@ -1,15 +1,17 @@
-//! How many clients each user had a slot remember lately, where it remembers many: nobody is to take the places of all others.
+//! Whose clients a slot remembers, where it remembers many: nobody is to take the places of all others.
 //!
 //! A slot remembers so many clients and no more, whoever they are, so that its memory is bounded; and a name is chosen by whoever writes. From half of its
-//! places on a user may take three times as many as are left for all: one alone leaves an eighth to others, and each of
+//! places on a user may have three times as many as are left for all: one alone leaves an eighth to others, and each of
 //! several leaves some to the next.
 //!
 //! Invariant: it is judged at the door of a node, before there is an entry in a log; what copies do does not depend on it.
-//! Invariant: nothing is kept of slots that remember few, nor for longer than clients are remembered.
+//! Invariant: a place counts from when it is asked for, once however often that is, and for as long as its client is remembered: not if that does
+//! not come about, and no time alone gives it back.
 
-use atoll_keyspace::{SESSION_MS_MIN, SESSIONS_MAX};
-use atoll_replica::{Moment, Slot};
-use std::collections::HashMap;
+use atoll_keyspace::SESSIONS_MAX;
+use atoll_replica::{Slot, Ticket};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// From so many remembered clients on it is counted whose they are.
 const COUNTED_FROM: u64 = SESSIONS_MAX / 2;
@@ -17,19 +19,40 @@ const COUNTED_FROM: u64 = SESSIONS_MAX / 2;
 /// So many times what is left a user may take.
 const SHARE: u64 = 3;
 
-/// Behind this time what a user took may be forgotten.
-const LASTS_US: u64 = (SESSION_MS_MIN + 120_000) * 1_000;
+/// Slots that are looked at with one tick, and places of each: all of one that is full take less than a minute.
+const SLOTS_LOOKED_AT: usize = 8;
+const LOOKED_AT: usize = 64;
 
-/// What users took of the places of slots.
+/// A client of a slot.
+pub(crate) type Client = (Slot, u128);
+
+/// Whose places of slots are.
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
-    taken: HashMap<(Slot, Box<str>), Taken>,
+    slots: BTreeMap<Slot, Places>,
+    /// What is not answered yet of clients who have a place only if that is remembered.
+    asked: HashMap<Ticket, Client>,
+    /// The slot to be looked at next.
+    next: Slot,
+}
+
+/// The places of one slot that are counted.
+#[derive(Debug, Default)]
+struct Places {
+    of_clients: BTreeMap<u128, Place>,
+    /// How many each user has.
+    of_users: HashMap<Arc<str>, u64>,
+    /// How many of them may come to be remembered, and are not yet.
+    asked: u64,
+    /// The client to be looked at next.
+    next: u128,
 }
 
 #[derive(Debug)]
-struct Taken {
-    count: u64,
-    since: Moment,
+struct Place {
+    user: Arc<str>,
+    /// Writes of the client that are not answered yet.
+    asked: u32,
 }
 
 impl Shares {
@@ -39,61 +62,207 @@ impl Shares {
         remembered >= COUNTED_FROM
     }
 
-    /// Takes a place of a slot for a user, of a slot that remembers so many; not if that would leave too few to others.
-    pub(crate) fn take(&mut self, slot: Slot, user: &str, remembered: u64, now: Moment) -> bool {
-        let fresh = || Taken { count: 0, since: now };
-        let taken = self.taken.entry((slot, user.into())).or_insert_with(fresh);
-        if is_over(taken, now) {
-            *taken = fresh();
+    /// Takes a place for a client of this user who is not remembered, in a slot that remembers so many; not if that would leave too few to others.
+    /// Its write, if it has one, is answered by this ticket, which is to be told to [`Shares::answered`].
+    pub(crate) fn take(
+        &mut self,
+        (slot, client): Client,
+        ticket: Ticket,
+        user: &str,
+        remembered: u64,
+        remembers: impl Fn(Client) -> bool,
+    ) -> bool {
+        let places = self.slots.entry(slot).or_default();
+        let mut has_place = places.take(client, user, remembered);
+        if !has_place {
+            places.look(|client| remembers((slot, client)));
+            has_place = places.take(client, user, remembered);
         }
-        let has_place = taken.count < SESSIONS_MAX.saturating_sub(remembered) * SHARE;
-        taken.count += u64::from(has_place);
+        if has_place {
+            self.asked.insert(ticket, (slot, client));
+        }
         has_place
     }
 
-    /// Time passed.
-    pub(crate) fn tick(&mut self, now: Moment) {
-        self.taken.retain(|_, taken| !is_over(taken, now));
+    /// A write was answered: if its client is not remembered now, it has no place.
+    #[inline]
+    pub(crate) fn answered(&mut self, ticket: Ticket, remembers: impl Fn(Client) -> bool) {
+        let Some((slot, client)) = self.asked.remove(&ticket) else { return };
+        if let Some(places) = self.slots.get_mut(&slot) {
+            places.answered(client, || remembers((slot, client)));
+        }
+    }
+
+    /// Looks at some places, whether who had them is still remembered.
+    pub(crate) fn look(&mut self, remembers: impl Fn(Client) -> bool) {
+        let from = std::mem::take(&mut self.next);
+        let mut more = self.slots.range_mut(from..);
+        for (slot, places) in more.by_ref().take(SLOTS_LOOKED_AT) {
+            places.look(|client| remembers((*slot, client)));
+        }
+        self.next = more.next().map_or(Slot(0), |(slot, _)| *slot);
+        self.slots.retain(|_, places| !places.of_clients.is_empty());
     }
 }
 
-fn is_over(taken: &Taken, now: Moment) -> bool {
-    now >= taken.since.after(LASTS_US)
+impl Places {
+    fn take(&mut self, client: u128, user: &str, remembered: u64) -> bool {
+        match self.of_clients.get_mut(&client) {
+            Some(place) if place.asked > 0 => {
+                place.asked += 1;
+                return true;
+            }
+            // It was forgotten since.
+            Some(_) => self.let_go(client),
+            None => {}
+        }
+        let left = SESSIONS_MAX.saturating_sub(remembered).saturating_sub(self.asked);
+        let had = self.of_users.get_key_value(user);
+        let (user, count) = had.map_or_else(|| (user.into(), 0), |(user, count)| (Arc::clone(user), *count));
+        if count >= left * SHARE {
+            return false;
+        }
+        self.asked += 1;
+        self.of_users.insert(Arc::clone(&user), count + 1);
+        self.of_clients.insert(client, Place { user, asked: 1 });
+        true
+    }
+
+    fn answered(&mut self, client: u128, is_remembered: impl FnOnce() -> bool) {
+        let Some(place) = self.of_clients.get_mut(&client) else { return };
+        place.asked -= 1;
+        if place.asked == 0 {
+            self.asked -= 1;
+            if !is_remembered() {
+                self.let_go(client);
+            }
+        }
+    }
+
+    fn look(&mut self, remembers: impl Fn(u128) -> bool) {
+        let mut more = self.of_clients.range(self.next..);
+        let seen = more.by_ref().take(LOOKED_AT).filter(|(_, place)| place.asked == 0);
+        let gone: Vec<u128> = seen.map(|(client, _)| *client).filter(|client| !remembers(*client)).collect();
+        self.next = more.next().map_or(0, |(client, _)| *client);
+        gone.into_iter().for_each(|client| self.let_go(client));
+    }
+
+    fn let_go(&mut self, client: u128) {
+        let Some(place) = self.of_clients.remove(&client) else { return };
+        if let Some(count) = self.of_users.get_mut(&place.user) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_users.remove(&place.user);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
     const SLOT: Slot = Slot(7);
 
-    /// How many places a user gets of a slot that remembers so many.
-    fn taken(shares: &mut Shares, user: &str, remembered: &mut u64, now: Moment) -> u64 {
-        let before = *remembered;
-        while shares.take(SLOT, user, *remembered, now) {
-            *remembered += 1;
+    /// A slot that remembers those whose names are below a number, and these.
+    struct Remembering {
+        shares: Shares,
+        below: u128,
+        others: HashSet<u128>,
+        names: u128,
+    }
+
+    impl Remembering {
+        fn so_many(count: u64) -> Self {
+            let below = count.into();
+            Self { shares: Shares::default(), below, others: HashSet::new(), names: below }
         }
-        *remembered - before
+
+        fn count(&self) -> u64 {
+            self.others.len() as u64 + self.below as u64
+        }
+
+        fn ask(&mut self, client: u128, ticket: u64, user: &str) -> bool {
+            let (below, others, count) = (self.below, &self.others, self.count());
+            let remembers = |(_, client)| client < below || others.contains(&client);
+            self.shares.take((SLOT, client), Ticket(ticket), user, count, remembers)
+        }
+
+        fn answer(&mut self, ticket: u64) {
+            let (below, others) = (self.below, &self.others);
+            self.shares.answered(Ticket(ticket), |(_, client)| client < below || others.contains(&client));
+        }
+
+        /// How many places a user gets, one behind another.
+        fn fill(&mut self, user: &str) -> u64 {
+            let before = self.count();
+            while self.ask(self.names, 1, user) {
+                self.others.insert(self.names);
+                self.answer(1);
+                self.names += 1;
+            }
+            self.count() - before
+        }
     }
 
     #[test]
     fn however_many_places_users_take_there_is_one_for_the_next() {
-        let (mut shares, mut remembered, now) = (Shares::default(), COUNTED_FROM, Moment(5));
+        let mut slot = Remembering::so_many(COUNTED_FROM);
         assert!(!Shares::are_counted(COUNTED_FROM - 1) && Shares::are_counted(COUNTED_FROM));
-        let of_each = ["a", "b", "c", "d"].map(|user| taken(&mut shares, user, &mut remembered, now));
-        assert_eq!(of_each, [24_576, 6_144, 1_536, 384]);
-        assert_eq!(taken(&mut shares, "a", &mut remembered, now), 0);
-        assert!(shares.take(Slot(8), "a", COUNTED_FROM, now), "another slot has its own");
-        let later = now.after(LASTS_US);
-        assert!(taken(&mut shares, "a", &mut remembered, later) > 0);
-        shares.tick(later);
-        assert_eq!(shares.taken.len(), 1);
+        assert_eq!(["a", "b", "c", "d"].map(|user| slot.fill(user)), [24_576, 6_144, 1_536, 384]);
+        assert_eq!(slot.fill("a"), 0);
+        let another = (Slot(8), 1);
+        assert!(slot.shares.take(another, Ticket(2), "a", COUNTED_FROM, |_| true), "it has its own");
+    }
+
+    #[test]
+    fn who_is_forgotten_gives_its_place_back_and_who_is_not_remembered_has_none() {
+        let mut slot = Remembering::so_many(SESSIONS_MAX - 2);
+        assert_eq!(slot.fill("a"), 2);
+        slot.shares.look(|_| true);
+        assert_eq!(slot.shares.slots[&SLOT].of_users["a"], 2);
+        slot.shares.look(|_| false);
+        assert!(slot.shares.slots.is_empty() && slot.shares.asked.is_empty());
+        let mut slot = Remembering::so_many(SESSIONS_MAX - 2);
+        for ticket in 0..100 {
+            assert!(slot.ask(u128::MAX - u128::from(ticket), ticket, "a"));
+            slot.answer(ticket);
+        }
+        assert_eq!(slot.fill("a"), 2);
+    }
+
+    #[test]
+    fn what_is_under_way_counts_once_for_each_client() {
+        let mut slot = Remembering::so_many(SESSIONS_MAX - 2);
+        assert!((0..100).all(|ticket| slot.ask(u128::MAX, ticket, "a")));
+        assert!(slot.ask(u128::MAX - 1, 100, "b"));
+        assert!(!slot.ask(u128::MAX - 2, 101, "c"), "both that are left are asked for");
+        slot.shares.look(|_| false);
+        (0..100).for_each(|ticket| slot.answer(ticket));
+        assert!(slot.ask(u128::MAX - 2, 101, "c"), "the first did not come to be remembered");
+    }
+
+    #[test]
+    fn all_places_are_looked_at_some_at_a_time() {
+        let mut slot = Remembering::so_many(COUNTED_FROM);
+        let most = LOOKED_AT as u64 * 2;
+        for ticket in 0..=most {
+            assert!(slot.ask(u128::from(COUNTED_FROM + ticket), ticket, "a"));
+            slot.shares.answered(Ticket(ticket), |_| true);
+        }
+        let mut counts = Vec::new();
+        while let Some(places) = slot.shares.slots.get(&SLOT) {
+            counts.push(places.of_users["a"]);
+            slot.shares.look(|_| false);
+        }
+        assert_eq!(counts, [most + 1, most + 1 - LOOKED_AT as u64, 1]);
     }
 
     #[test]
     fn of_a_slot_that_is_full_nobody_takes_a_place() {
-        let mut shares = Shares::default();
-        assert!(!shares.take(SLOT, "a", SESSIONS_MAX, Moment(5)));
-        assert!(!shares.take(SLOT, "a", u64::MAX, Moment(5)));
+        for remembered in [SESSIONS_MAX, u64::MAX] {
+            assert!(!Shares::default().take((SLOT, 1), Ticket(1), "a", remembered, |_| true));
+        }
     }
 }

@@ -179,6 +179,7 @@ impl Slots {
         if let Err(error) = applied {
             self.fail(&error, reply);
         }
+        self.answered(asking.ticket);
         Answer::Now
     }
 
@@ -251,7 +252,7 @@ impl Slots {
     /// Time passed: sees whether there is room.
     pub(crate) fn look_at_room(&mut self, now: Now) {
         self.room.tick(now.moment);
-        self.shares.tick(now.moment);
+        self.look_at_places();
         let lack = self.room.lack().or_else(|| self.lack_for(None));
         self.metrics.out_of_space.set(u64::from(lack == Some(Lack::Disk)));
     }
@@ -269,7 +270,9 @@ impl Slots {
     pub(crate) fn settle(&mut self, now: Now, registry: &Registry) -> Result<Option<u64>, NodeError> {
         if let Home::Copied(copied) = &mut self.home {
             copied.settle(now, registry)?;
-            self.answers.extend(copied.take_answers());
+            let answers = copied.take_answers();
+            answers.iter().for_each(|(ticket, _)| self.answered(*ticket));
+            self.answers.extend(answers);
             return Ok(None);
         }
         let is_unsettled = std::mem::take(&mut self.is_unsettled);

@@ -1,14 +1,19 @@
 //! Users of the list: what they may do, over sockets, and what becomes of them when the list is another one.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod support;
 
 use atoll_errors::ErrorKind;
 use atoll_keyspace::SESSIONS_MAX;
-use atoll_ring::{AccessFile, Node, NodeError, NodeOptions, Token};
+use atoll_replica::Moment;
+use atoll_ring::{AccessFile, Clock, Node, NodeError, NodeOptions, Now, SystemClock, Token};
 use std::fs::Permissions;
+use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use support::{Client, options, show};
 use tempfile::TempDir;
 
@@ -18,6 +23,18 @@ const SECRET: &str = "#2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf
 const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
 const NO_KEY: &str = "-NOPERM No permissions to access a key";
 
+/// A clock that can be put forward.
+#[derive(Default)]
+struct Put(AtomicU64);
+
+impl Clock for Put {
+    fn now(&self) -> Now {
+        let now = SystemClock.now();
+        let more_us = self.0.load(Ordering::Relaxed);
+        Now { moment: Moment(now.moment.0 + more_us), date_ms: now.date_ms + more_us / 1000 }
+    }
+}
+
 struct Listed {
     folder: TempDir,
     node: Node,
@@ -25,11 +42,15 @@ struct Listed {
 
 impl Listed {
     fn start(list: &str) -> Self {
+        Self::start_with(list, options())
+    }
+
+    fn start_with(list: &str, options: NodeOptions) -> Self {
         let folder = TempDir::new().unwrap();
         let path = write(&folder, list, 0o600);
         let access = Some(AccessFile::at(&path));
         let token = Token::new(TOKEN.as_bytes());
-        Self { node: Node::start(NodeOptions { token, access, ..options() }).unwrap(), folder }
+        Self { node: Node::start(NodeOptions { token, access, ..options }).unwrap(), folder }
     }
 
     fn client(&self, user: &str) -> Client {
@@ -268,21 +289,77 @@ fn a_node_does_not_begin_with_a_list_that_cannot_be_kept() {
     assert!(start(&socket, token()).1.contains("no list of users"));
 }
 
+/// Writes of these clients to one slot, many at a time; what each of them was answered.
+fn write_as(client: &mut Client, names: Range<u64>, sequence: &str, write: &[&str]) -> Vec<String> {
+    let mut answers = Vec::new();
+    for first in names.clone().step_by(1_024) {
+        let each = first..names.end.min(first + 1_024);
+        for name in each.clone() {
+            client.send(&[&["AT.ID", &format!("{name:x}"), sequence, "0"], write].concat());
+        }
+        answers.extend(each.map(|_| show(&client.reply().unwrap())));
+    }
+    answers
+}
+
+const SET: [&str; 3] = ["SET", "run:{t}", "v"];
+/// So many clients one user may have that a slot remembers, where nobody else has any.
+const OF_ONE: u64 = SESSIONS_MAX / 8 * 7;
+
+fn places(options: NodeOptions) -> Listed {
+    Listed::start_with(&format!("user ana on {SECRET} ~run:* +@write"), options)
+}
+
 #[test]
 fn a_user_leaves_places_of_a_slot_to_the_clients_of_others() {
-    let listed = Listed::start(&format!("user ana on {SECRET} ~run:* +@write\nuser bob on {SECRET} ~*"));
+    let listed = places(options());
     let mut ana = listed.client("ana");
-    let mut refused = None;
-    for first in (0..SESSIONS_MAX).step_by(1_024) {
-        let name = |client: u64| format!("{client:x}");
-        let each = first..first + 1_024;
-        each.clone().for_each(|client| ana.send(&["AT.ID", &name(client), "1", "0", "SET", "run:{t}", "v"]));
-        let replies = each.map(|_| show(&ana.reply().unwrap())).collect::<Vec<_>>();
-        refused = refused.or_else(|| replies.into_iter().find(|reply| reply != "[0 OK]"));
-    }
-    let refused = refused.unwrap();
+    let answers = write_as(&mut ana, 0..SESSIONS_MAX, "1", &SET);
+    let refused = answers.iter().find(|answer| *answer != "[0 OK]").unwrap();
     assert!(refused.starts_with("-TRYAGAIN ") && refused.contains("of this user"), "{refused}");
     assert_eq!(ana.say("AT.ID 7 2 0 SET run:{t} w"), "[0 OK]", "who is remembered goes on");
     assert_eq!(ana.say("AT.ID fffff 1 0 SET run:{u} w"), "[0 OK]", "another slot has places");
     assert_eq!(listed.operator().say("AT.ID ffffe 1 0 SET {t} v"), "[0 OK]");
+}
+
+#[test]
+fn while_the_clients_of_a_user_are_remembered_time_alone_brings_no_places_back() {
+    let clock = Arc::new(Put::default());
+    let listed = places(NodeOptions { clock: clock.clone(), ..options() });
+    let mut ana = listed.client("ana");
+    write_as(&mut ana, 0..OF_ONE, "1", &SET);
+    // None of them is silent for long enough to be forgotten.
+    for sequence in ["2", "3"] {
+        clock.0.fetch_add(390_000_000, Ordering::Relaxed);
+        write_as(&mut ana, 0..OF_ONE, sequence, &SET);
+    }
+    let answers = write_as(&mut ana, OF_ONE..SESSIONS_MAX, "1", &SET);
+    let taken = answers.iter().filter(|answer| *answer == "[0 OK]").count();
+    assert_eq!(taken, 0, "of places that were left to others");
+    // Once they are forgotten there are places again.
+    clock.0.fetch_add(900_000_000, Ordering::Relaxed);
+    let asked_at = Instant::now();
+    while ana.say("AT.ID fffff 1 0 SET run:{t} w") != "[0 OK]" {
+        assert!(asked_at.elapsed() < Duration::from_secs(30), "nobody was forgotten");
+    }
+}
+
+#[test]
+fn who_is_not_remembered_has_no_place_of_its_user() {
+    let listed = places(options());
+    let mut ana = listed.client("ana");
+    write_as(&mut ana, 0..OF_ONE - 100, "1", &SET);
+    // Neither of these writes leaves a trace.
+    let fails = ["AT.BATCH", "run:{t}hash", "IFEQ", "f", "2", "PUT", "f", "3"];
+    let answers = write_as(&mut ana, OF_ONE..OF_ONE + 1_000, "1", &fails);
+    assert!(answers.iter().all(|answer| answer.starts_with("[0 [0 ")), "{:?}", answers.last());
+    let errs = ["HSET", "run:{t}", "f", "v"];
+    let answers = write_as(&mut ana, OF_ONE..OF_ONE + 1_000, "1", &errs);
+    assert!(answers.iter().all(|answer| answer.starts_with("-")), "{:?}", answers.last());
+    assert_eq!(write_as(&mut ana, OF_ONE..OF_ONE + 1, "1", &SET), ["[0 OK]"]);
+    // One client that asks again and again is one.
+    for sequence in 2..200 {
+        assert_eq!(ana.say(&format!("AT.ID fffff {sequence} 0 SET run:{{t}} v")), "[0 OK]");
+    }
+    assert_eq!(write_as(&mut ana, OF_ONE + 1..OF_ONE + 99, "1", &SET), ["[0 OK]"; 98]);
 }

@@ -6,10 +6,10 @@
 use super::{Home, Slots, next};
 use crate::clock::Now;
 use crate::keyspaces::slot_at;
-use crate::shares::Shares;
+use crate::shares::{Client, Shares};
 use atoll_errors::ErrorKind;
 use atoll_keyspace::KeyspaceError;
-use atoll_replica::Slot;
+use atoll_replica::{Slot, Ticket};
 use atoll_resp::Protocol;
 
 /// Slots of a keyspace that are looked at with one tick, and clients of each that are forgotten at once: together they take a few
@@ -17,15 +17,35 @@ use atoll_resp::Protocol;
 const SLOTS_MAX: usize = 8;
 const FORGOTTEN_MAX: u64 = 256;
 
+impl Home {
+    fn remembers(&self, (slot, client): Client) -> bool {
+        let (keyspace, number) = self.keyspaces().of(slot);
+        keyspace.remembers(number, client)
+    }
+}
+
 impl Slots {
-    /// Whether a slot has a place for what a client of this user writes under a name: who is remembered there has one.
+    /// Takes a place in a slot for what a client of this user writes under a name, which this ticket is for; who is remembered there has one.
     #[inline]
-    pub(crate) fn has_place(&mut self, slot: Slot, client: u128, user: &str, now: Now) -> bool {
+    pub(crate) fn has_place(&mut self, slot: Slot, client: u128, user: &str, ticket: Ticket) -> bool {
         let (keyspace, number) = self.home.keyspaces().of(slot);
         let remembered = keyspace.sessions_in(number);
         !Shares::are_counted(remembered)
             || keyspace.remembers(number, client)
-            || self.shares.take(slot, user, remembered, now.moment)
+            || self
+                .shares
+                .take((slot, client), ticket, user, remembered, |client| self.home.remembers(client))
+    }
+
+    /// A write has its answer.
+    #[inline]
+    pub(super) fn answered(&mut self, ticket: Ticket) {
+        self.shares.answered(ticket, |client| self.home.remembers(client));
+    }
+
+    /// Looks at some places that are counted, whether their clients are still remembered.
+    pub(super) fn look_at_places(&mut self) {
+        self.shares.look(|client| self.home.remembers(client));
     }
 
     /// Forgets some clients of these slots who were silent for long. Where that takes a while, and is under way for a slot, it is not
