@@ -116,6 +116,7 @@ impl Places {
             Some(_) => self.let_go(client),
             None => {}
         }
+        // What was done and is answered at the end of the round is in both: for so long too little seems to be left, never too much.
         let left = SESSIONS_MAX.saturating_sub(remembered).saturating_sub(self.asked);
         let had = self.of_users.get_key_value(user);
         let (user, count) = had.map_or_else(|| (user.into(), 0), |(user, count)| (Arc::clone(user), *count));
