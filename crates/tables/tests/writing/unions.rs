@@ -134,3 +134,24 @@ async fn a_version_that_a_union_cannot_read_is_told_by_the_number_that_was_asked
     // What is current is found all the same.
     assert_eq!(union.query(&Query::default()).await.unwrap().rows.num_rows(), 40);
 }
+
+#[tokio::test]
+async fn a_table_whose_turn_comes_late_is_read_as_it_was_when_the_first_one_began() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let open = || async { Table::open(Arc::clone(&store), "late").await.unwrap() };
+    let writer = Table::create(Arc::clone(&store), "late", schema()).await.unwrap();
+    writer.begin("a", 1, 1).await.unwrap();
+    writer.append(block("a", 1, 0, 0), &rows(0, 0, 10)).await.unwrap();
+    let first = two().await.swap_remove(0);
+    let both = Readable::Many(Union::new(vec![first, open().await]).unwrap());
+    let mut scanning = both.batches(&Query::default());
+    assert_eq!(scanning.next().await.unwrap().unwrap().num_rows(), 10);
+    for step in 1..300 {
+        writer.append(block("a", 1, step, 0), &rows(step, 0, 1)).await.unwrap();
+    }
+    writer.close().await.unwrap();
+    let report = open().await.vacuum().await.unwrap();
+    assert!(report.history > 0, "{report:?}");
+    assert_eq!(scanning.next().await.unwrap().unwrap().num_rows(), 10, "its objects are all there");
+    assert!(scanning.next().await.unwrap().is_none());
+}

@@ -8,6 +8,7 @@ use super::{Query, Table, TableError, Work};
 use crate::protocol::{Manifest, Version};
 use arrow_array::RecordBatch;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Bytes that are read for one batch, or one band.
 const BATCH_BYTES: u64 = 32 << 20;
@@ -18,6 +19,8 @@ pub struct Batches {
     table: Table,
     query: Query,
     reading: Option<Reading>,
+    /// What the version has, where that was looked up before anything is read.
+    pinned: Option<Arc<Manifest>>,
     /// The version that is read, once it is resolved.
     version: Version,
     /// What was read and not handed over yet.
@@ -35,9 +38,15 @@ impl Table {
             table: self.clone(),
             query: query.clone(),
             reading: None,
+            pinned: None,
             version: Version::EMPTY,
             ready: VecDeque::new(),
         }
+    }
+
+    /// As [`Table::batches`], of a version that is looked up already: reading may begin when it could not be any more.
+    pub(super) fn batches_of(&self, query: &Query, manifest: Arc<Manifest>) -> Batches {
+        Batches { version: manifest.version, pinned: Some(manifest), ..self.batches(query) }
     }
 }
 
@@ -62,10 +71,14 @@ impl Batches {
 
     async fn read_on(&mut self) -> Result<Option<RecordBatch>, TableError> {
         if self.reading.is_none() {
-            let manifest = self.table.manifest_for(&self.query).await?;
+            let manifest = match &self.pinned {
+                Some(pinned) => Arc::clone(pinned),
+                None => self.table.manifest_for(&self.query).await?,
+            };
             self.version = manifest.version;
             let table = self.table.at(&manifest)?;
             self.reading = Some(begin(&table, &self.query, &manifest).await?);
+            self.pinned = None;
         }
         let Some(reading) = &mut self.reading else { return Ok(None) };
         if self.query.units.is_some() || self.query.limit.is_some() {

@@ -13,7 +13,7 @@ mod tests;
 use super::again::again_if_gone;
 use super::found::{Found, Ordered, rows_of_units, split_below, units};
 use super::{Answer, Batches, Count, Explanation, Handed, OfRuns, Query, Refined, Refinement, Work};
-use crate::protocol::{EditError, RunId, Version};
+use crate::protocol::{EditError, Manifest, RunId, Version};
 use crate::{Cut, Table, TableError, TableSchema};
 use arrow_schema::{Field, FieldRef, SchemaRef};
 use futures::future::try_join_all;
@@ -81,11 +81,14 @@ impl Union {
         Self::of(&self.tables, own, Arc::clone(&self.pins))
     }
 
+    /// What the versions have that are asked of each table.
+    async fn manifests(&self, of_each: &[Query]) -> Result<Vec<Arc<Manifest>>, TableError> {
+        try_join_all(self.tables.iter().zip(of_each).map(|(table, query)| table.manifest_for(query))).await
+    }
+
     /// The same tables with the columns that they have in these versions.
-    async fn at(&self, of_each: &[Query]) -> Result<Self, TableError> {
-        let manifests = self.tables.iter().zip(of_each).map(|(table, query)| table.manifest_for(query));
-        let manifests = try_join_all(manifests).await?;
-        let own = self.tables.iter().zip(&manifests).map(|(table, manifest)| table.schema_of(manifest));
+    fn at(&self, manifests: &[Arc<Manifest>]) -> Result<Self, TableError> {
+        let own = self.tables.iter().zip(manifests).map(|(table, manifest)| table.schema_of(manifest));
         self.with(own.collect::<Result<_, _>>()?)
     }
 
@@ -173,27 +176,38 @@ impl Union {
     /// The tables with the columns that they have in the version that a query is about, that version, and what is asked of
     /// each. Each run has to be in one of them.
     async fn of_each(&self, query: &Query) -> Result<(Self, Version, Vec<Query>), TableError> {
+        let (union, version, of_each, _) = self.pinned(query).await?;
+        Ok((union, version, of_each))
+    }
+
+    /// As [`Union::of_each`], and what each table has in that version.
+    async fn pinned(
+        &self,
+        query: &Query,
+    ) -> Result<(Self, Version, Vec<Query>, Vec<Arc<Manifest>>), TableError> {
         let (version, versions) = self.pin(query.as_of).await?;
         let of = |of| query.clone().as_of(of);
         let mut of_each: Vec<Query> = versions.into_iter().map(of).collect();
+        let manifests = self.manifests(&of_each).await?;
         if let Some(runs) = &query.runs {
-            self.check_runs(runs, &of_each).await?;
+            self.check_runs(runs, &manifests)?;
             of_each.iter_mut().for_each(|query| query.runs = Some(runs.where_there()));
         }
-        Ok((self.at(&of_each).await?, version, of_each))
+        Ok((self.at(&manifests)?, version, of_each, manifests))
     }
 
-    /// The rows of a query in batches, of each table by itself, and the version of them.
+    /// The rows of a query in batches, of each table by itself, and the version of them. What each has in it is known from
+    /// now on: until its turn comes, a vacuum may take the history that leads there.
     pub(crate) async fn batches_of_each(&self, query: &Query) -> Result<(Version, Vec<Batches>), TableError> {
-        let (union, version, of_each) = self.of_each(query).await?;
+        let (union, version, of_each, manifests) = self.pinned(query).await?;
         let names = Some(columns_asked(&union.schema, query));
-        let batches = |(table, of): (&Table, Query)| table.batches(&Query { columns: names.clone(), ..of });
-        Ok((version, union.tables.iter().zip(of_each).map(batches).collect()))
+        let batches = |((table, of), manifest): ((&Table, Query), Arc<Manifest>)| {
+            table.batches_of(&Query { columns: names.clone(), ..of }, manifest)
+        };
+        Ok((version, union.tables.iter().zip(of_each).zip(manifests).map(batches).collect()))
     }
 
-    async fn check_runs(&self, runs: &OfRuns, of_each: &[Query]) -> Result<(), TableError> {
-        let manifests = self.tables.iter().zip(of_each).map(|(table, query)| table.manifest_for(query));
-        let manifests = try_join_all(manifests).await?;
+    fn check_runs(&self, runs: &OfRuns, manifests: &[Arc<Manifest>]) -> Result<(), TableError> {
         let is_there = |run: &RunId| manifests.iter().any(|manifest| manifest.runs.get(run).is_some());
         match runs.names().find(|run| !is_there(run)) {
             Some(run) => {
