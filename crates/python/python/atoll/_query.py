@@ -265,7 +265,8 @@ class Asking(Estimating):
         together, up to about 262,144 rows. Stop when you have seen enough.
 
         Ask for one of ``mean="vz"``, ``sum="vz"``, ``share="type = 2"`` and ``quantile=("vz", 0.5)`` to get an estimate
-        from all that came so far; each step then brings a quarter of that at least. Its interval may be looked at after every step, and holds whenever you stop: it is
+        from all that came so far. Beyond a million rows there is a new one when a quarter more came, and with the last step;
+        steps in between have the one before, whose interval holds as well. Its interval may be looked at after every step, and holds whenever you stop: it is
         that of a confidence sequence, and about half as wide again as one that is looked at once.
         """
         query = self.query()
