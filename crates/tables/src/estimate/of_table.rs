@@ -151,6 +151,10 @@ pub(super) fn value_of(table: &Table, subject: &Subject) -> Result<Value, TableE
     Ok(match subject {
         Subject::Mean(column) | Subject::Sum(column) | Subject::Quantile(column, _) => {
             check_numbers(table, column)?;
+            // Not only when all rows are read.
+            if let Subject::Quantile(_, share) = subject {
+                super::quantile::check_share(*share)?;
+            }
             Value::Column(column.clone())
         }
         Subject::Share(condition) => Value::Condition(bind(condition)?),

@@ -57,7 +57,7 @@ pub(super) fn of_values(values: Vec<f64>, share: f64) -> Result<f64, EstimateErr
     Ok(Ranks(values).at(share * rows).unwrap_or(f64::NAN))
 }
 
-fn check_share(share: f64) -> Result<(), EstimateError> {
+pub(super) fn check_share(share: f64) -> Result<(), EstimateError> {
     if share > 0.0 && share < 1.0 { Ok(()) } else { Err(EstimateError::Share { share }) }
 }
 

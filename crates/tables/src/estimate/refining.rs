@@ -163,6 +163,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_quantile_that_there_is_not_is_refused_before_anything_is_read() {
+        let (readable, query) = (readable().await, Query::default());
+        for share in [0.0, 1.0, -0.5, f64::NAN] {
+            let request = EstimateRequest::new(Subject::Quantile(Column::named("x"), share));
+            let refused = readable.plan(&query, &request).await.err().unwrap();
+            assert!(matches!(refused, TableError::Estimate(EstimateError::Share { .. })), "{refused}");
+            let refused = readable.refine_estimate(&query, &request).await.unwrap_err();
+            assert!(matches!(refused, TableError::Estimate(EstimateError::Share { .. })), "{refused}");
+        }
+    }
+
+    #[tokio::test]
     async fn looks_at_very_many_rows_lie_far_apart_and_batches_stay_as_small_as_they_were() {
         let request = EstimateRequest::new(Subject::Mean(Column::named("x")));
         let mut estimates = readable().await.refine_estimate(&Query::default(), &request).await.unwrap();
