@@ -1,7 +1,8 @@
 //! Numbers of everything: rows are folded as they come, in no order, so that memory does not grow with the table.
 //!
 //! Where nothing is left out an answer is exact, and needs nothing of the order of weights. What grows is a number for each
-//! row of a quantile, and one for each unit of a table with a sample key, which are far fewer than rows.
+//! row of a quantile, and one for each unit of a table with a sample key, which are counted; means of groups count those of
+//! each group, which are as many as rows where a unit has one row in each.
 //!
 //! Invariant: a value is what the estimators make of the same rows; deviations differ in their last digits.
 
