@@ -2,7 +2,8 @@
 //!
 //! One of those who write at the same time wins, and all others have read and written in vain. Who tried in vain rests for a
 //! random time, which doubles, so that many find room one after the other. Nobody waits for the head to change: all
-//! would wake at once, to be refused again.
+//! would wake at once, to be refused again. Rests stay short, and begin anew: who is tried by a few that write without a pause,
+//! as a packer is beside writers, needs many tries and no room.
 
 use super::Ledger;
 use crate::protocol::EditId;
@@ -10,8 +11,11 @@ use atoll_store::{Cell, Expectation};
 use std::time::Duration;
 use twox_hash::XxHash3_64;
 
-/// No rest is longer than two to this power, in milliseconds.
-const DOUBLINGS_MAX: u32 = 10;
+/// How often the time doubles of which a part is rested; the next try then comes without a rest.
+const DOUBLINGS_MAX: usize = 5;
+
+/// That time before it doubles, in microseconds.
+const FIRST_US: u64 = 2_000;
 
 impl Ledger {
     /// Rests after so many tries that were refused.
@@ -29,10 +33,11 @@ impl Ledger {
 
 /// The first refusal is an accident; from then on each doubles the time of which a part is rested.
 fn rest(id: EditId, refused: usize) -> Duration {
-    let Some(doublings) = refused.checked_sub(1).filter(|doublings| *doublings > 0) else {
+    let doublings = refused.saturating_sub(1) % (DOUBLINGS_MAX + 1);
+    if doublings == 0 {
         return Duration::ZERO;
-    };
-    let most_us = 1000_u64 << doublings.min(DOUBLINGS_MAX as usize);
+    }
+    let most_us = FIRST_US << doublings;
     let mut text = [0; 24];
     text[..16].copy_from_slice(&id.session.0.to_le_bytes());
     text[16..].copy_from_slice(&id.sequence.to_le_bytes());
@@ -45,7 +50,7 @@ mod tests {
     use crate::protocol::SessionId;
 
     #[test]
-    fn rests_differ_and_become_longer_up_to_a_second() {
+    fn rests_differ_become_longer_and_begin_anew() {
         let of = |refused| {
             let all = (0..1000_u64).map(move |rank| {
                 rest(EditId { session: SessionId(u128::from(rank) * 0x9e37_79b9), sequence: rank }, refused)
@@ -54,8 +59,10 @@ mod tests {
             all.sort();
             (all[500], all[999])
         };
-        assert_eq!(of(1).1, Duration::ZERO);
-        for (refused, longest_ms) in [(2, 2), (5, 16), (11, 1024), (1000, 1024)] {
+        for refused in [1, 7, 13] {
+            assert_eq!(of(refused).1, Duration::ZERO);
+        }
+        for (refused, longest_ms) in [(2, 4), (5, 32), (6, 64), (8, 4), (12, 64)] {
             let (middle, longest) = of(refused);
             let most = Duration::from_millis(longest_ms);
             assert!(middle > most * 2 / 5 && middle < most * 3 / 5, "{refused}: {middle:?}");
