@@ -9,10 +9,11 @@ use atoll_store::{
     Batch, Buffer, Cell, ErrorKind, Expectation, Outcome, ReadOptions, Store, StoreError, StoreFuture,
     Waited, WriteOptions, Written,
 };
-use atoll_tables::protocol::EditError;
+use atoll_tables::protocol::{EditError, Version};
 use atoll_tables::{Table, TableError};
 use futures::FutureExt;
 use futures::future::{join, join_all};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -175,31 +176,40 @@ async fn an_append_behind_one_that_failed_fails_too_and_both_can_be_given_again(
     assert_eq!(steps_seen(&open(&store).await).await, [(1, 11), (2, 11), (3, 11)]);
 }
 
-#[tokio::test]
-async fn whoever_is_dropped_while_it_commits_for_others_leaves_nobody_waiting() {
-    let (door, store, table) = table().await;
-    let give = |step, rank| {
-        let table = table.clone();
-        async move { table.append(block("a", 1, step, rank), &rows(step, i64::from(rank) * 100, 10)).await }
-    };
+async fn give(table: Table, step: u64, rank: u32) -> Result<Version, TableError> {
+    table.append(block("a", 1, step, rank), &rows(step, i64::from(rank) * 100, 10)).await
+}
+
+type Given = Pin<Box<dyn Future<Output = Result<Version, TableError>>>>;
+
+/// One that committed for another too, which was carried out and never answered, and that other one. They are of steps 1
+/// and 2; the other rank's rows of step 1 are in.
+async fn committed_for_another(door: &Door, table: &Table) -> (Given, Given) {
+    let give = |step, rank| -> Given { Box::pin(give(table.clone(), step, rank)) };
     // While the first commit takes its time, two more get ready.
     door.held_commits.store(1, Ordering::SeqCst);
-    let mut first = Box::pin(give(1, 0));
+    let mut first = give(1, 0);
     assert!((&mut first).now_or_never().is_none());
-    let (mut leader, mut other) = (Box::pin(give(1, 1)), Box::pin(give(2, 0)));
+    let (mut leader, mut other) = (give(1, 1), give(2, 0));
     assert!((&mut leader).now_or_never().is_none() && (&mut other).now_or_never().is_none());
-    // The next commit, of both, is carried out, and its answer never comes.
     door.swallowed.store(1, Ordering::SeqCst);
     door.gate.add_permits(1);
     first.await.unwrap();
     assert!((&mut leader).now_or_never().is_none());
     assert_eq!(door.swallowed.load(Ordering::SeqCst), 0);
+    (leader, other)
+}
+
+#[tokio::test]
+async fn whoever_is_dropped_while_it_commits_for_others_leaves_nobody_waiting() {
+    let (door, store, table) = table().await;
+    let (leader, mut other) = committed_for_another(&door, &table).await;
     assert!((&mut other).now_or_never().is_none());
     drop(leader);
     other.await.unwrap();
     assert_eq!(steps_seen(&open(&store).await).await, [(1, 20)]);
-    give(1, 1).await.unwrap();
-    give(2, 1).await.unwrap();
+    give(table.clone(), 1, 1).await.unwrap();
+    give(table.clone(), 2, 1).await.unwrap();
     assert_eq!(steps_seen(&open(&store).await).await, [(1, 20), (2, 20)]);
 }
 
@@ -217,19 +227,7 @@ async fn an_append_that_another_call_left_in_doubt_is_not_told_that_nothing_was_
 
 async fn left_in_doubt(session_ends: bool) {
     let (door, store, table) = table().await;
-    let give = |step, rank| {
-        let table = table.clone();
-        async move { table.append(block("a", 1, step, rank), &rows(step, i64::from(rank) * 100, 10)).await }
-    };
-    door.held_commits.store(1, Ordering::SeqCst);
-    let mut first = Box::pin(give(1, 0));
-    assert!((&mut first).now_or_never().is_none());
-    let (mut leader, mut other) = (Box::pin(give(1, 1)), Box::pin(give(2, 0)));
-    assert!((&mut leader).now_or_never().is_none() && (&mut other).now_or_never().is_none());
-    door.swallowed.store(1, Ordering::SeqCst);
-    door.gate.add_permits(1);
-    first.await.unwrap();
-    assert!((&mut leader).now_or_never().is_none());
+    let (leader, other) = committed_for_another(&door, &table).await;
     // By now the commit of both is carried out; from here on nothing is written any more.
     if session_ends {
         end_all(&store).await;
