@@ -5,18 +5,16 @@ mod support;
 
 use atoll_errors::ErrorKind;
 use atoll_keyspace::SESSIONS_MAX;
-use atoll_replica::{GroupOptions, Moment, NodeId, Options};
-use atoll_ring::{
-    AccessFile, Clock, LocalGroup, Node, NodeError, NodeOptions, Now, Others, SystemClock, Token,
-};
+use atoll_replica::{GroupOptions, NodeId, Options};
+use atoll_ring::{AccessFile, LocalGroup, Node, NodeError, NodeOptions, Others, Token};
 use std::fs::Permissions;
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use support::{Client, options, show};
+use support::{Client, Put, options, show};
 use tempfile::TempDir;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -25,18 +23,6 @@ const TOKEN: &str = "0123456789abcdef";
 const SECRET: &str = "#2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
 const NO_KEY: &str = "-NOPERM No permissions to access a key";
-
-/// A clock that can be put forward.
-#[derive(Default)]
-struct Put(AtomicU64);
-
-impl Clock for Put {
-    fn now(&self) -> Now {
-        let now = SystemClock.now();
-        let more_us = self.0.load(Ordering::Relaxed);
-        Now { moment: Moment(now.moment.0 + more_us), date_ms: now.date_ms + more_us / 1000 }
-    }
-}
 
 struct Listed {
     folder: TempDir,

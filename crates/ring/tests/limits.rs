@@ -3,25 +3,12 @@
 
 mod support;
 
-use atoll_replica::Moment;
-use atoll_ring::{Clock, ConnectionLimits, Node, NodeOptions, Now, SystemClock, Token};
+use atoll_ring::{ConnectionLimits, Node, NodeOptions, Token};
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use support::{Client, node, options, show};
-
-/// A clock that can be put forward.
-#[derive(Default)]
-struct Put(AtomicU64);
-
-impl Clock for Put {
-    fn now(&self) -> Now {
-        let now = SystemClock.now();
-        let more_us = self.0.load(Ordering::Relaxed);
-        Now { moment: Moment(now.moment.0 + more_us), date_ms: now.date_ms + more_us / 1000 }
-    }
-}
+use support::{Client, Put, node, options, show};
 
 fn info(node: &Node, section: &str, name: &str) -> u64 {
     let text = Client::connect(node.address()).say(&format!("INFO {section}"));

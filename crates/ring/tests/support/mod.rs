@@ -1,14 +1,28 @@
 //! A client that is as plain as can be, and nodes to talk to.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
+use atoll_replica::Moment;
 use atoll_resp::{Limits, ReplyParser, Value, write_request};
-use atoll_ring::{Node, NodeOptions};
+use atoll_ring::{Clock, Node, NodeOptions, Now, SystemClock};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How long a reply may take before a test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A clock that can be put forward.
+#[derive(Default)]
+pub struct Put(pub AtomicU64);
+
+impl Clock for Put {
+    fn now(&self) -> Now {
+        let now = SystemClock.now();
+        let more_us = self.0.load(Ordering::Relaxed);
+        Now { moment: Moment(now.moment.0 + more_us), date_ms: now.date_ms + more_us / 1000 }
+    }
+}
 
 /// A connection to a node.
 pub struct Client {
