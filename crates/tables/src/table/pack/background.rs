@@ -23,6 +23,9 @@ use std::time::Duration;
 /// The lease's cell: no run is called so.
 pub(in crate::table) const LEASE_KEY: &[u8] = b"\0packer";
 
+/// A cell that nobody writes, as no run is called so: a wait for it ends when its time has run out.
+pub(super) const REST_KEY: &[u8] = b"\0rest";
+
 /// How often in a row the store may fail before that is an error.
 const FAILURES_MAX: u32 = 8;
 
@@ -251,7 +254,7 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
 
     /// Waits, by the store's clock, for something that does not come.
     async fn rest(&self, time: Duration) -> Result<(), TableError> {
-        self.wait_for(b"\0rest", Expectation::Differs(None), time).await
+        self.wait_for(REST_KEY, Expectation::Differs(None), time).await
     }
 
     async fn wait_for(&self, key: &[u8], what: Expectation, time: Duration) -> Result<(), TableError> {

@@ -5,6 +5,7 @@
 
 use super::super::{Table, TableError};
 use super::PackOptions;
+use super::background::REST_KEY;
 use atoll_store::{Cell, Expectation};
 use std::time::Duration;
 
@@ -55,9 +56,8 @@ impl<'t> Pace<'t> {
             return Ok(());
         }
         while !left.is_zero() {
-            // Nobody writes this cell, so the wait ends when the time has run out.
             let partition = self.table.names.attributes();
-            let cell = Cell::new(&partition, b"rest");
+            let cell = Cell::new(&partition, REST_KEY);
             let turn = left.min(WAIT_MAX);
             self.table.store.wait(cell, Expectation::Differs(None), turn).await?;
             left = left.saturating_sub(turn);
