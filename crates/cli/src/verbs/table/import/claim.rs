@@ -188,6 +188,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_import_into_a_copy_of_an_older_version_is_noted() {
+        let (table, folder) = (table().await, tempfile::tempdir().unwrap());
+        let (ours, theirs) = (mark(&folder, "ours"), mark(&folder, "theirs"));
+        table.begin("r", 1, 1).await.unwrap();
+        // Attributes come as they are now, runs as they were then.
+        let ahead = Claim { attempt: 5, done: Some(20) };
+        ahead.keep(&table, "r", &theirs).await.unwrap();
+        let first = Claim::of(&table, "r", &ours, true).await.unwrap();
+        append(&table, first.attempt, 25).await;
+        assert_eq!(Claim::of(&table, "r", &ours, false).await.unwrap().done, Some(25));
+    }
+
+    #[tokio::test]
     async fn a_step_that_somebody_else_brings_into_the_attempt_is_not_taken_for_one_of_the_file() {
         let (table, folder) = (table().await, tempfile::tempdir().unwrap());
         let claim = Claim::of(&table, "r", &mark(&folder, "ours"), false).await.unwrap();
