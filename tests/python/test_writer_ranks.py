@@ -165,7 +165,7 @@ def crash_after(table: atoll.Table, folder: Path, *steps: int) -> None:
             keep(writer, folder / f"state.{step}.{writer.rank}")
 
 
-@pytest.mark.parametrize("removed", ["state.20.1", "state.20.*", "state.*"])
+@pytest.mark.parametrize("removed", ["state.20.1", "state.20.*"])
 def test_who_removes_checkpoints_goes_on_from_an_earlier_one_at_the_next_start_but_one(
     table, tmp_path: Path, removed: str
 ):
@@ -181,9 +181,24 @@ def test_who_removes_checkpoints_goes_on_from_an_earlier_one_at_the_next_start_b
             ended.append(None)
     first = 20 if removed == "state.20.1" else None
     assert ended == [None, first, None, first, None]
-    chosen = [writer.resume(own(tmp_path, writer.rank)) for writer in start(table, 3)]
-    expected = None if removed == "state.*" else 10
-    assert [checkpoint and checkpoint.step for checkpoint in chosen] == [expected] * 2
+    assert [writer.resume(own(tmp_path, writer.rank)).step for writer in start(table, 3)] == [10, 10]
+
+
+def test_who_removes_all_checkpoints_begins_again_once_the_steps_are_deleted(table, tmp_path: Path):
+    crash_after(table, tmp_path, 10, 20)
+    [file.unlink() for file in tmp_path.glob("state.*")]
+    for attempt in (2, 3):
+        refuses(table, attempt, tmp_path)
+    table.delete(run="a")
+    assert [writer.resume(own(tmp_path, writer.rank)) for writer in start(table, 4)] == [None, None]
+
+
+def refuses(table: atoll.Table, attempt: int, folder: Path) -> None:
+    """Ranks that find no checkpoint of theirs go on from none, and say what would be right."""
+    for writer in start(table, attempt):
+        with pytest.raises(errors.ConflictError, match="no checkpoint") as raised:
+            writer.resume(own(folder, writer.rank))
+        assert "delete the steps of the run" in raised.value.hint
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -205,17 +220,52 @@ def test_what_is_gone_for_one_of_the_ranks_that_share_a_name_is_gone_for_all(tab
     assert [third[rank].resume(pattern).step for rank in (first, 1 - first)] == [10, 10]
 
 
-def test_a_folder_that_is_not_there_takes_nothing_back(table, tmp_path: Path):
+@pytest.mark.parametrize("is_mounted", [True, False])
+def test_a_disk_that_is_not_there_and_a_mistyped_name_take_nothing_back(table, tmp_path: Path, is_mounted: bool):
     folder, away = tmp_path / "restart", tmp_path / "away"
     crash_after(table, folder, 10, 20)
     folder.rename(away)
-    for attempt in (2, 3):
-        for writer in start(table, attempt):
-            with pytest.raises(errors.ConflictError, match="no checkpoint") as raised:
-                writer.resume(own(folder, writer.rank))
-            assert "make the folder" in raised.value.hint
+    if is_mounted:
+        # What a disk is mounted on is an empty folder.
+        folder.mkdir()
+    refuses(table, 2, folder)
+    refuses(table, 3, tmp_path / "restrat")
+    if is_mounted:
+        folder.rmdir()
     away.rename(folder)
     assert [writer.resume(own(folder, writer.rank)).step for writer in start(table, 4)] == [20, 20]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_rank_that_names_none_and_never_asked_goes_on_from_that_of_another(table, tmp_path: Path, first: int):
+    pattern = tmp_path / "state.{step}"
+    writers = start(table, 1)
+    give(writers, 10)
+    keep(writers[0], tmp_path / "state.10")
+    again = start(table, 2)
+    assert [again[rank].resume(pattern).step for rank in (first, 1 - first)] == [10, 10]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_how_files_are_called_from_now_on_changes_nothing_for_ranks_that_ask_later(table, tmp_path: Path, first: int):
+    writers = start(table, 1)
+    [writer.resume(own(tmp_path, writer.rank)) for writer in writers]
+    give(writers, 10)
+    keep(writers[0], tmp_path / "state.10.0")
+    # The second rank has none; in the next attempt it goes by the name of the first one's.
+    again = start(table, 2)
+    assert [again[rank].resume(own(tmp_path, 0)) for rank in (first, 1 - first)] == [None, None]
+
+
+def test_ranks_that_come_to_share_one_file_go_on_from_it(table, tmp_path: Path):
+    crash_after(table, tmp_path, 10)
+    table.delete(run="a")
+    pattern = tmp_path / "state.{step}"
+    writers = start(table, 2)
+    assert [writer.resume(pattern) for writer in writers] == [None, None]
+    give(writers, 10)
+    keep(writers[0], tmp_path / "state.10")
+    assert [writer.resume(pattern).step for writer in start(table, 3)] == [10, 10]
 
 
 @pytest.mark.parametrize("overtaken", ["atoll.Store.sync", "atoll.writer.finish"])

@@ -7,10 +7,12 @@ checkpoint of a step, all have named the one before it, since they have given th
 A rank says that it notes before it has a checkpoint: one that was named and not noted, as where the job was killed between the
 two, is nobody's, the first one too.
 
-A rank that does not find the checkpoint to go on from notes that too, and fails: the next attempt goes on from an earlier one.
+A rank that does not find the checkpoint to go on from fails. Where it has an earlier one that all have, it notes what is gone,
+and the next attempt goes on from that. Where it has none, the disk may be another one, or the name mistyped: nothing is noted, and
+nobody begins over what the table has before somebody deletes that.
 
-Invariant: ranks of one attempt that ask, in whatever order, are answered alike: only what earlier attempts noted counts,
-of what is there and of what is gone, and what a rank forgets while others still ask, none of them could have chosen.
+Invariant: ranks of one attempt that ask, in whatever order, are answered alike: only what earlier attempts noted counts, of
+what is there, what is gone and what files are called, and what a rank forgets while others still ask, none could have chosen.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ._checkpoints import Checkpoint, folder_of, named, newest, set_aside, step_of, steps_there
+from ._checkpoints import Checkpoint, named, newest, set_aside, step_of, steps_there
 from .errors import ConflictError
 
 if TYPE_CHECKING:
@@ -72,8 +74,7 @@ class Agreement:
         noted = self._noted()
         cells = [cell for rank, cell in noted.items() if rank < self._size and cell["since"] < self._attempt]
         if cells:
-            earlier = [_before(cell, self._attempt) for cell in cells]
-            chosen = self._agreed(pattern, _common(earlier, last_complete))
+            chosen = self._agreed(pattern, _common([_before(cell, self._attempt) for cell in cells], last_complete))
         else:
             # It is the first start, or what is there is of ranks that did not note theirs.
             chosen = newest(pattern, last_complete)
@@ -87,28 +88,42 @@ class Agreement:
         }
         if chosen is not None and (str(chosen.step) not in left or "gone" in left[str(chosen.step)]):
             left[str(chosen.step)] = {"path": os.path.abspath(chosen.path), "by": BEFORE_ALL}
-        self._keep(pattern=self._pattern, steps=left)
+        self._keep(**self._asked(), steps=left)
         return chosen
 
-    def _agreed(self, pattern: str | os.PathLike[str], step: int | None) -> Checkpoint | None:
-        if step is None:
+    def _asked(self) -> dict[str, Any]:
+        """How the files of this rank are called from now on, and how they were before the ranks of this attempt asked."""
+        cell, pattern = self._cell, self._pattern
+        is_first = cell.get("asked") != self._attempt
+        before = {"pattern": cell["pattern"], "is_own": cell["is_own"]} if is_first else cell["before"]
+        # Files of its own have names of their own: under another name there may be one for all.
+        is_own = cell["is_own"] and cell["pattern"] in (None, pattern)
+        return {"asked": self._attempt, "before": before, "pattern": pattern, "is_own": is_own}
+
+    def _agreed(self, pattern: str | os.PathLike[str], common: list[int]) -> Checkpoint | None:
+        """The newest of the steps that all ranks have a checkpoint of, newest first; none if there is none."""
+        if not common:
             return None
+        step, *earlier = common
         found = named(pattern, step)
         if found is not None:
             return found
+        noted = self._cell["steps"].get(str(step), {}).get("path")
         problem = (
             f"the ranks of run {self._run!r} go on from step {step}, and rank {self._rank} has no checkpoint of it at "
-            f"{str(pattern)!r}"
+            f"{str(pattern)!r}" + ("" if noted is None else f"; it named one {noted!r}")
         )
-        folder = folder_of(pattern)
-        if not folder.is_dir():
-            # A disk that was not mounted comes back; whoever removed all of it means to begin again.
-            raise ConflictError.hinted(problem, f"make the folder {str(folder)!r}, an empty one to go on without it")
+        if steps_there(pattern).isdisjoint(earlier):
+            raise ConflictError.hinted(
+                problem,
+                "bring it back, or mend the pattern; to begin again, delete the steps of the run, as with "
+                f"table.delete(run={self._run!r})",
+            )
         self._miss(pattern, step)
         raise ConflictError.hinted(
             problem,
-            "start again: the next start goes on from an earlier one that all ranks have, or else from the beginning; and "
-            "keep the newest two checkpoints of each rank",
+            "start again: the next start goes on from an earlier one that all ranks have; and keep the newest two "
+            "checkpoints of each rank",
         )
 
     def _miss(self, pattern: str | os.PathLike[str], step: int) -> None:
@@ -137,15 +152,17 @@ def _before(cell: Mapping[str, Any], attempt: int) -> dict[str, Any]:
     """What earlier attempts noted of a rank: its paths by step, None where it is gone."""
     steps = {step: note for step, note in cell["steps"].items() if note["by"] < attempt}
     paths = {step: None if note.get("gone", attempt) < attempt else note["path"] for step, note in steps.items()}
-    return {**cell, "steps": paths, "by": {step: note["by"] for step, note in steps.items()}}
+    # Ranks of this attempt may have said already how their files are called from now on.
+    names = cell["before"] if cell.get("asked") == attempt else {}
+    return {**cell, **names, "steps": paths, "by": {step: note["by"] for step, note in steps.items()}}
 
 
-def _common(cells: list[dict[str, Any]], last_complete: int | None) -> int | None:
-    """The newest step up to the last complete one that each of these ranks has a checkpoint of."""
+def _common(cells: list[dict[str, Any]], last_complete: int | None) -> list[int]:
+    """The steps up to the last complete one that each of these ranks has a checkpoint of, newest first."""
     steps = {int(step) for cell in cells for step in cell["steps"]}
     up_to = [step for step in steps if last_complete is not None and step <= last_complete]
     common = [step for step in up_to if all(_has(cell, step, cells) for cell in cells)]
-    return max((step for step in common if _is_of_one_attempt(step, cells)), default=None)
+    return sorted((step for step in common if _is_of_one_attempt(step, cells)), reverse=True)
 
 
 def _is_of_one_attempt(step: int, cells: list[dict[str, Any]]) -> bool:
@@ -154,8 +171,11 @@ def _is_of_one_attempt(step: int, cells: list[dict[str, Any]]) -> bool:
 
 
 def _has(cell: Mapping[str, Any], step: int, cells: list[dict[str, Any]]) -> bool:
-    if cell["is_own"] or cell["pattern"] is None or str(step) in cell["steps"]:
+    if cell["is_own"] or str(step) in cell["steps"]:
         return cell["steps"].get(str(step)) is not None
-    # A rank that names none may go on from one that another rank names for both.
+    # A rank that names none may go on from one that another rank names for both; if it never asked, nobody knows its names, and it
+    # says itself where it has no such file.
+    if cell["pattern"] is None:
+        return True
     paths = (other["steps"].get(str(step)) for other in cells)
     return any(path is not None and step_of(cell["pattern"], path) == step for path in paths)

@@ -78,11 +78,6 @@ def set_aside(pattern: str | os.PathLike[str], *, after: int | None) -> None:
                 found.path.replace(found.path.with_name(found.path.name + SUPERSEDED))
 
 
-def folder_of(pattern: str | os.PathLike[str]) -> Path:
-    """The folder in which a pattern's files, or their folders, are told apart by number."""
-    return Path(*_parts(pattern)[0])
-
-
 def _parts(pattern: str | os.PathLike[str]) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
     """A pattern's folder, the name with the step in it, and what comes behind that."""
     parts = Path(pattern).parts
