@@ -7,6 +7,7 @@ use atoll_store::{
     Batch, Buffer, Capabilities, Cell, Expectation, PartitionPage, PartitionQuery, Place, Read, ReadOptions,
     ScanPage, ScanRequest, Split, Store, StoreFuture, StoreStream, Timestamp, Waited, WriteOptions, Written,
 };
+use futures::future::BoxFuture;
 use std::time::Duration;
 
 /// What stands in front of a store. Only [`Relay::inner`] has to be told; the other methods are those of
@@ -48,6 +49,11 @@ pub trait Relay: Send + Sync + 'static {
         time_out: Duration,
     ) -> StoreFuture<'a, Waited> {
         self.inner().wait(cell, expectation, time_out)
+    }
+
+    /// See [`Store::rest`].
+    fn rest(&self, time: Duration) -> BoxFuture<'_, ()> {
+        self.inner().rest(time)
     }
 
     /// See [`Store::partition_keys`].
@@ -106,6 +112,10 @@ impl<R: Relay> Store for Relayed<R> {
         time_out: Duration,
     ) -> StoreFuture<'a, Waited> {
         self.0.wait(cell, expectation, time_out)
+    }
+
+    fn rest(&self, time: Duration) -> BoxFuture<'_, ()> {
+        self.0.rest(time)
     }
 
     fn partition_keys(&self, query: PartitionQuery) -> StoreFuture<'_, PartitionPage> {

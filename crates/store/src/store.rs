@@ -108,6 +108,13 @@ pub trait Store: Send + Sync + 'static {
         time_out: Duration,
     ) -> StoreFuture<'a, Waited>;
 
+    /// Lets so much time pass, by a timer of this process: no node has to be there for it. Who gives way to others rests, and
+    /// learns nothing by it; who waits for something [waits](Self::wait). A store whose time is made up takes it from there.
+    /// Needs tokio's timer.
+    fn rest(&self, time: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(tokio::time::sleep(time))
+    }
+
     /// One page of partition keys that have at least one cell.
     fn partition_keys(&self, query: PartitionQuery) -> StoreFuture<'_, PartitionPage>;
 

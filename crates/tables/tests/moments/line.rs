@@ -8,6 +8,7 @@ use atoll_store::{
     ScanRequest, Store, StoreError, StoreFuture, StoreStream, Timestamp, Waited, WriteOptions, Written,
 };
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
@@ -122,7 +123,17 @@ impl Relay for Line {
         })
     }
 
-    /// Nobody waits for anything that comes here, but rests: others have some turns meanwhile.
+    /// Others have some turns meanwhile.
+    fn rest(&self, time: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            for _ in 0..=time.as_millis().min(16) {
+                turn().await;
+            }
+            self.world.pass(time);
+        })
+    }
+
+    /// Nobody waits for anything that comes here, but rests.
     fn wait<'a>(
         &'a self,
         cell: Cell<'a>,
@@ -130,10 +141,7 @@ impl Relay for Line {
         time_out: Duration,
     ) -> StoreFuture<'a, Waited> {
         Box::pin(async move {
-            for _ in 0..=time_out.as_millis().min(16) {
-                turn().await;
-            }
-            self.world.pass(time_out);
+            self.rest(time_out).await;
             let current = self.world.store.get(cell, ReadOptions::default()).await?;
             let is_met = expectation.is_met(current.as_deref());
             Ok(if is_met { Waited::Met(current) } else { Waited::TimedOut })

@@ -7,7 +7,6 @@
 
 use super::Ledger;
 use crate::protocol::EditId;
-use atoll_store::{Cell, Expectation};
 use std::time::Duration;
 use twox_hash::XxHash3_64;
 
@@ -22,11 +21,7 @@ impl Ledger {
     pub(super) async fn give_way(&self, id: EditId, refused: usize) {
         let rest = rest(id, refused);
         if !rest.is_zero() {
-            // Nobody writes there, so the wait ends when the time has run out; and whoever writes the head is not asked.
-            let partition = [self.partition.as_slice(), b"/rest"].concat();
-            let cell = Cell::new(&partition, b"");
-            // Where the store is gone, the next look says so.
-            let _ = self.store.wait(cell, Expectation::Differs(None), rest).await;
+            self.store.rest(rest).await;
         }
     }
 }
