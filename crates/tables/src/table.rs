@@ -388,7 +388,7 @@ impl TableError {
             Self::BlockInDoubt { id: BlockId { run, attempt, step, rank }, .. } => {
                 return Some(format!(
                     "append the same rows again as step {step} of run \"{run}\" (attempt {attempt}, rank {rank}): what is \
-                     there already counts once"
+                     there already counts once; where others append to that run, look first whose rows the step has"
                 ));
             }
             Self::Behind { .. } => {

@@ -274,7 +274,8 @@ impl Table {
             let _ = self.remove_objects(&unnamed).await;
             return self.told(answer, first, was_in_doubt.then_some(is_ours));
         }
-        Err(TableError::Fenced { table: self.name.clone() })
+        let fenced = Err(TableError::Fenced { table: self.name.clone() });
+        self.told(fenced, first, was_in_doubt.then_some(false))
     }
 
     /// What the caller is told of how its append ended. Where an edit of its blocks is in doubt, `is_named` tells whether the
