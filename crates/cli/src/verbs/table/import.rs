@@ -28,7 +28,7 @@ use cut::{Cutter, Grouping, Message, There};
 use mark::Mark;
 pub(super) use mark::is_attempt_of_import;
 use serde_json::json;
-use sink::Sink;
+use sink::{Sink, is_of_somebody_else};
 use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
 use tokio::task::JoinError;
@@ -194,6 +194,8 @@ impl Import {
                     && claim.holds(&table, &run).await.unwrap_or(false)
                 {
                     claim.keep(&table, &run, &mark.before_line(*number)?).await?;
+                } else if is_of_somebody_else(&failure) {
+                    claim.part(&table, &run, &mark, imported.last).await?;
                 }
                 Err(failure)
             }

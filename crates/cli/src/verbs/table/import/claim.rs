@@ -41,6 +41,21 @@ impl Claim {
         mark.keep(table, run, Written { attempt: self.attempt, behind: self.done }).await
     }
 
+    /// Somebody else brought a step into this attempt: whoever imports the file again has to know it from those of the file, which
+    /// are there up to `last`. So another attempt begins, which has none of it.
+    pub(super) async fn part(
+        &self,
+        table: &Table,
+        run: &str,
+        mark: &Mark,
+        last: Option<u64>,
+    ) -> Result<(), Failure> {
+        let now = summary(table, run).await?.filter(|now| now.attempt == self.attempt);
+        let Some(now) = now else { return Ok(()) };
+        let Some(attempt) = table.begin_after(run, Some(&now), 1).await? else { return Ok(()) };
+        mark.keep(table, run, Written { attempt, behind: last }).await
+    }
+
     /// Whether nobody took the run over.
     pub(super) async fn holds(&self, table: &Table, run: &str) -> Result<bool, Failure> {
         Ok(summary(table, run).await?.is_some_and(|now| now.attempt == self.attempt))
@@ -76,7 +91,7 @@ async fn summary(table: &Table, run: &str) -> Result<Option<RunSummary>, Failure
 #[cfg(test)]
 mod tests {
     use super::super::Imported;
-    use super::super::sink::Sink;
+    use super::super::sink::{Sink, is_of_somebody_else};
     use super::*;
     use arrow_array::{ArrayRef, Int64Array, RecordBatch};
     use arrow_schema::{DataType, Field, Schema};
@@ -203,14 +218,22 @@ mod tests {
     #[tokio::test]
     async fn a_step_that_somebody_else_brings_into_the_attempt_is_not_taken_for_one_of_the_file() {
         let (table, folder) = (table().await, tempfile::tempdir().unwrap());
-        let claim = Claim::of(&table, "r", &mark(&folder, "ours"), false).await.unwrap();
+        let mark = mark(&folder, "ours");
+        let claim = Claim::of(&table, "r", &mark, false).await.unwrap();
         append(&table, claim.attempt, 0).await;
+        append(&table, claim.attempt, 5).await;
         let mut sink = Sink::begin(&table, "r", claim.attempt, false).unwrap();
         let ids: ArrayRef = Arc::new(Int64Array::from(vec![7]));
         let rows = RecordBatch::try_from_iter([("id", ids)]).unwrap();
-        let told = sink.take(0, rows.clone(), &mut Imported::default()).await.unwrap_err();
-        assert!(matches!(told, Failure::Run { .. }), "{told}");
-        sink.take(1, rows, &mut Imported::default()).await.unwrap();
+        for step in [5, 3] {
+            let told = sink.take(step, rows.clone(), &mut Imported::default()).await.unwrap_err();
+            assert!(is_of_somebody_else(&told), "{told}");
+        }
+        claim.part(&table, "r", &mark, Some(0)).await.unwrap();
+        // Nor by the same import, if it is asked for again.
+        assert!(matches!(Claim::of(&table, "r", &mark, false).await, Err(Failure::Run { .. })));
+        table.delete(Some("r"), Some(5..6), None).await.unwrap();
+        assert_eq!(Claim::of(&table, "r", &mark, false).await.unwrap().done, Some(0));
     }
 
     #[tokio::test]

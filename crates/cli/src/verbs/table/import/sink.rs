@@ -5,8 +5,8 @@
 use super::Imported;
 use crate::Failure;
 use arrow_array::RecordBatch;
-use atoll_tables::protocol::{BlockId, RunId};
-use atoll_tables::{Loader, PackOptions, Table, WholeStep};
+use atoll_tables::protocol::{BlockId, EditError, RunId};
+use atoll_tables::{Loader, PackOptions, Table, TableError, WholeStep};
 use std::collections::VecDeque;
 
 /// Bytes of rows that are packed together.
@@ -67,6 +67,17 @@ impl<'t> Sink<'t> {
         count_up_to(loader.last(), waiting, imported);
         finished?;
         Ok(())
+    }
+}
+
+/// Whether a step could not be taken because somebody else brought one into the attempt.
+pub(super) fn is_of_somebody_else(failure: &Failure) -> bool {
+    // Steps of a file rise, and nobody but this import writes in its attempt.
+    let is_behind = |error: &TableError| matches!(error, TableError::Edit(EditError::StepOrder { .. }));
+    match failure {
+        Failure::Run { .. } => true,
+        Failure::Table(error) => is_behind(error),
+        _ => false,
     }
 }
 
