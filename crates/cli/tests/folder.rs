@@ -399,8 +399,9 @@ fn an_owner_that_is_suspended_keeps_no_reader_waiting_and_is_named_to_writers() 
     signal(&server, "-STOP");
     assert_eq!(atoll(&place, &["kv", "get", "p", "s"]).text(), "v");
     let refused = atoll(&place, &["kv", "put", "p", "s", "w"]);
-    let pid = format!("process {}", server.id());
-    assert!(refused.fails(16).contains(&pid), "{}", refused.stderr);
+    let (pid, wake) = (format!("process {}", server.id()), format!("`kill -CONT {}`", server.id()));
+    let told = refused.fails(16);
+    assert!(told.contains(&pid) && told.contains(&wake), "{told}");
     signal(&server, "-CONT");
     atoll(&place, &["kv", "put", "p", "s", "w"]).text();
     assert_eq!(atoll(&place, &["kv", "get", "p", "s"]).text(), "w");

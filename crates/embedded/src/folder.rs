@@ -187,7 +187,9 @@ impl FolderWay {
                         return Ok(route);
                     }
                     // Who only reads needs no owner.
-                    Err(StoreError::Owned { .. }) if self.mode == Mode::Read => {
+                    Err(StoreError::Owned { .. } | StoreError::Suspended { .. })
+                        if self.mode == Mode::Read =>
+                    {
                         return self.last_state(looked).await;
                     }
                     Err(error) => error,
@@ -195,7 +197,7 @@ impl FolderWay {
             };
             // The owner died, or failed to open the store, while we waited for it: look who is next.
             if error.kind() != ErrorKind::Unavailable
-                || matches!(error, StoreError::Owned { .. })
+                || matches!(error, StoreError::Owned { .. } | StoreError::Suspended { .. })
                 || Instant::now() > until
                 || self.is_closing()
             {
@@ -267,19 +269,14 @@ impl FolderWay {
         })?;
         let hello = attach(stream, &place, self.mode == Mode::Read);
         let mut closing = self.closing.subscribe();
-        let given_up = async {
-            tokio::select! {
-                _ = closing.wait_for(|is_closing| *is_closing) => {}
-                () = tokio::time::sleep(self.options.opening_time) => {}
-                () = until_suspended(owner, SUSPENDED_CHECK) => {}
-            }
-        };
+        let pid = owner.identity.pid;
+        let owned = || StoreError::Owned { place: place.clone(), host: owner.identity.host.clone(), pid };
         tokio::select! {
             biased;
             attached = hello => attached.map(Route::Attached),
-            () = given_up => {
-                Err(StoreError::Owned { place, host: owner.identity.host.clone(), pid: owner.identity.pid })
-            }
+            _ = closing.wait_for(|is_closing| *is_closing) => Err(owned()),
+            () = tokio::time::sleep(self.options.opening_time) => Err(owned()),
+            () = until_suspended(owner, SUSPENDED_CHECK) => Err(StoreError::Suspended { place: place.clone(), pid }),
         }
     }
 }

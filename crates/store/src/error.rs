@@ -119,6 +119,14 @@ pub enum StoreError {
         /// Process id of the owner.
         pid: u32,
     },
+    /// The process of this machine that owns the store was stopped, and answers nobody until somebody wakes it.
+    #[error("{place} is owned by process {pid}, which is suspended")]
+    Suspended {
+        /// The store.
+        place: String,
+        /// Process id of the owner.
+        pid: u32,
+    },
     /// The store cannot serve now.
     #[error("{place} is unavailable: {reason}")]
     Unavailable {
@@ -225,9 +233,11 @@ impl StoreError {
             Self::Unsupported { .. } => ErrorKind::Unsupported,
             Self::Unauthenticated { .. } => ErrorKind::Unauthenticated,
             Self::Failed { source, .. } if is_denied(&**source) => ErrorKind::Unauthenticated,
-            Self::Owned { .. } | Self::Unavailable { .. } | Self::Unfinished { .. } | Self::Failed { .. } => {
-                ErrorKind::Unavailable
-            }
+            Self::Owned { .. }
+            | Self::Suspended { .. }
+            | Self::Unavailable { .. }
+            | Self::Unfinished { .. }
+            | Self::Failed { .. } => ErrorKind::Unavailable,
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::OutOfSpace { .. } => ErrorKind::OutOfSpace,
             Self::ReadOnly { .. } => ErrorKind::ReadOnly,
@@ -268,6 +278,9 @@ impl StoreError {
             }
             Self::Owned { host, pid, .. } => {
                 format!("run on {host}, stop process {pid} there, or copy the store")
+            }
+            Self::Suspended { pid, .. } => {
+                format!("`kill -CONT {pid}` wakes it, or `fg` in the shell that it was stopped in")
             }
             Self::Unfinished { what: "copy", .. } => {
                 "the same `atoll store copy` once more begins it anew".to_owned()
