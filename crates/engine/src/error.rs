@@ -26,6 +26,12 @@ pub enum EngineError {
         /// The file.
         store: String,
     },
+    /// A store was begun there and never finished, as on a full disk: it never held anything. Whoever may write begins it anew.
+    #[error("{store} was begun, and is no store yet")]
+    NotYetAStore {
+        /// The file.
+        store: String,
+    },
     /// The file was written by a newer release.
     #[error("{store} has format {found}; this build reads up to {supported}")]
     NewerFormat {
@@ -215,7 +221,7 @@ impl EngineError {
             Self::NewerFormat { .. } => ErrorKind::NewerFormat,
             Self::ReadOnly { .. } => ErrorKind::ReadOnly,
             Self::Size { .. } => ErrorKind::Limit,
-            Self::NoSnapshot { .. } => ErrorKind::NotFound,
+            Self::NotYetAStore { .. } | Self::NoSnapshot { .. } => ErrorKind::NotFound,
             Self::SnapshotExists { .. }
             | Self::NotEmpty { .. }
             | Self::Occupied { .. }

@@ -119,7 +119,7 @@ fn log_breaks_at(opened: &Result<Recovered, EngineError>) -> Option<u64> {
 fn create_and_open(disk: Arc<dyn Disk>, options: &Options) -> Result<Recovered, EngineError> {
     let not_a_store = || EngineError::NotAStore { store: disk.name().to_owned() };
     if options.read_only {
-        return Err(not_a_store());
+        return Err(EngineError::NotYetAStore { store: disk.name().to_owned() });
     }
     create(&disk, options)?;
     let (superblock, _) = read_superblock(&*disk)?.ok_or_else(not_a_store)?;

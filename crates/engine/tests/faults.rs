@@ -119,6 +119,15 @@ fn a_store_of_a_newer_format_and_a_file_that_is_no_store_say_so() {
 }
 
 #[test]
+fn a_store_that_was_begun_and_never_finished_is_none_yet_to_who_only_reads() {
+    let begun = SimDisk::with_bytes(1, b"");
+    let read_only = Options { read_only: true, ..options() };
+    let refused = Engine::open(Arc::new(begun.clone()), read_only);
+    assert!(matches!(refused, Err(EngineError::NotYetAStore { .. })));
+    Engine::open(Arc::new(begun), options()).unwrap().close().unwrap();
+}
+
+#[test]
 fn one_damaged_superblock_is_mended_and_two_are_an_error() {
     let disk = SimDisk::seeded(5);
     let (engine, tree) = open(&disk);

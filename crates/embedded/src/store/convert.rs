@@ -25,6 +25,7 @@ pub fn refused(what: &'static str, place: &str, error: EngineError) -> StoreErro
         EngineError::Corrupt { offset, problem, .. } => {
             StoreError::Corrupt { place: format!("{place} at offset {offset}"), problem: problem.to_string() }
         }
+        EngineError::NotYetAStore { .. } => StoreError::NotFound { what: "store", name: place },
         EngineError::NotAStore { .. } => StoreError::InvalidInput {
             what: "store",
             problem: format!("{place} holds something that is not an Atoll store"),
