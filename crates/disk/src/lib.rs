@@ -23,6 +23,9 @@ mod relay;
 mod sim;
 mod window;
 
+/// The file in its folder in which a store of one program keeps what it has: a node of a ring knows it by that.
+pub const STORE_FILE: &str = "store.atoll";
+
 /// The file in its folder in which a node of a ring keeps what it has: who opens a folder as a store of one program knows it by that.
 pub const RING_FILE: &str = "ring.atoll";
 

@@ -5,6 +5,7 @@ use crate::folder::{FolderOptions, OpenStore, open_folder};
 use crate::owner::Mode;
 use crate::read_only::ReadOnlyStore;
 use crate::store::{EmbeddedStore, StoreOptions, refused};
+pub use atoll_disk::STORE_FILE;
 use atoll_disk::{Disk, FileDisk, RING_FILE};
 use atoll_engine::{Engine, Options};
 use atoll_store::{Store, StoreError, StoreFuture};
@@ -13,9 +14,6 @@ use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The file of a store, inside its folder.
-pub const STORE_FILE: &str = "store.atoll";
 
 /// What the file is called while a backup is written into it.
 pub const UNFINISHED_FILE: &str = "store.atoll.unfinished";

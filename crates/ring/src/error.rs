@@ -63,6 +63,12 @@ pub enum NodeError {
         /// The folder.
         path: PathBuf,
     },
+    /// The folder holds a store of one program, of which a node would serve nothing.
+    #[error("{path} is the folder of a store, and nothing of that would be served")]
+    OfStore {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The token in a file cannot be used.
     #[error("the token in {path} cannot be used: {problem}")]
     Token {
@@ -160,9 +166,11 @@ impl NodeError {
             Self::Log(error) => error.kind(),
             Self::Group { .. } => ErrorKind::Unavailable,
             Self::Council(error) => error.kind(),
-            Self::OtherNode { .. } | Self::OfRing { .. } | Self::OfNoRing | Self::Kept => {
-                ErrorKind::InvalidInput
-            }
+            Self::OtherNode { .. }
+            | Self::OfRing { .. }
+            | Self::OfNoRing
+            | Self::OfStore { .. }
+            | Self::Kept => ErrorKind::InvalidInput,
             Self::Superseded => ErrorKind::Conflict,
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::Loop => ErrorKind::Internal,
@@ -183,6 +191,9 @@ impl NodeError {
             Self::Council(CouncilError::Listen { .. }) => {
                 Some("another process listens there; choose other ports in --nodes")
             }
+            Self::OfStore { .. } => Some(
+                "name another folder with --store; `atoll table copy` and `atoll kv export` bring over what the store has",
+            ),
             Self::OtherNode { .. } => Some("name the nodes in --nodes in the order in which they began"),
             Self::OfRing { .. } => {
                 Some("name all nodes of that ring with --nodes; or another folder with --store")

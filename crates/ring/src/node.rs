@@ -13,7 +13,7 @@ use crate::slots::Slots;
 use crate::syncing::Syncing;
 use crate::table::SlotTable;
 use crate::{alone, files, folder, others, reliance};
-use atoll_disk::{FileDisk, Mode, RING_FILE};
+use atoll_disk::{FileDisk, Mode, RING_FILE, STORE_FILE};
 use atoll_engine::{Durability, Engine, Options, WriteBatch};
 use atoll_keyspace::SLOTS;
 use atoll_replica::Table;
@@ -268,6 +268,9 @@ fn name(engine: &Engine) -> Result<NodeName, NodeError> {
 fn open(options: &NodeOptions) -> Result<(Engine, Option<File>), NodeError> {
     let engine = Options { memory_bytes: options.memory_bytes, ..Options::default() };
     let Place::Folder(folder) = &options.place else { return Ok((Engine::in_memory(engine)?, None)) };
+    if folder.join(STORE_FILE).exists() && !folder.join(RING_FILE).exists() {
+        return Err(NodeError::OfStore { path: folder.clone() });
+    }
     let lock = take(folder)?;
     let disk = FileDisk::open(&folder.join(RING_FILE), Mode::Create)?;
     Ok((Engine::open(Arc::new(disk), engine)?, Some(lock)))

@@ -47,6 +47,13 @@ fn a_folder_has_one_node_at_a_time() {
     assert_eq!(second.kind(), ErrorKind::Unavailable);
     drop(node);
     Node::start(on(folder.path(), Persistence::Always)).unwrap().stop().unwrap();
+    // Nor is one of a store of another kind, in which nothing is left behind.
+    let other = folder.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::write(other.join("store.atoll"), "").unwrap();
+    let refused = Node::start(on(&other, Persistence::Always)).err().unwrap();
+    assert!(matches!(refused, NodeError::OfStore { .. }), "{refused}");
+    assert_eq!(std::fs::read_dir(&other).unwrap().count(), 1);
     // A file is no folder.
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
