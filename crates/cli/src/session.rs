@@ -182,10 +182,7 @@ impl Session {
             let closed = match opened.store.close().await {
                 // What the verb did is in the log: to say that it failed would have it done twice.
                 Err(error) if error.kind() == ErrorKind::OutOfSpace && has_logged => {
-                    let place = &opened.place;
-                    note(&format!(
-                        "no space is left to tidy {place} up; what was written is in its log: {error}"
-                    ));
+                    note(&format!("{error} to tidy it up; what was written is in its log"));
                     Ok(())
                 }
                 closed => closed.map_err(Failure::from),

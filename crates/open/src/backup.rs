@@ -15,7 +15,7 @@ mod refusal;
 mod tests;
 
 use crate::carry::{CELLS_TREE, Carrier, Tally};
-use crate::upkeep::{Upkeep, off_thread};
+use crate::upkeep::{Upkeep, at_fault, off_thread};
 use crate::{BackupReport, CopyProgress};
 use atoll_embedded::{EmbeddedStore, refused};
 use atoll_engine::{Engine, Snapshot};
@@ -118,7 +118,8 @@ impl<'s> Backup<'s> {
             let total = engine.stats().file_bytes;
             let mut tell = |bytes: u64| progress(bytes, total.max(bytes));
             let carried = Carrier::into(&target.engine, &mut tell).everything(engine, &snapshot, MARK_TREE);
-            let tally = carried.map_err(|error| refused("backup", &from, error))?;
+            let tally =
+                carried.map_err(|error| refused("backup", at_fault(&error, &from, &target.place), error))?;
             target.complete(engine.id(), &state)?;
             target.told(target.engine.close_shared())?;
             place.replace()?;
@@ -193,7 +194,8 @@ impl<'s> Backup<'s> {
             // How much changed is known only at the end.
             let mut tell = |bytes: u64| progress(before + bytes, before + bytes);
             let carried = Carrier::into(&target.engine, &mut tell).changes(&newer, &older, MARK_TREE);
-            let tally = carried.map_err(|error| refused("backup", &from, error))?;
+            let tally =
+                carried.map_err(|error| refused("backup", at_fault(&error, &from, &target.place), error))?;
             Ok((tally, target.complete(identity, &next)?))
         })
         .await?;

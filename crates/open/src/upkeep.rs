@@ -16,7 +16,7 @@ use atoll_embedded::{
     COPY_FILE, EmbeddedStore, FolderStore, STORE_FILE, StoreOptions, open_last_state, refused,
 };
 use atoll_engine::{Engine, EngineError, Options, Snapshot, Stats};
-use atoll_store::{StoreError, StoreFuture};
+use atoll_store::{ErrorKind, StoreError, StoreFuture};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -215,7 +215,8 @@ fn copy(
     // The name appears when the copy is whole; until then nobody takes it for a store.
     let part = folder.join(COPY_FILE);
     let _held = begin_copy(folder, &part, &target_place)?;
-    let copied = copy_into(source, snapshot, &part, progress).map_err(|error| refused("copy", place, error));
+    let copied = copy_into(source, snapshot, &part, progress)
+        .map_err(|error| refused("copy", at_fault(&error, place, &target_place), error));
     let named =
         copied.and_then(|report| match std::fs::rename(&part, &file).and_then(|()| sync_folder(folder)) {
             Ok(()) => Ok(report),
@@ -230,6 +231,11 @@ fn copy(
         let _ = std::fs::remove_file(&part);
     }
     named
+}
+
+/// Which of the places of a copy an error is about: only where it is written to is room needed.
+pub(crate) fn at_fault<'p>(error: &EngineError, from: &'p str, to: &'p str) -> &'p str {
+    if error.kind() == ErrorKind::OutOfSpace { to } else { from }
 }
 
 /// Makes the file that a copy is written into, and holds it: what an interrupted one left there goes, and no other is written
