@@ -73,9 +73,14 @@ async fn watch(operator: &RingOperator, session: &Session) -> Result<(), Failure
     }
 }
 
+/// Whether it is what the node knew once, of which nobody knows whether it holds still.
+fn is_of_before(status: &RingStatus) -> bool {
+    status.group_silent_ms > SILENT_MS_MAX
+}
+
 /// What keeps a ring from serving everything, if anything does.
 fn trouble(status: &RingStatus) -> Option<String> {
-    if status.group_silent_ms > SILENT_MS_MAX {
+    if is_of_before(status) {
         return Some(format!(
             "node {} knew this {} s ago: too few of the nodes that keep the configuration answer it",
             status.node,
@@ -121,6 +126,7 @@ fn json_of(status: &RingStatus) -> Value {
         "told_by": status.node,
         "version": status.version,
         "group_silent_ms": status.group_silent_ms,
+        "is_of_before": is_of_before(status),
         "group_leader": status.group_leader,
         "slots": status.slots,
         "served": status.served,
@@ -143,11 +149,18 @@ fn picture(status: &RingStatus) -> String {
         1 => "1 copy".to_owned(),
         copies => format!("{copies} copies"),
     };
-    let nodes = status.nodes.len();
+    let (nodes, is_of_before) = (status.nodes.len(), is_of_before(status));
     let mut lines = vec![
         format!("{nodes} nodes, {} slots: {served}, at least {copies} of each in sync", status.slots),
         String::new(),
     ];
+    if is_of_before {
+        let (node, silent) = (status.node, status.group_silent_ms / 1000);
+        let told = format!(
+            "How the ring is now is not known: node {node} has heard nothing for {silent} s. It knew:"
+        );
+        lines.splice(0..0, [told, String::new()]);
+    }
     let width = status.nodes.iter().map(|node| node.address.len()).max().unwrap_or(0).max("address".len());
     lines.push(format!(
         "{:>4}  {:width$}  {:8}  {:>6}  {:>6}  {:>8}  {:>8}",
@@ -157,6 +170,8 @@ fn picture(status: &RingStatus) -> String {
     for node in &status.nodes {
         let state = match (node.is_up, node.is_leaving) {
             (false, _) => "DOWN",
+            // Who tells it is there.
+            (true, _) if is_of_before && node.node != status.node => "?",
             (true, true) => "leaving",
             (true, false) => "up",
         };
@@ -283,5 +298,27 @@ mod tests {
             )
         );
         assert!(picture(&status).contains("\n     1  scratch "), "{}", picture(&status));
+    }
+
+    #[test]
+    fn what_a_node_knew_once_is_not_shown_as_what_is_now() {
+        let up = |node| NodeStatus { node, is_up: true, ..NodeStatus::default() };
+        let status = RingStatus {
+            node: 1,
+            group_silent_ms: 23_500,
+            slots: 1,
+            served: 1,
+            nodes: vec![up(1), up(2)],
+            ..RingStatus::default()
+        };
+        let seen = picture(&status);
+        assert!(
+            seen.starts_with(
+                "How the ring is now is not known: node 1 has heard nothing for 23 s. It knew:\n"
+            )
+        );
+        let states: Vec<_> = seen.lines().skip(5).filter_map(|line| line.split_whitespace().nth(1)).collect();
+        assert_eq!(states, ["up", "?"], "{seen}");
+        assert_eq!(json_of(&status)["is_of_before"], true);
     }
 }
