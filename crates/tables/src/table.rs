@@ -377,6 +377,9 @@ impl TableError {
             Self::Arriving { .. } => {
                 "copy it again: that goes on where it was; or take it away with `atoll table drop`"
             }
+            Self::Name { what: "snapshot", .. } => {
+                "a name has 1 to 255 bytes, no control characters, and a letter or more"
+            }
             Self::Name { .. } => "a name has 1 to 255 bytes and no control characters",
             Self::Edit(error) => return error.hint(),
             Self::Filter(error) => return error.hint(),

@@ -18,13 +18,21 @@ impl Table {
     /// Keeps a version under a name, the current one if none is given; the version. Doing it again changes nothing,
     /// unless there is one of that name with another version.
     ///
-    /// A name is not empty, has at most 255 bytes and no control characters.
+    /// A name is not empty, has at most 255 bytes and no control characters, and is no number: versions are asked by
+    /// numbers.
     ///
     /// # Errors
     /// [`TableError::Name`], [`TableError::SnapshotExists`], [`TableError::VersionGone`], [`TableError::Edit`] for a
     /// version that is not there yet, errors of the store.
     pub async fn create_snapshot(&self, name: &str, version: Option<Version>) -> Result<Version, TableError> {
         check_name("snapshot", name)?;
+        if name.trim_start_matches(['+', '-']).bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(TableError::Name {
+                what: "snapshot",
+                name: name.to_owned(),
+                problem: "it is a number, as those of versions are",
+            });
+        }
         self.ledger.keep_snapshot(name, version).await
     }
 

@@ -46,6 +46,11 @@ async fn with_steps(steps: u64) -> (Arc<dyn Store>, Table) {
 async fn edits_that_lead_to_older_versions_alone_go_and_the_table_stays() {
     let (store, table) = with_steps(300).await;
     let kept = table.create_snapshot("early", None).await.unwrap();
+    // Numbers are those of versions.
+    for number in ["3", "2026", "-1"] {
+        let refused = table.create_snapshot(number, None).await.unwrap_err();
+        assert!(matches!(refused, TableError::Name { .. }), "{refused}");
+    }
     write(&table, 300..600).await;
     table.close().await.unwrap();
     let before = (cells(&store, b'e').await, cells(&store, b'f').await);
