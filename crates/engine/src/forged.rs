@@ -376,6 +376,15 @@ fn a_leaf_that_does_not_belong_where_it_is_refuses_changes_and_stops_no_others()
         tree.put(b"key/0002", b"elsewhere", Durability::Flushed).unwrap();
         engine.checkpoint().unwrap();
         assert_eq!(&*tree.get(b"key/0002").unwrap().unwrap().to_buffer().unwrap(), b"elsewhere");
+        // Read, it is a neighbour of leaves that have little left.
+        let _ = tree.get(b"key/0105");
+        for key in ["key/0001", "key/0002", "key/0300", "z"] {
+            tree.delete(key.as_bytes(), Durability::Flushed).unwrap();
+        }
+        is_told(tree.put(b"key/0105", b"value", Durability::Flushed).map(|_| ()));
+        tree.put(b"key/0002", b"again", Durability::Flushed).unwrap();
+        engine.checkpoint().unwrap();
+        assert_eq!(&*tree.get(b"key/0002").unwrap().unwrap().to_buffer().unwrap(), b"again");
     }
 }
 

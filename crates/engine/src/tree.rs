@@ -28,7 +28,7 @@ use crate::retired::RetiredList;
 use crate::search::Way;
 use crate::slot::Slot;
 use crate::value::{Chain, Stored};
-use place::own_in;
+use place::{own_in, refuse_stranger};
 use std::sync::Arc;
 
 /// Bytes of records beyond which a leaf is split rather than rebuilt.
@@ -471,8 +471,15 @@ fn join_with_next(
     let low = fences.of_child(inner.pivots(), left).low;
     let high = fences.of_child(inner.pivots(), left + 1).high;
     let prefix_len = Fences { low, high }.prefix().len();
+    // The log has the change already: a leaf that was made up stays as it is, rather than be an error here.
+    let belongs = |child: usize, leaf: &Leaf| {
+        let around = fences.of_child(inner.pivots(), child);
+        refuse_stranger(&inner.children[child], leaf, around, edit.backing).is_ok()
+    };
     let fits = match (inner.children[left].get(), inner.children[left + 1].get()) {
-        (Some(Node::Leaf(a)), Some(Node::Leaf(b))) => a.joins_well(b, prefix_len),
+        (Some(Node::Leaf(a)), Some(Node::Leaf(b))) => {
+            a.joins_well(b, prefix_len) && belongs(left, a) && belongs(left + 1, b)
+        }
         (Some(Node::Inner(a)), Some(Node::Inner(b))) => {
             a.children.len() + b.children.len() <= FAN_OUT_MAX * 3 / 4
         }
