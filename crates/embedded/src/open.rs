@@ -231,7 +231,7 @@ fn open_engine_here(folder: &Path, options: StoreOptions) -> Result<EmbeddedStor
     let engine = Engine::open(Arc::new(disk) as Arc<dyn Disk>, options.engine.clone()).map_err(failed)?;
     let report = engine.recovery();
     if report.leaves_lost > 0 {
-        tracing::warn!(store = %place, leaves = report.leaves_lost, "leaves that the log changed cannot be read, and nothing of them is shown but small values of the log");
+        tracing::warn!(store = %place, leaves = report.leaves_lost, "leaves that the log changed cannot be read, and nothing of them is shown but values below 64 KiB of the log");
     }
     if let Some(cut) = report.cut
         && cut.was_synced

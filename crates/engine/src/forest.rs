@@ -225,7 +225,7 @@ impl Forest {
         if tree::learn_leaves(&mut state.root, key, &mut edit)? { Ok(true) } else { Err(error) }
     }
 
-    /// Makes a change as far as what it touches can be read. Of the rest only what the log has of small values is known from then on:
+    /// Makes a change as far as what it touches can be read. Of the rest only what the log has of values is known from then on:
     /// nobody knows what else would be there after the change.
     pub(crate) fn salvage(
         &mut self,
@@ -252,8 +252,8 @@ impl Forest {
                     let made = self.replay(std::slice::from_ref(change), backing, retired);
                     return made.map(|()| Salvaged { lost: 0, met_damage: true });
                 }
-                if let Change::Put(_, NewValue::Inline(value)) = &change.1 {
-                    tree::put_beside_lost(&mut state.root, key, value, &mut edit)?;
+                if let Change::Put(_, value) = &change.1 {
+                    tree::put_beside_lost(&mut state.root, key, &value.stored(), &mut edit)?;
                 }
             }
             Change::DeleteRange(from, to) => {

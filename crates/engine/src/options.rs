@@ -25,7 +25,7 @@ pub struct Options {
     pub read_only: bool,
     /// Whether a log that is damaged before its synced end is read up to the damage, in place of being refused: what was
     /// committed behind it is left out. And whether leaves that cannot be read are done without which the log changes in a way
-    /// that has to know what they have, but for small values that the log has. Only where nothing is written. Default no.
+    /// that has to know what they have, but for values below 64 KiB that the log has. Only where nothing is written. Default no.
     pub salvage: bool,
     /// For how long space that nothing refers to is kept for readers of other processes. Default none.
     pub keep: Duration,

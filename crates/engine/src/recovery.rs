@@ -40,7 +40,7 @@ pub struct RecoveryReport {
     /// The end of the log that was torn, and left out. It was never synced, but where damage was salvaged from.
     pub cut: Option<Cut>,
     /// Leaves, or nodes above them, that could not be read and of which the log says that they were changed since: where damage
-    /// is [salvaged](Options::salvage) from, nothing of them is shown but small values that the log has, and all else is. Each counts
+    /// is [salvaged](Options::salvage) from, nothing of them is shown but values below 64 KiB that the log has, and all else is. Each counts
     /// once.
     pub leaves_lost: u64,
     /// One copy of the superblock was damaged or behind, and the other was used.

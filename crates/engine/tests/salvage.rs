@@ -144,12 +144,53 @@ fn however_much_was_put_beside_a_rotten_leaf_comes_out_but_for_what_was_changed_
     for number in 0..count {
         let found = value(&tree, &behind_sick(number));
         match number {
-            7..=9 | 2000 => assert!(found.is_err(), "{number}: {found:?}"),
+            7..=8 | 2000 => assert!(found.is_err(), "{number}: {found:?}"),
+            9 => assert_eq!(found.unwrap(), Some(vec![3; 400]), "{number}"),
             0..1500 => assert_eq!(found.unwrap(), Some(vec![2; 70]), "{number}"),
             _ => assert_eq!(found.unwrap(), Some(vec![1; 60]), "{number}"),
         }
     }
     assert_whole_elsewhere(|_| tree.clone());
+}
+
+#[test]
+fn longer_values_of_the_log_come_out_that_were_put_into_a_rotten_leaf() {
+    let long = |len: usize| -> Vec<u8> { (0..len).map(|at| (at % 251) as u8).collect() };
+    let in_log = [(0, 256), (1, 5000), (2, (64 << 10) - 1)];
+    let bytes = rotten(&old(SICK), |_, tree| {
+        let put = |number, value: &[u8]| tree.put(&behind_sick(number), value, Durability::Flushed).unwrap();
+        for (number, len) in in_log {
+            put(number, &long(len));
+        }
+        put(10, b"short");
+        put(10, &long(400));
+        put(11, &long(400));
+        put(11, b"short");
+        put(12, &long(400));
+        tree.append(&behind_sick(12), b"more", Durability::Flushed).unwrap();
+        // It does not lie in the log.
+        put(13, b"short");
+        put(13, &long(64 << 10));
+        // Some of all lie in one half of what was put, and some in the other.
+        for number in 100..1000 {
+            put(number, &long(100));
+        }
+    });
+    for memory_bytes in [1 << 30, 4 << 20] {
+        let (engine, tree) = open(&bytes, Options { memory_bytes, ..salvaging() }).unwrap();
+        assert_eq!(engine.recovery().leaves_lost, 1);
+        let snapshot = engine.snapshot();
+        let told = in_log.into_iter().chain([(10, 400)]).map(|(number, len)| (number, long(len)));
+        for (number, expected) in told.chain([(11, b"short".to_vec()), (700, long(100))]) {
+            assert_eq!(value(&tree, &behind_sick(number)).unwrap(), Some(expected.clone()), "{number}");
+            let shown = snapshot.get(&tree, &behind_sick(number)).unwrap().unwrap();
+            assert_eq!(*shown.to_buffer().unwrap(), *expected, "{number}");
+        }
+        for number in [12, 13] {
+            assert!(value(&tree, &behind_sick(number)).is_err(), "{number}");
+        }
+        assert_whole_elsewhere(|_| tree.clone());
+    }
 }
 
 #[test]
@@ -218,6 +259,25 @@ fn a_tree_absorbs_one_of_which_nothing_can_be_read() {
         assert!(value(&into, &key(30_001)).is_err());
         assert_eq!(engine.recovery().leaves_lost, 1);
     }
+}
+
+#[test]
+fn a_tree_absorbs_one_of_which_only_long_values_of_the_log_are_known() {
+    let long = |number: u32| vec![number as u8; 60_000];
+    let bytes = rotten(b"small 30001", |engine, tree| {
+        let small = engine.tree("small").unwrap();
+        for number in 30_005..30_010 {
+            small.put(&key(number), &long(number), Durability::Flushed).unwrap();
+        }
+        tree.absorb(&small, Durability::Flushed).unwrap();
+    });
+    let (engine, tree) = salvaged(&bytes);
+    for number in 30_005..30_010 {
+        assert_eq!(value(&tree, &key(number)).unwrap(), Some(long(number)), "{number}");
+    }
+    assert_eq!(value(&tree, &key(5)).unwrap(), Some(old(5)));
+    assert!(value(&tree, &key(30_001)).is_err());
+    assert_eq!(engine.recovery().leaves_lost, 1);
 }
 
 /// A disk that shows one image until a place in it was read, and another one from then on.

@@ -117,11 +117,12 @@ impl Records {
         rest.bytes().ok()
     }
 
-    /// A leaf of them, to be looked at: one that leaves nothing out of its keys.
-    pub(crate) fn to_leaf(&self) -> SharedLeaf {
-        let record = |(key, value)| {
+    /// A leaf of their keys, to be looked at: one that leaves nothing out of them. Values that lie beside what is lost may be
+    /// longer than a leaf takes.
+    pub(crate) fn to_leaf_of_keys(&self) -> SharedLeaf {
+        let record = |(key, _)| {
             let fingerprint = key_hash(key);
-            Record { key: [key, &[]], fingerprint, value: Stored::Inline(value) }
+            Record { key: [key, &[]], fingerprint, value: Stored::Inline(&[]) }
         };
         let records: Vec<Record<'_>> = self.iter().map(record).collect();
         Leaf::build(&[], 0, &records, 0, Purpose::Reading)

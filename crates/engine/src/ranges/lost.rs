@@ -50,7 +50,7 @@ impl Ends {
             {
                 Err(error) if error.is_damage() => {
                     is_lost = true;
-                    Ok(Node::Leaf(slot.records_beside(backing).to_leaf()))
+                    Ok(Node::Leaf(slot.records_beside(backing).to_leaf_of_keys()))
                 }
                 loaded => loaded.cloned(),
             })?;

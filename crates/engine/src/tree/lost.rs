@@ -6,7 +6,9 @@ use crate::EngineError;
 use crate::backing::{Backing, Reading};
 use crate::node::{Inner, Node};
 use crate::slot::Slot;
+use crate::value::{Chain, EXTENT_FROM, Stored};
 use crate::visit::Range;
+use atoll_buffer::Buffer;
 use std::sync::Arc;
 
 /// Learns whether the slot of `key` is one of a leaf, though that cannot be read, so that records may go beside it: leaves
@@ -80,13 +82,25 @@ fn lose_below(
 /// Records beside one thing that is lost, in bytes: with more of them there are two such things, so that each is looked through soon.
 const BESIDE_MOST: usize = 32 << 10;
 
-/// Puts a small record beside what is lost where its key belongs, if that is lost.
+/// Puts a record beside what is lost where its key belongs, if that is lost: one whose value the log has. Of a longer value, or where
+/// memory has no room for it, nothing is known then.
 pub(crate) fn put_beside_lost(
     root: &mut Slot,
     key: &[u8],
-    value: &[u8],
+    value: &Stored<'_>,
     edit: &mut Edit<'_>,
 ) -> Result<(), EngineError> {
+    let whole;
+    let value = match value {
+        Stored::Inline(bytes) => bytes,
+        Stored::Chain(chain) => {
+            whole = bytes_in_log(chain, edit.backing)?;
+            match &whole {
+                Some(bytes) => &**bytes,
+                None => return Ok(()),
+            }
+        }
+    };
     if root.is_lost() {
         // Lookups ask a node for what lies beside its children.
         let mut inner = Inner::new(edit.epoch, Vec::new(), vec![std::mem::take(root)]);
@@ -97,6 +111,18 @@ pub(crate) fn put_beside_lost(
         grow(root, upper, edit);
     }
     Ok(())
+}
+
+/// The bytes of a value that was put, if they lie in the log and memory has room for them.
+fn bytes_in_log(chain: &Chain, backing: &Backing) -> Result<Option<Buffer>, EngineError> {
+    let [piece] = chain.pieces() else { return Ok(None) };
+    if piece.len() as usize >= EXTENT_FROM || !backing.has_spare(piece.len().into()) {
+        return Ok(None);
+    }
+    match piece.load(backing) {
+        Err(error) if error.is_damage() => Ok(None),
+        loaded => loaded.map(Some),
+    }
 }
 
 fn put_below(
