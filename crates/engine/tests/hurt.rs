@@ -2,11 +2,14 @@
 //! undone, and a sound store is not said to be damaged.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
+mod support;
+
 use atoll_disk::{Disk, DiskError, MemoryDisk, Operation, Relay};
 use atoll_engine::{Damage, Durability, Engine, EngineError, Options, Tree};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use support::{image, options, value};
 
 const BLOCK: u64 = 4096;
 
@@ -87,16 +90,6 @@ fn a_superblock_that_is_newer_than_the_other_one_is_on_the_medium_before_that_is
     }
 }
 
-fn options() -> Options {
-    Options {
-        background: false,
-        log_segment_bytes: 64 << 10,
-        log_windows: false,
-        seed: Some(7),
-        ..Options::default()
-    }
-}
-
 fn open(disk: &Arc<Hurt>) -> Result<(Engine, Tree), EngineError> {
     let engine = Engine::open(Arc::clone(disk) as Arc<dyn Disk>, options())?;
     let tree = engine.tree("t")?;
@@ -142,7 +135,7 @@ fn a_leaf_that_cannot_be_read_does_not_keep_what_is_put_into_it_from_being_commi
     let value = |tree: &Tree, number| tree.get(&key(number)).unwrap().unwrap().to_buffer().unwrap().to_vec();
     // Few go to a page of their own, more are merged with the leaf, and with still more it is read for a put.
     let refused = (8..120).step_by(4).find(|&count| {
-        let disk = Arc::new(Hurt { bytes: MemoryDisk::with_bytes(image(&filled)), ..Hurt::default() });
+        let disk = Arc::new(Hurt { bytes: MemoryDisk::with_bytes(image(&filled.bytes)), ..Hurt::default() });
         let options = Options { blind_puts: true, ..options() };
         let engine = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, options).unwrap();
         let tree = engine.tree("t").unwrap();
@@ -189,10 +182,6 @@ fn with_a_second_page() -> Arc<Hurt> {
     disk
 }
 
-fn value(tree: &Tree, number: u32) -> Result<Option<Vec<u8>>, EngineError> {
-    tree.get(&number.to_be_bytes())?.map(|value| Ok(value.to_buffer()?.to_vec())).transpose()
-}
-
 #[test]
 fn records_beside_a_leaf_that_the_disk_does_not_read_for_a_while_are_not_given_up() {
     let disk = with_a_second_page();
@@ -224,7 +213,7 @@ fn records_beside_a_leaf_that_are_damaged_do_not_keep_what_comes_after_them_from
     let key = |number: u32| number.to_be_bytes();
     let (engine, tree) = blind(&disk);
     // The log before the checkpoint has it as well, and is read by nobody.
-    let bytes = image(&disk);
+    let bytes = image(&disk.bytes);
     let places = (0..bytes.len() - 100).filter(|&at| bytes[at..at + 100] == [8; 100]);
     assert!(places.map(|at| disk.bytes.write_at(at as u64 + 50, &[0]).unwrap()).count() > 0);
     tree.put(&key(10_001), &[9; 100], Durability::Buffered).unwrap();
@@ -303,12 +292,12 @@ fn a_write_that_was_refused_is_not_there_after_a_crash_though_the_disk_took_it()
     disk.denies_writes.store(true, Ordering::Relaxed);
     let refused = tree.put(b"refused", b"v", Durability::Flushed).unwrap_err();
     assert!(!refused.is_unknown(), "{refused}");
-    let copy = Arc::new(Hurt { bytes: MemoryDisk::with_bytes(image(&disk)), ..Hurt::default() });
+    let copy = Arc::new(Hurt { bytes: MemoryDisk::with_bytes(image(&disk.bytes)), ..Hurt::default() });
     let (_engine, after) = open(&copy).unwrap();
     assert!(after.get(b"refused").unwrap().is_none());
     // Nor does it stand in the way of what comes next.
     tree.put(b"next", b"v", Durability::Flushed).unwrap();
-    let copy = Arc::new(Hurt { bytes: MemoryDisk::with_bytes(image(&disk)), ..Hurt::default() });
+    let copy = Arc::new(Hurt { bytes: MemoryDisk::with_bytes(image(&disk.bytes)), ..Hurt::default() });
     let (_engine, after) = open(&copy).unwrap();
     assert!(after.get(b"next").unwrap().is_some() && after.get(b"refused").unwrap().is_none());
 }
@@ -324,12 +313,6 @@ fn a_checkpoint_whose_sync_finds_no_room_is_not_one_that_was_refused_for_room() 
     assert_ne!(failed.kind(), atoll_errors::ErrorKind::OutOfSpace, "{failed}");
     let after = tree.put(b"after", b"v", Durability::Flushed).unwrap_err();
     assert!(matches!(after, EngineError::Poisoned { .. }), "{after}");
-}
-
-fn image(disk: &Hurt) -> Vec<u8> {
-    let mut bytes = vec![0; disk.bytes.len().unwrap() as usize];
-    disk.bytes.read_at(0, &mut bytes).unwrap();
-    bytes
 }
 
 #[test]

@@ -1,25 +1,13 @@
 //! Leaves that rot on the disk while the log goes on about them: what is whole stays readable, and nothing old is shown.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
+mod support;
+
 use atoll_disk::{Disk, MemoryDisk};
 use atoll_engine::{Direction, Durability, Engine, EngineError, Options, Tree, WriteBatch};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
-
-const KEYS: u32 = 20_000;
-
-/// The key whose leaf rots.
-const SICK: u32 = 10_000;
-
-fn options() -> Options {
-    Options {
-        background: false,
-        log_segment_bytes: 64 << 10,
-        log_windows: false,
-        seed: Some(7),
-        ..Options::default()
-    }
-}
+use support::{KEYS, SICK, fill, image, key, old, options, value};
 
 fn read_only(salvage: bool) -> Options {
     Options { read_only: true, salvage, ..options() }
@@ -32,35 +20,18 @@ fn open(image: &[u8], options: Options) -> Result<(Engine, Tree), EngineError> {
     Ok((engine, tree))
 }
 
-fn key(number: u32) -> [u8; 4] {
-    number.to_be_bytes()
-}
-
-fn old(number: u32) -> Vec<u8> {
-    format!("value of {number:08}").repeat(6).into_bytes()
-}
-
-fn image(disk: &MemoryDisk) -> Vec<u8> {
-    let mut bytes = vec![0; disk.len().unwrap() as usize];
-    disk.read_at(0, &mut bytes).unwrap();
-    bytes
-}
-
 /// What is on disk of a store that made these changes after its last checkpoint, the leaf of the sick key rotten.
 fn rotten(change: impl FnOnce(&Engine, &Tree)) -> Vec<u8> {
     let disk = Arc::new(MemoryDisk::new());
     let opened = || Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, options()).unwrap();
     let engine = opened();
     let tree = engine.tree("t").unwrap();
-    // In no order, so that leaves have some room left.
-    for number in (0..KEYS).map(|number| number * 7919 % KEYS) {
-        tree.put(&key(number), &old(number), Durability::Buffered).unwrap();
-    }
+    fill(&tree);
     engine.close().unwrap();
     let engine = opened();
     let tree = engine.tree("t").unwrap();
     change(&engine, &tree);
-    let mut bytes = image(&disk);
+    let mut bytes = image(&*disk);
     // The log before the checkpoint has it as well, and is read by nobody.
     let needle = old(SICK);
     let places: Vec<usize> =
@@ -68,10 +39,6 @@ fn rotten(change: impl FnOnce(&Engine, &Tree)) -> Vec<u8> {
     assert!(!places.is_empty());
     places.into_iter().for_each(|at| bytes[at + 5] ^= 1);
     bytes
-}
-
-fn value(tree: &Tree, number: u32) -> Result<Option<Vec<u8>>, EngineError> {
-    tree.get(&key(number))?.map(|value| Ok(value.to_buffer()?.to_vec())).transpose()
 }
 
 /// Numbers around the sick one whose records cannot be read.

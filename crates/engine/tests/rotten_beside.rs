@@ -1,14 +1,12 @@
 //! Leaves that rot under what was put beside them: checkpoints go on, and what was put is found.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
+mod support;
+
 use atoll_disk::{Disk, DiskError, MemoryDisk, Operation};
 use atoll_engine::{Attempt, Durability, Engine, EngineError, Options, Tree};
 use std::sync::{Arc, Mutex};
-
-const KEYS: u32 = 20_000;
-
-/// The key whose leaf rots. Those behind it are put beside that leaf.
-const SICK: u32 = 10_000;
+use support::{KEYS, SICK, fill, image, key, old, options, value};
 
 /// Where the superblocks end.
 const DATA_START: u64 = 8192;
@@ -74,15 +72,9 @@ impl Disk for Troubled {
 }
 
 impl Troubled {
-    fn image(&self) -> Vec<u8> {
-        let mut bytes = vec![0; self.bytes.len().unwrap() as usize];
-        self.bytes.read_at(0, &mut bytes).unwrap();
-        bytes
-    }
-
     /// Damages whatever has these bytes. The log before the last checkpoint may be among it, which nobody reads.
     fn rot(&self, needle: &[u8]) {
-        self.rot_where(&self.image(), needle);
+        self.rot_where(&image(&self.bytes), needle);
     }
 
     /// The same where an earlier image had them.
@@ -93,33 +85,15 @@ impl Troubled {
     }
 }
 
-fn options(blind_puts: bool) -> Options {
-    Options {
-        background: false,
-        log_segment_bytes: 64 << 10,
-        log_windows: false,
-        blind_puts,
-        seed: Some(7),
-        ..Options::default()
-    }
-}
-
 fn opened(disk: &Arc<Troubled>, blind_puts: bool) -> (Engine, Tree) {
-    let engine = Engine::open(Arc::clone(disk) as Arc<dyn Disk>, options(blind_puts)).unwrap();
+    let engine =
+        Engine::open(Arc::clone(disk) as Arc<dyn Disk>, Options { blind_puts, ..options() }).unwrap();
     let tree = engine.tree("t").unwrap();
     if blind_puts {
         // So that it is known where leaves are.
         tree.put(&key(0), b"first of all", Durability::Flushed).unwrap();
     }
     (engine, tree)
-}
-
-fn key(number: u32) -> [u8; 4] {
-    number.to_be_bytes()
-}
-
-fn old(number: u32) -> Vec<u8> {
-    format!("value of {number:08}").repeat(6).into_bytes()
 }
 
 fn new(number: u32) -> Vec<u8> {
@@ -129,24 +103,17 @@ fn new(number: u32) -> Vec<u8> {
 fn image_of_filled() -> Vec<u8> {
     let disk = Arc::new(Troubled::default());
     let (engine, tree) = opened(&disk, false);
-    // In no order, so that leaves have some room left.
-    for number in (0..KEYS).map(|number| number * 7919 % KEYS) {
-        tree.put(&key(number), &old(number), Durability::Buffered).unwrap();
-    }
+    fill(&tree);
     // Still more room around the sick one.
     for number in (SICK - 199..SICK + 200).step_by(2) {
         tree.delete(&key(number), Durability::Buffered).unwrap();
     }
     engine.close().unwrap();
-    disk.image()
+    image(&disk.bytes)
 }
 
 fn with(image: &[u8]) -> Arc<Troubled> {
     Arc::new(Troubled { bytes: MemoryDisk::with_bytes(image.to_vec()), ..Troubled::default() })
-}
-
-fn value(tree: &Tree, number: u32) -> Result<Option<Vec<u8>>, EngineError> {
-    tree.get(&key(number))?.map(|value| Ok(value.to_buffer()?.to_vec())).transpose()
 }
 
 /// That these have their new values, and all elsewhere is as it was.

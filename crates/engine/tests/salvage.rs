@@ -1,42 +1,16 @@
 //! What comes out of a store with rotten leaves that the log goes on about, opened with `salvage`: all that can be read, and nothing old.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
+mod support;
+
 use atoll_disk::{Disk, DiskError, MemoryDisk, Relay};
 use atoll_engine::{Durability, Engine, EngineError, Options, Tree};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-const KEYS: u32 = 20_000;
-
-/// The key whose leaf rots.
-const SICK: u32 = 10_000;
-
-fn options() -> Options {
-    Options {
-        background: false,
-        log_segment_bytes: 64 << 10,
-        log_windows: false,
-        seed: Some(7),
-        ..Options::default()
-    }
-}
+use support::{KEYS, SICK, fill, image, key, old, options, value_of};
 
 fn salvaging() -> Options {
     Options { read_only: true, salvage: true, ..options() }
-}
-
-fn key(number: u32) -> [u8; 4] {
-    number.to_be_bytes()
-}
-
-fn old(number: u32) -> Vec<u8> {
-    format!("value of {number:08}").repeat(6).into_bytes()
-}
-
-fn image(disk: &MemoryDisk) -> Vec<u8> {
-    let mut bytes = vec![0; disk.len().unwrap() as usize];
-    disk.read_at(0, &mut bytes).unwrap();
-    bytes
 }
 
 fn opened(disk: &Arc<MemoryDisk>) -> Engine {
@@ -48,10 +22,7 @@ fn filled() -> Arc<MemoryDisk> {
     let disk = Arc::new(MemoryDisk::new());
     let engine = opened(&disk);
     let tree = engine.tree("t").unwrap();
-    // In no order, so that leaves have some room left.
-    for number in (0..KEYS).map(|number| number * 7919 % KEYS) {
-        tree.put(&key(number), &old(number), Durability::Buffered).unwrap();
-    }
+    fill(&tree);
     for name in ["small", "other"] {
         let small = engine.tree(name).unwrap();
         for number in 30_000..30_003 {
@@ -74,7 +45,7 @@ fn rotten(needle: &[u8], change: impl FnOnce(&Engine, &Tree)) -> Vec<u8> {
     let disk = filled();
     let engine = opened(&disk);
     change(&engine, &engine.tree("t").unwrap());
-    let mut bytes = image(&disk);
+    let mut bytes = image(&*disk);
     rot(&mut bytes, needle);
     bytes
 }
@@ -91,15 +62,11 @@ fn salvaged(image: &[u8]) -> (Engine, Tree) {
     open(image, salvaging()).unwrap()
 }
 
-fn value(tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
-    tree.get(key)?.map(|value| Ok(value.to_buffer()?.to_vec())).transpose()
-}
-
 /// That nothing can be told of the sick key, and all away from it, of which some are in other trees, is as it was.
 fn assert_whole_elsewhere(tree_of: impl Fn(u32) -> Tree) {
-    assert!(value(&tree_of(SICK), &key(SICK)).is_err());
+    assert!(value_of(&tree_of(SICK), &key(SICK)).is_err());
     for number in (0..KEYS).step_by(97).filter(|number| !(SICK - 200..SICK + 200).contains(number)) {
-        assert_eq!(value(&tree_of(number), &key(number)).unwrap(), Some(old(number)), "{number}");
+        assert_eq!(value_of(&tree_of(number), &key(number)).unwrap(), Some(old(number)), "{number}");
     }
 }
 
@@ -142,7 +109,7 @@ fn however_much_was_put_beside_a_rotten_leaf_comes_out_but_for_what_was_changed_
     let (engine, tree) = salvaged(&bytes);
     assert_eq!(engine.recovery().leaves_lost, 1);
     for number in 0..count {
-        let found = value(&tree, &behind_sick(number));
+        let found = value_of(&tree, &behind_sick(number));
         match number {
             7..=8 | 2000 => assert!(found.is_err(), "{number}: {found:?}"),
             9 => assert_eq!(found.unwrap(), Some(vec![3; 400]), "{number}"),
@@ -182,12 +149,12 @@ fn longer_values_of_the_log_come_out_that_were_put_into_a_rotten_leaf() {
         let snapshot = engine.snapshot();
         let told = in_log.into_iter().chain([(10, 400)]).map(|(number, len)| (number, long(len)));
         for (number, expected) in told.chain([(11, b"short".to_vec()), (700, long(100))]) {
-            assert_eq!(value(&tree, &behind_sick(number)).unwrap(), Some(expected.clone()), "{number}");
+            assert_eq!(value_of(&tree, &behind_sick(number)).unwrap(), Some(expected.clone()), "{number}");
             let shown = snapshot.get(&tree, &behind_sick(number)).unwrap().unwrap();
             assert_eq!(*shown.to_buffer().unwrap(), *expected, "{number}");
         }
         for number in [12, 13] {
-            assert!(value(&tree, &behind_sick(number)).is_err(), "{number}");
+            assert!(value_of(&tree, &behind_sick(number)).is_err(), "{number}");
         }
         assert_whole_elsewhere(|_| tree.clone());
     }
@@ -202,11 +169,11 @@ fn what_was_put_into_a_tree_of_one_rotten_leaf_comes_out() {
     });
     let (engine, _) = salvaged(&bytes);
     let small = engine.tree("small").unwrap();
-    assert_eq!(value(&small, &key(30_002)).unwrap(), Some(b"later".to_vec()));
-    assert_eq!(value(&small, &key(5)).unwrap(), Some(b"new".to_vec()));
-    assert!(value(&small, &key(30_001)).is_err());
+    assert_eq!(value_of(&small, &key(30_002)).unwrap(), Some(b"later".to_vec()));
+    assert_eq!(value_of(&small, &key(5)).unwrap(), Some(b"new".to_vec()));
+    assert!(value_of(&small, &key(30_001)).is_err());
     let other = engine.tree("other").unwrap();
-    assert_eq!(value(&other, &key(30_001)).unwrap(), Some(b"other 30001".to_vec()));
+    assert_eq!(value_of(&other, &key(30_001)).unwrap(), Some(b"other 30001".to_vec()));
     assert_eq!(engine.recovery().leaves_lost, 1);
 }
 
@@ -225,14 +192,14 @@ fn ranges_that_moved_over_a_rotten_leaf_are_where_they_went() {
         let (engine, tree) = salvaged(&bytes);
         let upper = if is_absorbed { tree.clone() } else { engine.tree("upper").unwrap() };
         let tree_of = |number| if number > SICK { upper.clone() } else { tree.clone() };
-        assert_eq!(value(&upper, &key(SICK + 2)).unwrap(), Some(b"before".to_vec()));
-        assert_eq!(value(&upper, &key(KEYS)).unwrap(), Some(b"at the end".to_vec()));
-        assert_eq!(value(&tree, &key(5)).unwrap(), Some(b"elsewhere".to_vec()));
-        assert!(value(&upper, &key(SICK + 1)).is_err());
+        assert_eq!(value_of(&upper, &key(SICK + 2)).unwrap(), Some(b"before".to_vec()));
+        assert_eq!(value_of(&upper, &key(KEYS)).unwrap(), Some(b"at the end".to_vec()));
+        assert_eq!(value_of(&tree, &key(5)).unwrap(), Some(b"elsewhere".to_vec()));
+        assert!(value_of(&upper, &key(SICK + 1)).is_err());
         assert_whole_elsewhere(tree_of);
         if !is_absorbed {
             // How far the leaf reached that was cut is not known.
-            assert_ne!(value(&tree, &key(SICK + 500)).ok().flatten(), Some(old(SICK + 500)), "it went");
+            assert_ne!(value_of(&tree, &key(SICK + 500)).ok().flatten(), Some(old(SICK + 500)), "it went");
         }
         assert!(engine.recovery().leaves_lost > 0);
     }
@@ -249,14 +216,14 @@ fn a_tree_absorbs_one_of_which_nothing_can_be_read() {
         let (engine, tree) = salvaged(&bytes);
         let into = if absorbs_it { tree } else { engine.tree("small").unwrap() };
         for number in (0..KEYS).step_by(97) {
-            assert_eq!(value(&into, &key(number)).unwrap(), Some(old(number)), "{number}");
+            assert_eq!(value_of(&into, &key(number)).unwrap(), Some(old(number)), "{number}");
         }
         assert_eq!(
-            value(&into, &[key(5).as_slice(), &[0]].concat()).unwrap(),
+            value_of(&into, &[key(5).as_slice(), &[0]].concat()).unwrap(),
             None,
             "it lies among what is known"
         );
-        assert!(value(&into, &key(30_001)).is_err());
+        assert!(value_of(&into, &key(30_001)).is_err());
         assert_eq!(engine.recovery().leaves_lost, 1);
     }
 }
@@ -273,10 +240,10 @@ fn a_tree_absorbs_one_of_which_only_long_values_of_the_log_are_known() {
     });
     let (engine, tree) = salvaged(&bytes);
     for number in 30_005..30_010 {
-        assert_eq!(value(&tree, &key(number)).unwrap(), Some(long(number)), "{number}");
+        assert_eq!(value_of(&tree, &key(number)).unwrap(), Some(long(number)), "{number}");
     }
-    assert_eq!(value(&tree, &key(5)).unwrap(), Some(old(5)));
-    assert!(value(&tree, &key(30_001)).is_err());
+    assert_eq!(value_of(&tree, &key(5)).unwrap(), Some(old(5)));
+    assert!(value_of(&tree, &key(30_001)).is_err());
     assert_eq!(engine.recovery().leaves_lost, 1);
 }
 
@@ -307,18 +274,18 @@ fn who_salvages_beside_an_owner_that_went_on_looks_again_at_what_seems_rotten() 
     let engine = opened(&disk);
     let tree = engine.tree("t").unwrap();
     tree.put(&key(SICK + 1), b"soon older", Durability::Flushed).unwrap();
-    let mut first = image(&disk);
+    let mut first = image(&*disk);
     let needle = old(SICK);
     let place = (0..first.len()).rfind(|&at| first[at..].starts_with(&needle)).unwrap();
     first[place + 2] ^= 1;
     tree.put(&key(SICK + 1), b"newer", Durability::Flushed).unwrap();
     engine.checkpoint().unwrap();
-    let then = MemoryDisk::with_bytes(image(&disk));
+    let then = MemoryDisk::with_bytes(image(&*disk));
     let first = MemoryDisk::with_bytes(first);
     let disk = Arc::new(Overtaken { first, then, place: place as u64, is_over: AtomicBool::new(false) });
     let reader = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, salvaging()).unwrap();
     assert!(disk.is_over.load(Ordering::Relaxed), "nothing seemed rotten");
     let tree = reader.tree("t").unwrap();
-    assert_eq!(value(&tree, &key(SICK)).unwrap(), Some(old(SICK)));
-    assert_eq!(value(&tree, &key(SICK + 1)).unwrap(), Some(b"newer".to_vec()));
+    assert_eq!(value_of(&tree, &key(SICK)).unwrap(), Some(old(SICK)));
+    assert_eq!(value_of(&tree, &key(SICK + 1)).unwrap(), Some(b"newer".to_vec()));
 }
