@@ -7,9 +7,10 @@
 //! ends leave out nothing of their keys.
 //! Invariant: nothing is read that the visits from the cut to the nearest key on either side have not read.
 
+use super::delete::shrink;
 use super::place::refuse_stranger;
 use super::{Edit, Fences, LEAF_SPLIT_BYTES, Owned, Upper};
-use super::{grow, insert_upper, leaf_of, new_leaf, own, separator, shrink};
+use super::{grow, insert_upper, leaf_of, new_leaf, own, separator};
 use crate::backing::Reading;
 use crate::leaf::{Leaf, Record, SharedLeaf};
 use crate::node::Node;

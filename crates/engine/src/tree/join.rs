@@ -6,8 +6,9 @@
 //! Invariant: all leaves of the joined tree are equally deep, and no node has too many children.
 
 use super::cut::Edge;
+use super::place::own_in;
 use super::{Edit, Fences, Owned, Upper};
-use super::{grow, insert_upper, new_leaf, own, own_in, split_if_full};
+use super::{grow, insert_upper, new_leaf, own, split_if_full};
 use crate::EngineError;
 use crate::backing::{Backing, Reading};
 use crate::leaf::Record;
