@@ -1,0 +1,111 @@
+//! The group of a commit in the log.
+
+use super::Placed;
+use super::sizes::{bound_len, check_size};
+use crate::EngineError;
+use crate::batch::{Action, Given, Op};
+use crate::log::Log;
+use crate::planted::{self, Bug};
+use crate::record::{Logged, OVERHEAD_MAX, Record};
+use crate::shared::{Shared, Writer};
+use crate::space::SegmentUse;
+use crate::value::EXTENT_FROM;
+use std::sync::atomic::Ordering;
+
+/// Most bytes of one group of the log; its header has four bytes for their number.
+const BATCH_MAX: u64 = u32::MAX as u64;
+
+impl Shared {
+    /// Writes the group of `ops` to the log.
+    pub(crate) fn log_ops(
+        &self,
+        writer: &mut Writer,
+        ops: &[Op<'_>],
+        placed: &[Option<Placed>],
+        flush: bool,
+    ) -> Result<(), EngineError> {
+        let Some(log) = &mut writer.log else { return Ok(()) };
+        let bound: usize = ops.iter().map(encoded_bound).sum();
+        check_size("batch", bound as u64, 0, BATCH_MAX)?;
+        self.prepare_log(log, bound)?;
+        let prepared = log.begin();
+        let mut in_log = Vec::new();
+        for (op, placed) in ops.iter().zip(placed) {
+            if planted::is(Bug::RangeDeleteNotLogged) && matches!(op.action, Action::DeleteRange(..)) {
+                continue;
+            }
+            record_of(op, placed.as_ref()).encode(log.payload());
+            if let Some(Placed { piece, extent: None }) = placed {
+                // The bytes are the last of the record.
+                let offset = log.payload_offset() - u64::from(piece.len());
+                log.will_settle(piece.clone(), offset);
+                in_log.push((offset, u64::from(piece.len())));
+            }
+        }
+        let ended = log.end(&prepared, self.syncer.synced());
+        if flush || log.is_heavy() {
+            if let Err(error) = log.flush(&self.backing) {
+                log.roll_back(&prepared, ended);
+                return Err(error.into());
+            }
+            self.flushed.store(log.flushed(), Ordering::Release);
+        }
+        if in_log.is_empty() {
+            return Ok(());
+        }
+        let mut space = self.space.lock();
+        for (offset, len) in in_log {
+            if let Some(segment) = space.segment_of(offset)
+                && !planted::is(Bug::LogValuesNotCounted)
+            {
+                segment.live += len;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes sure that a group of `payload` bytes fits into the segment.
+    pub(crate) fn prepare_log(&self, log: &mut Log, payload: usize) -> Result<(), EngineError> {
+        if log.fits(payload) {
+            return Ok(());
+        }
+        let len = Log::segment_for(payload).max(self.options.segment_bytes()).next_multiple_of(4096);
+        let extent = self.space.lock().allocate_segment(len);
+        let window = self.window_ahead.lock().take_if(|window| window.covers(extent.offset, 1));
+        if let Err(error) = log.switch((extent, window), self.syncer.synced(), &self.backing) {
+            // The jump to it may be on disk, so nothing else may ever lie there: the next try takes it again.
+            self.space.lock().spare_segment(extent);
+            return Err(error.into());
+        }
+        self.flushed.store(log.flushed(), Ordering::Release);
+        self.space.lock().add_segment(SegmentUse { extent, number: log.point().number, live: 0 });
+        Ok(())
+    }
+}
+
+fn record_of<'a>(op: &Op<'a>, placed: Option<&Placed>) -> Record<'a> {
+    let value = |given: Given<'a>| match placed {
+        Some(Placed { piece, extent: Some(extent) }) => {
+            Logged::Extent { offset: extent.offset, len: piece.len(), checksum: piece.checksum() }
+        }
+        _ => Logged::Bytes { bytes: given.bytes(), at: 0 },
+    };
+    let tree = op.tree;
+    match op.action {
+        Action::Put(key, given) => Record::Put { tree, key, value: value(given) },
+        Action::Append(key, given) => Record::Append { tree, key, value: value(given) },
+        Action::Delete(key) => Record::Delete { tree, key },
+        Action::DeleteRange(from, to) => Record::DeleteRange { tree, from, to },
+    }
+}
+
+fn encoded_bound(op: &Op<'_>) -> usize {
+    let bytes = match op.action {
+        Action::Put(key, given) | Action::Append(key, given) => {
+            key.len() + if given.bytes().len() < EXTENT_FROM { given.bytes().len() } else { 0 }
+        }
+        Action::Delete(key) => key.len(),
+        Action::DeleteRange(from, to) => bound_len(from) + bound_len(to),
+    };
+    bytes + OVERHEAD_MAX
+}

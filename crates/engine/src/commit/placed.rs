@@ -1,0 +1,76 @@
+//! Longer values of a commit: each gets a piece, and those that are too large for the log an extent of their own, which is written
+//! before the log names it.
+
+use crate::EngineError;
+use crate::batch::{Action, Given, Op};
+use crate::forest::NewValue;
+use crate::shared::Shared;
+use crate::space::Extent;
+use crate::value::{EXTENT_FROM, INLINE_BELOW, Piece};
+
+/// A value beyond the size of leaf records; a large one was written to an extent of its own.
+pub(crate) struct Placed {
+    pub(super) piece: Piece,
+    pub(super) extent: Option<Extent>,
+}
+
+impl Placed {
+    /// The value, for the tree.
+    pub(crate) fn to_value(&self) -> NewValue<'static> {
+        NewValue::piece(self.piece.clone())
+    }
+}
+
+impl Shared {
+    /// Gives every longer value a piece; writes those that are too large for the log to extents of their own.
+    pub(super) fn place_large_values(
+        &self,
+        ops: &[Op<'_>],
+        placed: &mut Vec<Option<Placed>>,
+    ) -> Result<(), EngineError> {
+        let epoch = self.forest.read().epoch;
+        for op in &ops[placed.len()..] {
+            placed.push(match op.action {
+                Action::Put(_, given) | Action::Append(_, given) if given.bytes().len() >= INLINE_BELOW => {
+                    Some(self.place(given, epoch, false)?)
+                }
+                _ => None,
+            });
+        }
+        Ok(())
+    }
+
+    /// A piece for one value; `ahead` if the writer lock is not held and its commit is yet to come.
+    pub(crate) fn place(&self, given: Given<'_>, epoch: u64, ahead: bool) -> Result<Placed, EngineError> {
+        let bytes = given.to_buffer();
+        let len = bytes.len() as u64;
+        let checksum = self.backing.checksum(&bytes);
+        let Some(disk) = self.backing.disk() else {
+            return Ok(Placed { piece: Piece::resident(bytes, checksum, epoch), extent: None });
+        };
+        if bytes.len() < EXTENT_FROM {
+            return Ok(Placed { piece: Piece::in_log(bytes, checksum, epoch), extent: None });
+        }
+        let extent = if ahead {
+            self.space.lock().allocate_in_flight(len)
+        } else {
+            self.space.lock().allocate_for_writer(len)
+        };
+        let written =
+            disk.reserve(extent.offset, extent.len).and_then(|()| disk.write_at(extent.offset, &bytes));
+        if let Err(error) = written {
+            self.space.lock().cancel(extent);
+            return Err(error.into());
+        }
+        // Not kept in memory: the system has it, and who writes much would fill the budget with what nobody may read.
+        let piece = Piece::on_disk(extent.offset, bytes.len() as u32, checksum, epoch);
+        Ok(Placed { piece, extent: Some(extent) })
+    }
+
+    pub(crate) fn unplace(&self, placed: &[Option<Placed>]) {
+        let mut space = self.space.lock();
+        for extent in placed.iter().flatten().filter_map(|placed| placed.extent) {
+            space.cancel(extent);
+        }
+    }
+}

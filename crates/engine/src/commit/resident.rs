@@ -1,0 +1,123 @@
+//! What a commit will touch comes into memory before the log has it, so that nothing can fail behind that.
+//!
+//! Small puts need no leaf where memory is short: they go beside it ([`crate::delta`]), and a leaf that nobody reads is let go of
+//! for them.
+
+use crate::EngineError;
+use crate::batch::{Action, Given, Op};
+use crate::delta::{MERGED_MORE, record_bytes};
+use crate::pins::Pin;
+use crate::search::{self, Missing};
+use crate::shared::Shared;
+use crate::slot::Slot;
+use crate::tree;
+use crate::value::INLINE_BELOW;
+use std::collections::HashMap;
+use std::ops::Bound;
+
+impl Shared {
+    /// Reads what the changes will touch, so that applying them needs no disk. The values of the first `placed` are not what
+    /// their ops say, but pieces that were placed before: these never go beside a leaf, however short they look.
+    pub(super) fn make_resident(&self, ops: &[Op<'_>], placed: usize) -> Result<(), EngineError> {
+        // Nodes are let go of only under the writer lock, which is held.
+        if self.backing.is_all_resident() {
+            return Ok(());
+        }
+        let (is_short, mut beside) = (self.backing.is_short(), HashMap::new());
+        let mut all_beside = true;
+        for (index, op) in ops.iter().enumerate() {
+            let may_go = is_short && index >= placed;
+            match op.action {
+                Action::Put(key, given) if may_go && self.goes_beside(op.tree, key, given, &mut beside) => {
+                    continue;
+                }
+                Action::Put(key, _) | Action::Append(key, _) | Action::Delete(key) => {
+                    self.make_key_resident(op.tree, key)?;
+                }
+                Action::DeleteRange(from, to) => self.make_range_resident(op.tree, from, to)?,
+            }
+            all_beside = false;
+        }
+        // Otherwise there is no leaf among theirs that could be let go of.
+        if is_short && !all_beside && placed == 0 {
+            self.let_go_for(ops);
+        }
+        Ok(())
+    }
+
+    /// Lets go of leaves that nobody read lately and that only take small records: to change them would cost their memory
+    /// until the next checkpoint.
+    fn let_go_for(&self, ops: &[Op<'_>]) {
+        let Some(puts) = ops.iter().map(small_put).collect::<Option<Vec<_>>>() else { return };
+        let mut forest = self.forest.write();
+        let mut bytes: HashMap<*const Slot, usize> = HashMap::new();
+        for &(tree, key, value) in &puts {
+            if let Some(slot) = forest.tree(tree).map(|state| search::slot_of(&state.root, key)) {
+                *bytes.entry(std::ptr::from_ref(slot)).or_default() += record_bytes(key, value);
+            }
+        }
+        for (tree, key, _) in puts {
+            if let Some(state) = forest.trees.get_mut(tree as usize) {
+                let of_slot = |slot| bytes.get(&slot).map_or(usize::MAX / 2, |bytes| bytes + MERGED_MORE);
+                tree::let_go(&mut state.root, key, of_slot, &self.backing);
+            }
+        }
+    }
+
+    /// Whether a record goes beside its leaf, which is not resident; `added` are the bytes that others do before it, by the
+    /// address of the slot. Slots stay where they are as long as the writer lock is held.
+    fn goes_beside(
+        &self,
+        tree: u32,
+        key: &[u8],
+        given: Given<'_>,
+        added: &mut HashMap<*const Slot, usize>,
+    ) -> bool {
+        if given.bytes().len() >= INLINE_BELOW {
+            return false;
+        }
+        let forest = self.forest.read();
+        let missing = forest.tree(tree).and_then(|state| search::leaf_of(&state.root, key).err());
+        let Some(Missing { parent: Some(parent), child }) = missing else { return false };
+        let slot = &parent.children[child];
+        let before = added.entry(std::ptr::from_ref(slot)).or_default();
+        let bytes = record_bytes(key, given.bytes());
+        let goes = parent.has_leaves() && slot.takes_delta(*before + bytes + MERGED_MORE);
+        *before += if goes { bytes } else { 0 };
+        goes
+    }
+
+    pub(crate) fn make_key_resident(&self, tree: u32, key: &[u8]) -> Result<(), EngineError> {
+        loop {
+            let Some((missing, pin)) = self.missing_for(tree, key)? else { return Ok(()) };
+            self.load_missing(tree, missing, pin)?;
+        }
+    }
+
+    fn missing_for(&self, tree: u32, key: &[u8]) -> Result<Option<(Missing, Pin)>, EngineError> {
+        let forest = self.forest.read();
+        let Some(state) = forest.tree(tree) else { return Ok(None) };
+        let missing = tree::missing_for(&state.root, key, &self.backing)?;
+        Ok(missing.map(|missing| (missing, self.pins.pin(forest.epoch))))
+    }
+
+    fn make_range_resident(
+        &self,
+        tree: u32,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> Result<(), EngineError> {
+        let forest = self.forest.read();
+        let Some(state) = forest.tree(tree) else { return Ok(()) };
+        // What has no room is read all the same: a page that cannot be read is an error before the log has anything.
+        tree::load_range(&state.root, (from, to), &|slot| self.load_slot(slot), &self.backing)
+    }
+}
+
+/// The tree, the key and the value of a put whose value will lie in the leaf.
+fn small_put<'a>(op: &Op<'a>) -> Option<(u32, &'a [u8], &'a [u8])> {
+    match op.action {
+        Action::Put(key, given) if given.bytes().len() < INLINE_BELOW => Some((op.tree, key, given.bytes())),
+        _ => None,
+    }
+}
