@@ -1,0 +1,65 @@
+//! Space that comes free with a commit: it is used again, given back to the file system, or cut off the file.
+
+use super::Written;
+use crate::shared::Shared;
+use crate::space::Extent;
+use atoll_disk::Disk;
+
+/// Pieces of free space that a checkpoint gives back to the file system.
+const PIECES_RELEASED: usize = 16;
+
+impl Shared {
+    /// Gives back what the commit before needed and this one does not.
+    pub(super) fn release(&self, in_segments: &[(u64, u64)], commit: &Written) {
+        let mut space = self.space.lock();
+        for (offset, bytes) in in_segments {
+            if let Some(segment) = space.segment_of(*offset) {
+                segment.live = segment.live.saturating_sub(*bytes);
+            }
+        }
+        for segment in &commit.dead {
+            space.remove_segment(segment.extent.offset);
+            self.fruitless.lock().remove(&segment.extent.offset);
+        }
+        let now = self.options.clock.now();
+        for extent in &commit.extents {
+            space.keep(*extent, now);
+        }
+        space.use_kept(now, self.options.keep);
+        *self.table.lock() = Some(commit.table);
+    }
+
+    /// Gives free space in the middle of the file back to the file system, but for what will soon be used again: as much as
+    /// the last checkpoint wrote, up to a quarter of what is in use. To give a piece back takes a file system milliseconds, so
+    /// only the last checkpoint gives all of them back.
+    pub(super) fn release_free(&self, disk: &dyn Disk, written: u64, last: bool) {
+        let mut space = self.space.lock();
+        let (soon, pieces) =
+            if last { (0, usize::MAX) } else { (written.min(space.used_bytes() / 4), PIECES_RELEASED) };
+        let extents = space.take_to_release(self.options.log_segment_bytes * 2 + soon, pieces);
+        drop(space);
+        let release = |extent: Extent| {
+            let released = disk.release(extent.offset, extent.len);
+            if let Err(error) = &released {
+                tracing::warn!(store = self.backing.name(), %error, "free space could not be given back");
+            }
+            (extent, released.is_ok())
+        };
+        let released: Vec<(Extent, bool)> = extents.into_iter().map(release).collect();
+        self.space.lock().released(&released);
+    }
+
+    /// Cuts the file when a good part of its end is free.
+    pub(super) fn cut_free_end(&self, disk: &dyn Disk) {
+        let mut space = self.space.lock();
+        let before = space.end();
+        let mut trial = space.clone();
+        let end = trial.shrink();
+        if before - end >= self.options.log_segment_bytes * 2 {
+            *space = trial;
+            if let Err(error) = disk.truncate(end) {
+                tracing::warn!(store = self.backing.name(), %error, "the file could not be cut; it stays longer");
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Both copies of the superblock, one after the other, with a sync behind each: with them a commit is there.
+//!
+//! Invariant: one intact copy is on disk at every moment.
+
+use crate::EngineError;
+use crate::planted::{self, Bug};
+use crate::shared::Shared;
+use crate::superblock::{COPIES, MOVED_RANGES, Superblock};
+use crate::sync::SyncError;
+use atoll_disk::Disk;
+use std::sync::atomic::Ordering;
+
+impl Shared {
+    pub(super) fn install(
+        &self,
+        disk: &dyn Disk,
+        superblock: &Superblock,
+        position: u64,
+    ) -> Result<(), EngineError> {
+        if !planted::is(Bug::SuperblockBeforePages) {
+            self.sync_for_commit(disk)?;
+        }
+        self.syncer.reached(position);
+        self.write_copies(disk, superblock)
+    }
+
+    /// Writes both copies of the superblock.
+    fn write_copies(&self, disk: &dyn Disk, superblock: &Superblock) -> Result<(), EngineError> {
+        *self.committed.lock() = None;
+        // The copy that may be damaged goes first, so that one intact copy is there at every moment.
+        let first = self.doubtful_copy.load(Ordering::Relaxed);
+        let both = [first, 1 - first];
+        for &copy in if planted::is(Bug::SecondSuperblockSkipped) { &both[..1] } else { &both } {
+            // Should this fail, the copies on disk are the former commit, this one, or both; all that either
+            // needs stays in place, for nothing is given back.
+            self.doubtful_copy.store(copy, Ordering::Relaxed);
+            self.check_writable()?;
+            disk.write_at(COPIES[copy], &superblock.encode())?;
+            self.sync_for_commit(disk)?;
+        }
+        *self.committed.lock() = Some(*superblock);
+        self.features_noted.store(superblock.features, Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes sure that both copies of the superblock say that key ranges may have moved, so that a build which does not
+    /// know what that means leaves the store alone.
+    pub(crate) fn note_moved_ranges(&self) -> Result<(), EngineError> {
+        let Some(disk) = self.backing.disk() else { return Ok(()) };
+        let is_noted = || self.features_noted.load(Ordering::Acquire) & MOVED_RANGES != 0;
+        if is_noted() {
+            return Ok(());
+        }
+        let running = self.checkpointing.lock();
+        if is_noted() {
+            return Ok(());
+        }
+        self.check_writable()?;
+        let features = self.features.fetch_or(MOVED_RANGES, Ordering::Relaxed) | MOVED_RANGES;
+        let committed = *self.committed.lock();
+        if let Some(committed) = committed {
+            return self.write_copies(&**disk, &Superblock { features, ..committed });
+        }
+        // The last commit failed half-way: which one is on disk only the next one makes sure.
+        drop(running);
+        self.checkpoint(false).map(|_| ())
+    }
+
+    /// After a sync that failed nobody knows what is on disk: nothing may rely on it any more.
+    fn sync_for_commit(&self, disk: &dyn Disk) -> Result<(), EngineError> {
+        let flushed = || self.flushed.load(Ordering::Acquire);
+        self.syncer.sync_now(disk, flushed).map_err(|error| match error {
+            // Whatever the disk says, be it that there is no room: what was acknowledged may be gone with it.
+            SyncError::Failed(source) => EngineError::NotDurable { store: self.backing.name(), source },
+            SyncError::Poisoned => EngineError::Poisoned { store: self.backing.name() },
+        })
+    }
+}
