@@ -21,6 +21,7 @@ mod planted;
 pub mod protocol;
 mod readable;
 mod room;
+mod said;
 mod schema;
 #[cfg(test)]
 mod seeds;
@@ -34,6 +35,7 @@ pub use name::NAME_BYTES_MAX;
 #[cfg(feature = "planted")]
 pub use planted::{Bug, draw_names_from, plant};
 pub use readable::{Readable, Refining, Scanning};
+pub use said::{STEP_COLUMN, other_step};
 pub use schema::{
     COLUMNS_MAX, INDEX_COLUMNS_MAX, IndexColumn, Role, Roles, SchemaError, TableSchema, TypeName, column,
 };

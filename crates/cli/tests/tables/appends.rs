@@ -112,3 +112,15 @@ fn a_step_that_is_appended_takes_no_place_of_later_ones_unless_a_new_attempt_is_
     atoll(&place, "table append t three.csv --run r --attempt 3 --step 5").text();
     assert_eq!(lines(&atoll(&place, "table steps t --run r")), ["r\tstep 5\t5 rows"]);
 }
+
+#[test]
+fn a_step_that_contradicts_the_column_of_steps_is_told() {
+    let place = Place::new();
+    place.write("seven.csv", "id,step,x\n1,7,0.5\n2,7,1.5\n");
+    atoll(&place, "table create t --like seven.csv --id id,step --index x,step").text();
+    let other = atoll(&place, "table append t seven.csv --run r --step 400");
+    let told = "the rows are step 400, and one of them says 7 in its column \"step\"";
+    assert!(other.exit == Some(0) && other.stderr.contains(told), "{}", other.stderr);
+    let same = atoll(&place, "table append t seven.csv --run s --step 7");
+    assert!(same.exit == Some(0) && !same.stderr.contains("one of them says"), "{}", same.stderr);
+}

@@ -10,7 +10,7 @@ use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use atoll_row_files::{Input, PartLimits, RowFileError, open};
 use atoll_tables::protocol::{BlockId, EditError, Version};
-use atoll_tables::{RunSummary, Table, TableError};
+use atoll_tables::{RunSummary, STEP_COLUMN, Table, TableError, other_step};
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -66,9 +66,21 @@ impl Append {
         }
         let table = self.table.open(session, Access::Change).await?;
         let (rows, skipped) = self.rows(&SchemaRef::clone(table.schema().columns())).await?;
+        self.tell_other_step(&rows);
         let (attempt, appended) = self.append(&table, &rows).await?;
         table.close().await?;
         self.tell(session, attempt, rows.num_rows(), skipped, &appended)
+    }
+
+    /// Tells of rows that say that they are of another step than the one that is named: they are appended as that, and are found
+    /// as the one that they say.
+    fn tell_other_step(&self, rows: &RecordBatch) {
+        if let Some((step, said)) = self.step.and_then(|step| Some((step, other_step(rows, step)?))) {
+            crate::output::note(&format!(
+                "the rows are step {step}, and one of them says {said} in its column \"{STEP_COLUMN}\": whoever asks by that column \
+                 finds it there"
+            ));
+        }
     }
 
     /// Appends the rows, and tells in which attempt.

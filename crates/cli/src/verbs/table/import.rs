@@ -21,7 +21,7 @@ use crate::{Failure, Session};
 use arrow_schema::SchemaRef;
 use atoll_options::Section;
 use atoll_row_files::{Format, Input, Part, PartLimits, ReadOptions, RowFileError, RowReader, open};
-use atoll_tables::Table;
+use atoll_tables::{STEP_COLUMN, Table};
 use claim::Claim;
 use clap::Args;
 use cut::{Cutter, Grouping, Message, There};
@@ -32,9 +32,6 @@ use sink::{Sink, is_of_somebody_else};
 use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
 use tokio::task::JoinError;
-
-/// The column that is taken for the steps where nobody says otherwise.
-const STEP_COLUMN: &str = "step";
 
 /// Most rows of a block that is a part of a file.
 const PART_ROWS_MAX: usize = 1 << 20;
