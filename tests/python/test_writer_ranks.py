@@ -90,13 +90,13 @@ class Native:
     def __init__(self, native: object) -> None:
         self._asked, self.scans, self.kept = native, 0, ""
 
-    def rank_attributes(self, run: str) -> dict[int, str]:
+    def rank_notes(self, run: str, attempt: int) -> dict[int, str]:
         self.scans += 1
-        return self._asked.rank_attributes(run)
+        return self._asked.rank_notes(run, attempt)
 
-    def set_rank_attributes(self, text: str, run: str, rank: int) -> None:
+    def set_rank_notes(self, text: str, run: str, attempt: int, rank: int) -> None:
         self.kept = text
-        self._asked.set_rank_attributes(text, run, rank)
+        self._asked.set_rank_notes(text, run, attempt, rank)
 
 
 def test_a_checkpoint_costs_the_note_of_its_own_rank_and_not_those_of_all(table, tmp_path: Path):
@@ -286,7 +286,29 @@ def test_an_attempt_that_was_replaced_names_and_notes_no_checkpoint_any_more(tab
             keep(writers[0], tmp_path / "state.20.0")
     assert (tmp_path / "state.20.0").exists() == (works is finish)
     assert [writer.resume(own(tmp_path, writer.rank)).step for writer in later] == [10, 10]
-    assert '"20"' not in str(table._native.rank_attributes("a"))
+    assert '"20"' not in str(table._native.rank_notes("a", 3))
+
+
+def test_ranks_of_a_later_attempt_are_answered_alike_while_one_that_it_replaced_still_notes(table, tmp_path: Path):
+    crash_after(table, tmp_path, 10)
+    writers, chosen = start(table, 2), []
+    [writer.resume(own(tmp_path, writer.rank)) for writer in writers]
+    give(writers, 20)
+    keep(writers[0], tmp_path / "state.20.0")
+    with pytest.MonkeyPatch.context() as patch:
+        note = Agreement.note
+
+        def late(*given: object) -> None:
+            # It has looked, and is current; before it notes, a later attempt begins, and its first rank asks.
+            later = start(table, 3)
+            chosen.extend([later, later[0].resume(own(tmp_path, 0))])
+            note(*given)
+
+        patch.setattr(Agreement, "note", late)
+        with pytest.raises(errors.ConflictError, match="attempt 3"):
+            keep(writers[1], tmp_path / "state.20.1")
+    later, first = chosen
+    assert [first.step, later[1].resume(own(tmp_path, 1)).step] == [10, 10]
 
 
 def test_checkpoints_of_one_step_of_two_attempts_are_not_taken_together(table, tmp_path: Path):

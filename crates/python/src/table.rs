@@ -186,17 +186,24 @@ impl Table {
         Ok(self.handle()?.block_bytes_max())
     }
 
-    /// Keeps what one rank of a run notes: JSON, an object.
-    fn set_rank_attributes(&self, py: Python<'_>, text: &str, run: String, rank: u32) -> PyResult<()> {
+    /// Keeps what one rank of a run notes in an attempt: JSON, an object.
+    fn set_rank_notes(
+        &self,
+        py: Python<'_>,
+        text: &str,
+        run: String,
+        attempt: u64,
+        rank: u32,
+    ) -> PyResult<()> {
         let table = self.handle()?;
-        let noted = serde_json::from_str(text).map_err(|error| Failure::input(error.to_string()))?;
-        wait(py, async move { table.set_attributes(AttributesOf::Rank(&run, rank), &noted).await })
+        let notes = serde_json::from_str(text).map_err(|error| Failure::input(error.to_string()))?;
+        wait(py, async move { table.set_rank_notes(&run, attempt, rank, &notes).await })
     }
 
-    /// What the ranks of a run noted, by rank: JSON, an object each.
-    fn rank_attributes(&self, py: Python<'_>, run: String) -> PyResult<BTreeMap<u32, String>> {
+    /// What the ranks of a run noted, by rank, for an attempt: JSON, an object each. Earlier attempts note nothing any more.
+    fn rank_notes(&self, py: Python<'_>, run: String, attempt: u64) -> PyResult<BTreeMap<u32, String>> {
         let table = self.handle()?;
-        let noted = wait(py, async move { table.attributes_of_ranks(&run).await })?;
+        let noted = wait(py, async move { table.rank_notes(&run, attempt).await })?;
         let text = |noted| serde_json::to_string(&noted).map_err(|error| Failure::input(error.to_string()));
         noted.into_iter().map(|(rank, noted)| Ok((rank, text(noted)?))).collect()
     }

@@ -15,6 +15,7 @@ mod ledger;
 mod line;
 mod lineage;
 mod names;
+mod notes;
 mod pack;
 mod parts;
 mod query;

@@ -30,6 +30,8 @@ mod listing;
 mod load;
 #[path = "writing/loader.rs"]
 mod loader;
+#[path = "writing/notes.rs"]
+mod notes;
 #[path = "writing/of_runs.rs"]
 mod of_runs;
 #[path = "writing/rows.rs"]

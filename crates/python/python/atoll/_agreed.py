@@ -13,6 +13,7 @@ nobody begins over what the table has before somebody deletes that.
 
 Invariant: ranks of one attempt that ask, in whatever order, are answered alike: only what earlier attempts noted counts, of
 what is there, what is gone and what files are called, and what a rank forgets while others still ask, none could have chosen.
+Earlier attempts note nothing any more once one of them has asked: the store refuses them, however late they are.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ class Agreement:
 
     def _noted(self) -> dict[int, dict[str, Any]]:
         """What is noted of all ranks."""
-        cells = {rank: json.loads(text) for rank, text in self._native.rank_attributes(self._run).items()}
+        cells = {rank: json.loads(text) for rank, text in self._native.rank_notes(self._run, self._attempt).items()}
         # Cells stay where a run is deleted; attempts of another one with its name may begin anew.
         noted = {rank: cell for rank, cell in cells.items() if cell["since"] <= self._attempt}
         self._cell = noted.get(self._rank, self._cell)
@@ -144,7 +145,7 @@ class Agreement:
 
     def _keep(self, **changed: Any) -> None:
         cell = self._cell | changed
-        self._native.set_rank_attributes(json.dumps(cell), self._run, self._rank)
+        self._native.set_rank_notes(json.dumps(cell), self._run, self._attempt, self._rank)
         self._cell = cell
 
 

@@ -1,10 +1,9 @@
 //! Attributes of a table, of its runs and of their steps: what a writer notes of where they come from, and the cell in
 //! which positions repeat. They are no part of the versions: the last writer wins.
 
-use super::entries::all_entries;
 use super::{Table, TableError, check_name, codec};
 use crate::boundary::{Boundary, CELL_ATTRIBUTE};
-use atoll_store::{Cell, ReadOptions, ScanEntry, ScanRequest, SortRange, WriteOptions};
+use atoll_store::{Cell, ReadOptions, WriteOptions};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -17,8 +16,6 @@ pub enum AttributesOf<'a> {
     Run(&'a str),
     /// A step of a run; it need not be there.
     Step(&'a str, u64),
-    /// A rank of a run: what it alone notes, so that ranks do not overwrite each other.
-    Rank(&'a str, u32),
 }
 
 /// Attributes by name: texts, numbers, truth values, lists of these, and objects.
@@ -31,14 +28,13 @@ impl AttributesOf<'_> {
             Self::Table => b"\0table".to_vec(),
             Self::Run(run) => run.as_bytes().to_vec(),
             Self::Step(run, step) => [b"\0step\0", run.as_bytes(), b"\0", &step.to_be_bytes()].concat(),
-            Self::Rank(run, rank) => [ranks_of(run).as_slice(), &rank.to_be_bytes()].concat(),
         }
     }
 
     fn check(self) -> Result<(), TableError> {
         match self {
             Self::Table => Ok(()),
-            Self::Run(run) | Self::Step(run, _) | Self::Rank(run, _) => check_name("run", run),
+            Self::Run(run) | Self::Step(run, _) => check_name("run", run),
         }
     }
 }
@@ -73,24 +69,6 @@ impl Table {
             Some(text) => codec::attributes_from_json(&self.name, &text),
             None => Ok(Attributes::new()),
         }
-    }
-
-    /// The attributes of all ranks of a run that have any, by rank.
-    ///
-    /// # Errors
-    /// As [`Table::attributes`].
-    pub async fn attributes_of_ranks(&self, run: &str) -> Result<BTreeMap<u32, Attributes>, TableError> {
-        check_name("run", run)?;
-        let before = ranks_of(run);
-        let after = [before.as_slice(), &[0xff; 5]].concat();
-        let range = SortRange::half_open(before.clone(), after);
-        let request = ScanRequest { range, ..ScanRequest::all(self.names.attributes()) };
-        let of_entry = |entry: ScanEntry| {
-            let rank = entry.sort.strip_prefix(before.as_slice()).and_then(|rank| rank.try_into().ok());
-            let rank = u32::from_be_bytes(rank?);
-            Some(codec::attributes_from_json(&self.name, &entry.value).map(|noted| (rank, noted)))
-        };
-        all_entries(&*self.store, request).await?.into_iter().filter_map(of_entry).collect()
     }
 
     /// The boundary of a step, or of its run if the step has none, or of the table: the attribute `cell`.
@@ -138,11 +116,6 @@ impl Table {
         let attributes = self.attributes(AttributesOf::Run(run)).await?;
         Ok(attributes.into_iter().map(|(name, value)| (name, text_of(value))).collect())
     }
-}
-
-/// What the keys of the ranks of a run begin with.
-fn ranks_of(run: &str) -> Vec<u8> {
-    [b"\0rank\0", run.as_bytes(), b"\0"].concat()
 }
 
 fn text_of(value: Value) -> String {

@@ -5,7 +5,7 @@ use super::rows::{block, create, open, rows, schema, seen, steps_seen};
 use atoll_memory::MemoryStore;
 use atoll_store::{ErrorKind, PartitionQuery, Store};
 use atoll_tables::protocol::Version;
-use atoll_tables::{AttributesOf, Query, Table, TableError};
+use atoll_tables::{Query, Table, TableError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -65,21 +65,6 @@ async fn what_a_rank_has_to_know_of_its_run_is_told_also_of_one_that_is_listed_n
     assert_eq!(told(0).await, (3, Some(5), None, true));
     table.begin("a", 4, 2).await.unwrap();
     assert_eq!(told(0).await, (4, None, None, false));
-}
-
-#[tokio::test]
-async fn ranks_note_what_they_alone_know() {
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let table = create(&store).await;
-    let note = |text: &str| BTreeMap::from([("checkpoint".to_owned(), text.into())]);
-    for (run, rank) in [("a", 0), ("a", 258), ("a", u32::MAX), ("ab", 1)] {
-        let of = AttributesOf::Rank(run, rank);
-        table.set_attributes(of, &note(&format!("{run} {rank}"))).await.unwrap();
-        assert_eq!(table.attributes(of).await.unwrap(), note(&format!("{run} {rank}")));
-    }
-    let noted = open(&store).await.attributes_of_ranks("a").await.unwrap();
-    assert_eq!(noted, [0, 258, u32::MAX].map(|rank| (rank, note(&format!("a {rank}")))).into());
-    assert!(table.attributes_of_ranks("b").await.unwrap().is_empty());
 }
 
 #[tokio::test]

@@ -1,0 +1,99 @@
+//! What the ranks of a run note of it, each for itself: a cell for each rank, and one that says whose notes count. They are
+//! no part of the versions.
+//!
+//! Invariant: once an attempt has asked for the notes, no attempt before it notes anything any more: whoever of it asks, and
+//! whenever, sees the same of what earlier ones noted.
+
+use super::entries::all_entries;
+use super::{Attributes, Table, TableError, check_name, codec};
+use crate::protocol::{EditError, RunId};
+use atoll_store::{
+    Batch, Buffer, Cell, ReadOptions, ScanEntry, ScanRequest, SortRange, StoreError, WriteOptions,
+};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What the keys of all notes begin with. No run's name has a control character, so nothing else meets them.
+const NOTES: &[u8] = b"\0rank\0";
+/// Under which name a run's first cell has the attempt that notes.
+const ATTEMPT: &str = "attempt";
+
+impl Table {
+    /// Keeps what a rank notes in an attempt of a run, in place of all that it noted before. The run need not have begun.
+    ///
+    /// # Errors
+    /// [`EditError::StaleAttempt`] once a later attempt has begun, [`TableError::Name`], errors of the store.
+    pub async fn set_rank_notes(
+        &self,
+        run: &str,
+        attempt: u64,
+        rank: u32,
+        notes: &Attributes,
+    ) -> Result<(), TableError> {
+        check_name("run", run)?;
+        let (partition, text) = (self.names.attributes(), codec::attributes_to_json(notes));
+        loop {
+            let taken = self.take_notes(run, attempt).await?;
+            let put = Batch::on(partition.clone()).put(rank_of(run, rank), text.as_bytes());
+            let put = put.if_is(notes_of(run), Some(taken.as_slice()));
+            match self.store.write(put, WriteOptions::default()).await {
+                Ok(_) => return Ok(()),
+                // A later attempt asked for the notes.
+                Err(StoreError::Conflict(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// What the ranks of a run noted, by rank, for an attempt of it: earlier ones note nothing from now on.
+    ///
+    /// # Errors
+    /// [`TableError::Damaged`], [`EditError::StaleAttempt`] once a later attempt has begun, errors of the store.
+    pub async fn rank_notes(&self, run: &str, attempt: u64) -> Result<BTreeMap<u32, Attributes>, TableError> {
+        check_name("run", run)?;
+        self.take_notes(run, attempt).await?;
+        let before = notes_of(run);
+        let request =
+            ScanRequest { range: SortRange::prefix(&before), ..ScanRequest::all(self.names.attributes()) };
+        let of_entry = |entry: ScanEntry| {
+            let rank = entry.sort.strip_prefix(before.as_slice()).and_then(|rank| rank.try_into().ok());
+            let rank = u32::from_be_bytes(rank?);
+            Some(codec::attributes_from_json(&self.name, &entry.value).map(|noted| (rank, noted)))
+        };
+        all_entries(&*self.store, request).await?.into_iter().filter_map(of_entry).collect()
+    }
+
+    /// Makes an attempt the one that notes; the value of the cell that says so.
+    async fn take_notes(&self, run: &str, attempt: u64) -> Result<Buffer, TableError> {
+        let (partition, key) = (self.names.attributes(), notes_of(run));
+        let cell = Cell::new(&partition, &key);
+        let own = Attributes::from([(ATTEMPT.to_owned(), Value::from(attempt))]);
+        let own = Buffer::from(codec::attributes_to_json(&own).into_bytes());
+        loop {
+            let taken = self.store.get(cell, ReadOptions::default()).await?;
+            if taken.as_ref() == Some(&own) {
+                return Ok(own);
+            }
+            // Looked at after the cell: who finds there what an earlier attempt left takes nothing from a later one.
+            let current = self.ledger.current().await?.manifest.runs.get(run).map(|run| run.attempt);
+            if let Some(current) = current.filter(|current| *current > attempt) {
+                return Err(EditError::StaleAttempt { run: RunId::from(run), attempt, current }.into());
+            }
+            let swap = self.store.compare_and_swap(cell, taken.as_deref(), &own, WriteOptions::default());
+            match swap.await {
+                Ok(_) => return Ok(own),
+                Err(StoreError::Conflict(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// The key of the cell that says whose notes of a run count; those of its ranks begin with it.
+fn notes_of(run: &str) -> Vec<u8> {
+    [NOTES, run.as_bytes(), b"\0"].concat()
+}
+
+fn rank_of(run: &str, rank: u32) -> Vec<u8> {
+    [notes_of(run).as_slice(), &rank.to_be_bytes()].concat()
+}
