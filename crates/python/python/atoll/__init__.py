@@ -21,7 +21,8 @@ from ._estimate import Bin, Estimate, Groups
 from ._expression import Expression, col
 from ._query import Query, Refined, Split
 from ._store import Store, Stores, open
-from ._table import Copied, Info, Packed, Run, Step, Table, Vacuumed
+from ._table import Table
+from ._told import Copied, Info, Packed, Run, Step, Vacuumed
 from .errors import AtollError
 from .writer import Writer
 
