@@ -1,10 +1,6 @@
 """`atoll.Writer` in one process: threads are the ranks here."""
 
-import errno
 import gc
-import os
-import stat
-import subprocess
 import sys
 import threading
 import weakref
@@ -14,10 +10,10 @@ from types import ModuleType
 
 import numpy
 import pytest
+from writer_tables import Failing, Gated
 
 import atoll
 from atoll import errors
-from atoll._checkpoints import set_aside
 from atoll._provenance import ATTEMPTS_MAX
 
 ROWS = 100
@@ -40,32 +36,6 @@ def steps_of(table: atoll.Table) -> dict[int, int]:
     """How many rows each visible step has."""
     steps, counts = numpy.unique(table.numpy()["step"], return_counts=True)
     return dict(zip(steps.tolist(), counts.tolist(), strict=True))
-
-
-class Gated:
-    """A table that appends only as often as it is allowed to, and remembers what."""
-
-    def __init__(self, table: atoll.Table) -> None:
-        self._table, self.allowed, self.given = table, threading.Semaphore(0), []
-
-    def append(self, data, **named):
-        self.allowed.acquire()
-        self.given.append((named["step"], data))
-        return self._table.append(data, **named)
-
-    def __getattr__(self, name):
-        return getattr(self._table, name)
-
-
-class Failing(Gated):
-    """A gated table whose disk is full while step 1 is written."""
-
-    def append(self, data, **named):
-        self.allowed.acquire()
-        if named["step"] == 1:
-            raise errors.OutOfSpaceError("no space left")
-        self.given.append(named["step"])
-        return self._table.append(data, **named)
 
 
 def test_what_was_given_is_there_and_its_columns_are_filled(table):
@@ -367,129 +337,6 @@ def test_a_step_that_is_no_number_is_refused_at_once_and_the_writer_goes_on(tabl
     assert steps_of(table) == {10: ROWS}
 
 
-def test_a_closed_writer_says_so(table):
-    writer = atoll.Writer(table, "a")
-    writer.close()
-    with pytest.raises(errors.UnavailableError, match="closed"):
-        writer.step(1, None, rows())
-
-
-def test_a_close_that_was_interrupted_can_be_called_again_and_waits(table, monkeypatch):
-    gated = Gated(table)
-    writer = atoll.Writer(gated, "a")
-    writer.step(1, None, rows())
-
-    def interrupted() -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(writer._pump._thread, "join", interrupted)
-        writer.close()
-    again = threading.Thread(target=writer.close, daemon=True)
-    again.start()
-    again.join(0.2)
-    assert again.is_alive(), "its step is not written yet"
-    gated.allowed.release()
-    again.join(30)
-    assert steps_of(table) == {1: ROWS}
-
-
-def test_a_writer_that_is_forgotten_still_writes_what_it_was_given(table):
-    gated = Gated(table)
-    writer = atoll.Writer(gated, "a")
-    for step in range(3):
-        writer.step(step, None, rows())
-    gated.allowed.release(3)
-    del writer
-    gc.collect()
-    assert steps_of(table) == {0: ROWS, 1: ROWS, 2: ROWS}
-
-
-def test_a_program_that_ends_without_closing_loses_nothing(tmp_path: Path):
-    program = f"""
-import atoll, numpy
-schema = {{"pid": "int64", "step": "int64"}}
-table = atoll.open({str(tmp_path)!r}).create_table("t", schema, id=("pid", "step"), index="step")
-writer = atoll.Writer(table, "a")
-for step in range(20):
-    writer.step(step, None, {{"pid": numpy.arange(50_000)}})
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
-    with atoll.open(tmp_path) as store:
-        assert store.table("t").count() == 20 * 50_000
-
-
-@pytest.mark.parametrize("last", ["int64", "float64"])
-def test_a_writer_that_its_own_thread_collects_loses_nothing(tmp_path: Path, last: str):
-    program = f"""
-import atoll, numpy, threading
-class Collecting:
-    def __init__(self, table):
-        self.table, self.go, self.collected = table, threading.Semaphore(0), threading.Event()
-    def append(self, data, **named):
-        self.go.acquire()
-        if named["step"] == 1:
-            # What the collection of garbage does where a thread happens to allocate; errors of it are printed.
-            try:
-                finish()
-            except Exception:
-                pass
-            self.collected.set()
-        return self.table.append(data, **named)
-    def __getattr__(self, name):
-        return getattr(self.table, name)
-table = atoll.open({str(tmp_path)!r}).create_table("t", {{"pid": "int64"}}, id="pid", index="pid")
-collecting = Collecting(table)
-writer = atoll.Writer(collecting, "a")
-finish = writer._finish
-for step in range(1, 4):
-    writer.step(step, None, {{"pid": numpy.arange(5).astype("int64" if step < 3 else {last!r})}})
-collecting.go.release()
-collecting.collected.wait()
-collecting.go.release(2)
-"""
-    ended = subprocess.run([sys.executable, "-c", program], check=True, timeout=60, capture_output=True, text=True)
-    assert ("not closed" in ended.stderr) == (last == "float64"), ended.stderr
-    with atoll.open(tmp_path) as store:
-        assert [step.step for step in store.table("t").steps()] == ([1, 2, 3] if last == "int64" else [1, 2])
-
-
-def test_a_program_that_ends_without_closing_is_told_what_is_not_written(tmp_path: Path):
-    program = f"""
-import atoll, numpy
-table = atoll.open({str(tmp_path)!r}).create_table("t", {{"pid": "int32"}}, id="pid", index="pid")
-writer = atoll.Writer(table, "a")
-writer.step(1, None, {{"pid": numpy.arange(5)}})
-writer.step(2, None, {{"pid": numpy.arange(5) / 2}})
-"""
-    ended = subprocess.run([sys.executable, "-c", program], check=True, timeout=60, capture_output=True, text=True)
-    assert "InvalidInputError" in ended.stderr
-    assert "run 'a'" in ended.stderr and "not closed" in ended.stderr
-
-
-def test_a_forgotten_writer_tells_its_error(table, monkeypatch):
-    told = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: told.append(type(unraisable.exc_value)))
-    failing = Failing(table)
-    failing.allowed.release(2)
-    writer = atoll.Writer(failing, "a")
-    for step in range(2):
-        writer.step(step, None, rows())
-    del writer
-    gc.collect()
-    assert told == [errors.OutOfSpaceError]
-
-
-def test_an_error_that_was_raised_is_not_told_again_at_the_end(table):
-    failing = Failing(table)
-    failing.allowed.release(1)
-    writer = atoll.Writer(failing, "a")
-    writer.step(1, None, rows())
-    with pytest.raises(errors.OutOfSpaceError):
-        writer.flush()
-    writer._finish()
-
-
 def test_where_rows_came_from_is_kept_with_the_run(table, tmp_path: Path):
     deck = tmp_path / "deck.lmp"
     deck.write_text("units lj\n")
@@ -541,95 +388,3 @@ def test_runs_are_found_by_the_numbers_among_their_attributes(table):
     assert (kept["seed"], kept["drift"]) == (str(2**70), "nan"), "what JSON has no number for is a text"
     atoll.Writer(table, "a").close()
     assert table.attributes(run="a")["temperature"] == 310, "it stays what it is"
-
-
-def checkpoint(folder: Path, *steps: int) -> str:
-    """Finished checkpoints of these steps, and the pattern of their names."""
-    for step in steps:
-        (folder / f"state.{step}.bin").write_text(str(step))
-    return str(folder / "state.{step}.bin")
-
-
-def test_a_restart_takes_the_newest_checkpoint_whose_steps_are_complete(table, tmp_path: Path):
-    with atoll.Writer(table, "a") as writer:
-        for step in (10, 20, 30):
-            writer.step(step, None, rows())
-    pattern = checkpoint(tmp_path, 0, 20, 40)
-    (tmp_path / "state.25.bin.unfinished").write_text("torn")
-    again = atoll.Writer(table, "a")
-    assert again.resume(pattern) == (20, tmp_path / "state.20.bin")
-    assert (tmp_path / "state.40.bin.superseded").exists(), "its future is replaced"
-    assert again.resume(pattern).step == 20
-    again.close()
-
-
-def test_the_number_of_a_checkpoint_may_be_that_of_its_folder(table, tmp_path: Path):
-    with atoll.Writer(table, "a") as writer:
-        writer.step(20, None, rows())
-    for step in ("10", "020", "30", "x"):
-        (tmp_path / step).mkdir()
-        (tmp_path / step / f"state.{step}").touch()
-    again = atoll.Writer(table, "a")
-    assert again.resume(tmp_path / "{step}" / "state.{step}") == (20, tmp_path / "020" / "state.020")
-    assert (tmp_path / "30" / "state.30.superseded").exists()
-    again.close()
-
-
-def test_late_checkpoints_that_another_rank_set_aside_are_no_error(tmp_path: Path, monkeypatch):
-    pattern = checkpoint(tmp_path, 10, 20)
-    rename = Path.replace
-
-    def another_first(path: Path, to: Path) -> Path:
-        rename(path, to)
-        return rename(path, to)
-
-    monkeypatch.setattr(Path, "replace", another_first)
-    set_aside(pattern, after=10)
-    assert (tmp_path / "state.20.bin.superseded").exists()
-
-
-@pytest.mark.parametrize("refused", [errno.EINVAL, errno.ENOTSUP])
-def test_a_file_system_that_syncs_no_folders_takes_checkpoints(table, tmp_path: Path, monkeypatch, refused):
-    fsync = os.fsync
-
-    def files_alone(descriptor: int) -> None:
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            raise OSError(refused, os.strerror(refused))
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", files_alone)
-    with atoll.Writer(table, "a") as writer, writer.checkpoint(tmp_path / "state.0") as unfinished:
-        unfinished.write_text("whole")
-    assert (tmp_path / "state.0").exists()
-
-
-def test_without_a_complete_step_there_is_nothing_to_go_on_from(table, tmp_path: Path):
-    writer = atoll.Writer(table, "a", rank=0, size=2, attempt=1)
-    writer.step(10, None, rows())
-    assert writer.resume(checkpoint(tmp_path, 0, 10)) is None
-    with pytest.raises(errors.InvalidInputError, match=r"\{step\}"):
-        writer.resume(tmp_path / "state")
-    writer.close()
-
-
-def test_a_checkpoint_counts_only_when_its_steps_are_complete(table, tmp_path: Path):
-    writers = [atoll.Writer(table, "a", rank=rank, size=2, attempt=1) for rank in range(2)]
-    writers[0].step(10, None, rows(0))
-    path = tmp_path / "folder" / "state.10"
-    with pytest.raises(errors.TimedOutError), writers[0].checkpoint(path, timeout=0.1) as unfinished:
-        unfinished.write_text("half")
-    assert not path.exists()
-    writers[1].step(10, None, rows(1))
-    with writers[0].checkpoint(path, timeout=30) as unfinished:
-        unfinished.write_text("whole")
-    assert path.read_text() == "whole"
-    assert not unfinished.exists()
-    [writer.close() for writer in writers]
-
-
-def test_a_checkpoint_that_could_not_be_written_has_no_name(table, tmp_path: Path):
-    with atoll.Writer(table, "a") as writer:
-        writer.step(10, None, rows())
-        with pytest.raises(ZeroDivisionError), writer.checkpoint(tmp_path / "state.10"):
-            raise ZeroDivisionError
-    assert not (tmp_path / "state.10").exists()

@@ -1,0 +1,157 @@
+"""How an `atoll.Writer` ends: closed, forgotten, or with its program."""
+
+import gc
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy
+import pytest
+from writer_tables import Failing, Gated
+
+import atoll
+from atoll import errors
+
+ROWS = 100
+COLUMNS = {"pid": "int64", "step": "int64", "x": "float64"}
+
+
+@pytest.fixture
+def table(store) -> atoll.Table:
+    """An empty one."""
+    return store.create_table("run", COLUMNS, id=("pid", "step"), index=("x", "step"))
+
+
+def rows() -> dict[str, numpy.ndarray]:
+    """Rows of a step."""
+    return {"pid": numpy.arange(ROWS), "x": numpy.full(ROWS, 0.5)}
+
+
+def steps_of(table: atoll.Table) -> dict[int, int]:
+    """How many rows each visible step has."""
+    steps, counts = numpy.unique(table.numpy()["step"], return_counts=True)
+    return dict(zip(steps.tolist(), counts.tolist(), strict=True))
+
+
+def test_a_closed_writer_says_so(table):
+    writer = atoll.Writer(table, "a")
+    writer.close()
+    with pytest.raises(errors.UnavailableError, match="closed"):
+        writer.step(1, None, rows())
+
+
+def test_a_close_that_was_interrupted_can_be_called_again_and_waits(table, monkeypatch):
+    gated = Gated(table)
+    writer = atoll.Writer(gated, "a")
+    writer.step(1, None, rows())
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(writer._pump._thread, "join", interrupted)
+        writer.close()
+    again = threading.Thread(target=writer.close, daemon=True)
+    again.start()
+    again.join(0.2)
+    assert again.is_alive(), "its step is not written yet"
+    gated.allowed.release()
+    again.join(30)
+    assert steps_of(table) == {1: ROWS}
+
+
+def test_a_writer_that_is_forgotten_still_writes_what_it_was_given(table):
+    gated = Gated(table)
+    writer = atoll.Writer(gated, "a")
+    for step in range(3):
+        writer.step(step, None, rows())
+    gated.allowed.release(3)
+    del writer
+    gc.collect()
+    assert steps_of(table) == {0: ROWS, 1: ROWS, 2: ROWS}
+
+
+def test_a_program_that_ends_without_closing_loses_nothing(tmp_path: Path):
+    program = f"""
+import atoll, numpy
+schema = {{"pid": "int64", "step": "int64"}}
+table = atoll.open({str(tmp_path)!r}).create_table("t", schema, id=("pid", "step"), index="step")
+writer = atoll.Writer(table, "a")
+for step in range(20):
+    writer.step(step, None, {{"pid": numpy.arange(50_000)}})
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    with atoll.open(tmp_path) as store:
+        assert store.table("t").count() == 20 * 50_000
+
+
+@pytest.mark.parametrize("last", ["int64", "float64"])
+def test_a_writer_that_its_own_thread_collects_loses_nothing(tmp_path: Path, last: str):
+    program = f"""
+import atoll, numpy, threading
+class Collecting:
+    def __init__(self, table):
+        self.table, self.go, self.collected = table, threading.Semaphore(0), threading.Event()
+    def append(self, data, **named):
+        self.go.acquire()
+        if named["step"] == 1:
+            # What the collection of garbage does where a thread happens to allocate; errors of it are printed.
+            try:
+                finish()
+            except Exception:
+                pass
+            self.collected.set()
+        return self.table.append(data, **named)
+    def __getattr__(self, name):
+        return getattr(self.table, name)
+table = atoll.open({str(tmp_path)!r}).create_table("t", {{"pid": "int64"}}, id="pid", index="pid")
+collecting = Collecting(table)
+writer = atoll.Writer(collecting, "a")
+finish = writer._finish
+for step in range(1, 4):
+    writer.step(step, None, {{"pid": numpy.arange(5).astype("int64" if step < 3 else {last!r})}})
+collecting.go.release()
+collecting.collected.wait()
+collecting.go.release(2)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], check=True, timeout=60, capture_output=True, text=True)
+    assert ("not closed" in ended.stderr) == (last == "float64"), ended.stderr
+    with atoll.open(tmp_path) as store:
+        assert [step.step for step in store.table("t").steps()] == ([1, 2, 3] if last == "int64" else [1, 2])
+
+
+def test_a_program_that_ends_without_closing_is_told_what_is_not_written(tmp_path: Path):
+    program = f"""
+import atoll, numpy
+table = atoll.open({str(tmp_path)!r}).create_table("t", {{"pid": "int32"}}, id="pid", index="pid")
+writer = atoll.Writer(table, "a")
+writer.step(1, None, {{"pid": numpy.arange(5)}})
+writer.step(2, None, {{"pid": numpy.arange(5) / 2}})
+"""
+    ended = subprocess.run([sys.executable, "-c", program], check=True, timeout=60, capture_output=True, text=True)
+    assert "InvalidInputError" in ended.stderr
+    assert "run 'a'" in ended.stderr and "not closed" in ended.stderr
+
+
+def test_a_forgotten_writer_tells_its_error(table, monkeypatch):
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: told.append(type(unraisable.exc_value)))
+    failing = Failing(table)
+    failing.allowed.release(2)
+    writer = atoll.Writer(failing, "a")
+    for step in range(2):
+        writer.step(step, None, rows())
+    del writer
+    gc.collect()
+    assert told == [errors.OutOfSpaceError]
+
+
+def test_an_error_that_was_raised_is_not_told_again_at_the_end(table):
+    failing = Failing(table)
+    failing.allowed.release(1)
+    writer = atoll.Writer(failing, "a")
+    writer.step(1, None, rows())
+    with pytest.raises(errors.OutOfSpaceError):
+        writer.flush()
+    writer._finish()
