@@ -126,8 +126,7 @@ impl EventLoop {
     pub(crate) fn run(mut self) -> Result<(), NodeError> {
         let mut events = Events::with_capacity(EVENTS);
         while !self.stop.load(Ordering::Acquire) {
-            let wait = self.wait();
-            let wait = if self.next.is_empty() && !self.is_expiring { wait } else { Duration::ZERO };
+            let wait = if self.goes_on() { Duration::ZERO } else { self.wait() };
             match self.poll.poll(&mut events, Some(wait)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 polled => {
@@ -162,6 +161,12 @@ impl EventLoop {
                 }
             }
         }
+    }
+
+    /// Whether there is more to be done at once, whatever the poll tells.
+    fn goes_on(&mut self) -> bool {
+        let now = self.here.now.moment;
+        !self.next.is_empty() || self.is_expiring || self.here.slots.watches().has_overdue(now)
     }
 
     /// How long the poll may wait: until the next tick, or until somebody has waited for others long enough.

@@ -12,7 +12,7 @@ use crate::keyspaces::{Keyspaces, keyspace_of, number_of_slot, slot_at};
 use crate::table::{Route, SlotTable};
 use atoll_errors::ErrorKind;
 use atoll_keyspace::{KeyspaceError, OwnCommand, Part, ReadOutcome, slot_of};
-use atoll_replica::{Slot, Ticket, Version};
+use atoll_replica::{Moment, Slot, Ticket, Version};
 use atoll_resp::{Expected, Protocol, ReplyWriter, WatchRequest};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::RangeBounds;
@@ -38,6 +38,9 @@ const SHORT_BYTES: u64 = 1 << 10;
 
 /// Longest time that somebody waits, in milliseconds: a day.
 const MILLISECONDS_MAX: u64 = 86_400_000;
+
+/// Watches whose time is over that are told of it in a round, which takes some milliseconds; the others are in the next ones.
+const ENDED_MAX: usize = 4096;
 
 /// Who waits.
 #[derive(Clone, Copy, Debug)]
@@ -340,19 +343,29 @@ impl Watches {
         for number in numbers {
             self.look_at(number, now, keyspaces, &mut seen)?;
         }
-        while let Some(&(ends_us, number)) =
-            self.by_end.first().filter(|(ends_us, _)| *ends_us <= now.moment.0)
-        {
-            self.by_end.remove(&(ends_us, number));
-            if let Some(watch) = self.remove(number) {
-                self.tell(&watch.waiter, &Told::TimeOut);
-            }
-        }
+        self.end_overdue(now.moment);
         if std::mem::replace(&mut self.seen, table.version()) != table.version() {
             self.look_at_table(table);
         }
         touched.is_wanted = !self.is_empty();
         Ok(())
+    }
+
+    /// Tells some whose time is over, the first ones first.
+    fn end_overdue(&mut self, now: Moment) {
+        for _ in 0..ENDED_MAX {
+            let Some(&(_, number)) = self.by_end.first().filter(|(ends_us, _)| *ends_us <= now.0) else {
+                return;
+            };
+            if let Some(watch) = self.remove(number) {
+                self.tell(&watch.waiter, &Told::TimeOut);
+            }
+        }
+    }
+
+    /// Whether the time of some is over that are still to be told: the next round is not to wait.
+    pub(crate) fn has_overdue(&self, now: Moment) -> bool {
+        self.by_end.first().is_some_and(|(ends_us, _)| *ends_us <= now.0)
     }
 
     fn look_at(

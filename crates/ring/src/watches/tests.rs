@@ -3,7 +3,10 @@
 #![allow(clippy::disallowed_methods, reason = "a test measures")]
 
 use super::*;
-use atoll_replica::Moment;
+use crate::options::Persistence;
+use atoll_engine::{Engine, Options};
+use atoll_keyspace::SLOTS;
+use atoll_replica::{NodeId, Table};
 use std::time::{Duration, Instant};
 
 fn watch(users: u32, id: Option<u64>) -> Watch {
@@ -92,4 +95,24 @@ fn one_connection_does_not_take_the_watches_of_all_others() {
     of_other.waiter.connection = 4;
     watches.begin(of_other);
     assert_eq!(watches.len(), 100_001);
+}
+
+#[test]
+fn many_whose_time_is_over_at_once_are_told_some_with_each_round() {
+    let engine = Engine::in_memory(Options::default()).unwrap();
+    let keyspaces = Keyspaces::open(&engine, Persistence::Off).unwrap();
+    let table = SlotTable::of(Arc::new(Table::empty(SLOTS.into())), NodeId(1));
+    let mut watches = Watches::default();
+    let count = ENDED_MAX as u64 * 2 + 1;
+    (0..count).for_each(|id| watches.begin(watch(0, Some(id))));
+    watches.rest();
+    watches.seen = table.version();
+    let mut round = |at_us| {
+        let now = Now { moment: Moment(at_us), date_ms: 1 };
+        watches.look(now, &keyspaces, &table, &mut Touched::default()).unwrap();
+        (watches.take_pushes().len(), watches.has_overdue(now.moment))
+    };
+    assert_eq!(round(1_000_000), (0, false), "none is over before its time");
+    let told = [1, 2, 3, 4].map(|_| round(2_000_000));
+    assert_eq!(told, [(ENDED_MAX, true), (ENDED_MAX, true), (1, false), (0, false)]);
 }
