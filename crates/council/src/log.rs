@@ -5,13 +5,15 @@
 //! Invariant: what is synced was written in the order of the calls: an entry behind a vote is not there without it.
 //! Invariant: a seat and the log behind it are made together: whoever lost the log sits on another seat.
 
+mod facts;
 mod file;
 mod writer;
 
 use crate::codec::{Coded, RingId};
 use crate::types::{EntryOf, LogIdOf, SeatId, StorageError, Types, VoteOf};
 use crate::{CouncilError, chance};
-use file::{Fact, Kept, LogFile};
+use facts::{Fact, Kept};
+use file::LogFile;
 use openraft::storage::{LogFlushed, RaftLogStorage};
 use openraft::{LogState, OptionalSend, RaftLogReader, StorageIOError};
 use std::fmt::Debug;
@@ -239,7 +241,7 @@ impl RaftLogStorage<Types> for Log {
         let mut facts = Vec::new();
         for entry in entries {
             if is_written {
-                file::put_entry(&entry, &mut facts);
+                facts::put_entry(&entry, &mut facts);
             }
             let taken = shared.kept.take(Fact::Entry(entry));
             taken.map_err(|problem| StorageIOError::write_logs(&io::Error::other(problem)))?;
