@@ -3,25 +3,22 @@
 //! Each member carries this; only the one that leads has anything to do.
 //!
 //! Invariant: who asks whether this member leads is answered by a round of questions to the others that began later than that.
-//! Invariant: no node is given up that this leader heard within the timeout, but one whose connection ended and that did not come
-//! back, the leader before this one among them; nor any other before this leader has led for that long: whoever led before it may
-//! have heard the node until then. Nor anybody because this leader reaches no other member: it cannot tell whose silence that is.
 //! Invariant: nobody is put in the place of the last copy of a slot that may have been told within the timeout that it was heard.
 
-use crate::CouncilOptions;
+mod looking_after;
+mod nodes;
+
 use crate::member::Shared;
 use crate::types::{Changes, Decisions, weight_of};
-use atoll_replica::{Change, Copies, Epoch, Incarnation, NodeId, Proposal, Slot, Table, Version};
+use atoll_replica::{Change, Copies, Incarnation, NodeId, Proposal};
+use looking_after::look_after;
+use nodes::Nodes;
 use openraft::error::{ClientWriteError, RaftError};
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-
-/// How long a change waits to be tried again of which nobody knows what came of it.
-const AGAIN_EVERY: Duration = Duration::from_millis(100);
 
 /// Batches of changes that may wait.
 const WAITING_MAX: usize = 1_024;
@@ -46,11 +43,6 @@ const CONFIRM_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long copies that are to be counted in wait for others: each entry of the log is a table that all nodes have to go
 /// through, and thousands of copies are made when a node joins.
 const GATHER: Duration = Duration::from_millis(20);
-
-/// How often slots are looked at; and how soon again where something was changed, which is a few slots at a time: what it sets off
-/// on the nodes, a thousand copies at once say, keeps their clients waiting.
-const PLAN_EVERY: Duration = Duration::from_secs(1);
-const PLAN_ON: Duration = Duration::from_millis(250);
 
 /// Why changes were not made.
 #[derive(Clone, Debug)]
@@ -97,23 +89,6 @@ pub(crate) struct Duties {
 pub(crate) struct Work {
     batches: mpsc::Receiver<Batch>,
     questions: mpsc::Receiver<oneshot::Sender<bool>>,
-}
-
-/// What this leader knows of nodes.
-#[derive(Debug, Default)]
-struct Nodes {
-    /// When each was heard last, and in which life.
-    heard: BTreeMap<NodeId, (Incarnation, Instant)>,
-    /// Whose connection ended, when, and in which life; those who came back aside.
-    lost: BTreeMap<NodeId, (Incarnation, Instant)>,
-    /// The same of whoever led before.
-    lost_leader: Option<(NodeId, Incarnation, Instant)>,
-    /// Since when this member leads.
-    led_since: Option<Instant>,
-    /// Who is being given up now.
-    failing: BTreeSet<NodeId>,
-    /// Since when each is down, as far as this leader knows.
-    down: BTreeMap<NodeId, Instant>,
 }
 
 impl Duties {
@@ -264,187 +239,11 @@ async fn confirm(shared: Arc<Shared>, mut questions: mpsc::Receiver<oneshot::Sen
     }
 }
 
-/// What the leader remembers while it leads.
-struct Reign {
-    since: Instant,
-    looked_at: Instant,
-    planned_at: Option<Instant>,
-    planned_for: Option<Version>,
-    /// Whether anything was to be changed then.
-    goes_on: bool,
-    /// Whether slots were to be handed over then.
-    hands_over: bool,
-}
-
-async fn look_after(shared: Arc<Shared>) {
-    let every = shared.options.node_timeout() / 30;
-    let mut reign: Option<Reign> = None;
-    loop {
-        tokio::time::sleep(every).await;
-        if !shared.leads() {
-            reign = None;
-            shared.duties.nodes().led_since = None;
-            continue;
-        }
-        let now = Instant::now();
-        let reign = match &mut reign {
-            Some(reign) => reign,
-            none => {
-                // What was decided before has to be known here before anything is decided about it.
-                if !shared.duties.confirm().await {
-                    continue;
-                }
-                let now = Instant::now();
-                shared.duties.nodes().begin(now, shared.options.node_timeout());
-                none.insert(Reign {
-                    since: now,
-                    looked_at: now,
-                    planned_at: None,
-                    planned_for: None,
-                    goes_on: false,
-                    hands_over: false,
-                })
-            }
-        };
-        if shared.is_alone() {
-            reign.looked_at = now;
-            shared.duties.nodes().begin_anew(now);
-            continue;
-        }
-        let paused = now.saturating_duration_since(reign.looked_at).saturating_sub(every);
-        reign.looked_at = now;
-        if paused > every * 4 {
-            // This member stood still, and with it whatever nodes said meanwhile: their silence was ours.
-            shared.duties.nodes().forgive(paused);
-        }
-        let table = shared.machine.table();
-        shared.give_up_silent(&table, now);
-        shared.plan(&table, reign, now).await;
-    }
-}
-
-impl Nodes {
-    /// This member leads from now on. If the connection of the leader before it ended just now, most likely its process did; it has
-    /// to be heard within the time that anybody else has. Nothing else counts that was seen before.
-    fn begin(&mut self, now: Instant, recent: Duration) {
-        let is_recent = |at: Instant| now.saturating_duration_since(at) < recent;
-        let lost = self.lost_leader.filter(|(.., at)| is_recent(*at));
-        let lost = lost.map(|(node, life, _)| (node, (life, now)));
-        *self = Self { led_since: Some(now), lost: lost.into_iter().collect(), ..Self::default() };
-    }
-
-    /// Everybody has as long to be heard as when this member began to lead.
-    fn begin_anew(&mut self, now: Instant) {
-        self.led_since = Some(now);
-        self.lost.clear();
-    }
-
-    fn forgive(&mut self, time: Duration) {
-        self.heard.values_mut().chain(self.lost.values_mut()).for_each(|(_, at)| *at += time);
-    }
-
-    /// Who was not heard for too long.
-    fn silent(&mut self, table: &Table, options: &CouncilOptions, now: Instant) -> Vec<Change> {
-        let mut silent = Vec::new();
-        let led_since = self.led_since.unwrap_or(now);
-        for (&node, member) in table.members.iter() {
-            if !member.is_up {
-                self.down.entry(node).or_insert(now);
-                continue;
-            }
-            self.down.remove(&node);
-            let in_this_life = self.heard.get(&node).filter(|(life, _)| *life >= member.incarnation);
-            let heard_at = in_this_life.map_or(led_since, |(_, at)| *at).max(led_since);
-            let lost = self.lost.get(&node).filter(|(life, _)| *life >= member.incarnation);
-            let is_lost =
-                lost.is_some_and(|(_, at)| now.saturating_duration_since(*at) > options.lost_timeout());
-            let is_silent = now.saturating_duration_since(heard_at) > options.node_timeout();
-            if (is_silent || is_lost) && self.failing.insert(node) {
-                silent.push(Change::Fail { node, incarnation: member.incarnation });
-            }
-        }
-        silent
-    }
-
-    fn gone(&self, after: Duration, now: Instant) -> Vec<NodeId> {
-        let gone = self.down.iter().filter(|(_, since)| now.saturating_duration_since(**since) > after);
-        gone.map(|(node, _)| *node).collect()
-    }
-}
-
-impl Shared {
-    /// Whether so few members answered for so long that another one may lead by now.
-    fn is_alone(&self) -> bool {
-        let metrics = self.raft.data_metrics();
-        let since = metrics.borrow().millis_since_quorum_ack;
-        since.is_none_or(|since| since > self.options.election_ms)
-    }
-
-    fn give_up_silent(self: &Arc<Self>, table: &Table, now: Instant) {
-        let silent = self.duties.nodes().silent(table, &self.options, now);
-        if silent.is_empty() {
-            return;
-        }
-        let shared = Arc::clone(self);
-        tokio::spawn(async move {
-            let nodes: Vec<_> = silent
-                .iter()
-                .filter_map(|change| match change {
-                    Change::Fail { node, .. } => Some(*node),
-                    _ => None,
-                })
-                .collect();
-            tracing::info!(?nodes, "nodes were not heard for too long");
-            // Until it is known what came of it, nobody is told that the node was heard, but by way of the log.
-            while matches!(shared.submit(silent.clone()).await, Err(NotDone::Unknown(_))) {
-                // Where the log cannot be written any more this comes back at once.
-                tokio::time::sleep(AGAIN_EVERY).await;
-            }
-            shared.duties.nodes().failing.retain(|node| !nodes.contains(node));
-        });
-    }
-
-    async fn plan(&self, table: &Table, reign: &mut Reign, now: Instant) {
-        let is_unfounded = table.slots.any(|slot| slot.epoch == Epoch(0));
-        let every = if reign.goes_on { PLAN_ON } else { PLAN_EVERY };
-        let is_time = reign.planned_at.is_none_or(|at| now >= at + every);
-        // Slots are handed over a few at a time: the next ones follow as soon as these are.
-        let is_handed_over = reign.hands_over && !table.slots.any(|slot| slot.successor.is_some());
-        let is_wanted = (is_unfounded || is_handed_over) && reign.planned_for != Some(table.version);
-        if !is_time && !is_wanted {
-            return;
-        }
-        reign.planned_at = Some(now);
-        reign.planned_for = Some(table.version);
-        let up = table.members.values().filter(|member| member.is_up).count();
-        let waited = now >= reign.since + Duration::from_millis(self.options.founding_wait_ms);
-        let may_found = up >= self.options.founding_nodes || waited;
-        let gone = self.duties.nodes().gone(Duration::from_millis(self.options.gone_after_ms), now);
-        let mut changes = self.machine.group().plan(&gone);
-        changes.retain(|change| may_found || !matches!(change, Change::Found { .. }));
-        reign.goes_on = !changes.is_empty();
-        reign.hands_over = changes.iter().any(|change| matches!(change, Change::HandOver { .. }));
-        if changes.is_empty() {
-            return;
-        }
-        tracing::debug!(changes = changes.len(), first = ?slot_of(&changes), "slots are placed");
-        if let Err(error) = self.submit(changes).await {
-            tracing::debug!(?error, "slots were not placed");
-        }
-    }
-}
-
-fn slot_of(changes: &[Change]) -> Option<Slot> {
-    match changes.first()? {
-        Change::Found { slot, .. } | Change::Copy { slot, .. } | Change::Drop { slot, .. } => Some(*slot),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use atoll_replica::{GroupOptions, Member};
+    use crate::CouncilOptions;
+    use atoll_replica::{Epoch, GroupOptions, Member, Slot, Table};
 
     const LIFE: Incarnation = Incarnation(1);
 

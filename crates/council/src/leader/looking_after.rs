@@ -1,0 +1,147 @@
+//! What a leader does unasked, again and again: it gives up nodes that are silent, and places slots.
+//!
+//! Invariant: it begins when the others have said that this member leads, so that what was decided before is known here.
+
+use super::NotDone;
+use crate::member::Shared;
+use atoll_replica::{Change, Epoch, Slot, Table, Version};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a change waits to be tried again of which nobody knows what came of it.
+const AGAIN_EVERY: Duration = Duration::from_millis(100);
+
+/// How often slots are looked at; and how soon again where something was changed, which is a few slots at a time: what it sets off
+/// on the nodes, a thousand copies at once say, keeps their clients waiting.
+const PLAN_EVERY: Duration = Duration::from_secs(1);
+const PLAN_ON: Duration = Duration::from_millis(250);
+
+/// What the leader remembers while it leads.
+struct Reign {
+    since: Instant,
+    looked_at: Instant,
+    planned_at: Option<Instant>,
+    planned_for: Option<Version>,
+    /// Whether anything was to be changed then.
+    goes_on: bool,
+    /// Whether slots were to be handed over then.
+    hands_over: bool,
+}
+
+/// As long as this member runs: nodes are given up and slots are placed while it leads.
+pub(super) async fn look_after(shared: Arc<Shared>) {
+    let every = shared.options.node_timeout() / 30;
+    let mut reign: Option<Reign> = None;
+    loop {
+        tokio::time::sleep(every).await;
+        if !shared.leads() {
+            reign = None;
+            shared.duties.nodes().led_since = None;
+            continue;
+        }
+        let now = Instant::now();
+        let reign = match &mut reign {
+            Some(reign) => reign,
+            none => {
+                // What was decided before has to be known here before anything is decided about it.
+                if !shared.duties.confirm().await {
+                    continue;
+                }
+                let now = Instant::now();
+                shared.duties.nodes().begin(now, shared.options.node_timeout());
+                none.insert(Reign {
+                    since: now,
+                    looked_at: now,
+                    planned_at: None,
+                    planned_for: None,
+                    goes_on: false,
+                    hands_over: false,
+                })
+            }
+        };
+        if shared.is_alone() {
+            reign.looked_at = now;
+            shared.duties.nodes().begin_anew(now);
+            continue;
+        }
+        let paused = now.saturating_duration_since(reign.looked_at).saturating_sub(every);
+        reign.looked_at = now;
+        if paused > every * 4 {
+            // This member stood still, and with it whatever nodes said meanwhile: their silence was ours.
+            shared.duties.nodes().forgive(paused);
+        }
+        let table = shared.machine.table();
+        shared.give_up_silent(&table, now);
+        shared.plan(&table, reign, now).await;
+    }
+}
+
+impl Shared {
+    /// Whether so few members answered for so long that another one may lead by now.
+    fn is_alone(&self) -> bool {
+        let metrics = self.raft.data_metrics();
+        let since = metrics.borrow().millis_since_quorum_ack;
+        since.is_none_or(|since| since > self.options.election_ms)
+    }
+
+    fn give_up_silent(self: &Arc<Self>, table: &Table, now: Instant) {
+        let silent = self.duties.nodes().silent(table, &self.options, now);
+        if silent.is_empty() {
+            return;
+        }
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            let nodes: Vec<_> = silent
+                .iter()
+                .filter_map(|change| match change {
+                    Change::Fail { node, .. } => Some(*node),
+                    _ => None,
+                })
+                .collect();
+            tracing::info!(?nodes, "nodes were not heard for too long");
+            // Until it is known what came of it, nobody is told that the node was heard, but by way of the log.
+            while matches!(shared.submit(silent.clone()).await, Err(NotDone::Unknown(_))) {
+                // Where the log cannot be written any more this comes back at once.
+                tokio::time::sleep(AGAIN_EVERY).await;
+            }
+            shared.duties.nodes().failing.retain(|node| !nodes.contains(node));
+        });
+    }
+
+    async fn plan(&self, table: &Table, reign: &mut Reign, now: Instant) {
+        let is_unfounded = table.slots.any(|slot| slot.epoch == Epoch(0));
+        let every = if reign.goes_on { PLAN_ON } else { PLAN_EVERY };
+        let is_time = reign.planned_at.is_none_or(|at| now >= at + every);
+        // Slots are handed over a few at a time: the next ones follow as soon as these are.
+        let is_handed_over = reign.hands_over && !table.slots.any(|slot| slot.successor.is_some());
+        let is_wanted = (is_unfounded || is_handed_over) && reign.planned_for != Some(table.version);
+        if !is_time && !is_wanted {
+            return;
+        }
+        reign.planned_at = Some(now);
+        reign.planned_for = Some(table.version);
+        let up = table.members.values().filter(|member| member.is_up).count();
+        let waited = now >= reign.since + Duration::from_millis(self.options.founding_wait_ms);
+        let may_found = up >= self.options.founding_nodes || waited;
+        let gone = self.duties.nodes().gone(Duration::from_millis(self.options.gone_after_ms), now);
+        let mut changes = self.machine.group().plan(&gone);
+        changes.retain(|change| may_found || !matches!(change, Change::Found { .. }));
+        reign.goes_on = !changes.is_empty();
+        reign.hands_over = changes.iter().any(|change| matches!(change, Change::HandOver { .. }));
+        if changes.is_empty() {
+            return;
+        }
+        tracing::debug!(changes = changes.len(), first = ?slot_of(&changes), "slots are placed");
+        if let Err(error) = self.submit(changes).await {
+            tracing::debug!(?error, "slots were not placed");
+        }
+    }
+}
+
+fn slot_of(changes: &[Change]) -> Option<Slot> {
+    match changes.first()? {
+        Change::Found { slot, .. } | Change::Copy { slot, .. } | Change::Drop { slot, .. } => Some(*slot),
+        _ => None,
+    }
+}

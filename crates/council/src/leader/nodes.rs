@@ -1,0 +1,77 @@
+//! What a leader knows of nodes: who was heard and when, whose connection ended, and who is given up for it.
+//!
+//! Invariant: no node is given up that this leader heard within the timeout, but one whose connection ended and that did not come
+//! back, the leader before this one among them; nor any other before this leader has led for that long: whoever led before it may
+//! have heard the node until then. Nor anybody because this leader reaches no other member: it cannot tell whose silence that is.
+
+use crate::CouncilOptions;
+use atoll_replica::{Change, Incarnation, NodeId, Table};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What this leader knows of nodes.
+#[derive(Debug, Default)]
+pub(super) struct Nodes {
+    /// When each was heard last, and in which life.
+    pub(super) heard: BTreeMap<NodeId, (Incarnation, Instant)>,
+    /// Whose connection ended, when, and in which life; those who came back aside.
+    pub(super) lost: BTreeMap<NodeId, (Incarnation, Instant)>,
+    /// The same of whoever led before.
+    pub(super) lost_leader: Option<(NodeId, Incarnation, Instant)>,
+    /// Since when this member leads.
+    pub(super) led_since: Option<Instant>,
+    /// Who is being given up now.
+    pub(super) failing: BTreeSet<NodeId>,
+    /// Since when each is down, as far as this leader knows.
+    pub(super) down: BTreeMap<NodeId, Instant>,
+}
+
+impl Nodes {
+    /// This member leads from now on. If the connection of the leader before it ended just now, most likely its process did; it has
+    /// to be heard within the time that anybody else has. Nothing else counts that was seen before.
+    pub(super) fn begin(&mut self, now: Instant, recent: Duration) {
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < recent;
+        let lost = self.lost_leader.filter(|(.., at)| is_recent(*at));
+        let lost = lost.map(|(node, life, _)| (node, (life, now)));
+        *self = Self { led_since: Some(now), lost: lost.into_iter().collect(), ..Self::default() };
+    }
+
+    /// Everybody has as long to be heard as when this member began to lead.
+    pub(super) fn begin_anew(&mut self, now: Instant) {
+        self.led_since = Some(now);
+        self.lost.clear();
+    }
+
+    pub(super) fn forgive(&mut self, time: Duration) {
+        self.heard.values_mut().chain(self.lost.values_mut()).for_each(|(_, at)| *at += time);
+    }
+
+    /// Who was not heard for too long.
+    pub(super) fn silent(&mut self, table: &Table, options: &CouncilOptions, now: Instant) -> Vec<Change> {
+        let mut silent = Vec::new();
+        let led_since = self.led_since.unwrap_or(now);
+        for (&node, member) in table.members.iter() {
+            if !member.is_up {
+                self.down.entry(node).or_insert(now);
+                continue;
+            }
+            self.down.remove(&node);
+            let in_this_life = self.heard.get(&node).filter(|(life, _)| *life >= member.incarnation);
+            let heard_at = in_this_life.map_or(led_since, |(_, at)| *at).max(led_since);
+            let lost = self.lost.get(&node).filter(|(life, _)| *life >= member.incarnation);
+            let is_lost =
+                lost.is_some_and(|(_, at)| now.saturating_duration_since(*at) > options.lost_timeout());
+            let is_silent = now.saturating_duration_since(heard_at) > options.node_timeout();
+            if (is_silent || is_lost) && self.failing.insert(node) {
+                silent.push(Change::Fail { node, incarnation: member.incarnation });
+            }
+        }
+        silent
+    }
+
+    pub(super) fn gone(&self, after: Duration, now: Instant) -> Vec<NodeId> {
+        let gone = self.down.iter().filter(|(_, since)| now.saturating_duration_since(**since) > after);
+        gone.map(|(node, _)| *node).collect()
+    }
+}
