@@ -1,7 +1,7 @@
 //! Whose clients a slot remembers, where it remembers many: nobody is to take the places of all others.
 //!
-//! A slot remembers so many clients and no more, whoever they are, so that its memory is bounded; and a name is chosen by whoever writes. From half of its
-//! places on a user may have three times as many as are left for all: one alone leaves an eighth to others, and each of
+//! A slot remembers so many clients and no more, whoever they are, so that its memory is bounded; and a name is chosen by whoever writes. From three eighths of its
+//! places on a user may have three times as many as are left for all: one alone leaves more than an eighth to others, and each of
 //! several leaves some to the next.
 //!
 //! Invariant: it is judged at the door of a node, before there is an entry in a log; what copies do does not depend on it.
@@ -13,8 +13,12 @@ use atoll_replica::{Slot, Ticket};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// From so many remembered clients on it is counted whose they are.
-const COUNTED_FROM: u64 = SESSIONS_MAX / 2;
+/// From so many remembered clients on it is counted whose they are: what is under way by then was asked for before, and with that they are half of
+/// all at most.
+const COUNTED_FROM: u64 = SESSIONS_MAX / 2 - UNDER_WAY_MAX;
+
+/// Writes of a slot that may be under way at a time: so many in its log and as many held back while it changes hands.
+const UNDER_WAY_MAX: u64 = 8192;
 
 /// So many times what is left a user may take.
 const SHARE: u64 = 3;
@@ -211,10 +215,21 @@ mod tests {
     fn however_many_places_users_take_there_is_one_for_the_next() {
         let mut slot = Remembering::so_many(COUNTED_FROM);
         assert!(!Shares::are_counted(COUNTED_FROM - 1) && Shares::are_counted(COUNTED_FROM));
-        assert_eq!(["a", "b", "c", "d"].map(|user| slot.fill(user)), [24_576, 6_144, 1_536, 384]);
+        assert_eq!(["a", "b", "c", "d"].map(|user| slot.fill(user)), [30_720, 7_680, 1_920, 480]);
         assert_eq!(slot.fill("a"), 0);
         let another = (Slot(8), 1);
         assert!(slot.shares.take(another, Ticket(2), "a", COUNTED_FROM, |_| true), "it has its own");
+    }
+
+    #[test]
+    fn what_is_under_way_when_it_begins_to_count_leaves_an_eighth_to_others_all_the_same() {
+        // None of a burst was remembered when the last of it was asked for.
+        let uncounted = COUNTED_FROM - 1 + UNDER_WAY_MAX;
+        assert!(!Shares::are_counted(COUNTED_FROM - 1));
+        let mut slot = Remembering::so_many(uncounted);
+        slot.fill("a");
+        let left = SESSIONS_MAX - slot.count();
+        assert!(left >= SESSIONS_MAX / 8, "{left} are left");
     }
 
     #[test]

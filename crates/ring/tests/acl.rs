@@ -293,7 +293,7 @@ fn write_as(client: &mut Client, names: Range<u64>, sequence: &str, write: &[&st
 
 const SET: [&str; 3] = ["SET", "run:{t}", "v"];
 /// So many clients one user may have that a slot remembers, where nobody else has any.
-const OF_ONE: u64 = SESSIONS_MAX / 8 * 7;
+const OF_ONE: u64 = SESSIONS_MAX / 32 * 27;
 
 fn places(options: NodeOptions) -> Listed {
     Listed::start_with(&format!("user ana on {SECRET} ~run:* +@write"), options)
