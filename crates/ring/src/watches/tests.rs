@@ -2,11 +2,16 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test measures")]
 
+use super::looking::ENDED_MAX;
 use super::*;
+use crate::clock::Now;
+use crate::keyspaces::Keyspaces;
 use crate::options::Persistence;
+use crate::table::SlotTable;
 use atoll_engine::{Engine, Options};
 use atoll_keyspace::SLOTS;
-use atoll_replica::{NodeId, Table};
+use atoll_replica::{Moment, NodeId, Table};
+use atoll_resp::{Expected, Protocol, WatchRequest};
 use std::time::{Duration, Instant};
 
 fn watch(users: u32, id: Option<u64>) -> Watch {

@@ -1,0 +1,109 @@
+//! One watch: who waits, for which field to have what value, and until when; and the keys that writes touched, which it is found by.
+//!
+//! Invariant: a key stands behind the place of its keyspace everywhere here: those of one keyspace are no others'.
+
+use crate::clock::Now;
+use crate::keyspaces::{keyspace_of, slot_at};
+use atoll_keyspace::slot_of;
+use atoll_replica::{Slot, Ticket};
+use atoll_resp::{Expected, Protocol, WatchRequest};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// What a watch takes beside its key, field and value, about.
+const WATCH_BYTES: usize = 448;
+
+/// Longest time that somebody waits, in milliseconds: a day.
+const MILLISECONDS_MAX: u64 = 86_400_000;
+
+/// Who waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiter {
+    /// What the answer is called, if it is one; it also tells the connection.
+    pub(crate) ticket: Ticket,
+    /// The place of the connection.
+    pub(crate) connection: usize,
+    /// The number of the connection.
+    pub(crate) session: u64,
+    /// How often it had changed its user.
+    pub(crate) users: u32,
+    pub(crate) protocol: Protocol,
+    /// What a push is called, if that is how it is told.
+    pub(crate) id: Option<u64>,
+}
+
+/// What somebody waits for.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch {
+    pub(super) waiter: Waiter,
+    /// The place of its keyspace, and the key behind it: those of one keyspace are no others'.
+    pub(super) place: Arc<[u8]>,
+    pub(super) field: Box<[u8]>,
+    pub(super) expected: Expected<Box<[u8]>>,
+    pub(super) ends_us: u64,
+}
+
+impl Watch {
+    /// What a request waits for in a keyspace.
+    pub(crate) fn new(request: &WatchRequest<'_>, keyspace: u8, waiter: Waiter, now: Now) -> Self {
+        let us = request.milliseconds.min(MILLISECONDS_MAX) * 1000;
+        let boxed = |value: Option<&[u8]>| value.map(Box::from);
+        let expected = match request.expected {
+            Expected::Equals(value) => Expected::Equals(boxed(value)),
+            Expected::Differs(value) => Expected::Differs(boxed(value)),
+        };
+        let ends_us = now.moment.after(us).0;
+        let place = place_of(keyspace, request.key).into();
+        Self { waiter, place, field: request.field.into(), expected, ends_us }
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        self.place.get(1..).unwrap_or_default()
+    }
+
+    /// The slot of its key.
+    pub(crate) fn slot(&self) -> Slot {
+        slot_of_place(&self.place)
+    }
+
+    /// Memory that it takes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let (Expected::Equals(value) | Expected::Differs(value)) = &self.expected;
+        WATCH_BYTES + self.place.len() + self.field.len() + value.as_ref().map_or(0, |value| value.len())
+    }
+}
+
+/// Keys that were written.
+#[derive(Debug, Default)]
+pub(crate) struct Touched {
+    /// Whether anybody wants to know.
+    pub(crate) is_wanted: bool,
+    /// Each behind the place of its keyspace.
+    pub(super) places: HashSet<Vec<u8>>,
+    /// Whether it may have been any of them.
+    pub(super) all: bool,
+}
+
+impl Touched {
+    /// These were written, of a slot.
+    pub(crate) fn touch<'a>(&mut self, slot: Slot, keys: impl Iterator<Item = &'a [u8]>) {
+        if !self.is_wanted {
+            return;
+        }
+        let mut count = 0;
+        let keyspace = keyspace_of(slot);
+        self.places.extend(keys.inspect(|_| count += 1).map(|key| place_of(keyspace, key)));
+        // A command without keys is about all of them.
+        self.all |= count == 0;
+    }
+}
+
+/// A key of a keyspace.
+fn place_of(keyspace: u8, key: &[u8]) -> Vec<u8> {
+    [&[keyspace], key].concat()
+}
+
+pub(super) fn slot_of_place(place: &[u8]) -> Slot {
+    let (keyspace, key) = place.split_first().unwrap_or((&0, &[]));
+    slot_at(*keyspace, slot_of(key))
+}
