@@ -1,9 +1,15 @@
 //! The verbs on a store in a folder: what one process writes, another reads, whatever happened between.
 #![allow(missing_docs, dead_code, clippy::unwrap_used, clippy::panic)]
 
+#[path = "folder/copies.rs"]
+mod copies;
+#[path = "folder/damaged.rs"]
+mod damaged;
+#[path = "folder/shared.rs"]
+mod shared;
 mod support;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use support::{Answer, Place};
 
@@ -14,6 +20,15 @@ fn atoll(place: &Place, arguments: &[&str]) -> Answer {
 
 fn lines(answer: &Answer) -> Vec<&str> {
     answer.text().lines().collect()
+}
+
+/// A server of the store of this place, once it serves.
+fn served(place: &Place) -> std::process::Child {
+    let mut server = place.spawn(&["serve", "--store", "data"]);
+    let mut line = String::new();
+    BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("serving"), "{line}");
+    server
 }
 
 #[test]
@@ -168,24 +183,6 @@ fn an_import_killed_in_the_middle_goes_on_and_doubles_nothing() {
 }
 
 #[test]
-fn a_served_store_is_shared_and_ends_with_the_signal() {
-    let place = Place::new();
-    let mut owner = place.spawn(&["serve", "--store", "data"]);
-    let mut stdout = BufReader::new(owner.stdout.take().unwrap());
-    let mut line = String::new();
-    stdout.read_line(&mut line).unwrap();
-    assert!(line.starts_with("serving "), "{line}");
-    let waiter = place.spawn(&["--store", "data", "kv", "wait", "jobs", "17", "--equals", "done"]);
-    atoll(&place, &["kv", "put", "jobs", "17", "done"]).text();
-    let waited = Answer::from(waiter.wait_with_output().unwrap());
-    assert_eq!(waited.text(), "done");
-    rustix::process::kill_process(rustix::process::Pid::from_child(&owner), rustix::process::Signal::INT)
-        .unwrap();
-    assert!(owner.wait().unwrap().success());
-    assert_eq!(atoll(&place, &["kv", "get", "jobs", "17"]).text(), "done");
-}
-
-#[test]
 fn upkeep_checks_counts_keeps_and_copies() {
     let place = Place::new();
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
@@ -200,62 +197,6 @@ fn upkeep_checks_counts_keeps_and_copies() {
     atoll(&place, &["store", "snapshot", "delete", "monday"]).text();
     atoll(&place, &["store", "snapshot", "delete", "monday"]).fails(10);
     assert_eq!(atoll(&place, &["store", "snapshot", "list"]).text(), "");
-}
-
-#[test]
-fn a_copy_that_was_interrupted_is_told_as_one_and_the_same_command_makes_it() {
-    let place = Place::new();
-    atoll(&place, &["kv", "put", "p", "s", "v"]).text();
-    std::fs::create_dir(place.folder.path().join("there")).unwrap();
-    place.write("there/store.atoll.copy", "what was written until then");
-    for verb in [&["kv", "get", "p", "s"][..], &["kv", "put", "p", "s", "w"], &["store", "copy", "elsewhere"]]
-    {
-        let told = place.run(&[&["--store", "there"], verb].concat());
-        assert!(told.fails(16).contains("a copy into there was not finished"), "{}", told.stderr);
-        assert!(told.stderr.contains("store copy") && !told.stderr.contains("backup"), "{}", told.stderr);
-    }
-    let other = std::fs::File::open(place.folder.path().join("there/store.atoll.copy")).unwrap();
-    other.lock().unwrap();
-    let held = atoll(&place, &["store", "copy", "there"]);
-    assert!(held.fails(16).contains("another copy"), "{}", held.stderr);
-    drop(other);
-    atoll(&place, &["store", "copy", "there"]).text();
-    assert_eq!(place.run(&["--store", "there", "kv", "get", "p", "s"]).text(), "v");
-    atoll(&place, &["store", "copy", "there"]).fails(12);
-}
-
-#[test]
-fn a_copy_beside_a_live_owner_is_one_consistent_state() {
-    let place = Place::new();
-    let source: String = (0..3000)
-        .map(|at| {
-            format!(
-                "{{\"partition\":\"p{}\",\"sort\":\"{at:06}\",\"value\":\"{}\"}}\n",
-                at % 5,
-                "v".repeat(4000)
-            )
-        })
-        .collect();
-    place.write("cells.jsonl", &source);
-    atoll(&place, &["kv", "import", "cells.jsonl"]).text();
-    let mut owner = place.spawn(&["serve", "--store", "data"]);
-    let mut line = String::new();
-    BufReader::new(owner.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    atoll(&place, &["kv", "put", "late", "", "but acknowledged"]).text();
-
-    let report = atoll(&place, &["store", "check", "--json"]).json();
-    assert_eq!(
-        (report["damage"].as_array().unwrap().len(), report["cells"].as_u64().unwrap() >= 3000),
-        (0, true)
-    );
-    let copied = atoll(&place, &["store", "copy", "there", "--json"]).json();
-    assert!(copied["bytes"].as_u64().unwrap() > 12_000_000, "{copied}");
-    atoll(&place, &["store", "copy", "there"]).fails(12);
-    let exported = place.run(&["--store", "there", "kv", "export", "-", "--format", "jsonl"]);
-    let late = "{\"partition\":\"late\",\"sort\":\"\",\"value\":\"but acknowledged\"}\n";
-    assert_eq!(sorted(&exported.stdout), sorted((source + late).as_bytes()));
-    owner.kill().unwrap();
-    owner.wait().unwrap();
 }
 
 #[test]
@@ -300,33 +241,6 @@ fn a_store_opened_for_reading_refuses_writes_and_stays_as_it_was() {
 }
 
 #[test]
-fn a_file_that_is_no_store_is_refused_and_left_alone() {
-    let place = Place::new();
-    std::fs::create_dir(place.folder.path().join("data")).unwrap();
-    let nonsense = "this is not a store ".repeat(1000);
-    place.write("data/store.atoll", &nonsense);
-    for verb in [&["kv", "put", "p", "s", "v"][..], &["kv", "get", "p", "s"], &["store", "check"]] {
-        let refused = atoll(&place, verb);
-        assert!([12, 18].contains(&refused.exit.unwrap()), "{verb:?}: {}", refused.stderr);
-        assert!(refused.stderr.contains("hint: "), "{}", refused.stderr);
-        assert_eq!(place.read("data/store.atoll"), nonsense.as_bytes(), "{verb:?}");
-    }
-}
-
-#[test]
-fn a_check_lists_damage_even_where_the_store_cannot_be_opened() {
-    let place = Place::new();
-    atoll(&place, &["kv", "put", "p", "s", "v"]).text();
-    let whole = place.read("data/store.atoll");
-    place.write("data/store.atoll", &whole[..whole.len() / 2]);
-    let checked = atoll(&place, &["store", "check", "--json"]);
-    assert_eq!(checked.exit, Some(18), "{}", checked.stderr);
-    let report: serde_json::Value = serde_json::from_slice(&checked.stdout).unwrap();
-    assert!(!report["damage"].as_array().unwrap().is_empty(), "{report}");
-    atoll(&place, &["store", "check"]).fails(18);
-}
-
-#[test]
 fn a_flag_that_does_not_exist_never_becomes_a_value() {
     let place = Place::new();
     atoll(&place, &["kv", "put", "p", "s", "--durabilty"]).fails(2);
@@ -358,111 +272,6 @@ fn what_is_wrong_with_a_snapshot_is_told_with_what_would_be_right() {
     assert!(absent.fails(10).contains("store snapshot list"), "{}", absent.stderr);
     atoll(&place, &["store", "snapshot", "create", ""]).fails(12);
     atoll(&place, &["store", "snapshot", "create", "two\nlines"]).fails(12);
-}
-
-/// A server of the store of this place, once it serves.
-fn served(place: &Place) -> std::process::Child {
-    let mut server = place.spawn(&["serve", "--store", "data"]);
-    let mut line = String::new();
-    BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.starts_with("serving"), "{line}");
-    server
-}
-
-fn signal(child: &std::process::Child, name: &str) {
-    let pid = child.id().to_string();
-    assert!(std::process::Command::new("kill").args([name, &pid]).status().unwrap().success());
-}
-
-#[test]
-fn snapshots_are_made_and_given_up_beside_the_owner() {
-    let place = Place::new();
-    let mut server = served(&place);
-    atoll(&place, &["kv", "put", "p", "s", "v"]).text();
-    assert!(atoll(&place, &["store", "snapshot", "create", "monday"]).text().starts_with("monday\tcommit "));
-    let taken = atoll(&place, &["store", "snapshot", "create", "monday"]);
-    assert!(taken.fails(11).contains("there is a snapshot \"monday\" already"), "{}", taken.stderr);
-    assert_eq!(lines(&atoll(&place, &["store", "snapshot", "list"])).len(), 1);
-    atoll(&place, &["store", "snapshot", "delete", "monday"]).text();
-    assert_eq!(atoll(&place, &["store", "snapshot", "list"]).text(), "");
-    let absent = atoll(&place, &["store", "snapshot", "delete", "monday"]);
-    assert!(absent.fails(10).contains("store snapshot list"), "{}", absent.stderr);
-    signal(&server, "-INT");
-    assert!(server.wait().unwrap().success());
-}
-
-#[test]
-fn an_owner_that_is_suspended_keeps_no_reader_waiting_and_is_named_to_writers() {
-    let place = Place::new();
-    let mut server = served(&place);
-    atoll(&place, &["kv", "put", "p", "s", "v"]).text();
-    signal(&server, "-STOP");
-    assert_eq!(atoll(&place, &["kv", "get", "p", "s"]).text(), "v");
-    let refused = atoll(&place, &["kv", "put", "p", "s", "w"]);
-    let (pid, wake) = (format!("process {}", server.id()), format!("`kill -CONT {}`", server.id()));
-    let told = refused.fails(16);
-    assert!(told.contains(&pid) && told.contains(&wake), "{told}");
-    signal(&server, "-CONT");
-    atoll(&place, &["kv", "put", "p", "s", "w"]).text();
-    assert_eq!(atoll(&place, &["kv", "get", "p", "s"]).text(), "w");
-    signal(&server, "-INT");
-    assert!(server.wait().unwrap().success());
-}
-
-#[test]
-fn whoever_is_attached_is_told_when_the_owner_is_suspended() {
-    let place = Place::new();
-    let mut server = served(&place);
-    let verb = ["--store", "data", "kv", "import", "-", "--format", "jsonl", "--progress", "json"];
-    let mut import = place.spawn(&[&verb[..], &["--set", "import.window=1KiB"]].concat());
-    let mut input = import.stdin.take().unwrap();
-    let mut told = BufReader::new(import.stderr.take().unwrap()).lines();
-    let mut cells = |from: usize| {
-        let line = |at: usize| {
-            format!("{{\"partition\":\"p\",\"sort\":\"{at:06}\",\"value\":\"{}\"}}\n", "v".repeat(100))
-        };
-        let lines: String = (from..from + 100).map(line).collect();
-        input.write_all(lines.as_bytes()).unwrap();
-    };
-    cells(0);
-    assert!(told.next().unwrap().unwrap().contains("progress"));
-    signal(&server, "-STOP");
-    cells(100);
-    let word = format!("pid={}", server.id());
-    let of_owner = told.by_ref().map(Result::unwrap).find(|line| line.contains("is suspended"));
-    assert!(of_owner.as_ref().is_some_and(|line| line.contains(&word)), "{of_owner:?}");
-    signal(&server, "-CONT");
-    drop(input);
-    assert!(import.wait().unwrap().success());
-    assert_eq!(atoll(&place, &["kv", "scan", "p", "--keys-only"]).text().lines().count(), 200);
-    signal(&server, "-INT");
-    assert!(server.wait().unwrap().success());
-}
-
-#[test]
-fn a_copy_is_about_as_large_as_what_is_in_it() {
-    let place = Place::new();
-    let line = format!("{{\"partition\":\"p\",\"sort\":\"NUMBER\",\"value\":\"{}\"}}\n", "x".repeat(1000));
-    let cells: String = (0..40_000).map(|number| line.replace("NUMBER", &format!("{number:08}"))).collect();
-    place.write("cells.jsonl", cells);
-    atoll(&place, &["kv", "import", "cells.jsonl"]).text();
-    atoll(&place, &["store", "copy", "copy"]).text();
-    let bytes = std::fs::metadata(place.folder.path().join("copy/store.atoll")).unwrap().len();
-    assert!(bytes < 100 << 20, "{bytes} bytes for 40 MB of values");
-}
-
-#[test]
-fn what_a_snapshot_keeps_is_read_from_a_copy_of_it() {
-    let place = Place::new();
-    atoll(&place, &["kv", "put", "p", "s", "monday"]).text();
-    atoll(&place, &["store", "snapshot", "create", "then"]).text();
-    atoll(&place, &["kv", "put", "p", "s", "tuesday"]).text();
-    atoll(&place, &["store", "copy", "old", "--snapshot", "then"]).text();
-    assert_eq!(place.run(&["--store", "old", "kv", "get", "p", "s"]).text(), "monday");
-    assert_eq!(atoll(&place, &["kv", "get", "p", "s"]).text(), "tuesday");
-    let absent = atoll(&place, &["store", "copy", "older", "--snapshot", "never"]);
-    assert!(absent.fails(10).contains("there is no snapshot \"never\""), "{}", absent.stderr);
-    assert!(!place.folder.path().join("older").exists());
 }
 
 #[test]
@@ -503,62 +312,6 @@ fn who_may_not_use_the_lock_still_reads_the_store() {
     give_others(&place, 0o644);
     assert_eq!(unprivileged(&place, &["--store", "data", "kv", "get", "p", "s"]).text(), "v");
     unprivileged(&place, &["--store", "data", "kv", "put", "p", "s", "w"]).fails(20);
-}
-
-/// Three cells that were synced, one after the other, by an owner that was killed; nothing of them is in a checkpoint.
-fn killed_with_three_cells(place: &Place) {
-    atoll(place, &["kv", "put", "old", "s", "before"]).text();
-    let mut owner = served(place);
-    for (sort, value) in [("a", "aaaaaaaaaaaaaaaa"), ("b", "bbbbbbbbbbbbbbbb"), ("c", "cccccccccccccccc")] {
-        atoll(place, &["kv", "put", "p", sort, value, "--durability", "synced"]).text();
-    }
-    owner.kill().unwrap();
-    owner.wait().unwrap();
-}
-
-/// Changes what the store holds of a value.
-fn spoil(place: &Place, value: &str) {
-    let mut bytes = place.read("data/store.atoll");
-    let at = bytes.windows(value.len()).position(|window| window == value.as_bytes()).unwrap();
-    bytes[at] ^= 1;
-    place.write("data/store.atoll", bytes);
-}
-
-#[test]
-fn what_lies_before_a_broken_log_can_be_saved_and_is_never_taken_for_all() {
-    let place = Place::new();
-    killed_with_three_cells(&place);
-    spoil(&place, "bbbbbbbbbbbbbbbb");
-    atoll(&place, &["kv", "get", "p", "a"]).fails(18);
-    assert!(atoll(&place, &["store", "check"]).fails(18).contains("mode=salvage"));
-    let salvaged =
-        |arguments: &[&str]| place.run(&[&["--store", "file:data?mode=salvage"], arguments].concat());
-    let found = salvaged(&["kv", "get", "p", "a"]);
-    assert_eq!(found.text(), "aaaaaaaaaaaaaaaa");
-    assert!(found.stderr.contains("left out"), "{}", found.stderr);
-    assert_eq!(salvaged(&["kv", "get", "old", "s"]).text(), "before");
-    salvaged(&["kv", "get", "p", "c"]).fails(10);
-    salvaged(&["kv", "put", "p", "d", "d"]).fails(20);
-    salvaged(&["store", "check"]).fails(18);
-    salvaged(&["kv", "export", "saved.jsonl"]).text();
-    assert_eq!(
-        place.read("saved.jsonl").split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count(),
-        2
-    );
-    // Nobody goes on from there unawares.
-    atoll(&place, &["kv", "put", "p", "d", "d"]).fails(18);
-}
-
-#[test]
-fn a_check_tells_of_a_torn_end_that_was_left_out() {
-    let place = Place::new();
-    killed_with_three_cells(&place);
-    assert!(atoll(&place, &["store", "check", "--json"]).json()["left_out"].is_null());
-    // No later group says that the last one was synced.
-    spoil(&place, "cccccccccccccccc");
-    let told = atoll(&place, &["store", "check", "--json"]).json();
-    assert!(told["left_out"]["bytes"].as_u64().unwrap() > 16, "{told}");
-    assert_eq!(told["damage"].as_array().unwrap().len(), 0);
 }
 
 #[test]

@@ -1,0 +1,87 @@
+//! A store in a folder whose file is damaged, cut off or none: what is refused, told and saved.
+
+use crate::support::Place;
+use crate::{atoll, served};
+
+#[test]
+fn a_file_that_is_no_store_is_refused_and_left_alone() {
+    let place = Place::new();
+    std::fs::create_dir(place.folder.path().join("data")).unwrap();
+    let nonsense = "this is not a store ".repeat(1000);
+    place.write("data/store.atoll", &nonsense);
+    for verb in [&["kv", "put", "p", "s", "v"][..], &["kv", "get", "p", "s"], &["store", "check"]] {
+        let refused = atoll(&place, verb);
+        assert!([12, 18].contains(&refused.exit.unwrap()), "{verb:?}: {}", refused.stderr);
+        assert!(refused.stderr.contains("hint: "), "{}", refused.stderr);
+        assert_eq!(place.read("data/store.atoll"), nonsense.as_bytes(), "{verb:?}");
+    }
+}
+
+#[test]
+fn a_check_lists_damage_even_where_the_store_cannot_be_opened() {
+    let place = Place::new();
+    atoll(&place, &["kv", "put", "p", "s", "v"]).text();
+    let whole = place.read("data/store.atoll");
+    place.write("data/store.atoll", &whole[..whole.len() / 2]);
+    let checked = atoll(&place, &["store", "check", "--json"]);
+    assert_eq!(checked.exit, Some(18), "{}", checked.stderr);
+    let report: serde_json::Value = serde_json::from_slice(&checked.stdout).unwrap();
+    assert!(!report["damage"].as_array().unwrap().is_empty(), "{report}");
+    atoll(&place, &["store", "check"]).fails(18);
+}
+
+/// Three cells that were synced, one after the other, by an owner that was killed; nothing of them is in a checkpoint.
+fn killed_with_three_cells(place: &Place) {
+    atoll(place, &["kv", "put", "old", "s", "before"]).text();
+    let mut owner = served(place);
+    for (sort, value) in [("a", "aaaaaaaaaaaaaaaa"), ("b", "bbbbbbbbbbbbbbbb"), ("c", "cccccccccccccccc")] {
+        atoll(place, &["kv", "put", "p", sort, value, "--durability", "synced"]).text();
+    }
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+}
+
+/// Changes what the store holds of a value.
+fn spoil(place: &Place, value: &str) {
+    let mut bytes = place.read("data/store.atoll");
+    let at = bytes.windows(value.len()).position(|window| window == value.as_bytes()).unwrap();
+    bytes[at] ^= 1;
+    place.write("data/store.atoll", bytes);
+}
+
+#[test]
+fn what_lies_before_a_broken_log_can_be_saved_and_is_never_taken_for_all() {
+    let place = Place::new();
+    killed_with_three_cells(&place);
+    spoil(&place, "bbbbbbbbbbbbbbbb");
+    atoll(&place, &["kv", "get", "p", "a"]).fails(18);
+    assert!(atoll(&place, &["store", "check"]).fails(18).contains("mode=salvage"));
+    let salvaged =
+        |arguments: &[&str]| place.run(&[&["--store", "file:data?mode=salvage"], arguments].concat());
+    let found = salvaged(&["kv", "get", "p", "a"]);
+    assert_eq!(found.text(), "aaaaaaaaaaaaaaaa");
+    assert!(found.stderr.contains("left out"), "{}", found.stderr);
+    assert_eq!(salvaged(&["kv", "get", "old", "s"]).text(), "before");
+    salvaged(&["kv", "get", "p", "c"]).fails(10);
+    salvaged(&["kv", "put", "p", "d", "d"]).fails(20);
+    salvaged(&["store", "check"]).fails(18);
+    salvaged(&["kv", "export", "saved.jsonl"]).text();
+    assert_eq!(
+        place.read("saved.jsonl").split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count(),
+        2
+    );
+    // Nobody goes on from there unawares.
+    atoll(&place, &["kv", "put", "p", "d", "d"]).fails(18);
+}
+
+#[test]
+fn a_check_tells_of_a_torn_end_that_was_left_out() {
+    let place = Place::new();
+    killed_with_three_cells(&place);
+    assert!(atoll(&place, &["store", "check", "--json"]).json()["left_out"].is_null());
+    // No later group says that the last one was synced.
+    spoil(&place, "cccccccccccccccc");
+    let told = atoll(&place, &["store", "check", "--json"]).json();
+    assert!(told["left_out"]["bytes"].as_u64().unwrap() > 16, "{told}");
+    assert_eq!(told["damage"].as_array().unwrap().len(), 0);
+}

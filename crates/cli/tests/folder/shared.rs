@@ -1,0 +1,93 @@
+//! A store in a folder whose owner serves it to others, also while it is suspended.
+
+use crate::support::{Answer, Place};
+use crate::{atoll, lines, served};
+use std::io::{BufRead, BufReader, Write};
+
+#[test]
+fn a_served_store_is_shared_and_ends_with_the_signal() {
+    let place = Place::new();
+    let mut owner = place.spawn(&["serve", "--store", "data"]);
+    let mut stdout = BufReader::new(owner.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    assert!(line.starts_with("serving "), "{line}");
+    let waiter = place.spawn(&["--store", "data", "kv", "wait", "jobs", "17", "--equals", "done"]);
+    atoll(&place, &["kv", "put", "jobs", "17", "done"]).text();
+    let waited = Answer::from(waiter.wait_with_output().unwrap());
+    assert_eq!(waited.text(), "done");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&owner), rustix::process::Signal::INT)
+        .unwrap();
+    assert!(owner.wait().unwrap().success());
+    assert_eq!(atoll(&place, &["kv", "get", "jobs", "17"]).text(), "done");
+}
+
+fn signal(child: &std::process::Child, name: &str) {
+    let pid = child.id().to_string();
+    assert!(std::process::Command::new("kill").args([name, &pid]).status().unwrap().success());
+}
+
+#[test]
+fn snapshots_are_made_and_given_up_beside_the_owner() {
+    let place = Place::new();
+    let mut server = served(&place);
+    atoll(&place, &["kv", "put", "p", "s", "v"]).text();
+    assert!(atoll(&place, &["store", "snapshot", "create", "monday"]).text().starts_with("monday\tcommit "));
+    let taken = atoll(&place, &["store", "snapshot", "create", "monday"]);
+    assert!(taken.fails(11).contains("there is a snapshot \"monday\" already"), "{}", taken.stderr);
+    assert_eq!(lines(&atoll(&place, &["store", "snapshot", "list"])).len(), 1);
+    atoll(&place, &["store", "snapshot", "delete", "monday"]).text();
+    assert_eq!(atoll(&place, &["store", "snapshot", "list"]).text(), "");
+    let absent = atoll(&place, &["store", "snapshot", "delete", "monday"]);
+    assert!(absent.fails(10).contains("store snapshot list"), "{}", absent.stderr);
+    signal(&server, "-INT");
+    assert!(server.wait().unwrap().success());
+}
+
+#[test]
+fn an_owner_that_is_suspended_keeps_no_reader_waiting_and_is_named_to_writers() {
+    let place = Place::new();
+    let mut server = served(&place);
+    atoll(&place, &["kv", "put", "p", "s", "v"]).text();
+    signal(&server, "-STOP");
+    assert_eq!(atoll(&place, &["kv", "get", "p", "s"]).text(), "v");
+    let refused = atoll(&place, &["kv", "put", "p", "s", "w"]);
+    let (pid, wake) = (format!("process {}", server.id()), format!("`kill -CONT {}`", server.id()));
+    let told = refused.fails(16);
+    assert!(told.contains(&pid) && told.contains(&wake), "{told}");
+    signal(&server, "-CONT");
+    atoll(&place, &["kv", "put", "p", "s", "w"]).text();
+    assert_eq!(atoll(&place, &["kv", "get", "p", "s"]).text(), "w");
+    signal(&server, "-INT");
+    assert!(server.wait().unwrap().success());
+}
+
+#[test]
+fn whoever_is_attached_is_told_when_the_owner_is_suspended() {
+    let place = Place::new();
+    let mut server = served(&place);
+    let verb = ["--store", "data", "kv", "import", "-", "--format", "jsonl", "--progress", "json"];
+    let mut import = place.spawn(&[&verb[..], &["--set", "import.window=1KiB"]].concat());
+    let mut input = import.stdin.take().unwrap();
+    let mut told = BufReader::new(import.stderr.take().unwrap()).lines();
+    let mut cells = |from: usize| {
+        let line = |at: usize| {
+            format!("{{\"partition\":\"p\",\"sort\":\"{at:06}\",\"value\":\"{}\"}}\n", "v".repeat(100))
+        };
+        let lines: String = (from..from + 100).map(line).collect();
+        input.write_all(lines.as_bytes()).unwrap();
+    };
+    cells(0);
+    assert!(told.next().unwrap().unwrap().contains("progress"));
+    signal(&server, "-STOP");
+    cells(100);
+    let word = format!("pid={}", server.id());
+    let of_owner = told.by_ref().map(Result::unwrap).find(|line| line.contains("is suspended"));
+    assert!(of_owner.as_ref().is_some_and(|line| line.contains(&word)), "{of_owner:?}");
+    signal(&server, "-CONT");
+    drop(input);
+    assert!(import.wait().unwrap().success());
+    assert_eq!(atoll(&place, &["kv", "scan", "p", "--keys-only"]).text().lines().count(), 200);
+    signal(&server, "-INT");
+    assert!(server.wait().unwrap().success());
+}
