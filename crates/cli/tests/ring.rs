@@ -88,6 +88,32 @@ fn the_folder_of_a_node_is_not_taken_for_that_of_a_store() {
 }
 
 #[test]
+fn hashes_of_redis_are_cells_and_a_plain_value_says_who_reads_it() {
+    let place = Place::new();
+    let (node, address) = served(&place, &["--memory"]);
+    assert_eq!(say(&address, "HSET of-redis a 1 b 2\r\nSET plain 3"), ":2\r\n+OK\r\n+OK\r\n");
+    let store = format!("ring://{address}/");
+    let run = |words: &[&str]| place.run(&[words, &["--store", &store]].concat());
+    assert_eq!(run(&["kv", "get", "of-redis", "b"]).text(), "2");
+    assert_eq!(run(&["kv", "scan", "of-redis"]).text(), "a\t1\nb\t2\n");
+    assert_eq!(
+        run(&["kv", "export", "--format", "csv", "-"]).text().lines().count(),
+        3,
+        "a title and the cells"
+    );
+    for verb in [&["kv", "get", "plain", "a"][..], &["kv", "put", "plain", "a", "1"], &["ls", "plain"]] {
+        let refused = run(verb);
+        assert!(
+            refused.fails(12).contains("it holds a plain value of Redis, and no cells"),
+            "{}",
+            refused.stderr
+        );
+        assert!(refused.stderr.contains("`GET`"), "{}", refused.stderr);
+    }
+    end(node, Signal::TERM);
+}
+
+#[test]
 fn a_token_is_made_and_asked_for() {
     let place = Place::new();
     let (node, address) = served(&place, &["--memory", "--token-file", "token"]);

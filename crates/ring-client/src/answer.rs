@@ -46,21 +46,21 @@ pub(crate) fn meaning(text: &[u8], what: &'static str, place: &str) -> Refused {
         "UNKNOWN" => Refused::Unknown(rest.to_owned()),
         // Asking again would not help.
         "FORGOTTEN" => Refused::Failed(StoreError::Unknown { what, reason: rest.to_owned(), source: None }),
+        // Redis has words of its own for it, which speak of operations that nobody asked for here.
+        "WRONGTYPE" => Refused::Failed(StoreError::Remote {
+            kind: ErrorKind::InvalidInput,
+            unknown: false,
+            message: "it holds a plain value of Redis, and no cells".to_owned(),
+            hint: Some("clients of Redis read it, with `GET`; give cells another partition key".to_owned()),
+        }),
         word => {
             let named = ErrorKind::ALL.into_iter().find(|kind| kind.names().resp == word);
-            let kind = if word == "WRONGTYPE" {
-                ErrorKind::InvalidInput
-            } else {
-                named.unwrap_or(ErrorKind::Internal)
-            };
-            let hint = (word == "WRONGTYPE")
-                .then(|| "the key holds a plain value of Redis; take another name".to_owned());
             Refused::Failed(StoreError::Remote {
-                kind,
+                kind: named.unwrap_or(ErrorKind::Internal),
                 unknown: false,
                 // A word of ours is the kind, which says the same.
                 message: if named.is_some() { rest.to_owned() } else { text.clone().into_owned() },
-                hint,
+                hint: None,
             })
         }
     }
@@ -94,6 +94,10 @@ mod tests {
         assert_eq!(kind("FORGOTTEN old"), (ErrorKind::TimedOut, true));
         assert_eq!(kind("LIMIT long"), (ErrorKind::Limit, false));
         assert_eq!(kind("WRONGTYPE x"), (ErrorKind::InvalidInput, false));
+        let plain = of("WRONGTYPE Operation against a key holding the wrong kind of value");
+        let Refused::Failed(plain) = plain else { panic!("it is tried again") };
+        assert_eq!(plain.to_string(), "it holds a plain value of Redis, and no cells");
+        assert!(plain.hint().is_some_and(|hint| hint.contains("`GET`")), "{:?}", plain.hint());
         assert_eq!(kind("NOAUTH x"), (ErrorKind::Unauthenticated, false));
         assert_eq!(kind("NOPERM No permissions to access a key"), (ErrorKind::Unauthenticated, false));
     }
