@@ -1,5 +1,5 @@
 //! What the ranks of a run note of it, each for itself: a cell for each rank, and one that says whose notes count. They are
-//! no part of the versions.
+//! no part of the versions, and go when all of their run is deleted.
 //!
 //! Invariant: once an attempt has asked for the notes, no attempt before it notes anything any more: whoever of it asks, and
 //! whenever, sees the same of what earlier ones noted.
@@ -38,7 +38,7 @@ impl Table {
             let put = put.if_is(notes_of(run), Some(taken.as_slice()));
             match self.store.write(put, WriteOptions::default()).await {
                 Ok(_) => return Ok(()),
-                // A later attempt asked for the notes.
+                // A later attempt asked for the notes, or the run was deleted.
                 Err(StoreError::Conflict(_)) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -61,6 +61,14 @@ impl Table {
             Some(codec::attributes_from_json(&self.name, &entry.value).map(|noted| (rank, noted)))
         };
         all_entries(&*self.store, request).await?.into_iter().filter_map(of_entry).collect()
+    }
+
+    /// Removes what was noted of a run, or of all runs.
+    pub(super) async fn forget_notes(&self, run: Option<&str>) -> Result<(), TableError> {
+        let prefix = run.map_or_else(|| NOTES.to_vec(), notes_of);
+        let gone = Batch::on(self.names.attributes()).delete_range(SortRange::prefix(&prefix));
+        self.store.write(gone, WriteOptions::default()).await?;
+        Ok(())
     }
 
     /// Makes an attempt the one that notes; the value of the cell that says so.

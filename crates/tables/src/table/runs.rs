@@ -191,7 +191,7 @@ impl Table {
     ///
     /// Whole steps go as such; of others the rows are left out by queries until they are packed. Older versions
     /// keep what they had. A step that went as a whole can be written again by a new attempt only: for the attempt that
-    /// wrote it, it is there already.
+    /// wrote it, it is there already. With all steps of a run goes what its ranks noted of them.
     ///
     /// # Errors
     /// [`TableError::NoRun`], [`TableError::Steps`] for steps inside out, [`TableError::Filter`] for one that
@@ -241,8 +241,14 @@ impl Table {
             Some(text) => Some(checked(&*self.schema_now().await?, text)?),
             None => None,
         };
+        let is_whole = steps == StepRange::ALL && expression.is_none();
         let scope = Scope { run: run.map(RunId::from), steps, expression };
-        self.ledger.commit(Edit::Delete { scope }).await
+        let version = self.ledger.commit(Edit::Delete { scope }).await?;
+        if is_whole {
+            // What ranks noted is about steps that are no longer there.
+            self.forget_notes(run).await?;
+        }
+        Ok(version)
     }
 
     pub(super) fn no_run<'a>(&self, name: &str, names: impl Iterator<Item = &'a RunId>) -> TableError {

@@ -1,6 +1,6 @@
 //! What ranks note of a run: each for itself, and only as long as no later attempt has asked for it.
 
-use super::rows::{create, open};
+use super::rows::{block, create, open, rows};
 use atoll_memory::MemoryStore;
 use atoll_store::{ErrorKind, Store};
 use atoll_tables::Attributes;
@@ -39,4 +39,27 @@ async fn an_attempt_notes_until_a_later_one_has_begun() {
     assert_eq!(refused.to_string(), "attempt 3 of run \"a\" has taken over from attempt 2");
     assert_eq!(table.rank_notes("a", 2).await.unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!(table.rank_notes("a", 3).await.unwrap(), noted);
+}
+
+#[tokio::test]
+async fn what_ranks_noted_goes_with_all_steps_of_their_run_and_with_nothing_less() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let table = create(&store).await;
+    for run in ["a", "ab", "b"] {
+        table.begin(run, 1, 1).await.unwrap();
+        table.append(block(run, 1, 10, 0), &rows(10, 0, 3)).await.unwrap();
+        table.set_rank_notes(run, 1, 0, &note(run)).await.unwrap();
+    }
+    let noted = async |run: &str| !table.rank_notes(run, 1).await.unwrap().is_empty();
+    let all = async || [noted("a").await, noted("ab").await, noted("b").await];
+    table.delete(Some("a"), Some(0..20), None).await.unwrap();
+    table.delete(Some("a"), None, Some("step < 20")).await.unwrap();
+    assert_eq!(all().await, [true; 3]);
+    table.delete(Some("a"), None, None).await.unwrap();
+    assert_eq!(all().await, [false, true, true]);
+    // Its attempt may go on, and notes again.
+    table.set_rank_notes("a", 1, 0, &note("a")).await.unwrap();
+    assert_eq!(all().await, [true; 3]);
+    table.delete_from(None, 0, None).await.unwrap();
+    assert_eq!(all().await, [false; 3]);
 }
