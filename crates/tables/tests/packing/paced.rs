@@ -5,7 +5,8 @@ use crate::tube::{Tube, schema};
 use atoll_conformance::{Relay, Relayed};
 use atoll_memory::MemoryStore;
 use atoll_store::{
-    Batch, Cell, Expectation, Store, StoreError, StoreFuture, Timestamp, Waited, WriteOptions, Written,
+    Batch, Cell, ErrorKind, Expectation, Store, StoreError, StoreFuture, Timestamp, Waited, WriteOptions,
+    Written,
 };
 use atoll_tables::{PackOptions, Table};
 use std::collections::BTreeMap;
@@ -19,6 +20,15 @@ struct Ahead {
     ahead: AtomicU64,
     /// Writes to manifests whose answers are lost from now on.
     lost_answers: AtomicU64,
+    /// Waits that fail from now on.
+    failing: AtomicU64,
+}
+
+impl Ahead {
+    fn of(inner: Arc<dyn Store>) -> Self {
+        let [ahead, lost_answers, failing] = [const { AtomicU64::new(0) }; 3];
+        Self { inner, ahead, lost_answers, failing }
+    }
 }
 
 impl Relay for Ahead {
@@ -61,11 +71,8 @@ impl Relay for Ahead {
                 return Ok(Waited::Met(value));
             }
             self.ahead.fetch_add(time_out.as_nanos() as u64, Ordering::SeqCst);
-            let passer_by = Relayed(Ahead {
-                inner: Arc::clone(&self.inner),
-                ahead: AtomicU64::new(self.ahead.load(Ordering::SeqCst)),
-                lost_answers: AtomicU64::new(0),
-            });
+            let passer_by = Relayed(Ahead::of(Arc::clone(&self.inner)));
+            passer_by.ahead.store(self.ahead.load(Ordering::SeqCst), Ordering::SeqCst);
             let table = Table::open(Arc::new(passer_by), "run").await.unwrap();
             table.vacuum().await.unwrap();
             Ok(Waited::TimedOut)
@@ -77,8 +84,7 @@ impl Relay for Ahead {
 fn a_pack_that_rests_for_hours_pays_what_it_owes_and_is_done_once() {
     run(async {
         let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        let (ahead, lost_answers) = (AtomicU64::new(0), AtomicU64::new(0));
-        let store = Arc::new(Relayed(Ahead { inner, ahead, lost_answers }));
+        let store = Arc::new(Relayed(Ahead::of(inner)));
         let shared: Arc<dyn Store> = store.clone();
         let table = Table::create(shared, "run", schema(false)).await.unwrap();
         Tube::new(6, 1_000, 20).write(&table).await;
@@ -96,5 +102,24 @@ fn a_pack_that_rests_for_hours_pays_what_it_owes_and_is_done_once() {
         let owed = (report.bytes_read + report.bytes_written) / budget;
         let rested = store.ahead.load(Ordering::SeqCst) / 1_000_000_000;
         assert!(rested * 10 >= owed * 9, "{rested} s of {owed} s");
+    });
+}
+
+#[test]
+fn a_store_that_fails_for_a_moment_ends_no_pack_that_rests_and_one_that_is_gone_does() {
+    run(async {
+        let store = Arc::new(Relayed(Ahead::of(Arc::new(MemoryStore::new()))));
+        let shared: Arc<dyn Store> = store.clone();
+        let table = Table::create(shared, "run", schema(false)).await.unwrap();
+        Tube::new(6, 1_000, 20).write(&table).await;
+        let options = PackOptions { bytes_per_second: Some(64 << 10), ..PackOptions::whole() };
+        store.failing.store(u64::MAX, Ordering::SeqCst);
+        let gone = table.pack(&options).await.unwrap_err();
+        assert_eq!(gone.kind(), ErrorKind::Unavailable);
+        store.failing.store(5, Ordering::SeqCst);
+        let report = table.pack(&options).await.unwrap();
+        assert!(report.version.is_some() && report.lost == 0, "{report:?}");
+        assert_eq!(store.failing.load(Ordering::SeqCst), 0);
+        assert!(store.ahead.load(Ordering::SeqCst) > 0);
     });
 }

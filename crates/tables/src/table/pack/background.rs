@@ -27,7 +27,7 @@ pub(in crate::table) const LEASE_KEY: &[u8] = b"\0packer";
 pub(super) const REST_KEY: &[u8] = b"\0rest";
 
 /// How often in a row the store may fail before that is an error.
-const FAILURES_MAX: u32 = 8;
+pub(super) const FAILURES_MAX: u32 = 8;
 
 /// How to keep a table packed.
 #[derive(Clone, Debug, PartialEq)]
@@ -276,6 +276,11 @@ fn lease_from_bytes(bytes: &[u8]) -> Option<(u128, u64)> {
 
 /// Whether the same may succeed a little later.
 fn may_pass(error: &TableError) -> bool {
+    is_out_of_reach(error) || error.kind() == ErrorKind::Conflict
+}
+
+/// Whether the store did not answer, or not for sure.
+pub(super) fn is_out_of_reach(error: &TableError) -> bool {
     let is_doubt = matches!(error, TableError::Store(error) if is_unknown(error));
-    is_doubt || matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::Conflict)
+    is_doubt || matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut)
 }

@@ -5,7 +5,7 @@
 
 use super::super::{Table, TableError};
 use super::PackOptions;
-use super::background::REST_KEY;
+use super::background::{FAILURES_MAX, REST_KEY, is_out_of_reach};
 use atoll_store::{Cell, Expectation};
 use std::time::Duration;
 
@@ -50,23 +50,48 @@ impl<'t> Pace<'t> {
         if self.share >= 1.0 && self.bytes_per_second.is_none() {
             return Ok(());
         }
-        let worked = Duration::from_nanos(self.table.store.now().await?.0.saturating_sub(self.since));
+        let now = again(|| self.now()).await?;
+        let worked = Duration::from_nanos(now.saturating_sub(self.since));
         let mut left = owed(worked.min(WORKED_MAX), self.moved, self.share, self.bytes_per_second);
         if left < REST_MIN {
             return Ok(());
         }
         while !left.is_zero() {
-            let partition = self.table.names.attributes();
-            let cell = Cell::new(&partition, REST_KEY);
             let turn = left.min(WAIT_MAX);
-            self.table.store.wait(cell, Expectation::Differs(None), turn).await?;
+            again(|| self.wait(turn)).await?;
             left = left.saturating_sub(turn);
             // Long packs rest for longer than a session lasts, under which their objects are written.
-            self.table.ledger.renew_session().await?;
+            again(|| self.table.ledger.renew_session()).await?;
         }
-        self.since = self.table.store.now().await?.0;
+        self.since = again(|| self.now()).await?;
         self.moved = 0;
         Ok(())
+    }
+
+    async fn now(&self) -> Result<u64, TableError> {
+        Ok(self.table.store.now().await?.0)
+    }
+
+    async fn wait(&self, time: Duration) -> Result<(), TableError> {
+        let partition = self.table.names.attributes();
+        self.table.store.wait(Cell::new(&partition, REST_KEY), Expectation::Differs(None), time).await?;
+        Ok(())
+    }
+}
+
+/// Asks the store once more where it does not answer, as often as whoever keeps a table packed does: a rest asks it for hours, and
+/// a pack that ended for one call would do all its work again.
+async fn again<T, F>(call: impl Fn() -> F) -> Result<T, TableError>
+where
+    F: Future<Output = Result<T, TableError>>,
+{
+    let mut failures = 0;
+    loop {
+        match call().await {
+            Err(error) if failures < FAILURES_MAX && is_out_of_reach(&error) => failures += 1,
+            ended => return ended,
+        }
+        give_way().await;
     }
 }
 
