@@ -1,21 +1,22 @@
 //! Several tables asked as one: the union of their blocks, under the same laws.
 //!
-//! Each table is read by a refinement of its own. What is handed over lies below the lowest of their cuts, in the
-//! order of (weight, id), so that the answer is the one that a table with the rows of all of them would give; a unit
-//! that has rows in several is one unit, and rows of one id come in the order of the tables.
+//! The answer is the one that a table with the rows of all of them would give ([`merging`]); a unit that has rows in several
+//! is one unit, and rows of one id come in the order of the tables.
 //!
 //! Invariant: a query reads one version of each table, all of them resolved at one moment of this handle, and has the
 //! columns that the tables have in these.
 
-#[cfg(test)]
-mod tests;
+mod alike;
+mod merging;
+
+pub use merging::UnionRefinement;
 
 use super::again::again_if_gone;
-use super::found::{Found, Ordered, rows_of_units, split_below, units};
-use super::{Answer, Batches, Count, Explanation, Handed, OfRuns, Query, Refined, Refinement, Work};
+use super::{Answer, Batches, Count, Explanation, OfRuns, Query, Refined, Work};
 use crate::protocol::{EditError, Manifest, RunId, Version};
-use crate::{Cut, Table, TableError, TableSchema};
-use arrow_schema::{Field, FieldRef, SchemaRef};
+use crate::{Table, TableError, TableSchema};
+use alike::alike;
+use arrow_schema::FieldRef;
 use futures::future::try_join_all;
 use futures::lock::Mutex as Turn;
 use std::cmp::Ordering;
@@ -25,12 +26,6 @@ use std::time::Duration;
 
 /// How many versions of the union are remembered, so that they can be asked again.
 const PINS_MAX: usize = 256;
-
-/// Fewest rows that are asked of one table at a time.
-const ROWS_MIN: usize = 256;
-
-/// Tables whose cuts are at most this much higher than the lowest are read on with it.
-const NEAR: f64 = 1.25;
 
 /// Tables of one schema, asked as one.
 #[derive(Clone)]
@@ -294,15 +289,7 @@ impl Union {
     /// The answer batch by batch, as [`Table::refine`].
     #[must_use]
     pub fn refine(&self, query: &Query) -> UnionRefinement {
-        let (union, query) = (self.clone(), query.clone());
-        UnionRefinement {
-            union,
-            query,
-            reading: None,
-            has_begun: false,
-            batch_rows: super::refine::BATCH_ROWS_FIRST,
-            wanted: None,
-        }
+        UnionRefinement::new(self.clone(), query.clone())
     }
 
     /// Waits for a version after `since`, as [`Table::follow`]. It may be one that another handle has told.
@@ -335,330 +322,10 @@ fn own_schema(table: &Table) -> Arc<TableSchema> {
     table.lineage.newest()
 }
 
-/// The schema of several tables: the columns of the first, and those that only later ones have.
-fn alike(schemas: &[Arc<TableSchema>]) -> Result<TableSchema, TableError> {
-    let first = schemas.first().ok_or(TableError::Unlike { place: 1 })?;
-    let mut all = first.as_ref().clone();
-    for (place, schema) in (1..).zip(schemas) {
-        if schema.roles() != first.roles() {
-            return Err(TableError::Unlike { place });
-        }
-        let unlike = |field: &FieldRef, problem: String| TableError::UnlikeColumn {
-            place,
-            column: field.name().clone(),
-            problem,
-        };
-        let missing = |field: &&FieldRef| schema.columns().column_with_name(field.name()).is_none();
-        if let Some(field) = all.columns().fields().iter().filter(missing).find(|field| !field.is_nullable())
-        {
-            return Err(unlike(field, "it is not there, and may not be null".to_owned()));
-        }
-        let mut more = Vec::new();
-        for field in schema.columns().fields() {
-            match all.columns().field_with_name(field.name()) {
-                Ok(known) if known == field.as_ref() => {}
-                Ok(known) => return Err(unlike(field, told_apart(field, known))),
-                Err(_) if field.is_nullable() => more.push(Arc::clone(field)),
-                Err(_) => {
-                    return Err(unlike(field, "those do not have it, and it may not be null".to_owned()));
-                }
-            }
-        }
-        all = all.with_added(more)?;
-    }
-    Ok(all)
-}
-
-/// In what two columns of one name differ.
-fn told_apart(field: &Field, known: &Field) -> String {
-    let described = |field: &Field| {
-        let null = if field.is_nullable() { ", nullable" } else { "" };
-        let mut notes: Vec<String> =
-            field.metadata().iter().map(|(key, value)| format!(", {key} {value}")).collect();
-        notes.sort_unstable();
-        format!("{}{null}{}", field.data_type(), notes.concat())
-    };
-    format!("{} instead of {}", described(field), described(known))
-}
-
-/// A query of several tables whose rows come batch by batch, the lightest first.
-#[derive(Debug)]
-pub struct UnionRefinement {
-    union: Union,
-    query: Query,
-    reading: Option<Merging>,
-    /// Whether a batch was handed over.
-    has_begun: bool,
-    batch_rows: usize,
-    wanted: Option<usize>,
-}
-
-impl UnionRefinement {
-    /// Asks for at least so many rows in the next batch.
-    pub fn want(&mut self, rows: usize) {
-        self.wanted = Some(rows);
-    }
-
-    /// The version that is read; none before the first batch.
-    #[must_use]
-    pub fn version(&self) -> Option<Version> {
-        self.reading.as_ref().map(|reading| reading.version)
-    }
-
-    /// The next batch; none after the last, as [`Refinement::next`].
-    ///
-    /// # Errors
-    /// As [`Union::query`].
-    pub async fn next(&mut self) -> Result<Option<Refined>, TableError> {
-        loop {
-            match self.next_once().await {
-                // Nobody has seen a row of it yet.
-                Err(error) if error.is_version_gone() && !self.has_begun && self.query.as_of.is_none() => {
-                    self.reading = None;
-                }
-                Ok(refined) => {
-                    self.has_begun = true;
-                    return Ok(refined);
-                }
-                Err(error) => {
-                    let version = self.version().or(self.query.as_of);
-                    return Err(match version {
-                        Some(version) => self.union.told(error, version),
-                        None => error,
-                    });
-                }
-            }
-        }
-    }
-
-    async fn next_once(&mut self) -> Result<Option<Refined>, TableError> {
-        self.begin().await?;
-        let rows = self.wanted.unwrap_or(self.batch_rows);
-        let reading = self.reading()?;
-        if reading.is_over {
-            return Ok(None);
-        }
-        reading.read_toward(rows).await?;
-        let refined = reading.hand_over(rows.saturating_mul(2))?;
-        self.batch_rows = (self.batch_rows * 2).min(super::refine::BATCH_ROWS_MAX);
-        self.wanted = None;
-        Ok(Some(refined))
-    }
-
-    async fn begin(&mut self) -> Result<(), TableError> {
-        if self.reading.is_none() {
-            self.reading = Some(Merging::begin(&self.union, &self.query).await?);
-        }
-        Ok(())
-    }
-
-    fn reading(&mut self) -> Result<&mut Merging, TableError> {
-        self.reading.as_mut().ok_or(TableError::Unlike { place: 1 })
-    }
-}
-
-/// One of the tables under way.
-#[derive(Debug)]
-struct Member {
-    refinement: Refinement,
-    /// Below this cut all of its rows were found.
-    cut: Cut,
-    is_over: bool,
-    work: Work,
-    /// What was read and not taken over yet: a call may fail, or be dropped, while another table still reads.
-    read: Vec<Refined>,
-}
-
-/// A query of several tables under way.
-#[derive(Debug)]
-struct Merging {
-    version: Version,
-    query: Query,
-    members: Vec<Member>,
-    /// The columns that are read, and which of these are the id's and which are answered.
-    schema: SchemaRef,
-    id: Vec<usize>,
-    answered: Vec<usize>,
-    /// What was found and not handed over yet.
-    found: Vec<Found>,
-    handed_rows: usize,
-    handed_units: usize,
-    is_over: bool,
-}
-
-impl Merging {
-    async fn begin(union: &Union, query: &Query) -> Result<Self, TableError> {
-        let (union, version, of_each) = union.of_each(query).await?;
-        let first = union.first()?;
-        let names = columns(&union.schema, query);
-        let id = id_names(&union.schema);
-        let place = |name: &String| names.iter().position(|known| known == name);
-        let fields = union.schema.columns().fields();
-        let fields: Vec<_> = names
-            .iter()
-            .map(|name| {
-                let field = fields.iter().find(|field| field.name() == name).cloned();
-                field.ok_or_else(|| first.no_column(name))
-            })
-            .collect::<Result<_, _>>()?;
-        let answered = match &query.columns {
-            None => (0..names.len()).collect(),
-            Some(asked) => asked.iter().filter_map(place).collect(),
-        };
-        let whole = |of: Query| Query { units: None, limit: None, columns: Some(names.clone()), ..of };
-        let member = |(table, of): (&Table, Query)| Member {
-            refinement: table.refine(&whole(of)),
-            cut: query.window.after(),
-            is_over: false,
-            work: Work::default(),
-            read: Vec::new(),
-        };
-        Ok(Self {
-            version,
-            query: query.clone(),
-            members: union.tables.iter().zip(of_each).map(member).collect(),
-            schema: Arc::new(arrow_schema::Schema::new(fields)),
-            id: id.into_iter().filter_map(place).collect(),
-            answered,
-            found: Vec::new(),
-            handed_rows: 0,
-            handed_units: 0,
-            // A query without rows has one batch, which is empty.
-            is_over: false,
-        })
-    }
-
-    /// Below this cut every row was found.
-    fn known(&self) -> Cut {
-        let until = self.query.window.until();
-        let open = self.members.iter().filter(|member| !member.is_over);
-        open.map(|member| member.cut).fold(until, Ord::min)
-    }
-
-    fn rows_below(&self, cut: Cut) -> usize {
-        self.found.iter().map(|found| cut.prefix(&found.weights)).sum()
-    }
-
-    /// How many rows are still to be found; none where it is enough.
-    fn missing(&self, rows: usize) -> Option<usize> {
-        let known = self.known();
-        if let Some(wanted) = self.query.units.map(|units| units - self.handed_units) {
-            let below = self.found.iter().map(|found| &found.weights[..known.prefix(&found.weights)]);
-            let found = units(below);
-            if found >= wanted {
-                return None;
-            }
-            // A unit has one row at least; that it has more is seen at the next look.
-            let missing = (wanted - found).max(ROWS_MIN);
-            return Some(missing.min(rows)).filter(|_| !self.has_rows(rows, known));
-        }
-        let limit = self.query.limit.map_or(rows, |limit| rows.min(limit - self.handed_rows));
-        limit.checked_sub(self.rows_below(known)).filter(|missing| *missing > 0)
-    }
-
-    fn has_rows(&self, rows: usize, known: Cut) -> bool {
-        let limit = self.query.limit.map_or(rows, |limit| rows.min(limit - self.handed_rows));
-        self.rows_below(known) >= limit
-    }
-
-    /// Reads until so many rows are known, or all that the query asks for.
-    async fn read_toward(&mut self, rows: usize) -> Result<(), TableError> {
-        loop {
-            self.take_over();
-            let Some(missing) = self.missing(rows) else { return Ok(()) };
-            let lowest = self.known().share();
-            let is_behind = |member: &&mut Member| !member.is_over && member.cut.share() <= lowest * NEAR;
-            let mut behind: Vec<&mut Member> = self.members.iter_mut().filter(is_behind).collect();
-            if behind.is_empty() {
-                return Ok(());
-            }
-            let each = (missing / behind.len()).saturating_add(1).max(ROWS_MIN);
-            try_join_all(behind.iter_mut().map(|member| member.read(each))).await?;
-        }
-    }
-
-    /// Takes over what the tables have read, also in a call that failed. Rows that are equal in weight and id come in the
-    /// order of the tables, and those of one table, which hands over whole units, as it has them.
-    fn take_over(&mut self) {
-        for (place, member) in (0..).zip(&mut self.members) {
-            for Refined { rows, weights, .. } in member.read.drain(..) {
-                let lies_at = vec![place; weights.len()];
-                self.found.extend((!weights.is_empty()).then_some(Found { rows, weights, lies_at }));
-            }
-        }
-    }
-
-    /// Hands over what is known, in whole units, about so many rows at most. Where that fails nothing is handed over, and
-    /// all of it waits for the next call.
-    fn hand_over(&mut self, rows: usize) -> Result<Refined, TableError> {
-        let known = self.known();
-        let mut ordered = Ordered::as_found(split_below(&mut self.found, known));
-        let handed = self.portion(&mut ordered, known, rows);
-        let portion = handed.as_ref().map_or(0, |handed| handed.weights.len());
-        if portion < ordered.rows() {
-            self.found.extend(ordered.without_first(portion));
-        }
-        let Handed { rows, weights, cut } = handed?;
-        self.handed_rows += portion;
-        self.handed_units += units(std::iter::once(&weights[..]));
-        let is_all = self.found.is_empty() && self.members.iter().all(|member| member.is_over);
-        self.is_over = is_all
-            || self.query.limit.is_some_and(|limit| self.handed_rows >= limit)
-            || self.query.units.is_some_and(|units| self.handed_units >= units);
-        let work = self.members.iter().map(|member| member.work).fold(Work::default(), sum_of);
-        let work = Work { rows_returned: self.handed_rows as u64, ..work };
-        Ok(Refined { version: self.version, rows, weights, cut, is_last: self.is_over, work })
-    }
-
-    /// Of rows that are ready those that are handed over next, once they are in order.
-    fn portion(&self, ready: &mut Ordered, known: Cut, rows: usize) -> Result<Handed, TableError> {
-        ready.put_in_order(&self.schema, &self.id)?;
-        let weights = &ready.weights;
-        let of_units = self.query.units.map(|units| rows_of_units(weights, units - self.handed_units));
-        let of_limit = self.query.limit.map(|limit| limit - self.handed_rows);
-        let asked = [of_units, of_limit].into_iter().flatten().fold(ready.rows(), usize::min);
-        let portion = super::reading::whole_units(weights, rows).min(asked);
-        let cut = weights.get(portion).map_or(known, |next| Cut::below(*next));
-        let rows = ready.batch(0..portion, &self.schema, &self.answered)?;
-        Ok(Handed { rows, weights: weights[..portion].to_vec(), cut })
-    }
-}
-
-impl Member {
-    async fn read(&mut self, rows: usize) -> Result<(), TableError> {
-        self.refinement.want(rows);
-        match self.refinement.next().await? {
-            Some(refined) => {
-                (self.cut, self.work, self.is_over) = (refined.cut, refined.work, refined.is_last);
-                self.read.push(refined);
-            }
-            None => self.is_over = true,
-        }
-        Ok(())
-    }
-}
-
 /// The columns to answer: all of them have the same order in all tables.
 fn columns_asked(schema: &TableSchema, query: &Query) -> Vec<String> {
     let all = || schema.columns().fields().iter().map(|field| field.name().clone()).collect();
     query.columns.clone().unwrap_or_else(all)
-}
-
-/// The columns to read: those that are answered, and the id, in whose order ties of weight are put.
-fn columns(schema: &TableSchema, query: &Query) -> Vec<String> {
-    let mut names = columns_asked(schema, query);
-    let mut seen = std::collections::BTreeSet::new();
-    names.retain(|name| seen.insert(name.clone()));
-    for name in id_names(schema) {
-        if !names.contains(name) {
-            names.push(name.clone());
-        }
-    }
-    names
-}
-
-fn id_names(schema: &TableSchema) -> Vec<&String> {
-    schema.id().iter().map(|&place| schema.columns().field(place).name()).collect()
 }
 
 /// What reading two tables took.

@@ -1,6 +1,6 @@
 //! Unions that fail: what was found and not handed over is there for the next call.
 
-use super::super::failing::{ROWS, mend, spoil, table};
+use super::super::super::failing::{ROWS, mend, spoil, table};
 use super::*;
 
 #[tokio::test]
