@@ -1,0 +1,252 @@
+//! Commits: an edit becomes true, or it is known that it never will, or it is in doubt.
+//!
+//! Invariant: the session's cell is read before the head: if it is gone by then, no write of this session that
+//! is still on its way can become true, and what became true before is in the head.
+
+use super::super::query::Repeats;
+use super::super::session::Stay;
+use super::super::{TableError, codec};
+use super::{Fate, Ledger, State, UNKNOWN_MAX, is_unknown, put_parts};
+use crate::planted::{self, Bug};
+use crate::protocol::{
+    Cell, Commit, Edit, EditError, EditId, Ended, Head, Manifest, Outcome, Proposal, Step, Version, View,
+};
+use atoll_store::{Batch, StoreError, WriteOptions};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How often a version is looked at anew because objects that it names are gone.
+const LOOKS_MAX: usize = 8;
+
+impl Ledger {
+    /// Makes an edit true; the version that has it. An edit that changes nothing is true already.
+    ///
+    /// An edit that names no new objects is made again under a new session if the old one has ended.
+    pub(in crate::table) async fn commit(&self, edit: Edit) -> Result<Version, TableError> {
+        match self.commit_new(edit).await {
+            Err(TableError::Edit(EditError::AlreadyDone)) => Ok(self.known_version()),
+            ended => ended,
+        }
+    }
+
+    /// As [`Ledger::commit`]; an edit that changes nothing is an error.
+    pub(in crate::table) async fn commit_new(&self, edit: Edit) -> Result<Version, TableError> {
+        let names_objects = matches!(edit, Edit::Append { .. } | Edit::Load { .. } | Edit::Pack { .. });
+        let _turn = self.turn().await;
+        loop {
+            match self.commit_once(edit.clone()).await? {
+                Fate::Made(version) => return Ok(version),
+                Fate::Refused(error) => return Err(error.into()),
+                Fate::Fenced if names_objects => {
+                    return Err(TableError::Fenced { table: self.table.clone() });
+                }
+                Fate::Fenced => {}
+                Fate::Forgotten => return Err(TableError::Forgotten { table: self.table.clone() }),
+            }
+        }
+    }
+
+    /// Makes an edit true under the session that stands now. Whoever calls this has the turn.
+    ///
+    /// # Errors
+    /// [`TableError::InDoubt`] if the store fails while a write may be on its way; other errors where the edit is
+    /// in no version and never will be.
+    pub(in crate::table) async fn commit_once(&self, edit: Edit) -> Result<Fate, TableError> {
+        self.commit_checked(edit, None).await
+    }
+
+    /// As [`Ledger::commit_once`], where what the edit brings is compared with each version that it may follow.
+    pub(in crate::table) async fn commit_checked(
+        &self,
+        edit: Edit,
+        repeats: Option<&mut Repeats<'_>>,
+    ) -> Result<Fate, TableError> {
+        let stay = self.session().await?;
+        let sequence = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut commit = Commit::new(EditId { session: stay.id, sequence }, edit);
+        let ended = self.drive(&mut commit, stay, repeats).await;
+        match ended {
+            Err(error @ TableError::InDoubt { .. }) => Err(error),
+            Err(source) if commit.doubt().is_some() => {
+                Err(TableError::InDoubt { table: self.table.clone(), source: Box::new(source) })
+            }
+            Err(error) => Err(error),
+            Ok(Ended::Made(version)) => Ok(Fate::Made(version)),
+            Ok(Ended::Refused(error)) => Ok(Fate::Refused(error)),
+            Ok(Ended::Fenced) => {
+                // The next edit begins another session.
+                let mut known = self.stay();
+                if known.as_ref().is_some_and(|known| known.id == commit.id().session) {
+                    *known = None;
+                }
+                Ok(Fate::Fenced)
+            }
+            Ok(Ended::Forgotten) => Ok(Fate::Forgotten),
+        }
+    }
+
+    async fn drive(
+        &self,
+        commit: &mut Commit,
+        mut stay: Stay,
+        mut repeats: Option<&mut Repeats<'_>>,
+    ) -> Result<Ended, TableError> {
+        let now = self.store.now().await?.0;
+        // Only what this edit tries from here on will be looked up.
+        let renewal = stay.renewal(now, self.known_version());
+        let mut attempt = Attempt { renewal, now, unknown: 0 };
+        self.keep(&stay);
+        let mut state = self.known().unwrap_or(State { head: Head::default(), manifest: Arc::default() });
+        let may_guess = !self.has_company.load(Ordering::Relaxed) && stay.covers(state.head.version);
+        if may_guess && state.manifest.apply(commit.edit()).is_ok() {
+            // What is known may be old, and then the write is refused: its conditions are all that counts.
+            let view = View { head: state.head, manifest: &state.manifest, session_stands: true };
+            commit.saw(view, |_| None);
+        }
+        let mut looks = 0;
+        loop {
+            let ended = match commit.step() {
+                Step::Look => {
+                    looks += 1;
+                    self.look(commit, &mut state, &mut stay).await?
+                }
+                Step::Write(proposal) => {
+                    // The write holds only if the version that is compared here is still the current one. A write
+                    // in doubt is repeated on the same version, where nothing else comes of it.
+                    let refusal = match &mut repeats {
+                        Some(repeats) => repeats.refusal(&state.manifest).await,
+                        None => Ok(None),
+                    };
+                    match refusal {
+                        Ok(None) => {
+                            let wrote =
+                                self.write(&proposal, commit, &state, &mut stay, &mut attempt).await?;
+                            if wrote == Outcome::Refused && looks > 0 {
+                                self.give_way(commit.id(), looks).await;
+                            }
+                            commit.wrote(wrote)
+                        }
+                        // What stood in the way of a guess may be gone: what is refused is refused after a look.
+                        Ok(Some(_)) if looks == 0 => commit.wrote(Outcome::Refused),
+                        Ok(Some(error)) => return Ok(Ended::Refused(error)),
+                        // A vacuum takes what older versions name, also while it is compared.
+                        Err(TableError::ObjectGone { .. }) if looks < LOOKS_MAX => {
+                            commit.wrote(Outcome::Refused)
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+                Step::Ended => None,
+            };
+            if let Some(ended) = ended {
+                return Ok(ended);
+            }
+        }
+    }
+
+    async fn look(
+        &self,
+        commit: &mut Commit,
+        state: &mut State,
+        stay: &mut Stay,
+    ) -> Result<Option<Ended>, TableError> {
+        let session = self.cell(Cell::Session(stay.id), false).await?;
+        let session_stands = stay.saw(session.as_deref()) || is_fenced_pack(commit.edit());
+        self.keep(stay);
+        let before = state.head;
+        *state = self.current().await?;
+        self.has_company.store(state.head != before, Ordering::Relaxed);
+        let maker = match commit.doubt().filter(|tried| state.head.version >= *tried) {
+            None => None,
+            Some(tried) => match self.cell(Cell::Edit(tried), true).await? {
+                None => None,
+                Some(text) => Some(codec::edit_from_json(&self.table, &text)?.0),
+            },
+        };
+        let view = View { head: state.head, manifest: &state.manifest, session_stands };
+        Ok(commit.saw(view, |_| maker))
+    }
+
+    /// Carries a proposal out; an error only where nothing was written and trying again will not help.
+    async fn write(
+        &self,
+        proposal: &Proposal,
+        commit: &Commit,
+        state: &State,
+        stay: &mut Stay,
+        attempt: &mut Attempt,
+    ) -> Result<Outcome, TableError> {
+        let (head_key, session_key) = (Cell::Head.sort_key(), Cell::Session(stay.id).sort_key());
+        let base = (proposal.base != Head::default()).then(|| codec::head_to_bytes(proposal.base));
+        let next = state.manifest.apply(commit.edit())?;
+        let mut batch = Batch::on(self.partition.as_slice()).if_is(head_key.as_slice(), base);
+        if !is_fenced_pack(commit.edit()) {
+            batch = batch.if_equals(session_key.as_slice(), stay.cell.clone());
+        }
+        batch = batch.put(head_key.as_slice(), codec::head_to_bytes(proposal.head)).put(
+            Cell::Edit(proposal.head.version).sort_key(),
+            codec::edit_to_json(proposal.id, commit.edit()).into_bytes(),
+        );
+        if proposal.head.full == proposal.head.version {
+            let full = self.put_parts(stay, codec::whole_to_bytes(&remembered(&next))).await?;
+            batch = batch.put(Cell::Full(proposal.head.version).sort_key(), full);
+        }
+        if let Some(renewal) = &attempt.renewal {
+            batch = batch.put(session_key.as_slice(), renewal.clone());
+        }
+        match self.store.write(batch, WriteOptions::default()).await {
+            Ok(_) => {
+                if let Some(renewal) = attempt.renewal.take() {
+                    stay.renewed(renewal, attempt.now);
+                    self.keep(stay);
+                }
+                self.learn(&State { head: proposal.head, manifest: Arc::new(next) });
+                Ok(Outcome::Done)
+            }
+            Err(StoreError::Conflict(_)) => Ok(Outcome::Refused),
+            Err(error) if is_unknown(&error) => {
+                attempt.unknown += 1;
+                if attempt.unknown < UNKNOWN_MAX {
+                    return Ok(Outcome::Unknown);
+                }
+                Err(TableError::InDoubt { table: self.table.clone(), source: Box::new(error.into()) })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What the cell of a whole manifest says: the manifest, or the name of the parts that were written for it.
+    ///
+    /// Parts whose edit comes to nothing await a vacuum; a whole manifest that long is written once in thousands
+    /// of edits.
+    async fn put_parts(&self, stay: &Stay, bytes: Vec<u8>) -> Result<Vec<u8>, TableError> {
+        put_parts(&*self.store, &self.partition, self.new_object_of(stay.id), bytes).await
+    }
+}
+
+/// Whether it is a pack, and a bug lets packs become true though their session has ended.
+fn is_fenced_pack(edit: &Edit) -> bool {
+    planted::is(Bug::FencedPackCommits) && matches!(edit, Edit::Pack { .. })
+}
+
+/// What a whole manifest has: everything, but for a bug.
+fn remembered(manifest: &Manifest) -> Cow<'_, Manifest> {
+    if planted::is(Bug::WholeManifestForgets) {
+        return Cow::Owned(Manifest { tombstones: Vec::new(), ..manifest.clone() });
+    }
+    if planted::is(Bug::ColumnsForgotten) {
+        return Cow::Owned(Manifest { columns: Arc::default(), ..manifest.clone() });
+    }
+    Cow::Borrowed(manifest)
+}
+
+/// What stays the same over the writes of one commit.
+struct Attempt {
+    /// The cell that renews the session, if it is time.
+    renewal: Option<Vec<u8>>,
+    /// When the commit began, in nanoseconds of the store's clock.
+    now: u64,
+    /// How many writes had an unknown outcome.
+    unknown: usize,
+}
