@@ -11,6 +11,7 @@ use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, UInt32Array};
 use arrow_schema::{DataType, Schema};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take_record_batch;
+use atoll_errors::ErrorKind;
 use atoll_memory::MemoryStore;
 
 pub(super) fn schema() -> TableSchema {
