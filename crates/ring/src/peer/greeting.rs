@@ -26,6 +26,12 @@ impl Greeting {
         out.extend_from_slice(token.map(Token::text).unwrap_or_default());
     }
 
+    /// Whether a node of a build with which this one forms no ring speaks there: it greets in another version.
+    pub(crate) fn is_of_other_build(bytes: &[u8]) -> bool {
+        let (name, version) = MAGIC.split_at(MAGIC.len() - 1);
+        bytes.strip_prefix(name).is_some_and(|rest| rest.first().is_some_and(|said| !version.contains(said)))
+    }
+
     /// Who dials, if that is a greeting and the secret is right.
     pub(crate) fn decode(bytes: &[u8], token: Option<&Token>) -> Option<Self> {
         let rest = bytes.strip_prefix(MAGIC)?;
@@ -68,6 +74,10 @@ mod tests {
         for before in [b"ATOLLPR1", b"ATOLLPR2"] {
             bytes.splice(..MAGIC.len(), *before);
             assert_eq!(Greeting::decode(&bytes, None), None, "{}", before.escape_ascii());
+            assert!(Greeting::is_of_other_build(&bytes));
+        }
+        for stranger in [&b"GET / HTTP/1.1"[..], MAGIC, b"ATOLLPR"] {
+            assert!(!Greeting::is_of_other_build(stranger), "{}", stranger.escape_ascii());
         }
     }
 }

@@ -127,7 +127,12 @@ impl Heard {
             match self.from {
                 None => {
                     let Some(greeting) = Greeting::decode(&frame.body, secret) else {
-                        return self.refuse(&"it does not know the secret of the ring");
+                        return match Greeting::is_of_other_build(&frame.body) {
+                            true => self.refuse(
+                                &"it is of another build of atoll, with which this one forms no ring",
+                            ),
+                            false => self.refuse(&"it does not know the secret of the ring"),
+                        };
                     };
                     if greeting.node == me {
                         return self.refuse(&"it says that it is this node itself");
