@@ -38,6 +38,8 @@ pub(crate) struct Shares {
     asked: HashMap<Ticket, Client>,
     /// The slot to be looked at next.
     next: Slot,
+    /// How often somebody looked, at whatever slots.
+    looks: u64,
 }
 
 /// The places of one slot that are counted.
@@ -50,6 +52,8 @@ struct Places {
     asked: u64,
     /// The client to be looked at next.
     next: u128,
+    /// With which look the places were last looked at for somebody who has none.
+    looked_with: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -78,7 +82,9 @@ impl Shares {
     ) -> bool {
         let places = self.slots.entry(slot).or_default();
         let mut has_place = places.take(client, user, remembered);
-        if !has_place {
+        // Who has none asks on, perhaps as fast as it can: a look each time would be many times the work of a write.
+        if !has_place && places.looked_with != Some(self.looks) {
+            places.looked_with = Some(self.looks);
             places.look(|client| remembers((slot, client)));
             has_place = places.take(client, user, remembered);
         }
@@ -99,6 +105,7 @@ impl Shares {
 
     /// Looks at some places, whether who had them is still remembered.
     pub(crate) fn look(&mut self, remembers: impl Fn(Client) -> bool) {
+        self.looks += 1;
         let from = std::mem::take(&mut self.next);
         let mut more = self.slots.range_mut(from..);
         for (slot, places) in more.by_ref().take(SLOTS_LOOKED_AT) {
@@ -273,6 +280,23 @@ mod tests {
             slot.shares.look(|_| false);
         }
         assert_eq!(counts, [most + 1, most + 1 - LOOKED_AT as u64, 1]);
+    }
+
+    #[test]
+    fn who_has_no_place_and_asks_on_has_places_looked_at_once_with_each_tick() {
+        let mut slot = Remembering::so_many(COUNTED_FROM);
+        slot.fill("a");
+        let looks = std::cell::Cell::new(0);
+        let (names, count) = (slot.names, slot.count());
+        let remembers = |_| {
+            looks.set(looks.get() + 1);
+            true
+        };
+        for tick in 1..=2 {
+            slot.shares.look(|_| true);
+            assert!((0..1_000).all(|_| !slot.shares.take((SLOT, names), Ticket(7), "a", count, remembers)));
+            assert!(looks.get() <= tick * LOOKED_AT, "{}", looks.get());
+        }
     }
 
     #[test]
