@@ -1,7 +1,7 @@
 //! Formats of rows on the command line.
 
 use crate::Failure;
-use atoll_row_files::Format;
+use atoll_row_files::{Compression, Format};
 use clap::ValueEnum;
 use std::path::Path;
 
@@ -42,7 +42,25 @@ impl From<RowFormat> for Format {
 pub(crate) fn format_of(named: Option<RowFormat>, path: &Path) -> Result<Format, Failure> {
     named.map(Format::from).or_else(|| Format::of_path(path)).ok_or_else(|| Failure::Usage {
         problem: format!("the name \"{}\" does not tell the format", path.display()),
-        hint: "add --format with csv, jsonl, parquet, arrow, npy, npz or lammps".to_owned(),
+        hint: match Compression::of_path(path) {
+            Some(compression) => {
+                let within = Format::of_path(Path::new(path.file_stem().unwrap_or_default()));
+                crate::table_hints::unpacked(
+                    &path.to_string_lossy(),
+                    compression,
+                    within.unwrap_or(Format::Csv),
+                )
+            }
+            None => "add --format with csv, jsonl, parquet, arrow, npy, npz or lammps".to_owned(),
+        },
+    })
+}
+
+/// The format in which rows are written: the one that is named, or the one of the file's ending.
+pub(crate) fn written_format_of(named: Option<RowFormat>, path: &Path) -> Result<Format, Failure> {
+    named.map(Format::from).or_else(|| Format::of_path(path)).ok_or_else(|| Failure::Usage {
+        problem: format!("the name \"{}\" does not tell the format", path.display()),
+        hint: "add --format with csv, jsonl, parquet or arrow".to_owned(),
     })
 }
 

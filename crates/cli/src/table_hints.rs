@@ -1,7 +1,7 @@
 //! What a reader can do about failures of tables, of files of rows, and of conditions.
 
 use atoll_errors::ErrorKind;
-use atoll_row_files::RowFileError;
+use atoll_row_files::{Compression, Format, RowFileError};
 use atoll_tables::block::BlockError;
 use atoll_tables::expression::ExpressionError;
 use atoll_tables::protocol::EditError;
@@ -129,7 +129,7 @@ pub(crate) fn of_rows(error: &RowFileError) -> Option<String> {
         RowFileError::Torn { .. } => {
             "everything before that place is in; bring the whole file, and run it again"
         }
-        RowFileError::Unsupported { hint, .. } => hint,
+        RowFileError::Misfit { hint, .. } | RowFileError::Unsupported { hint, .. } => hint,
         _ => "`atoll table import --help` has examples",
     };
     Some(hint.to_owned())
@@ -138,6 +138,9 @@ pub(crate) fn of_rows(error: &RowFileError) -> Option<String> {
 /// The hint for a condition or box: what the grammar knows, or where it is told.
 pub(crate) fn of_expression(error: &ExpressionError) -> String {
     error.hint().unwrap_or_else(|| {
+        RowFileError::Compressed { file, compression, format } => {
+            return Some(unpacked(file, *compression, *format));
+        }
         "conditions look like 'type = 2 and vz > 0.5', boxes like x=0:1,step=100:".to_owned()
     })
 }
@@ -147,6 +150,27 @@ pub(crate) fn pointed(error: &ExpressionError) -> Vec<String> {
     let rendered = error.render();
     rendered
         .lines()
+/// The line that reads a file that is compressed as a whole.
+pub(crate) fn unpacked(file: &str, compression: Compression, format: Format) -> String {
+    let (program, format) = (compression.program(), format.option());
+    let file = if file.chars().all(|letter| letter.is_alphanumeric() || "-_./".contains(letter)) {
+        file.to_owned()
+    } else {
+        format!("'{file}'")
+    };
+    format!("`{program} {file} | atoll table import TABLE - --format {format} --run NAME` reads it")
+}
+
+/// What stands between the names of a file that has only one column to all appearances, as it is typed.
+pub(crate) fn delimiter_within(column: &str, present: &[String]) -> Option<&'static str> {
+    let [only] = present else { return None };
+    let delimiters = [(';', ";"), ('\t', r"\t"), ('|', "|"), (' ', " ")].into_iter();
+    delimiters
+        .filter(|(delimiter, _)| only.contains(*delimiter))
+        .find(|(delimiter, _)| only.split(*delimiter).any(|name| name.trim().trim_matches('"') == column))
+        .map(|(_, typed)| typed)
+}
+
         .skip(1)
         .take_while(|line| !line.starts_with("hint:"))
         .map(|line| format!(" {line}"))

@@ -1,6 +1,6 @@
 //! What can go wrong with a file of rows, with file, place and column.
 
-use crate::Format;
+use crate::{Compression, Format};
 use atoll_errors::ErrorKind;
 use std::io;
 
@@ -137,7 +137,27 @@ pub enum RowFileError {
         /// Which value, and what is wrong.
         problem: String,
     },
-    /// What is asked for cannot be done with this format.
+    /// The file is compressed as a whole.
+    #[error("{file} is compressed with {compression}, and is read as {format} only once it is not")]
+    Compressed {
+        /// The file.
+        file: String,
+        /// How it begins.
+        compression: Compression,
+        /// What it was to be read as.
+        format: Format,
+    },
+    /// The file is sound, and what was asked of it does not go together with what is in it.
+    #[error("{file}: {problem}")]
+    Misfit {
+        /// The file.
+        file: String,
+        /// What does not go together.
+        problem: String,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// What is asked for cannot be done with this format, or the file holds what is not read.
     #[error("{what}")]
     Unsupported {
         /// What cannot be done.
@@ -156,7 +176,7 @@ impl RowFileError {
                 kind_of_io(source)
             }
             Self::Malformed { .. } | Self::Torn { .. } => ErrorKind::Corrupt,
-            Self::Unsupported { .. } => ErrorKind::Unsupported,
+            Self::Unsupported { .. } | Self::Compressed { .. } => ErrorKind::Unsupported,
             _ => ErrorKind::InvalidInput,
         }
     }

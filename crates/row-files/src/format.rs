@@ -34,6 +34,12 @@ impl Format {
         ("lammps", Self::LammpsDump),
     ];
 
+    /// What options call it.
+    #[must_use]
+    pub fn option(self) -> &'static str {
+        Self::ALL.iter().find(|(_, format)| *format == self).map_or("csv", |(name, _)| name)
+    }
+
     /// The format that the ending of a file name stands for.
     #[must_use]
     pub fn of_path(path: &Path) -> Option<Self> {

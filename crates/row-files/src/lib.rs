@@ -7,6 +7,7 @@
 //! Invariant: a value becomes another type only if nothing of it is lost, but for the rounding of a double to a
 //! float; everything else is an error that names the file, the place and the column.
 
+mod compression;
 mod error;
 mod format;
 pub mod fuzz;
@@ -17,6 +18,7 @@ mod round_trip;
 mod size;
 mod write;
 
+pub use compression::Compression;
 pub use error::RowFileError;
 pub use format::Format;
 pub use part::{BadRecord, Part, PartLimits, RowReader};

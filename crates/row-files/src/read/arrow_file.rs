@@ -19,7 +19,7 @@ struct IpcSource {
 }
 
 pub(super) fn open(input: &Input) -> Result<Batches, RowFileError> {
-    let mut file = input.file()?;
+    let mut file = input.file(Format::Arrow)?;
     let mut start = Vec::new();
     let begun = (&mut file).take(FILE_MAGIC.len() as u64).read_to_end(&mut start);
     begun.and_then(|_| file.seek(SeekFrom::Start(0))).map_err(|source| input.read_error(source))?;

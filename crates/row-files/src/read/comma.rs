@@ -3,7 +3,7 @@
 use super::ReadOptions;
 use super::source::{Input, Kept};
 use super::text::Records;
-use crate::RowFileError;
+use crate::{Format, RowFileError};
 use csv::{ByteRecord, Reader, ReaderBuilder};
 use std::io;
 
@@ -22,7 +22,7 @@ pub(super) struct Comma {
 
 impl Comma {
     pub(super) fn open(input: &Input, options: &ReadOptions) -> Result<Self, RowFileError> {
-        Self::new(input.name(), input.stream()?, options)
+        Self::new(input.name(), input.stream(Format::Csv)?, options)
     }
 
     pub(super) fn new(file: String, source: Kept, options: &ReadOptions) -> Result<Self, RowFileError> {

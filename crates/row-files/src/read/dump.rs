@@ -28,7 +28,7 @@ pub(super) struct Dump {
 
 impl Dump {
     pub(super) fn open(input: &Input, _: &ReadOptions) -> Result<Self, RowFileError> {
-        Self::new(input.name(), input.stream()?)
+        Self::new(input.name(), input.stream(Format::LammpsDump)?)
     }
 
     pub(super) fn new(file: String, source: Kept) -> Result<Self, RowFileError> {

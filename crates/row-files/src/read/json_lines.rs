@@ -8,7 +8,7 @@
 //! over.
 
 use super::ReadOptions;
-use super::json_object::{Cell, Fields, Member, fields_of};
+use super::json_object::{Cell, Fields, Member, NESTED, fields_of};
 use super::origin::list_of;
 use super::source::{Input, Kept};
 use super::text::Records;
@@ -53,7 +53,7 @@ type Numbered = (u64, Result<Fields, String>);
 
 impl JsonLines {
     pub(super) fn open(input: &Input, options: &ReadOptions) -> Result<Self, RowFileError> {
-        Self::new(input.name(), input.stream()?, options)
+        Self::new(input.name(), input.stream(Format::JsonLines)?, options)
     }
 
     pub(super) fn new(file: String, source: Kept, options: &ReadOptions) -> Result<Self, RowFileError> {
@@ -81,6 +81,12 @@ impl JsonLines {
                 record.as_ref().err().map(|problem| format!("line {line}: {problem}"))
             });
             let problem = problem.unwrap_or_else(|| "there is no record in it".to_owned());
+            if problem.ends_with(NESTED) {
+                return Err(RowFileError::Unsupported {
+                    what: format!("{} is not read: {problem}", records.file),
+                    hint: "write each value within as a member of its own, such as pos_x, or numbers as one list",
+                });
+            }
             return Err(RowFileError::Malformed { file: records.file, format: Format::JsonLines, problem });
         }
         Ok(records)

@@ -7,6 +7,9 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::fmt;
 
+/// What a member does that is sound JSON and no value of a column.
+pub(super) const NESTED: &str = "holds lists or objects within, which no column can hold";
+
 /// A value as a text.
 pub(super) struct Text {
     pub(super) bytes: Vec<u8>,
@@ -60,7 +63,7 @@ fn text_of(name: &str, value: &RawValue) -> Result<Cell, String> {
     Ok(match text.as_bytes() {
         [b'n', ..] => None,
         [b'[' | b'{', ..] => {
-            return Err(format!("\"{name}\" holds lists or objects within, which no column can hold"));
+            return Err(format!("\"{name}\" {NESTED}"));
         }
         [b'"', ..] => {
             let text: String = serde_json::from_str(text).map_err(|error| no_object(&error))?;

@@ -54,14 +54,66 @@ struct NumpySource {
     unverified: Option<Input>,
 }
 
+/// Why an array is not read.
+#[derive(Debug)]
+enum Refusal {
+    /// It is not what its head says, or has none.
+    Damaged(String),
+    /// It is sound, and nothing for a table: what, and what to do.
+    Unsupported(String, &'static str),
+    /// It is sound, and what was asked of it does not fit: what, and what to do.
+    Misfit(String, &'static str),
+}
+
+impl Refusal {
+    /// Columns that have names are given none.
+    fn named() -> Self {
+        let problem = "its columns have names of their own".to_owned();
+        Self::Misfit(problem, "leave --names out; --rename FROM=TO calls a column otherwise")
+    }
+
+    fn of(self, input: &Input, format: Format) -> RowFileError {
+        let file = input.name();
+        match self {
+            Self::Damaged(problem) => RowFileError::Malformed { file, format, problem },
+            Self::Unsupported(problem, hint) => {
+                RowFileError::Unsupported { what: format!("{file} is not read: {problem}"), hint }
+            }
+            Self::Misfit(problem, hint) => RowFileError::Misfit { file, problem, hint },
+        }
+    }
+
+    /// The same of one array among others.
+    fn of_array(self, name: &str) -> Self {
+        let of = |text: String| format!("array \"{name}\": {text}");
+        match self {
+            Self::Damaged(problem) => Self::Damaged(of(problem)),
+            Self::Unsupported(problem, hint) => Self::Unsupported(of(problem), hint),
+            Self::Misfit(problem, hint) => Self::Misfit(of(problem), hint),
+        }
+    }
+}
+
+impl From<String> for Refusal {
+    fn from(problem: String) -> Self {
+        Self::Damaged(problem)
+    }
+}
+
+impl From<&str> for Refusal {
+    fn from(problem: &str) -> Self {
+        Self::Damaged(problem.to_owned())
+    }
+}
+
 /// Opens an array or an archive of arrays.
 pub(super) fn open(input: &Input, format: Format, options: &ReadOptions) -> Result<Batches, RowFileError> {
-    let wrong = |problem: String| RowFileError::Malformed { file: input.name(), format, problem };
+    let wrong = |refusal: Refusal| refusal.of(input, format);
     let arrays = match format {
-        Format::Npz if !options.columns.is_empty() => return Err(wrong(header::NAMED.to_owned())),
+        Format::Npz if !options.columns.is_empty() => return Err(wrong(Refusal::named())),
         Format::Npz => archive_arrays(input, &wrong)?,
         _ => {
-            let mut bytes = Stream::File(BufReader::with_capacity(256 << 10, input.file()?));
+            let mut bytes = Stream::File(BufReader::with_capacity(256 << 10, input.file(format)?));
             let header = Header::read(&mut bytes).map_err(&wrong)?;
             let header = header.named(&options.columns, &stem(input)).map_err(&wrong)?;
             vec![Array { left: header.rows, header, bytes }]
@@ -70,7 +122,8 @@ pub(super) fn open(input: &Input, format: Format, options: &ReadOptions) -> Resu
     let rows = arrays.first().map_or(0, |array| array.header.rows);
     if let Some(other) = arrays.iter().find(|array| array.header.rows != rows) {
         let (name, there) = (other.header.first_name(), other.header.rows);
-        return Err(wrong(format!("array \"{name}\" has {there} rows where the first one has {rows}")));
+        let problem = format!("array \"{name}\" has {there} rows where the first one has {rows}");
+        return Err(wrong(Refusal::Misfit(problem, "save arrays of one length, one for each column")));
     }
     let fields = arrays.iter().flat_map(|array| array.header.fields());
     let schema = Arc::new(Schema::new(fields.collect::<Vec<Field>>()));
@@ -89,28 +142,28 @@ pub(super) fn read_bytes(mut bytes: &[u8]) -> Option<usize> {
 
 fn archive_arrays(
     input: &Input,
-    wrong: &impl Fn(String) -> RowFileError,
+    wrong: &impl Fn(Refusal) -> RowFileError,
 ) -> Result<Vec<Array>, RowFileError> {
-    let archive = Archive::open(input.file()?).map_err(wrong)?;
+    let damaged = |problem: String| wrong(Refusal::Damaged(problem));
+    let archive = Archive::open(input.file(Format::Npz)?).map_err(damaged)?;
     let mut arrays = Vec::new();
     for entry in &archive.entries {
         let name = entry.name.strip_suffix(".npy").unwrap_or(&entry.name).to_owned();
-        let mut bytes = Stream::Member(Box::new(entry.open(input.file()?).map_err(wrong)?));
-        let header =
-            Header::read(&mut bytes).map_err(|problem| wrong(format!("array \"{name}\": {problem}")))?;
+        let mut bytes = Stream::Member(Box::new(entry.open(input.file(Format::Npz)?).map_err(damaged)?));
+        let header = Header::read(&mut bytes).map_err(|refusal| wrong(refusal.of_array(&name)))?;
         let header = header.named(&[], &name).map_err(wrong)?;
         arrays.push(Array { left: header.rows, header, bytes });
     }
     if arrays.is_empty() {
-        return Err(wrong("there is no array in it".to_owned()));
+        return Err(damaged("there is no array in it".to_owned()));
     }
     Ok(arrays)
 }
 
 /// Reads all arrays of an archive to their ends, for their checksums.
 fn verify(input: &Input, wrong: &impl Fn(String) -> RowFileError) -> Result<(), RowFileError> {
-    for entry in &Archive::open(input.file()?).map_err(wrong)?.entries {
-        let mut member = entry.open(input.file()?).map_err(wrong)?;
+    for entry in &Archive::open(input.file(Format::Npz)?).map_err(wrong)?.entries {
+        let mut member = entry.open(input.file(Format::Npz)?).map_err(wrong)?;
         io::copy(&mut member, &mut io::sink()).map_err(|error| wrong(error.to_string()))?;
         member.check().map_err(wrong)?;
     }

@@ -8,6 +8,8 @@ use arrow_array::RecordBatch;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
+use parquet::basic::Compression;
+use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
 use std::fs::File;
 use std::sync::Arc;
@@ -27,9 +29,10 @@ struct ParquetSource {
 
 /// Opens a file of which columns with some names, as the file has them, are wanted.
 pub(super) fn open(input: &Input, is_wanted: impl Fn(&str) -> bool) -> Result<Batches, RowFileError> {
-    let file = input.file()?;
+    let file = input.file(Format::Parquet)?;
     let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new());
-    let metadata = metadata.map_err(|error| malformed(input, &error))?;
+    let metadata = metadata.map_err(|error| refused(input, &error))?;
+    check_compression(input, metadata.metadata())?;
     let seconds = Seconds::of(&metadata, is_wanted).map_err(|error| malformed(input, &error))?;
     let rows = u64::try_from(metadata.metadata().file_metadata().num_rows()).unwrap_or(0);
     Ok(Batches {
@@ -43,13 +46,13 @@ pub(super) fn open(input: &Input, is_wanted: impl Fn(&str) -> bool) -> Result<Ba
 impl ParquetSource {
     fn reader(&mut self, bytes_max: usize) -> Result<&mut ParquetRecordBatchReader, RowFileError> {
         if self.reader.is_none() {
-            let file: File = self.input.file()?;
+            let file: File = self.input.file(Format::Parquet)?;
             let rows = rows_at_a_time(self.metadata.metadata(), bytes_max);
             let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
                 .with_batch_size(rows)
                 .with_offset(self.offset);
             if let Some(seconds) = &mut self.seconds {
-                let begun = seconds.begin(self.input.file()?, rows, self.offset);
+                let begun = seconds.begin(self.input.file(Format::Parquet)?, rows, self.offset);
                 begun.map_err(|error| malformed(&self.input, &error))?;
             }
             self.reader = Some(builder.build().map_err(|error| malformed(&self.input, &error))?);
@@ -130,6 +133,36 @@ impl Groups {
         };
         self.places.iter().map(around).max().unwrap_or(0)
     }
+}
+
+/// All columns are read, so all have to be of a compression that is.
+fn check_compression(input: &Input, metadata: &ParquetMetaData) -> Result<(), RowFileError> {
+    let columns = metadata.row_groups().iter().flat_map(|group| group.columns());
+    for column in columns {
+        let compression = match column.compression() {
+            Compression::BROTLI(_) => "brotli",
+            Compression::LZO => "LZO",
+            _ => continue,
+        };
+        let (file, column) = (input.name(), column.column_path().string());
+        return Err(RowFileError::Unsupported {
+            what: format!("{file} is not read: its column \"{column}\" is compressed with {compression}"),
+            hint: "snappy, zstd, gzip and LZ4 are read: write it again with one of them",
+        });
+    }
+    Ok(())
+}
+
+/// Why a file is not begun: what is not known yet, or encrypted, is no damage.
+fn refused(input: &Input, error: &ParquetError) -> RowFileError {
+    let text = error.to_string();
+    if matches!(error, ParquetError::NYI(_)) || text.contains("ncrypt") {
+        return RowFileError::Unsupported {
+            what: format!("{} is not read: {text}", input.name()),
+            hint: "write it again without encryption and with common encodings",
+        };
+    }
+    malformed(input, error)
 }
 
 fn malformed(input: &Input, problem: &dyn std::fmt::Display) -> RowFileError {

@@ -1,8 +1,9 @@
 //! Where the bytes come from, and how many of them were read.
 
-use crate::RowFileError;
+use crate::compression::MAGIC_BYTES;
+use crate::{Compression, Format, RowFileError};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
 /// What is read.
@@ -36,18 +37,26 @@ impl Input {
     }
 
     /// Opens it to be read from beginning to end.
-    pub(super) fn stream(&self) -> Result<Kept, RowFileError> {
-        let inner: Box<dyn Read + Send> = match self {
+    pub(super) fn stream(&self, format: Format) -> Result<Kept, RowFileError> {
+        let mut inner: Box<dyn Read + Send> = match self {
             Self::Standard => Box::new(io::stdin()),
             Self::File(path) => Box::new(self.open(path)?),
         };
+        // A pipe is not read twice: what was looked at comes first again.
+        let start = self.start(&mut inner, format)?;
+        let inner = Box::new(io::Cursor::new(start).chain(inner));
         Ok(Kept { inner, kept: Vec::new(), start: 0, used: 0, read: 0, is_at_end: false })
     }
 
     /// Opens it to be read in any order; a pipe will not do.
-    pub(super) fn file(&self) -> Result<File, RowFileError> {
+    pub(super) fn file(&self, format: Format) -> Result<File, RowFileError> {
         match self {
-            Self::File(path) if path.is_file() || !path.exists() => self.open(path),
+            Self::File(path) if path.is_file() || !path.exists() => {
+                let mut file = self.open(path)?;
+                self.start(&mut file, format)?;
+                file.rewind().map_err(|source| self.read_error(source))?;
+                Ok(file)
+            }
             Self::Standard | Self::File(_) => Err(RowFileError::Unsupported {
                 what: format!(
                     "{} is not a file, and this format is not read from beginning to end",
@@ -55,6 +64,17 @@ impl Input {
                 ),
                 hint: "write it to a file first; CSV, JSON Lines and LAMMPS dumps may come through a pipe",
             }),
+        }
+    }
+
+    /// The first bytes, where they are not those of a file that is compressed as a whole.
+    fn start(&self, bytes: &mut dyn Read, format: Format) -> Result<Vec<u8>, RowFileError> {
+        let mut start = Vec::with_capacity(MAGIC_BYTES);
+        let read = bytes.take(MAGIC_BYTES as u64).read_to_end(&mut start);
+        read.map_err(|source| self.read_error(source))?;
+        match Compression::of_start(&start) {
+            None => Ok(start),
+            Some(compression) => Err(RowFileError::Compressed { file: self.name(), compression, format }),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What is promised of every format that is read.
 
 mod columns;
+mod refused;
 mod texts;
 
 use super::*;

@@ -4,6 +4,7 @@
 //! 0x93 "NUMPY" · major version 1 · minor version 1 · length 2 (version 1) or 4 (2, 3) · a Python dictionary
 //! ```
 
+use super::Refusal;
 use super::item::Item;
 use super::literal::Literal;
 use arrow_array::{ArrayRef, FixedSizeListArray};
@@ -14,8 +15,9 @@ use std::sync::Arc;
 /// Heads are short; one beyond this is damage.
 const HEAD_BYTES_MAX: usize = 1 << 20;
 
-/// Why an array is given no names.
-pub(super) const NAMED: &str = "its columns have names of their own, which --rename changes";
+/// What to do with fields that are no columns.
+const FLAT: &str =
+    "save an array whose fields are plain values or vectors, or each field in an array of its own";
 
 /// What an array is made of.
 #[derive(Clone, Debug)]
@@ -39,14 +41,14 @@ struct Column {
 
 impl Header {
     /// Reads the head of an array.
-    pub(super) fn read(bytes: &mut impl Read) -> Result<Self, String> {
+    pub(super) fn read(bytes: &mut impl Read) -> Result<Self, Refusal> {
         let mut start = [0; 8];
         let exact = |bytes: &mut dyn Read, target: &mut [u8]| {
             bytes.read_exact(target).map_err(|_| "its head is cut".to_owned())
         };
         exact(bytes, &mut start)?;
         if &start[..6] != b"\x93NUMPY" {
-            return Err("it does not begin as a NumPy array does".to_owned());
+            return Err("it does not begin as a NumPy array does".into());
         }
         let length = match start[6] {
             1 => {
@@ -59,17 +61,20 @@ impl Header {
                 exact(bytes, &mut length)?;
                 u32::from_le_bytes(length) as usize
             }
-            version => return Err(format!("its format has version {version}, and up to 3 is known")),
+            version => {
+                let what = format!("its format has version {version}, and up to 3 is known");
+                return Err(Refusal::Unsupported(what, "save it anew with numpy.save(name, array)"));
+            }
         };
         if length > HEAD_BYTES_MAX {
-            return Err("its head is longer than any head".to_owned());
+            return Err("its head is longer than any head".into());
         }
         let mut head = vec![0; length];
         exact(bytes, &mut head)?;
         Self::parse(&String::from_utf8_lossy(&head))
     }
 
-    fn parse(head: &str) -> Result<Self, String> {
+    fn parse(head: &str) -> Result<Self, Refusal> {
         let head = Literal::parse(head)?;
         let shape = head.get("shape").and_then(Literal::numbers).ok_or("its head has no shape")?;
         let descr = head.get("descr").ok_or("its head has no type")?;
@@ -77,25 +82,32 @@ impl Header {
         let (rows, elements) = match shape.as_slice() {
             [rows] => (*rows, None),
             [rows, elements] => (*rows, Some(small(*elements)?)),
-            _ => return Err(format!("it has {} dimensions; one or two are rows", shape.len())),
+            _ => {
+                let what = format!("it has {} dimensions; one or two are rows", shape.len());
+                return Err(Refusal::Unsupported(what, "save array.reshape(len(array), -1)"));
+            }
         };
         if is_fortran && elements.is_some_and(|elements| elements > 1) && rows > 1 {
-            return Err("its columns lie one after the other; save numpy.ascontiguousarray(array)".to_owned());
+            let what = "its columns lie one after the other (Fortran order)".to_owned();
+            return Err(Refusal::Unsupported(what, "save numpy.ascontiguousarray(array)"));
         }
         match descr {
             Literal::Text(item) => Self::plain(rows, Item::parse(item)?, elements),
             Literal::Sequence(fields) if elements.is_none() => Self::structures(rows, fields),
-            _ => Err("an array of structures has one dimension".to_owned()),
+            _ => {
+                let what = "an array of structures has more than one dimension".to_owned();
+                Err(Refusal::Unsupported(what, "save array.ravel()"))
+            }
         }
     }
 
-    fn plain(rows: u64, item: Item, elements: Option<usize>) -> Result<Self, String> {
+    fn plain(rows: u64, item: Item, elements: Option<usize>) -> Result<Self, Refusal> {
         let row_bytes = item.bytes().checked_mul(elements.unwrap_or(1)).ok_or("a row is too large")?;
         let columns = vec![Column { name: String::new(), item, elements, offset: 0 }];
-        checked(Self { rows, row_bytes, columns, is_named: false })
+        Ok(checked(Self { rows, row_bytes, columns, is_named: false })?)
     }
 
-    fn structures(rows: u64, fields: &[Literal]) -> Result<Self, String> {
+    fn structures(rows: u64, fields: &[Literal]) -> Result<Self, Refusal> {
         let mut columns = Vec::new();
         let mut offset: usize = 0;
         for field in fields {
@@ -103,9 +115,11 @@ impl Header {
             let (name, item, shape) = match parts {
                 [name, item] => (name, item, None),
                 [name, item, shape] => (name, item, Some(shape)),
-                _ => return Err("a field of its type cannot be read".to_owned()),
+                _ => return Err("a field of its type cannot be read".into()),
             };
-            let item = item.text().ok_or("structures within structures are no columns")?;
+            let within =
+                || Refusal::Unsupported("structures within structures are no columns".to_owned(), FLAT);
+            let item = item.text().ok_or_else(within)?;
             // NumPy fills gaps with nameless fields.
             if let Some(gap) = item.strip_prefix("|V").filter(|_| name.text() == Some("")) {
                 let gap: usize = gap.parse().map_err(|_| "a gap of its type has no length".to_owned())?;
@@ -117,7 +131,10 @@ impl Header {
                 None => None,
                 Some(shape) => match shape.as_slice() {
                     [elements] => Some(small(*elements)?),
-                    _ => return Err("a field of more than one dimension is no column".to_owned()),
+                    _ => {
+                        let what = "a field of more than one dimension is no column".to_owned();
+                        return Err(Refusal::Unsupported(what, FLAT));
+                    }
                 },
             };
             let bytes = item.bytes().checked_mul(elements.unwrap_or(1)).ok_or("a row is too large")?;
@@ -128,13 +145,13 @@ impl Header {
             }
             offset = offset.checked_add(bytes).ok_or("a row is too large")?;
         }
-        checked(Self { rows, row_bytes: offset, columns, is_named: true })
+        Ok(checked(Self { rows, row_bytes: offset, columns, is_named: true })?)
     }
 
     /// With names for columns that have none: one for each element, or one for all.
-    pub(super) fn named(mut self, names: &[String], otherwise: &str) -> Result<Self, String> {
+    pub(super) fn named(mut self, names: &[String], otherwise: &str) -> Result<Self, Refusal> {
         if self.is_named {
-            return if names.is_empty() { Ok(self) } else { Err(NAMED.to_owned()) };
+            return if names.is_empty() { Ok(self) } else { Err(Refusal::named()) };
         }
         let Some(only) = self.columns.pop() else { return Ok(self) };
         match (names, only.elements) {
@@ -151,7 +168,13 @@ impl Header {
                 self.columns = names.iter().enumerate().map(column).collect();
             }
             (names, elements) => {
-                return Err(format!("{} names for {} columns", names.len(), elements.unwrap_or(1)));
+                let columns = elements.unwrap_or(1);
+                let columns = if columns == 1 { "1 column".to_owned() } else { format!("{columns} columns") };
+                let problem = format!("{} names for {columns}", names.len());
+                return Err(Refusal::Misfit(
+                    problem,
+                    "give --names as many names as there are columns, or one for all",
+                ));
             }
         }
         Ok(self)

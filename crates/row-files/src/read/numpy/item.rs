@@ -1,5 +1,6 @@
 //! One value of a NumPy array: its type, and how it is read from bytes.
 
+use super::Refusal;
 use arrow_array::types::{
     ArrowPrimitiveType, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
     DurationSecondType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
@@ -35,10 +36,26 @@ enum Kind {
 /// What NumPy calls "not a time".
 const NOT_A_TIME: i64 = i64::MIN;
 
+/// A type that no column has, or none at all.
+fn unknown(text: &str) -> Refusal {
+    let what = format!("its type {text:?} is no type of a column");
+    let hint = match text.trim_start_matches(['<', '>', '|', '=']).chars().next() {
+        Some('O') => {
+            "objects are read by Python alone: save an array of numbers or texts, array.astype(float)"
+        }
+        Some('c') => "save its parts as columns of their own: array.real, array.imag",
+        Some('f' | 'i' | 'u') => "save array.astype(numpy.float64), or another type of up to 8 bytes",
+        Some('M' | 'm') => "save it in seconds or parts of them: array.astype('datetime64[ns]')",
+        Some('V' | 'S' | 'U') => "save array.astype(str), or each field in an array of its own",
+        _ => return Refusal::Damaged(what),
+    };
+    Refusal::Unsupported(what, hint)
+}
+
 impl Item {
     /// Reads a type such as `<f8` or `<M8[ns]`.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let unknown = || format!("its type {text:?} is no type of a column");
+    pub(super) fn parse(text: &str) -> Result<Self, Refusal> {
+        let unknown = || unknown(text);
         let (order, rest) = match text.chars().next() {
             Some(order @ ('<' | '>' | '|' | '=')) => (order, &text[1..]),
             _ => ('<', text),

@@ -1,0 +1,98 @@
+//! What is promised of files that are sound and are not read: they are not told as damaged.
+
+use super::*;
+use atoll_errors::ErrorKind;
+
+/// How opening a file fails.
+fn refusal(input: &Input, format: Format, options: &ReadOptions) -> (ErrorKind, String) {
+    let error = describe(input, format, options).unwrap_err();
+    (error.kind(), format!("{error} / {error:?}"))
+}
+
+fn npy(head: &str) -> Vec<u8> {
+    let mut bytes = npy_head(head);
+    bytes.resize(bytes.len() + 96, 0);
+    bytes
+}
+
+#[test]
+fn arrays_that_are_sound_and_are_no_columns_are_unsupported_and_say_how_to_save_them() {
+    let place = Place::new();
+    let cases = [
+        ("{'descr': '<f8', 'fortran_order': True, 'shape': (2, 3)}", "ascontiguousarray"),
+        ("{'descr': '|O', 'fortran_order': False, 'shape': (2,)}", "objects"),
+        ("{'descr': '<c16', 'fortran_order': False, 'shape': (2,)}", "array.real"),
+        ("{'descr': '<f2', 'fortran_order': False, 'shape': (2,)}", "astype"),
+        ("{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3, 2)}", "reshape"),
+    ];
+    for (head, hint) in cases {
+        let (kind, text) = refusal(&place.write("a.npy", npy(head)), Format::Npy, &plain());
+        assert_eq!(kind, ErrorKind::Unsupported, "{head}: {text}");
+        assert!(text.contains(hint), "{head}: {text}");
+    }
+    let (kind, _) = refusal(&place.write("a.npy", "\u{93}NUMPY"), Format::Npy, &plain());
+    assert_eq!(kind, ErrorKind::Corrupt);
+}
+
+#[test]
+fn names_that_do_not_fit_an_array_are_the_fault_of_who_gave_them() {
+    let place = Place::new();
+    let options = ReadOptions { columns: vec!["x".into(), "y".into(), "z".into()], ..plain() };
+    let head = "{'descr': '<f8', 'fortran_order': False, 'shape': (2,)}";
+    let (kind, text) = refusal(&place.write("a.npy", npy(head)), Format::Npy, &options);
+    assert_eq!(kind, ErrorKind::InvalidInput, "{text}");
+    assert!(text.contains("3 names for 1 column") && text.contains("--names"), "{text}");
+    let (kind, text) = refusal(&place.write("b.npy", structures()), Format::Npy, &options);
+    assert_eq!(kind, ErrorKind::InvalidInput, "{text}");
+    assert!(text.contains("--rename"), "{text}");
+}
+
+#[test]
+fn a_record_with_objects_within_is_unsupported() {
+    let place = Place::new();
+    let input = place.write("a.jsonl", "{\"pid\": 1, \"pos\": {\"x\": 1}}\n");
+    let (kind, text) = refusal(&input, Format::JsonLines, &plain());
+    assert_eq!(kind, ErrorKind::Unsupported, "{text}");
+    assert!(text.contains("\"pos\"") && text.contains("line 1"), "{text}");
+    let (kind, _) = refusal(&place.write("b.jsonl", "nonsense\n"), Format::JsonLines, &plain());
+    assert_eq!(kind, ErrorKind::Corrupt);
+}
+
+#[test]
+fn a_parquet_file_with_a_compression_that_is_not_read_is_unsupported_from_the_start() {
+    let place = Place::new();
+    let input = parquet(&place, vec![("x", Arc::new(Int64Array::from(vec![1, 2])))]);
+    let Input::File(path) = &input else { panic!() };
+    let mut bytes = std::fs::read(path).unwrap();
+    // In the footer the name of a column stands right before its compression; 4 is brotli.
+    let codec = b"\x19\x18\x01x\x15";
+    let at = bytes.windows(codec.len()).position(|window| window == codec).unwrap() + codec.len();
+    bytes[at] = 4 << 1;
+    std::fs::write(path, bytes).unwrap();
+    let (kind, text) = refusal(&input, Format::Parquet, &plain());
+    assert_eq!(kind, ErrorKind::Unsupported, "{text}");
+    assert!(text.contains("brotli") && text.contains("zstd"), "{text}");
+}
+
+#[test]
+fn a_file_that_is_compressed_as_a_whole_is_known_by_how_it_begins() {
+    let place = Place::new();
+    let starts: [(&[u8], &str); 4] = [
+        (b"\x1f\x8b\x08\0\0\0\0\0", "gzip"),
+        (b"\x28\xb5\x2f\xfd\0\0\0", "zstd"),
+        (b"BZh91AY&SY", "bzip2"),
+        (b"\xfd7zXZ\0\0", "xz"),
+    ];
+    for (start, name) in starts {
+        for (option, format) in Format::ALL {
+            let (kind, text) = refusal(&place.write("a", start), format, &plain());
+            assert_eq!(kind, ErrorKind::Unsupported, "{name} as {option}: {text}");
+            assert!(text.contains(name), "{name} as {option}: {text}");
+        }
+    }
+    // Short files, and those that only look alike.
+    for text in ["a\n1\n", "BZh\n1\n", "\n"] {
+        let found = describe(&place.write("a.csv", text), Format::Csv, &plain());
+        assert!(!matches!(found, Err(RowFileError::Compressed { .. })), "{text:?}");
+    }
+}
