@@ -70,6 +70,11 @@ impl Relay for Ahead {
             if let Waited::Met(value) = self.inner.wait(cell, expectation, Duration::ZERO).await? {
                 return Ok(Waited::Met(value));
             }
+            let less = |left: u64| left.checked_sub(1);
+            if self.failing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
+                let (place, reason) = ("here".to_owned(), "it was planned so".to_owned());
+                return Err(StoreError::Unavailable { place, reason, source: None });
+            }
             self.ahead.fetch_add(time_out.as_nanos() as u64, Ordering::SeqCst);
             let passer_by = Relayed(Ahead::of(Arc::clone(&self.inner)));
             passer_by.ahead.store(self.ahead.load(Ordering::SeqCst), Ordering::SeqCst);
