@@ -17,7 +17,7 @@ pub fn aligned(rows: &RecordBatch) -> Result<Vec<String>, ArrowError> {
     let last = columns.len().saturating_sub(1);
     for (place, (name, column)) in columns.iter().enumerate() {
         let formatter = formatter(column)?;
-        let mut cells = vec![name.clone()];
+        let mut cells = vec![escaped(name.chars())];
         for row in 0..rows.num_rows() {
             cells.push(if column.is_null(row) {
                 "null".to_owned()
@@ -42,10 +42,31 @@ pub fn aligned(rows: &RecordBatch) -> Result<Vec<String>, ArrowError> {
 }
 
 fn shown(text: &str) -> String {
-    let visible = |character: char| if character.is_control() { ' ' } else { character };
     if text.chars().count() <= CELL_CHARACTERS_MAX {
-        return text.chars().map(visible).collect();
+        return escaped(text.chars());
     }
-    let cut: String = text.chars().take(CELL_CHARACTERS_MAX - 1).map(visible).collect();
+    let cut = escaped(text.chars().take(CELL_CHARACTERS_MAX - 1));
     format!("{cut}…")
+}
+
+/// A text of one line in which what is no letter can be told from a blank: with escapes for control characters, and for
+/// the backslashes that these begin with.
+fn escaped(characters: impl Iterator<Item = char>) -> String {
+    let mut text = String::new();
+    for character in characters {
+        match character {
+            '\\' => text.push_str("\\\\"),
+            '\n' => text.push_str("\\n"),
+            '\r' => text.push_str("\\r"),
+            '\t' => text.push_str("\\t"),
+            '\0' => text.push_str("\\0"),
+            control if control.is_control() => {
+                let mut utf8 = [0; 4];
+                let bytes = control.encode_utf8(&mut utf8).bytes();
+                text.extend(bytes.map(|byte| format!("\\x{byte:02x}")));
+            }
+            other => text.push(other),
+        }
+    }
+    text
 }
