@@ -43,6 +43,9 @@ pub enum Failure {
     /// The store refused or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// There is no store, and the verb is on tables.
+    #[error(transparent)]
+    NoStore(StoreError),
     /// The options cannot be used.
     #[error(transparent)]
     Options(#[from] OptionsError),
@@ -120,6 +123,24 @@ pub enum Failure {
         /// The columns there are.
         present: Vec<String>,
     },
+    /// A condition on runs asks for an attribute that none of them has.
+    #[error("no run has an attribute \"{attribute}\"")]
+    Attribute {
+        /// The name asked for.
+        attribute: String,
+        /// The attributes there are.
+        present: Vec<String>,
+    },
+    /// A file has another delimiter than the one that is said.
+    #[error("the file has no column \"{column}\": its only one is \"{}\"", .found.escape_debug())]
+    Delimiter {
+        /// The column asked for.
+        column: String,
+        /// The name of the only one.
+        found: String,
+        /// What stands between the names within, as it is typed.
+        delimiter: &'static str,
+    },
     /// There is no such table.
     #[error("there is no table \"{table}\"")]
     NoTable {
@@ -158,7 +179,7 @@ impl Failure {
         match self {
             Self::Usage { .. } | Self::OutputClosed | Self::Interrupted { .. } => None,
             Self::Text { .. } => Some(ErrorKind::InvalidInput),
-            Self::Store(error) => Some(error.kind()),
+            Self::Store(error) | Self::NoStore(error) => Some(error.kind()),
             Self::Options(error) => Some(error.kind()),
             Self::File { source, .. } => Some(kind_of_io(source)),
             Self::Exists { .. } => Some(ErrorKind::Conflict),
@@ -172,7 +193,9 @@ impl Failure {
             Self::Rows(error) => Some(error.kind()),
             Self::Expression { error, .. } => Some(error.kind()),
             // As in a condition: the question is wrong, whatever the table comes to hold.
-            Self::Column { .. } => Some(ErrorKind::InvalidInput),
+            Self::Column { .. } | Self::Attribute { .. } | Self::Delimiter { .. } => {
+                Some(ErrorKind::InvalidInput)
+            }
             Self::NoTable { .. } => Some(ErrorKind::NotFound),
             Self::Run { .. } => Some(ErrorKind::Conflict),
         }
@@ -214,6 +237,10 @@ impl Failure {
                 let hint = error.hint().or_else(|| hint_of_cause(error).map(str::to_owned));
                 hint.or_else(|| hint_of_kind(error.kind()).map(str::to_owned))
             }
+            Self::NoStore(_) => Some(
+                "check the spelling; `atoll table create` makes a table, and the store for it where there is none"
+                    .to_owned(),
+            ),
             Self::Options(error) => error.hint(),
             Self::File { source, .. } => hint_of_io(source).map(str::to_owned),
             Self::Exists { hint, .. } => Some((*hint).to_owned()),
@@ -230,6 +257,12 @@ impl Failure {
             Self::Rows(error) => crate::table_hints::of_rows(error),
             Self::Expression { error, .. } => Some(crate::table_hints::of_expression(error)),
             Self::Column { column, present, .. } => Some(crate::row_format::did_you_mean(column, present)),
+            Self::Delimiter { delimiter, .. } => {
+                Some(format!("add --delimiter '{delimiter}', which stands between the names"))
+            }
+            Self::Attribute { attribute, present } => {
+                Some(crate::row_format::did_you_mean(attribute, present))
+            }
             Self::NoTable { table, present } => Some(crate::table_hints::of_absent_table(table, present)),
             Self::Run { hint, .. } => Some(hint.clone()),
             Self::Interrupted { hint, .. } => hint.map(str::to_owned),

@@ -39,7 +39,7 @@ pub fn parse<T: Parser>() -> Result<T, ExitCode> {
 
 /// What the argument parser says, ending as all our failures do.
 fn print(error: &clap::Error, is_help: bool) {
-    let hint = "hint: `--help` after a verb shows what it takes, with examples";
+    let hint = format!("hint: {}", usage_hint(error));
     let colored = if is_help { std::io::stdout().is_terminal() } else { std::io::stderr().is_terminal() };
     let rendered = error.render();
     let text = if colored { rendered.ansi().to_string() } else { rendered.to_string() };
@@ -49,6 +49,18 @@ fn print(error: &clap::Error, is_help: bool) {
         _ if error.use_stderr() => write!(std::io::stderr().lock(), "{text}"),
         _ => write!(std::io::stdout().lock(), "{text}"),
     };
+}
+
+/// What helps where the parser knows nothing nearer.
+fn usage_hint(error: &clap::Error) -> String {
+    let odd = std::env::args_os().find(|argument| argument.to_str().is_none());
+    match odd.filter(|_| error.kind() == ErrorKind::InvalidUtf8) {
+        Some(odd) => format!(
+            "\"{}\" is no text in UTF-8: keys and values of other bytes are typed with --hex or --escaped; call a folder otherwise",
+            odd.as_encoded_bytes().escape_ascii()
+        ),
+        None => "`--help` after a verb shows what it takes, with examples".to_owned(),
+    }
 }
 
 fn report_usage_as_json(error: &clap::Error) {
@@ -64,10 +76,7 @@ fn report_usage_as_json(error: &clap::Error) {
                 ContextValue::Strings(names) => names.join(", "),
                 other => other.to_string(),
             });
-    let hint = suggestion.map_or_else(
-        || "`--help` after a verb shows what it takes, with examples".to_owned(),
-        |name| format!("did you mean {name}?"),
-    );
+    let hint = suggestion.map_or_else(|| usage_hint(error), |name| format!("did you mean {name}?"));
     let object = json!({ "error": { "kind": "usage", "message": message, "causes": [], "hint": hint, "exit": USAGE_EXIT } });
     let _ = writeln!(std::io::stderr().lock(), "{object}");
 }

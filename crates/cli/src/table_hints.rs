@@ -23,6 +23,12 @@ pub(crate) fn of_table(error: &TableError) -> Option<String> {
         TableError::Edit(EditError::Ranks { .. }) => {
             "give --ranks as when the attempt began, or a higher --attempt"
         }
+        TableError::NoRun { near: None, table, .. } => {
+            return Some(format!("`atoll table steps {table} --runs` lists the runs that there are"));
+        }
+        TableError::Edit(EditError::Ahead { .. }) => {
+            "`atoll table info TABLE` tells the version that is current"
+        }
         TableError::TooLarge { .. } => {
             "import with --parts, which cuts the file into parts that fit, whatever their steps"
         }
@@ -98,6 +104,12 @@ pub(crate) fn of_rows(error: &RowFileError) -> Option<String> {
         RowFileError::Missing { present, .. } if present.iter().any(|name| name.parse::<f64>().is_ok()) => {
             NAMES_FIRST
         }
+        RowFileError::Missing { column, present, .. } if delimiter_within(column, present).is_some() => {
+            let delimiter = delimiter_within(column, present).unwrap_or(";");
+            return Some(format!(
+                "the fields of the file have another delimiter: add --delimiter '{delimiter}'"
+            ));
+        }
         RowFileError::Missing { column, nearest: Some(nearest), .. } => {
             return Some(format!("is it \"{nearest}\"? say so with --rename {nearest}={column}"));
         }
@@ -126,6 +138,9 @@ pub(crate) fn of_rows(error: &RowFileError) -> Option<String> {
         }
         RowFileError::Value { .. } => "mend the value, or make a table whose column takes it",
         RowFileError::Malformed { .. } => "is the format right? name it with --format",
+        RowFileError::Compressed { file, compression, format } => {
+            return Some(unpacked(file, *compression, *format));
+        }
         RowFileError::Torn { .. } => {
             "everything before that place is in; bring the whole file, and run it again"
         }
@@ -135,21 +150,6 @@ pub(crate) fn of_rows(error: &RowFileError) -> Option<String> {
     Some(hint.to_owned())
 }
 
-/// The hint for a condition or box: what the grammar knows, or where it is told.
-pub(crate) fn of_expression(error: &ExpressionError) -> String {
-    error.hint().unwrap_or_else(|| {
-        RowFileError::Compressed { file, compression, format } => {
-            return Some(unpacked(file, *compression, *format));
-        }
-        "conditions look like 'type = 2 and vz > 0.5', boxes like x=0:1,step=100:".to_owned()
-    })
-}
-
-/// The text of a condition with marks under the place that is wrong.
-pub(crate) fn pointed(error: &ExpressionError) -> Vec<String> {
-    let rendered = error.render();
-    rendered
-        .lines()
 /// The line that reads a file that is compressed as a whole.
 pub(crate) fn unpacked(file: &str, compression: Compression, format: Format) -> String {
     let (program, format) = (compression.program(), format.option());
@@ -171,6 +171,18 @@ pub(crate) fn delimiter_within(column: &str, present: &[String]) -> Option<&'sta
         .map(|(_, typed)| typed)
 }
 
+/// The hint for a condition or box: what the grammar knows, or where it is told.
+pub(crate) fn of_expression(error: &ExpressionError) -> String {
+    error.hint().unwrap_or_else(|| {
+        "conditions look like 'type = 2 and vz > 0.5', boxes like x=0:1,step=100:".to_owned()
+    })
+}
+
+/// The text of a condition with marks under the place that is wrong.
+pub(crate) fn pointed(error: &ExpressionError) -> Vec<String> {
+    let rendered = error.render();
+    rendered
+        .lines()
         .skip(1)
         .take_while(|line| !line.starts_with("hint:"))
         .map(|line| format!(" {line}"))

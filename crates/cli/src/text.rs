@@ -6,7 +6,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::ValueEnum;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 /// How keys and values are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -78,6 +78,13 @@ impl Encoding {
             Self::Base64 => STANDARD.encode(bytes),
         }
     }
+}
+
+/// So many of them: `1 row`, `2 rows`.
+pub(crate) fn counted(count: impl fmt::Display, one: &str) -> String {
+    let count = count.to_string();
+    let ending = if count == "1" { "" } else { "s" };
+    format!("{count} {one}{ending}")
 }
 
 /// The bytes as text, with escapes for control characters, backslashes and what is not UTF-8.

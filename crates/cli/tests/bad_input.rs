@@ -78,9 +78,8 @@ fn a_wrong_value_is_told_with_its_line_and_column_and_what_came_before_is_in() {
         assert!(told.contains("0 rows in 0 steps were imported as run a before that"), "{told}");
         let told = import(&place, "b.csv", &format!("1,0,0,a\n2,1,0,b\n{record}\n"));
         assert!(
-            told.stderr.contains(
-                "1 rows in 1 steps were imported as run b before that; the run has its steps up to 0"
-            )
+            told.stderr
+                .contains("1 row in 1 step was imported as run b before that; the run has its steps up to 0")
         );
     }
 }
@@ -328,7 +327,7 @@ fn a_record_that_is_being_written_is_not_passed_over_and_is_in_once_it_is_whole(
         let torn = atoll(&place, &import);
         assert!(torn.fails(12).contains("has no end"), "{name}: {}", torn.stderr);
         assert!(!torn.stderr.contains("--skip-bad N"), "{name}: {}", torn.stderr);
-        assert!(torn.stderr.contains("1 rows in 1 steps were imported"), "{name}: {}", torn.stderr);
+        assert!(torn.stderr.contains("1 row in 1 step was imported"), "{name}: {}", torn.stderr);
         place.write(name, format!("{head}{first}{second}"));
         assert_eq!(atoll(&place, &format!("{import} --json")).json()["rows"], 1, "{name}");
         assert_eq!(count(&place, ""), 2, "{name}");

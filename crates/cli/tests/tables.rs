@@ -11,6 +11,8 @@ mod copies;
 mod files;
 #[path = "tables/imports.rs"]
 mod imports;
+#[path = "tables/mistakes.rs"]
+mod mistakes;
 mod support;
 #[path = "tables/whole.rs"]
 mod whole;

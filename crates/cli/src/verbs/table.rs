@@ -21,7 +21,7 @@ mod snapshot;
 
 use crate::session::Access;
 use crate::{Failure, Session};
-use atoll_store::Store;
+use atoll_store::{Store, StoreError};
 use atoll_tables::protocol::Version;
 use atoll_tables::{Table, TableError};
 use clap::{Args, Subcommand};
@@ -203,7 +203,7 @@ struct TableArguments {
 impl TableArguments {
     /// Opens the table of a store that is there.
     async fn open(&self, session: &Session, access: Access) -> Result<Table, Failure> {
-        self.open_in(&session.store(access).await?).await
+        self.open_in(&store_there(session, access).await?).await
     }
 
     /// Opens the table; one that is not there is answered with the names of those that are.
@@ -217,6 +217,16 @@ impl TableArguments {
             opened => Ok(opened?),
         }
     }
+}
+
+/// A store that is there: of the verbs on tables only those that make a table make one.
+async fn store_there(session: &Session, access: Access) -> Result<Arc<dyn Store>, Failure> {
+    session.store(access).await.map_err(|failure| match failure {
+        Failure::Store(error @ StoreError::NotFound { .. }) if error.hint().is_none() => {
+            Failure::NoStore(error)
+        }
+        other => other,
+    })
 }
 
 /// The version that is said by its number, or by the name of a snapshot.

@@ -27,7 +27,7 @@ fn a_bad_record_stops_an_import_and_the_mended_file_goes_on_from_there() {
     assert_eq!(sorted(&place, ""), rows_of(&good));
     place.write("other.csv", &bad);
     let skipped = atoll(&place, "table import t other.csv --skip-bad 1");
-    assert!(skipped.text().contains("skipped 1 bad records"), "{}", skipped.stderr);
+    assert!(skipped.text().contains("skipped 1 bad record"), "{}", skipped.stderr);
     assert!(skipped.stderr.contains("other.csv, line 22"), "{}", skipped.stderr);
     let appended = atoll(&place, "table append t other.csv --run once --skip-bad 1 --json");
     assert_eq!(appended.json()["skipped"], 1);

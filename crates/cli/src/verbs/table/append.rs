@@ -4,6 +4,7 @@ use super::TableArguments;
 use super::import::{FileOptions, is_attempt_of_import, reader_lost, tell_skipped};
 use crate::row_format::format_of;
 use crate::session::Access;
+use crate::text::counted;
 use crate::{Failure, Session};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -207,8 +208,11 @@ impl Append {
                     );
                 }
                 let without =
-                    if skipped == 0 { String::new() } else { format!(", without {skipped} bad records") };
-                format!("appended {rows} rows{without} as step {step} of run {run}: version {version}")
+                    if skipped == 0 { String::new() } else { format!(", without {}", counted(skipped, "bad record")) };
+                format!(
+                    "appended {}{without} as step {step} of run {run}: version {version}",
+                    counted(rows, "row")
+                )
             },
             || {
                 json!({

@@ -1,10 +1,11 @@
 //! What is asked of a table, as it is typed.
 
 use crate::Failure;
-use atoll_tables::expression::{Cell, Expression, parse_box};
+use atoll_tables::expression::{Cell, Expression, ExpressionError, Problem, parse_box};
 use atoll_tables::protocol::Version;
-use atoll_tables::{Boundary, Cut, OfRuns, Query, Table, TableError};
+use atoll_tables::{AttributesOf, Boundary, Cut, OfRuns, Query, Table, TableError};
 use clap::Args;
+use std::collections::BTreeSet;
 
 /// Which rows, and what of them.
 #[derive(Args, Clone, Debug, Default)]
@@ -22,11 +23,11 @@ pub(super) struct QuestionArguments {
     #[arg(
         long,
         value_name = "X,Y,Z,R",
-        value_delimiter = ',',
+        value_parser = parse_near,
         allow_hyphen_values = true,
         help_heading = "Which rows"
     )]
-    near: Vec<f64>,
+    near: Option<Near>,
     /// How positions repeat: lengths, and tilts xy, xz, yz; `inf` does not repeat, `none` is no cell at all
     #[arg(long, value_name = "LX,LY,LZ[,XY,XZ,YZ]", allow_hyphen_values = true, help_heading = "Which rows")]
     cell: Option<String>,
@@ -36,10 +37,11 @@ pub(super) struct QuestionArguments {
     /// Only rows of runs whose attributes satisfy this, such as 'temperature > 300'
     #[arg(long, value_name = "CONDITION", allow_hyphen_values = true, help_heading = "Which rows")]
     runs_where: Option<String>,
-    /// This share of what is sampled, from 0 to 1; the same rows every time
+    /// This share of what is sampled, from 0 to 1 or in percent; the same rows every time
     #[arg(
         long,
         value_name = "SHARE",
+        value_parser = parse_share,
         allow_negative_numbers = true,
         conflicts_with = "window",
         help_heading = "Which rows"
@@ -67,8 +69,32 @@ pub(super) struct QuestionArguments {
 
 fn parse_window(text: &str) -> Result<(f64, f64), String> {
     let (from, to) = text.split_once(':').ok_or("it is not FROM:TO, such as 0.01:0.02")?;
-    let share = |text: &str| text.trim().parse::<f64>().map_err(|_| format!("{text:?} is not a number"));
-    Ok((share(from)?, share(to)?))
+    Ok((parse_share(from)?, parse_share(to)?))
+}
+
+/// A part of one, or percents of it.
+pub(super) fn parse_share(text: &str) -> Result<f64, String> {
+    let (digits, scale) = text.trim().strip_suffix('%').map_or((text, 1.0), |digits| (digits, 100.0));
+    let share = digits.trim().parse::<f64>();
+    share.map(|share| share / scale).map_err(|_| format!("{text:?} is no share, such as 0.01 or 1%"))
+}
+
+/// A point and how far from it.
+#[derive(Clone, Debug)]
+struct Near {
+    point: Vec<f64>,
+    radius: f64,
+}
+
+fn parse_near(text: &str) -> Result<Near, String> {
+    let needs = "a point and a distance are numbers with commas between, X,Y,Z,R, such as 0.5,0.5,0.5,0.1";
+    let number =
+        |text: &str| text.trim().parse::<f64>().map_err(|_| format!("{text:?} is no number: {needs}"));
+    let mut point = text.split(',').map(number).collect::<Result<Vec<f64>, String>>()?;
+    match (point.pop(), point.is_empty()) {
+        (Some(radius), false) => Ok(Near { point, radius }),
+        _ => Err(format!("it is one number: {needs}")),
+    }
 }
 
 impl QuestionArguments {
@@ -129,10 +155,14 @@ impl QuestionArguments {
         if let Some(text) = &self.runs_where {
             let wrong = |error| Failure::Expression { what: "--runs-where", error: Box::new(error) };
             let condition = Expression::parse(text).map_err(wrong)?;
-            let found = table.runs_where(&condition).await.map_err(|error| match error {
-                TableError::Filter(error) => wrong(error),
-                error => error.into(),
-            })?;
+            let found = match table.runs_where(&condition).await {
+                Ok(found) => found,
+                Err(TableError::Filter(error)) => {
+                    let absent = absent_attribute(table, &error).await?;
+                    return Err(absent.unwrap_or_else(|| wrong(error)));
+                }
+                Err(error) => return Err(error.into()),
+            };
             names.extend(found.into_iter().map(|run| run.name));
         }
         Ok(Some(OfRuns::new(names.iter().map(String::as_str))))
@@ -154,7 +184,7 @@ impl QuestionArguments {
 
     /// All conditions and boxes together.
     async fn filter(&self, table: &Table) -> Result<Option<Expression>, Failure> {
-        let asks_cell = self.wrap || !self.near.is_empty();
+        let asks_cell = self.wrap || self.near.is_some();
         if self.cell.is_some() && !asks_cell {
             return Err(Failure::Usage {
                 problem: "--cell needs --wrap or --near".to_owned(),
@@ -172,10 +202,7 @@ impl QuestionArguments {
                 _ => parts.extend(sides.iter().filter_map(atoll_tables::expression::Side::condition)),
             }
         }
-        if let Some((radius, point)) = self.near.split_last() {
-            if point.is_empty() {
-                return Err(cell_failure("--near takes a point and a radius"));
-            }
+        if let Some(Near { point, radius }) = &self.near {
             let boundary = boundary.map_or_else(|| endless(table, point.len()), Ok)?;
             parts.push(boundary.near(point, *radius).map_err(cell_failure)?);
         }
@@ -203,7 +230,7 @@ impl QuestionArguments {
         // Three lengths and three tilts, two and one, or one.
         let lengths = if numbers.len() > 3 {
             3
-        } else if self.near.len() == 3 {
+        } else if self.near.as_ref().is_some_and(|near| near.point.len() == 2) {
             2
         } else {
             numbers.len()
@@ -213,6 +240,16 @@ impl QuestionArguments {
         let axes = axes(table, lengths.len())?;
         Boundary::new(&axes, &[], cell).map(Some).map_err(cell_failure)
     }
+}
+
+/// What a condition on runs asks for that none of them has, if that is what is wrong with it.
+async fn absent_attribute(table: &Table, error: &ExpressionError) -> Result<Option<Failure>, Failure> {
+    let Problem::UnknownColumn { name, .. } = error.problem() else { return Ok(None) };
+    let mut present = BTreeSet::from(["run".to_owned()]);
+    for run in table.runs().await? {
+        present.extend(table.attributes(AttributesOf::Run(&run.name)).await?.into_keys());
+    }
+    Ok(Some(Failure::Attribute { attribute: name.clone(), present: present.into_iter().collect() }))
 }
 
 /// The first index columns, as many as there are axes.

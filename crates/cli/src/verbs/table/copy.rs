@@ -3,6 +3,7 @@
 use super::{TableArguments, version_called};
 use crate::progress::Progress;
 use crate::session::Access;
+use crate::text::counted;
 use crate::{Failure, Session};
 use atoll_tables::CopyProgress;
 use clap::Args;
@@ -26,7 +27,8 @@ pub struct Copy {
 
 impl Copy {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let here = session.store(if self.to.is_some() { Access::Read } else { Access::Change }).await?;
+        let here = super::store_there(session, if self.to.is_some() { Access::Read } else { Access::Change })
+            .await?;
         let table = self.table.open_in(&here).await?;
         let there = match &self.to {
             Some(url) => session.open_url(url, Access::Create).await?.store,
@@ -47,7 +49,10 @@ impl Copy {
             || {
                 let (version, rows) = (report.version, report.rows);
                 let (bytes, objects) = (report.bytes, report.objects);
-                let text = format!("copied version {version} as table {name}: {rows} rows, {bytes} bytes");
+                let text = format!(
+                    "copied version {version} as table {name}: {}, {bytes} bytes",
+                    counted(rows, "row")
+                );
                 match before {
                     0 => text,
                     before => format!("{text}; {before} of {objects} objects were there before"),

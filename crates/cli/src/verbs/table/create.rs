@@ -123,11 +123,29 @@ impl Create {
                 hint: "add --column NAME:TYPE for each, --like FILE or --schema FILE".to_owned(),
             });
         }
+        if self.like.is_some() {
+            self.check_delimiter(&columns)?;
+        }
         let is_unique = self.unique || known.as_ref().is_some_and(TableSchema::has_unique_ids);
         let roles = self.roles(known.map(|known| known.roles()))?;
         let columns = self.with_units(with_keys(columns, &roles))?;
         let schema = TableSchema::new(Schema::new(columns), &roles)?;
         Ok(if is_unique { schema.with_unique_ids() } else { schema })
+    }
+
+    /// A file with another delimiter has one column, in whose name are those of all.
+    fn check_delimiter(&self, columns: &[Field]) -> Result<(), Failure> {
+        let present: Vec<String> = columns.iter().map(|field| field.name().clone()).collect();
+        let mut named = self.id.iter().chain(&self.index);
+        let delimiter = |name: &String| crate::table_hints::delimiter_within(name, &present);
+        match named.find_map(|name| Some((name, delimiter(name)?))) {
+            None => Ok(()),
+            Some((name, delimiter)) => Err(Failure::Delimiter {
+                column: name.clone(),
+                found: present.into_iter().next().unwrap_or_default(),
+                delimiter,
+            }),
+        }
     }
 
     /// The roles as they are given; those that are not given are those that the file knows of.

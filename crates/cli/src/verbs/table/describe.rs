@@ -3,6 +3,7 @@
 use super::TableArguments;
 use super::create::{sampled, schema_value};
 use crate::session::Access;
+use crate::text::counted;
 use crate::{Failure, Session};
 use atoll_tables::TypeName;
 use clap::Args;
@@ -45,7 +46,7 @@ impl Info {
             ("table", info.name.clone()),
             ("version", info.version.to_string()),
             ("rows", info.rows.to_string()),
-            ("runs", format!("{} with {} steps", info.runs, info.steps)),
+            ("runs", format!("{} with {}", info.runs, counted(info.steps, "step"))),
             ("objects", format!("{} blocks, {} cubes, {} bytes", info.blocks, info.cubes, info.bytes)),
             ("id", format!("{}{unique}", roles.id.join(", "))),
             ("samples", sampled(schema)),

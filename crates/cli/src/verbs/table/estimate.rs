@@ -3,6 +3,7 @@
 use super::TableArguments;
 use super::ask::QuestionArguments;
 use crate::session::Access;
+use crate::text::counted;
 use crate::{Failure, Session};
 use arrow_array::{Array, ArrayRef};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
@@ -198,7 +199,7 @@ fn by_number(left: &str, right: &str) -> std::cmp::Ordering {
 fn told(estimate: &Estimated, work: &Work) -> String {
     let read = match work.rows_touched {
         0 => String::new(),
-        rows => format!(", {rows} rows read"),
+        rows => format!(", {} read", counted(rows, "row")),
     };
     if estimate.is_exact() {
         return format!("{} (exact{read})", estimate.value);

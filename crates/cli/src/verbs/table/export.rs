@@ -7,6 +7,7 @@ use super::rows_out::{OutputArguments, RowsOut};
 use crate::progress::Progress;
 use crate::row_format::RowFormat;
 use crate::session::Access;
+use crate::text::counted;
 use crate::{Failure, Session};
 use arrow_array::RecordBatch;
 use atoll_tables::protocol::Version;
@@ -73,7 +74,7 @@ impl Export {
             return Ok(());
         }
         session.output.either(
-            || format!("exported {rows} rows of version {version}"),
+            || format!("exported {} of version {version}", counted(rows, "row")),
             || json!({ "rows": rows, "version": version.0 }),
         )
     }

@@ -9,6 +9,7 @@ use super::TableArguments;
 use crate::output::note;
 use crate::progress::Progress;
 use crate::session::Access;
+use crate::text::counted;
 use crate::{Failure, Session};
 use arrow_array::RecordBatch;
 use atoll_row_files::rows_within;
@@ -63,7 +64,10 @@ impl Gather {
             session.output.either(
                 || {
                     let Gathered { rows, before, version, .. } = &gathered;
-                    let text = format!("gathered {rows} rows of version {version} of {url} as run {run}");
+                    let text = format!(
+                        "gathered {} of version {version} of {url} as run {run}",
+                        counted(rows, "row")
+                    );
                     if *before > 0 { format!("{text}; {before} were there before") } else { text }
                 },
                 || {

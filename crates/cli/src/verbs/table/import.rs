@@ -16,6 +16,7 @@ use crate::options::ImportSection;
 use crate::progress::Progress;
 use crate::row_format::{RowFormat, did_you_mean, format_of};
 use crate::session::Access;
+use crate::text::counted;
 use crate::transfer::{ProgressReport, TransferError};
 use crate::{Failure, Session};
 use arrow_schema::SchemaRef;
@@ -143,9 +144,9 @@ impl Imported {
     fn tell_what_is_in(&self, run: &str) {
         let Self { rows, steps, last, .. } = self;
         let up_to = last.map_or_else(String::new, |last| format!("; the run has its steps up to {last}"));
-        crate::output::note(&format!(
-            "{rows} rows in {steps} steps were imported as run {run} before that{up_to}"
-        ));
+        let were = if *rows == 1 { "was" } else { "were" };
+        let (rows, steps) = (counted(rows, "row"), counted(steps, "step"));
+        crate::output::note(&format!("{rows} in {steps} {were} imported as run {run} before that{up_to}"));
     }
 }
 
@@ -294,7 +295,7 @@ impl Import {
                 }
                 Message::Step { step, rows, bytes_read } => {
                     sink.take(step, rows, imported).await?;
-                    progress.set(bytes_read, format!("{} rows", imported.rows));
+                    progress.set(bytes_read, counted(imported.rows, "row"));
                     self.tell_progress(step, imported, bytes_read);
                     // A store in memory never makes this task wait; whoever wants to stop it still gets a turn.
                     tokio::task::yield_now().await;
@@ -316,12 +317,13 @@ fn tell(session: &Session, run: &str, imported: &Imported, done: Option<u64>) ->
     session.output.either(
         || {
             let Imported { rows, steps, skipped, .. } = imported;
-            let mut text = format!("imported {rows} rows in {steps} steps as run {run}");
+            let (rows, steps) = (counted(rows, "row"), counted(steps, "step"));
+            let mut text = format!("imported {rows} in {steps} as run {run}");
             if let Some(done) = done {
                 text += &format!("; what came up to step {done} was there before");
             }
             if *skipped > 0 {
-                text += &format!("; skipped {skipped} bad records");
+                text += &format!("; skipped {}", counted(skipped, "bad record"));
             }
             text
         },

@@ -6,6 +6,7 @@ use super::export::metadata;
 use super::rows_out::OutputArguments;
 use crate::output::{note, note_json};
 use crate::session::Access;
+use crate::text::counted;
 use crate::{Failure, Session};
 use atoll_tables::Work;
 use clap::Args;
@@ -32,7 +33,8 @@ pub struct Query {
 pub struct Sample {
     #[command(flatten)]
     table: TableArguments,
-    /// Which share, from 0 to 1
+    /// Which share, from 0 to 1 or in percent
+    #[arg(value_parser = super::ask::parse_share)]
     share: f64,
     #[command(flatten)]
     question: QuestionArguments,
@@ -110,7 +112,7 @@ async fn answer(
     if output.has_file() {
         let rows = answer.rows.num_rows();
         session.output.either(
-            || format!("wrote {rows} rows of version {}", answer.version),
+            || format!("wrote {} of version {}", counted(rows, "row"), answer.version),
             || json!({ "rows": rows, "version": answer.version.0 }),
         )?;
     }

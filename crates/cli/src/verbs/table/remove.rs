@@ -2,6 +2,7 @@
 
 use super::TableArguments;
 use crate::session::Access;
+use crate::text::counted;
 use crate::{Failure, Session};
 use atoll_tables::expression::Expression;
 use atoll_tables::protocol::Version;
@@ -75,7 +76,9 @@ impl Delete {
         table.close().await?;
         session.output.either(
             || {
-                let rows = rows.map_or_else(String::new, |rows| format!("{rows} rows are "));
+                let rows = rows.map_or_else(String::new, |rows| {
+                    format!("{} {} ", counted(rows, "row"), if rows == 1 { "is" } else { "are" })
+                });
                 format!("{rows}gone as of version {version}; --as-of still shows them in versions before")
             },
             || json!({ "version": version.0, "rows": rows }),
@@ -112,7 +115,7 @@ pub struct Drop {
 
 impl Drop {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let store = session.store(Access::Change).await?;
+        let store = super::store_there(session, Access::Change).await?;
         match Table::drop_table(&*store, &self.table.table).await {
             // Not there, or mistyped: answered with the nearest.
             Err(TableError::NotFound { .. }) => drop(self.table.open_in(&store).await?),

@@ -3,7 +3,7 @@
 //! Invariant: a file of the wanted name is always whole.
 
 use crate::new_file::NewFile;
-use crate::row_format::{RowFormat, format_of};
+use crate::row_format::{RowFormat, written_format_of};
 use crate::{Failure, Session};
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
@@ -47,7 +47,7 @@ impl OutputArguments {
         metadata: HashMap<String, String>,
     ) -> Result<RowsOut, Failure> {
         let format = match (&self.output, self.format) {
-            (Some(path), named) => Some(format_of(named, path)?),
+            (Some(path), named) => Some(written_format_of(named, path)?),
             (None, Some(named)) => Some(named.into()),
             (None, None) if session.output.is_json() => Some(Format::JsonLines),
             (None, None) => None,

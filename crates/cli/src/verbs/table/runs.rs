@@ -3,6 +3,7 @@
 use super::TableArguments;
 use super::create::{sampled, schema_value};
 use crate::session::Access;
+use crate::text::counted;
 use crate::{Failure, Session};
 use atoll_options::parse_duration;
 use atoll_tables::protocol::Version;
@@ -18,7 +19,7 @@ pub struct List {}
 
 impl List {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let store = session.store(Access::Read).await?;
+        let store = super::store_there(session, Access::Read).await?;
         for table in Table::list(&*store).await? {
             session.output.either(
                 || {
@@ -68,7 +69,12 @@ async fn show_runs(session: &Session, table: &Table) -> Result<(), Failure> {
         session.output.either(
             || {
                 let last = run.last_complete.map_or("none".to_owned(), |last| last.to_string());
-                format!("{}\t{} steps, the last {last}\t{} rows", run.name, run.steps, run.rows)
+                format!(
+                    "{}\t{}, the last {last}\t{}",
+                    run.name,
+                    counted(run.steps, "step"),
+                    counted(run.rows, "row")
+                )
             },
             || {
                 json!({
@@ -89,7 +95,7 @@ fn show_step(session: &Session, step: &StepSummary) -> Result<(), Failure> {
     session.output.either(
         || {
             let time = step.time.map(|time| format!("\ttime {time}")).unwrap_or_default();
-            format!("{}\tstep {}{time}\t{} rows", step.run, step.step, step.rows)
+            format!("{}\tstep {}{time}\t{}", step.run, step.step, counted(step.rows, "row"))
         },
         || step_value(step),
     )

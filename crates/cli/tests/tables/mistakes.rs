@@ -1,0 +1,138 @@
+//! What whoever mistypes, or brings a file that will not do, is told: what is wrong, and the line that would be right.
+
+use super::support::Place;
+use super::{atoll, filled};
+
+#[test]
+fn files_that_are_sound_and_options_that_do_not_fit_are_not_told_as_damage() {
+    let place = filled();
+    place.write("n.jsonl", "{\"pid\": 1, \"pos\": {\"x\": 1}}\n");
+    let nested = atoll(&place, "table import t n.jsonl");
+    assert!(nested.fails(14).contains("\"pos\""), "{}", nested.stderr);
+    let head = "{'descr': '<f8', 'fortran_order': False, 'shape': (2,)}";
+    let mut array = b"\x93NUMPY\x01\x00".to_vec();
+    array.extend((head.len() as u16).to_le_bytes());
+    array.extend(head.as_bytes());
+    array.extend([0; 16]);
+    place.write("x.npy", array);
+    let named = atoll(&place, "table create u --like x.npy --names x,y,z --id x --index x");
+    assert!(named.fails(12).contains("3 names for 1 column"), "{}", named.stderr);
+    assert!(named.stderr.contains("--names"), "{}", named.stderr);
+}
+
+#[test]
+fn a_compressed_file_is_answered_with_the_line_that_reads_it() {
+    let place = filled();
+    let magics: [(&str, &[u8], &str); 2] =
+        [("d.dump.gz", b"\x1f\x8b\x08\0\0\0\0\0", "zcat"), ("d.csv.zst", b"\x28\xb5\x2f\xfd\0\0", "zstdcat")];
+    for (name, bytes, program) in magics {
+        place.write(name, bytes);
+        let format = if name.contains("csv") { "csv" } else { "lammps" };
+        let line = format!("`{program} {name} | atoll table import TABLE - --format {format} --run NAME`");
+        for said in ["", "--format csv", "--format lammps"] {
+            let answer = atoll(&place, &format!("table import t {name} {said}"));
+            let line = if said.is_empty() {
+                line.clone()
+            } else {
+                line.replace(&format!("--format {format}"), said)
+            };
+            let exit = if said.is_empty() { 2 } else { 14 };
+            assert!(answer.fails(exit).contains(&line), "{said}: {}", answer.stderr);
+        }
+    }
+    let piped = place.run_with(
+        &["--store", "data", "table", "import", "t", "-", "--format", "csv", "--run", "r"],
+        b"\x1f\x8b\x08\0\0\0\0\0",
+    );
+    assert!(piped.fails(14).contains("zcat"), "{}", piped.stderr);
+}
+
+#[test]
+fn a_share_is_understood_in_percent_and_a_point_that_is_none_is_told_what_it_needs() {
+    let place = filled();
+    let count = |flags: &str| atoll(&place, &format!("table query t --count {flags}")).text().to_owned();
+    assert_eq!(count("--sample 10%"), count("--sample 0.1"));
+    assert_eq!(count("--window 10%:20%"), count("--window 0.1:0.2"));
+    assert_eq!(atoll(&place, "table sample t 10%").text(), atoll(&place, "table sample t 0.1").text());
+    let answer = atoll(&place, "table query t --sample ten");
+    assert!(answer.fails(2).contains("0.01 or 1%"), "{}", answer.stderr);
+    let answer = atoll(&place, "table query t --near a,b");
+    assert!(answer.fails(2).contains("X,Y,Z,R"), "{}", answer.stderr);
+    assert!(!answer.stderr.contains("float literal"), "{}", answer.stderr);
+}
+
+#[test]
+fn an_attribute_that_no_run_has_and_a_run_that_is_not_there_are_answered_with_those_that_are() {
+    let place = filled();
+    atoll(&place, "table attributes t --run run temperature=300 deck=a").text();
+    let answer = atoll(&place, "table query t --runs-where 'temprature > 3'");
+    let told = answer.fails(12);
+    assert!(told.contains("no run has an attribute \"temprature\""), "{told}");
+    assert!(told.contains("temperature"), "{told}");
+    let answer = atoll(&place, "table query t --runs-where 'zzz > 3'");
+    let told = answer.fails(12);
+    assert!(["deck", "run", "temperature"].iter().all(|name| told.contains(name)), "{told}");
+    let answer = atoll(&place, "table query t --run rum");
+    assert!(answer.fails(10).contains("did you mean \"run\"?"), "{}", answer.stderr);
+    let answer = atoll(&place, "table query t --run nosuch");
+    assert!(answer.fails(10).contains("atoll table steps t --runs"), "{}", answer.stderr);
+}
+
+#[test]
+fn verbs_of_tables_where_no_store_is_say_what_makes_one() {
+    let place = Place::new();
+    place.write("a.csv", "a\n1\n");
+    for verb in ["import t a.csv", "append t a.csv --run r --step 0", "pack t", "query t", "drop t"] {
+        let answer = atoll(&place, &format!("table {verb}"));
+        assert!(answer.fails(10).contains("`atoll table create`"), "{verb}: {}", answer.stderr);
+        assert!(!answer.stderr.contains("verbs that write make"), "{verb}: {}", answer.stderr);
+    }
+}
+
+#[test]
+fn control_characters_of_texts_are_shown_escaped() {
+    let place = Place::new();
+    atoll(&place, "table create t --column id:int64,text:utf8 --id id --index id").text();
+    place.write("a.jsonl", "{\"id\": 1, \"text\": \"a\\nb\\tc\\u001b[31md\\u0000e\"}\n");
+    atoll(&place, "table import t a.jsonl").text();
+    let shown = atoll(&place, "table query t");
+    assert!(shown.text().contains(r"a\nb\tc\x1b[31md\0e"), "{}", shown.text());
+}
+
+#[test]
+fn one_is_counted_as_one() {
+    let place = Place::new();
+    atoll(&place, "table create t --column id:int64,x:float64 --id id --index x").text();
+    place.write("a.csv", "id,x\n1,2\n");
+    let imported = atoll(&place, "table import t a.csv");
+    assert!(imported.text().contains("imported 1 row in 1 step as"), "{}", imported.text());
+    let answer = atoll(&place, "table query t --as-of 9999");
+    assert!(answer.fails(12).contains("`atoll table info TABLE`"), "{}", answer.stderr);
+    let exported = atoll(&place, "table export t a.parquet");
+    assert!(exported.text().contains("exported 1 row of"), "{}", exported.text());
+}
+
+#[test]
+fn names_of_columns_that_hide_a_delimiter_are_answered_with_it() {
+    let place = Place::new();
+    place.write("bom.csv", "\u{feff}a;b\n1;2\n");
+    let answer = atoll(&place, "table create t --like bom.csv --id a --index a");
+    assert!(answer.fails(12).contains("--delimiter ';'"), "{}", answer.stderr);
+    atoll(&place, "table create t --column a:int64,b:int64 --id a --index a").text();
+    let answer = atoll(&place, "table import t bom.csv");
+    assert!(answer.fails(12).contains("--delimiter ';'"), "{}", answer.stderr);
+    let answer = atoll(&place, "table query t --output x.foo");
+    let told = answer.fails(2);
+    assert!(told.contains("csv, jsonl, parquet or arrow") && !told.contains("lammps"), "{told}");
+}
+
+#[test]
+fn an_argument_that_is_no_text_is_shown_with_what_takes_other_bytes() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::new();
+    let mut command = place.command(&["--store", "data", "kv", "get", "p"]);
+    let output = command.arg(std::ffi::OsStr::from_bytes(b"a\xff")).output().unwrap();
+    let answer = super::Answer::from(output);
+    assert!(answer.fails(2).contains(r"a\xff"), "{}", answer.stderr);
+    assert!(answer.stderr.contains("--hex or --escaped"), "{}", answer.stderr);
+}
