@@ -3,6 +3,7 @@
 //! Invariant: `decode(encode(bytes)) == bytes` for every encoding but plain text, which shows what it
 //! cannot hold in the escaped form.
 
+use atoll_row_files::escaped;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::ValueEnum;
@@ -91,20 +92,7 @@ pub(crate) fn counted(count: impl fmt::Display, one: &str) -> String {
 pub(crate) fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
-        for character in chunk.valid().chars() {
-            match character {
-                '\\' => text.push_str("\\\\"),
-                '\n' => text.push_str("\\n"),
-                '\r' => text.push_str("\\r"),
-                '\t' => text.push_str("\\t"),
-                '\0' => text.push_str("\\0"),
-                control if control.is_control() => {
-                    let mut utf8 = [0; 4];
-                    escape_bytes(control.encode_utf8(&mut utf8).as_bytes(), &mut text);
-                }
-                other => text.push(other),
-            }
-        }
+        text.push_str(&escaped(chunk.valid().chars()));
         escape_bytes(chunk.invalid(), &mut text);
     }
     text

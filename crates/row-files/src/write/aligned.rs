@@ -51,7 +51,8 @@ fn shown(text: &str) -> String {
 
 /// A text of one line in which what is no letter can be told from a blank: with escapes for control characters, and for
 /// the backslashes that these begin with.
-fn escaped(characters: impl Iterator<Item = char>) -> String {
+#[must_use]
+pub fn escaped(characters: impl Iterator<Item = char>) -> String {
     let mut text = String::new();
     for character in characters {
         match character {

@@ -1,7 +1,7 @@
 //! Pace: a pack takes no more of a processor, and moves no more bytes, than it may.
 //!
-//! The time is that of the store, and rest is a wait for something that does not come. What is owed is paid, however long the
-//! stretch was that it is owed for: a tree is made in one.
+//! The time is that of the store, and rest is a wait for something that does not come. What is owed is paid, for stretches
+//! of some minutes too: a tree is made in one.
 
 use super::super::{Table, TableError};
 use super::PackOptions;
