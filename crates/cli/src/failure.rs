@@ -99,6 +99,12 @@ pub enum Failure {
     /// A schema is refused.
     #[error(transparent)]
     Schema(#[from] SchemaError),
+    /// A node that was begun here did not start, and said why.
+    #[error("node {number} did not start")]
+    Node {
+        /// Which one.
+        number: u32,
+    },
     /// A node of a ring does not start, or failed.
     #[error(transparent)]
     Ring(Box<NodeError>),
@@ -188,6 +194,7 @@ impl Failure {
             Self::Damaged { .. } => Some(ErrorKind::Corrupt),
             Self::Transfer(error) => Some(error.kind()),
             Self::Ring(error) => Some(error.kind()),
+            Self::Node { .. } => Some(ErrorKind::Unavailable),
             Self::Table(error) => Some(error.kind()),
             Self::Schema(error) => Some(error.kind()),
             Self::Rows(error) => Some(error.kind()),
@@ -251,6 +258,7 @@ impl Failure {
                     .to_owned(),
             ),
             Self::Transfer(error) => error.hint(),
+            Self::Node { .. } => Some("what it said itself stands above".to_owned()),
             Self::Ring(error) => error.hint().or_else(|| hint_of_kind(error.kind())).map(str::to_owned),
             Self::Table(error) => crate::table_hints::of_table(error),
             Self::Schema(error) => crate::table_hints::of_schema(error),

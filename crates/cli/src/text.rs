@@ -88,6 +88,15 @@ pub(crate) fn counted(count: impl fmt::Display, one: &str) -> String {
     format!("{count} {one}{ending}")
 }
 
+/// A word as a shell takes it for itself.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=:,@+".contains(&byte);
+    match !word.is_empty() && word.bytes().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 /// The bytes as text, with escapes for control characters, backslashes and what is not UTF-8.
 pub(crate) fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
@@ -185,5 +194,12 @@ mod tests {
         assert!(Encoding::Hex.decode("zz").is_err());
         assert!(Encoding::Hex.decode("é").is_err());
         assert!(Encoding::Base64.decode("!").is_err());
+    }
+
+    #[test]
+    fn a_shell_takes_each_word_for_itself() {
+        assert_eq!(quoted("/a/b-c_d.e"), "/a/b-c_d.e");
+        assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
+        assert_eq!(quoted(""), "''");
     }
 }

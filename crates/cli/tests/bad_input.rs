@@ -178,6 +178,23 @@ fn rows_that_came_to_the_last_step_since_are_not_passed_over_in_silence() {
 }
 
 #[test]
+fn an_estimate_tells_how_many_rows_have_no_value() {
+    let place = Place::new();
+    place.write("n.csv", "id,x,n\n1,nan,1\n2,1,\n3,3,5\n4,,1\n");
+    atoll(&place, "table create n --column id:int64,x:float64?,n:int64? --id id --index x").text();
+    atoll(&place, "table import n n.csv").text();
+    assert_eq!(
+        atoll(&place, "table estimate n --mean x").text(),
+        "2 (exact, 4 rows read, 2 of 4 rows without a value)\n"
+    );
+    let json = atoll(&place, "table estimate n --sum n --json").json();
+    assert_eq!((json["value"].as_f64(), json["missing"].as_u64()), (Some(7.0), Some(1)), "{json}");
+    let groups = atoll(&place, "table estimate n --mean x --group-by n --json");
+    let group: serde_json::Value = serde_json::from_str(groups.text().lines().next().unwrap()).unwrap();
+    assert_eq!(group["missing"].as_u64(), Some(2), "a group without any value was met all the same: {group}");
+}
+
+#[test]
 fn an_empty_table_an_empty_file_and_a_step_without_rows_have_answers() {
     let place = created("");
     assert_eq!(atoll(&place, "table query t --format csv").text(), "pid,step,x,name\n");

@@ -143,6 +143,7 @@ pub(crate) fn estimate_as_dict(py: Python<'_>, estimate: Estimate) -> PyResult<B
     dict.set_item("is_exact", estimate.is_exact())?;
     dict.set_item("units", estimate.units)?;
     dict.set_item("rows", estimate.rows)?;
+    dict.set_item("missing", estimate.missing)?;
     dict.set_item("deviation", estimate.deviation)?;
     dict.set_item("doubts", estimate.doubts.iter().map(ToString::to_string).collect::<Vec<_>>())?;
     Ok(dict)

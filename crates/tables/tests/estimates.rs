@@ -6,6 +6,8 @@
 mod counted;
 #[path = "estimates/everything.rs"]
 mod everything;
+#[path = "estimates/missing.rs"]
+mod missing;
 
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Schema};

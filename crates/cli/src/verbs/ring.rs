@@ -28,7 +28,7 @@ use recover::Recover;
 use serde_json::json;
 use slurm::Slurm;
 use status::Status;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use up::RingUp;
 
@@ -69,7 +69,7 @@ a second at most, and with synced nothing that was acknowledged is lost.
 Ends with Ctrl-C or SIGTERM, after everything is on disk.")]
 pub struct RingServe {
     /// Where clients reach it; beyond this machine only with a token
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7379")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7379", value_parser = parse_address)]
     listen: SocketAddr,
     /// What clients are told to connect to, if that is not where it listens
     #[arg(long, value_name = "HOST:PORT")]
@@ -90,7 +90,7 @@ pub struct RingServe {
     certificates: Certificates,
     #[command(flatten)]
     nodes: RingNodes,
-    /// End cleanly when the standard input does
+    /// End cleanly when the standard input does; for a program that runs it, which is told in JSON where it listens
     #[arg(long, hide = true)]
     until_input_ends: bool,
     /// Connections at a time
@@ -100,7 +100,7 @@ pub struct RingServe {
     #[arg(long, value_name = "MS", value_parser = parse_class)]
     latency_class: Option<LatencyClass>,
     /// Tell Prometheus what is counted, at http://HOST:PORT/metrics; beyond this machine whoever asks shows the token
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_address)]
     metrics: Option<SocketAddr>,
     /// Memory for what it holds, such as 4GiB; otherwise the option engine.memory
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
@@ -109,6 +109,21 @@ pub struct RingServe {
 
 fn parse_size(text: &str) -> Result<Size, String> {
     Size::parse(text).map_err(|error| error.to_string())
+}
+
+/// Where to listen: an address, or a name that has one; of several an IPv4 address, as most clients take that first.
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let is_whole =
+        text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    if !is_whole {
+        return Err("it is not HOST:PORT, such as 127.0.0.1:7379 or [::1]:7379".to_owned());
+    }
+    let found: Vec<SocketAddr> = text.to_socket_addrs().map_err(|error| error.to_string())?.collect();
+    let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    first.copied().ok_or_else(|| "the name has no address".to_owned())
 }
 
 fn parse_class(text: &str) -> Result<LatencyClass, String> {
@@ -185,7 +200,11 @@ impl RingServe {
             "pid": std::process::id(),
             "metrics": node.metrics_address().map(|address| address.to_string()),
         });
-        session.output.either(|| told.join("\n"), || value)?;
+        match self.until_input_ends {
+            // A program reads it.
+            true => session.output.json(&value)?,
+            false => session.output.either(|| told.join("\n"), || value)?,
+        }
         session.output.flush()?;
         let ending = node.ending();
         // It ends by itself only if it failed; otherwise a signal drops this, and the node with it.
@@ -294,5 +313,23 @@ fn persistence(session: &Session) -> Result<Persistence, Failure> {
 impl From<NodeError> for Failure {
     fn from(error: NodeError) -> Self {
         Self::Ring(Box::new(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_place_to_listen_at_is_an_address_or_a_name_that_has_one() {
+        assert_eq!(parse_address("10.0.0.7:7379").unwrap(), "10.0.0.7:7379".parse().unwrap());
+        assert_eq!(parse_address("[::1]:7379").unwrap(), "[::1]:7379".parse().unwrap());
+        let local = parse_address("localhost:7390").unwrap();
+        assert!(local.ip().is_loopback() && local.port() == 7390, "{local}");
+        for wrong in ["7379", "localhost", ":7379", "localhost:x", "localhost:70000", ""] {
+            assert!(parse_address(wrong).unwrap_err().contains("HOST:PORT"), "{wrong}");
+        }
     }
 }

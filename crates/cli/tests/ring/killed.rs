@@ -2,6 +2,7 @@
 
 use crate::support::{Place, free_port};
 use crate::three::Ring;
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::sync::mpsc;
@@ -43,9 +44,23 @@ fn a_ring_of_three_processes_loses_nothing_when_one_is_killed() {
             let kept = format!("${}\r\n{key}\r\n", key.to_string().len());
             assert_eq!(ring.ask(&format!("GET k{key}")), kept, "round {round}");
         }
+        bring_back(&place, &mut ring, killed);
         ring.end();
     }
     tell("from a kill to the next write", seconds);
+}
+
+/// Types what it is said brings a node back that was killed, and sees that it does.
+fn bring_back(place: &Place, ring: &mut Ring, killed: usize) {
+    let told = ring.hear(&format!("node {} was ended by signal 9", killed + 1));
+    let (_, typed) = told.split_once("another terminal: atoll ").unwrap();
+    let words: Vec<&str> = typed.split(' ').chain(["--json"]).collect();
+    let mut back = place.spawn(&words);
+    let started = crate::support::started(&mut back);
+    let port = usize::from(ring.port) + killed;
+    assert_eq!(started["listening"], format!("127.0.0.1:{port}"), "{told}");
+    kill_process(Pid::from_child(&back), Signal::TERM).unwrap();
+    assert_eq!(back.wait().unwrap().code(), Some(0));
 }
 
 /// Counts in a key of its own until nobody answers, and says when it was answered first; what was acknowledged last, and what may

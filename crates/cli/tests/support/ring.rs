@@ -2,13 +2,14 @@
 
 use crate::support::Place;
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::Child;
+use std::process::{Child, ChildStderr};
 
 /// A ring of three processes, and a client that goes where it is sent.
 pub struct Ring {
     up: Child,
+    told: BufReader<ChildStderr>,
     pub port: u16,
     pids: Vec<u64>,
     pub token: String,
@@ -26,10 +27,26 @@ impl Ring {
         let up = ["--json", "ring", "up", "--store", "ring", "--port", &port_text];
         let mut up = place.spawn(&[&up, more].concat());
         let started = crate::support::started(&mut up);
+        let told = BufReader::new(up.stderr.take().unwrap());
         let nodes = started["nodes"].as_array().unwrap().iter();
         let pids = nodes.map(|node| node["pid"].as_u64().unwrap()).collect();
         let token = String::from_utf8(place.read("ring/token")).unwrap().trim().to_owned();
-        Self { up, port, pids, token, asked: 0 }
+        Self { up, told, port, pids, token, asked: 0 }
+    }
+
+    /// What it tells next that begins so.
+    pub fn hear(&mut self, beginning: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert!(
+                self.told.read_line(&mut line).unwrap() > 0,
+                "nothing is told that begins with {beginning:?}"
+            );
+            let value: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+            if let Some(note) = value["note"].as_str().filter(|note| note.starts_with(beginning)) {
+                return note.to_owned();
+            }
+        }
     }
 
     /// Asks until somebody answers; what is asked may be done twice.

@@ -117,6 +117,9 @@ fn groups_shares_and_quantiles_are_estimated_and_what_makes_no_sense_is_refused(
     let groups = lines(&atoll(&place, "table estimate t --mean pid --group-by step"));
     assert_eq!(groups.len(), 5);
     assert!(groups[0].starts_with("0\t99.5 (exact") && groups[4].starts_with("40\t"), "{groups:?}");
+    let groups = atoll(&place, "table estimate t --mean pid --group-by step --json");
+    let first: serde_json::Value = serde_json::from_str(&lines(&groups)[0]).unwrap();
+    assert_eq!((first["group"].as_u64(), first["rows"].as_u64()), (Some(0), Some(200)), "{first}");
     let share = atoll(&place, "table estimate t --share 'pid < 50' --json").json();
     assert_eq!(share["value"].as_f64(), Some(0.25));
     let median = atoll(&place, "table estimate t --quantile pid:0.5 --json").json();

@@ -35,8 +35,10 @@ class Estimate:
     is_exact: bool
     #: Units that had a say: rows, or entities of the sample key.
     units: int
-    #: Rows of the sample.
+    #: Rows of the sample; of the mean of a group, those of the group.
     rows: int
+    #: How many of them have no value, as it is null or NaN: they have no say, add nothing to a sum, and are in no bin.
+    missing: int
     #: One standard deviation of the rows, in the unit of the value.
     deviation: float
     #: What speaks against trusting the interval; empty if nothing does.
@@ -59,9 +61,10 @@ class Estimate:
         return max(self.high - self.value, self.value - self.low)
 
     def __repr__(self) -> str:
+        missing = f", {self.missing:,} of {self.rows:,} rows without a value" if self.missing else ""
         if self.is_exact:
-            return f"{self.value:.6g} (exact)"
-        told = f"{self.value:.6g} ± {self.half_width:.2g} ({self.confidence:.0%}, {self.units:,} units)"
+            return f"{self.value:.6g} (exact{missing})"
+        told = f"{self.value:.6g} ± {self.half_width:.2g} ({self.confidence:.0%}, {self.units:,} units{missing})"
         return told if self.is_valid else f"{told}, not valid: {'; '.join(self.doubts)}"
 
 

@@ -171,18 +171,22 @@ pub(super) struct Folding {
     holding: u64,
     /// The values of a quantile.
     values: Vec<f64>,
+    /// Rows that have no value.
+    missing: u64,
     units: UnitsSeen,
 }
 
 impl Folding {
     pub(super) fn new(plan: Plan) -> Self {
         let (moments, units) = (Moments::default(), UnitsSeen::default());
-        Self { plan, moments, holding: 0, values: Vec::new(), units }
+        Self { plan, moments, holding: 0, values: Vec::new(), missing: 0, units }
     }
 
     pub(super) fn take(&mut self, rows: &RecordBatch, weights: Option<&[Weight]>) -> Result<(), TableError> {
         let quantity = self.plan.quantity;
-        for (row, value) in self.plan.values(rows)?.into_iter().enumerate() {
+        let (values, missing) = self.plan.values(rows)?;
+        self.missing += missing;
+        for (row, value) in values.into_iter().enumerate() {
             let is_value = !value.is_nan();
             let has_say = match quantity {
                 Quantity::Mean | Quantity::Quantile { .. } => is_value,
@@ -224,7 +228,7 @@ impl Folding {
                 (quantile::of_values(std::mem::take(&mut self.values), share)?, deviation)
             }
         };
-        Ok(Estimate::of_everything(value, deviation, self.units.count(), rows))
+        Ok(Estimate::of_everything(value, deviation, self.units.count(), rows).without(self.missing))
     }
 }
 

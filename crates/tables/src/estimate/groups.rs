@@ -5,6 +5,7 @@
 use super::mean;
 use super::outcome::{Estimate, checked};
 use super::ratio::{Ratio, Sizes};
+use super::values::missing;
 use super::{Confidence, EstimateError, Units, share};
 
 /// The mean of a column in each of the groups `0..count`; none for a group that the sample did not meet, which may
@@ -27,7 +28,11 @@ pub fn group_means(
         // Sums over a unit's rows of the group, so units without any count for nothing.
         let ratio = Ratio::of_some(units, rows, values);
         let own = rows.iter().map(|row| values[*row]);
-        (ratio.units() > 0).then(|| mean::of_ratio(units, &ratio, mean::deviation_of(own), confidence))
+        (!rows.is_empty()).then(|| {
+            let missing = own.clone().filter(|value| value.is_nan()).count() as u64;
+            let mean = mean::of_ratio(units, &ratio, mean::deviation_of(own), confidence);
+            Estimate { rows: rows.len() as u64, ..mean }.without(missing)
+        })
     };
     Ok(rows_of_groups(&groups[..units.rows()], count).iter().map(|rows| of_group(rows)).collect())
 }
@@ -58,7 +63,9 @@ pub fn histogram(
     checked(units, values.len())?;
     check_edges(edges)?;
     let sizes = Sizes::of(units);
-    let of_bin = |few: &Vec<_>| share::of_ratio(units, &Ratio::of_few(few, &sizes), confidence);
+    let missing = missing(&values[..units.rows()]);
+    let of_bin =
+        |few: &Vec<_>| share::of_ratio(units, &Ratio::of_few(few, &sizes), confidence).without(missing);
     Ok(units_in_bins(units, values, edges).iter().map(of_bin).collect())
 }
 

@@ -17,6 +17,8 @@ pub(super) struct Narrowing {
     /// Rows to read before it looks again.
     wanted: u64,
     rows_read: u64,
+    /// Rows among those below the cut that have no value.
+    missing: u64,
     work: Work,
     version: Option<Version>,
 }
@@ -27,7 +29,7 @@ impl Narrowing {
         let (after, work) = (plan.query.window.after(), plan.work);
         let Within { tolerance, rows_max } = within;
         let reading = Reading::new(plan.quantity, request.confidence, tolerance, rows_max, after)?;
-        Ok(Self { plan, reading, found: None, wanted: 1, rows_read: 0, work, version: None })
+        Ok(Self { plan, reading, found: None, wanted: 1, rows_read: 0, missing: 0, work, version: None })
     }
 
     /// Takes the next batch.
@@ -36,7 +38,8 @@ impl Narrowing {
         (self.work, self.version) = (together(self.plan.work, refined.work), Some(refined.version));
         // A limit of rows may have let some in beyond the cut below which all are known.
         let known = refined.cut.prefix(&refined.weights);
-        let values = self.plan.values(&refined.rows.slice(0, known))?;
+        let (values, missing) = self.plan.values(&refined.rows.slice(0, known))?;
+        self.missing += missing;
         let is_all = refined.is_last && refined.cut == Cut::ALL;
         match self.reading.push(&refined.weights[..known], &values, refined.cut, is_all)? {
             Step::GoOn { rows } => self.wanted = rows,
@@ -55,6 +58,7 @@ impl Narrowing {
             Some(version) => version,
             None => of.version().await?,
         };
+        let estimate = estimate.without(self.missing);
         Ok(Estimated { estimate, version, rows_read: self.rows_read, work: self.work })
     }
 }

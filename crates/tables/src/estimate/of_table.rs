@@ -5,7 +5,7 @@
 
 use super::everything::{Folding, is_everything};
 use super::narrowing::Narrowing;
-use super::values::{has_numbers, numbers, ones};
+use super::values::{has_numbers, missing, numbers, ones};
 use super::{
     Estimate, EstimateError, EstimateRequest, Estimated, Quantity, Subject, Units, Within, bounded_mean,
 };
@@ -210,7 +210,7 @@ impl Plan {
         answer: &Answer,
         units: &Units,
     ) -> Result<Estimated, TableError> {
-        let values = self.values(&answer.rows)?;
+        let (values, missing) = self.values(&answer.rows.slice(0, units.rows()))?;
         let rows = self.counted.map(|(rows, _)| rows).or(request.rows);
         let estimate = match (request.bounds, rows, &self.filter) {
             (Some(bounds), Some(rows), None) => {
@@ -221,7 +221,7 @@ impl Plan {
             _ => self.quantity.estimate(units, &values, &request.confidence)?,
         };
         Ok(Estimated {
-            estimate,
+            estimate: estimate.without(missing),
             version: answer.version,
             rows_read: answer.rows.num_rows() as u64,
             work: together(self.work, answer.work),
@@ -246,15 +246,22 @@ impl Plan {
         columns
     }
 
-    /// What each row counts as, NaN for nothing.
-    pub(super) fn values(&self, rows: &RecordBatch) -> Result<Vec<f64>, TableError> {
+    /// What each row counts as, NaN for nothing, and how many belong to what is asked and have no value.
+    pub(super) fn values(&self, rows: &RecordBatch) -> Result<(Vec<f64>, u64), TableError> {
         let mut values = self.value.of_rows(rows)?;
-        if let Some(filter) = &self.filter {
-            let belongs = ones(&filter.evaluate(rows)?);
-            let strays = values.iter_mut().zip(belongs).filter(|(_, belongs)| *belongs == 0.0);
-            strays.for_each(|(value, _)| *value = f64::NAN);
+        let Some(filter) = &self.filter else {
+            let missing = missing(&values);
+            return Ok((values, missing));
+        };
+        let mut missing = 0;
+        for (value, belongs) in values.iter_mut().zip(ones(&filter.evaluate(rows)?)) {
+            if belongs == 0.0 {
+                *value = f64::NAN;
+            } else {
+                missing += u64::from(value.is_nan());
+            }
         }
-        Ok(values)
+        Ok((values, missing))
     }
 }
 

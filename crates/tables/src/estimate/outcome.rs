@@ -131,8 +131,11 @@ pub struct Estimate {
     pub method: Method,
     /// Units that had a say.
     pub units: u64,
-    /// Rows of the sample, with or without a value.
+    /// Rows of the sample, with or without a value; of the mean of a group, those of the group.
     pub rows: u64,
+    /// How many of them have no value: it is null or NaN. They have no say in a mean or a quantile, add nothing to a sum,
+    /// and are in no bin. Always 0 where rows are counted, or looked at for a condition.
+    pub missing: u64,
     /// One standard deviation of the rows, on the scale of the value: what `of_sd` tolerances refer to.
     pub deviation: f64,
     /// What speaks against trusting the interval; empty if nothing does.
@@ -164,6 +167,7 @@ impl Estimate {
             method: if exact { Method::Exact } else { method },
             units: seen,
             rows: units.rows() as u64,
+            missing: 0,
             deviation,
             doubts: if exact { Vec::new() } else { doubts },
         }
@@ -177,7 +181,18 @@ impl Estimate {
     /// A number of so many rows, which are all that there are.
     pub(super) fn of_everything(value: f64, deviation: f64, units: u64, rows: u64) -> Self {
         let (confidence, method, doubts) = (1.0, Method::Exact, Vec::new());
-        Self { value, low: value, high: value, confidence, method, units, rows, deviation, doubts }
+        Self {
+            value,
+            low: value,
+            high: value,
+            confidence,
+            method,
+            units,
+            rows,
+            missing: 0,
+            deviation,
+            doubts,
+        }
     }
 
     /// Whether everything was read, so that the value is the truth.
@@ -218,6 +233,12 @@ impl Estimate {
         }
     }
 
+    /// The same, of a sample in which so many rows have no value.
+    #[must_use]
+    pub(super) fn without(self, missing: u64) -> Self {
+        Self { missing, ..self }
+    }
+
     /// The same with one doubt more.
     #[must_use]
     pub(super) fn doubted(mut self, doubt: Doubt) -> Self {
@@ -228,12 +249,14 @@ impl Estimate {
 
 impl std::fmt::Display for Estimate {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let missing =
+            if self.missing > 0 { format!(", {} without a value", self.missing) } else { String::new() };
         if self.is_exact() {
-            return write!(formatter, "{} (exact, {} rows)", self.value, self.rows);
+            return write!(formatter, "{} (exact, {} rows{missing})", self.value, self.rows);
         }
         let Self { value, low, high, units, .. } = self;
         let per_cent = self.confidence * 100.0;
-        write!(formatter, "{value}, {per_cent} % interval {low} to {high} ({units} units")?;
+        write!(formatter, "{value}, {per_cent} % interval {low} to {high} ({units} units{missing}")?;
         for (place, doubt) in self.doubts.iter().enumerate() {
             write!(formatter, "{}{doubt}", if place == 0 { "; not valid: " } else { ", " })?;
         }

@@ -7,6 +7,7 @@
 //! Invariant: the intervals are those of a confidence sequence, so that they hold at whichever batch one stops.
 
 use super::of_table::{Value, value_of};
+use super::values::missing;
 use super::{Estimate, EstimateError, EstimateRequest, Quantity, Stopping, Subject, Units};
 use crate::readable::Refining;
 use crate::table::BATCH_ROWS_MAX;
@@ -127,6 +128,7 @@ impl RefinedEstimates {
             return Ok(estimate.clone());
         }
         let estimate = self.quantity.estimate(&self.units, &self.values, &self.confidence)?;
+        let estimate = estimate.without(missing(&self.values));
         self.looked = Some((rows, estimate.clone()));
         self.is_told = false;
         Ok(estimate)

@@ -44,6 +44,11 @@ fn of_array(array: &ArrayRef) -> Option<Vec<f64>> {
     Some(values)
 }
 
+/// How many of these are no value.
+pub(super) fn missing(values: &[f64]) -> u64 {
+    values.iter().filter(|value| value.is_nan()).count() as u64
+}
+
 /// Whether a column of this type has numbers.
 pub(super) fn has_numbers(data_type: &DataType, element: Option<u32>) -> bool {
     let is_number = |data_type: &DataType| {

@@ -3,6 +3,7 @@
 //! Invariant: the ring of a job ends before the job does, and the next job with the same folder goes on with what it had.
 
 use super::{persistence, place, up};
+use crate::text::quoted;
 use crate::{Failure, Session};
 use atoll_ring::{Persistence, Place};
 use atoll_store::Durability;
@@ -99,27 +100,6 @@ impl Slurm {
     }
 }
 
-/// A word as a shell takes it for itself.
-fn quoted(word: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=:,@+".contains(&byte);
-    match !word.is_empty() && word.bytes().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
-}
-
 fn wrong(problem: impl Into<String>, hint: &str) -> Failure {
     Failure::Usage { problem: problem.into(), hint: hint.to_owned() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_shell_takes_each_word_for_itself() {
-        assert_eq!(quoted("/a/b-c_d.e"), "/a/b-c_d.e");
-        assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
-        assert_eq!(quoted(""), "''");
-    }
 }

@@ -5,14 +5,17 @@
 use super::certificates::Made;
 use super::{persistence, place};
 use crate::output::note;
+use crate::text::quoted;
 use crate::{Failure, Session};
 use atoll_open::{RingOperator, RingUrl, operate_ring};
 use atoll_ring::{COPIES_MAX, Persistence, Place};
 use atoll_store::StoreError;
 use clap::Args;
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -53,12 +56,32 @@ const SERVES_TIME_MAX: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A node that runs. It ends cleanly when this is dropped, and at the latest with this process: it reads an input of ours.
-struct Running(Child);
+struct Running {
+    process: Child,
+    /// What brings it back, to be typed; none where it kept everything in memory.
+    back: Option<String>,
+}
+
+impl Running {
+    /// How it ended, and what brings it back.
+    fn end(&mut self, number: u32) -> String {
+        let how = match self.process.wait() {
+            Ok(status) => match status.signal() {
+                Some(signal) => format!("was ended by signal {signal}"),
+                None => format!("ended with {}", status.code().unwrap_or_default()),
+            },
+            Err(_) => "ended".to_owned(),
+        };
+        let back = self.back.as_ref();
+        let back = back.map(|words| format!("; this brings it back, in another terminal: {words}"));
+        format!("node {number} {how}{}", back.unwrap_or_default())
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        let _ = self.0.wait();
+        drop(self.process.stdin.take());
+        let _ = self.process.wait();
     }
 }
 
@@ -76,14 +99,16 @@ impl RingUp {
         let mut nodes = Vec::new();
         let mut told = Vec::new();
         for (number, address) in (1..).zip(&addresses) {
-            let mut node =
-                self.begin((number, *address), &addresses, (folder.as_deref(), made.as_ref()), durability)?;
-            let mut said = BufReader::new(node.0.stdout.take().ok_or_else(|| broken(number))?);
+            let words =
+                self.words((number, *address), &addresses, (folder.as_deref(), made.as_ref()), durability)?;
+            let mut node = begin(&words, session.output.is_json())?;
+            node.back = folder.as_ref().map(|_| typed(&words));
+            let mut said = BufReader::new(node.process.stdout.take().ok_or(Failure::Node { number })?);
             let mut line = String::new();
             let read = said.read_line(&mut line);
             // Why it did not start stands on the screen already: it has our error output.
             let value: Value =
-                read.ok().and_then(|_| serde_json::from_str(&line).ok()).ok_or_else(|| broken(number))?;
+                read.ok().and_then(|_| serde_json::from_str(&line).ok()).ok_or(Failure::Node { number })?;
             told.push(json!({ "number": number, "node": value["node"], "listening": value["listening"], "pid": value["pid"] }));
             nodes.push(node);
             let ended = ended.clone();
@@ -106,7 +131,9 @@ impl RingUp {
         }
         self.tell(session, &addresses, (folder.as_deref(), made.as_ref()), &told)?;
         while let Some(number) = ends.recv().await {
-            note(&format!("node {number} ended"));
+            if let Some(node) = nodes.get_mut(number as usize - 1) {
+                note(&node.end(number));
+            }
         }
         Err(unavailable("no node is left"))
     }
@@ -132,30 +159,26 @@ impl RingUp {
         Ok(ports.into_iter().map(|port| (Ipv4Addr::LOCALHOST, port).into()).collect())
     }
 
-    fn begin(
+    /// What is typed to run a node, behind `atoll`.
+    fn words(
         &self,
         (number, address): (u32, SocketAddr),
         all: &[SocketAddr],
         (folder, made): (Option<&Path>, Option<&Made>),
         durability: Persistence,
-    ) -> Result<Running, Failure> {
-        let failed = |source| Failure::File { action: "run", place: "atoll ring serve".to_owned(), source };
-        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-        command.args(["--json", "ring", "serve", "--until-input-ends", "--listen", &address.to_string()]);
+    ) -> Result<Vec<OsString>, Failure> {
         let nodes: Vec<_> = all.iter().map(SocketAddr::to_string).collect();
-        command.args(["--nodes", &nodes.join(",")]);
+        let (address, nodes) = (address.to_string(), nodes.join(","));
+        let mut typed: Vec<OsString> =
+            ["ring", "serve", "--listen", &address, "--nodes", &nodes].map(OsString::from).into();
+        let mut with = |option: &str, value: OsString| typed.extend([option.into(), value]);
         if let Some(copies) = self.copies {
-            command.args(["--copies", &copies.to_string()]);
+            with("--copies", copies.to_string().into());
         }
-        match folder {
-            None => command.arg("--memory"),
-            Some(folder) => command
-                .args(["--durability", words(durability), "--token-file"])
-                .arg(folder.join("token"))
-                .arg("--store")
-                .arg(folder.join(format!("node-{number}"))),
-        };
         if let Some(folder) = folder {
+            with("--durability", words(durability).into());
+            with("--token-file", folder.join("token").into());
+            with("--store", folder.join(format!("node-{number}")).into());
             std::fs::create_dir_all(folder).map_err(|source| Failure::File {
                 action: "make",
                 place: folder.display().to_string(),
@@ -163,16 +186,19 @@ impl RingUp {
             })?;
         }
         if let Some(file) = &self.acl_file {
-            command.arg("--acl-file").arg(file);
+            with("--acl-file", file.into());
         }
         if let Some(files) = made.map(|made| made.node(number)).transpose()? {
-            command.arg("--tls-certificate").arg(files.certificate).arg("--tls-key").arg(files.key);
-            if let Some(file) = &files.authority {
-                command.arg("--tls-authority").arg(file);
+            with("--tls-certificate", files.certificate.into());
+            with("--tls-key", files.key.into());
+            if let Some(file) = files.authority {
+                with("--tls-authority", file.into());
             }
         }
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        Ok(Running(command.spawn().map_err(failed)?))
+        if folder.is_none() {
+            typed.push("--memory".into());
+        }
+        Ok(typed)
     }
 
     fn tell(
@@ -197,6 +223,24 @@ impl RingUp {
     }
 }
 
+/// Runs a node. What it has to say about itself goes to our error output, as JSON where ours is.
+fn begin(words: &[OsString], as_json: bool) -> Result<Running, Failure> {
+    let failed = |source| Failure::File { action: "run", place: "atoll ring serve".to_owned(), source };
+    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+    command.args(words).arg("--until-input-ends");
+    if as_json {
+        command.arg("--json");
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    Ok(Running { process: command.spawn().map_err(failed)?, back: None })
+}
+
+/// A command line of `atoll` as it is typed in a shell.
+fn typed(words: &[OsString]) -> String {
+    let words: Vec<String> = words.iter().map(|word| quoted(&word.to_string_lossy())).collect();
+    format!("atoll {}", words.join(" "))
+}
+
 /// Whether every slot is served, as a node says: waits for it for a while.
 async fn serves(ring: &RingOperator) -> bool {
     let until = tokio::time::Instant::now() + SERVES_TIME_MAX;
@@ -217,10 +261,6 @@ pub(super) fn words(durability: Persistence) -> &'static str {
         Persistence::EverySecond => "flushed",
         Persistence::Always => "synced",
     }
-}
-
-fn broken(number: u32) -> Failure {
-    unavailable(format!("node {number} did not start: why stands above"))
 }
 
 fn unavailable(reason: impl Into<String>) -> Failure {

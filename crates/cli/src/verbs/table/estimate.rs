@@ -7,6 +7,7 @@ use crate::text::counted;
 use crate::{Failure, Session};
 use arrow_array::{Array, ArrayRef};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_schema::DataType;
 use atoll_tables::estimate::{Confidence, Estimate as Estimated, EstimateRequest, Subject, Tolerance};
 use atoll_tables::expression::{Column, Expression};
 use atoll_tables::{Query, Table, Work};
@@ -132,7 +133,8 @@ impl Estimate {
                     format!("{name}\t{mean}")
                 },
                 || {
-                    let about = json!({ "group": name, "version": found.version.0 });
+                    let group = group_as_json(&found.groups, place, name);
+                    let about = json!({ "group": group, "version": found.version.0 });
                     merged(mean.map_or(Value::Null, value_of), &about)
                 },
             )?;
@@ -186,6 +188,23 @@ fn names_of(groups: &ArrayRef) -> Result<Vec<String>, Failure> {
     Ok((0..groups.len()).map(|row| formatter.value(row).to_string()).collect())
 }
 
+/// The value of a group as rows have it in JSON: a number is none in quotes, but for what JSON has no number for.
+fn group_as_json(groups: &ArrayRef, place: usize, name: &str) -> Value {
+    let of_type = groups.data_type();
+    if groups.is_null(place) {
+        Value::Null
+    } else if of_type.is_integer() || *of_type == DataType::Boolean {
+        serde_json::from_str(name).unwrap_or_else(|_| json!(name))
+    } else if of_type.is_floating() {
+        name.parse::<f64>()
+            .ok()
+            .filter(|number| number.is_finite())
+            .map_or_else(|| json!(name), |number| json!(number))
+    } else {
+        json!(name)
+    }
+}
+
 /// Numbers in their order, and then texts in theirs; numbers that are the same as their texts are.
 fn by_number(left: &str, right: &str) -> std::cmp::Ordering {
     let number = |text: &str| text.parse::<f64>().ok();
@@ -200,6 +219,10 @@ fn told(estimate: &Estimated, work: &Work) -> String {
     let read = match work.rows_touched {
         0 => String::new(),
         rows => format!(", {} read", counted(rows, "row")),
+    };
+    let read = match estimate.missing {
+        0 => read,
+        missing => format!("{read}, {} of {} without a value", missing, counted(estimate.rows, "row")),
     };
     if estimate.is_exact() {
         return format!("{} (exact{read})", estimate.value);
@@ -229,6 +252,7 @@ fn value_of(estimate: &Estimated) -> Value {
         "doubts": estimate.doubts.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "units": estimate.units,
         "rows": estimate.rows,
+        "missing": estimate.missing,
     })
 }
 
@@ -261,6 +285,28 @@ mod tests {
         assert_eq!(parse_level("95%"), Ok(0.95));
         assert_eq!(parse_level("0.99"), Ok(0.99));
         assert!(parse_level("95").is_err() && parse_level("0").is_err() && parse_level("100%").is_err());
+    }
+
+    #[test]
+    fn a_group_has_the_type_of_its_column_in_json() {
+        use arrow_array::{BooleanArray, Float64Array, StringArray, UInt64Array};
+        let shown = |groups: ArrayRef| -> Vec<Value> {
+            let names = names_of(&groups).unwrap();
+            (0..groups.len()).map(|place| group_as_json(&groups, place, &names[place])).collect()
+        };
+        assert_eq!(
+            shown(std::sync::Arc::new(UInt64Array::from(vec![Some(u64::MAX), None]))),
+            [json!(u64::MAX), Value::Null]
+        );
+        assert_eq!(
+            shown(std::sync::Arc::new(Float64Array::from(vec![0.5, 3.0, f64::NAN]))),
+            [json!(0.5), json!(3.0), json!("NaN")]
+        );
+        assert_eq!(shown(std::sync::Arc::new(BooleanArray::from(vec![true]))), [json!(true)]);
+        assert_eq!(
+            shown(std::sync::Arc::new(StringArray::from(vec!["1", "null"]))),
+            [json!("1"), json!("null")]
+        );
     }
 
     #[test]

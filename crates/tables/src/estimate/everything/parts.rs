@@ -2,7 +2,7 @@
 
 use super::{Moments, UnitsSeen, of_share};
 use crate::estimate::several::{known_groups, of_answer};
-use crate::estimate::values::numbers;
+use crate::estimate::values::{missing, numbers};
 use crate::estimate::{Estimate, EstimateError, GroupMeans, Histogram, groups};
 use crate::expression::Column;
 use crate::{Query, Readable, Salt, Table, TableError, Weight, weights};
@@ -31,7 +31,7 @@ impl Readable {
             folded.take(&numbers(rows, value).unwrap_or_default(), of_rows, weights)
         };
         let read = self.fold(query, take).await?;
-        let (groups, means) = folded.means(read.rows, data_type)?;
+        let (groups, means) = folded.means(data_type)?;
         Ok(GroupMeans { groups, means, version: read.version, rows_read: read.rows, work: read.work })
     }
 
@@ -63,7 +63,16 @@ struct GroupsFolded {
     hashes: Vec<Weight>,
     /// How many of the groups were known.
     known: usize,
-    groups: Vec<(Moments, UnitsSeen)>,
+    groups: Vec<GroupFolded>,
+}
+
+/// One group, as far as rows were taken in.
+#[derive(Default)]
+struct GroupFolded {
+    moments: Moments,
+    units: UnitsSeen,
+    /// With or without a value.
+    rows: u64,
 }
 
 impl GroupsFolded {
@@ -84,7 +93,7 @@ impl GroupsFolded {
             let place = *self.places.entry(hash).or_insert_with(|| {
                 new.push(row);
                 self.hashes.push(hash);
-                self.groups.push((Moments::default(), UnitsSeen::default()));
+                self.groups.push(GroupFolded::default());
                 self.groups.len() - 1
             });
             of_rows.push(place);
@@ -99,24 +108,27 @@ impl GroupsFolded {
     fn take(&mut self, numbers: &[f64], by: &ArrayRef, weights: Option<&[Weight]>) -> Result<(), TableError> {
         let groups = self.groups_of(by)?;
         for (row, (number, group)) in numbers.iter().zip(groups).enumerate() {
+            let group = &mut self.groups[group];
+            group.rows += 1;
             if !number.is_nan() {
-                let (moments, units) = &mut self.groups[group];
-                moments.take(*number);
-                units.take(weights.map(|weights| weights[row]));
+                group.moments.take(*number);
+                group.units.take(weights.map(|weights| weights[row]));
             }
         }
         Ok(())
     }
 
-    /// The value of each group, and its mean, none for one without values: those that were known in their order, and then
+    /// The value of each group, and its mean, none for one without rows: those that were known in their order, and then
     /// the others in the order of their hashes, since they were met in none.
-    fn means(self, rows: u64, by: &DataType) -> Result<(ArrayRef, Vec<Option<Estimate>>), TableError> {
+    fn means(self, by: &DataType) -> Result<(ArrayRef, Vec<Option<Estimate>>), TableError> {
         let mut order: Vec<usize> = (0..self.groups.len()).collect();
         order[self.known..].sort_unstable_by_key(|&place| self.hashes[place]);
         let mean = |&place: &usize| {
-            let (moments, units) = &self.groups[place];
-            (moments.count > 0)
-                .then(|| Estimate::of_everything(moments.mean(), moments.deviation(), units.count(), rows))
+            let GroupFolded { moments, units, rows } = &self.groups[place];
+            (*rows > 0).then(|| {
+                Estimate::of_everything(moments.mean(), moments.deviation(), units.count(), *rows)
+                    .without(rows - moments.count)
+            })
         };
         let means = order.iter().map(mean).collect();
         let parts: Vec<&dyn Array> = self.values.iter().map(|values| values.as_ref()).collect();
@@ -131,6 +143,7 @@ impl GroupsFolded {
 struct BinsFolded<'e> {
     edges: &'e [f64],
     inside: Vec<u64>,
+    missing: u64,
     units: UnitsSeen,
 }
 
@@ -138,11 +151,12 @@ impl<'e> BinsFolded<'e> {
     /// Of no rows yet.
     fn new(edges: &'e [f64]) -> Result<Self, EstimateError> {
         groups::check_edges(edges)?;
-        Ok(Self { edges, inside: vec![0; edges.len() - 1], units: UnitsSeen::default() })
+        Ok(Self { edges, inside: vec![0; edges.len() - 1], missing: 0, units: UnitsSeen::default() })
     }
 
     /// Takes in the values of rows, NaN for none.
     fn take(&mut self, numbers: &[f64], weights: Option<&[Weight]>) {
+        self.missing += missing(numbers);
         for (row, number) in numbers.iter().enumerate() {
             if let Some(bin) = groups::bin_of(self.edges, *number) {
                 self.inside[bin] += 1;
@@ -156,7 +170,7 @@ impl<'e> BinsFolded<'e> {
         let units = self.units.count();
         let share = |&inside: &u64| {
             let (share, deviation) = of_share(inside as f64, rows);
-            Estimate::of_everything(share, deviation, units, rows)
+            Estimate::of_everything(share, deviation, units, rows).without(self.missing)
         };
         self.inside.iter().map(share).collect()
     }
