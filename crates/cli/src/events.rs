@@ -28,8 +28,9 @@ pub(crate) fn tell(json: bool) -> Result<(), Failure> {
 fn filter(wanted: Option<&OsStr>, json: bool) -> Result<EnvFilter, Failure> {
     let Some(wanted) = wanted else {
         // Who reads our JSON expects nothing else, unless they asked for it. What the driver of Cassandra warns of is a node
-        // that it does without, or comes back as our own error.
-        return Ok(EnvFilter::new(if json { "off" } else { "warn,scylla=off" }));
+        // that it does without, or comes back as our own error. What openraft warns of is a member that is away, ten times a
+        // second and for as long as it is: nodes tell that once.
+        return Ok(EnvFilter::new(if json { "off" } else { "warn,scylla=off,openraft=off" }));
     };
     let parsed = wanted.to_str().and_then(|wanted| EnvFilter::try_new(wanted).ok());
     parsed.ok_or_else(|| Failure::Usage {

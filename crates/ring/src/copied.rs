@@ -4,6 +4,7 @@
 
 use crate::NodeError;
 use crate::clock::Now;
+use crate::comings::Comings;
 use crate::copies::Copies;
 use crate::group::{GroupHeard, GroupSaid};
 use crate::here::Shared;
@@ -68,6 +69,7 @@ pub(crate) struct Copied {
     /// A table that there is no room for yet, and when that was tried last.
     put_off: Option<(Arc<Table>, Moment)>,
     addresses: PeerAddresses,
+    comings: Comings,
     failed: Option<NodeError>,
     /// Those of the loop.
     metrics: Arc<Metrics>,
@@ -105,6 +107,7 @@ impl Copied {
             addressed,
             put_off,
             addresses,
+            comings: Comings::default(),
             failed,
             metrics,
         }
@@ -241,6 +244,7 @@ impl Copied {
             self.addressed = table.version;
             self.shared.follow(&table, self.me);
             self.addresses.follow(&table);
+            self.comings.follow(&table);
             self.copies.dates.follow(&table);
             self.copies.peers.set_addresses(self.addresses.all(), registry);
         }

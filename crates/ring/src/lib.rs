@@ -20,6 +20,7 @@ mod token;
 // The loop.
 mod clients;
 mod clock;
+mod comings;
 mod connection;
 mod connections;
 mod event_loop;

@@ -1,0 +1,64 @@
+//! Who of a ring is there: told in the log when a node goes, comes back or leaves, once each time.
+//!
+//! The library below the configuration group tells of a member that is away again and again, as often as it tries; by default it is
+//! not listened to.
+
+use atoll_replica::{NodeId, Table};
+use std::collections::BTreeMap;
+
+/// Who was there by the last table.
+#[derive(Debug, Default)]
+pub(crate) struct Comings {
+    up: BTreeMap<NodeId, bool>,
+}
+
+impl Comings {
+    /// Goes by a table. The first is the ring as it was found: nobody comes or goes by it.
+    pub(crate) fn follow(&mut self, table: &Table) {
+        self.up.retain(|node, _| {
+            let stays = table.members.get(node).is_some();
+            if !stays {
+                tracing::info!(%node, "a node has left the ring");
+            }
+            stays
+        });
+        for (&node, member) in table.members.iter() {
+            match self.up.insert(node, member.is_up) {
+                Some(true) if !member.is_up => {
+                    tracing::warn!(%node, "a node is not heard any more: others answer for what they have copies of");
+                }
+                Some(false) if member.is_up => tracing::info!(%node, "a node is heard again"),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::warned;
+    use atoll_replica::{Incarnation, Member};
+
+    /// A table with nodes that are there or not.
+    fn table(nodes: &[(u32, bool)]) -> Table {
+        let mut table = Table::default();
+        for &(node, is_up) in nodes {
+            let (incarnation, is_leaving, address) = (Incarnation(1), false, "somewhere".into());
+            table.members.insert(NodeId(node), Member { incarnation, is_up, is_leaving, address });
+        }
+        table
+    }
+
+    #[test]
+    fn a_node_that_goes_is_told_of_once_however_many_tables_come() {
+        let mut comings = Comings::default();
+        let mut warned = |nodes: &[(u32, bool)]| warned::times(|| comings.follow(&table(nodes)));
+        assert_eq!(warned(&[(1, true), (2, true), (3, false)]), 0, "as it was found");
+        assert_eq!(warned(&[(1, true), (2, false), (3, false)]), 1);
+        assert_eq!(warned(&[(1, true), (2, false), (3, false)]), 0);
+        assert_eq!(warned(&[(1, true), (2, true), (3, false)]), 0, "that it is back is no warning");
+        assert_eq!(warned(&[(1, true), (2, false)]), 1);
+        assert_eq!(warned(&[(1, true), (2, false), (3, false), (4, true)]), 0, "nor that one is new");
+    }
+}
