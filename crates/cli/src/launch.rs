@@ -6,8 +6,8 @@ use crate::options::{Color, read_settings};
 use crate::output::report;
 use crate::{Failure, GlobalArguments, Session};
 use atoll_options::Settings;
-use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, Parser};
 use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -28,31 +28,36 @@ pub fn parse<T: Parser>() -> Result<T, ExitCode> {
     let wants_json = std::env::args_os().any(|argument| argument == "--json");
     T::try_parse().map_err(|error| {
         let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+        let hint = usage_hint(&error, &T::command());
         if wants_json && !is_help {
-            report_usage_as_json(&error);
+            report_usage_as_json(&error, hint);
         } else {
-            print(&error, is_help);
+            print(&error, is_help, &hint);
         }
         ExitCode::from(if error.use_stderr() { USAGE_EXIT } else { 0 })
     })
 }
 
 /// What the argument parser says, ending as all our failures do.
-fn print(error: &clap::Error, is_help: bool) {
-    let hint = format!("hint: {}", usage_hint(error));
+fn print(error: &clap::Error, is_help: bool, hint: &str) {
     let colored = if is_help { std::io::stdout().is_terminal() } else { std::io::stderr().is_terminal() };
     let rendered = error.render();
     let text = if colored { rendered.ansi().to_string() } else { rendered.to_string() };
     // Nobody is left to tell when writing fails.
     let _ = match text.rfind("For more information") {
-        Some(at) if !is_help => writeln!(std::io::stderr().lock(), "{}{hint}", &text[..at]),
+        Some(at) if !is_help => writeln!(std::io::stderr().lock(), "{}hint: {hint}", &text[..at]),
         _ if error.use_stderr() => write!(std::io::stderr().lock(), "{text}"),
         _ => write!(std::io::stdout().lock(), "{text}"),
     };
 }
 
 /// What helps where the parser knows nothing nearer.
-fn usage_hint(error: &clap::Error) -> String {
+fn usage_hint(error: &clap::Error, program: &Command) -> String {
+    let unknown = error.get(ContextKind::InvalidSubcommand).map(ToString::to_string);
+    let elsewhere = unknown.map(|name| verbs_called(&name, program)).unwrap_or_default();
+    if !elsewhere.is_empty() {
+        return format!("did you mean {}?", elsewhere.join(" or "));
+    }
     let odd = std::env::args_os().find(|argument| argument.to_str().is_none());
     match odd.filter(|_| error.kind() == ErrorKind::InvalidUtf8) {
         Some(odd) => format!(
@@ -63,7 +68,16 @@ fn usage_hint(error: &clap::Error) -> String {
     }
 }
 
-fn report_usage_as_json(error: &clap::Error) {
+/// The verbs of all groups that are called so, as they are typed.
+fn verbs_called(name: &str, program: &Command) -> Vec<String> {
+    let groups = program.get_subcommands().filter(|group| !group.is_hide_set());
+    groups
+        .filter(|group| group.get_subcommands().any(|verb| verb.get_name() == name && !verb.is_hide_set()))
+        .map(|group| format!("`{} {} {name}`", program.get_name(), group.get_name()))
+        .collect()
+}
+
+fn report_usage_as_json(error: &clap::Error, hint: String) {
     let message = match error.kind() {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "a verb or an argument is missing".to_owned(),
         _ => first_paragraph(&error.render().to_string()),
@@ -76,7 +90,7 @@ fn report_usage_as_json(error: &clap::Error) {
                 ContextValue::Strings(names) => names.join(", "),
                 other => other.to_string(),
             });
-    let hint = suggestion.map_or_else(|| usage_hint(error), |name| format!("did you mean {name}?"));
+    let hint = suggestion.map_or(hint, |name| format!("did you mean {name}?"));
     let object = json!({ "error": { "kind": "usage", "message": message, "causes": [], "hint": hint, "exit": USAGE_EXIT } });
     let _ = writeln!(std::io::stderr().lock(), "{object}");
 }

@@ -107,6 +107,21 @@ fn nonsense_at_every_verb_gets_an_error_with_a_hint_and_the_exit_code_of_usage()
 }
 
 #[test]
+fn a_verb_without_its_group_is_answered_with_the_groups_that_have_it() {
+    let place = Place::new();
+    for (typed, meant) in [
+        (&["status"][..], "did you mean `atoll ring status`?"),
+        (&["put", "a", "b", "c"], "did you mean `atoll kv put`?"),
+        (&["import", "run.csv"], "did you mean `atoll kv import` or `atoll table import`?"),
+    ] {
+        assert!(place.run(typed).fails(2).contains(meant), "{typed:?}: {}", place.run(typed).stderr);
+        let json = place.run(&[typed, &["--json"]].concat());
+        assert!(json.stderr.contains(meant), "{typed:?}: {}", json.stderr);
+    }
+    assert!(place.run(&["nonsense"]).fails(2).contains("--help"));
+}
+
+#[test]
 fn events_of_a_kind_that_there_is_not_are_refused_before_anything_is_done() {
     let place = Place::new();
     for (name, value) in [("ATOLL_LOG", "info=loud"), ("ATOLL_LOG_FORMAT", "xml")] {
