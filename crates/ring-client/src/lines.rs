@@ -51,6 +51,8 @@ pub(crate) enum Told {
     Refused(Vec<u8>),
     /// The line broke, or never was one.
     Lost(String),
+    /// It said nothing, also when the time was over: it may have hung for all of it.
+    Silent(String),
 }
 
 enum Wish {
@@ -107,7 +109,10 @@ impl Lines {
         let time_max = Duration::from_millis(milliseconds).saturating_add(late);
         let told = tokio::time::timeout(time_max, waits).await;
         waiter.is_told = told.is_ok();
-        told.map_or_else(|_| broke(), |told| told.unwrap_or_else(|_| broke()))
+        match told {
+            Ok(told) => told.unwrap_or_else(|_| broke()),
+            Err(_) => Told::Silent(format!("{address} says nothing")),
+        }
     }
 
     fn line(&self, options: &RingOptions, address: &Arc<str>) -> mpsc::UnboundedSender<Wish> {
@@ -318,6 +323,7 @@ fn greeting(options: &RingOptions) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stub::{Answer, Stub, usual};
     use futures::future::join_all;
     use tokio::io::{AsyncWriteExt, DuplexStream};
 
@@ -357,6 +363,23 @@ mod tests {
         tokio::spawn(async move { Waiting::of(wishes).talk(here, &RingOptions::of(Vec::new())).await });
         let told = tokio::time::timeout(Duration::from_secs(20), join_all(waits)).await.unwrap();
         assert!(told.iter().all(|told| matches!(told, Ok(Told::Met(Some(value))) if value == b"value")));
+    }
+
+    #[tokio::test]
+    async fn a_node_that_says_nothing_is_no_line_that_broke() {
+        let hangs_at = |command: &'static str| {
+            Stub::start(move |port, _, words| match words.starts_with(command) {
+                true => Answer::Hangs,
+                false => usual(port, words).unwrap_or(Answer::Ends(String::new())),
+            })
+        };
+        let options =
+            RingOptions { connect_time_out: Duration::from_millis(50), ..RingOptions::of(Vec::new()) };
+        for (node, is_silent) in [(hangs_at("AT.WATCH").await, true), (hangs_at("AT.GET").await, false)] {
+            let told =
+                Lines::default().wait(&options, &node.address.as_str().into(), 20, &[b"p", b"s"]).await;
+            assert_eq!(matches!(told, Told::Silent(_)), is_silent, "{told:?}");
+        }
     }
 
     #[test]

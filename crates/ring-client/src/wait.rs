@@ -74,7 +74,7 @@ async fn watch_for(
         Expectation::Equals(None) => words.push(b"ABSENT"),
         Expectation::Differs(None) => words.push(b"PRESENT"),
     }
-    let (mut pause, mut troubled_since) = (PAUSE_FIRST, None);
+    let mut troubles = Troubles::default();
     loop {
         let turn = shared.lines.turn();
         let left = ends.map_or(turn, |ends| ends.saturating_duration_since(Instant::now())).min(turn);
@@ -92,7 +92,7 @@ async fn watch_for(
                 continue;
             }
             Told::TimeOut => {
-                troubled_since = None;
+                troubles.are_over();
                 continue;
             }
             Told::Refused(text) => match meaning(&text, "wait", &nodes.place) {
@@ -107,20 +107,95 @@ async fn watch_for(
                 nodes.forget(&target, asked_at);
                 reason
             }
+            Told::Silent(reason) => {
+                nodes.forget(&target, asked_at);
+                troubles.began_by(asked_at + Duration::from_millis(milliseconds));
+                reason
+            }
         };
-        // Between two troubles all was well for that long.
-        if asked_at.elapsed() > nodes.options.patience {
-            (pause, troubled_since) = (PAUSE_FIRST, None);
-        }
-        let since = *troubled_since.get_or_insert_with(Instant::now);
-        if since.elapsed() > nodes.options.patience {
+        if troubles.go_on_for(nodes.options.patience, asked_at, Instant::now()) {
             return Err(shared.unavailable(&trouble));
         }
         if nodes.owner(slot).as_ref().is_none_or(|owner| *owner == target) {
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            tokio::time::sleep(troubles.pause()).await;
             // Where nobody tells, the next round asks whoever is known.
             let _ = nodes.refresh().await;
         }
+    }
+}
+
+/// Since when nobody could be waited at.
+#[derive(Default)]
+struct Troubles {
+    since: Option<Instant>,
+    pauses: u32,
+    /// Whether the last one began before it was noticed.
+    is_old: bool,
+}
+
+impl Troubles {
+    /// A node said what it should.
+    fn are_over(&mut self) {
+        *self = Self::default();
+    }
+
+    /// A node should have said something then, and did not.
+    fn began_by(&mut self, moment: Instant) {
+        self.since.get_or_insert(moment);
+        self.is_old = true;
+    }
+
+    /// Another one, of a node that was asked at that moment: whether there were nothing but troubles for so long.
+    fn go_on_for(&mut self, patience: Duration, asked_at: Instant, now: Instant) -> bool {
+        // Between two troubles all was well for that long, unless the node said nothing all the while.
+        if !std::mem::take(&mut self.is_old) && now - asked_at > patience {
+            self.are_over();
+        }
+        now - *self.since.get_or_insert(now) > patience
+    }
+
+    /// For how long to rest before a node is asked again.
+    fn pause(&mut self) -> Duration {
+        let pause = PAUSE_FIRST * 2_u32.pow(self.pauses.min(8));
+        self.pauses += 1;
+        pause.min(PAUSE_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    fn after(begin: Instant, seconds: u64) -> Instant {
+        begin + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_node_that_hangs_is_as_good_as_none_however_long_a_turn_is() {
+        let (begin, mut troubles) = (Instant::now(), Troubles::default());
+        // It is asked to wait for ten seconds, and had three more to say that they are over.
+        troubles.began_by(after(begin, 10));
+        assert!(!troubles.go_on_for(PATIENCE, begin, after(begin, 13)));
+        troubles.began_by(after(begin, 23));
+        assert!(troubles.go_on_for(PATIENCE, after(begin, 13), after(begin, 26)));
+    }
+
+    #[test]
+    fn what_was_well_for_long_between_two_troubles_ends_the_first() {
+        let (begin, mut troubles) = (Instant::now(), Troubles::default());
+        assert!(!troubles.go_on_for(PATIENCE, begin, after(begin, 1)));
+        assert!(!troubles.go_on_for(PATIENCE, after(begin, 1), after(begin, 4)));
+        // A line that broke after nine seconds had been one.
+        assert!(!troubles.go_on_for(PATIENCE, after(begin, 4), after(begin, 13)));
+        assert!(troubles.go_on_for(PATIENCE, after(begin, 14), after(begin, 19)));
+        troubles.are_over();
+        assert!(!troubles.go_on_for(PATIENCE, after(begin, 19), after(begin, 20)));
+        assert_eq!((troubles.pause(), troubles.pause()), (PAUSE_FIRST, 2 * PAUSE_FIRST));
+        for _ in 0..20 {
+            troubles.pause();
+        }
+        assert_eq!(troubles.pause(), PAUSE_MAX);
     }
 }

@@ -25,8 +25,8 @@ pub enum KeyspaceVerb {
   atoll kv put run 1 --store ring://127.0.0.1:7379/scratch
 A ring has at most 16 keyspaces, the first one included; keys of one are no others'. Clients of Redis choose one by
 its number with SELECT, or by its name with AT.KEYSPACE USE. Its name and its rules stay as they are made. What an
-acknowledged write survives is chosen for the whole ring, by --durability of its nodes. None is deleted: FLUSHDB, said to
-each node, empties one.
+acknowledged write survives is chosen for the whole ring, by --durability of its nodes. None is deleted:
+redis-cli -p PORT -n NUMBER FLUSHDB, said to each node, empties the one of that number.
 Ends when each node answers for it; where it is there with the same rules, that is at once.")]
 pub struct Create {
     /// What it is called: letters, digits, '-', '_' and '.'
