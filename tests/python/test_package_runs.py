@@ -163,6 +163,35 @@ def test_something_can_be_noted_about_a_run(run: atoll.Table) -> None:
     assert run.run_attributes("a") == {"deck": "airway", "host": "n7"}
 
 
+def test_what_is_noted_leaves_what_others_noted(store: atoll.Store, run: atoll.Table) -> None:
+    run.set_cell(atoll.Cell((10.0,), axes=("x",)), run="a")
+    run.set_attributes({"temperature": numpy.int64(300), "drift": float("nan"), "tags": ["wet", numpy.float32(0.5)]}, run="a")
+    run.set_run_attributes("a", {"deck": "airway", "temperature": "300"})
+    kept = run.attributes(run="a")
+    assert kept.pop("cell") is not None and run.cell(run="a").lengths == (10.0,)
+    assert kept == {"temperature": 300, "drift": "nan", "tags": ["wet", 0.5], "deck": "airway"}
+    run.set_attributes({"tags": None, "never": None}, run="a")
+    assert "tags" not in run.attributes(run="a") and "deck" in run.attributes(run="a")
+    run.set_attributes({"temperature": 310}, run="a", replace=True)
+    assert run.attributes(run="a") == {"temperature": 310} and run.cell(run="a") is None
+    for wrong in ({"when": object()}, {"deep": [1, {2: {3}}]}):
+        with pytest.raises(atoll.errors.InvalidInputError, match="cannot be noted") as raised:
+            run.set_attributes(wrong, run="a")
+        assert raised.value.hint
+    with pytest.raises(atoll.errors.InvalidInputError, match="no cell"):
+        run.set_cell((10, 10, 10))
+
+
+def test_what_several_note_at_once_is_all_there(run: atoll.Table) -> None:
+    def note(place: int) -> None:
+        for number in range(20):
+            run.set_attributes({f"of.{place}.{number}": number}, run="a")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(note, range(4)))
+    assert len(run.attributes(run="a")) == 80
+
+
 def test_tables_are_listed_and_dropped(store: atoll.Store, run: atoll.Table) -> None:
     store.create_table("other", {"id": "int64"}, id="id", index="id")
     assert store.tables() == ["other", "run"]

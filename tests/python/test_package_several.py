@@ -185,3 +185,67 @@ def test_steps_that_are_alike_in_two_stores_are_each_announced(tmp_path: Path) -
     with atoll.open([tmp_path / "left", tmp_path / "right"]) as stores:
         followed = stores.table("run").follow(from_start=True)
         assert sorted(next(followed).step for _ in range(4)) == [1, 1, 2, 2]
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> atoll.Table:
+    """A store for each temperature, each with a run of the same name and a cell of its own."""
+    for place in range(4):
+        with atoll.open(tmp_path / f"T{place}") as store:
+            table = store.create_table("d", {"id": "i8", "x": "f8"}, id="id", index="x")
+            rows = numpy.arange(100)
+            table.append({"id": rows, "x": numpy.full(100, float(place))}, run="main", step=0)
+            table.append({"id": rows[:10] + 100, "x": numpy.full(10, float(place))}, run=f"own-{place}", step=0)
+            table.set_attributes({"temperature": 300 + place}, run="main")
+            table.set_cell(atoll.Cell((10.0 + place,)))
+            if place == 3:
+                table.pack(whole=True)
+    return atoll.open(tmp_path / "T*").table("d")
+
+
+def test_runs_of_one_name_in_two_stores_are_two(sweep: atoll.Table) -> None:
+    hot = sweep.of_runs(where="temperature > 301")
+    assert (hot.count(), hot.mean("x").value) == (200, 2.5)
+    assert [run.name for run in sweep.runs(where="temperature > 301")] == ["main", "main"]
+    assert sweep.of_runs("main").count() == 400, "a name is that of each store"
+    for both in (hot.of_runs("main"), sweep.of_runs("main").of_runs(where="temperature > 301")):
+        assert both.count() == 200
+    assert hot.of_runs(where="temperature < 303").mean("x").value == 2.0
+    assert hot.of_runs("own-3").count() == 0
+    assert sweep.of_runs("own-3", where="temperature = 300").count() == 110
+    assert sweep.of_runs(where="temperature > 400").count() == 0
+    assert pickle.loads(pickle.dumps(hot)).count() == 200
+    with pytest.raises(atoll.errors.NotFoundError, match="nobody"):
+        sweep.of_runs("nobody", where="temperature = 300").count()
+
+
+def test_what_differs_from_store_to_store_is_no_single_answer(sweep: atoll.Table) -> None:
+    for ask in (
+        lambda: sweep.attributes(run="main"),
+        sweep.cell,
+        lambda: sweep.near((9.9,), 0.4),
+        lambda: sweep.box("x=9:11", wrap=True),
+    ):
+        with pytest.raises(atoll.errors.UnsupportedError, match="differ") as raised:
+            ask()
+        assert "atoll.open(url)" in raised.value.hint
+    assert sweep.near((9.9,), 0.4, cell=atoll.Cell((10.0,))).count() == 110
+    assert sweep.attributes(run="own-1") == {}
+    for url in sweep.store.urls:
+        with atoll.open(url) as store:
+            store.table("d").set_attributes({"temperature": 300}, run="main")
+            store.table("d").set_cell(atoll.Cell((10.0,)))
+    assert sweep.attributes(run="main") == {"temperature": 300}
+    assert sweep.near((9.9,), 0.4).count() == 110
+
+
+def test_the_cell_of_the_one_run_that_is_asked_for_is_its_own(tmp_path: Path) -> None:
+    with atoll.open(tmp_path / "one") as store:
+        table = store.create_table("d", {"id": "i8", "x": "f8"}, id="id", index="x")
+        table.append({"id": [1, 2], "x": [0.1, 5.0]}, run="a", step=0)
+        table.append({"id": [3, 4], "x": [0.1, 5.0]}, run="b", step=0)
+        table.set_cell(atoll.Cell((10.0,)), run="a")
+        assert table.of_runs("a").near((9.9,), 0.5).count() == 1
+        assert table.of_runs("a").box("x=9:11", wrap=True).count() == 1
+        assert table.of_runs("b").near((9.9,), 0.5).count() == 0
+        assert table.of_runs("a", "b").near((9.9,), 0.5).count() == 0

@@ -2,9 +2,10 @@
 
 use crate::error::Failure;
 use atoll_tables::expression::{Cell, Expression, parse_box};
-use atoll_tables::protocol::Version;
+use atoll_tables::protocol::{RunId, Version};
 use atoll_tables::{Boundary, BoundaryError, Cut, OfObjects, OfRuns, Query};
 use pyo3::prelude::*;
+use std::collections::BTreeSet;
 
 /// The attributes of a Python query that the native half reads.
 #[derive(FromPyObject)]
@@ -15,11 +16,39 @@ pub(crate) struct Ask {
     units: Option<usize>,
     rows: Option<usize>,
     columns: Option<Vec<String>>,
-    runs: Option<Vec<String>>,
+    runs: Option<Vec<OfRun>>,
     objects: Option<Vec<u8>>,
     version: Option<u64>,
     arriving: bool,
     pub(crate) ordered: bool,
+}
+
+/// A run by its name: of all tables of several, or of the one at a place.
+#[derive(FromPyObject)]
+enum OfRun {
+    #[pyo3(transparent)]
+    Everywhere(String),
+    #[pyo3(transparent)]
+    At((usize, String)),
+}
+
+/// The runs of a query: by name alone, or those of each table.
+fn of_runs(runs: Vec<OfRun>) -> OfRuns {
+    let is_of_each = runs.iter().any(|run| matches!(run, OfRun::At(_)));
+    if !is_of_each {
+        let name = |run: OfRun| match run {
+            OfRun::Everywhere(name) | OfRun::At((_, name)) => name,
+        };
+        return OfRuns::new(runs.into_iter().map(name).map(|name| RunId::from(name.as_str())));
+    }
+    let mut of_each: Vec<BTreeSet<RunId>> = Vec::new();
+    for run in runs {
+        if let OfRun::At((place, name)) = run {
+            of_each.resize_with(of_each.len().max(place + 1), BTreeSet::new);
+            of_each[place].insert(RunId::from(name.as_str()));
+        }
+    }
+    OfRuns::of_each(of_each)
 }
 
 impl Ask {
@@ -30,7 +59,7 @@ impl Ask {
             units: self.units,
             limit: self.rows,
             columns: self.columns,
-            runs: self.runs.map(|names| OfRuns::new(names.iter().map(String::as_str))),
+            runs: self.runs.map(of_runs),
             objects: self.objects.as_deref().map(OfObjects::from_bytes).transpose()?,
             as_of: self.version.map(Version),
             with_arriving: self.arriving,

@@ -16,8 +16,8 @@ use atoll_store::Place;
 use atoll_tables::expression::Expression;
 use atoll_tables::protocol::{BlockId, RunId, Version};
 use atoll_tables::{
-    Attributes, AttributesOf, CopyReport, KeepPacked, PackOptions, PackReport, QuerySplit, Readable,
-    Table as Opened, TableSchema, Union, Work,
+    AttributeChanges, Attributes, AttributesOf, CopyReport, KeepPacked, PackOptions, PackReport, QuerySplit,
+    Readable, Table as Opened, TableError, TableSchema, Union, Work,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -158,6 +158,15 @@ impl Table {
         Ok(runs.into_iter().map(run).collect())
     }
 
+    /// The runs that satisfy a condition, by name, of each table.
+    fn runs_of_each(&self, py: Python<'_>, condition: &str) -> PyResult<Vec<Vec<String>>> {
+        let table = self.readable()?;
+        let condition = Expression::parse(condition).map_err(Failure::from)?;
+        let of_each = wait(py, async move { table.runs_where_of_each(&condition).await })?;
+        let names = |runs: Vec<atoll_tables::RunSummary>| runs.into_iter().map(|run| run.name).collect();
+        Ok(of_each.into_iter().map(names).collect())
+    }
+
     /// The complete steps, from one on: run, step, time, attempt, rows.
     #[pyo3(signature = (run=None, first=0))]
     fn steps(&self, py: Python<'_>, run: Option<String>, first: u64) -> PyResult<Vec<Step>> {
@@ -216,46 +225,36 @@ impl Table {
         Ok(wait(py, async move { table.follow(Version(since), time).await })?.0)
     }
 
-    /// Keeps attributes of a run.
-    fn set_run_attributes(
-        &self,
-        py: Python<'_>,
-        run: String,
-        attributes: BTreeMap<String, String>,
-    ) -> PyResult<()> {
-        let table = self.handle()?;
-        wait(py, async move { table.set_run_attributes(&run, &attributes).await })
-    }
-
     /// The attributes of a run.
     fn run_attributes(&self, py: Python<'_>, run: String) -> PyResult<BTreeMap<String, String>> {
         let table = self.handle()?;
         wait(py, async move { table.run_attributes(&run).await })
     }
 
-    /// Keeps attributes of the table, of a run or of a step: JSON, an object.
+    /// Changes attributes of the table, of a run or of a step: JSON, an object in which null takes one away.
     #[pyo3(signature = (text, run=None, step=None))]
-    fn set_attributes(
-        &self,
-        py: Python<'_>,
-        text: &str,
-        run: Option<String>,
-        step: Option<u64>,
-    ) -> PyResult<()> {
+    fn note(&self, py: Python<'_>, text: &str, run: Option<String>, step: Option<u64>) -> PyResult<()> {
         let table = self.handle()?;
-        let attributes = serde_json::from_str(text).map_err(|error| Failure::input(error.to_string()))?;
-        wait(py, async move { table.set_attributes(attributes_of(run.as_deref(), step), &attributes).await })
+        let changes: AttributeChanges =
+            serde_json::from_str(text).map_err(|error| Failure::input(error.to_string()))?;
+        wait(py, async move { table.note(attributes_of(run.as_deref(), step), &changes).await.map(drop) })
     }
 
-    /// The attributes of the table, of a run or of a step: JSON, an object.
+    /// The attributes of the table, of a run or of a step, of each table: JSON, an object.
     #[pyo3(signature = (run=None, step=None))]
-    fn attributes(&self, py: Python<'_>, run: Option<String>, step: Option<u64>) -> PyResult<String> {
+    fn attributes(&self, py: Python<'_>, run: Option<String>, step: Option<u64>) -> PyResult<Vec<String>> {
         let table = self.readable()?;
-        let attributes = wait(py, async move {
-            let Some(first) = table.tables().first() else { return Ok(Attributes::new()) };
-            first.attributes(attributes_of(run.as_deref(), step)).await
+        let of_each = wait(py, async move {
+            let mut of_each = Vec::new();
+            for table in table.tables() {
+                of_each.push(table.attributes(attributes_of(run.as_deref(), step)).await?);
+            }
+            Ok::<_, TableError>(of_each)
         })?;
-        serde_json::to_string(&attributes).map_err(|error| Failure::input(error.to_string()).into())
+        let text = |noted: &Attributes| {
+            serde_json::to_string(noted).map_err(|error| Failure::input(error.to_string()).into())
+        };
+        of_each.iter().map(text).collect()
     }
 
     /// Appends the rows of one rank and step; the version that has them.

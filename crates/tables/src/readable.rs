@@ -166,6 +166,17 @@ impl Readable {
     /// # Errors
     /// As [`Table::runs_where`], of the runs of all tables together.
     pub async fn runs_where(&self, condition: &Expression) -> Result<Vec<RunSummary>, TableError> {
+        Ok(self.runs_where_of_each(condition).await?.into_iter().flatten().collect())
+    }
+
+    /// As [`Readable::runs_where`], those of each table by itself: runs of one name in two tables are two.
+    ///
+    /// # Errors
+    /// As [`Readable::runs_where`].
+    pub async fn runs_where_of_each(
+        &self,
+        condition: &Expression,
+    ) -> Result<Vec<Vec<RunSummary>>, TableError> {
         runs_where(self.tables(), condition).await
     }
 

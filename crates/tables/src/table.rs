@@ -28,7 +28,7 @@ mod snapshots;
 mod strike;
 mod vacuum;
 
-pub use attributes::{Attributes, AttributesOf};
+pub use attributes::{AttributeChanges, Attributes, AttributesOf};
 pub use copies::{CopyProgress, CopyReport};
 pub use error::TableError;
 pub use pack::{KeepPacked, Loader, PackOptions, PackReport, WholeStep};

@@ -26,6 +26,7 @@ from ._estimate import (
     tolerant,
 )
 from ._expression import Expression, column_text, condition_text, literal
+from ._of_runs import OfRun, runs_in_both, runs_wanted
 from ._plot import Plot, vector_element
 from .errors import InvalidInputError, UnsupportedError
 
@@ -88,15 +89,16 @@ class Asking(Estimating):
     ) -> Query:
         """Rows at most ``radius`` from a point: ``t.near((1, 2, 3), 0.5)``.
 
-        In the table's periodic cell (:meth:`Table.set_cell`), or another one, it is the distance to the nearest image of
-        a row, upright and leaning cells alike, wherever the row was stored: neither it nor the point has to lie in the
-        cell. Without a cell, or with ``cell=False``, it is the plain distance, of the columns ``axes``: by default the
-        first index columns, as many as the point has numbers. Both ends are included; computed in doubles.
+        In the periodic cell of the one run that is asked for, or of the table (:meth:`Table.set_cell`), or another one, it
+        is the distance to the nearest image of a row, upright and leaning cells alike, wherever the row was stored: neither
+        it nor the point has to lie in the cell. Without a cell, or with ``cell=False``, it is the plain distance, of the
+        columns ``axes``: by default the first index columns, as many as the point has numbers. Both ends are included;
+        computed in doubles.
 
         Raises ``InvalidInputError`` for a point of other axes than the cell, a radius below 0 or beyond 32 cells.
         """
         point = [float(number) for number in point]
-        found = self.query().table.cell() if cell is True else (cell or None)
+        found = self._known_cell() if cell is True else (cell or None)
         if found is None:
             names = axes or self.query().table.index[: len(point)]
             found = Cell((math.inf,) * len(point), axes=(names,) if isinstance(names, str) else tuple(names))
@@ -104,8 +106,14 @@ class Asking(Estimating):
             found = dataclasses.replace(found, axes=(axes,) if isinstance(axes, str) else tuple(axes))
         return self.query()._and(_atoll.near_condition(found._parts(), point, float(radius)))
 
+    def _known_cell(self) -> Cell | None:
+        """The cell of the one run that is asked for, or that of the table."""
+        query = self.query()
+        runs = {run if isinstance(run, str) else run[1] for run in query.runs or ()}
+        return query.table.cell(run=runs.pop() if len(runs) == 1 else None)
+
     def _cell(self, wrap: Cell | bool) -> Cell:
-        found = wrap if isinstance(wrap, Cell) else self.query().table.cell()
+        found = wrap if isinstance(wrap, Cell) else self._known_cell()
         if found is None:
             raise InvalidInputError.hinted("the table has no cell to wrap a box in", "give wrap=atoll.Cell(...), or set_cell")
         return found
@@ -156,7 +164,8 @@ class Asking(Estimating):
         ``t.of_runs(where="temperature > 300")``, which are looked up now.
 
         A run costs nothing where its rows lie alone; in rows that were packed with those of others, it is told row by
-        row. Asking raises ``NotFoundError`` for a run that is not there.
+        row. Asking raises ``NotFoundError`` for a run that is not there. Of several stores as one, a name is a run of each
+        store that has it, and ``where`` chooses among the runs of each.
         """
         query = self.query()
         if where is not None and query.version is not None:
@@ -164,13 +173,10 @@ class Asking(Estimating):
                 "attributes are those of now, and the runs of an earlier version may have been others",
                 "name them, as t.as_of(version).of_runs(\"a\"); t.runs(where=...) tells which meet it now",
             )
-        if where is not None:
-            names = (*names, *(run.name for run in query.table.runs(where=where)))
-        elif not names:
+        if where is None and not names:
             raise InvalidInputError.hinted("of_runs needs to be told which runs", "give their names, or where=")
-        wanted = dict.fromkeys(names)
-        known = wanted if query.runs is None else query.runs
-        return dataclasses.replace(query, runs=tuple(name for name in wanted if name in known))
+        found = [] if where is None else query.table._native.runs_of_each(condition_text(where))
+        return dataclasses.replace(query, runs=runs_in_both(query.runs, runs_wanted(names, found)))
 
     def as_of(self, version: int | str) -> Query:
         """The table as it was at a version, or at the one that a snapshot keeps, by its name."""
@@ -446,7 +452,7 @@ class Query(Asking):
     units: int | None = None
     rows: int | None = None
     columns: tuple[str, ...] | None = None
-    runs: tuple[str, ...] | None = None
+    runs: tuple[OfRun, ...] | None = None
     version: int | None = None
     arriving: bool = False
     ordered: bool = True

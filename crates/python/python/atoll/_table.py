@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import html
-import json
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from math import inf, isnan
 from typing import TYPE_CHECKING, Any
 
 from . import _atoll
-from ._cell import Cell
 from ._convert import fields, rows, whole
 from ._expression import Expression, col, condition_text
+from ._noted import Noted
 from ._query import Asking, Query
 from ._told import Copied, Info, Packed, Run, Step, Vacuumed
 from .errors import InvalidInputError, NotFoundError, UnsupportedError
@@ -54,7 +53,7 @@ class _Turn:
         self.lock, self.step = threading.Lock(), 0
 
 
-class Table(Asking):
+class Table(Asking, Noted):
     """A table of a store; made by :meth:`Store.create_table`, opened by :meth:`Store.table`.
 
     Everything that can be asked of a query can be asked of a table: ``t.box(...)``, ``t.sample(0.01)``, ``t.arrow()``.
@@ -378,44 +377,6 @@ class Table(Asking):
             self.stop_packing()
         return Packed(**report)
 
-    def attributes(self, *, run: str | None = None, step: int | None = None) -> dict[str, Any]:
-        """What is noted of the table, of a run, or of a step of a run; empty if nothing is."""
-        noted: dict[str, Any] = json.loads(self._native.attributes(run, _of_run(run, step)))
-        return noted
-
-    def set_attributes(
-        self, attributes: Mapping[str, Any], *, run: str | None = None, step: int | None = None
-    ) -> None:
-        """Notes something of the table, of a run, or of a step, in place of what was noted before: texts, numbers, truth
-        values, lists and mappings of these. No part of the versions: whoever notes last wins.
-        """
-        self._native.set_attributes(json.dumps(dict(attributes)), run, _of_run(run, step))
-
-    def cell(self, *, run: str | None = None, step: int | None = None) -> Cell | None:
-        """The periodic cell of a step, or of its run if the step has none of its own, or of the table."""
-        places = [(None, None)]
-        places += [] if run is None else [(run, None)]
-        places += [] if step is None else [(run, step)]
-        for of_run, of_step in reversed(places):
-            kept = self.attributes(run=of_run, step=of_step).get("cell")
-            if kept is not None:
-                return Cell._of(kept)
-        return None
-
-    def set_cell(self, cell: Cell | None, *, run: str | None = None, step: int | None = None) -> None:
-        """Keeps the periodic cell of the table, of a run, or of a step; ``None`` takes it away. What else is noted stays."""
-        noted = self.attributes(run=run, step=step)
-        noted.pop("cell", None)
-        self.set_attributes(noted if cell is None else {**noted, "cell": cell._kept()}, run=run, step=step)
-
-    def run_attributes(self, run: str) -> dict[str, str]:
-        """What is noted about a run, such as the program and its options; empty if nothing is."""
-        return self._native.run_attributes(run)
-
-    def set_run_attributes(self, run: str, attributes: Mapping[str, str]) -> None:
-        """Notes something about a run, in place of what was noted before."""
-        self._native.set_run_attributes(run, dict(attributes))
-
     def begin(self, run: str, ranks: int = 1, *, attempt: int | None = None) -> int:
         """Begins an attempt of a run, and says which: from now on only it may append to the run.
 
@@ -559,9 +520,3 @@ def _whole_step(each: Any) -> tuple[int, float | None, Any]:
         case _:
             raise InvalidInputError.hinted("this is no step to load", "give (step, rows) or (step, time, rows)")
     return whole(step, "step"), time, data
-
-
-def _of_run(run: str | None, step: int | None) -> int | None:
-    if step is not None and run is None:
-        raise InvalidInputError.hinted("a step belongs to a run", "say which: run=")
-    return None if step is None else whole(step, "step")

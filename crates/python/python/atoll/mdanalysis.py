@@ -184,9 +184,10 @@ def _note_box(table: Table, run: str, boxes: list[list[Any]], frame: int, dimens
     box = None if dimensions is None else [float(length) for length in dimensions]
     if not boxes:
         boxes.append([frame, box])
-        table.set_run_attributes(run, {**table.run_attributes(run), _BOXES: json.dumps(boxes)})
+        table.set_run_attributes(run, {_BOXES: json.dumps(boxes)})
     elif boxes[-1][1] != box:
-        table.set_attributes({**table.attributes(run=run, step=frame), _BOXES: box}, run=run, step=frame)
+        # None would take it away.
+        table.set_attributes({_BOXES: box or []}, run=run, step=frame)
 
 
 def _the_run(table: Table, run: str | None) -> str:
@@ -266,7 +267,7 @@ class AtollReader(_base.ReaderBase):  # type: ignore[misc]
     def _box(self, step: int) -> Any:
         noted = self._table.attributes(run=self._run, step=step)
         if _BOXES in noted:
-            return noted[_BOXES]
+            return noted[_BOXES] or None
         earlier = [box for since, box in self._boxes if since <= step]
         return earlier[-1] if earlier else None
 

@@ -317,8 +317,9 @@ class Writer:
             number = self._begin(attempt)
             if is_first:
                 # What earlier attempts noted stays beside it, texts as texts and numbers as numbers.
-                about = with_attempt(self.table.attributes(run=self.run) | about, number)
-                self.table.set_attributes(about, run=self.run)
+                known = self.table.attributes(run=self.run)
+                about = with_attempt(known | about, number)
+                self.table.set_attributes(dict.fromkeys(known.keys() - about.keys()) | about, run=self.run)
             return number
 
         if self._comm is None:

@@ -1,9 +1,9 @@
 //! Attributes of a table, of its runs and of their steps: what a writer notes of where they come from, and the cell in
-//! which positions repeat. They are no part of the versions: the last writer wins.
+//! which positions repeat. They are no part of the versions: of each the last writer wins.
 
 use super::{Table, TableError, check_name, codec};
 use crate::boundary::{Boundary, CELL_ATTRIBUTE};
-use atoll_store::{Cell, ReadOptions, WriteOptions};
+use atoll_store::{Cell, ReadOptions, StoreError, WriteOptions};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -20,6 +20,9 @@ pub enum AttributesOf<'a> {
 
 /// Attributes by name: texts, numbers, truth values, lists of these, and objects.
 pub type Attributes = BTreeMap<String, Value>;
+
+/// What is to become of attributes, by name; those with none are taken away.
+pub type AttributeChanges = BTreeMap<String, Option<Value>>;
 
 impl AttributesOf<'_> {
     /// The key of their cell. No run's name has a control character, so these cannot meet.
@@ -57,6 +60,48 @@ impl Table {
         let (partition, text) = (self.names.attributes(), codec::attributes_to_json(attributes));
         self.store.put(Cell::new(&partition, &of.key()), text.as_bytes(), WriteOptions::default()).await?;
         Ok(())
+    }
+
+    /// Sets some attributes of a table, run or step, and leaves the others as they are, also those that somebody else sets at the
+    /// same time. All that there are then.
+    ///
+    /// # Errors
+    /// As [`Table::set_attributes`], and [`TableError::Damaged`].
+    pub async fn note(
+        &self,
+        of: AttributesOf<'_>,
+        changes: &AttributeChanges,
+    ) -> Result<Attributes, TableError> {
+        of.check()?;
+        if let Some(Some(cell)) = changes.get(CELL_ATTRIBUTE) {
+            Boundary::from_json(cell)?.check(self.schema_now().await?.columns())?;
+        }
+        let (partition, key) = (self.names.attributes(), of.key());
+        let cell = Cell::new(&partition, &key);
+        loop {
+            let before = self.store.get(cell, ReadOptions::default()).await?;
+            let known = before.as_deref().map(|text| codec::attributes_from_json(&self.name, text));
+            let mut noted = known.transpose()?.unwrap_or_default();
+            for (name, value) in changes {
+                match value {
+                    Some(value) => noted.insert(name.clone(), value.clone()),
+                    None => noted.remove(name),
+                };
+            }
+            let text = codec::attributes_to_json(&noted);
+            let swap = self.store.compare_and_swap(
+                cell,
+                before.as_deref(),
+                text.as_bytes(),
+                WriteOptions::default(),
+            );
+            match swap.await {
+                Ok(_) => return Ok(noted),
+                // Somebody else noted something meanwhile.
+                Err(StoreError::Conflict(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// The attributes of a table, run or step; none if nobody set any.

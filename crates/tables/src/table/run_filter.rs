@@ -26,7 +26,7 @@ impl Table {
     /// [`TableError::Filter`] for a condition about an attribute that no run has, or that does not fit its values;
     /// otherwise as [`Table::runs`].
     pub async fn runs_where(&self, condition: &Expression) -> Result<Vec<RunSummary>, TableError> {
-        runs_where(std::slice::from_ref(self), condition).await
+        Ok(runs_where(std::slice::from_ref(self), condition).await?.into_iter().flatten().collect())
     }
 
     /// The attributes of all runs that have any.
@@ -42,22 +42,26 @@ impl Table {
     }
 }
 
-/// The runs of tables whose attributes satisfy a condition, one table's after the other's.
+/// The runs of tables whose attributes satisfy a condition, those of each table by itself.
 pub(crate) async fn runs_where(
     tables: &[Table],
     condition: &Expression,
-) -> Result<Vec<RunSummary>, TableError> {
+) -> Result<Vec<Vec<RunSummary>>, TableError> {
     let (mut runs, mut of_each) = (Vec::new(), Vec::new());
-    for table in tables {
+    for (place, table) in tables.iter().enumerate() {
         let of_table = table.runs().await?;
         let mut known = table.attributes_of_runs().await?;
         of_each.extend(of_table.iter().map(|run| known.remove(&run.name).unwrap_or_default()));
-        runs.extend(of_table);
+        runs.extend(of_table.into_iter().map(|run| (place, run)));
     }
-    let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
+    let names: Vec<&str> = runs.iter().map(|(_, run)| run.name.as_str()).collect();
     let batch = as_batch(&names, &of_each, &condition.mentioned())?;
     let found = is_true(&condition.bind(&batch.schema())?.evaluate(&batch)?);
-    Ok(runs.into_iter().zip(found.iter()).filter_map(|(run, is_meant)| is_meant.then_some(run)).collect())
+    let mut meant = vec![Vec::new(); tables.len()];
+    for ((place, run), _) in runs.into_iter().zip(found.iter()).filter(|(_, is_meant)| *is_meant) {
+        meant[place].push(run);
+    }
+    Ok(meant)
 }
 
 /// One row for each run. Of attributes that nobody asks for, of which each attempt of each run may have some of its own,

@@ -4,7 +4,10 @@ use super::rows::{block, create, open, rows};
 use atoll_memory::MemoryStore;
 use atoll_store::{ErrorKind, Store};
 use atoll_tables::expression::Expression;
-use atoll_tables::{AttributesOf, OfRuns, PackOptions, Query, Readable, Table, TableError, Union};
+use atoll_tables::protocol::RunId;
+use atoll_tables::{
+    AttributesOf, OfRuns, PackOptions, Query, Readable, RunSummary, Table, TableError, Union,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -124,6 +127,48 @@ async fn of_several_tables_each_need_not_have_every_run() {
     }
     let refused = union.query(&of(&["a", "e"])).await.unwrap_err();
     assert!(matches!(refused, TableError::NoRun { run, .. } if run == "e"));
+}
+
+#[tokio::test]
+async fn runs_of_one_name_in_two_tables_are_two() {
+    let (_, left) = three_runs().await;
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let right = create(&store).await;
+    right.begin("a", 1, 1).await.unwrap();
+    right.append(block("a", 1, 1, 0), &rows(1, 9000, 5)).await.unwrap();
+    for (table, temperature) in [(&left, 300), (&right, 310)] {
+        let changes = [("temperature".to_owned(), Some(json!(temperature)))].into();
+        table.note(AttributesOf::Run("a"), &changes).await.unwrap();
+    }
+    let both = Readable::Many(Union::new(vec![left, right]).unwrap());
+    let hot = Expression::parse("temperature > 301").unwrap();
+    let found = both.runs_where_of_each(&hot).await.unwrap();
+    let names = |runs: Vec<RunSummary>| runs.into_iter().map(|run| RunId::from(run.name.as_str())).collect();
+    let meant = OfRuns::of_each(found.into_iter().map(names).collect());
+    let rows_of = async |runs: OfRuns| both.count(&Query::default().of_runs(runs)).await.unwrap().rows;
+    assert_eq!(rows_of(meant.clone()).await, 5);
+    assert_eq!(rows_of(OfRuns::new(["a"])).await, 45, "a name is that of each table");
+    assert_eq!(rows_of(meant.intersection(&OfRuns::new(["a", "b"]))).await, 5);
+    assert_eq!(rows_of(OfRuns::new(["b"]).intersection(&meant)).await, 0);
+    assert_eq!(rows_of(meant.intersection(&meant)).await, 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_several_note_at_once_is_all_there() {
+    let (store, table) = three_runs().await;
+    let (mut tasks, other) = (tokio::task::JoinSet::new(), open(&store).await);
+    for (place, table) in [table.clone(), other, table.clone()].into_iter().enumerate() {
+        tasks.spawn(async move {
+            for number in 0..200 {
+                let changes = [(format!("of.{place}.{number}"), Some(json!(number)))].into();
+                table.note(AttributesOf::Run("a"), &changes).await.unwrap();
+            }
+        });
+    }
+    tasks.join_all().await;
+    assert_eq!(table.attributes(AttributesOf::Run("a")).await.unwrap().len(), 600);
+    let gone = [("of.0.0".to_owned(), None), ("never".to_owned(), None)].into();
+    assert_eq!(table.note(AttributesOf::Run("a"), &gone).await.unwrap().len(), 599);
 }
 
 #[tokio::test]

@@ -218,7 +218,9 @@ impl QuestionArguments {
     /// The cell that is typed, or the one that the table has.
     async fn boundary(&self, table: &Table) -> Result<Option<Boundary>, Failure> {
         let Some(text) = self.cell.as_deref().map(str::trim) else {
-            return Ok(table.boundary(None, None).await?);
+            // That of the one run that is asked for, if it has one.
+            let of_run = self.runs.first().filter(|_| self.runs.len() == 1 && self.runs_where.is_none());
+            return Ok(table.boundary(of_run.map(String::as_str), None).await?);
         };
         if text == "none" {
             return Ok(None);

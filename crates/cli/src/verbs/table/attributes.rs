@@ -3,7 +3,7 @@
 use super::TableArguments;
 use crate::session::Access;
 use crate::{Failure, Session};
-use atoll_tables::{Attributes, AttributesOf};
+use atoll_tables::AttributesOf;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -42,16 +42,10 @@ impl AttributesVerb {
             (Some(run), None) => AttributesOf::Run(run),
             (Some(run), Some(step)) => AttributesOf::Step(run, step),
         };
-        let mut attributes: Attributes = table.attributes(of).await?;
-        if !self.noted.is_empty() {
-            for (name, value) in self.noted {
-                match value {
-                    Some(value) => attributes.insert(name, value),
-                    None => attributes.remove(&name),
-                };
-            }
-            table.set_attributes(of, &attributes).await?;
-        }
+        let attributes = match self.noted.is_empty() {
+            true => table.attributes(of).await?,
+            false => table.note(of, &self.noted.into_iter().collect()).await?,
+        };
         table.close().await?;
         let lines = || {
             let line = |(name, value): (&String, &Value)| match value {

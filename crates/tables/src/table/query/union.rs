@@ -186,7 +186,9 @@ impl Union {
         let manifests = self.manifests(&of_each).await?;
         if let Some(runs) = &query.runs {
             self.check_runs(runs, &manifests)?;
-            of_each.iter_mut().for_each(|query| query.runs = Some(runs.where_there()));
+            for (place, query) in of_each.iter_mut().enumerate() {
+                query.runs = Some(runs.where_there(place));
+            }
         }
         Ok((self.at(&manifests)?, version, of_each, manifests))
     }

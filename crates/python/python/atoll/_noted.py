@@ -1,0 +1,120 @@
+"""What is noted of a table, its runs and their steps: attributes, and the periodic cell among them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from . import _atoll
+from ._cell import Cell
+from ._convert import whole
+from .errors import InvalidInputError, UnsupportedError
+
+#: Under which name a cell is kept.
+_CELL = "cell"
+
+
+class Noted:
+    """The part of a table that is about attributes."""
+
+    _native: _atoll.Table
+
+    def attributes(self, *, run: str | None = None, step: int | None = None) -> dict[str, Any]:
+        """What is noted of the table, of a run, or of a step of a run; empty if nothing is.
+
+        Of several stores as one it is what those note that note anything; raises ``UnsupportedError`` where that differs.
+        """
+        noted = [known for known in self._noted_of_each(run, step) if known]
+        return _the_same(noted, "what is noted of it") if noted else {}
+
+    def set_attributes(
+        self,
+        attributes: Mapping[str, Any],
+        *,
+        run: str | None = None,
+        step: int | None = None,
+        replace: bool = False,
+    ) -> None:
+        """Notes something of the table, of a run, or of a step: texts, numbers, truth values, lists and mappings of these. A
+        number that JSON does not have, such as NaN, is noted as a text.
+
+        What else is noted stays, also what others note at the same time; ``None`` for a value takes an attribute away,
+        ``replace=True`` all that are not named, what imports and writers noted as well. No part of the versions: of each
+        attribute, whoever notes it last wins. Neither the run nor the step need be there yet.
+        """
+        changes = {str(name): None if value is None else _as_json(str(name), value) for name, value in attributes.items()}
+        if replace:
+            changes = dict.fromkeys(self.attributes(run=run, step=step)) | changes
+        self._native.note(json.dumps(changes), run, _of_run(run, step))
+
+    def cell(self, *, run: str | None = None, step: int | None = None) -> Cell | None:
+        """The periodic cell of a step, or of its run if the step has none of its own, or of the table.
+
+        Raises ``UnsupportedError`` for several stores as one whose cells differ.
+        """
+        places: list[tuple[str | None, int | None]] = [(None, None)]
+        places += [] if run is None else [(run, None)]
+        places += [] if step is None else [(run, step)]
+        of_stores: list[Any] = []
+        for place in places:
+            of_place = [noted.get(_CELL) for noted in self._noted_of_each(*place)]
+            nearer = of_stores or [None] * len(of_place)
+            of_stores = [other if own is None else own for own, other in zip(of_place, nearer, strict=True)]
+        kept = _the_same(of_stores, "their periodic cell")
+        return None if kept is None else Cell._of(kept)
+
+    def set_cell(self, cell: Cell | None, *, run: str | None = None, step: int | None = None) -> None:
+        """Keeps the periodic cell of the table, of a run, or of a step; ``None`` takes it away. What else is noted stays."""
+        if not isinstance(cell, Cell | None):
+            raise InvalidInputError.hinted(f"{cell!r} is no cell", "write atoll.Cell((10, 10, 10)), with the length of each axis")
+        self.set_attributes({_CELL: None if cell is None else cell._kept()}, run=run, step=step)
+
+    def run_attributes(self, run: str) -> dict[str, str]:
+        """What is noted about a run, such as the program and its options, as texts; empty if nothing is."""
+        return self._native.run_attributes(run)
+
+    def set_run_attributes(self, run: str, attributes: Mapping[str, str]) -> None:
+        """Notes texts about a run, as :meth:`set_attributes`. A number that reads so already stays one."""
+        known = self.run_attributes(run)
+        self.set_attributes({name: text for name, text in attributes.items() if known.get(name) != text}, run=run)
+
+    def _noted_of_each(self, run: str | None, step: int | None) -> list[dict[str, Any]]:
+        return [json.loads(noted) for noted in self._native.attributes(run, _of_run(run, step))]
+
+
+def _the_same(of_stores: list[Any], what: str) -> Any:
+    """What all stores say; there is one at least."""
+    if any(other != of_stores[0] for other in of_stores):
+        raise UnsupportedError.hinted(
+            f"the stores are asked as one, and {what} differs from one to the other",
+            "ask each by itself, as atoll.open(url).table(name), or say which is meant: cell=",
+        )
+    return of_stores[0]
+
+
+def _of_run(run: str | None, step: int | None) -> int | None:
+    if step is not None and run is None:
+        raise InvalidInputError.hinted("a step belongs to a run", "say which: run=")
+    return None if step is None else whole(step, "step")
+
+
+def _as_json(name: str, value: Any) -> Any:
+    """A value as JSON has it: numbers of NumPy are numbers, and those that JSON does not have are texts."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, int):
+        return value if -(2**63) <= value < 2**64 else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(name, item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(name, item) for item in value]
+    raise InvalidInputError.hinted(
+        f'attribute "{name}" is of type {type(value).__name__}, which cannot be noted',
+        "texts, numbers, truth values, and lists and mappings of these can; str(value) makes a text of it",
+    )
