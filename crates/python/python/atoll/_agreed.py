@@ -1,15 +1,21 @@
-"""Which checkpoint ranks without a communicator go on from: one that all of them have.
+"""Which checkpoint a start goes on from: the newest one that all ranks have, and not the beginning where there was one.
 
-A crash may come when some ranks have named their checkpoint of a step and others have not. So each rank notes in the table
-what it has named, after that, and a later attempt goes on from the newest one that all have noted. When a rank names the
-checkpoint of a step, all have named the one before it, since they have given the steps behind that: two are enough.
+What was named is noted in the table, after that, so that a start that finds nothing knows whether there was something: it
+begins where nothing was ever named, and fails otherwise, for the disk may be another one, or the name mistyped. Who is alone, one
+process or the first rank of a communicator, takes what has its name, noted or not: no other rank has to have it too. So a file that
+was named, and not noted as the job was killed between the two, counts; only where it was the first one of its run, and is not there
+at the next start, nobody knows of it. Who names none through the writer is asked nothing: nothing is noted.
 
-A rank says that it notes before it has a checkpoint: one that was named and not noted, as where the job was killed between the
+Ranks without a communicator have files of their own. A crash may come when some of them have named their checkpoint of a step and
+others have not. So a later attempt goes on from the newest one that all have noted. When a rank names the checkpoint of a step, all
+have named the one before it, since they have given the steps behind that: two are enough.
+
+Such a rank says that it notes before it has a checkpoint: one that was named and not noted, as where the job was killed between the
 two, is nobody's, the first one too.
 
 A rank that does not find the checkpoint to go on from fails. Where it has an earlier one that all have, it notes what is gone,
-and the next attempt goes on from that. Where it has none, the disk may be another one, or the name mistyped: nothing is noted, and
-nobody begins over what the table has before somebody deletes that.
+and the next attempt goes on from that. Where it has none, nothing is noted, and nobody begins over what the table has before
+somebody deletes that.
 
 Invariant: ranks of one attempt that ask, in whatever order, are answered alike: only what earlier attempts noted counts, of
 what is there, what is gone and what files are called, and what a rank forgets while others still ask, none could have chosen.
@@ -21,7 +27,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ._checkpoints import Checkpoint, named, newest, set_aside, step_of, steps_there
 from .errors import ConflictError
@@ -30,7 +36,7 @@ if TYPE_CHECKING:
     from ._table import Table
 
 #: So many checkpoints of a rank are remembered: two are needed, and more where somebody removes the newest ones. They stay in
-#: the table as long as the run, and every start reads those of all ranks.
+#: the table as long as the run, and every start reads those of all ranks. Of those before, only which was the first.
 NOTED_MAX = 50
 #: Which attempt is said to have noted what was there before anybody noted.
 BEFORE_ALL = -1
@@ -43,7 +49,8 @@ class Agreement:
         self._native, self._run, self._attempt, self._rank, self._size = table._native, run, attempt, rank, size
         self._pattern: str | None = None
         # What is noted of this rank. Nobody else writes it, so it is read once: each checkpoint would read those of all ranks.
-        self._cell: dict[str, Any] = {"since": attempt, "pattern": None, "is_own": False, "steps": {}}
+        self._cell: dict[str, Any] = {"since": attempt, "pattern": None, "is_own": False, "steps": {}, "first": None}
+        self._is_read = False
 
     def begin(self, last_complete: int | None) -> None:
         """Says that this rank notes its checkpoints, before there is one: a later attempt then knows that it has none."""
@@ -56,31 +63,45 @@ class Agreement:
         # As a whole: ranks may have working folders of their own.
         path = os.path.abspath(path)
         step = None if self._pattern is None else step_of(self._pattern, path)
+        # What is kept beside the checkpoints that resume asks for is none of them, but where there are no others.
+        is_aside = self._pattern is not None and step is None
         step = last if step is None else step
         if step is None:
             return
+        if not self._is_read:
+            self._noted()
         # All ranks of this attempt have asked, for they have given steps: what is of a future that it replaced can go.
         steps = {
             text: note
             for text, note in self._cell["steps"].items()
             if "gone" not in note and (int(text) <= step or note["by"] == self._attempt)
         }
-        steps |= {str(step): {"path": path, "by": self._attempt}}
+        steps |= {str(step): {"path": path, "by": self._attempt} | ({"is_aside": True} if is_aside else {})}
         newest_first = sorted(steps, key=int, reverse=True)[:NOTED_MAX]
-        self._keep(is_own=True, steps={step: steps[step] for step in newest_first})
+        before = self._cell.get("first")
+        first = min([int(text) for text in steps] + ([] if before is None else [before]))
+        self._keep(is_own=True, first=first, steps={step: steps[step] for step in newest_first})
 
     def resume(self, pattern: str | os.PathLike[str], last_complete: int | None) -> Checkpoint | None:
         """The checkpoint to go on from; later ones of this rank are set aside."""
         self._pattern = os.path.abspath(pattern)
         noted = self._noted()
         cells = [cell for rank, cell in noted.items() if rank < self._size and cell["since"] < self._attempt]
-        if cells:
-            chosen = self._agreed(pattern, _common([_before(cell, self._attempt) for cell in cells], last_complete))
+        if self._size == 1:
+            chosen = self._alone(pattern, last_complete)
+        elif cells:
+            chosen = self._agreed(pattern, [_before(cell, self._attempt) for cell in cells], last_complete)
         else:
             # It is the first start, or what is there is of ranks that did not note theirs.
             chosen = newest(pattern, last_complete)
+        set_aside(pattern, after=None if chosen is None else chosen.step)
+        if self._size > 1 or self._cell["steps"]:
+            self._choose(chosen)
+        return chosen
+
+    def _choose(self, chosen: Checkpoint | None) -> None:
+        """Notes what this rank goes on from; what it named of later steps is of a future that is replaced."""
         after = None if chosen is None else chosen.step
-        set_aside(pattern, after=after)
         # What is gone stays noted until all ranks of this attempt have asked: then they give steps.
         left = {
             step: note
@@ -89,8 +110,7 @@ class Agreement:
         }
         if chosen is not None and (str(chosen.step) not in left or "gone" in left[str(chosen.step)]):
             left[str(chosen.step)] = {"path": os.path.abspath(chosen.path), "by": BEFORE_ALL}
-        self._keep(**self._asked(), steps=left)
-        return chosen
+        self._keep(**self._asked(), steps=left, first=None if after is None else self._cell.get("first"))
 
     def _asked(self) -> dict[str, Any]:
         """How the files of this rank are called from now on, and how they were before the ranks of this attempt asked."""
@@ -101,30 +121,58 @@ class Agreement:
         is_own = cell["is_own"] and cell["pattern"] in (None, pattern)
         return {"asked": self._attempt, "before": before, "pattern": pattern, "is_own": is_own}
 
-    def _agreed(self, pattern: str | os.PathLike[str], common: list[int]) -> Checkpoint | None:
-        """The newest of the steps that all ranks have a checkpoint of, newest first; none if there is none."""
-        if not common:
+    def _alone(self, pattern: str | os.PathLike[str], last_complete: int | None) -> Checkpoint | None:
+        """The newest one that is there, unless a newer one was named; none where none was."""
+        if last_complete is None:
             return None
-        step, *earlier = common
-        found = named(pattern, step)
-        if found is not None:
+        found, first = newest(pattern, last_complete), self._cell.get("first")
+        there = {step: note for step, note in self._cell["steps"].items() if "gone" not in note}
+        usual = [int(step) for step, note in there.items() if "is_aside" not in note] or [int(step) for step in there]
+        last = max((step for step in usual if step <= last_complete), default=None)
+        if last is not None and (found is None or found.step < last):
+            self._refuse(pattern, last, is_earlier_there=found is not None)
+        if found is None and first is not None and first <= last_complete:
+            # It is forgotten, or gone, but it was there.
+            self._refuse(pattern, first, is_earlier_there=False)
+        return found
+
+    def _agreed(
+        self, pattern: str | os.PathLike[str], cells: list[dict[str, Any]], last_complete: int | None
+    ) -> Checkpoint | None:
+        """The newest one that all ranks have; none if there is none."""
+        common = _common(cells, last_complete)
+        if common:
+            step, *earlier = common
+            found = named(pattern, step)
+            if found is None:
+                self._refuse(pattern, step, is_earlier_there=not steps_there(pattern).isdisjoint(earlier))
             return found
-        noted = self._cell["steps"].get(str(step), {}).get("path")
-        problem = (
-            f"the ranks of run {self._run!r} go on from step {step}, and rank {self._rank} has no checkpoint of it at "
-            f"{str(pattern)!r}" + ("" if noted is None else f"; it named one {noted!r}")
-        )
-        if steps_there(pattern).isdisjoint(earlier):
+        forgotten = _forgotten(cells, last_complete)
+        if forgotten is not None:
+            self._refuse(pattern, forgotten, is_earlier_there=False)
+        return None
+
+    def _refuse(self, pattern: str | os.PathLike[str], step: int, *, is_earlier_there: bool) -> NoReturn:
+        """Says that the checkpoint of `step` is not found, and what would be right."""
+        if self._size == 1:
+            problem = f"run {self._run!r} goes on from step {step}, and there is no checkpoint of it at {str(pattern)!r}"
+            those, each = "that is there", ""
+        else:
+            problem = f"the ranks of run {self._run!r} go on from step {step}, and rank {self._rank} has no checkpoint of it "
+            problem, those, each = f"{problem}at {str(pattern)!r}", "that all ranks have", " of each rank"
+        path = self._cell["steps"].get(str(step), {}).get("path")
+        problem += "" if path is None else f"; it named one {path!r}"
+        if not is_earlier_there:
             raise ConflictError.hinted(
                 problem,
-                "bring it back, or mend the pattern; to begin again, delete the steps of the run, as with "
-                f"table.delete(run={self._run!r})",
+                "mount the disk that it is on, bring it back, or mend the pattern; to begin again, delete the steps of the run, "
+                f"as with table.delete(run={self._run!r})",
             )
         self._miss(pattern, step)
         raise ConflictError.hinted(
             problem,
-            "start again: the next start goes on from an earlier one that all ranks have; and keep the newest two "
-            "checkpoints of each rank",
+            f"mount the disk that it is on, or bring it back; or start again: the next start goes on from an earlier one {those}; "
+            f"and keep the newest two checkpoints{each}",
         )
 
     def _miss(self, pattern: str | os.PathLike[str], step: int) -> None:
@@ -140,7 +188,7 @@ class Agreement:
         cells = {rank: json.loads(text) for rank, text in self._native.rank_notes(self._run, self._attempt).items()}
         # Cells stay where a run is deleted; attempts of another one with its name may begin anew.
         noted = {rank: cell for rank, cell in cells.items() if cell["since"] <= self._attempt}
-        self._cell = noted.get(self._rank, self._cell)
+        self._cell, self._is_read = noted.get(self._rank, self._cell), True
         return noted
 
     def _keep(self, **changed: Any) -> None:
@@ -164,6 +212,14 @@ def _common(cells: list[dict[str, Any]], last_complete: int | None) -> list[int]
     up_to = [step for step in steps if last_complete is not None and step <= last_complete]
     common = [step for step in up_to if all(_has(cell, step, cells) for cell in cells)]
     return sorted((step for step in common if _is_of_one_attempt(step, cells)), reverse=True)
+
+
+def _forgotten(cells: list[dict[str, Any]], last_complete: int | None) -> int | None:
+    """The first of the steps up to the last complete one that a rank has named, where nobody remembers any of these."""
+    if last_complete is None or any(int(step) <= last_complete for cell in cells for step in cell["steps"]):
+        return None
+    firsts = (cell.get("first") for cell in cells)
+    return min((first for first in firsts if first is not None and first <= last_complete), default=None)
 
 
 def _is_of_one_attempt(step: int, cells: list[dict[str, Any]]) -> bool:

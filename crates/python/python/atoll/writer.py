@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._agreed import Agreement
-from ._checkpoints import Checkpoint, finish, newest, set_aside, unfinished
+from ._checkpoints import Checkpoint, finish, unfinished
 from ._columns import Nothing, TableColumns, copies, rows_of
 from ._convert import whole
 from ._provenance import of_run, with_attempt
@@ -109,11 +109,11 @@ class Writer:
             raise InvalidInputError(f"buffer_bytes is the room for steps that wait, at least 1, not {buffer_bytes}")
         #: Which attempt of the run this is.
         self.attempt: int = self._begin_all(attempt, deck, attributes or {})
-        # Ranks with a communicator share their checkpoints; the others have to agree which of their own all have.
-        is_apart = comm is None and self.size > 1
-        self._apart = Agreement(table, run, self.attempt, self.rank, self.size) if is_apart else None
-        if self._apart is not None:
-            self._apart.begin(self._state().last_complete)
+        # Ranks with a communicator share their checkpoints, so the first one notes them, as a process that is alone does; the
+        # others have to agree which of their own all have.
+        self._agreement = Agreement(table, run, self.attempt, *((self.rank, self.size) if comm is None else (0, 1)))
+        if comm is None and self.size > 1:
+            self._agreement.begin(self._state().last_complete)
         self._columns = TableColumns(table.schema)
         self._block_bytes_max: int = table._native.block_bytes_max
         self._last: int | None = None
@@ -228,9 +228,9 @@ class Writer:
         """A checkpoint that counts only once every step before it is complete for all ranks.
 
         The body writes to the path that it is given. Then comes a flush, all ranks wait for each other, and the file
-        gets its name. With `comm` all ranks enter together and write one file; without it each rank has its own, and keeps
-        the newest two, since after a crash all go on from one that all have. What the body raises on one rank is raised
-        on all, with a note of the rank.
+        gets its name, which is noted in the table. With `comm` all ranks enter together and write one file; without it each
+        rank has its own, and keeps the newest two, since after a crash all go on from one that all have. What the body raises
+        on one rank is raised on all, with a note of the rank.
 
         >>> with writer.checkpoint(f"checkpoint.{step}") as unfinished:  # doctest: +SKIP
         ...     lmp.command(f"write_restart {unfinished}")
@@ -264,9 +264,8 @@ class Writer:
         # All this takes a while, in which a later attempt may have begun, and asked what there is to go on from.
         self._own_state()
         finish(part, path)
-        if self._apart is not None:
-            self._own_state()
-            self._apart.note(path, self._last)
+        self._own_state()
+        self._agreement.note(path, self._last)
 
     def resume(self, pattern: str | os.PathLike[str]) -> Checkpoint | None:
         """The newest checkpoint that all ranks have, not past :attr:`last_complete`; None to start from the beginning.
@@ -275,8 +274,9 @@ class Writer:
         the first step; with ``comm``, all ranks together. Checkpoints of later steps belong to a future that this
         attempt replaces: they get ``.superseded`` added to their names.
 
-        Raises ``ConflictError`` where the other ranks go on from a step of which this one's checkpoint is gone; the next
-        attempt then goes on from an earlier one that all have.
+        Raises ``ConflictError`` where there was one and is not found, lest the run begins over steps that it has: mount the
+        disk, mend the pattern, bring it back, or delete the steps (:meth:`Table.delete`). Where an earlier one is there, the
+        next attempt goes on from that. With ``comm`` it is raised on all ranks; without it, on those that do not find theirs.
         """
         if self._comm is None:
             return self._resume(pattern)
@@ -359,12 +359,7 @@ class Writer:
         return state
 
     def _resume(self, pattern: str | os.PathLike[str]) -> Checkpoint | None:
-        last = self._state().last_complete
-        if self._apart is not None:
-            return self._apart.resume(pattern, last)
-        chosen = newest(pattern, last)
-        set_aside(pattern, after=None if chosen is None else chosen.step)
-        return chosen
+        return self._agreement.resume(pattern, self._state().last_complete)
 
 
 def _append(table: Table, run: str, attempt: int, place: tuple[int, int], given: Step) -> None:
