@@ -268,6 +268,34 @@ def test_ranks_that_come_to_share_one_file_go_on_from_it(table, tmp_path: Path):
     assert [writer.resume(pattern).step for writer in start(table, 3)] == [10, 10]
 
 
+@pytest.mark.parametrize("step", [20, 30])
+def test_a_checkpoint_before_the_first_step_of_a_start_changes_nothing_for_ranks_that_ask_later(
+    table, tmp_path: Path, step: int
+):
+    crash_after(table, tmp_path, 10, 20)
+    for attempt in (2, 3):
+        first, second = start(table, attempt)
+        assert first.resume(own(tmp_path, 0)).step == 20
+        # As where the checkpoint stands at the top of the loop: the step that it is of was given by an earlier start.
+        keep(first, tmp_path / f"state.{step}.0")
+        assert second.resume(own(tmp_path, 1)).step == 20
+        assert not (tmp_path / "state.20.1.superseded").exists()
+    give([first, second], 40)
+    [keep(writer, tmp_path / f"state.40.{writer.rank}") for writer in (first, second)]
+    assert [writer.resume(own(tmp_path, writer.rank)).step for writer in start(table, 4)] == [40, 40]
+
+
+def test_ranks_that_name_what_they_begin_with_begin_together(table, tmp_path: Path):
+    for attempt in (1, 2, 3):
+        writers = start(table, attempt)
+        for writer in writers:
+            assert writer.resume(own(tmp_path, writer.rank)) is None
+            if writer.rank == 0:
+                keep(writer, tmp_path / "state.0.0")
+        give(writers, 5)
+        [writer.flush(timeout=30) for writer in writers]
+
+
 @pytest.mark.parametrize("overtaken", ["atoll.Store.sync", "atoll.writer.finish"])
 def test_an_attempt_that_was_replaced_names_and_notes_no_checkpoint_any_more(table, tmp_path: Path, overtaken: str):
     crash_after(table, tmp_path, 10)

@@ -70,7 +70,12 @@ class Agreement:
             return
         if not self._is_read:
             self._noted()
-        # All ranks of this attempt have asked, for they have given steps: what is of a future that it replaced can go.
+        if self._size > 1 and last is None and any(note["by"] < self._attempt for note in self._cell["steps"].values()):
+            # No step of this attempt was given, so others may still ask for what earlier ones noted. The state is the one that
+            # this attempt began with: of a step that is noted it stays the one of the attempt that computed it.
+            return
+        # All ranks of this attempt have asked, for the steps before this are complete, or there was nothing to ask for: what is
+        # of a future that it replaced can go.
         steps = {
             text: note
             for text, note in self._cell["steps"].items()
@@ -78,8 +83,8 @@ class Agreement:
         }
         steps |= {str(step): {"path": path, "by": self._attempt} | ({"is_aside": True} if is_aside else {})}
         newest_first = sorted(steps, key=int, reverse=True)[:NOTED_MAX]
-        before = self._cell.get("first")
-        first = min([int(text) for text in steps] + ([] if before is None else [before]))
+        firsts = _firsts(self._cell) + [{"step": int(text), "by": note["by"]} for text, note in steps.items()]
+        first = min(firsts, key=lambda first: first["step"])
         self._keep(is_own=True, first=first, steps={step: steps[step] for step in newest_first})
 
     def resume(self, pattern: str | os.PathLike[str], last_complete: int | None) -> Checkpoint | None:
@@ -125,15 +130,15 @@ class Agreement:
         """The newest one that is there, unless a newer one was named; none where none was."""
         if last_complete is None:
             return None
-        found, first = newest(pattern, last_complete), self._cell.get("first")
+        found = newest(pattern, last_complete)
         there = {step: note for step, note in self._cell["steps"].items() if "gone" not in note}
         usual = [int(step) for step, note in there.items() if "is_aside" not in note] or [int(step) for step in there]
         last = max((step for step in usual if step <= last_complete), default=None)
         if last is not None and (found is None or found.step < last):
             self._refuse(pattern, last, is_earlier_there=found is not None)
-        if found is None and first is not None and first <= last_complete:
-            # It is forgotten, or gone, but it was there.
-            self._refuse(pattern, first, is_earlier_there=False)
+        forgotten = _forgotten([self._cell | {"steps": {}}], last_complete)
+        if found is None and forgotten is not None:
+            self._refuse(pattern, forgotten, is_earlier_there=False)
         return found
 
     def _agreed(
@@ -203,7 +208,8 @@ def _before(cell: Mapping[str, Any], attempt: int) -> dict[str, Any]:
     paths = {step: None if note.get("gone", attempt) < attempt else note["path"] for step, note in steps.items()}
     # Ranks of this attempt may have said already how their files are called from now on.
     names = cell["before"] if cell.get("asked") == attempt else {}
-    return {**cell, **names, "steps": paths, "by": {step: note["by"] for step, note in steps.items()}}
+    first = [first for first in _firsts(cell) if first["by"] < attempt]
+    return {**cell, **names, "first": first[0] if first else None, "steps": paths, "by": {step: note["by"] for step, note in steps.items()}}
 
 
 def _common(cells: list[dict[str, Any]], last_complete: int | None) -> list[int]:
@@ -218,8 +224,14 @@ def _forgotten(cells: list[dict[str, Any]], last_complete: int | None) -> int | 
     """The first of the steps up to the last complete one that a rank has named, where nobody remembers any of these."""
     if last_complete is None or any(int(step) <= last_complete for cell in cells for step in cell["steps"]):
         return None
-    firsts = (cell.get("first") for cell in cells)
-    return min((first for first in firsts if first is not None and first <= last_complete), default=None)
+    firsts = (first["step"] for cell in cells for first in _firsts(cell))
+    return min((first for first in firsts if first <= last_complete), default=None)
+
+
+def _firsts(cell: Mapping[str, Any]) -> list[dict[str, int]]:
+    """The first step of which a rank named a checkpoint, which it remembers also where that is long gone; none without one."""
+    first = cell.get("first")
+    return [] if first is None else [first]
 
 
 def _is_of_one_attempt(step: int, cells: list[dict[str, Any]]) -> bool:
