@@ -2,10 +2,11 @@
 
 import multiprocessing
 import pickle
+from pathlib import Path
 
 import numpy
 import pytest
-from conftest import particles
+from conftest import child, particles
 
 import atoll
 
@@ -57,3 +58,41 @@ def test_what_cannot_be_divided_is_told(table: atoll.Table) -> None:
     (split, *_) = table.splits(2)
     assert "here, about" in repr(split)
     assert table.where("x > 100").splits(5)[0].read().arrow().num_rows == 0
+
+
+FORKED = """
+import multiprocessing
+def rows(split):
+    return split.count()
+table = atoll.open(sys.argv[1]).table("run")
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    try:
+        pool.map_async(rows, table.splits(2)).get(timeout=20)
+    except (atoll.errors.UnsupportedError, multiprocessing.TimeoutError) as error:
+        print(type(error).__name__, getattr(error, "hint", None))
+"""
+
+
+def test_a_pool_that_forks_raises_why_it_cannot_ask_instead_of_waiting_for_ever(table: atoll.Table) -> None:
+    with child(FORKED, table.store.url) as asking:
+        told, failed = asking.communicate(timeout=60)
+    assert told.startswith("UnsupportedError start processes with multiprocessing"), told + failed
+
+
+def test_what_cannot_be_opened_is_unpickled_and_raises_at_its_first_use(tmp_path: Path) -> None:
+    for name in ("north", "south"):
+        with atoll.open(tmp_path / name) as store:
+            store.create_table("run", SCHEMA, id=["pid", "step"], index=["x", "step"])
+    with atoll.open(tmp_path / "north") as one, atoll.open([tmp_path / "north", tmp_path / "south"]) as several:
+        pickled = pickle.dumps([one, several, one.table("run"), several.table("run").where("x < 1")])
+    (tmp_path / "north").rename(tmp_path / "moved")
+    for _ in range(2):
+        one, several, table, query = pickle.loads(pickled)
+        assert (table.name, "not opened" in repr(table), "not opened" in repr(query)) == ("run", True, True)
+        for ask in (one.tables, several.tables, table.count, query.count):
+            with pytest.raises(atoll.errors.NotFoundError, match="north"):
+                ask()
+        pickled = pickle.dumps([one, several, table, query])
+    (tmp_path / "moved").rename(tmp_path / "north")
+    assert (one.tables(), several.tables(), table.count(), query.count()) == (["run"], ["run"], 0, 0)
+    assert repr(table).endswith("pid, step, x, pos, type>")

@@ -31,10 +31,12 @@ class Store:
     Closes with ``with atoll.open(...) as store:``, with :meth:`close`, or when nothing refers to it any more.
     """
 
-    def __init__(self, url: str, native: _atoll.Store, *, read_only: bool) -> None:
+    def __init__(self, url: str, native: _atoll.Store | None, *, read_only: bool) -> None:
         self._url = url
         self._read_only = read_only
-        self._held: _atoll.Store | None = native
+        #: Without one it is opened at its first use.
+        self._held = native
+        self._is_closed = False
         self._packing: weakref.WeakSet[Table] = weakref.WeakSet()
         _open[(url, read_only)] = self
 
@@ -45,8 +47,10 @@ class Store:
 
     @property
     def _native(self) -> _atoll.Store:
-        if self._held is None:
+        if self._is_closed:
             raise UnavailableError.hinted("the store was closed", "open it again with atoll.open")
+        if self._held is None:
+            self._held = _atoll.Store.open(self._url, read_only=self._read_only, create=False)
         return self._held
 
     def create_table(
@@ -129,7 +133,7 @@ class Store:
         Tables of it that are still held keep working, and keep it open until they go. What keeps tables of it packed ends;
         raises what went wrong there, if it had ended by itself.
         """
-        native, self._held = self._held, None
+        native, self._held, self._is_closed = self._held, None, True
         _open.pop((self._url, self._read_only), None)
         failed: Exception | None = None
         for table in list(self._packing):
@@ -166,6 +170,8 @@ class Store:
         return self._url, self._read_only
 
     def __reduce__(self) -> tuple[Any, ...]:
+        from ._reopened import reopened_store
+
         return reopened_store, self._place()
 
     def _repr_html_(self) -> str:
@@ -177,7 +183,7 @@ class Store:
         return f"<p>Store <b>{html.escape(self._url)}</b></p><table><thead>{head}</thead><tbody>{listed}</tbody></table>"
 
     def __repr__(self) -> str:
-        return f"<atoll store {self._url}{' (closed)' if self._held is None else ''}>"
+        return f"<atoll store {self._url}{' (closed)' if self._is_closed else ''}>"
 
 
 class Stores:
@@ -242,6 +248,8 @@ class Stores:
         return tuple(store._place() for store in self._stores)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        from ._reopened import reopened_stores
+
         return reopened_stores, (self._place(),)
 
     def _repr_html_(self) -> str:
@@ -309,21 +317,9 @@ def open(
     return Store(url, native, read_only=read_only)
 
 
-def reopened_store(url: str, read_only: bool) -> Store:
-    """A store that was pickled: the one that is open here, or opened anew."""
-    store = _open.get((url, read_only))
-    return store if store is not None else open(url, read_only=read_only, create=False)
-
-
-def reopened_stores(places: tuple[tuple[str, bool], ...]) -> Stores:
-    """Stores that were pickled."""
-    return Stores([reopened_store(*place) for place in places])
-
-
-def reopened_table(place: tuple[Any, ...], name: str) -> Table:
-    """A table that was pickled: of one store, or of several."""
-    store = reopened_store(*place) if isinstance(place[0], str) else reopened_stores(place)
-    return store.table(name)
+def open_here(url: str, read_only: bool) -> Store | None:
+    """The store of that place that is open in this process, if one is."""
+    return _open.get((url, read_only))
 
 
 def _several(places: Any) -> list[str]:

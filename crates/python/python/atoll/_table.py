@@ -489,7 +489,7 @@ class Table(Asking, Noted):
             return self._native.append(run, 1, step, 0, held, time)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from ._store import reopened_table
+        from ._reopened import reopened_table
 
         return reopened_table, (self._store._place(), self.name)
 
