@@ -68,3 +68,32 @@ def test_a_histogram_of_a_sample_has_error_bars_and_one_of_everything_has_none(t
     assert len(table.sample(0.5).plot.histogram("x", bins=8).containers) == 2
     assert len(table.sample(0.5).plot.histogram("x", bins=8, errors=False).containers) == 1
     assert len(table.plot.histogram("x", bins=8).containers) == 1
+
+
+@pytest.fixture
+def gaps(store: atoll.Store) -> atoll.Table:
+    """1,000 rows, of which a quarter have no `f`, ten have NaN, one infinity, and some no time."""
+    random = numpy.random.default_rng(11)
+    f = numpy.ma.masked_array(random.normal(5, 0.5, 1_000), mask=numpy.arange(1_000) % 4 == 0)
+    f[1:41:4], f[2] = numpy.nan, numpy.inf
+    at = numpy.datetime64("2026-01-01", "us") + numpy.arange(1_000) * numpy.timedelta64(1, "h")
+    at[5::10] = numpy.datetime64("NaT")
+    rows = {"id": numpy.arange(1_000), "x": random.uniform(size=1_000), "f": f, "at": at, "name": ["wall"] * 1_000}
+    schema = {"id": "int64", "x": "float64", "f": "float64?", "at": "timestamp[us]?", "name": "utf8?"}
+    table = store.create_table("gaps", schema, id="id", index="x")
+    table.append(rows)
+    return table
+
+
+def test_a_density_leaves_out_what_has_no_value_and_says_how_much(gaps: atoll.Table) -> None:
+    axes = gaps.plot.density("x", "f", bins=20)
+    assert axes.collections[0].get_array().sum() == 1_000 - 250 - 10 - 1
+    assert axes.get_ylim()[0] > 2
+    assert axes.get_title() == "1,000 rows, 261 of them without a value"
+    axes = gaps.plot.density("at", "x", bins=10)
+    assert axes.collections[0].get_array().sum() == 900
+    assert "2026" in pyplot.matplotlib.dates.num2date(axes.get_xlim()[0]).isoformat()
+    assert gaps.where("x > 2").plot.density("x", "f").get_title() == "0 rows"
+    assert gaps.where("f is null").plot.density("x", "f").get_title() == "250 rows, 250 of them without a value"
+    with pytest.raises(atoll.errors.InvalidInputError, match="name has no numbers to bin"):
+        gaps.plot.density("x", "name")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._convert import needed
+from .errors import InvalidInputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,15 +64,20 @@ class Plot:
     ) -> Axes:
         """How many rows fall into each of ``bins`` by ``bins`` cells, on a logarithmic scale of colours.
 
-        ``options`` go to ``Axes.hist2d``.
+        Rows of which either is missing, NaN or infinite are in no cell; the title says how many. ``options`` go to
+        ``Axes.hist2d``.
         """
         columns, told = self._columns(points, x, y)
         colors = needed("matplotlib.colors", ".plot")
         ax = _axes(ax)
-        # Cells without rows stay empty.
-        options = {"cmin": 1, "norm": colors.LogNorm(), **options}
-        *_, drawn = ax.hist2d(columns[x], columns[y], bins=bins, **options)
-        ax.figure.colorbar(drawn, ax=ax, label="rows in a cell")
+        has_both = _is_there(columns[x]) & _is_there(columns[y])
+        if has_both.any():
+            # Cells without rows stay empty.
+            options = {"cmin": 1, "norm": colors.LogNorm(), **options}
+            across = _numbers(x, columns[x][has_both], ax.xaxis)
+            up = _numbers(y, columns[y][has_both], ax.yaxis)
+            *_, drawn = ax.hist2d(across, up, bins=bins, **options)
+            ax.figure.colorbar(drawn, ax=ax, label="rows in a cell")
         return _labelled(ax, x, y, told)
 
     def histogram(
@@ -132,7 +140,34 @@ class Plot:
             column, element = vector_element(name)
             columns[name] = arrays[column] if element is None else arrays[column][:, element]
         is_cut = len(answer) == points and (self._query.rows is None or self._query.rows > points)
-        return columns, f"the {points:,} lightest rows" if is_cut else f"{len(answer):,} rows"
+        told = f"the {points:,} lightest rows" if is_cut else f"{len(answer):,} rows"
+        is_whole = functools.reduce(operator.and_, (_is_there(columns[name]) for name in asked))
+        lacking = len(answer) - int(is_whole.sum())
+        return columns, f"{told}, {lacking:,} of them without a value" if lacking else told
+
+
+def _is_there(values: Any) -> Any:
+    """Where a column has a value that a picture can show: none that is missing, NaN or infinite."""
+    numpy = needed("numpy", ".plot")
+    is_there = ~numpy.ma.getmaskarray(values)
+    held = numpy.ma.getdata(values)
+    if held.dtype.kind in "fmM":
+        return is_there & numpy.isfinite(held)
+    if held.dtype.kind == "O":
+        return is_there & numpy.array([value is not None for value in held], dtype=bool)
+    return is_there
+
+
+def _numbers(name: str, values: Any, axis: Any) -> Any:
+    """Values that are all there as what can be put into bins; of times their axis shows dates."""
+    numpy = needed("numpy", ".plot")
+    held = numpy.ma.getdata(values)
+    if held.dtype.kind == "M":
+        axis.axis_date()
+        return needed("matplotlib.dates", ".plot").date2num(held)
+    if held.dtype.kind not in "biuf":
+        raise InvalidInputError(f"{name} has no numbers to bin")
+    return held.astype("f8", copy=False)
 
 
 def vector_element(name: str) -> tuple[str, int | None]:
