@@ -97,3 +97,16 @@ def test_a_density_leaves_out_what_has_no_value_and_says_how_much(gaps: atoll.Ta
     assert gaps.where("f is null").plot.density("x", "f").get_title() == "250 rows, 250 of them without a value"
     with pytest.raises(atoll.errors.InvalidInputError, match="name has no numbers to bin"):
         gaps.plot.density("x", "name")
+
+
+def test_a_scatter_shows_what_has_values_and_says_how_much_has_none(gaps: atoll.Table, tmp_path) -> None:
+    for words, lacking in ((("x", "f"), 261), (("x", "id", "f"), 261), (("at", "x"), 100)):
+        axes = gaps.plot.scatter(*words[:2], color=words[2] if len(words) > 2 else None)
+        assert axes.get_title() == f"1,000 rows, {lacking} of them without a value"
+        axes.figure.savefig(tmp_path / "gaps.png")
+    masked = gaps.plot.scatter("x", "f").collections[0].get_offsets()
+    assert (~masked.mask[:, 1] & numpy.isfinite(masked.data[:, 1])).sum() == 739
+    # The mask is the array's own: it can be changed, also by who draws it.
+    column = gaps.numpy()["f"]
+    column[0] = numpy.ma.masked
+    assert column.mask[0]

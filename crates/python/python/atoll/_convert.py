@@ -277,7 +277,8 @@ def numpy_columns(held: _atoll.Rows) -> dict[str, Any]:
             arrays[name] = numpy.array(column.objects(), dtype=object)
             continue
         values, missing = numpy.asarray(column), column.missing()
-        arrays[name] = values if missing is None else numpy.ma.masked_array(values, mask=numpy.asarray(missing))
+        # The mask is a copy: who masks more, as pictures do, sets it in place.
+        arrays[name] = values if missing is None else numpy.ma.masked_array(values, mask=numpy.array(missing))
     return arrays
 
 

@@ -41,13 +41,15 @@ class Plot:
         ax: Axes | None = None,
         **options: Any,
     ) -> Axes:
-        """A point for each row; ``color`` names a column that colours them. ``options`` go to ``Axes.scatter``."""
+        """A point for each row; ``color`` names a column that colours them. One that lacks a value has no point; the title
+        says how many do. ``options`` go to ``Axes.scatter``.
+        """
         columns, told = self._columns(points, x, y, color)
         ax = _axes(ax)
         options = {"s": 2, "linewidths": 0, **options}
         if color is not None:
-            options.setdefault("c", columns[color])
-        drawn = ax.scatter(columns[x], columns[y], **options)
+            options.setdefault("c", _with_gaps(columns[color]))
+        drawn = ax.scatter(_with_gaps(columns[x]), _with_gaps(columns[y]), **options)
         if color is not None:
             ax.figure.colorbar(drawn, ax=ax, label=color)
         return _labelled(ax, x, y, told)
@@ -156,6 +158,14 @@ def _is_there(values: Any) -> Any:
     if held.dtype.kind == "O":
         return is_there & numpy.array([value is not None for value in held], dtype=bool)
     return is_there
+
+
+def _with_gaps(values: Any) -> Any:
+    """NaN, or not-a-time, for what is missing: matplotlib takes a mask, and warns of it."""
+    numpy = needed("numpy", ".plot")
+    if not isinstance(values, numpy.ma.MaskedArray) or values.dtype.kind not in "biufmM":
+        return values
+    return values.filled(values.dtype.type("NaT")) if values.dtype.kind in "mM" else values.astype("f8").filled(numpy.nan)
 
 
 def _numbers(name: str, values: Any, axis: Any) -> Any:
