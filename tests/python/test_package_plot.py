@@ -110,3 +110,21 @@ def test_a_scatter_shows_what_has_values_and_says_how_much_has_none(gaps: atoll.
     column = gaps.numpy()["f"]
     column[0] = numpy.ma.masked
     assert column.mask[0]
+
+
+def test_a_histogram_says_how_many_rows_lie_beyond_its_bins(store: atoll.Store, gaps: atoll.Table) -> None:
+    table = store.create_table("blown", {"id": "int64", "x": "float64"}, id="id", index="x")
+    x = numpy.random.default_rng(5).normal(size=20_000)
+    x[:5] = 1000.0
+    table.append({"id": numpy.arange(20_000), "x": x})
+    for query, rows in ((table.query(), 20_000), (table.sample(0.9), len(table.sample(0.9).read()))):
+        axes = query.plot.histogram("x")
+        ends = axes.patches[0].get_x(), axes.patches[-1].get_x() + axes.patches[-1].get_width()
+        drawn = query.numpy()["x"]
+        beyond = int(((drawn < ends[0]) | (drawn >= ends[1])).sum())
+        assert beyond > 4
+        assert axes.get_title().startswith(f"{rows:,} rows")
+        assert axes.get_title().endswith(f", {beyond} of them beyond the bins")
+    assert table.plot.histogram("x", range=(-10, 1001)).get_title() == "20,000 rows"
+    title = gaps.plot.histogram("f", range=(0, 10)).get_title()
+    assert title == "1,000 rows, 260 of them without a value, 1 of them beyond the bins"

@@ -14,7 +14,7 @@ from .errors import InvalidInputError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ._estimate import Estimate
+    from ._estimate import Bin, Estimate
     from ._query import Query
 
 #: More points than a picture can show.
@@ -93,7 +93,8 @@ class Plot:
         **options: Any,
     ) -> Axes:
         """The density of a column in each of ``bins`` ranges, from the query's sample, each with the half of its 95 %
-        interval as an error bar (:meth:`Query.histogram`); exact where nothing is left out.
+        interval as an error bar (:meth:`Query.histogram`); exact where nothing is left out. The title says how many rows
+        lie beyond the bins.
 
         ``options`` go to ``Axes.bar``.
         """
@@ -106,7 +107,7 @@ class Plot:
             options = {"yerr": list(scaled), "error_kw": {"linewidth": 0.8}, **options}
         ax = _axes(ax)
         ax.bar([each.low for each in found], heights, widths, align="edge", **options)
-        return _labelled(ax, column, "density", _told([each.share for each in found]))
+        return _labelled(ax, column, "density", _told([each.share for each in found]) + _not_drawn(found))
 
     def errorbar(
         self,
@@ -202,6 +203,14 @@ def _told(estimates: Sequence[Estimate]) -> str:
         return f"{rows:,} rows"
     doubtful = sum(not each.is_valid for each in estimates)
     return f"{rows:,} rows of a sample" + (f"; {doubtful} intervals are doubtful" if doubtful else "")
+
+
+def _not_drawn(bins: Sequence[Bin]) -> str:
+    """How many rows are in none of the bins."""
+    first = bins[0].share
+    beyond = first.rows - first.missing - sum(round(each.share.value * each.share.rows) for each in bins)
+    told = f", {first.missing:,} of them without a value" if first.missing else ""
+    return told + (f", {beyond:,} of them beyond the bins" if beyond > 0 else "")
 
 
 def _axes(ax: Axes | None) -> Axes:
