@@ -128,3 +128,17 @@ def test_a_histogram_says_how_many_rows_lie_beyond_its_bins(store: atoll.Store, 
     assert table.plot.histogram("x", range=(-10, 1001)).get_title() == "20,000 rows"
     title = gaps.plot.histogram("f", range=(0, 10)).get_title()
     assert title == "1,000 rows, 260 of them without a value, 1 of them beyond the bins"
+
+
+def test_an_interval_without_an_end_is_not_drawn_as_the_surest_one(table: atoll.Table) -> None:
+    query = table.where("pid < 20").sample(0.5)
+    means = query.group_means("x", by="pid")
+    unsure = [mean.value for mean in means.values() if not numpy.isfinite(mean.half_width)]
+    assert len(unsure) == len(means) > 5
+    axes = query.plot.errorbar("pid", "x")
+    (hollow,) = axes.lines
+    assert hollow.get_ydata().tolist() == unsure
+    assert hollow.get_markerfacecolor() == "none"
+    assert not axes.containers
+    axes = table.sample(0.5).where("x < 0.9 or pid = 3").plot.errorbar("type", "x")
+    assert axes.containers and not [line for line in axes.lines if line.get_markerfacecolor() == "none"]

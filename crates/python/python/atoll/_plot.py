@@ -120,17 +120,25 @@ class Plot:
         **options: Any,
     ) -> Axes:
         """The mean of a column in each group of rows that have one value of the column ``by``, with its interval
-        (:meth:`Query.group_means`): ``q.sample(0.01).plot.errorbar("step", "vz")``.
+        (:meth:`Query.group_means`): ``q.sample(0.01).plot.errorbar("step", "vz")``. A mean whose interval has no end, as
+        that of a group of one unit, is a hollow point in grey.
 
         ``options`` go to ``Axes.errorbar``.
         """
         means = self._query.group_means(column, by, confidence=confidence, simultaneous=simultaneous)
         found = {group: mean for group, mean in means.items() if mean is not None and group is not None}
-        estimates = list(found.values())
+        sure = {group: mean for group, mean in found.items() if math.isfinite(mean.half_width)}
+        unsure = {group: mean for group, mean in found.items() if group not in sure}
         options = {"fmt": "o", "markersize": 3, "capsize": 2, "linewidth": 1, **options}
         ax = _axes(ax)
-        ax.errorbar(list(found), [each.value for each in estimates], yerr=_whiskers(estimates), **options)
-        return _labelled(ax, by, f"mean of {column}", _told(estimates))
+        if sure:
+            values = [mean.value for mean in sure.values()]
+            ax.errorbar(list(sure), values, yerr=_whiskers(list(sure.values())), **options)
+        if unsure:
+            values = [mean.value for mean in unsure.values()]
+            size = options["markersize"]
+            ax.plot(list(unsure), values, "o", color="0.5", markerfacecolor="none", markersize=size)
+        return _labelled(ax, by, f"mean of {column}", _told(list(found.values())))
 
     def _columns(self, points: int, *names: str | None) -> tuple[dict[str, Any], str]:
         """The columns of these names, an element of a vector by its own, and how many rows they show."""
@@ -189,10 +197,10 @@ def vector_element(name: str) -> tuple[str, int | None]:
 
 
 def _whiskers(estimates: Sequence[Estimate]) -> tuple[list[float], list[float]]:
-    """How far each interval reaches below its value and above; nothing where it has no end."""
+    """How far each interval reaches below its value and above; where it has no end, NaN, of which no bar is drawn."""
 
     def reach(far: float) -> float:
-        return far if math.isfinite(far) else 0.0
+        return far if math.isfinite(far) else math.nan
 
     return [reach(each.value - each.low) for each in estimates], [reach(each.high - each.value) for each in estimates]
 
