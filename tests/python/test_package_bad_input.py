@@ -287,3 +287,13 @@ def test_attributes_of_now_do_not_choose_runs_of_an_earlier_version(table) -> No
     version = table.version()
     with pytest.raises(atoll.errors.UnsupportedError, match="those of now"):
         table.as_of(version).of_runs(where="temperature > 300")
+
+
+@pytest.mark.parametrize("words", [{"step": 7}, {"step": 0, "time": 0.7}, {"rank": 1}, {"attempt": 3}])
+def test_a_step_rank_or_attempt_of_no_run_is_refused(table, words: dict) -> None:
+    with pytest.raises(InvalidInputError, match="belong to a run") as error:
+        table.append({"pid": [1], "step": [7]}, **words)
+    assert "run=" in error.value.hint
+    assert table.steps() == []
+    table.append({"pid": [1], "step": [7]}, time=0.7)
+    assert [step.time for step in table.steps()] == [0.7]

@@ -18,7 +18,7 @@ def table(store: atoll.Store) -> atoll.Table:
     made = store.create_table("run", SCHEMA, id=["pid", "step"], index=["x", "step"])
     for step in range(8):
         rows = particles(500, step, steps=1)
-        made.append(rows | {"step": numpy.full(500, step, dtype="int64")}, step=step)
+        made.append(rows | {"step": numpy.full(500, step, dtype="int64")}, run="a", step=step)
     return made
 
 
@@ -41,7 +41,7 @@ def test_splits_together_are_the_query(table: atoll.Table) -> None:
 
 def test_splits_are_asked_in_other_processes_and_of_the_version_in_which_they_were_made(table: atoll.Table) -> None:
     splits, expected = table.select("pid", "step").splits(4), rows_of(table.query())
-    table.append(particles(100, 99, steps=1) | {"step": numpy.full(100, 8, dtype="int64")}, step=8)
+    table.append(particles(100, 99, steps=1) | {"step": numpy.full(100, 8, dtype="int64")}, run="a", step=8)
     assert all(pickle.loads(pickle.dumps(split)).objects == split.objects for split in splits)
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         found = pool.map(rows_of, splits)

@@ -416,11 +416,14 @@ class Table(Asking, Noted):
         physical time of the step, in the unit of your choice. Appending a step again changes nothing; but a *new* attempt
         that writes a step replaces that step and all later ones of earlier attempts.
 
-        Raises ``InvalidInputError`` where the rows do not fit the table, ``ConflictError`` where another attempt of
-        the run has begun meanwhile, or where ids are unique and the run has some of these already.
+        Raises ``InvalidInputError`` where the rows do not fit the table, and for a step, rank or attempt without ``run``;
+        ``ConflictError`` where another attempt of the run has begun meanwhile, or where ids are unique and the run has
+        some of these already.
         """
         held = rows(data)
         if run is None:
+            if step is not None or rank or attempt is not None:
+                raise InvalidInputError.hinted("a step, a rank and an attempt belong to a run", "say which: run=")
             return self._append_own(held, time)
         attempt = self._attempt_of(run) if attempt is None else whole(attempt, "attempt")
         rank = whole(rank, "rank", end=2**32)
