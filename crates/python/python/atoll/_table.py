@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from . import _atoll
 from ._convert import fields, rows, whole
 from ._expression import Expression, col, condition_text
+from ._loading import load
 from ._noted import Noted
 from ._query import Asking, Query
 from ._told import Copied, Info, Packed, Run, Step, Vacuumed
@@ -459,11 +460,7 @@ class Table(Asking, Noted):
         and the run has some of these already.
         """
         attempt = self._attempt_of(run) if attempt is None else whole(attempt, "attempt")
-        loader = self._native.loader(run, attempt, whole(tree_bytes, "tree_bytes"))
-        for each in steps:
-            step, time, data = _whole_step(each)
-            loader.push(step, time, rows(data))
-        return loader.finish()
+        return load(self._native.loader(run, attempt, whole(tree_bytes, "tree_bytes")), steps)
 
     def _attempt_of(self, run: str) -> int:
         # One thread begins for all: a second attempt would end the first.
@@ -512,14 +509,3 @@ class Table(Asking, Noted):
         )
         head = "<tr><th>column</th><th>type</th><th>role</th></tr>"
         return f"<p>Table <b>{html.escape(self.name)}</b></p><table><thead>{head}</thead><tbody>{body}</tbody></table>"
-
-
-def _whole_step(each: Any) -> tuple[int, float | None, Any]:
-    match each:
-        case (step, data):
-            time = None
-        case (step, time, data):
-            pass
-        case _:
-            raise InvalidInputError.hinted("this is no step to load", "give (step, rows) or (step, time, rows)")
-    return whole(step, "step"), time, data

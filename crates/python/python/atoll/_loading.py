@@ -1,0 +1,37 @@
+"""Loading: whole steps that are handed over one by one, and what becomes of them where one cannot be had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from . import _atoll
+from ._convert import rows, whole
+from .errors import InvalidInputError
+
+
+def load(loader: _atoll.Loader, steps: Iterable[Any]) -> int:
+    """Loads all of them, or those before an error, which is raised then."""
+    try:
+        for each in steps:
+            step, time, data = _whole_step(each)
+            loader.push(step, time, rows(data))
+    except BaseException as error:
+        # What came before waits for a tree to be full. It may have taken hours to read.
+        try:
+            loader.finish()
+        except Exception as besides:
+            error.add_note(f"besides, not all that came before is loaded: {besides}")
+        raise
+    return loader.finish()
+
+
+def _whole_step(each: Any) -> tuple[int, float | None, Any]:
+    match each:
+        case (step, data):
+            time = None
+        case (step, time, data):
+            pass
+        case _:
+            raise InvalidInputError.hinted("this is no step to load", "give (step, rows) or (step, time, rows)")
+    return whole(step, "step"), time, data
