@@ -2,6 +2,7 @@
 
 import array
 import gc
+import sys
 
 import duckdb
 import numpy
@@ -209,3 +210,28 @@ def test_schemas_are_read_from_whatever_describes_columns(store: atoll.Store) ->
         assert [field[:2] for field in fields] == [field[:2] for field in wanted], name
         store = store if name == "numpy" else atoll.open("mem:")
     assert pyarrow.schema(table.schema).names == ["id", "v", "s"]
+
+
+@pytest.mark.parametrize("has_pyarrow", [True, False])
+def test_integers_stay_integers_in_pandas_where_some_are_missing(
+    store: atoll.Store, monkeypatch: pytest.MonkeyPatch, has_pyarrow: bool
+) -> None:
+    schema = {"id": "int64", "parent": "int64?", "hash": "uint64?", "kind": "int8?", "all": "int64?", "x": "float64?"}
+    table = store.create_table("t", schema, id="id", index="id")
+    large = {"parent": 2**53 + 1, "hash": 2**64 - 1, "kind": -5}
+    rows = {name: [None, value, None] for name, value in large.items()}
+    table.append({"id": [0, 1, 2], **rows, "all": [1, 2, 3], "x": [0.5, None, 1.5]})
+    with monkeypatch.context() as there:
+        if not has_pyarrow:
+            # As where it is not installed.
+            there.setitem(sys.modules, "pyarrow", None)
+        frame = table.pandas().sort_values("id", ignore_index=True)
+    for name, value in large.items():
+        assert frame[name].isna().tolist() == [True, False, True]
+        assert int(frame[name][1]) == value
+    assert list(map(str, frame.dtypes)) == ["int64", "Int64", "UInt64", "Int8", "int64", "float64"]
+    assert list(frame.columns) == list(schema)
+    table.append(frame.assign(id=[10, 11, 12]))
+    assert table.where(f"parent = {2**53 + 1}").count() == 2
+    frame.loc[0, "parent"] = 7
+    assert table.where("parent = 7").count() == 0

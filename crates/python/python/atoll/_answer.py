@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import _atoll
-from ._convert import batch_rows, needed, numpy_columns
+from ._columns import INTEGERS
+from ._convert import batch_rows, needed, numpy_column, numpy_columns
+from .errors import UnsupportedError
 
 if TYPE_CHECKING:
     import numpy
@@ -82,18 +84,28 @@ class Answer:
     def pandas(self) -> pandas.DataFrame:
         """The rows as a pandas frame. Needs ``pandas``; with ``pyarrow`` there, nulls keep their places.
 
-        A vector column becomes a column of arrays.
+        A vector column becomes a column of arrays. One of integers is of pandas' own ``Int64`` and its like where values
+        are missing: as floats, large ones would be rounded.
         """
         frames = needed("pandas", ".pandas()")
+        frame = self._pandas(frames)
+        for name, values in self._integers_with_gaps().items():
+            frame[name] = frames.arrays.IntegerArray(values.data.copy(), values.mask.copy())
+        return frame
+
+    def _pandas(self, frames: Any) -> pandas.DataFrame:
         try:
             return self.arrow().to_pandas()
-        except ImportError:
-            pass
-        except Exception as error:  # UnsupportedError: PyArrow is not there.
-            if getattr(error, "kind", None) != "unsupported":
-                raise
-        columns = {name: list(array) if array.ndim > 1 else array for name, array in self.numpy().items()}
-        return frames.DataFrame(columns)
+        except UnsupportedError:
+            # PyArrow is not there.
+            columns = {name: list(array) if array.ndim > 1 else array for name, array in self.numpy().items()}
+            return frames.DataFrame(columns)
+
+    def _integers_with_gaps(self) -> dict[str, Any]:
+        """The columns of integers of which some are missing, as masked arrays."""
+        names = [name for name, kind, _ in self._rows.schema.fields() if kind in INTEGERS]
+        gaps = [name for name in names if self._rows.column(name).missing() is not None]
+        return {name: numpy_column(self._rows, name) for name in gaps}
 
     def numpy(self) -> dict[str, numpy.ndarray]:
         """The columns as NumPy arrays by name, read-only, looking at the answer's own memory. Needs ``numpy``.

@@ -269,17 +269,18 @@ def numpy_columns(held: _atoll.Rows) -> dict[str, Any]:
 
     Texts and bytes become arrays of objects, truth values are unpacked, dates get NumPy's width: these are copies.
     """
+    return {name: numpy_column(held, name) for name in held.columns}
+
+
+def numpy_column(held: _atoll.Rows, name: str) -> Any:
+    """One column as a NumPy array, as :func:`numpy_columns` has all."""
     numpy = needed("numpy", ".numpy()")
-    arrays: dict[str, Any] = {}
-    for name in held.columns:
-        column = held.column(name)
-        if not column.is_fixed:
-            arrays[name] = numpy.array(column.objects(), dtype=object)
-            continue
-        values, missing = numpy.asarray(column), column.missing()
-        # The mask is a copy: who masks more, as pictures do, sets it in place.
-        arrays[name] = values if missing is None else numpy.ma.masked_array(values, mask=numpy.array(missing))
-    return arrays
+    column = held.column(name)
+    if not column.is_fixed:
+        return numpy.array(column.objects(), dtype=object)
+    values, missing = numpy.asarray(column), column.missing()
+    # The mask is a copy: who masks more, as pictures do, sets it in place.
+    return values if missing is None else numpy.ma.masked_array(values, mask=numpy.array(missing))
 
 
 def fields(schema: Any) -> list[tuple[str, str, bool]]:
