@@ -297,3 +297,37 @@ def test_a_step_rank_or_attempt_of_no_run_is_refused(table, words: dict) -> None
     assert table.steps() == []
     table.append({"pid": [1], "step": [7]}, time=0.7)
     assert [step.time for step in table.steps()] == [0.7]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [0.5, 2**53 + 1],
+        [np.float64(0.5), 2**53 + 1],
+        [0.5, np.int64(2**53 + 1)],
+        np.array([0.5, 2**53 + 1], dtype=object),
+    ],
+)
+def test_an_integer_beside_floats_is_refused_where_it_would_be_rounded(table, values: object) -> None:
+    told = r'column "x", row 1: 9007199254740993 stands beside floats'
+    with pytest.raises(InvalidInputError, match=told) as error:
+        table.append({"pid": [1, 2], "step": [0, 0], "x": values}, run="r")
+    assert "all as integers" in error.value.hint
+    with atoll.Writer(table, "w") as writer:
+        with pytest.raises(InvalidInputError, match=told):
+            given = {"pid": [1, 2], "step": [0, 0], "x": values}
+            writer.step(0, None, given)
+        writer.step(0, None, {"pid": [1, 2, 3, 4], "step": [0] * 4, "x": [0.5, 2**53, True, None]})
+    assert sorted(table.numpy()["x"].compressed().tolist()) == [0.5, 1.0, 2.0**53]
+
+
+@pytest.mark.parametrize("rows", [[[0.5, 1], [1, 2**53 + 1]], [np.array([0.5, 1]), np.array([1, 2**53 + 1])]])
+def test_an_integer_in_a_vector_is_refused_where_it_would_be_rounded(tmp_path: Path, rows: list) -> None:
+    with atoll.open(tmp_path / "store") as store:
+        t = store.create_table("t", {"pid": "int64", "pos": "float64[2]"}, id="pid", index="pid")
+        with pytest.raises(InvalidInputError, match='column "pos", row 1: 9007199254740993'):
+            t.append({"pid": [1, 2], "pos": rows})
+        with atoll.Writer(t, "w") as writer, pytest.raises(InvalidInputError, match='column "pos", row 1'):
+            writer.step(0, None, {"pid": [1, 2], "pos": rows})
+        t.append({"pid": [1, 2], "pos": [[0.5, 1], [1, 2**53]]})
+        assert t.count() == 2

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import _atoll
-from ._convert import _column, needed
+from ._convert import _column, needed, of_lists
 from .errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _taken(name: str, values: Any) -> Kept:
     if _is_arrow(values, numpy):
         known = getattr(values, "nbytes", None)
         return Arrow(_atoll.rows([_column(name, values)]), is_own=False, nbytes=known if isinstance(known, int) else None)
-    held = numpy.asanyarray(values)
+    held = of_lists(name, values, numpy) if isinstance(values, list | tuple) else numpy.asanyarray(values)
     if held.dtype.kind == "O" and held.ndim:
         # Objects may be changed in place, and NumPy counts their places alone.
         return Arrow(_atoll.rows([_column(name, values)]), is_own=True)

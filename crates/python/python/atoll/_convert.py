@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import array
 import importlib
+import numbers
 import operator
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from . import _atoll
@@ -156,10 +157,34 @@ def _listed(name: str, values: list[Any]) -> _Column:
             raise InvalidInputError(f'column "{name}": its integers do not fit 64 bits') from None
     if kinds <= {int, float, bool}:
         try:
-            return name, "float64", array.array("d", (float(value or 0) for value in values)), mask, None
+            held = array.array("d", (float(value or 0) for value in values))
         except OverflowError:
             raise InvalidInputError(f'column "{name}": one of its integers is too large for a float64') from None
+        check_exact(name, values, held)
+        return name, "float64", held, mask, None
     return _of_numpy(name, values, kinds, mask)
+
+
+def check_exact(name: str, given: Iterable[Any], held: Iterable[Any], elements: int = 1) -> None:
+    """Refuses a whole number that was rounded since floats stand beside it; `elements` are those of a vector."""
+    for place, (value, became) in enumerate(zip(given, held, strict=True)):
+        if isinstance(value, numbers.Integral) and int(became) != value:
+            raise InvalidInputError.hinted(
+                f'column "{name}", row {place // elements}: {value} stands beside floats, and is no float itself',
+                "nothing is rounded on the way in: give all as integers, or all as floats",
+            )
+
+
+def of_lists(name: str, values: Sequence[Any], numpy: Any) -> Any:
+    """A NumPy array of a list, or of a list of rows, with no number rounded."""
+    held = numpy.asanyarray(values)
+    if held.dtype.kind == "f" and len(values) and not all(_is_float(value) for value in values):
+        check_exact(name, numpy.asarray(values, dtype=object).flat, held.flat, held.size // len(values) or 1)
+    return held
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, float) or getattr(getattr(value, "dtype", None), "kind", "") == "f"
 
 
 def _beside_texts(name: str, values: list[Any]) -> _Column:
@@ -179,7 +204,9 @@ def _of_numpy(name: str, values: list[Any], kinds: set[type], mask: bytes | None
     numpy = needed("numpy", f'column "{name}", a list of {", ".join(sorted(kind.__name__ for kind in kinds))}')
     present = next(value for value in values if value is not None)
     try:
-        held = numpy.asarray([present if value is None else value for value in values])
+        held = of_lists(name, [present if value is None else value for value in values], numpy)
+    except InvalidInputError:
+        raise
     except ValueError as error:
         raise InvalidInputError(f'column "{name}": {error}') from None
     if held.dtype.kind == "O":
