@@ -140,8 +140,11 @@ def test_each_append_adds_and_a_repeated_step_does_not(store: atoll.Store) -> No
     table.append(second)
     assert len(table.read()) == 20
     third = {name: values[20:30] for name, values in MADE.items()}
-    table.append(third, run="r", step=5)
-    table.append(third, run="r", step=5)
+    version = table.append(third, run="r", step=5)
+    with pytest.warns(UserWarning, match="step 5 and rank 0 already"):
+        assert table.append({**third, "x": third["x"] + 1}, run="r", step=5) == version
+    # Who says which attempt it is knows what it does: a retry.
+    assert table.append(third, run="r", step=5, attempt=1) == version
     assert len(table.read()) == 30
 
 

@@ -137,9 +137,24 @@ def test_a_new_attempt_replaces_the_steps_from_where_it_begins(store: atoll.Stor
         run.append(frame(50), run="a", step=50)
 
 
+def test_whoever_has_begun_no_attempt_replaces_no_step_of_a_run(store: atoll.Store, run: atoll.Table) -> None:
+    before, other = run.version(), store.table("run")
+    for step in (0, 20, 40):
+        with pytest.raises(atoll.errors.ConflictError, match="would replace them") as raised:
+            other.append(frame(step, count=3), run="a", step=step)
+        assert 'begin("a")' in raised.value.hint
+    assert (run.version(), run.last_complete("a")) == (before, 40)
+    # Nor is the attempt that writes ended by that.
+    run.append(frame(50), run="a", step=50)
+    other.append(frame(60), run="a", step=60)
+    assert steps_in(run.query()) == {*STEPS, 50, 60}
+
+
 def test_an_older_version_is_still_there(store: atoll.Store, run: atoll.Table) -> None:
     before = run.version()
-    store.table("run").append(frame(10, count=3), run="a", step=10)
+    other = store.table("run")
+    other.begin("a")
+    other.append(frame(10, count=3), run="a", step=10)
     assert steps_in(run.query()) == {0, 10}
     assert steps_in(run.as_of(before)) == set(STEPS)
 

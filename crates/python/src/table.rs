@@ -280,6 +280,29 @@ impl Table {
         Ok(wait(py, append)?.0)
     }
 
+    /// As `append`; none if the table has this block already, be its rows these or others.
+    #[pyo3(signature = (run, attempt, step, rank, rows, time=None))]
+    #[expect(clippy::too_many_arguments, reason = "the Python beside it names them")]
+    fn append_new(
+        &self,
+        py: Python<'_>,
+        run: &str,
+        attempt: u64,
+        step: u64,
+        rank: u32,
+        rows: &Rows,
+        time: Option<f64>,
+    ) -> PyResult<Option<u64>> {
+        let table = self.handle()?;
+        let id = BlockId { run: RunId::from(run), attempt, step, rank };
+        let batch = rows.whole()?;
+        let append = async move {
+            let batch = conforming(&table, &batch).await?;
+            Ok::<_, Failure>(table.append_new(id, time, &batch).await?)
+        };
+        Ok(wait(py, append)?.map(|version| version.0))
+    }
+
     /// Appends the rows of one rank as its next step, from `from` on: the step that they became, and the version that has
     /// them.
     #[pyo3(signature = (run, attempt, rank, from_step, rows, time=None))]

@@ -88,6 +88,9 @@ class Table:
     def append(
         self, run: str, attempt: int, step: int, rank: int, rows: Rows, time: float | None = None
     ) -> int: ...
+    def append_new(
+        self, run: str, attempt: int, step: int, rank: int, rows: Rows, time: float | None = None
+    ) -> int | None: ...
     def append_next(
         self, run: str, attempt: int, rank: int, from_step: int, rows: Rows, time: float | None = None
     ) -> tuple[int, int]: ...

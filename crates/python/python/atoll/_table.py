@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from math import inf, isnan
@@ -16,7 +17,7 @@ from ._loading import load
 from ._noted import Noted
 from ._query import Asking, Query
 from ._told import Copied, Info, Packed, Run, Step, Vacuumed
-from .errors import InvalidInputError, NotFoundError, UnsupportedError
+from .errors import ConflictError, InvalidInputError, NotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
     from ._store import Store, Stores
@@ -414,25 +415,30 @@ class Table(Asking, Noted):
         Without ``run`` the rows go to a run of this process's own, as its next step. With ``run``, its attempt is the
         one that :meth:`begin` began here, or a new one; ``step``, if it is not given, is the next one that nobody has
         appended as this rank, behind the last complete one and those that this handle appended. ``time`` is the
-        physical time of the step, in the unit of your choice. Appending a step again changes nothing; but a *new* attempt
-        that writes a step replaces that step and all later ones of earlier attempts.
+        physical time of the step, in the unit of your choice. Appending a step again changes nothing, and warns where no
+        ``attempt`` is given: the rows may be others. A *new* attempt that writes a step replaces that step and all later ones
+        of earlier attempts, which has to be said: by ``attempt`` or :meth:`begin`.
 
         Raises ``InvalidInputError`` where the rows do not fit the table, and for a step, rank or attempt without ``run``;
-        ``ConflictError`` where another attempt of the run has begun meanwhile, or where ids are unique and the run has
-        some of these already.
+        ``ConflictError`` where another attempt of the run has begun meanwhile, where the run has steps from ``step`` on and no
+        attempt was begun here, or where ids are unique and the run has some of these already.
         """
         held = rows(data)
         if run is None:
             if step is not None or rank or attempt is not None:
                 raise InvalidInputError.hinted("a step, a rank and an attempt belong to a run", "say which: run=")
             return self._append_own(held, time)
-        attempt = self._attempt_of(run) if attempt is None else whole(attempt, "attempt")
+        step = None if step is None else whole(step, "step")
+        is_told = attempt is not None
+        attempt = self._attempt_of(run, step) if attempt is None else whole(attempt, "attempt")
         rank = whole(rank, "rank", end=2**32)
         turn = self._turns.setdefault((run, attempt, rank), _Turn())
         if step is None:
             return self._append_next(turn, (run, attempt, rank), held, time)
-        step = whole(step, "step")
-        version = self._native.append(run, attempt, step, rank, held, time)
+        if is_told:
+            version = self._native.append(run, attempt, step, rank, held, time)
+        else:
+            version = self._append_once((run, attempt, step, rank), held, time)
         with turn.lock:
             turn.step = max(turn.step, step + 1)
         return version
@@ -462,10 +468,30 @@ class Table(Asking, Noted):
         attempt = self._attempt_of(run) if attempt is None else whole(attempt, "attempt")
         return load(self._native.loader(run, attempt, whole(tree_bytes, "tree_bytes")), steps)
 
-    def _attempt_of(self, run: str) -> int:
+    def _attempt_of(self, run: str, step: int | None = None) -> int:
         # One thread begins for all: a second attempt would end the first.
         with self._beginning:
-            return self._attempts[run] if run in self._attempts else self.begin(run)
+            if run in self._attempts:
+                return self._attempts[run]
+            last = None if step is None else self.last_complete(run)
+            if step is not None and last is not None and step <= last:
+                raise ConflictError.hinted(
+                    f'run "{run}" has steps up to {last}: a new attempt that writes step {step} would replace them from there on',
+                    f'leave step= out, which takes the next one; or say that you mean it: begin("{run}") first',
+                )
+            return self.begin(run)
+
+    def _append_once(self, block: tuple[str, int, int, int], held: _atoll.Rows, time: float | None) -> int:
+        """Appends a step by its number, and warns where it is there already: the rows may be others."""
+        version = self._native.append_new(*block, held, time)
+        if version is None:
+            run, _, step, rank = block
+            warnings.warn(
+                f'run "{run}" has rows of step {step} and rank {rank} already: nothing was changed. To replace them, and all'
+                f' steps behind, begin("{run}") and append again',
+                stacklevel=3,
+            )
+        return self.version() if version is None else version
 
     def _append_next(
         self, turn: _Turn, writer: tuple[str, int, int], held: _atoll.Rows, time: float | None
