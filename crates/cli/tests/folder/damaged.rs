@@ -30,6 +30,30 @@ fn a_check_lists_damage_even_where_the_store_cannot_be_opened() {
     atoll(&place, &["store", "check"]).fails(18);
 }
 
+#[test]
+fn of_a_file_that_was_copied_in_part_it_is_told_that_it_ends_too_early() {
+    let place = Place::new();
+    atoll(&place, &["kv", "put", "p", "s", "v"]).text();
+    let values: Vec<String> = (0..40).map(|number| format!("{number:0>60000}")).collect();
+    for (number, value) in values.iter().enumerate() {
+        atoll(&place, &["kv", "put", "p", &number.to_string(), value]).text();
+    }
+    let whole = place.read("data/store.atoll");
+    place.write("data/store.atoll", &whole[..200_000]);
+    let check = atoll(&place, &["store", "check"]);
+    let told = String::from_utf8_lossy(&check.stdout).into_owned();
+    assert!(
+        check.exit == Some(18) && told.contains("only a part of it was copied"),
+        "{told}{}",
+        check.stderr
+    );
+    for salvage in ["", "?mode=salvage"] {
+        let store = format!("file:data{salvage}");
+        let told = place.run(&["--store", &store, "ls"]);
+        assert!(told.fails(18).contains("only a part of it was copied"), "{}", told.stderr);
+    }
+}
+
 /// Three cells that were synced, one after the other, by an owner that was killed; nothing of them is in a checkpoint.
 fn killed_with_three_cells(place: &Place) {
     atoll(place, &["kv", "put", "old", "s", "before"]).text();

@@ -1,5 +1,6 @@
 //! The engine's errors in the contract's terms.
 
+use atoll_disk::DiskError;
 use atoll_engine::EngineError;
 use atoll_errors::ErrorKind;
 use atoll_store::StoreError;
@@ -37,8 +38,19 @@ pub fn refused(what: &'static str, place: &str, error: EngineError) -> StoreErro
         error => match error.kind() {
             ErrorKind::OutOfSpace => StoreError::OutOfSpace { place, source: Some(Arc::new(error)) },
             ErrorKind::ReadOnly => StoreError::ReadOnly { place },
-            ErrorKind::Corrupt => StoreError::Corrupt { place, problem: error.to_string() },
+            ErrorKind::Corrupt => StoreError::Corrupt { place, problem: told(&error) },
             _ => StoreError::Failed { what, place, source: Arc::new(error) },
         },
+    }
+}
+
+/// What is wrong with the bytes. Of a file that is too short the place says little, and that it is says all.
+fn told(error: &EngineError) -> String {
+    let is_short = |disk: &DiskError| disk.source.kind() == std::io::ErrorKind::UnexpectedEof;
+    match error {
+        EngineError::Disk(disk) if is_short(disk) => format!(
+            "{error}: the file ends before that; it was cut, or only a part of it was copied: copy it again from where it is whole"
+        ),
+        _ => error.to_string(),
     }
 }
