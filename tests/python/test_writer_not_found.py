@@ -229,15 +229,18 @@ def test_what_was_forgotten_is_missed_all_the_same(table, resume, tmp_path: Path
     assert resume(tmp_path / "state.{step}") is None
 
 
-def test_ranks_that_forgot_their_checkpoints_begin_nothing_again(table, tmp_path: Path):
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_ranks_that_forgot_their_checkpoints_begin_nothing_again(table, tmp_path: Path, is_killed: bool):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("atoll._agreed.NOTED_MAX", 2)
         writers = start(table, 1)
         [writer.resume(own(tmp_path, writer.rank)) for writer in writers]
         for step in (10, 20, 30, 40):
             give_all(writers, step)
-            [keep(writer, tmp_path / f"state.{step}.{writer.rank}") for writer in writers]
+            for writer in writers:
+                keep(writer, tmp_path / f"state.{step}.{writer.rank}", is_killed=is_killed and (step, writer.rank) == (40, 1))
             [file.unlink() for file in tmp_path.glob(f"state.{step - 20}.*")]
+    # What the first rank remembers is one checkpoint ahead, where the second was killed.
     table.delete(run="a", steps=(25, None))
     for attempt in (2, 3):
         for writer in start(table, attempt):

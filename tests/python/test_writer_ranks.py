@@ -202,6 +202,30 @@ def refuses(table: atoll.Table, attempt: int, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("last", [20, 10])
+@pytest.mark.parametrize("mistyped", [1, 2])
+def test_a_pattern_that_is_not_that_of_the_one_rank_that_names_takes_nothing_back(
+    table, tmp_path: Path, mistyped: int, last: int, first: int
+):
+    wrong, right = tmp_path / "stat.{step}", tmp_path / "state.{step}"
+    writers = start(table, 1)
+    assert [writer.resume(wrong) for writer in writers] == [None, None]
+    for step in (10, 20):
+        give(writers, step)
+        keep(writers[0], tmp_path / f"state.{step}")
+    for attempt in range(2, mistyped + 1):
+        for writer in start(table, attempt):
+            with pytest.raises(errors.ConflictError, match="no checkpoint of it at .*stat.{step}"):
+                writer.resume(wrong)
+    if last < 20:
+        # Where the second one is taken back, there were two all the same, for ranks that ask later too.
+        table.delete(run="a", steps=(last + 1, None))
+    again = start(table, mistyped + 1)
+    assert [again[rank].resume(right).step for rank in (first, 1 - first)] == [last, last]
+    assert sorted(tmp_path.glob("state.*0")) == [tmp_path / f"state.{step}" for step in (10, 20) if step <= last]
+
+
+@pytest.mark.parametrize("first", [0, 1])
 def test_what_is_gone_for_one_of_the_ranks_that_share_a_name_is_gone_for_all(table, tmp_path: Path, first: int):
     pattern = tmp_path / "state.{step}"
     writers = start(table, 1)

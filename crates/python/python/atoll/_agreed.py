@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -118,10 +119,11 @@ class Agreement:
         self._keep(**self._asked(), steps=left, first=None if after is None else self._cell.get("first"))
 
     def _asked(self) -> dict[str, Any]:
-        """How the files of this rank are called from now on, and how they were before the ranks of this attempt asked."""
+        """How the files of this rank are called from now on, and how they were, and how many, before this attempt asked."""
         cell, pattern = self._cell, self._pattern
         is_first = cell.get("asked") != self._attempt
-        before = {"pattern": cell["pattern"], "is_own": cell["is_own"]} if is_first else cell["before"]
+        was = {"pattern": cell["pattern"], "is_own": cell["is_own"], "counts": _counts(cell, self._attempt)}
+        before = was if is_first else cell["before"]
         # Files of its own have names of their own: under another name there may be one for all.
         is_own = cell["is_own"] and cell["pattern"] in (None, pattern)
         return {"asked": self._attempt, "before": before, "pattern": pattern, "is_own": is_own}
@@ -207,9 +209,14 @@ def _before(cell: Mapping[str, Any], attempt: int) -> dict[str, Any]:
     steps = {step: note for step, note in cell["steps"].items() if note["by"] < attempt}
     paths = {step: None if note.get("gone", attempt) < attempt else note["path"] for step, note in steps.items()}
     # Ranks of this attempt may have said already how their files are called from now on.
-    names = cell["before"] if cell.get("asked") == attempt else {}
-    first = [first for first in _firsts(cell) if first["by"] < attempt]
-    return {**cell, **names, "first": first[0] if first else None, "steps": paths, "by": {step: note["by"] for step, note in steps.items()}}
+    was = {"counts": _counts(cell, attempt), **(cell["before"] if cell.get("asked") == attempt else {})}
+    first = next((first for first in _firsts(cell) if first["by"] < attempt), None)
+    return {**cell, **was, "first": first, "steps": paths, "by": {step: note["by"] for step, note in steps.items()}}
+
+
+def _counts(cell: Mapping[str, Any], attempt: int) -> dict[str, int]:
+    """How many checkpoints a rank named in each attempt before this one, as far as it remembers."""
+    return dict(Counter(str(note["by"]) for note in cell["steps"].values() if BEFORE_ALL < note["by"] < attempt))
 
 
 def _common(cells: list[dict[str, Any]], last_complete: int | None) -> list[int]:
@@ -221,10 +228,11 @@ def _common(cells: list[dict[str, Any]], last_complete: int | None) -> list[int]
 
 
 def _forgotten(cells: list[dict[str, Any]], last_complete: int | None) -> int | None:
-    """The first of the steps up to the last complete one that a rank has named, where nobody remembers any of these."""
-    if last_complete is None or any(int(step) <= last_complete for cell in cells for step in cell["steps"]):
+    """The first of the steps up to the last complete one that a rank has named, where it remembers none of these."""
+    if last_complete is None:
         return None
-    firsts = (first["step"] for cell in cells for first in _firsts(cell))
+    forgetful = [cell for cell in cells if all(int(step) > last_complete for step in cell["steps"])]
+    firsts = (first["step"] for cell in forgetful for first in _firsts(cell))
     return min((first for first in firsts if first <= last_complete), default=None)
 
 
@@ -244,7 +252,16 @@ def _has(cell: Mapping[str, Any], step: int, cells: list[dict[str, Any]]) -> boo
         return cell["steps"].get(str(step)) is not None
     # A rank that names none may go on from one that another rank names for both; if it never asked, nobody knows its names, and it
     # says itself where it has no such file.
-    if cell["pattern"] is None:
+    if cell["pattern"] is None or _names_none(cell, step, cells):
         return True
     paths = (other["steps"].get(str(step)) for other in cells)
     return any(path is not None and step_of(cell["pattern"], path) == step for path in paths)
+
+
+def _names_none(cell: Mapping[str, Any], step: int, cells: list[dict[str, Any]]) -> bool:
+    """Whether another rank named the step and one more in an attempt in which this one named none: it would have named one of them.
+
+    So it goes on from what the other one names, also where the pattern that it asked with was not that of the files.
+    """
+    named_by = ((other["counts"], str(other["by"].get(str(step)))) for other in cells)
+    return any(by not in cell["counts"] and counts.get(by, 0) > 1 for counts, by in named_by)
