@@ -410,9 +410,9 @@ def test_checkpoints_of_ranks_that_noted_nothing_are_taken_as_they_are(table, tm
         assert [writer.resume(own(tmp_path, writer.rank)).step for writer in start(table, attempt)] == [10, 10]
 
 
-def test_what_a_deleted_run_of_the_same_name_left_is_nobodys(table, tmp_path: Path):
+def test_what_ranks_noted_that_a_copy_of_an_older_version_does_not_have_is_nobodys(table, tmp_path: Path):
     for attempt in (7, 1):
-        # The same notes as where the run was deleted in between, and its attempts begin anew.
+        # The notes of a later attempt, which came along, and those of the one that the copy goes on from.
         for rank in (0, 1):
             Agreement(table, "a", attempt, rank, 2).begin(None)
     (tmp_path / "state.10.0").touch()

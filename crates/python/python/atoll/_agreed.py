@@ -193,7 +193,7 @@ class Agreement:
     def _noted(self) -> dict[int, dict[str, Any]]:
         """What is noted of all ranks."""
         cells = {rank: json.loads(text) for rank, text in self._native.rank_notes(self._run, self._attempt).items()}
-        # Cells stay where a run is deleted; attempts of another one with its name may begin anew.
+        # A copy of an older version of the table has the notes of now, and its attempts go on from those of then.
         noted = {rank: cell for rank, cell in cells.items() if cell["since"] <= self._attempt}
         self._cell, self._is_read = noted.get(self._rank, self._cell), True
         return noted
