@@ -1,11 +1,31 @@
-//! A node for tests, which answers as it is told to.
+//! A node for tests, which answers as it is told to. It is reached without the system, so that a clock that is paused stands while
+//! bytes are on their way.
 
 use atoll_resp::{Limits, RequestParser};
 use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::sync::mpsc;
+
+/// Bytes on their way in each direction before whoever writes has to wait.
+const ON_THE_WAY: usize = 64 << 10;
+
+/// The ports of nodes: below those that the system hands out, and above those at which nobody is.
+static PORTS: AtomicU16 = AtomicU16::new(100);
+
+/// Where connections to nodes go, by the ports of those.
+static NODES: Mutex<Option<HashMap<u16, mpsc::UnboundedSender<DuplexStream>>>> = Mutex::new(None);
+
+/// A connection to the node at this address, if there is one.
+pub(crate) fn dial(address: &str) -> Option<DuplexStream> {
+    let port: u16 = address.strip_prefix("127.0.0.1:")?.parse().ok()?;
+    let (here, there) = tokio::io::duplex(ON_THE_WAY);
+    NODES.lock().as_ref()?.get(&port)?.send(there).ok()?;
+    Some(here)
+}
 
 /// What becomes of a request.
 pub(crate) enum Answer {
@@ -32,13 +52,13 @@ pub(crate) struct Stub {
 
 impl Stub {
     pub(crate) async fn start(answer: impl Fn(u16, usize, &str) -> Answer + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
+        let (port, (dialled, mut dials)) = (PORTS.fetch_add(1, Ordering::SeqCst), mpsc::unbounded_channel());
+        NODES.lock().get_or_insert_default().insert(port, dialled);
         let (came, answer): (Arc<Mutex<Vec<String>>>, Arc<Answering>) = (Arc::default(), Arc::new(answer));
         let requests = Arc::clone(&came);
         tokio::spawn(async move {
             for connection in 0.. {
-                let Ok((stream, _)) = listener.accept().await else { return };
+                let Some(stream) = dials.recv().await else { return };
                 let (answer, came) = (Arc::clone(&answer), Arc::clone(&requests));
                 let answer = move |words: &str| {
                     came.lock().push(words.to_owned());
@@ -56,7 +76,7 @@ impl Stub {
     }
 }
 
-async fn serve(mut stream: TcpStream, answer: impl Fn(&str) -> Answer) {
+async fn serve(mut stream: DuplexStream, answer: impl Fn(&str) -> Answer) {
     let (mut parser, mut arrived) = (RequestParser::new(Limits::default()), Vec::new());
     while stream.read_buf(&mut arrived).await.is_ok_and(|count| count > 0) {
         let mut taken = 0;

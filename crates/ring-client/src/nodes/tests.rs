@@ -123,7 +123,7 @@ async fn a_write_in_doubt_that_waited_for_its_place_for_too_long_is_not_sent() {
     assert_eq!(node.asked(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_call_that_waited_for_its_place_has_as_long_an_answer_as_one_that_begins_then() {
     let node = Stub::start(|port, _, words| {
         let late = || Answer::Late(Duration::from_millis(600), "+v\r\n".to_owned());
