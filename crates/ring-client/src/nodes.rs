@@ -170,9 +170,9 @@ impl Nodes {
                     (format!("no answer from {target}: {error}"), Some(error))
                 }
             };
-            let until = sending.and_then(|sending| sending.sent_until(self.options.doubt_max));
+            let (now, until) = (Instant::now(), sending.and_then(|it| it.sent_until(self.options.doubt_max)));
             ends = until.map_or(ends, |until| ends.min(until));
-            if Instant::now() >= ends {
+            if until.is_some_and(|until| now >= until) || (now >= ends && !silence.owes_last()) {
                 return Err(self.unanswered(trouble));
             }
             tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64())).await;

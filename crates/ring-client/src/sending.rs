@@ -52,27 +52,42 @@ impl Sending {
 ///
 /// A node that hangs says nothing, and neither does its host: others are asked while there is time. The more often that was for
 /// nothing the longer it may take, and what would be the last try as long as any answer.
+///
+/// Invariant: no call ends behind a try that was given up sooner than that, also where that was noticed late, as in a program that had
+/// no processor for a while.
 #[derive(Debug)]
 pub(crate) struct Silence {
     next: Duration,
     most: Duration,
+    /// Whether the try that was begun last may take as long as any answer.
+    is_last: bool,
+    /// Whether it was given up sooner than that.
+    owes_last: bool,
 }
 
 impl Silence {
     pub(crate) fn of(options: &RingOptions) -> Self {
         let most = options.request_time_out;
-        Self { next: options.silence_first.min(most), most }
+        Self { next: options.silence_first.min(most), most, is_last: false, owes_last: false }
     }
 
     /// How long a try may go unanswered that begins then, of a call that ends then.
-    pub(crate) fn of_try(&self, begins: Instant, ends: Instant) -> Duration {
-        if ends.saturating_duration_since(begins) <= self.next { self.most } else { self.next }
+    pub(crate) fn of_try(&mut self, begins: Instant, ends: Instant) -> Duration {
+        let is_time_over = ends.saturating_duration_since(begins) <= self.next;
+        (self.is_last, self.owes_last) = (is_time_over || self.next == self.most, false);
+        if self.is_last { self.most } else { self.next }
+    }
+
+    /// Whether one more try is due, though the time of the call is over.
+    pub(crate) fn owes_last(&self) -> bool {
+        self.owes_last
     }
 
     /// A try ended so. What came at once, as where nobody listens, says nothing of how long an answer takes.
     pub(crate) fn was_for_nothing(&mut self, error: &io::Error) {
         if error.kind() == io::ErrorKind::TimedOut {
             self.next = self.next.saturating_mul(2).min(self.most);
+            self.owes_last = !self.is_last;
         }
     }
 }

@@ -39,6 +39,8 @@ pub(crate) enum Answer {
     Slowly(Duration, String),
     /// Nothing comes.
     Hangs,
+    /// Nothing comes, and all that runs here stands still for this time.
+    Stalls(Duration),
 }
 
 /// Of the port of the node, the number of the connection from 0 on, and the words of a request.
@@ -102,6 +104,10 @@ async fn serve(mut stream: DuplexStream, answer: impl Fn(&str) -> Answer) {
                     (text, false)
                 }
                 Answer::Hangs => continue,
+                Answer::Stalls(time) => {
+                    tokio::time::advance(time).await;
+                    continue;
+                }
             };
             if stream.write_all(text.as_bytes()).await.is_err() || ends {
                 return;

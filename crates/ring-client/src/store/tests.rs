@@ -290,6 +290,28 @@ async fn a_node_that_is_slow_is_waited_for_where_nobody_else_has_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_last_try_takes_as_long_as_one_may_though_the_one_before_was_noticed_late() {
+    let tries = AtomicU64::new(0);
+    let node = Stub::start(move |port, _, words| match usual(port, words) {
+        Some(answer) => answer,
+        // While the first try waits, this program has no processor until the whole call should be over.
+        None if tries.fetch_add(1, Ordering::SeqCst) == 0 => Answer::Stalls(Duration::from_millis(300)),
+        None => Answer::Late(Duration::from_millis(1_000), "*2\r\n:0\r\n+OK\r\n".to_owned()),
+    })
+    .await;
+    let options = RingOptions {
+        silence_first: Duration::from_millis(50),
+        patience: Duration::from_millis(200),
+        request_time_out: Duration::from_millis(1_500),
+        ..RingOptions::of(vec![node.address.clone()])
+    };
+    let store = RingStore::open(options).await.unwrap();
+    let batch = Batch::on(b"p").put(b"s", &b"v"[..]);
+    store.write(batch, WriteOptions::default()).await.unwrap();
+    assert_eq!(node.came("AT.ID").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_node_holds_and_then_refuses_was_surely_not_done() {
     let is_first = AtomicBool::new(true);
     let node = Stub::start(move |port, _, words| {
