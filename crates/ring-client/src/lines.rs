@@ -25,17 +25,16 @@ pub(crate) struct Lines {
     waiting: AtomicU64,
 }
 
-/// For how long a node is asked to wait at a time, at most, where few wait. One that is asked anew says whether it still has the cell;
-/// one that hangs, or that the others took it from without its knowing, would tell nothing for ever.
-const TURN: Duration = Duration::from_secs(10);
-
-/// So much longer for each that waits: of very many only so few ask anew in a second.
+/// For how long a node is asked to wait at a time for each that waits, if that is longer than where few wait: of very many only so few
+/// ask anew in a second.
 const TURN_EACH: Duration = Duration::from_micros(1500);
 
-/// The time of one turn where so many wait, up to half of it taken off by chance, from 0 to 1: who began together do not end together.
-fn turn(waiting: u64, chance: f64) -> Duration {
+/// The time of one turn where so many wait, and so long where few do, up to half of it taken off by chance, from 0 to 1: who began
+/// together do not end together. One that is asked anew says whether it still has the cell; one that hangs, or that the others took it
+/// from without its knowing, would tell nothing for ever.
+fn turn(of_few: Duration, waiting: u64, chance: f64) -> Duration {
     let each = TURN_EACH.saturating_mul(u32::try_from(waiting).unwrap_or(u32::MAX));
-    TURN.max(each).mul_f64(1.0 - chance / 2.0)
+    of_few.max(each).mul_f64(1.0 - chance / 2.0)
 }
 
 /// What a node told.
@@ -80,8 +79,8 @@ impl Drop for Waiter<'_> {
 
 impl Lines {
     /// For how long a node is to be asked to wait, before it is asked anew.
-    pub(crate) fn turn(&self) -> Duration {
-        turn(self.waiting.load(Ordering::Relaxed), fastrand::f64())
+    pub(crate) fn turn(&self, options: &RingOptions) -> Duration {
+        turn(options.turn, self.waiting.load(Ordering::Relaxed), fastrand::f64())
     }
 
     /// Waits at this node, for so many milliseconds at most; `words` are the key, the field and what its value has to be.
@@ -105,7 +104,7 @@ impl Lines {
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
         let mut waiter = Waiter { waiting: &self.waiting, line: &line, id, is_told: false };
         // The node says when the time is over, unless nothing comes from it any more; of many it may have to tell many.
-        let late = options.connect_time_out + turn(waiting, 1.0) - turn(0, 1.0);
+        let late = options.connect_time_out + turn(options.turn, waiting, 1.0) - turn(options.turn, 0, 1.0);
         let time_max = Duration::from_millis(milliseconds).saturating_add(late);
         let told = tokio::time::timeout(time_max, waits).await;
         waiter.is_told = told.is_ok();
@@ -365,7 +364,7 @@ mod tests {
         assert!(told.iter().all(|told| matches!(told, Ok(Told::Met(Some(value))) if value == b"value")));
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_node_that_says_nothing_is_no_line_that_broke() {
         let hangs_at = |command: &'static str| {
             Stub::start(move |port, _, words| match words.starts_with(command) {
@@ -384,13 +383,14 @@ mod tests {
 
     #[test]
     fn of_many_that_wait_few_ask_anew_in_a_second() {
-        let seconds = |waiting, chance| turn(waiting, chance).as_secs_f64();
+        let of_few = RingOptions::of(Vec::new()).turn;
+        let seconds = |waiting, chance| turn(of_few, waiting, chance).as_secs_f64();
         assert_eq!((seconds(0, 1.0), seconds(1000, 0.0)), (5.0, 10.0));
         for waiting in [6_000, 10_000, 20_000, 100_000, 1_000_000] {
             let shortest = seconds(waiting, 1.0);
             assert!(waiting as f64 / shortest <= 1500.0, "{waiting} in {shortest} s");
         }
-        assert!(turn(u64::MAX, 0.0) < Duration::from_secs(90 * 24 * 60 * 60));
+        assert!(turn(of_few, u64::MAX, 0.0) < Duration::from_secs(90 * 24 * 60 * 60));
     }
 
     #[tokio::test]

@@ -35,6 +35,10 @@ pub struct RingOptions {
     pub latency: LatencyClass,
     /// Most waits at once.
     pub waiters_max: usize,
+    /// For how long a node is asked to wait at a time, at most, where few wait; of very many each is asked for longer. One that hangs,
+    /// or has the cell no more and does not know it, is found out behind it. Whoever counts what waits cost lets it be long.
+    #[doc(hidden)]
+    pub turn: Duration,
 }
 
 impl RingOptions {
@@ -55,6 +59,7 @@ impl RingOptions {
             doubt_max: Duration::from_secs(540),
             latency: LatencyClass::None,
             waiters_max: 100_000,
+            turn: Duration::from_secs(10),
         }
     }
 

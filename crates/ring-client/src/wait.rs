@@ -76,7 +76,7 @@ async fn watch_for(
     }
     let mut troubles = Troubles::default();
     loop {
-        let turn = shared.lines.turn();
+        let turn = shared.lines.turn(&nodes.options);
         let left = ends.map_or(turn, |ends| ends.saturating_duration_since(Instant::now())).min(turn);
         // Rounded up: it is this side that says when the time is over.
         let milliseconds = u64::try_from(left.as_millis()).unwrap_or(u64::MAX).saturating_add(1);

@@ -7,6 +7,7 @@ use atoll_conformance::{
 use atoll_ring_client::{LatencyClass, RingOptions, RingStore};
 use atoll_store::StoreError;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub fn run(subject: &dyn Subject) {
     run_but(subject, &[]);
@@ -39,10 +40,13 @@ pub fn run_but(subject: &dyn Subject, disturbed: &[&str]) {
     }
 }
 
+/// So long no wait is asked for anew: what polls it is a write, on a machine however busy.
+const TURN: Duration = Duration::from_secs(3600);
+
 /// The options of the store that is opened as the so many'th: every other one has time.
 pub fn options(seeds: Vec<String>, opened: u32) -> RingOptions {
     let latency = if opened.is_multiple_of(2) { LatencyClass::None } else { LatencyClass::Fifty };
-    RingOptions { latency, ..RingOptions::of(seeds) }
+    RingOptions { latency, turn: TURN, ..RingOptions::of(seeds) }
 }
 
 /// Makes a ring as good as a new one: to begin another one for each check would take longer than the checks.
