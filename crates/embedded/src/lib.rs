@@ -20,4 +20,4 @@ pub use open::{
     COPY_FILE, FolderStore, OpenOptions, PART_FILE, STORE_FILE, UNFINISHED_FILE, open, open_last_state,
 };
 pub use owner::Mode;
-pub use store::{EmbeddedStore, StoreOptions, refused};
+pub use store::{CellKeys, EmbeddedStore, StoreOptions, hurt_cells, refused};

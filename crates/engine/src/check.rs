@@ -33,6 +33,19 @@ pub struct CheckReport {
     pub bytes: u64,
     /// Everything that does not match.
     pub damage: Vec<EngineError>,
+    /// What of it the current trees need.
+    pub hurt: Vec<Hurt>,
+}
+
+/// Keys of a current tree of which something cannot be read as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hurt {
+    /// The damage, by its place in the list.
+    pub damage: usize,
+    /// The name of the tree.
+    pub tree: String,
+    /// The first and the last of these keys; one key alone where it is a value. Others between them may be whole.
+    pub keys: (Bound<Vec<u8>>, Bound<Vec<u8>>),
 }
 
 impl Engine {
@@ -53,6 +66,7 @@ impl Engine {
             tells: 0,
             tree_records: 0,
             depth: None,
+            current: None,
         };
         check.superblocks()?;
         let (_pin, current, trees) = check.everything()?;
@@ -61,7 +75,7 @@ impl Engine {
         check.live_bytes();
         check.record_counts(&trees[..current], &counts);
         for tree in &trees[current..] {
-            check.tree(tree);
+            check.tree_of_snapshot(tree);
         }
         check.free_space();
         if !self.shared.options.read_only {
@@ -86,6 +100,8 @@ struct Check<'a> {
     /// Records of the tree that is looked at, and how deep its leaves lie, as far as was seen.
     tree_records: u64,
     depth: Option<usize>,
+    /// Its name, if it is a current one.
+    current: Option<String>,
 }
 
 /// Where in a tree a node lies: between which separators, and below how many nodes.
@@ -260,15 +276,45 @@ impl Check<'_> {
         }
     }
 
-    /// Looks at all that a tree has; how many records.
+    /// Looks at all that a current tree has; how many records.
     fn tree(&mut self, tree: &TreeState) -> u64 {
+        self.current = Some(tree.name.clone());
+        let records = self.tree_of_snapshot(tree);
+        self.current = None;
+        records
+    }
+
+    fn tree_of_snapshot(&mut self, tree: &TreeState) -> u64 {
         (self.tree_records, self.depth) = (0, None);
         self.slot(&tree.root, Place { range: (Bound::Unbounded, Bound::Unbounded), depth: 0 });
         self.tree_records
     }
 
+    /// Notes of what was found since there were so many that these keys need it.
+    fn hurt(&mut self, since: usize, keys: (Bound<&[u8]>, Bound<&[u8]>)) {
+        let Some(tree) = &self.current else { return };
+        let keys = (keys.0.map(<[u8]>::to_vec), keys.1.map(<[u8]>::to_vec));
+        let of = |damage| Hurt { damage, tree: tree.clone(), keys: keys.clone() };
+        self.report.hurt.extend((since..self.report.damage.len()).map(of));
+    }
+
     fn slot(&mut self, slot: &Slot, place: Place<'_>) {
-        let node = match slot.home() {
+        let before = self.report.damage.len();
+        let node = self.node(slot, place);
+        self.hurt(before, place.range);
+        match node {
+            Some(Node::Inner(read)) => {
+                let inner = self.resident_of(slot, read);
+                self.inner(&inner, place);
+            }
+            Some(Node::Leaf(leaf)) => self.leaf(slot, &leaf, place),
+            None => {}
+        }
+    }
+
+    /// What lies in a slot, as far as it can be read.
+    fn node(&mut self, slot: &Slot, place: Place<'_>) -> Option<Node> {
+        match slot.home() {
             // What has a home is read from there, resident or not: that is what the check is about.
             Some(Home { page, delta: None, .. }) => {
                 // A checkpoint may have made one page of both since, and told what was replaced.
@@ -285,27 +331,27 @@ impl Check<'_> {
                 }
                 self.note(read)
             }
-        };
-        match node {
-            Some(Node::Inner(read)) => {
-                let inner = self.resident_of(slot, read);
-                self.inner(&inner, place);
-            }
-            Some(Node::Leaf(leaf)) => {
-                self.tree_records += leaf.len() as u64;
-                let is_deep_as_others = *self.depth.get_or_insert(place.depth) == place.depth;
-                if !is_deep_as_others || !place.suits(&leaf) {
-                    let offset = slot.home().map_or(0, |home| home.page.offset);
-                    self.report.damage.push(self.shared.backing.corrupt(offset, crate::Damage::PageContent));
+        }
+    }
+
+    fn leaf(&mut self, slot: &Slot, leaf: &Leaf, place: Place<'_>) {
+        self.tree_records += leaf.len() as u64;
+        let is_deep_as_others = *self.depth.get_or_insert(place.depth) == place.depth;
+        if !is_deep_as_others || !place.suits(leaf) {
+            let before = self.report.damage.len();
+            let offset = slot.home().map_or(0, |home| home.page.offset);
+            self.report.damage.push(self.shared.backing.corrupt(offset, crate::Damage::PageContent));
+            self.hurt(before, place.range);
+        }
+        for record in 0..leaf.len() {
+            if let Stored::Chain(chain) = leaf.value(record) {
+                let before = self.report.damage.len();
+                chain.pieces().iter().for_each(|piece| self.piece(piece));
+                if self.report.damage.len() > before {
+                    let key = leaf.record(record).key_to_vec();
+                    self.hurt(before, (Bound::Included(&key), Bound::Included(&key)));
                 }
-                for chain in (0..leaf.len()).filter_map(|slot| match leaf.value(slot) {
-                    Stored::Chain(chain) => Some(chain),
-                    Stored::Inline(_) => None,
-                }) {
-                    chain.pieces().iter().for_each(|piece| self.piece(piece));
-                }
             }
-            None => {}
         }
     }
 

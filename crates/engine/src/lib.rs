@@ -88,7 +88,7 @@ pub use amend::{Amended, Amendment};
 pub use attempt::{Attempt, ReadTicket};
 pub use batch::WriteBatch;
 pub use changes::{Change, TreeChanges};
-pub use check::CheckReport;
+pub use check::{CheckReport, Hurt};
 pub use checkpoint::Checkpoint;
 pub use clock::Clock;
 pub use commit::{Commit, SyncTicket};

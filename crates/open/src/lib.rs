@@ -23,8 +23,8 @@ pub use atoll_ring_client::{
 };
 pub use cassandra::{CassandraQuery, CassandraUrl, TlsChoice};
 pub use maintenance::{
-    BackupReport, CheckReport, CopyProgress, CopyReport, Damage, FormatDescription, LeftOut, Maintenance,
-    SnapshotDescription, Statistic, StatisticUnit,
+    BackupReport, CheckReport, CopyProgress, CopyReport, Damage, DamagedCells, FormatDescription, LeftOut,
+    Maintenance, SnapshotDescription, Statistic, StatisticUnit,
 };
 pub use options::{Mode, OpenOptions, Password};
 pub use ring::RingUrl;

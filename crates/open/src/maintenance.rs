@@ -90,6 +90,18 @@ pub struct Damage {
     pub place: String,
     /// What does not match.
     pub problem: String,
+    /// Between which cells of the store it lies, where that is known.
+    pub cells: Option<DamagedCells>,
+}
+
+/// Cells of which some cannot be read: partition and sort key of the first and of the last, which are one where it is a value. None
+/// is the first or the last of all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedCells {
+    /// The first.
+    pub from: Option<(Vec<u8>, Vec<u8>)>,
+    /// The last, or the first behind it.
+    pub to: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 /// One figure about a store.

@@ -8,12 +8,12 @@
 use crate::backup::{self, Backup, MARK_TREE};
 use crate::carry::Carrier;
 use crate::{
-    BackupReport, CheckReport, CopyProgress, CopyReport, Damage, FormatDescription, LeftOut, Maintenance,
-    SnapshotDescription, Statistic, StatisticUnit,
+    BackupReport, CheckReport, CopyProgress, CopyReport, Damage, DamagedCells, FormatDescription, LeftOut,
+    Maintenance, SnapshotDescription, Statistic, StatisticUnit,
 };
 use atoll_disk::{FileDisk, Mode as DiskMode};
 use atoll_embedded::{
-    COPY_FILE, EmbeddedStore, FolderStore, STORE_FILE, StoreOptions, open_last_state, refused,
+    COPY_FILE, EmbeddedStore, FolderStore, STORE_FILE, StoreOptions, hurt_cells, open_last_state, refused,
 };
 use atoll_engine::{Engine, EngineError, Options, Snapshot, Stats};
 use atoll_store::{ErrorKind, StoreError, StoreFuture};
@@ -78,12 +78,20 @@ impl Maintenance for Upkeep {
         Box::pin(async move {
             let check = |engine: &Engine| Ok((engine.check()?, engine.recovery().cut));
             let (report, cut) = self.on(self.readable().await?, "check", check).await?;
-            let damage =
-                report.damage.iter().map(|error| Damage { place: self.place(), problem: error.to_string() });
+            let cells_of = |place: usize| {
+                let found = report.hurt.iter().filter(|hurt| hurt.damage == place).find_map(hurt_cells);
+                found.map(|[from, to]| DamagedCells { from, to })
+            };
+            let damage = report.damage.iter().enumerate().map(|(place, error)| Damage {
+                place: self.place(),
+                problem: error.to_string(),
+                cells: cells_of(place),
+            });
             // Salvaged is what lies before damage: that is none the less there.
             let broken = cut.filter(|cut| cut.was_synced).map(|cut| Damage {
                 place: format!("{} at offset {}", self.place(), cut.offset),
                 problem: atoll_engine::Damage::LogBeforeSyncedEnd.to_string(),
+                cells: None,
             });
             Ok(CheckReport {
                 bytes_checked: report.bytes,

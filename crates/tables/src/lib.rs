@@ -40,9 +40,9 @@ pub use schema::{
     COLUMNS_MAX, INDEX_COLUMNS_MAX, IndexColumn, Role, Roles, SchemaError, TableSchema, TypeName, column,
 };
 pub use table::{
-    Answer, AttributeChanges, Attributes, AttributesOf, Batches, CopyProgress, CopyReport, Count,
-    Explanation, KeepPacked, Loader, OfObjects, OfRuns, PackOptions, PackReport, Query, QuerySplit, Refined,
-    Refinement, RunState, RunSummary, Scanned, SnapshotSummary, StepSummary, Table, TableError, TableInfo,
-    TableSummary, Union, UnionRefinement, VacuumReport, WholeStep, Within, Work,
+    Answer, AttributeChanges, Attributes, AttributesOf, Batches, Belonging, Belongs, CopyProgress,
+    CopyReport, Count, Explanation, KeepPacked, Loader, OfObjects, OfRuns, PackOptions, PackReport, Query,
+    QuerySplit, Refined, Refinement, RunState, RunSummary, Scanned, SnapshotSummary, StepSummary, Table,
+    TableError, TableInfo, TableSummary, Union, UnionRefinement, VacuumReport, WholeStep, Within, Work,
 };
 pub use weight::{Cut, Salt, Weight, WeightError, Window, order, weights};

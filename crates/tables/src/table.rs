@@ -8,6 +8,7 @@
 
 mod append;
 mod attributes;
+mod belongs;
 mod codec;
 mod copies;
 mod entries;
@@ -29,6 +30,7 @@ mod strike;
 mod vacuum;
 
 pub use attributes::{AttributeChanges, Attributes, AttributesOf};
+pub use belongs::{Belonging, Belongs};
 pub use copies::{CopyProgress, CopyReport};
 pub use error::TableError;
 pub use pack::{KeepPacked, Loader, PackOptions, PackReport, WholeStep};

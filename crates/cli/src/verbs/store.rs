@@ -1,12 +1,12 @@
 //! `atoll store`: look after a store.
 
+mod check;
+
 use crate::output::note;
 use crate::progress::Progress;
 use crate::session::Access;
 use crate::{Failure, Session};
-use atoll_open::{
-    BackupReport, CheckReport, CopyProgress, Damage, SnapshotDescription, Statistic, StatisticUnit,
-};
+use atoll_open::{BackupReport, CopyProgress, SnapshotDescription, Statistic, StatisticUnit};
 use atoll_options::{Size, format_duration};
 use atoll_store::{Capabilities, Durability, StoreError};
 use clap::{Args, Subcommand};
@@ -106,7 +106,7 @@ impl StoreVerb {
     pub async fn run(self, session: &Session) -> Result<(), Failure> {
         match self {
             Self::Info => info(session).await,
-            Self::Check => check(session).await,
+            Self::Check => check::check(session).await,
             Self::Stats => stats(session).await,
             Self::Snapshot(verb) => verb.run(session).await,
             Self::Copy(verb) => verb.run(session).await,
@@ -182,49 +182,6 @@ fn info_json(place: &str, capabilities: &Capabilities) -> Value {
         "request_memory_ns": nanoseconds(capabilities.request_memory),
         "request_memory_count": capabilities.request_memory_count,
     })
-}
-
-async fn check(session: &Session) -> Result<(), Failure> {
-    let (place, report) = match checked(session).await {
-        // A store that is too damaged to be opened is a finding of the check as well.
-        Err(Failure::Store(StoreError::Corrupt { place, problem })) => {
-            let damage = vec![Damage { place: place.clone(), problem }];
-            (place, CheckReport { damage, ..CheckReport::default() })
-        }
-        other => other?,
-    };
-    let as_json = |damage: &Damage| json!({ "place": damage.place, "problem": damage.problem });
-    if session.output.is_json() {
-        let damage: Vec<Value> = report.damage.iter().map(as_json).collect();
-        let left_out = report.left_out.map(|end| json!({ "offset": end.offset, "bytes": end.bytes }));
-        session.output.json(&json!({
-            "bytes": report.bytes_checked,
-            "cells": report.cells,
-            "damage": damage,
-            "left_out": left_out,
-        }))?;
-    } else {
-        for damage in &report.damage {
-            session.output.line(format!("damaged: {}: {}", damage.place, damage.problem))?;
-        }
-        if let Some(end) = report.left_out {
-            session.output.line(format!(
-                "left out: {} bytes from offset {} on, at the end of the log, which were never synced",
-                end.bytes, end.offset
-            ))?;
-        }
-        session.output.line(format!("checked {} bytes, {} cells", report.bytes_checked, report.cells))?;
-    }
-    match report.damage.len() {
-        0 => Ok(()),
-        places => Err(Failure::Damaged { place, places }),
-    }
-}
-
-async fn checked(session: &Session) -> Result<(String, CheckReport), Failure> {
-    let hint = "only stores in folders have bytes to check";
-    let (maintenance, place) = session.maintenance(Access::Read, "the check", hint).await?;
-    Ok((place, maintenance.check().await?))
 }
 
 async fn stats(session: &Session) -> Result<(), Failure> {

@@ -54,6 +54,36 @@ fn of_a_file_that_was_copied_in_part_it_is_told_that_it_ends_too_early() {
     }
 }
 
+#[test]
+fn a_check_tells_whose_the_damaged_bytes_are() {
+    let place = Place::new();
+    let mut rows = "id,x\n".to_owned();
+    let mut random = fastrand::Rng::with_seed(7);
+    (0..50_000).for_each(|id| rows += &format!("{id},{}\n", random.f64()));
+    place.write("x.csv", rows);
+    atoll(&place, &["table", "create", "t", "--like", "x.csv", "--id", "id", "--index", "x"]).text();
+    atoll(&place, &["table", "import", "t", "x.csv", "--run", "r1"]).text();
+    let value = "z".repeat(3000);
+    atoll(&place, &["kv", "put", "p", "k", &value]).text();
+    spoil(&place, &value[..1000]);
+    let told = atoll(&place, &["store", "check"]);
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.contains("does not match its checksum; cell p k\n"), "{told}");
+    let whole = place.read("data/store.atoll");
+    // The rows are most of what is there; where they lie is for the engine to know.
+    let found = (1..64).find_map(|part| {
+        let mut spoiled = whole.clone();
+        let at = whole.len() * part / 64;
+        spoiled[at] ^= 1;
+        place.write("data/store.atoll", spoiled);
+        let told = atoll(&place, &["store", "check", "--json"]);
+        let report: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+        let whose = report["damage"].as_array().unwrap().iter().filter_map(|damage| damage["whose"].as_str());
+        whose.map(str::to_owned).find(|whose| whose.contains("table"))
+    });
+    assert_eq!(found.as_deref(), Some("50000 rows of table \"t\", run \"r1\", step 50000"));
+}
+
 /// Three cells that were synced, one after the other, by an owner that was killed; nothing of them is in a checkpoint.
 fn killed_with_three_cells(place: &Place) {
     atoll(place, &["kv", "put", "old", "s", "before"]).text();

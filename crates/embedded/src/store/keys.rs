@@ -4,6 +4,7 @@
 //!
 //! Invariant: the order of joined keys is the order of (partition, sort), and no two cells share a key.
 
+use atoll_engine::Hurt;
 use atoll_store::{Cell, SortRange};
 use std::ops::Bound;
 
@@ -83,6 +84,38 @@ pub(crate) fn split(key: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     }
 }
 
+/// The partition and sort key that a joined key begins with, as far as there is any of them: separators of a tree are no whole keys.
+pub(crate) fn beginning(key: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    if let Some((partition, sort)) = split(key) {
+        return (partition, sort.to_vec());
+    }
+    let mut partition = Vec::with_capacity(key.len());
+    let mut bytes = key.iter().copied();
+    while let Some(byte) = bytes.next() {
+        partition.push(byte);
+        // What stands behind a zero says whether it is one.
+        if byte == 0 && bytes.next() != Some(0xFF) {
+            partition.pop();
+            break;
+        }
+    }
+    (partition, Vec::new())
+}
+
+/// The keys of a cell: partition and sort key.
+pub type CellKeys = (Vec<u8>, Vec<u8>);
+
+/// Between which cells the damage lies of which a check found that keys of this tree need it: partition and sort key of the first and
+/// of the last, as far as they are known; none of a tree that has no cells.
+#[must_use]
+pub fn hurt_cells(hurt: &Hurt) -> Option<[Option<CellKeys>; 2]> {
+    let of = |bound: &Bound<Vec<u8>>| match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Some(beginning(key)),
+        Bound::Unbounded => None,
+    };
+    (hurt.tree == super::CELLS).then(|| [of(&hurt.keys.0), of(&hurt.keys.1)])
+}
+
 /// A range of sort keys of one partition as a range of the engine's keys.
 pub(crate) struct KeyRange {
     from: Bound<Vec<u8>>,
@@ -138,6 +171,20 @@ mod tests {
             let end = partition_end(pair[0]);
             assert!(joined(Cell::new(pair[0], b"\xff\xff")) < end);
             assert!(end <= joined(Cell::new(pair[1], b"")), "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn of_a_key_that_was_cut_there_is_what_it_begins_with() {
+        for partition in PARTS {
+            for sort in SORTS {
+                let key = joined(Cell { partition, sort });
+                assert_eq!(beginning(&key), (partition.to_vec(), sort.to_vec()));
+                for end in 0..key.len() {
+                    let (first, rest) = beginning(&key[..end]);
+                    assert!(partition.starts_with(&first) && sort.starts_with(&rest), "{key:?} to {end}");
+                }
+            }
         }
     }
 

@@ -25,10 +25,14 @@ use atoll_store::{
 };
 pub use convert::refused;
 use futures::StreamExt;
+pub use keys::{CellKeys, hurt_cells};
 use pages::Part;
 use requests::Requests;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The tree that has the cells.
+const CELLS: &str = "cells";
 
 /// How an embedded store behaves beyond the engine's options.
 #[derive(Clone)]
@@ -105,7 +109,7 @@ impl EmbeddedStore {
         is_in_memory: bool,
     ) -> Result<Self, StoreError> {
         let failed = |error| refused("open", place, error);
-        let cells = engine.tree("cells").map_err(failed)?;
+        let cells = engine.tree(CELLS).map_err(failed)?;
         let requests = if options.engine.read_only {
             None
         } else {

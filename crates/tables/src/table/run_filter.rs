@@ -29,8 +29,11 @@ impl Table {
         Ok(runs_where(std::slice::from_ref(self), condition).await?.into_iter().flatten().collect())
     }
 
-    /// The attributes of all runs that have any.
-    async fn attributes_of_runs(&self) -> Result<BTreeMap<String, Attributes>, TableError> {
+    /// The attributes of all runs that have any, by name of the run, which need not be there; read at once.
+    ///
+    /// # Errors
+    /// As [`Table::attributes`].
+    pub async fn attributes_of_runs(&self) -> Result<BTreeMap<String, Attributes>, TableError> {
         // What is about something else begins with a control character, which no run's name does.
         let range = SortRange::half_open(vec![b' '], vec![0xff]);
         let request = ScanRequest { range, ..ScanRequest::all(self.names.attributes()) };

@@ -3,7 +3,7 @@
 use crate::Failure;
 use atoll_tables::expression::{Cell, Expression, ExpressionError, Problem, parse_box};
 use atoll_tables::protocol::Version;
-use atoll_tables::{AttributesOf, Boundary, Cut, OfRuns, Query, Table, TableError};
+use atoll_tables::{Boundary, Cut, OfRuns, Query, Table, TableError};
 use clap::Args;
 use std::collections::BTreeSet;
 
@@ -248,8 +248,9 @@ impl QuestionArguments {
 async fn absent_attribute(table: &Table, error: &ExpressionError) -> Result<Option<Failure>, Failure> {
     let Problem::UnknownColumn { name, .. } = error.problem() else { return Ok(None) };
     let mut present = BTreeSet::from(["run".to_owned()]);
+    let mut known = table.attributes_of_runs().await?;
     for run in table.runs().await? {
-        present.extend(table.attributes(AttributesOf::Run(&run.name)).await?.into_keys());
+        present.extend(known.remove(&run.name).unwrap_or_default().into_keys());
     }
     Ok(Some(Failure::Attribute { attribute: name.clone(), present: present.into_iter().collect() }))
 }

@@ -1,0 +1,124 @@
+//! What a partition of a store is to a table: for whoever found damage there and wants to know what to bring in again.
+
+use super::entries::all_entries;
+use super::names::{Names, REGISTRY};
+use super::{Stage, Table, TableError, codec};
+use crate::protocol::StepRange;
+use atoll_store::{ScanRequest, Store};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+/// What of a table lies in a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Belongs {
+    /// The table.
+    pub table: String,
+    /// What of it.
+    pub what: Belonging,
+}
+
+/// A part of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Belonging {
+    /// Rows that the current version has.
+    Rows {
+        /// How many, those included that were deleted since.
+        rows: u64,
+        /// The runs that wrote them, where that is known without reading the rows.
+        runs: Vec<String>,
+        /// The first of their steps, and the first step behind them, if there is one.
+        steps: (u64, Option<u64>),
+    },
+    /// Rows that only earlier versions have, or none.
+    EarlierRows,
+    /// Which versions there are, and of what.
+    Versions,
+    /// What was noted of the table and its runs.
+    Attributes,
+}
+
+impl fmt::Display for Belongs {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let table = &self.table;
+        match &self.what {
+            Belonging::Rows { rows, runs, steps } => {
+                write!(formatter, "{rows} rows of table \"{table}\"")?;
+                match runs.as_slice() {
+                    [] => write!(formatter, ", of several runs")?,
+                    [run] => write!(formatter, ", run \"{run}\"")?,
+                    runs => write!(formatter, ", runs \"{}\"", runs.join("\", \""))?,
+                }
+                match *steps {
+                    (0, None) => Ok(()),
+                    (from, None) => write!(formatter, ", steps from {from} on"),
+                    (from, Some(to)) if to == from + 1 => write!(formatter, ", step {from}"),
+                    (from, Some(to)) => write!(formatter, ", steps {from} to {}", to.saturating_sub(1)),
+                }
+            }
+            Belonging::EarlierRows => {
+                write!(formatter, "rows that only earlier versions of table \"{table}\" have")
+            }
+            Belonging::Versions => write!(formatter, "the versions of table \"{table}\""),
+            Belonging::Attributes => write!(formatter, "the attributes of table \"{table}\""),
+        }
+    }
+}
+
+impl Table {
+    /// What of which table lies in a partition of a store; none if it is of no table.
+    ///
+    /// # Errors
+    /// Where the list of tables, or the current version of the table, cannot be read.
+    pub async fn that_has(store: &Arc<dyn Store>, partition: &[u8]) -> Result<Option<Belongs>, TableError> {
+        for found in all_entries(&**store, ScanRequest::all(REGISTRY)).await? {
+            let table = String::from_utf8_lossy(&found.sort).into_owned();
+            let entry = codec::entry_from_json(&table, &found.value)?;
+            let names = Names::of(entry.id);
+            let what = if partition == names.manifest() {
+                Belonging::Versions
+            } else if partition == names.attributes() {
+                Belonging::Attributes
+            } else if partition.starts_with(&names.objects()) && entry.stage == Stage::There {
+                Self::open(Arc::clone(store), &table).await?.rows_in(partition).await?
+            } else {
+                continue;
+            };
+            return Ok(Some(Belongs { table, what }));
+        }
+        Ok(None)
+    }
+
+    /// The rows of the current version that lie in the partition of an object.
+    async fn rows_in(&self, partition: &[u8]) -> Result<Belonging, TableError> {
+        let manifest = self.ledger.current().await?.manifest;
+        let (mut rows, mut runs, mut steps) = (0, BTreeSet::new(), None::<StepRange>);
+        let mut is_of_several = false;
+        for (_, placed) in manifest.pieces.iter() {
+            let piece = &placed.piece;
+            if self.names.object(piece.object) != partition {
+                continue;
+            }
+            rows += piece.rows;
+            match &piece.extent.run {
+                Some(run) => drop(runs.insert(run.to_string())),
+                None => is_of_several = true,
+            }
+            let other = piece.extent.steps;
+            steps = Some(steps.map_or(other, |known| StepRange {
+                from: known.from.min(other.from),
+                to: known.to.zip(other.to).map(|(one, other)| one.max(other)),
+            }));
+        }
+        if is_of_several {
+            runs.clear();
+        }
+        Ok(match steps {
+            Some(steps) => {
+                Belonging::Rows { rows, runs: runs.into_iter().collect(), steps: (steps.from, steps.to) }
+            }
+            None => Belonging::EarlierRows,
+        })
+    }
+}
