@@ -309,13 +309,16 @@ def test_a_checkpoint_before_the_first_step_of_a_start_changes_nothing_for_ranks
     assert [writer.resume(own(tmp_path, writer.rank)).step for writer in start(table, 4)] == [40, 40]
 
 
-def test_ranks_that_name_what_they_begin_with_begin_together(table, tmp_path: Path):
+@pytest.mark.parametrize("suffix", ["", ".{rank}"])
+def test_ranks_that_name_what_they_begin_with_begin_together(table, tmp_path: Path, suffix: str):
     for attempt in (1, 2, 3):
         writers = start(table, attempt)
         for writer in writers:
-            assert writer.resume(own(tmp_path, writer.rank)) is None
+            # Where they share names, the second one sets aside what it cannot know to be of this start.
+            name = f"state.{{}}{suffix.format(rank=writer.rank)}"
+            assert writer.resume(tmp_path / name.format("{step}")) is None
             if writer.rank == 0:
-                keep(writer, tmp_path / "state.0.0")
+                keep(writer, tmp_path / name.format(0))
         give(writers, 5)
         [writer.flush(timeout=30) for writer in writers]
 

@@ -69,14 +69,13 @@ class Agreement:
         step = last if step is None else step
         if step is None:
             return
+        if self._size > 1 and last is None:
+            # No step of this attempt was given, so others may still ask for what earlier ones noted. And it is the state that
+            # this attempt began with: that is noted already, by the attempt that computed it, or it is the beginning.
+            return
         if not self._is_read:
             self._noted()
-        if self._size > 1 and last is None and any(note["by"] < self._attempt for note in self._cell["steps"].values()):
-            # No step of this attempt was given, so others may still ask for what earlier ones noted. The state is the one that
-            # this attempt began with: of a step that is noted it stays the one of the attempt that computed it.
-            return
-        # All ranks of this attempt have asked, for the steps before this are complete, or there was nothing to ask for: what is
-        # of a future that it replaced can go.
+        # All ranks of this attempt have asked, for the steps before this are complete: what is of a future that it replaced can go.
         steps = {
             text: note
             for text, note in self._cell["steps"].items()

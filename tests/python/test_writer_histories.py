@@ -1,0 +1,189 @@
+"""Many histories of starts, kills and restarts, of what `atoll.Writer` agrees on: nothing is begun over, mixed or stuck."""
+
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from test_writer_ranks import Killed
+
+from atoll import errors
+from atoll._agreed import Agreement
+
+HISTORIES = int(os.environ.get("WRITER_HISTORIES", "60"))
+#: Which state nothing was computed from.
+NOTHING = "nothing"
+
+
+class Notes:
+    """The native half of a table: what ranks noted. Its process may be killed before it notes something."""
+
+    def __init__(self) -> None:
+        self.cells: dict[int, str] = {}
+        self.is_killed = False
+
+    def rank_notes(self, run: str, attempt: int) -> dict[int, str]:
+        return dict(self.cells)
+
+    def set_rank_notes(self, text: str, run: str, attempt: int, rank: int) -> None:
+        if self.is_killed:
+            raise Killed
+        self.cells[rank] = json.dumps(json.loads(text))
+
+
+class History:
+    """One run: its table, its files, and what its starts were told."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.chance, self.folder, self.notes = random.Random(seed), folder, Notes()
+        #: Which state each complete step of the table is of.
+        self.table: dict[int, str] = {}
+        #: Steps of which every rank that names checkpoints has noted one, by the state it is of.
+        self.noted: dict[int, str] = {}
+        self.attempt = 0
+        self.mode = self.chance.choice(["alone", "own", "shared"])
+        self.is_at_top = self.chance.random() < 0.3
+        self.told: list[object] = []
+
+    def often(self, share: float) -> bool:
+        return self.chance.random() < share
+
+    def path(self, step: int | str, rank: int) -> Path:
+        """A checkpoint of a rank; with the name of the mark, its pattern."""
+        return self.folder / (f"state.{step}.{rank}" if self.mode == "own" else f"state.{step}")
+
+    @property
+    def last(self) -> int | None:
+        return max(self.table, default=None)
+
+    def begin(self) -> None:
+        """A start, from its first question to its end."""
+        self.attempt += 1
+        size = {"alone": 1, "own": 2, "shared": self.chance.choice([2, 3])}[self.mode]
+        ranks = [Agreement(SimpleNamespace(_native=self.notes), "a", self.attempt, rank, size) for rank in range(size)]
+        [rank.begin(self.last) for rank in ranks if size > 1]
+        try:
+            self.compute(ranks, self.ask(ranks))
+        except Killed:
+            self.notes.is_killed = False
+        except errors.ConflictError as error:
+            self.told.append(str(error))
+            raise
+
+    def ask(self, ranks: list[Agreement]) -> int | None:
+        """What all ranks are told, in some order: the same."""
+        order, answers = self.chance.sample(range(len(ranks)), len(ranks)), {}
+        for rank in order:
+            self.notes.is_killed = self.often(0.03)
+            chosen = ranks[rank].resume(self.path("{step}", rank), self.last)
+            self.notes.is_killed = False
+            answers[rank] = None if chosen is None else chosen.step
+            self.told.append((self.attempt, rank, answers[rank]))
+            assert len(set(answers.values())) == 1, "ranks are answered alike"
+            assert answers[rank] is not None or not self.passed_over(), f"{self.passed_over()} were named"
+            state = NOTHING if chosen is None else chosen.path.read_text()
+            assert state == self.state(answers[rank] or 0), "what it goes on from is what the table has"
+            if self.is_at_top and (rank == 0 or self.mode == "own"):
+                self.write(answers[rank] or 0, rank, state)
+                ranks[rank].note(self.path(answers[rank] or 0, rank), None)
+            if self.often(0.05):
+                raise Killed
+        return answers[0]
+
+    def state(self, step: int) -> str:
+        return self.table.get(step, NOTHING)
+
+    def passed_over(self) -> list[int]:
+        """The checkpoints of what the table has that all ranks named: nobody begins over their steps."""
+        return [step for step, state in self.noted.items() if self.table.get(step) == state]
+
+    def compute(self, ranks: list[Agreement], begun: int | None) -> None:
+        """Gives steps and names checkpoints, until it ends or is killed."""
+        step = begun or 0
+        for _ in range(self.chance.randrange(12)):
+            step += 10
+            self.table = {known: state for known, state in self.table.items() if known < step}
+            self.table[step] = f"step {step} of attempt {self.attempt}"
+            self.noted = {known: state for known, state in self.noted.items() if self.state(known) == state}
+            if step % 20 == 0:
+                naming = range(len(ranks)) if self.mode == "own" else [0]
+                for rank in self.chance.sample(naming, len(naming)):
+                    self.name(ranks[rank], rank, step)
+                self.noted[step] = self.table[step]
+
+    def name(self, agreement: Agreement, rank: int, step: int) -> None:
+        """A checkpoint of a rank, with kills before and after its name; it keeps the newest two."""
+        if self.often(0.05):
+            raise Killed
+        self.write(step, rank, self.table[step])
+        self.notes.is_killed = self.often(0.05)
+        agreement.note(self.path(step, rank), step)
+        if self.often(0.03):
+            raise Killed
+        named = self.path("*", rank).name
+        files = sorted((file for file in self.folder.glob(named) if "superseded" not in file.name), key=step_in)
+        [file.unlink() for file in files[:-2]]
+
+    def write(self, step: int, rank: int, state: str) -> None:
+        """As a checkpoint is written: whole, or not there."""
+        part = self.folder / "part"
+        part.write_text(state)
+        part.replace(self.path(step, rank))
+
+
+def step_in(path: Path) -> int:
+    return int(path.name.split(".")[1])
+
+
+def away(history: History) -> None:
+    """A start while the disk with the checkpoints is another one: it fails, or there were none."""
+    hidden = history.folder.with_name("hidden")
+    history.folder.rename(hidden)
+    history.folder.mkdir()
+    was = (dict(history.table), dict(history.noted))
+    try:
+        history.begin()
+    except errors.ConflictError:
+        assert was == (history.table, history.noted)
+        shutil.rmtree(history.folder)
+        hidden.rename(history.folder)
+    else:
+        shutil.rmtree(hidden)
+
+
+def cut(history: History) -> None:
+    """A start after the last steps were deleted: it goes on from an earlier one, or fails, as where that was removed long ago."""
+    first = history.chance.randrange(0, (history.last or 0) + 20)
+    history.table = {step: state for step, state in history.table.items() if step < first}
+    try:
+        history.begin()
+    except errors.ConflictError:
+        # Then all steps are deleted, and what was noted with them.
+        history.table, history.notes, before = {}, Notes(), len(history.told)
+        history.begin()
+        assert all(told[2] is None for told in history.told[before:])
+
+
+@pytest.fixture
+def seed() -> int:
+    """Printed where a test fails; `WRITER_SEEDS=17 pytest` begins with another one."""
+    return int(os.environ.get("WRITER_SEEDS", "0"))
+
+
+def test_no_history_of_kills_begins_over_mixes_or_stops(tmp_path: Path, seed: int):
+    for number in range(seed, seed + HISTORIES):
+        folder = tmp_path / str(number)
+        (folder / "restart").mkdir(parents=True)
+        history = History(number, folder / "restart")
+        try:
+            for _ in range(history.chance.randrange(2, 9)):
+                chosen = history.chance.choices([away, cut, History.begin], [15, 10, 75])[0]
+                chosen(history)
+        except (AssertionError, errors.ConflictError) as error:
+            files = sorted(file.name for file in history.folder.iterdir())
+            error.add_note(f"replay with WRITER_SEEDS={number}: {history.mode}, {history.told}, {files}")
+            raise
+        shutil.rmtree(folder)
