@@ -43,7 +43,7 @@ class History:
         self.table: dict[int, str] = {}
         #: Steps of which every rank that names checkpoints has noted one, by the state it is of.
         self.noted: dict[int, str] = {}
-        self.attempt = 0
+        self.attempt, self.is_cut = 0, False
         self.mode = self.chance.choice(["alone", "own", "shared"])
         self.is_at_top = self.chance.random() < 0.3
         self.told: list[object] = []
@@ -91,6 +91,7 @@ class History:
                 ranks[rank].note(self.path(answers[rank] or 0, rank), None)
             if self.often(0.05):
                 raise Killed
+        self.is_cut = False
         return answers[0]
 
     def state(self, step: int) -> str:
@@ -155,12 +156,20 @@ def away(history: History) -> None:
 
 
 def cut(history: History) -> None:
-    """A start after the last steps were deleted: it goes on from an earlier one, or fails, as where that was removed long ago."""
+    """A start after the last steps were deleted."""
     first = history.chance.randrange(0, (history.last or 0) + 20)
     history.table = {step: state for step, state in history.table.items() if step < first}
+    history.is_cut = True
+    begin(history)
+
+
+def begin(history: History) -> None:
+    """A start. Where steps were deleted it may fail: an earlier checkpoint was removed long ago."""
     try:
         history.begin()
     except errors.ConflictError:
+        if not history.is_cut:
+            raise
         # Then all steps are deleted, and what was noted with them.
         history.table, history.notes, before = {}, Notes(), len(history.told)
         history.begin()
@@ -180,7 +189,7 @@ def test_no_history_of_kills_begins_over_mixes_or_stops(tmp_path: Path, seed: in
         history = History(number, folder / "restart")
         try:
             for _ in range(history.chance.randrange(2, 9)):
-                chosen = history.chance.choices([away, cut, History.begin], [15, 10, 75])[0]
+                chosen = history.chance.choices([away, cut, begin], [15, 10, 75])[0]
                 chosen(history)
         except (AssertionError, errors.ConflictError) as error:
             files = sorted(file.name for file in history.folder.iterdir())

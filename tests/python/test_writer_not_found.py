@@ -258,3 +258,22 @@ def test_an_earlier_file_that_nobody_noted_is_one_all_the_same(table, resume, tm
     refused(resume, tmp_path / "none.{step}")
     assert "the next start" in refused(resume, tmp_path / "state.{step}").hint
     assert resume(tmp_path / "state.{step}").step == 15
+
+
+def test_ranks_of_which_each_lost_what_the_other_has_begin_nothing_again(table, tmp_path: Path):
+    writers = start(table, 1)
+    for step in (10, 20, 30):
+        give_all(writers, step)
+        [keep(writer, tmp_path / f"state.{step}.{writer.rank}") for writer in writers]
+    for gone in ("state.30.0", "state.20.0", "state.30.1", "state.10.1"):
+        (tmp_path / gone).rename(tmp_path / f"kept.{gone}")
+    for attempt in (2, 3, 4):
+        for writer in start(table, attempt):
+            with pytest.raises(errors.ConflictError) as raised:
+                writer.resume(own(tmp_path, writer.rank))
+            assert attempt == 2 or "bring it back" in raised.value.hint
+    (tmp_path / "kept.state.20.0").rename(tmp_path / "state.20.0")
+    for writer in start(table, 5)[:1]:
+        with pytest.raises(errors.ConflictError):
+            writer.resume(own(tmp_path, writer.rank))
+    assert [writer.resume(own(tmp_path, writer.rank)).step for writer in start(table, 6)] == [20, 20]

@@ -153,9 +153,13 @@ class Agreement:
             if found is None:
                 self._refuse(pattern, step, is_earlier_there=not steps_there(pattern).isdisjoint(earlier))
             return found
-        forgotten = _forgotten(cells, last_complete)
-        if forgotten is not None:
-            self._refuse(pattern, forgotten, is_earlier_there=False)
+        before = [cell | {"steps": {step: path or "" for step, path in cell["steps"].items()}} for cell in cells]
+        gone = _common(before, last_complete)
+        if gone:
+            self._note_found(pattern)
+        missed = gone[0] if gone else _forgotten(cells, last_complete)
+        if missed is not None:
+            self._refuse(pattern, missed, is_earlier_there=False)
         return None
 
     def _refuse(self, pattern: str | os.PathLike[str], step: int, *, is_earlier_there: bool) -> NoReturn:
@@ -164,8 +168,9 @@ class Agreement:
             problem = f"run {self._run!r} goes on from step {step}, and there is no checkpoint of it at {str(pattern)!r}"
             those, each = "that is there", ""
         else:
-            problem = f"the ranks of run {self._run!r} go on from step {step}, and rank {self._rank} has no checkpoint of it "
-            problem, those, each = f"{problem}at {str(pattern)!r}", "that all ranks have", " of each rank"
+            who = f"rank {self._rank} has" if named(pattern, step) is None else f"others than rank {self._rank} have"
+            problem = f"the ranks of run {self._run!r} go on from step {step}, and {who} no checkpoint of it at {str(pattern)!r}"
+            those, each = "that all ranks have", " of each rank"
         path = self._cell["steps"].get(str(step), {}).get("path")
         problem += "" if path is None else f"; it named one {path!r}"
         if not is_earlier_there:
@@ -188,6 +193,14 @@ class Agreement:
         steps[str(step)] = own.get(str(step), {"path": None, "by": self._attempt})
         gone = {text: note | {"gone": note.get("gone", self._attempt)} for text, note in steps.items()}
         self._keep(steps=own | gone)
+
+    def _note_found(self, pattern: str | os.PathLike[str]) -> None:
+        """Notes what is there again of what was gone. At once, where no rank goes on: each lacks what another one has."""
+        there, own = steps_there(pattern), self._cell["steps"]
+        back = {text: {**note} for text, note in own.items() if "gone" in note and int(text) in there}
+        [note.pop("gone") for note in back.values()]
+        if back:
+            self._keep(steps=own | back)
 
     def _noted(self) -> dict[int, dict[str, Any]]:
         """What is noted of all ranks."""
