@@ -104,6 +104,35 @@ def test_what_cannot_be_converted_is_refused_at_once_and_the_writer_goes_on(stor
     assert table.count() == 1
 
 
+def test_names_of_columns_that_do_not_fit_are_told_at_once_and_the_writer_goes_on(store):
+    columns = {"pid": "int64", "step": "int64", "x": "float64", "y": "float64", "note": "utf8?"}
+    table = store.create_table("run", columns, id=("pid", "step"), index="pid")
+    x = {"x": [0.5], "y": [0.5]}
+    with atoll.Writer(table, "a") as writer:
+        writer.step(1, 0.1, {"pid": [1], **x})
+        with pytest.raises(errors.InvalidInputError, match="step 2 of run 'a'.* \"x\" and \"y\"") as raised:
+            writer.step(2, 0.2, {"pid": [1]})
+        assert "among the arrays" in raised.value.hint
+        with pytest.raises(errors.InvalidInputError, match="step 2 of run 'a'.* \"vx\"") as raised:
+            writer.step(2, 0.2, {"pid": [1], "vx": [0.5], **x})
+        assert "pid, step, x, y, note" in raised.value.hint
+        # Somebody else may add one at any time.
+        store.table("run").add_column("vx", "float64")
+        writer.step(2, 0.2, {"pid": [1], "vx": [0.5], **x})
+        writer.step(3, 0.2, {"pid": [1], **x})
+    assert (table.count(), store.table("run").where("vx = 0.5").count()) == (3, 1)
+
+
+def test_what_goes_wrong_in_the_background_says_in_which_step(store):
+    table = store.create_table("run", {"pid": "int32"}, id="pid", index="pid")
+    writer = atoll.Writer(table, "a")
+    writer.step(7, None, {"pid": [1.5]})
+    for call in (writer.flush, writer.close):
+        with pytest.raises(errors.InvalidInputError) as raised:
+            call()
+        assert raised.value.__notes__.count("in step 7 of run 'a', rank 0") == 1
+
+
 def test_a_text_that_all_rows_have_takes_a_byte_of_each_and_no_objects(store):
     table = store.create_table("run", {"pid": "int64", "run": "utf8", "step": "uint8"}, id="pid", index="pid")
     gated = Gated(table)

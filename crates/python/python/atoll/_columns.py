@@ -7,7 +7,7 @@ Invariant: a value that is missing stays missing; NumPy, which has no such value
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import _atoll
@@ -106,6 +106,18 @@ class TableColumns:
     def __init__(self, schema: _atoll.Schema) -> None:
         self._kinds = {name: (kind, nullable) for name, kind, nullable in schema.fields()}
 
+    def misfit(self, names: Iterable[str], filled: Iterable[str]) -> tuple[str, str] | None:
+        """What is wrong with the names of a step's columns, and what would be right; `filled` are those that a writer fills."""
+        given = set(names)
+        unknown = sorted(map(str, given - self._kinds.keys()))
+        if unknown:
+            return f"has {_told(unknown)}, and the table has not", f"its columns are {', '.join(self._kinds)}"
+        needed = (name for name, (_, nullable) in self._kinds.items() if not nullable)
+        lacking = [name for name in needed if name not in given and name not in filled]
+        if lacking:
+            return f"lacks {_told(lacking)}", "every row has a value there: give them among the arrays of the step"
+        return None
+
     def least_bytes(self, columns: Mapping[str, Kept], limit: int) -> int:
         """How many bytes the columns take at least in an object; looked at closely only where that may be above `limit`."""
         widths = {name: _width(self._kinds[name][0]) for name in columns if name in self._kinds}
@@ -151,6 +163,12 @@ class TableColumns:
             f'column "{name}" is {kind} in the table, and the writer knows its value as {type(value).__name__}',
             "give its values among the arrays of the step",
         )
+
+
+def _told(names: list[str]) -> str:
+    """Columns, as a sentence names them."""
+    *others, last = (f'"{name}"' for name in names)
+    return f"columns {', '.join(others)} and {last}" if others else f"column {last}"
 
 
 def _width(kind: str) -> int:

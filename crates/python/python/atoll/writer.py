@@ -21,7 +21,7 @@ import math
 import re
 import time as clock
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 #: What may wait for the background thread, in bytes, unless a writer is told otherwise.
 BUFFER_BYTES = 256 << 20
+#: The columns that a writer fills where the table has them and a step has not.
+FILLED = ("step", "time", "run", "rank")
 #: How long one wait for news of the table lasts at most, in seconds.
 LOOK_SECONDS = 60.0
 #: From so many rows on a load makes several objects of a step; fewer lie in one, as appended ones do.
@@ -140,7 +142,7 @@ class Writer:
         meanwhile.
 
         Raises ``InvalidInputError`` for a step that is no whole number or does not rise, a time that is no number,
-        columns of different lengths, and what cannot be converted, ``LimitError`` for numbers that are no object; the
+        columns that the table has not, or that the step lacks, columns of different lengths, and what cannot be converted, ``LimitError`` for numbers that are no object; the
         writer goes on after these. Raises what went wrong with an earlier step, if something did.
         """
         self._pump.check()
@@ -148,6 +150,7 @@ class Writer:
         step, time = whole(step, "step"), None if time is None else _time(time)
         if self._last is not None and step <= self._last:
             raise InvalidInputError(f"step {step} comes after step {self._last}; steps rise")
+        self._check_names(arrays, step)
         columns = {name: self._columns.taken(name, values) for name, values in arrays.items()}
         rows = rows_of(columns)
         known = {"step": step, "time": math.nan if time is None else time, "run": self.run, "rank": self.rank}
@@ -166,6 +169,17 @@ class Writer:
             raise
         self._pump.put(given)
         self._last = step
+
+    def _check_names(self, names: Iterable[str], step: int) -> None:
+        """Refuses columns that the table has not, and a step that lacks some."""
+        misfit = self._columns.misfit(names, FILLED)
+        if misfit is not None:
+            # Somebody may have added columns meanwhile.
+            self._columns = TableColumns(self.table.schema)
+            misfit = self._columns.misfit(names, FILLED)
+        if misfit is not None:
+            problem, hint = misfit
+            raise InvalidInputError.hinted(f"step {step} of run {self.run!r} {problem}", hint)
 
     def _check_fits(self, columns: Mapping[str, Kept], step: int, rows: int) -> None:
         """Refuses what can be no object of the store; a writer that is alone loads many rows as several."""
@@ -363,6 +377,15 @@ class Writer:
 
 
 def _append(table: Table, run: str, attempt: int, place: tuple[int, int], given: Step) -> None:
+    """Writes a step. Whoever is told of its failure is at another one by then, so that says which it was."""
+    try:
+        _write(table, run, attempt, place, given)
+    except Exception as error:
+        error.add_note(f"in step {given.step} of run {run!r}, rank {place[0]}")
+        raise
+
+
+def _write(table: Table, run: str, attempt: int, place: tuple[int, int], given: Step) -> None:
     rank, size = place
     try:
         table.append(given.columns, run=run, step=given.step, time=given.time, rank=rank, attempt=attempt)
