@@ -277,3 +277,28 @@ def test_ranks_of_which_each_lost_what_the_other_has_begin_nothing_again(table, 
         with pytest.raises(errors.ConflictError):
             writer.resume(own(tmp_path, writer.rank))
     assert [writer.resume(own(tmp_path, writer.rank)).step for writer in start(table, 6)] == [20, 20]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_ranks_go_on_from_what_one_process_named_or_from_nothing(table, tmp_path: Path, first: int):
+    crash_after(table, tmp_path, 10, 20)
+    writers = start(table, 8)
+    for rank in (first, 1 - first):
+        with pytest.raises(errors.ConflictError):
+            writers[rank].resume(own(tmp_path, rank))
+    writers = start(table, 9)
+    assert [writers[rank].resume(tmp_path / "state.{step}").step for rank in (first, 1 - first)] == [20, 20]
+    give_all(writers, 30)
+    [keep(writer, tmp_path / f"state.30.{writer.rank}") for writer in writers]
+    writers = start(table, 10)
+    assert [writers[rank].resume(own(tmp_path, rank)).step for rank in (first, 1 - first)] == [30, 30]
+
+
+def test_one_process_goes_on_from_what_ranks_named_or_from_nothing(table, resume, tmp_path: Path):
+    writers = start(table, 1)
+    [writer.resume(own(tmp_path, writer.rank)) for writer in writers]
+    for step in (10, 20):
+        give_all(writers, step)
+        [keep(writer, tmp_path / f"state.{step}.{writer.rank}") for writer in writers]
+    refused(resume, tmp_path / "state.{step}")
+    assert resume(own(tmp_path, 0)).step == 20
