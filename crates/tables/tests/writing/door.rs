@@ -36,6 +36,8 @@ pub struct Doorway {
     pub is_read_only: AtomicBool,
     /// Writes to manifests that stop after they were carried out, for ever.
     pub swallowed: AtomicUsize,
+    /// Writes to manifests that are carried out, and answered with a word that says nothing.
+    pub unheard: AtomicUsize,
     /// Whether writes to manifests are lost on the way, without a word.
     pub is_lost: AtomicBool,
     /// Whether the store cannot be reached for writes to manifests.
@@ -77,6 +79,7 @@ impl Doorway {
             refused_commits: AtomicUsize::new(0),
             is_read_only: AtomicBool::new(false),
             swallowed: AtomicUsize::new(0),
+            unheard: AtomicUsize::new(0),
             is_lost: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
         }))
@@ -117,12 +120,16 @@ impl Relay for Doorway {
         let held = held || is_manifest(&batch.partition) && take(&self.held_commits);
         let refused = refused || is_manifest(&batch.partition) && !held && take(&self.refused_commits);
         let swallowed = is_manifest(&batch.partition) && take(&self.swallowed);
+        let is_unheard = is_manifest(&batch.partition) && take(&self.unheard);
         let is_lost = is_manifest(&batch.partition) && self.is_lost.load(Ordering::SeqCst);
         let is_gone = is_manifest(&batch.partition) && !held && self.is_gone.load(Ordering::SeqCst);
+        let unknown = || {
+            let reason = "the door lost it".to_owned();
+            Err(StoreError::Unknown { what: "a write", reason, source: None })
+        };
         Box::pin(async move {
             if is_lost {
-                let reason = "the door lost it".to_owned();
-                return Err(StoreError::Unknown { what: "a write", reason, source: None });
+                return unknown();
             }
             if held {
                 self.gate.acquire().await.unwrap().forget();
@@ -138,7 +145,7 @@ impl Relay for Doorway {
             if swallowed {
                 futures::future::pending::<()>().await;
             }
-            written
+            if is_unheard { unknown() } else { written }
         })
     }
 

@@ -93,6 +93,48 @@ async fn an_import_that_is_given_again_writes_only_what_is_not_there() {
 }
 
 #[tokio::test]
+async fn a_loader_of_what_is_new_refuses_steps_that_somebody_else_brought() {
+    let (store, table) = table(1).await;
+    let bring = async |first: u64, last: u64| {
+        open(&store).await.load("a", 1, &steps(first..=last), &options()).await.unwrap();
+    };
+    bring(1, 2).await;
+    let mut loader = table.loader("a", 1, 2 * 60 * 24, options()).unwrap().only_new();
+    loader.push(step(1, 60)).await.unwrap();
+    let there = loader.push(step(2, 60)).await.unwrap_err();
+    assert!(
+        matches!(&there, TableError::Edit(EditError::StepOrder { id, last: 2 }) if id.step == 1),
+        "{there}"
+    );
+    // Nor those that come while theirs are on the way.
+    let mut loader = table.loader("a", 1, 2 * 60 * 24, options()).unwrap().only_new();
+    for step in steps(3..=4) {
+        loader.push(step).await.unwrap();
+    }
+    bring(3, 4).await;
+    let there = loader.finish().await.unwrap_err();
+    assert!(matches!(there, TableError::Edit(EditError::StepOrder { .. })), "{there}");
+    assert_eq!(loader.last(), None);
+    let behind = loader.push(step(5, 60)).await.unwrap_err();
+    assert!(matches!(&behind, TableError::Behind { id } if id.step == 3), "{behind}");
+}
+
+#[tokio::test]
+async fn a_loader_of_a_table_that_cannot_be_heard_counts_its_own_steps_once() {
+    let (store, _) = table(1).await;
+    let door = Doorway::before(Arc::clone(&store));
+    let table = open(&(door.clone() as Arc<dyn Store>)).await;
+    let mut loader = table.loader("a", 1, 1 << 30, options()).unwrap().only_new();
+    for step in steps(1..=3) {
+        loader.push(step).await.unwrap();
+    }
+    // Carried out, and answered with a word that says nothing: what is found there then is its own.
+    door.unheard.store(1, Ordering::SeqCst);
+    loader.finish().await.unwrap();
+    assert_eq!((loader.last(), steps_seen(&open(&store).await).await.len()), (Some(3), 3));
+}
+
+#[tokio::test]
 async fn a_loader_of_trees_without_bytes_is_refused() {
     let (_, table) = table(1).await;
     let refused = table.loader("a", 1, 0, options()).err().unwrap();

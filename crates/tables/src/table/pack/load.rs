@@ -92,7 +92,8 @@ impl Table {
         }
         self.notice_columns(steps.iter().map(|step| &step.rows)).await?;
         let loading = self.loading(&run, attempt, steps, options)?;
-        self.write_loading(&loading, options).await
+        let made = self.write_loading(&loading, options).await?;
+        Ok(made.unwrap_or_else(|| self.ledger.known_version()))
     }
 
     /// The version that has all of these steps, if they are there; an error if they may not be loaded now. So steps that
@@ -142,11 +143,13 @@ impl Table {
         Ok(Loading { run: run.clone(), attempt, steps, ids, rows, threads })
     }
 
+    /// The version that has them now; none if somebody else brought all of the steps meanwhile. A write of which nobody heard
+    /// how it ended is looked up as its own, and is not taken for one of theirs.
     pub(super) async fn write_loading(
         &self,
         loading: &Loading,
         options: &PackOptions,
-    ) -> Result<Version, TableError> {
+    ) -> Result<Option<Version>, TableError> {
         let mut pace = Pace::begin(self, options).await?;
         for _ in 0..SESSIONS_MAX {
             let session = self.ledger.session().await?.id;
@@ -162,8 +165,8 @@ impl Table {
             let (run, steps) = (loading.run.clone(), loading.steps.clone());
             let edit = Edit::Load { run, attempt: loading.attempt, steps, add };
             match self.commit_written(edit, session, &written, loading.ids.clone()).await? {
-                Fate::Made(version) => return Ok(version),
-                Fate::Refused(EditError::AlreadyDone) => return Ok(self.ledger.known_version()),
+                Fate::Made(version) => return Ok(Some(version)),
+                Fate::Refused(EditError::AlreadyDone) => return Ok(None),
                 Fate::Refused(error) => return Err(error.into()),
                 Fate::Forgotten => return Err(TableError::Forgotten { table: self.name.clone() }),
                 // What was written under an ended session may be swept at any time: written again.

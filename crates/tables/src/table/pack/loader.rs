@@ -7,7 +7,7 @@
 use super::super::{Table, TableError};
 use super::load::{Loading, STEPS_MAX};
 use super::{PackOptions, TREE_TIMES, WholeStep};
-use crate::protocol::{BlockId, RunId, Version};
+use crate::protocol::{BlockId, EditError, RunId, Version};
 use crate::room::{Keeping, keep};
 use arrow_array::{Array, RecordBatch};
 use futures::channel::oneshot;
@@ -32,6 +32,8 @@ pub struct Loader {
     options: PackOptions,
     /// Bytes of rows that become one tree.
     tree_bytes: u64,
+    /// Whether steps that are there are those of somebody else.
+    is_only_new: bool,
     gathered: Vec<WholeStep>,
     bytes: u64,
     growing: Option<Growing>,
@@ -83,6 +85,7 @@ impl Table {
             attempt,
             options,
             tree_bytes,
+            is_only_new: false,
             gathered: Vec::new(),
             bytes: 0,
             growing: None,
@@ -95,6 +98,14 @@ impl Table {
 }
 
 impl Loader {
+    /// The same for whoever has to know whether the rows are in, since nobody else is to write in the attempt: steps that are
+    /// there already are those of somebody else, and an error ([`EditError::StepOrder`]) instead of a look.
+    #[must_use]
+    pub const fn only_new(mut self) -> Self {
+        self.is_only_new = true;
+        self
+    }
+
     /// Takes a step; writes earlier ones, once enough are there.
     ///
     /// # Errors
@@ -163,6 +174,9 @@ impl Loader {
         let step = |step: Option<&WholeStep>| step.map_or(0, |step| step.step);
         let (first, last) = (step(steps.first()), step(steps.last()));
         if let Some(version) = self.table.has_loaded(&self.run, self.attempt, &steps).await? {
+            if self.is_only_new {
+                return Err(self.of_somebody_else(first, last));
+            }
             return Ok(Growing { first, last, work: Work::None(version) });
         }
         self.table.notice_columns(steps.iter().map(|step| &step.rows)).await?;
@@ -180,11 +194,20 @@ impl Loader {
             work => {
                 let loading =
                     work.end().await.unwrap_or_else(|| Err(TableError::Behind { id: self.id(first) }))?;
-                self.table.write_loading(&loading, &self.options).await?
+                match self.table.write_loading(&loading, &self.options).await? {
+                    Some(version) => version,
+                    None if self.is_only_new => return Err(self.of_somebody_else(first, last)),
+                    None => self.table.ledger.known_version(),
+                }
             }
         });
         (self.last, self.failed) = (Some(last), None);
         Ok(())
+    }
+
+    /// Why steps that are all there are not taken.
+    fn of_somebody_else(&self, first: u64, last: u64) -> TableError {
+        TableError::Edit(EditError::StepOrder { id: self.id(first), last })
     }
 
     fn id(&self, step: u64) -> BlockId {
