@@ -187,13 +187,11 @@ impl Import {
             }
             Err(failure) => {
                 imported.tell_what_is_in(&run);
-                // Whoever mends a record goes on with the same file, although it is not quite the same then.
-                if let Failure::Rows(RowFileError::Record { number, .. }) = &failure
-                    && claim.holds(&table, &run).await.unwrap_or(false)
-                {
-                    claim.keep(&table, &run, &mark.before_line(*number)?).await?;
-                } else if is_of_somebody_else(&failure) {
-                    claim.part(&table, &run, &mark, imported.last).await?;
+                if let Err(other) = note_failure(&table, &run, mark, &claim, &failure, imported.last).await {
+                    // Why the import ended is what has to be heard.
+                    crate::output::note(&format!(
+                        "how far it came could not be noted: {other}; import the file under another --run, or anew with --restart"
+                    ));
                 }
                 Err(failure)
             }
@@ -310,6 +308,27 @@ impl Import {
             let line = json!({ "progress": { "step": step, "rows": imported.rows, "bytes": bytes_read } });
             crate::output::note_json(&line);
         }
+    }
+}
+
+/// Notes with the run what the same import has to know if it is asked for again; `last` is the last step that is in.
+async fn note_failure(
+    table: &Table,
+    run: &str,
+    mark: Mark,
+    claim: &Claim,
+    failure: &Failure,
+    last: Option<u64>,
+) -> Result<(), Failure> {
+    // Whoever mends a record goes on with the same file, although it is not quite the same then.
+    if let Failure::Rows(RowFileError::Record { number, .. }) = failure
+        && claim.holds(table, run).await.unwrap_or(false)
+    {
+        claim.keep(table, run, &mark.before_line(*number)?).await
+    } else if is_of_somebody_else(failure) {
+        claim.share(table, run, &mark, last).await
+    } else {
+        Ok(())
     }
 }
 

@@ -38,22 +38,20 @@ impl Claim {
 
     /// Notes what is imported.
     pub(super) async fn keep(&self, table: &Table, run: &str, mark: &Mark) -> Result<(), Failure> {
-        mark.keep(table, run, Written { attempt: self.attempt, behind: self.done }).await
+        mark.keep(table, run, Written { attempt: self.attempt, behind: self.done, is_shared: false }).await
     }
 
     /// Somebody else brought a step into this attempt: whoever imports the file again has to know it from those of the file, which
-    /// are there up to `last`. So another attempt begins, which has none of it.
-    pub(super) async fn part(
+    /// are there up to `last`. One write of the mark says so, whoever appends on meanwhile; no attempt is begun, since whoever
+    /// writes in this one may go on.
+    pub(super) async fn share(
         &self,
         table: &Table,
         run: &str,
         mark: &Mark,
         last: Option<u64>,
     ) -> Result<(), Failure> {
-        let now = summary(table, run).await?.filter(|now| now.attempt == self.attempt);
-        let Some(now) = now else { return Ok(()) };
-        let Some(attempt) = table.begin_after(run, Some(&now), 1).await? else { return Ok(()) };
-        mark.keep(table, run, Written { attempt, behind: last }).await
+        mark.keep(table, run, Written { attempt: self.attempt, behind: last, is_shared: true }).await
     }
 
     /// Whether nobody took the run over.
@@ -95,17 +93,24 @@ mod tests {
     use super::*;
     use arrow_array::{ArrayRef, Int64Array, RecordBatch};
     use arrow_schema::{DataType, Field, Schema};
+    use atoll_conformance::{Relay, Relayed};
     use atoll_memory::MemoryStore;
     use atoll_row_files::Input;
+    use atoll_store::{Batch, Store, StoreFuture, WriteOptions, Written as WrittenBatch};
     use atoll_tables::protocol::BlockId;
     use atoll_tables::{Roles, TableSchema};
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     async fn table() -> Table {
+        table_in(Arc::new(MemoryStore::default())).await
+    }
+
+    async fn table_in(store: Arc<dyn Store>) -> Table {
         let roles = Roles { id: vec!["id".into()], index: vec!["id".into()], ..Roles::default() };
         let columns = Schema::new(vec![Field::new("id", DataType::Int64, false)]);
         let schema = TableSchema::new(columns, &roles).unwrap();
-        Table::create(Arc::new(MemoryStore::default()), "t", schema).await.unwrap()
+        Table::create(store, "t", schema).await.unwrap()
     }
 
     async fn append(table: &Table, attempt: u64, step: u64) {
@@ -229,11 +234,86 @@ mod tests {
             let told = sink.take(step, rows.clone(), &mut Imported::default()).await.unwrap_err();
             assert!(is_of_somebody_else(&told), "{told}");
         }
-        claim.part(&table, "r", &mark, Some(0)).await.unwrap();
+        claim.share(&table, "r", &mark, Some(0)).await.unwrap();
         // Nor by the same import, if it is asked for again.
         assert!(matches!(Claim::of(&table, "r", &mark, false).await, Err(Failure::Run { .. })));
         table.delete(Some("r"), Some(5..6), None).await.unwrap();
         assert_eq!(Claim::of(&table, "r", &mark, false).await.unwrap().done, Some(0));
+    }
+
+    /// Somebody else who appends to the attempt right before a write of this import, once.
+    struct Joined {
+        store: Arc<MemoryStore>,
+        joins: AtomicBool,
+    }
+
+    impl Relay for Joined {
+        fn inner(&self) -> &dyn Store {
+            &*self.store
+        }
+
+        fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, WrittenBatch> {
+            let joins = self.joins.swap(false, Ordering::SeqCst);
+            Box::pin(async move {
+                if joins {
+                    let theirs = Table::open(Arc::clone(&self.store) as Arc<dyn Store>, "t").await.unwrap();
+                    append(&theirs, 1, 6).await;
+                }
+                self.store.write(batch, options).await
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn somebody_who_appends_on_while_an_import_gives_up_is_still_told_from_it() {
+        let (folder, store) = (tempfile::tempdir().unwrap(), Arc::new(MemoryStore::default()));
+        table_in(Arc::clone(&store) as Arc<dyn Store>).await;
+        let door = Arc::new(Relayed(Joined { store, joins: AtomicBool::new(false) }));
+        let table = Table::open(Arc::clone(&door) as Arc<dyn Store>, "t").await.unwrap();
+        let mark = mark(&folder, "ours");
+        let claim = Claim::of(&table, "r", &mark, false).await.unwrap();
+        for step in [0, 5] {
+            append(&table, claim.attempt, step).await;
+        }
+        door.joins.store(true, Ordering::SeqCst);
+        claim.share(&table, "r", &mark, Some(0)).await.unwrap();
+        assert!(!door.joins.load(Ordering::SeqCst), "nobody joined");
+        assert!(matches!(Claim::of(&table, "r", &mark, false).await, Err(Failure::Run { .. })));
+        // Nor is what somebody brings who begins the run anew.
+        table.delete(Some("r"), Some(5..7), None).await.unwrap();
+        let theirs = table.begin_next("r", 1).await.unwrap();
+        append(&table, theirs, 8).await;
+        assert!(matches!(Claim::of(&table, "r", &mark, false).await, Err(Failure::Run { .. })));
+        table.delete(Some("r"), Some(8..9), None).await.unwrap();
+        assert_eq!(Claim::of(&table, "r", &mark, false).await.unwrap().done, Some(0));
+    }
+
+    #[tokio::test]
+    async fn a_run_whose_only_step_somebody_else_brought_is_imported_once_that_is_gone() {
+        let (table, folder) = (table().await, tempfile::tempdir().unwrap());
+        let mark = mark(&folder, "ours");
+        let claim = Claim::of(&table, "r", &mark, false).await.unwrap();
+        append(&table, claim.attempt, 5).await;
+        claim.share(&table, "r", &mark, None).await.unwrap();
+        assert!(matches!(Claim::of(&table, "r", &mark, false).await, Err(Failure::Run { .. })));
+        table.delete(Some("r"), None, None).await.unwrap();
+        assert_eq!(Claim::of(&table, "r", &mark, false).await.unwrap().done, None);
+    }
+
+    #[tokio::test]
+    async fn packed_steps_that_somebody_else_brought_into_the_attempt_are_not_counted() {
+        let (table, folder) = (table().await, tempfile::tempdir().unwrap());
+        let mark = mark(&folder, "ours");
+        let claim = Claim::of(&table, "r", &mark, false).await.unwrap();
+        append(&table, claim.attempt, 5).await;
+        let mut sink = Sink::begin(&table, "r", claim.attempt, true).unwrap();
+        let ids: ArrayRef = Arc::new(Int64Array::from(vec![7]));
+        let rows = RecordBatch::try_from_iter([("id", ids)]).unwrap();
+        let mut imported = Imported::default();
+        sink.take(5, rows, &mut imported).await.unwrap();
+        let told = sink.finish(&mut imported).await.unwrap_err();
+        assert!(is_of_somebody_else(&told), "{told}");
+        assert_eq!((imported.steps, imported.last), (0, None));
     }
 
     #[tokio::test]

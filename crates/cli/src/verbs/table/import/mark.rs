@@ -7,6 +7,7 @@
 use crate::Failure;
 use atoll_row_files::Input;
 use atoll_tables::{RunSummary, StepSummary, Table};
+use std::cmp::Ordering;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -37,27 +38,40 @@ pub(super) struct Mark {
 pub(super) struct Written {
     pub(super) attempt: u64,
     pub(super) behind: Option<u64>,
+    /// Whether somebody else wrote in the attempt too: then only what was there up to `behind` is of the file.
+    pub(super) is_shared: bool,
 }
+
+/// What stands behind the numbers of an attempt in which somebody else wrote too.
+const SHARED: &str = "shared";
 
 impl Written {
     fn parse(text: &str) -> Option<Self> {
-        let (attempt, behind) = text.split_once(' ').map_or((text, None), |(text, last)| (text, Some(last)));
-        let behind = match behind {
-            Some(last) => Some(last.parse().ok()?),
-            None => None,
-        };
-        Some(Self { attempt: attempt.parse().ok()?, behind })
+        let mut words: Vec<&str> = text.split(' ').collect();
+        let is_shared = words.pop_if(|word| *word == SHARED).is_some();
+        let numbers: Vec<u64> = words.iter().map(|word| word.parse().ok()).collect::<Option<_>>()?;
+        match numbers.as_slice() {
+            [attempt] => Some(Self { attempt: *attempt, behind: None, is_shared }),
+            [attempt, behind] => Some(Self { attempt: *attempt, behind: Some(*behind), is_shared }),
+            _ => None,
+        }
     }
 
     fn to_text(self) -> String {
-        let Self { attempt, behind } = self;
-        behind.map_or_else(|| attempt.to_string(), |last| format!("{attempt} {last}"))
+        let Self { attempt, behind, is_shared } = self;
+        let behind = behind.map_or_else(String::new, |last| format!(" {last}"));
+        let shared = if is_shared { format!(" {SHARED}") } else { String::new() };
+        format!("{attempt}{behind}{shared}")
     }
 
     /// Whether a step is one of those that were there, or came since by this attempt.
     fn has(self, step: &StepSummary) -> bool {
         let was_there = self.behind.is_some_and(|behind| step.step <= behind);
-        step.attempt == self.attempt || (was_there && step.attempt < self.attempt)
+        match step.attempt.cmp(&self.attempt) {
+            Ordering::Less => was_there,
+            Ordering::Equal => was_there || !self.is_shared,
+            Ordering::Greater => false,
+        }
     }
 }
 

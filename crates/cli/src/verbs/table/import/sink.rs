@@ -12,7 +12,8 @@ use std::collections::VecDeque;
 /// Bytes of rows that are packed together.
 const TREE_BYTES: u64 = 64 << 20;
 
-/// Takes the steps of one run in rising order.
+/// Takes the steps of one run in rising order. Nobody but this import writes in its attempt: what is there already is not of
+/// the file, and an error.
 pub(super) enum Sink<'t> {
     /// Each step becomes a block.
     Blocks { table: &'t Table, run: RunId, attempt: u64 },
@@ -25,8 +26,8 @@ impl<'t> Sink<'t> {
         if !is_packed {
             return Ok(Self::Blocks { table, run: run.into(), attempt });
         }
-        let loader = Box::new(table.loader(run, attempt, TREE_BYTES, PackOptions::default())?);
-        Ok(Self::Trees { loader, waiting: VecDeque::new() })
+        let loader = table.loader(run, attempt, TREE_BYTES, PackOptions::default())?.only_new();
+        Ok(Self::Trees { loader: Box::new(loader), waiting: VecDeque::new() })
     }
 
     pub(super) async fn take(
@@ -39,23 +40,17 @@ impl<'t> Sink<'t> {
         match self {
             Self::Blocks { table, run, attempt } => {
                 let id = BlockId { run: run.clone(), attempt: *attempt, step, rank: 0 };
-                // Nobody but this import writes in its attempt: what is there already is not of this file.
-                if table.append_new(id, None, &rows).await?.is_none() {
-                    return Err(Failure::Run {
-                        run: run.0.to_string(),
-                        problem: format!("has rows of step {step} that somebody else appended at this moment"),
-                        hint: "import the file under another --run, or anew with --restart, which deletes that step"
-                            .to_owned(),
-                    });
+                match table.append_new(id, None, &rows).await.map_err(of_step)? {
+                    None => return Err(of_somebody_else(run, step)),
+                    Some(_) => imported.count(step, count),
                 }
-                imported.count(step, count);
                 Ok(())
             }
             Self::Trees { loader, waiting } => {
                 waiting.push_back((step, count));
                 let pushed = loader.push(WholeStep { step, time: None, rows }).await;
                 count_up_to(loader.last(), waiting, imported);
-                Ok(pushed?)
+                pushed.map_err(of_step)
             }
         }
     }
@@ -65,19 +60,29 @@ impl<'t> Sink<'t> {
         let Self::Trees { loader, waiting } = self else { return Ok(()) };
         let finished = loader.finish().await;
         count_up_to(loader.last(), waiting, imported);
-        finished?;
-        Ok(())
+        finished.map(drop).map_err(of_step)
     }
 }
 
 /// Whether a step could not be taken because somebody else brought one into the attempt.
-pub(super) fn is_of_somebody_else(failure: &Failure) -> bool {
-    // Steps of a file rise, and nobody but this import writes in its attempt.
-    let is_behind = |error: &TableError| matches!(error, TableError::Edit(EditError::StepOrder { .. }));
-    match failure {
-        Failure::Run { .. } => true,
-        Failure::Table(error) => is_behind(error),
-        _ => false,
+pub(super) const fn is_of_somebody_else(failure: &Failure) -> bool {
+    matches!(failure, Failure::Run { .. })
+}
+
+/// Why a step could not be taken. Those of a file rise: what stands in the way of one is not of the file.
+fn of_step(error: TableError) -> Failure {
+    match error {
+        TableError::Edit(EditError::StepOrder { id, last }) => of_somebody_else(&id.run, last),
+        other => other.into(),
+    }
+}
+
+fn of_somebody_else(run: &RunId, step: u64) -> Failure {
+    Failure::Run {
+        run: run.0.to_string(),
+        problem: format!("has rows of step {step} that somebody else appended at this moment"),
+        hint: "import the file under another --run, or anew with --restart, which deletes that step"
+            .to_owned(),
     }
 }
 
