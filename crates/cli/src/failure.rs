@@ -111,6 +111,14 @@ pub enum Failure {
     /// A file of rows cannot be read or written.
     #[error(transparent)]
     Rows(#[from] RowFileError),
+    /// A file of rows is compressed as a whole.
+    #[error("{error}")]
+    Compressed {
+        /// The failure as the file's reader has it.
+        error: Box<RowFileError>,
+        /// What reads the file, for the verb at hand.
+        line: String,
+    },
     /// A condition or box on the command line is wrong.
     #[error("{what}: {error}")]
     Expression {
@@ -198,6 +206,7 @@ impl Failure {
             Self::Table(error) => Some(error.kind()),
             Self::Schema(error) => Some(error.kind()),
             Self::Rows(error) => Some(error.kind()),
+            Self::Compressed { error, .. } => Some(error.kind()),
             Self::Expression { error, .. } => Some(error.kind()),
             // As in a condition: the question is wrong, whatever the table comes to hold.
             Self::Column { .. } | Self::Attribute { .. } | Self::Delimiter { .. } => {
@@ -263,6 +272,7 @@ impl Failure {
             Self::Table(error) => crate::table_hints::of_table(error),
             Self::Schema(error) => crate::table_hints::of_schema(error),
             Self::Rows(error) => crate::table_hints::of_rows(error),
+            Self::Compressed { line, .. } => Some(line.clone()),
             Self::Expression { error, .. } => Some(crate::table_hints::of_expression(error)),
             Self::Column { column, present, .. } => Some(crate::row_format::did_you_mean(column, present)),
             Self::Delimiter { delimiter, .. } => {

@@ -8,6 +8,7 @@
 //! Invariant: exit codes are those of the error kinds; 2 is a wrong command line, 130 an interruption.
 
 mod cells;
+mod compressed;
 mod events;
 mod failure;
 pub mod fuzz;

@@ -1,7 +1,8 @@
 //! Formats of rows on the command line.
 
 use crate::Failure;
-use atoll_row_files::{Compression, Format};
+use crate::compressed::{ReadingVerb, format_within};
+use atoll_row_files::{Compression, Format, Input};
 use clap::ValueEnum;
 use std::path::Path;
 
@@ -38,19 +39,12 @@ impl From<RowFormat> for Format {
     }
 }
 
-/// The format that is named, or the one of the file's ending.
-pub(crate) fn format_of(named: Option<RowFormat>, path: &Path) -> Result<Format, Failure> {
+/// The format in which a verb reads a file: the one that is named, or the one of the file's ending.
+pub(crate) fn format_of(named: Option<RowFormat>, path: &Path, verb: ReadingVerb) -> Result<Format, Failure> {
     named.map(Format::from).or_else(|| Format::of_path(path)).ok_or_else(|| Failure::Usage {
         problem: format!("the name \"{}\" does not tell the format", path.display()),
         hint: match Compression::of_path(path) {
-            Some(compression) => {
-                let within = Format::of_path(Path::new(path.file_stem().unwrap_or_default()));
-                crate::table_hints::unpacked(
-                    &path.to_string_lossy(),
-                    compression,
-                    within.unwrap_or(Format::Csv),
-                )
-            }
+            Some(compression) => verb.line(&Input::File(path.to_owned()), compression, format_within(path)),
             None => "add --format with csv, jsonl, parquet, arrow, npy, npz or lammps".to_owned(),
         },
     })

@@ -1,7 +1,8 @@
 //! What a reader can do about failures of tables, of files of rows, and of conditions.
 
+use crate::compressed::ReadingVerb;
 use atoll_errors::ErrorKind;
-use atoll_row_files::{Compression, Format, RowFileError};
+use atoll_row_files::RowFileError;
 use atoll_tables::block::BlockError;
 use atoll_tables::expression::ExpressionError;
 use atoll_tables::protocol::EditError;
@@ -138,8 +139,9 @@ pub(crate) fn of_rows(error: &RowFileError) -> Option<String> {
         }
         RowFileError::Value { .. } => "mend the value, or make a table whose column takes it",
         RowFileError::Malformed { .. } => "is the format right? name it with --format",
-        RowFileError::Compressed { file, compression, format } => {
-            return Some(unpacked(file, *compression, *format));
+        // Of a verb that can say no better: it opens what it is told by its name.
+        RowFileError::Compressed { input, compression, format } => {
+            return Some(ReadingVerb::Create.line(input, *compression, Some(*format)));
         }
         RowFileError::Torn { .. } => {
             "everything before that place is in; bring the whole file, and run it again"
@@ -148,17 +150,6 @@ pub(crate) fn of_rows(error: &RowFileError) -> Option<String> {
         _ => "`atoll table import --help` has examples",
     };
     Some(hint.to_owned())
-}
-
-/// The line that reads a file that is compressed as a whole.
-pub(crate) fn unpacked(file: &str, compression: Compression, format: Format) -> String {
-    let (program, format) = (compression.program(), format.option());
-    let file = if file.chars().all(|letter| letter.is_alphanumeric() || "-_./".contains(letter)) {
-        file.to_owned()
-    } else {
-        format!("'{file}'")
-    };
-    format!("`{program} {file} | atoll table import TABLE - --format {format} --run NAME` reads it")
 }
 
 /// What stands between the names of a file that has only one column to all appearances, as it is typed.

@@ -1,6 +1,6 @@
 //! What can go wrong with a file of rows, with file, place and column.
 
-use crate::{Compression, Format};
+use crate::{Compression, Format, Input};
 use atoll_errors::ErrorKind;
 use std::io;
 
@@ -138,10 +138,10 @@ pub enum RowFileError {
         problem: String,
     },
     /// The file is compressed as a whole.
-    #[error("{file} is compressed with {compression}, and is read as {format} only once it is not")]
+    #[error("{} is compressed with {compression}, and is read as {format} only once it is not", .input.name())]
     Compressed {
-        /// The file.
-        file: String,
+        /// The file, or standard input.
+        input: Input,
         /// How it begins.
         compression: Compression,
         /// What it was to be read as.

@@ -44,7 +44,45 @@ fn a_compressed_file_is_answered_with_the_line_that_reads_it() {
         &["--store", "data", "table", "import", "t", "-", "--format", "csv", "--run", "r"],
         b"\x1f\x8b\x08\0\0\0\0\0",
     );
-    assert!(piped.fails(14).contains("zcat"), "{}", piped.stderr);
+    assert!(piped.fails(14).contains("put `zcat |` before"), "{}", piped.stderr);
+    assert!(!piped.stderr.contains("standard input'"), "{}", piped.stderr);
+}
+
+#[test]
+fn a_compressed_file_that_no_pipe_can_bring_is_answered_with_what_unpacks_it() {
+    let place = filled();
+    let gzip = b"\x1f\x8b\x08\0\0\0\0\0";
+    let lines = [
+        ("table import t d.parquet.gz", "`zcat d.parquet.gz > d.parquet`"),
+        ("table import t d.parquet.gz --format parquet", "`zcat d.parquet.gz > d.parquet`"),
+        ("table import t run.parquet", "`zcat run.parquet > unpacked-run.parquet`"),
+        ("table append t d.npz.gz --run r", "`zcat d.npz.gz > d.npz`"),
+        ("table create u --like d.csv.gz", "`zcat d.csv.gz > d.csv`"),
+        ("table create u --like d.csv.gz --format csv", "`zcat d.csv.gz > d.csv`"),
+        ("table import t d.tar.gz", "`tar -xf d.tar.gz`"),
+        ("table import t d.tar.gz --format csv", "`tar -xf d.tar.gz`"),
+        ("table import t d.gz", "`zcat d.gz > d`"),
+    ];
+    for (typed, line) in lines {
+        place.write(typed.split_whitespace().find(|word| word.contains('.')).unwrap(), gzip);
+        let answer = atoll(&place, typed);
+        assert_ne!(answer.exit, Some(0), "{typed}");
+        assert!(answer.stderr.contains(line), "{typed}: {}", answer.stderr);
+        assert!(!answer.stderr.contains(" - "), "{typed}: {}", answer.stderr);
+        assert!(!answer.stderr.contains("atoll table"), "{typed}: {}", answer.stderr);
+    }
+}
+
+#[test]
+fn the_line_that_reads_a_compressed_file_is_of_the_verb_and_quotes_its_name() {
+    let place = filled();
+    place.write("it's.csv.gz", b"\x1f\x8b\x08\0\0\0\0\0");
+    for words in [vec![], vec!["--format", "csv"]] {
+        let all = ["--store", "data", "table", "append", "t", "it's.csv.gz", "--run", "r"];
+        let answer = place.run(&[&all[..], &words[..]].concat());
+        let line = r"`zcat 'it'\''s.csv.gz' | atoll table append TABLE - --format csv --run NAME`";
+        assert!(answer.stderr.contains(line), "{}", answer.stderr);
+    }
 }
 
 #[test]

@@ -74,7 +74,7 @@ impl Input {
         read.map_err(|source| self.read_error(source))?;
         match Compression::of_start(&start) {
             None => Ok(start),
-            Some(compression) => Err(RowFileError::Compressed { file: self.name(), compression, format }),
+            Some(compression) => Err(RowFileError::Compressed { input: self.clone(), compression, format }),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::TableArguments;
 use super::import::{FileOptions, is_attempt_of_import, reader_lost, tell_skipped};
+use crate::compressed::ReadingVerb;
 use crate::row_format::format_of;
 use crate::session::Access;
 use crate::text::counted;
@@ -228,7 +229,7 @@ impl Append {
         let input =
             if self.file == Path::new("-") { Input::Standard } else { Input::File(self.file.clone()) };
         let file = input.name();
-        let format = format_of(self.file_options.format, &self.file)?;
+        let format = format_of(self.file_options.format, &self.file, ReadingVerb::Append)?;
         let (columns, options) = (SchemaRef::clone(columns), self.file_options.read_options());
         // On a thread of its own, so that an interruption is heard while nothing comes in.
         let read = tokio::task::spawn_blocking(move || {
@@ -247,7 +248,7 @@ impl Append {
             Ok::<_, RowFileError>((rows, skipped))
         });
         match read.await {
-            Ok(rows) => Ok(rows?),
+            Ok(rows) => rows.map_err(|error| ReadingVerb::Append.failure(error)),
             Err(lost) => Err(reader_lost(&lost, file)),
         }
     }

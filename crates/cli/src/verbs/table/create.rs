@@ -1,6 +1,7 @@
 //! `atoll table create`: from columns, from a file that has them, or from a schema.
 
 use super::{parse_delimiter, parse_pair};
+use crate::compressed::ReadingVerb;
 use crate::row_format::{RowFormat, format_of};
 use crate::session::Access;
 use crate::{Failure, Session};
@@ -180,7 +181,7 @@ impl Create {
             types: types.iter().map(|field| (field.name().clone(), field.data_type().clone())).collect(),
             ..ReadOptions::default()
         };
-        let format = format_of(self.file.format, path)?;
+        let format = format_of(self.file.format, path, ReadingVerb::Create)?;
         let described = describe(&Input::File(path.to_owned()), format, &options)?;
         let known = described.metadata().get(SCHEMA_KEY).and_then(|text| TableSchema::from_json(text).ok());
         let names: Vec<String> = described.fields().iter().map(|field| field.name().clone()).collect();

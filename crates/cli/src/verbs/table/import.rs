@@ -12,6 +12,7 @@ mod mark;
 mod sink;
 
 use super::{TableArguments, parse_delimiter, parse_pair};
+use crate::compressed::ReadingVerb;
 use crate::options::ImportSection;
 use crate::progress::Progress;
 use crate::row_format::{RowFormat, did_you_mean, format_of};
@@ -152,7 +153,7 @@ impl Imported {
 
 impl Import {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let format = format_of(self.file_options.format, &self.file)?;
+        let format = format_of(self.file_options.format, &self.file, ReadingVerb::Import)?;
         let run = self.run_name()?;
         let table = self.table.open(session, Access::Change).await?;
         let grouping = self.grouping(&table)?;
@@ -253,7 +254,7 @@ impl Import {
         let (input, options) = (self.input(), self.file_options.read_options());
         let columns = SchemaRef::clone(table.schema().columns());
         match tokio::task::spawn_blocking(move || open(&input, format, &columns, &options)).await {
-            Ok(reader) => Ok(reader?),
+            Ok(reader) => reader.map_err(|error| ReadingVerb::Import.failure(error)),
             Err(lost) => Err(reader_lost(&lost, self.input().name())),
         }
     }
