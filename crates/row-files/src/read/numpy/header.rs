@@ -19,6 +19,9 @@ const HEAD_BYTES_MAX: usize = 1 << 20;
 const FLAT: &str =
     "save an array whose fields are plain values or vectors, or each field in an array of its own";
 
+/// What to do with a value that stands for all rows: `len` of it is an error.
+const ONE_VALUE: &str = "leave it out, or save numpy.full(len(x), value), where x is an array with all rows";
+
 /// What an array is made of.
 #[derive(Clone, Debug)]
 pub(super) struct Header {
@@ -82,6 +85,10 @@ impl Header {
         let (rows, elements) = match shape.as_slice() {
             [rows] => (*rows, None),
             [rows, elements] => (*rows, Some(small(*elements)?)),
+            [] => {
+                let what = "it is one value, and no rows".to_owned();
+                return Err(Refusal::Unsupported(what, ONE_VALUE));
+            }
             _ => {
                 let what = format!("it has {} dimensions; one or two are rows", shape.len());
                 return Err(Refusal::Unsupported(what, "save array.reshape(len(array), -1)"));
