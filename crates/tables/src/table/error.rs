@@ -331,7 +331,7 @@ impl TableError {
                 "copy it again: that goes on where it was; or take it away with `atoll table drop`"
             }
             Self::Name { what: "snapshot", .. } => {
-                "a name has 1 to 255 bytes, no control characters, and a letter or more"
+                "a name has 1 to 255 bytes and no control characters, and is no whole number: put a letter before one, as in v3"
             }
             Self::Name { .. } => "a name has 1 to 255 bytes and no control characters",
             Self::Edit(error) => return error.hint(),

@@ -26,7 +26,8 @@ impl Table {
     /// version that is not there yet, errors of the store.
     pub async fn create_snapshot(&self, name: &str, version: Option<Version>) -> Result<Version, TableError> {
         check_name("snapshot", name)?;
-        if name.trim_start_matches(['+', '-']).bytes().all(|byte| byte.is_ascii_digit()) {
+        let digits = name.strip_prefix(['+', '-']).unwrap_or(name);
+        if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(TableError::Name {
                 what: "snapshot",
                 name: name.to_owned(),

@@ -50,6 +50,12 @@ async fn edits_that_lead_to_older_versions_alone_go_and_the_table_stays() {
     for number in ["3", "2026", "-1"] {
         let refused = table.create_snapshot(number, None).await.unwrap_err();
         assert!(matches!(refused, TableError::Name { .. }), "{refused}");
+        let hint = refused.hint().unwrap();
+        assert!(hint.contains("v3") && !hint.contains("a letter or more"), "{hint}");
+    }
+    for name in ["-", "+--", "1.5", "2026-11-28"] {
+        assert_eq!(table.create_snapshot(name, None).await.unwrap(), kept);
+        table.delete_snapshot(name).await.unwrap();
     }
     write(&table, 300..600).await;
     table.close().await.unwrap();
