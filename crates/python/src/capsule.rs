@@ -11,6 +11,7 @@ use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, to_ffi};
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader, StructArray, make_array};
 use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
+use atoll_tables::TypeName;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use std::ffi::CStr;
@@ -110,7 +111,10 @@ pub(crate) fn array_in(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
 pub(crate) fn batch_of(array: &ArrayRef) -> Result<RecordBatch, Failure> {
     let structs = array.as_any().downcast_ref::<StructArray>();
     let structs = structs.ok_or_else(|| {
-        Failure::input(format!("a table's rows have several columns; this is {}", array.data_type()))
+        Failure::input(format!(
+            "a table's rows have several columns; this is {}",
+            TypeName::told(array.data_type())
+        ))
     })?;
     if structs.null_count() > 0 {
         return Err(Failure::input("a row as a whole may not be null"));

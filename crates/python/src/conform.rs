@@ -17,7 +17,7 @@ use arrow_array::{
 };
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field, Fields, SchemaRef, TimeUnit};
-use atoll_tables::Table;
+use atoll_tables::{Table, TypeName};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -111,7 +111,8 @@ impl Fit<'_> {
     }
 
     fn refuse(&self, found: &DataType, to: &DataType) -> Failure {
-        let problem = format!("column \"{}\" is {to} in the table, and {found} was given", self.name);
+        let (is, was) = (TypeName::told(to), TypeName::told(found));
+        let problem = format!("column \"{}\" is {is} in the table, and {was} was given", self.name);
         if found.is_floating() && to.is_numeric() {
             return Failure::hinted(
                 problem,

@@ -343,7 +343,7 @@ fn check_fields(columns: &Schema) -> Result<(), SchemaError> {
             return Err(SchemaError::Twice { column: field.name().clone() });
         }
         if TypeName::of(field.data_type()).is_none() {
-            let (column, found) = (field.name().clone(), field.data_type().to_string());
+            let (column, found) = (field.name().clone(), TypeName::told(field.data_type()));
             return Err(SchemaError::Type { column, found });
         }
     }
@@ -382,7 +382,7 @@ fn check_count(role: Role, count: usize, (least, most): (usize, usize)) -> Resul
 
 fn check_role(role: Role, field: &Field) -> Result<(), SchemaError> {
     if matches!(field.data_type(), DataType::FixedSizeList(..)) {
-        let (column, found) = (field.name().clone(), field.data_type().to_string());
+        let (column, found) = (field.name().clone(), TypeName::told(field.data_type()));
         let takes = "numbers, strings, bytes, booleans, dates and times, not vectors";
         return Err(SchemaError::RoleType { role, column, found, takes });
     }

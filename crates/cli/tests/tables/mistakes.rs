@@ -174,3 +174,20 @@ fn an_argument_that_is_no_text_is_shown_with_what_takes_other_bytes() {
     assert!(answer.fails(2).contains(r"a\xff"), "{}", answer.stderr);
     assert!(answer.stderr.contains("--hex or --escaped"), "{}", answer.stderr);
 }
+
+#[test]
+fn types_are_called_as_they_are_typed() {
+    let place = Place::new();
+    atoll(&place, "table create t --column id:int64,s:utf8,v:float64[3] --id id --index id").text();
+    for (line, exit, word) in [
+        ("table create u --column id:utf8 --id id --index id", 12, "it is utf8"),
+        ("table create u --column id:float64[3] --id id --index id", 12, "it is float64[3]"),
+        ("table estimate t --mean s", 12, "is utf8"),
+        ("table query t --where 'id[0] > 1'", 12, "but int64"),
+        ("table import t x.csv --step-column s", 2, "but utf8"),
+    ] {
+        place.write("x.csv", "id,s,v[0],v[1],v[2]\n");
+        let answer = atoll(&place, line);
+        assert!(answer.fails(exit).contains(word), "{line}: {}", answer.stderr);
+    }
+}

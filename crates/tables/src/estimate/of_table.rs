@@ -12,7 +12,7 @@ use super::{
 use crate::expression::{Bound, Column, Expression, Interval};
 use crate::protocol::Version;
 use crate::table::again_if_gone;
-use crate::{Answer, Count, Query, Readable, Table, TableError, Weight, Window, Work};
+use crate::{Answer, Count, Query, Readable, Table, TableError, TypeName, Weight, Window, Work};
 use arrow_array::RecordBatch;
 
 /// A question that fits a table.
@@ -170,7 +170,7 @@ pub(super) fn check_numbers(table: &Table, column: &Column) -> Result<(), TableE
     if has_numbers(field.data_type(), column.element) {
         return Ok(());
     }
-    Err(TableError::NoNumbers { column: column.to_string(), data_type: field.data_type().to_string() })
+    Err(TableError::NoNumbers { column: column.to_string(), data_type: TypeName::told(field.data_type()) })
 }
 
 impl Value {

@@ -9,7 +9,7 @@ use super::{Confidence, Estimate, EstimateError, group_means, histogram, of_tabl
 use crate::expression::Column;
 use crate::protocol::Version;
 use crate::table::again_if_gone;
-use crate::{Query, Readable, Salt, Table, TableError, Weight, Work, weights};
+use crate::{Query, Readable, Salt, Table, TableError, TypeName, Weight, Work, weights};
 use arrow_array::{Array, ArrayRef, UInt32Array, new_empty_array};
 use arrow_schema::DataType;
 use arrow_select::concat::concat;
@@ -190,7 +190,7 @@ fn check_groups(table: &Table, by: &str) -> Result<(), TableError> {
     if weights(&[new_empty_array(data_type)], Salt(0)).is_ok() {
         return Ok(());
     }
-    let (column, data_type) = (by.to_owned(), data_type.to_string());
+    let (column, data_type) = (by.to_owned(), TypeName::told(data_type));
     Err(EstimateError::NotGroups { column, data_type }.into())
 }
 
@@ -202,7 +202,7 @@ pub(super) fn known_groups(
 ) -> Result<ArrayRef, EstimateError> {
     let known = known.unwrap_or_else(|| new_empty_array(data_type));
     if known.data_type() != data_type {
-        let (column, found) = (by.to_owned(), known.data_type().to_string());
+        let (column, found) = (by.to_owned(), TypeName::told(known.data_type()));
         return Err(EstimateError::Groups { column, found });
     }
     Ok(known)

@@ -11,6 +11,7 @@ use super::leaf::{Leaf, Shape};
 use super::near::BoundNear;
 use super::numbers::Number;
 use super::{Arithmetic, Column, Comparison, Expression, Literal, Near, show};
+use crate::TypeName;
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_schema::{DataType, Schema};
 use std::collections::{BTreeSet, HashSet};
@@ -166,7 +167,7 @@ impl Binder<'_> {
             }
             (data_type, _) => Problem::Type {
                 column: column.to_string(),
-                data_type: data_type.map(DataType::to_string).unwrap_or_default(),
+                data_type: data_type.map(TypeName::told).unwrap_or_default(),
             },
         };
         self.fail(problem, part)
@@ -216,7 +217,8 @@ impl Binder<'_> {
                 Shape::of(inner.data_type())
             }
             (data_type, Some(_)) => {
-                let (column, data_type) = (Column::named(&column.name).to_string(), data_type.to_string());
+                let (column, data_type) =
+                    (Column::named(&column.name).to_string(), TypeName::told(data_type));
                 return Err(self.fail(Problem::NotVector { column, data_type }, part));
             }
             (data_type, None) => Shape::of(data_type),

@@ -3,7 +3,7 @@
 //! Invariant: the array of a leaf has the shape that the schema promised, or evaluation fails.
 
 use super::{Column, EvaluateError};
-use crate::vector;
+use crate::{TypeName, vector};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, TimeUnit};
@@ -98,7 +98,10 @@ impl Leaf {
     }
 
     pub(super) fn wrong_type(&self, found: &dyn Array) -> EvaluateError {
-        EvaluateError::ColumnType { column: self.column.to_string(), found: found.data_type().to_string() }
+        EvaluateError::ColumnType {
+            column: self.column.to_string(),
+            found: TypeName::told(found.data_type()),
+        }
     }
 
     fn failed(&self, source: ArrowError) -> EvaluateError {

@@ -2,7 +2,9 @@
 //!
 //! Invariant: an index column of a schema names a column of it, and an element that its vectors have.
 
-use super::{INDEX_COLUMNS_MAX, Role, SchemaError, TableSchema, check_count, nearest_column, types};
+use super::{
+    INDEX_COLUMNS_MAX, Role, SchemaError, TableSchema, TypeName, check_count, nearest_column, types,
+};
 use crate::expression::Column;
 use crate::lattice::LatticeError;
 use crate::vector;
@@ -146,7 +148,7 @@ fn check_type(field: &Field, data_type: &DataType) -> Result<(), SchemaError> {
 }
 
 fn unfit(field: &Field) -> SchemaError {
-    let (column, found) = (field.name().clone(), field.data_type().to_string());
+    let (column, found) = (field.name().clone(), TypeName::told(field.data_type()));
     SchemaError::RoleType { role: Role::Index, column, found, takes: TAKES }
 }
 

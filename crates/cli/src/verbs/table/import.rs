@@ -23,7 +23,7 @@ use crate::{Failure, Session};
 use arrow_schema::SchemaRef;
 use atoll_options::Section;
 use atoll_row_files::{Format, Input, Part, PartLimits, ReadOptions, RowFileError, RowReader, open};
-use atoll_tables::{STEP_COLUMN, Table};
+use atoll_tables::{STEP_COLUMN, Table, TypeName};
 use claim::Claim;
 use clap::Args;
 use cut::{Cutter, Grouping, Message, There};
@@ -229,7 +229,10 @@ impl Import {
                 Ok(Grouping::Column { place, name: name.to_owned() })
             }
             Some((_, field)) if self.step_column.is_some() => Err(Failure::Usage {
-                problem: format!("\"{name}\" holds no whole numbers, but {}", field.data_type()),
+                problem: format!(
+                    "\"{name}\" holds no whole numbers, but {}",
+                    TypeName::told(field.data_type())
+                ),
                 hint: "take parts of the file for steps with --parts".to_owned(),
             }),
             None if self.step_column.is_some() => {
