@@ -465,3 +465,20 @@ fn an_instant_that_no_text_stands_for_is_kept_and_not_written_as_a_text() {
     atoll(&place, "table import t out.parquet --run again").text();
     assert_eq!(count(&place, ""), 2);
 }
+
+#[test]
+fn a_column_that_a_file_has_no_value_of_is_told_with_what_names_its_type() {
+    let place = Place::new();
+    place.write("header.csv", "a,b\n");
+    let answer = atoll(&place, "table create h --like header.csv --id a --index a");
+    let told = answer.fails(12);
+    assert!(told.contains("header.csv has no value of a, b") && told.contains("--types a:"), "{told}");
+    assert!(told.contains("it is utf8"), "{told}");
+    let made = atoll(&place, "table create h --like header.csv --types a:int64,b:float64 --id a --index a");
+    assert_eq!(made.exit, Some(0), "{}", made.stderr);
+    assert!(!made.stderr.contains("no value"), "{}", made.stderr);
+    place.write("full.csv", "a,b\n1,\n");
+    let made = atoll(&place, "table create f --like full.csv --id a --index a");
+    assert!(made.stderr.contains("has no value of b,"), "{}", made.stderr);
+    assert!(!atoll(&place, "table info f --schema").text().contains("no_value"));
+}

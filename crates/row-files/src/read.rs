@@ -20,6 +20,7 @@ mod tests;
 mod text;
 
 pub use comma::ends_in_quotes;
+pub use infer::NO_VALUE_KEY;
 pub use source::Input;
 
 use crate::{Format, RowFileError, RowReader, nearest};
@@ -118,7 +119,7 @@ pub fn open(
 }
 
 /// The columns of a file. Those of a text file get the types that its first hundred thousand records admit, and
-/// may be null, since any later field may be empty.
+/// may be null, since any later field may be empty. One of which they have no value is of texts, and has [`NO_VALUE_KEY`].
 ///
 /// # Errors
 /// As for [`open`].

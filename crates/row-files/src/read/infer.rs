@@ -5,6 +5,10 @@ use super::field::{Values, values};
 use super::text::Records;
 use crate::{RowFileError, nearest};
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use std::collections::HashMap;
+
+/// Under this key a column tells that the file has no value of it: that it is of texts is not known, but taken.
+pub const NO_VALUE_KEY: &str = "atoll.no_value";
 
 /// How many records are looked at.
 const RECORDS_MAX: usize = 100_000;
@@ -58,9 +62,17 @@ pub(super) fn columns(mut records: impl Records, options: &ReadOptions) -> Resul
     }
     let fields = names.iter().zip(possible).zip(has_value).map(|((name, possible), has_value)| {
         let named = options.types.iter().find(|(column, _)| column == name);
-        let guessed = possible.into_iter().next().filter(|_| has_value);
-        let guessed = guessed.map_or(DataType::Utf8, |candidate| candidate.data_type);
-        Field::new(name, named.map_or(guessed, |(_, data_type)| data_type.clone()), true)
+        if let Some((_, data_type)) = named {
+            return Field::new(name, data_type.clone(), true);
+        }
+        let guessed = possible.into_iter().next().map_or(DataType::Utf8, |candidate| candidate.data_type);
+        match has_value {
+            true => Field::new(name, guessed, true),
+            false => {
+                let mark = HashMap::from([(NO_VALUE_KEY.to_owned(), String::new())]);
+                Field::new(name, DataType::Utf8, true).with_metadata(mark)
+            }
+        }
     });
     Ok(Schema::new(fields.collect::<Vec<_>>()))
 }

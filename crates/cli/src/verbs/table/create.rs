@@ -6,7 +6,7 @@ use crate::row_format::{RowFormat, format_of};
 use crate::session::Access;
 use crate::{Failure, Session};
 use arrow_schema::{Field, Schema};
-use atoll_row_files::{Input, ReadOptions, describe};
+use atoll_row_files::{Input, NO_VALUE_KEY, ReadOptions, describe};
 use atoll_tables::{Roles, Table, TableSchema, TypeName};
 use clap::Args;
 use serde_json::{Value, json};
@@ -192,7 +192,9 @@ impl Create {
             });
         }
         let columns = described.fields().iter().map(|field| field.as_ref().clone());
-        let columns: Vec<Field> = columns.filter(|field| !self.file.without.contains(field.name())).collect();
+        let mut columns: Vec<Field> =
+            columns.filter(|field| !self.file.without.contains(field.name())).collect();
+        tell_guessed(path, &mut columns);
         Ok((columns, known))
     }
 
@@ -213,6 +215,23 @@ impl Create {
             field.with_metadata(metadata)
         };
         Ok(columns.into_iter().map(with_unit).collect())
+    }
+}
+
+/// Tells of columns whose type is a guess from nothing.
+fn tell_guessed(path: &Path, columns: &mut [Field]) {
+    let mut guessed = Vec::new();
+    for column in columns {
+        if column.metadata_mut().remove(NO_VALUE_KEY).is_some() {
+            guessed.push(column.name().clone());
+        }
+    }
+    if let [first, ..] = guessed.as_slice() {
+        crate::output::note(&format!(
+            "{} has no value of {}, taken for utf8: say so if it is another type, as in --types {first}:float64",
+            path.display(),
+            guessed.join(", ")
+        ));
     }
 }
 
