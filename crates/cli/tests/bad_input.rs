@@ -482,3 +482,17 @@ fn a_column_that_a_file_has_no_value_of_is_told_with_what_names_its_type() {
     assert!(made.stderr.contains("has no value of b,"), "{}", made.stderr);
     assert!(!atoll(&place, "table info f --schema").text().contains("no_value"));
 }
+
+#[test]
+fn numbers_beyond_a_double_are_told_with_its_digits_and_as_what_they_are() {
+    let place = Place::new();
+    atoll(&place, "table create n --column id:uint64,x:float64 --id id --index id").text();
+    place.write("n.csv", "id,x\n18446744073709551615,1.7e308\n0,-1e-300\n");
+    atoll(&place, "table import n n.csv").text();
+    let sum = atoll(&place, "table estimate n --sum id");
+    assert!(sum.text().contains("1.8446744073709552e19 (exact to 16 digits, 2 rows read"), "{}", sum.text());
+    let sum = atoll(&place, "table estimate n --sum x");
+    assert!(sum.text().starts_with("1.7e308 (exact to 16 digits"), "{}", sum.text());
+    let small = atoll(&place, "table estimate n --sum x --where 'x < 0'");
+    assert!(small.text().contains("-1e-300 (exact"), "{}", small.text());
+}

@@ -214,6 +214,21 @@ fn by_number(left: &str, right: &str) -> std::cmp::Ordering {
     }
 }
 
+/// Up to here a double tells whole numbers apart.
+const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// Whether a double is so large that the one next to it is another whole number.
+fn is_beyond(value: f64) -> bool {
+    value.is_finite() && value.abs() > WHOLE_MAX
+}
+
+/// A number with the digits that a double has, 17 at most, however large or small it is.
+fn shown(value: f64) -> String {
+    let size = value.abs();
+    let is_plain = size == 0.0 || !size.is_finite() || (1e-5..=WHOLE_MAX).contains(&size);
+    if is_plain { value.to_string() } else { format!("{value:e}") }
+}
+
 /// An estimate for people, with as many digits as mean something.
 fn told(estimate: &Estimated, work: &Work) -> String {
     let read = match work.rows_touched {
@@ -225,14 +240,21 @@ fn told(estimate: &Estimated, work: &Work) -> String {
         missing => format!("{read}, {} of {} without a value", missing, counted(estimate.rows, "row")),
     };
     if estimate.is_exact() {
-        return format!("{} (exact{read})", estimate.value);
+        // A sum of whole numbers beyond it is the double next to it.
+        let digits = if is_beyond(estimate.value) { " to 16 digits" } else { "" };
+        return format!("{} (exact{digits}{read})", shown(estimate.value));
     }
     let half = estimate.half_width();
     let digits =
         if half.is_finite() && half > 0.0 { (1.0 - half.log10().floor()).clamp(0.0, 15.0) } else { 6.0 };
     let (digits, level) = (digits as usize, estimate.confidence * 100.0);
     let value = estimate.value;
-    let mut told = format!("{value:.digits$} ± {half:.digits$} ({level} %, {} units{read})", estimate.units);
+    let (value, half) = if is_beyond(value) || is_beyond(half) {
+        (shown(value), shown(half))
+    } else {
+        (format!("{value:.digits$}"), format!("{half:.digits$}"))
+    };
+    let mut told = format!("{value} ± {half} ({level} %, {} units{read})", estimate.units);
     for (place, doubt) in estimate.doubts.iter().enumerate() {
         told += if place == 0 { "; not valid: " } else { ", " };
         told += &doubt.to_string();
