@@ -191,3 +191,13 @@ fn types_are_called_as_they_are_typed() {
         assert!(answer.fails(exit).contains(word), "{line}: {}", answer.stderr);
     }
 }
+
+#[test]
+fn the_work_of_a_count_does_not_speak_of_rows_that_it_returns() {
+    let place = filled();
+    let answer = atoll(&place, "table query t --count --work --where 'x > 1'");
+    let rows = answer.text().trim().to_owned();
+    assert_ne!(rows, "0");
+    assert!(!answer.stderr.contains("0 rows of"), "{}", answer.stderr);
+    assert!(answer.stderr.contains("rows were read, in "), "{}", answer.stderr);
+}

@@ -74,7 +74,7 @@ impl Query {
         }
         let table = self.table.open(session, Access::Read).await?;
         let count = table.count(&self.question.query(&table).await?).await?;
-        self.work.tell(session, &count.work);
+        self.work.tell_counted(session, &count.work);
         session
             .output
             .either(|| count.rows.to_string(), || json!({ "rows": count.rows, "version": count.version.0 }))
@@ -124,14 +124,24 @@ impl WorkArguments {
         if !self.work {
             return;
         }
-        if session.output.is_json() {
-            note_json(&json!({ "work": work_value(work) }));
-        } else {
-            note(&format!(
-                "{} rows of {} that were read, in {} requests of {} bytes",
-                work.rows_returned, work.rows_touched, work.requests, work.bytes
-            ));
+        let rows = format!("{} of {} that were read", counted(work.rows_returned, "row"), work.rows_touched);
+        tell_work(session, work, &rows);
+    }
+
+    /// The same of a count, which returns no rows.
+    fn tell_counted(self, session: &Session, work: &Work) {
+        if self.work {
+            let were = if work.rows_touched == 1 { "was" } else { "were" };
+            tell_work(session, work, &format!("{} {were} read", counted(work.rows_touched, "row")));
         }
+    }
+}
+
+fn tell_work(session: &Session, work: &Work, rows: &str) {
+    if session.output.is_json() {
+        note_json(&json!({ "work": work_value(work) }));
+    } else {
+        note(&format!("{rows}, in {} of {} bytes", counted(work.requests, "request"), work.bytes));
     }
 }
 
