@@ -1,5 +1,6 @@
 """Threads and other processes: the package does in each what its user would expect."""
 
+import multiprocessing
 import os
 import pickle
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import threading
 
 import numpy
+import pyarrow
 import pytest
 
 import atoll
@@ -131,3 +133,39 @@ def test_what_is_appended_is_copied_before_append_returns(store: atoll.Store) ->
         table.append({"id": ids, "x": xs})
     found = table.numpy()
     assert (found["x"] == found["id"] // 10).all()
+
+
+@pytest.fixture
+def mixed(store: atoll.Store) -> atoll.Table:
+    """Every kind of column, with gaps."""
+    kinds = {"pos": "float32[3]?", "at": "timestamp[us]?", "name": "utf8?", "hash": "uint64?", "is": "bool?"}
+    table = store.create_table("mixed", {"id": "int64", **kinds}, id="id", index="id")
+    at = numpy.array(["2026-01-01", "NaT", "1969-01-01"], dtype="M8[us]")
+    pos = pyarrow.array([[0.5, 1, 2], None, [6, 7, 8]], pyarrow.list_(pyarrow.float32(), 3))
+    rest = {"name": ["a", None, ""], "hash": [2**64 - 1, None, 0], "is": [True, None, False]}
+    table.append({"id": [1, 2, 3], "pos": pos, "at": at, **rest}, run="a")
+    table.append({"id": [4, 5]}, run="a")
+    table.add_column("charge", "float32", unit="e", description="partial charge")
+    return table
+
+
+def test_answers_and_schemas_travel_as_they_are(mixed: atoll.Table) -> None:
+    whole = mixed.read()
+    answers = [whole, mixed.unordered().read(), mixed.where("id > 9").read(), list(whole.batches(2))[1]]
+    for answer in answers:
+        found = pickle.loads(pickle.dumps(answer))
+        assert pyarrow.table(found).equals(pyarrow.table(answer), check_metadata=True)
+        assert (found.version, found.work, repr(found)) == (answer.version, answer.work, repr(answer))
+        assert found._ordered == answer._ordered
+    (refined,) = mixed.refine(mean="id")
+    found = pickle.loads(pickle.dumps(refined))
+    assert (found.cut, found.is_last, found.estimate, len(found.batch)) == (1.0, True, refined.estimate, 5)
+    schema = pickle.loads(pickle.dumps(mixed.schema))
+    assert schema == mixed.schema
+    assert pyarrow.schema(schema).field("charge").metadata == {b"unit": b"e", b"description": b"partial charge"}
+
+
+def test_a_pool_reads_splits_and_sends_their_rows_back(table: atoll.Table) -> None:
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        found = pool.map(atoll.Query.read, table.select("pid").splits(2))
+    assert sum(len(answer) for answer in found) == 5_000

@@ -16,6 +16,7 @@ mod estimate;
 mod input;
 mod loader;
 mod packer;
+mod pickled;
 mod refinement;
 mod rows;
 mod runtime;
@@ -52,6 +53,8 @@ fn _atoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(table::union, module)?)?;
     module.add_function(wrap_pyfunction!(schema::fields, module)?)?;
     module.add_function(wrap_pyfunction!(schema::type_name, module)?)?;
+    module.add_function(wrap_pyfunction!(pickled::rows_of_stream, module)?)?;
+    module.add_function(wrap_pyfunction!(pickled::schema_of_stream, module)?)?;
     module.add_function(wrap_pyfunction!(input::alike, module)?)?;
     module.add_function(wrap_pyfunction!(input::rows, module)?)
 }

@@ -3,6 +3,7 @@
 use crate::capsule;
 use crate::column::Column;
 use crate::error::Failure;
+use crate::pickled::{Reduced, reduced};
 use crate::schema::Schema;
 use arrow_array::{RecordBatch, StructArray};
 use arrow_schema::SchemaRef;
@@ -125,5 +126,9 @@ impl Rows {
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         capsule::schema_out(py, &self.schema_ref())
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
+        reduced(py, "rows_of_stream", &self.schema, &self.batches)
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::capsule;
 use crate::error::{Failure, misuse};
+use crate::pickled::{Reduced, reduced};
 use arrow_schema::{DataType, Field, SchemaRef};
 use atoll_tables::TypeName;
 use pyo3::prelude::*;
@@ -24,6 +25,10 @@ impl Schema {
     /// Name, type and whether it may be null, of each column.
     fn fields(&self) -> Vec<FieldText> {
         self.0.fields().iter().map(|field| text_of(field)).collect()
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
+        reduced(py, "schema_of_stream", &self.0, &[])
     }
 
     fn __eq__(&self, other: &Self) -> bool {

@@ -43,7 +43,7 @@ class Answer:
     """Rows, in the order of their weight: the first k are themselves a sample. Of an unordered query, in no order.
 
     Arrow libraries take an answer as it is, without a copy: ``polars.DataFrame(answer)``, ``pyarrow.table(answer)``,
-    ``duckdb.sql("select avg(vz) from answer")``.
+    ``duckdb.sql("select avg(vz) from answer")``. Can be pickled, rows and all, as a stream of Arrow.
     """
 
     def __init__(self, rows: _atoll.Rows, version: int, work: Work, *, ordered: bool = True) -> None:

@@ -417,6 +417,9 @@ class Refined(_Step):
         made.is_last = is_last
         return made
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Refined, (*self, self.is_last)
+
 
 def _refined(
     mean: str | None,
