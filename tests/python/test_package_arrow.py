@@ -179,7 +179,7 @@ def test_integers_may_have_another_width_and_nothing_is_rounded(store: atoll.Sto
     for column, value, told in [
         ("small", [128], '"small", row 0: 128'),
         ("x", [2**24 + 1], '"x", row 0: 16777217'),
-        ("x", [0.5], "nothing is rounded"),
+        ("x", [0.1], "nothing is rounded"),
         ("at", numpy.array([1], dtype="M8[ms]"), '"at", row 0: 1'),
         ("id", ["1"], '"id" is int64'),
         ("y", [1], 'no column "y"'),

@@ -33,7 +33,7 @@ def test_nan_infinity_and_none_in_an_index_column_are_found_by_their_own_conditi
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        ({"pid": [5.5], "step": [1], "x": [1.0]}, 'column "pid" is int64 in the table, and float64 was given'),
+        ({"pid": [5.5], "step": [1], "x": [1.0]}, 'column "pid", row 0: 5.5 does not fit int64 exactly'),
         ({"pid": [5], "step": [1], "x": ["a"]}, 'column "x" is float64 in the table, and utf8 was given'),
         ({"pid": [2**70], "step": [1], "x": [1.0]}, "do not fit 64 bits"),
         ({"pid": [5], "x": [1.0]}, 'column "step" is missing'),

@@ -5,15 +5,15 @@
 
 use crate::error::Failure;
 use crate::schema::held_as;
-use arrow_array::builder::{BinaryBuilder, StringBuilder};
+use arrow_array::builder::{BinaryBuilder, StringBuilder, UInt64Builder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
-    UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, Date32Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{
-    Array, ArrayRef, FixedSizeListArray, Int64Array, PrimitiveArray, RecordBatch, make_array,
-    new_empty_array, new_null_array,
+    Array, ArrayRef, FixedSizeListArray, GenericListArray, Int64Array, OffsetSizeTrait, PrimitiveArray,
+    RecordBatch, make_array, new_empty_array, new_null_array,
 };
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field, Fields, SchemaRef, TimeUnit};
@@ -64,7 +64,7 @@ fn twice(fields: &Fields) -> Option<&str> {
 
 /// A column in the type of its field.
 fn fit(field: &Field, column: &ArrayRef) -> Result<ArrayRef, Failure> {
-    let fitted = Fit { name: field.name() }.array(column, field.data_type())?;
+    let fitted = Fit { name: field.name(), elements: 1 }.array(column, field.data_type())?;
     if fitted.null_count() > 0 && !field.is_nullable() {
         let row = (0..fitted.len()).find(|&row| fitted.is_null(row)).unwrap_or_default();
         return Err(Failure::input(format!("column \"{}\" may not be null, and row {row} is", field.name())));
@@ -75,6 +75,8 @@ fn fit(field: &Field, column: &ArrayRef) -> Result<ArrayRef, Failure> {
 /// Conversions of one column, for their messages.
 struct Fit<'a> {
     name: &'a str,
+    /// How many values a row has.
+    elements: usize,
 }
 
 impl Fit<'_> {
@@ -102,9 +104,19 @@ impl Fit<'_> {
             | (DataType::Duration(from_unit), DataType::Duration(to_unit)) => {
                 self.times(from, (*from_unit, *to_unit), to)
             }
-            (DataType::Float32, DataType::Float64) => {
-                Ok(Arc::new(from.as_primitive::<Float32Type>().unary::<_, Float64Type>(f64::from)))
+            (DataType::Date32, DataType::Timestamp(unit, _)) => self.instants(from, *unit, to),
+            (DataType::Timestamp(unit, _), DataType::Date32) => self.days(from, *unit, to),
+            (DataType::List(_), DataType::FixedSizeList(..)) => {
+                self.vectors(&self.of_one_length(from.as_list::<i32>(), to)?, to)
             }
+            (DataType::LargeList(_), DataType::FixedSizeList(..)) => {
+                self.vectors(&self.of_one_length(from.as_list::<i64>(), to)?, to)
+            }
+            (DataType::Float32, _) if to.is_numeric() => {
+                let wide = from.as_primitive::<Float32Type>().unary::<_, Float64Type>(f64::from);
+                self.floats(&wide, to)
+            }
+            (DataType::Float64, _) if to.is_numeric() => self.floats(from.as_primitive(), to),
             (integers, _) if integers.is_integer() && to.is_numeric() => self.integers(from, to),
             (found, _) => Err(self.refuse(found, to)),
         }
@@ -149,7 +161,7 @@ impl Fit<'_> {
         let list = from.as_fixed_size_list();
         let len = *wanted as usize;
         let values = list.values().slice(list.value_offset_at(0), list.len() * len);
-        let values = self.array(&values, item.data_type())?;
+        let values = Fit { elements: len, ..*self }.array(&values, item.data_type())?;
         if !item.is_nullable() && !are_below(values.nulls(), list.nulls(), len) {
             return Err(Failure::input(format!(
                 "column \"{}\": elements of vectors may not be null",
@@ -182,28 +194,115 @@ impl Fit<'_> {
         retyped(&converted, to.clone())
     }
 
-    fn inexact(&self, row: usize, value: impl std::fmt::Display, to: &DataType) -> Failure {
-        Failure::input(format!("column \"{}\", row {row}: {value} does not fit {to} exactly", self.name))
+    /// Days as the instants at which they begin.
+    fn instants(&self, from: &ArrayRef, unit: TimeUnit, to: &DataType) -> Result<ArrayRef, Failure> {
+        let days = from.as_primitive::<Date32Type>().iter().enumerate().map(|(row, day)| match day {
+            None => Ok(None),
+            Some(day) => i64::from(day)
+                .checked_mul(SECONDS_PER_DAY * per_second(unit))
+                .map(Some)
+                .ok_or_else(|| self.inexact(row, day, to)),
+        });
+        let ticks: ArrayRef = Arc::new(days.collect::<Result<Int64Array, _>>()?);
+        retyped(&ticks, to.clone())
+    }
+
+    /// Instants at which days begin as these days.
+    fn days(&self, from: &ArrayRef, unit: TimeUnit, to: &DataType) -> Result<ArrayRef, Failure> {
+        let ticks = retyped(from, DataType::Int64)?;
+        let ticks_per_day = SECONDS_PER_DAY * per_second(unit);
+        let day = |(row, tick): (usize, Option<i64>)| {
+            let Some(tick) = tick else { return Ok(None) };
+            let day = (tick % ticks_per_day == 0).then(|| i32::try_from(tick / ticks_per_day).ok()).flatten();
+            day.map(Some).ok_or_else(|| self.inexact(row, tick, to))
+        };
+        let days = ticks.as_primitive::<Int64Type>().iter().enumerate().map(day);
+        Ok(Arc::new(days.collect::<Result<PrimitiveArray<Date32Type>, _>>()?))
+    }
+
+    fn inexact(&self, place: usize, value: impl std::fmt::Display, to: &DataType) -> Failure {
+        let row = place / self.elements.max(1);
+        Failure::hinted(
+            format!("column \"{}\", row {row}: {value} does not fit {to} exactly", self.name),
+            "nothing is rounded on the way in: do that yourself first, say with numpy.asarray(values, dtype)",
+        )
+    }
+
+    /// Lists that all have as many values as a vector of the table.
+    fn of_one_length<O: OffsetSizeTrait>(
+        &self,
+        lists: &GenericListArray<O>,
+        to: &DataType,
+    ) -> Result<ArrayRef, Failure> {
+        let DataType::FixedSizeList(_, wanted) = to else {
+            return Err(self.refuse(lists.data_type(), to));
+        };
+        let len = usize::try_from(*wanted).unwrap_or_default();
+        let mut places = UInt64Builder::with_capacity(lists.len() * len);
+        for row in 0..lists.len() {
+            let (first, given) = (lists.value_offsets()[row].as_usize(), lists.value_length(row).as_usize());
+            if lists.is_null(row) {
+                places.append_nulls(len);
+            } else if given == len {
+                places.extend((first..first + len).map(|place| Some(place as u64)));
+            } else {
+                return Err(Failure::input(format!(
+                    "column \"{}\", row {row}: it has vectors of {wanted} in the table, and one of {given} was given",
+                    self.name
+                )));
+            }
+        }
+        let values = arrow_select::take::take(lists.values(), &places.finish(), None)?;
+        let item = Arc::new(Field::new("item", values.data_type().clone(), true));
+        Ok(Arc::new(FixedSizeListArray::try_new(item, *wanted, values, lists.nulls().cloned())?))
+    }
+
+    fn floats(&self, values: &PrimitiveArray<Float64Type>, to: &DataType) -> Result<ArrayRef, Failure> {
+        match to {
+            DataType::Float64 => return Ok(Arc::new(values.clone())),
+            DataType::Float32 => {
+                let narrow: PrimitiveArray<Float32Type> = values.unary(|value| value as f32);
+                let is_other = |value: f64, narrow: f32| f64::from(narrow) != value && !value.is_nan();
+                let pairs = values.iter().zip(narrow.values()).enumerate();
+                let other = pairs.filter_map(|(row, (value, narrow))| Some((row, value?, *narrow)));
+                return match { other }.find(|&(_, value, narrow)| is_other(value, narrow)) {
+                    Some((row, value, _)) => Err(self.inexact(row, format!("{value:?}"), to)),
+                    None => Ok(Arc::new(narrow)),
+                };
+            }
+            _ => {}
+        }
+        let whole = values.iter().enumerate().map(|(row, value)| match value {
+            None => Ok(None),
+            Some(value) if (value as i128) as f64 == value => Ok(Some(value as i128)),
+            Some(value) => Err(self.inexact(row, format!("{value:?}"), to)),
+        });
+        self.whole(&whole.collect::<Result<Vec<_>, _>>()?, to)
     }
 
     fn integers(&self, from: &ArrayRef, to: &DataType) -> Result<ArrayRef, Failure> {
         let values = integers_of(from).ok_or_else(|| self.refuse(from.data_type(), to))?;
+        self.whole(&values, to)
+    }
+
+    /// Whole numbers in the type of a column.
+    fn whole(&self, values: &[Option<i128>], to: &DataType) -> Result<ArrayRef, Failure> {
         match to {
-            DataType::Int8 => self.fitted::<Int8Type>(&values, to, |value| value.try_into().ok()),
-            DataType::Int16 => self.fitted::<Int16Type>(&values, to, |value| value.try_into().ok()),
-            DataType::Int32 => self.fitted::<Int32Type>(&values, to, |value| value.try_into().ok()),
-            DataType::Int64 => self.fitted::<Int64Type>(&values, to, |value| value.try_into().ok()),
-            DataType::UInt8 => self.fitted::<UInt8Type>(&values, to, |value| value.try_into().ok()),
-            DataType::UInt16 => self.fitted::<UInt16Type>(&values, to, |value| value.try_into().ok()),
-            DataType::UInt32 => self.fitted::<UInt32Type>(&values, to, |value| value.try_into().ok()),
-            DataType::UInt64 => self.fitted::<UInt64Type>(&values, to, |value| value.try_into().ok()),
-            DataType::Float32 => self.fitted::<Float32Type>(&values, to, |value| {
+            DataType::Int8 => self.fitted::<Int8Type>(values, to, |value| value.try_into().ok()),
+            DataType::Int16 => self.fitted::<Int16Type>(values, to, |value| value.try_into().ok()),
+            DataType::Int32 => self.fitted::<Int32Type>(values, to, |value| value.try_into().ok()),
+            DataType::Int64 => self.fitted::<Int64Type>(values, to, |value| value.try_into().ok()),
+            DataType::UInt8 => self.fitted::<UInt8Type>(values, to, |value| value.try_into().ok()),
+            DataType::UInt16 => self.fitted::<UInt16Type>(values, to, |value| value.try_into().ok()),
+            DataType::UInt32 => self.fitted::<UInt32Type>(values, to, |value| value.try_into().ok()),
+            DataType::UInt64 => self.fitted::<UInt64Type>(values, to, |value| value.try_into().ok()),
+            DataType::Float32 => self.fitted::<Float32Type>(values, to, |value| {
                 Some(value as f32).filter(|&float| float as i128 == value)
             }),
-            DataType::Float64 => self.fitted::<Float64Type>(&values, to, |value| {
+            DataType::Float64 => self.fitted::<Float64Type>(values, to, |value| {
                 Some(value as f64).filter(|&float| float as i128 == value)
             }),
-            _ => Err(self.refuse(from.data_type(), to)),
+            _ => Err(self.refuse(&DataType::Int64, to)),
         }
     }
 
@@ -285,6 +384,8 @@ fn bytes_of(array: &ArrayRef) -> ArrayRef {
 pub(crate) fn retyped(array: &ArrayRef, data_type: DataType) -> Result<ArrayRef, Failure> {
     Ok(make_array(array.to_data().into_builder().data_type(data_type).build()?))
 }
+
+const SECONDS_PER_DAY: i64 = 86_400;
 
 fn per_second(unit: TimeUnit) -> i64 {
     match unit {

@@ -66,14 +66,28 @@ fn check_lengths(fields: &[Field], arrays: &[ArrayRef]) -> Result<(), Failure> {
     let Some((first, rows)) = all.next() else { return Err(Failure::input("there are no columns")) };
     match all.find(|(_, array)| array.len() != rows.len()) {
         None => Ok(()),
-        Some((other, array)) => Err(Failure::input(format!(
-            "column \"{}\" has {} rows, and column \"{}\" has {}",
-            first.name(),
-            rows.len(),
-            other.name(),
-            array.len()
-        ))),
+        Some((other, array)) => {
+            let problem = format!(
+                "column \"{}\" has {} rows, and column \"{}\" has {}",
+                first.name(),
+                rows.len(),
+                other.name(),
+                array.len()
+            );
+            let across = match (lies_across(array, rows.len()), lies_across(rows, array.len())) {
+                (true, _) => other,
+                (_, true) => first,
+                _ => return Err(Failure::input(problem)),
+            };
+            let hint = format!("a row of an array is a row of the table: {}.T turns it", across.name());
+            Err(Failure::hinted(problem, hint))
+        }
     }
+}
+
+/// Whether its vectors have as many elements as there are to be rows.
+fn lies_across(array: &ArrayRef, rows: usize) -> bool {
+    matches!(array.data_type(), DataType::FixedSizeList(_, len) if usize::try_from(*len) == Ok(rows))
 }
 
 /// A column as Python prepared it.

@@ -87,8 +87,18 @@ def rows_of(columns: Mapping[str, Kept]) -> int:
     lengths = {name: None if getattr(values, "ndim", 1) == 0 else len(values) for name, values in columns.items()}
     if None in lengths.values() or len(set(lengths.values())) > 1:
         told = ", ".join(f"{name}: {'one value' if rows is None else rows}" for name, rows in lengths.items())
-        raise InvalidInputError(f"columns of one step have one length, and these have {told}")
+        problem = f"columns of one step have one length, and these have {told}"
+        across = next((name for name, values in columns.items() if _lies_across(values, lengths.values())), None)
+        if across is not None:
+            raise InvalidInputError.hinted(problem, f"a row of an array is a row of the table: {across}.T turns it")
+        raise InvalidInputError(problem)
     return next(iter(lengths.values())) or 0
+
+
+def _lies_across(values: Kept, lengths: Iterable[int | None]) -> bool:
+    """Whether it would have as many rows as the others if it were turned."""
+    shape = getattr(values, "shape", ())
+    return len(shape) == 2 and shape[0] != shape[1] and shape[1] in lengths
 
 
 def copies(columns: Mapping[str, Kept]) -> dict[str, Kept]:

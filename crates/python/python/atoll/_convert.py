@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from . import _atoll
+from ._times import times, without_nat
 from .errors import InvalidInputError, UnsupportedError
 
 # How Atoll names the element types that NumPy knows by kind and size.
@@ -162,7 +163,7 @@ def _listed(name: str, values: list[Any]) -> _Column:
             raise InvalidInputError(f'column "{name}": one of its integers is too large for a float64') from None
         check_exact(name, values, held)
         return name, "float64", held, mask, None
-    return _of_numpy(name, values, kinds, mask)
+    return _of_numpy(name, values)
 
 
 def check_exact(name: str, given: Iterable[Any], held: Iterable[Any], elements: int = 1) -> None:
@@ -199,23 +200,31 @@ def _beside_texts(name: str, values: list[Any]) -> _Column:
     return _listed(name, told)
 
 
-def _of_numpy(name: str, values: list[Any], kinds: set[type], mask: bytes | None) -> _Column:
+def _of_numpy(name: str, values: list[Any]) -> _Column:
     """A column from a list of what only NumPy knows: times, or lists of numbers."""
-    numpy = needed("numpy", f'column "{name}", a list of {", ".join(sorted(kind.__name__ for kind in kinds))}')
-    present = next(value for value in values if value is not None)
-    try:
-        held = of_lists(name, [present if value is None else value for value in values], numpy)
-    except InvalidInputError:
-        raise
-    except ValueError as error:
-        raise InvalidInputError(f'column "{name}": {error}') from None
+    values = without_nat(values)
+    kinds = sorted({type(value).__name__ for value in values} - {"NoneType"})
+    numpy = needed("numpy", f'column "{name}", a list of {", ".join(kinds)}')
+    present = next((value for value in values if value is not None), None)
+    if present is None:
+        raise InvalidInputError(f'column "{name}": a list without a value has no type; leave the column out')
+    filled = [present if value is None else value for value in values]
+    held = times(filled, numpy)
+    if held is None:
+        try:
+            held = of_lists(name, filled, numpy)
+        except InvalidInputError:
+            raise
+        except ValueError as error:
+            raise InvalidInputError(f'column "{name}": {error}') from None
     if held.dtype.kind == "O":
-        first = type(present).__name__
-        raise InvalidInputError(f'column "{name}": a table cannot hold values of type {first}, or not beside the others')
-    if mask is not None:
+        told = f"the type {kinds[0]}" if len(kinds) == 1 else f"the types {', '.join(kinds)} beside each other"
+        raise InvalidInputError(f'column "{name}": a table cannot hold values of {told}')
+    is_missing = [value is None for value in values]
+    if any(is_missing):
         if held.ndim != 1:
             raise InvalidInputError(f'column "{name}": a vector as a whole cannot be None here; use a masked array')
-        held = numpy.ma.masked_array(held, mask=list(mask))
+        held = numpy.ma.masked_array(held, mask=is_missing)
     return _array(name, held)
 
 

@@ -409,8 +409,8 @@ class Table(Asking, Noted):
         """Appends rows, and says which version has them.
 
         ``data`` is a mapping of column names to arrays (shape (n,), or (n, k) for vectors), a data frame, or anything
-        that speaks Arrow. It is copied before this returns. Columns that may be null can be left out; integers
-        may have another width, if every value fits; nothing is rounded.
+        that speaks Arrow. It is copied before this returns. Columns that may be null can be left out; numbers
+        may have another width or kind, and times another unit, if every value fits; nothing is rounded.
 
         Without ``run`` the rows go to a run of this process's own, as its next step. With ``run``, its attempt is the
         one that :meth:`begin` began here, or a new one; ``step``, if it is not given, is the next one that nobody has

@@ -1,0 +1,47 @@
+"""Dates, instants and durations of Python and pandas as NumPy's, which a column is made from.
+
+Invariant: an instant with a zone becomes the same instant in UTC, and one without is taken as UTC, as in conditions.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import Any
+
+
+def without_nat(values: list[Any]) -> list[Any]:
+    """The values with ``None`` where pandas says that there is no time."""
+    return [None if type(value).__name__ == "NaTType" else value for value in values]
+
+
+def times(values: Sequence[Any], numpy: Any) -> Any | None:
+    """An array of dates, of instants or of durations; ``None`` where they are not all one of these, or fit no unit."""
+    if all(isinstance(value, datetime.datetime) for value in values):
+        return _in_one_unit([_instant(value, numpy) for value in values], numpy)
+    if all(isinstance(value, datetime.timedelta) for value in values):
+        return _in_one_unit([_duration(value, numpy) for value in values], numpy)
+    if all(isinstance(value, datetime.date) and not isinstance(value, datetime.datetime) for value in values):
+        return numpy.array(values, dtype="M8[D]")
+    return None
+
+
+def _instant(value: datetime.datetime, numpy: Any) -> Any:
+    if hasattr(value, "to_datetime64"):
+        # A Timestamp of pandas may be finer than Python's.
+        return value.to_datetime64()
+    naive = value if value.tzinfo is None else value.astimezone(datetime.UTC).replace(tzinfo=None)
+    return numpy.datetime64(naive, "us")
+
+
+def _duration(value: datetime.timedelta, numpy: Any) -> Any:
+    return value.to_timedelta64() if hasattr(value, "to_timedelta64") else numpy.timedelta64(value, "us")
+
+
+def _in_one_unit(values: list[Any], numpy: Any) -> Any | None:
+    held = numpy.array(values)
+    if len({value.dtype for value in values}) > 1:
+        # The finest unit of all may not reach as far as the others, and NumPy does not tell.
+        if any(became.astype(value.dtype) != value for became, value in zip(held, values, strict=True)):
+            return None
+    return held

@@ -1,0 +1,119 @@
+"""What changes no value is taken, whatever it is called: times of Python, floats that fit, lists that are vectors."""
+
+import datetime
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import atoll
+from atoll.errors import InvalidInputError
+
+UTC = datetime.UTC
+DAY = datetime.datetime(2026, 1, 2)
+
+
+def table_of(tmp_path: Path, kind: str) -> atoll.Table:
+    return atoll.open(tmp_path / "store").create_table("t", {"id": "int64", "v": kind}, id="id", index="id")
+
+
+def taken(tmp_path: Path, kind: str, values: object) -> list:
+    """What a table has of the values, given to `append` and to a writer."""
+    table, count = table_of(tmp_path, kind), len(values)
+    table.append({"id": range(count), "v": values})
+    with atoll.Writer(table, "w") as writer:
+        writer.step(0, None, {"id": np.arange(count) + 100, "v": values})
+    found = table.numpy()
+    held = found["v"][np.argsort(found["id"])].tolist()
+    assert held[:count] == held[count:]
+    return held[:count]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "wanted"),
+    [
+        ("timestamp[us]", [DAY], [DAY]),
+        ("timestamp[s]?", [DAY, None, pd.NaT], [DAY, None, None]),
+        ("timestamp[us]", [pd.Timestamp(DAY), DAY + datetime.timedelta(microseconds=1)], [DAY, DAY.replace(microsecond=1)]),
+        ("timestamp[us]", [datetime.datetime(2026, 1, 2, 5, tzinfo=datetime.timezone(datetime.timedelta(hours=5)))], [DAY]),
+        ("timestamp[us]", [pd.Timestamp(DAY, tz="UTC"), DAY.replace(tzinfo=UTC)], [DAY, DAY]),
+        ("timestamp[us]", [DAY.date()], [DAY]),
+        ("timestamp[us]", np.array(["2026-01-02"], dtype="M8[D]"), [DAY]),
+        ("date32", [DAY.date(), datetime.date(1969, 1, 1)], [DAY.date(), datetime.date(1969, 1, 1)]),
+        ("date32", [DAY], [DAY.date()]),
+        ("duration[ms]", [datetime.timedelta(seconds=5), pd.Timedelta("1ms")], [datetime.timedelta(seconds=5), datetime.timedelta(milliseconds=1)]),
+        ("duration[ms]?", [pd.NaT, pd.Timedelta("1ms")], [None, datetime.timedelta(milliseconds=1)]),
+        ("timestamp[us]", np.array([DAY], dtype=object), [DAY]),
+        ("float32", [0.5, float("inf"), 1], [0.5, float("inf"), 1.0]),
+        ("float32", np.array([0.5, -0.25]), [0.5, -0.25]),
+        ("float32[2]", [[0.5, 1.0], [2.0, 3.0]], [[0.5, 1.0], [2.0, 3.0]]),
+        ("int32?", [3.0, None, -(2.0**31)], [3, None, -(2**31)]),
+        ("uint64", np.array([2.0**63]), [2**63]),
+        ("int8", np.array([5], dtype="f4"), [5]),
+        ("int64[2]", np.array([[1.0, 2.0]]), [[1, 2]]),
+    ],
+)  # fmt: skip
+def test_what_changes_no_value_is_taken(tmp_path: Path, kind: str, values: object, wanted: list) -> None:
+    assert taken(tmp_path, kind, values) == wanted
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "told"),
+    [
+        ("date32", [DAY, DAY + datetime.timedelta(hours=1)], "row 1: "),
+        ("timestamp[ns]", np.array(["2026-01-02", "2300-01-01"], dtype="M8[D]"), "row 1: "),
+        ("float32", [0.5, 0.1], "row 1: 0.1 does not fit Float32 exactly"),
+        ("float32", np.array([0.5, 1e300]), "row 1: 1e300 does not fit"),
+        ("int32", [3.0, 3.5], "row 1: 3.5 does not fit Int32 exactly"),
+        ("int32", np.array([0.0, np.nan]), "row 1: NaN does not fit"),
+        ("int32", np.array([2.0**31]), "row 0: 2147483648.0 does not fit|row 0: 2147483648 does not fit"),
+        ("int64", np.array([0.0, 2.0**63]), "row 1: 9223372036854775808 does not fit"),
+        ("uint8", np.array([np.inf]), "row 0: inf does not fit"),
+        ("float32[2]", np.array([[0.5, 1], [2, 0.1]]), "row 1: 0.1 does not fit"),
+        ("bool", [0.5], "is Boolean in the table, and Float64 was given"),
+        ("timestamp[us]", [DAY, DAY.date()], "of the types date, datetime beside each other"),
+        ("timestamp[ns]", [datetime.datetime(3000, 1, 1), pd.Timestamp("2026-01-01T00:00:00.000000001")], "beside each other"),
+    ],
+)  # fmt: skip
+def test_what_would_change_a_value_is_refused_by_its_row(tmp_path: Path, kind: str, values: object, told: str) -> None:
+    table = table_of(tmp_path, kind)
+    with pytest.raises(InvalidInputError, match=told):
+        table.append({"id": range(len(values)), "v": values})
+    assert table.count() == 0
+
+
+def test_what_comes_out_of_a_frame_library_goes_in_again(tmp_path: Path) -> None:
+    table = table_of(tmp_path, "float32[3]?")
+    vectors = pa.array([[1.0, 2.0, 3.0], None, [4.0, 5.0, 6.0]], pa.list_(pa.float32(), 3))
+    table.append({"id": [0, 1, 2], "v": vectors})
+    frame = table.where("id < 3").pandas()
+    table.append(frame.assign(id=frame["id"] + 10))
+    table.append(pl.DataFrame({"id": [20, 21, 22], "v": [[1.0, 2.0, 3.0], None, [4.0, 5.0, 6.0]]}))
+    table.append(pa.table({"id": [30, 31, 32], "v": pa.array(vectors.to_pylist(), pa.large_list(pa.float64()))}))
+    with atoll.Writer(table, "w") as writer:
+        writer.step(0, None, {"id": np.arange(40, 43), "v": frame.sort_values("id")["v"]})
+    found = table.polars().sort("id")["v"].to_list()
+    assert len(found) == 15
+    for start in range(0, 15, 3):
+        assert found[start : start + 3] == [[1.0, 2.0, 3.0], None, [4.0, 5.0, 6.0]]
+    with pytest.raises(InvalidInputError, match='column "v", row 1: .* vectors of 3 .* one of 2 was given'):
+        table.append(pl.DataFrame({"id": [50, 51], "v": [[1.0, 2.0, 3.0], [4.0, 5.0]]}))
+
+
+def test_an_array_that_lies_across_is_told_how_it_is_turned(tmp_path: Path) -> None:
+    table = table_of(tmp_path, "float64[3]")
+    across = {"id": np.arange(4), "v": np.zeros((3, 4))}
+    for given in (across, dict(reversed(across.items()))):
+        with pytest.raises(InvalidInputError, match="3") as error:
+            table.append(given)
+        assert "v.T" in error.value.hint
+    with atoll.Writer(table, "w") as writer, pytest.raises(InvalidInputError, match="one length") as error:
+        writer.step(0, None, across)
+    assert "v.T" in error.value.hint
+    table.append({"id": np.arange(4), "v": across["v"].T})
+    with pytest.raises(InvalidInputError, match="has 4 rows") as error:
+        table.append({"id": np.arange(4), "v": np.zeros((5, 3))})
+    assert error.value.hint is None
