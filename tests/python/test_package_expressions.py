@@ -131,3 +131,32 @@ def test_instants_of_numpy_of_any_unit_are_literals(store: atoll.Store, instant:
     table = store.create_table("t", {"at": "timestamp[us]"}, id=("at",), index=("at",))
     table.append({"at": numpy.array(["2024-12-31", "2025-01-01"], dtype="datetime64[us]")})
     assert table.where(col("at") < numpy.datetime64(instant)).count() == 1
+
+
+def test_where_a_column_is_named_the_object_will_do(table: atoll.Table) -> None:
+    x, element = col("x"), col("pos")[1]
+    assert repr(table.mean(x)) == repr(table.mean("x"))
+    assert repr(table.sum(element)) == repr(table.sum("pos[1]"))
+    assert repr(table.quantile(x, 0.5)) == repr(table.quantile("x", 0.5))
+    assert table.select(x, "pid").read().columns == ["x", "pid"]
+    assert repr(table.group_means(x, by=col("type"))) == repr(table.group_means("x", by="type"))
+    assert list(map(repr, table.histogram(element, 3))) == list(map(repr, table.histogram("pos[1]", 3)))
+    told = [[repr(each.estimate) for each in table.refine(mean=column)] for column in (x, "x")]
+    assert told[0] == told[1]
+    for axes in (table.plot.scatter(x, element, color=col("type")), table.plot.density(x, element)):
+        assert (axes.get_xlabel(), axes.get_ylabel()) == ("x", "pos[1]")
+    assert table.plot.histogram(element).get_xlabel() == "pos[1]"
+    assert table.plot.errorbar(col("type"), x).get_ylabel() == "mean of x"
+    for computed in (x + 1, x > 1, abs(x)):
+        for ask in (table.mean, table.select, lambda column: table.plot.scatter(column, "x")):
+            with pytest.raises(atoll.errors.InvalidInputError, match="is computed"):
+                ask(computed)
+
+
+def test_an_element_of_a_vector_is_not_selected_and_it_is_told_how_it_is_had(table: atoll.Table) -> None:
+    for element in ("pos[0]", col("pos")[0]):
+        with pytest.raises(atoll.errors.InvalidInputError, match=r"pos\[0\] is an element") as error:
+            table.select("x", element)
+        assert 'select("pos")' in error.value.hint
+    odd = table.store.create_table("odd", {"a[0]": "int64"}, id="a[0]", index="a[0]")
+    assert odd.select("a[0]").read().columns == ["a[0]"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import _atoll
 from ._answer import Work
 from ._convert import values_of
-from ._expression import Expression, column_text, condition_text
+from ._expression import Expression, column_name, column_text, condition_text
 from .errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Estimating:
     def _asked(self, question: _Question) -> Estimate:
         raise NotImplementedError
 
-    def mean(self, column: str, *, confidence: float = 0.95) -> Estimate:
+    def mean(self, column: str | Expression, *, confidence: float = 0.95) -> Estimate:
         """The mean of a column, of the rows that have a value. An element of a vector column is ``"pos[0]"``.
 
         Source: the ratio estimator over units, with Student's t (Cochran, Sampling Techniques, 1977, chapter 6).
@@ -127,13 +127,13 @@ class Estimating:
         """
         return self._asked(_Question("mean", column_text(column), confidence))
 
-    def sum(self, column: str, *, confidence: float = 0.95) -> Estimate:
+    def sum(self, column: str | Expression, *, confidence: float = 0.95) -> Estimate:
         """The sum of a column. Surest where the number of rows is known exactly: of all rows, or with conditions on other than
         index columns.
         """
         return self._asked(_Question("sum", column_text(column), confidence))
 
-    def quantile(self, column: str, share: float, *, confidence: float = 0.95) -> Estimate:
+    def quantile(self, column: str | Expression, share: float, *, confidence: float = 0.95) -> Estimate:
         """The value of a column below which a share of the rows lies: 0.5 for the median.
 
         Source: Woodruff's interval (J. Am. Stat. Assoc. 47, 1952) with the variance of units.
@@ -182,8 +182,11 @@ def _made(found: dict[str, Any], **rest: Any) -> Estimate:
     return Estimate(work=work, doubts=tuple(parts.pop("doubts")), **parts)
 
 
-def grouped(query: Query, column: str, by: str, confidence: float, simultaneous: bool) -> Groups:
+def grouped(
+    query: Query, column: str | Expression, by: str | Expression, confidence: float, simultaneous: bool
+) -> Groups:
     """The mean of a column in each group of another."""
+    column, by = column_name(column), column_name(by)
     found = _atoll.estimate_groups(query.table._native, query, column_text(column), by, (confidence, simultaneous))
     rows, means, _, version, rows_read, work = found
     rest = {"version": version, "rows_read": rows_read, "work": Work(**work)}
@@ -198,7 +201,9 @@ def _in_order(group: Any) -> tuple[bool, bool, Any]:
     return group is None, group != group, group
 
 
-def binned(query: Query, column: str, edges: Sequence[float], confidence: float, simultaneous: bool) -> list[Bin]:
+def binned(
+    query: Query, column: str | Expression, edges: Sequence[float], confidence: float, simultaneous: bool
+) -> list[Bin]:
     """The share of rows in each bin of a column."""
     edges = [float(edge) for edge in edges]
     how = (confidence, simultaneous)

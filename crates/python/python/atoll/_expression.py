@@ -24,14 +24,16 @@ class Expression:
     ``str()`` gives the text, which the command line takes as it is.
     """
 
-    __slots__ = ("_binds", "_text")
+    __slots__ = ("_binds", "_name", "_text")
     __hash__ = None  # type: ignore[assignment]
     # NumPy scalars on the left give way: numpy.float64(1) < col("x") is an expression.
     __array_ufunc__ = None
 
-    def __init__(self, text: str, binds: int) -> None:
+    def __init__(self, text: str, binds: int, name: str | None = None) -> None:
         self._text = text
         self._binds = binds
+        #: What a column, or an element of one, is called where nothing is computed.
+        self._name = name
 
     def __str__(self) -> str:
         return self._text
@@ -46,7 +48,7 @@ class Expression:
         """An element of a vector column, counted from 0: ``col("pos")[0]``."""
         if not isinstance(element, int) or element < 0 or self._text.endswith("]"):
             raise InvalidInputError(f"{self._text}[{element!r}]: only an element of a vector column, from 0 on")
-        return Expression(f"{self._text}[{element}]", _ATOM)
+        return Expression(f"{self._text}[{element}]", _ATOM, None if self._name is None else f"{self._name}[{element}]")
 
     #: What can be indexed would else be a sequence to Python, and this one has no end.
     __iter__ = None
@@ -184,7 +186,7 @@ def col(name: str) -> Expression:
     """
     if not isinstance(name, str):
         raise InvalidInputError(f"a column is named by a text, not by {name!r}")
-    return Expression(quoted(name), _ATOM)
+    return Expression(quoted(name), _ATOM, name)
 
 
 def quoted(name: str) -> str:
@@ -211,10 +213,18 @@ def condition_text(condition: Expression | str) -> str:
     return str(condition)
 
 
-def column_text(name: str) -> str:
-    """A column, or an element of a vector such as ``pos[0]``, as the grammar writes it."""
+def column_name(column: str | Expression) -> str:
+    """The name of a column, or of an element of a vector such as ``pos[0]``: a text, or what :func:`col` makes of one."""
+    name = column._name if isinstance(column, Expression) else column
     if not isinstance(name, str):
-        raise InvalidInputError(f"a column is named by a text, not by {name!r}")
+        told = f"{column} is computed" if isinstance(column, Expression) else f"it is not {column!r}"
+        raise InvalidInputError.hinted(f"a column is wanted here, and {told}", 'name one: "x", or "pos[0]"')
+    return name
+
+
+def column_text(column: str | Expression) -> str:
+    """A column, or an element of a vector such as ``pos[0]``, as the grammar writes it."""
+    name = column_name(column)
     base, bracket, element = name.removesuffix("]").partition("[")
     is_element = bracket and name.endswith("]") and element.isdigit()
     return f"{quoted(base)}[{element}]" if is_element else quoted(name)

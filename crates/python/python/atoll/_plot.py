@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._convert import needed
+from ._expression import Expression, column_name
 from .errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -33,10 +34,10 @@ class Plot:
 
     def scatter(
         self,
-        x: str,
-        y: str,
+        x: str | Expression,
+        y: str | Expression,
         *,
-        color: str | None = None,
+        color: str | Expression | None = None,
         points: int = POINTS_MAX,
         ax: Axes | None = None,
         **options: Any,
@@ -44,6 +45,7 @@ class Plot:
         """A point for each row; ``color`` names a column that colours them. One that lacks a value has no point; the title
         says how many do. ``options`` go to ``Axes.scatter``.
         """
+        x, y, color = column_name(x), column_name(y), None if color is None else column_name(color)
         columns, told = self._columns(points, x, y, color)
         ax = _axes(ax)
         options = {"s": 2, "linewidths": 0, **options}
@@ -56,8 +58,8 @@ class Plot:
 
     def density(
         self,
-        x: str,
-        y: str,
+        x: str | Expression,
+        y: str | Expression,
         *,
         bins: int | tuple[int, int] = 200,
         points: int = 10 * POINTS_MAX,
@@ -69,6 +71,7 @@ class Plot:
         Rows of which either is missing, NaN or infinite are in no cell; the title says how many. ``options`` go to
         ``Axes.hist2d``.
         """
+        x, y = column_name(x), column_name(y)
         columns, told = self._columns(points, x, y)
         colors = needed("matplotlib.colors", ".plot")
         ax = _axes(ax)
@@ -84,7 +87,7 @@ class Plot:
 
     def histogram(
         self,
-        column: str,
+        column: str | Expression,
         *,
         bins: int | Sequence[float] = 50,
         range: tuple[float, float] | None = None,
@@ -98,6 +101,7 @@ class Plot:
 
         ``options`` go to ``Axes.bar``.
         """
+        column = column_name(column)
         found = self._query.histogram(column, bins, range=range)
         widths = [each.high - each.low for each in found]
         heights = [each.share.value / width for each, width in zip(found, widths, strict=True)]
@@ -111,8 +115,8 @@ class Plot:
 
     def errorbar(
         self,
-        by: str,
-        column: str,
+        by: str | Expression,
+        column: str | Expression,
         *,
         confidence: float = 0.95,
         simultaneous: bool = False,
@@ -125,6 +129,7 @@ class Plot:
 
         ``options`` go to ``Axes.errorbar``.
         """
+        by, column = column_name(by), column_name(column)
         means = self._query.group_means(column, by, confidence=confidence, simultaneous=simultaneous)
         found = {group: mean for group, mean in means.items() if mean is not None and group is not None}
         sure = {group: mean for group, mean in found.items() if math.isfinite(mean.half_width)}

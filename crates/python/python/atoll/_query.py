@@ -25,7 +25,7 @@ from ._estimate import (
     grouped,
     tolerant,
 )
-from ._expression import Expression, column_text, condition_text, literal
+from ._expression import Expression, column_name, column_text, condition_text, literal
 from ._of_runs import OfRun, runs_in_both, runs_wanted
 from ._plot import Plot, vector_element
 from .errors import InvalidInputError, UnsupportedError
@@ -129,12 +129,22 @@ class Asking(Estimating):
             query = query._and(_atoll.condition(condition_text(condition)))
         return query
 
-    def select(self, *columns: str) -> Query:
-        """These columns, in this order."""
-        wrong = next((column for column in columns if not isinstance(column, str)), None)
-        if wrong is not None or not columns:
+    def select(self, *columns: str | Expression) -> Query:
+        """These columns, in this order, each as a whole: elements of vectors are taken from the answer.
+
+        Raises ``InvalidInputError`` for an element of a vector, and for what names no column.
+        """
+        if not columns or not all(isinstance(column, str | Expression) for column in columns):
             raise InvalidInputError.hinted(f"no names of columns: {columns!r}", 'write select("x", "vz")')
-        return dataclasses.replace(self.query(), columns=columns)
+        query, names = self.query(), tuple(column_name(column) for column in columns)
+        for name in names:
+            whole_column, element = vector_element(name)
+            if element is not None and name not in query.table.columns:
+                raise InvalidInputError.hinted(
+                    f"{name} is an element of a vector, and select takes columns as a whole",
+                    f'select("{whole_column}"), and of the answer .numpy()["{whole_column}"][:, {element}]',
+                )
+        return dataclasses.replace(query, columns=names)
 
     def sample(self, share: float) -> Query:
         """A share, from 0 to 1, of the units: the same ones at every call, and with every box and condition.
@@ -258,10 +268,10 @@ class Asking(Estimating):
     def refine(
         self,
         *,
-        mean: str | None = None,
-        sum: str | None = None,
+        mean: str | Expression | None = None,
+        sum: str | Expression | None = None,
         share: Expression | str | None = None,
-        quantile: tuple[str, float] | None = None,
+        quantile: tuple[str | Expression, float] | None = None,
         confidence: float = 0.95,
     ) -> Iterator[Refined]:
         """The rows little by little, lightest first: an answer that gets better for as long as you look at it.
@@ -326,7 +336,7 @@ class Asking(Estimating):
         return estimated(self.query(), question)
 
     def group_means(
-        self, column: str, by: str, *, confidence: float = 0.95, simultaneous: bool = False
+        self, column: str | Expression, by: str | Expression, *, confidence: float = 0.95, simultaneous: bool = False
     ) -> Groups:
         """The mean of a column in each group of rows that have one value of the column ``by``, from the query's sample.
 
@@ -340,7 +350,7 @@ class Asking(Estimating):
 
     def histogram(
         self,
-        column: str,
+        column: str | Expression,
         bins: int | Sequence[float] = 20,
         *,
         range: tuple[float, float] | None = None,
@@ -354,6 +364,7 @@ class Asking(Estimating):
         edges, count as rows and are in no bin. Each interval holds by itself; with ``simultaneous``, all of them
         together do.
         """
+        column = column_name(column)
         # An array can be an index to Python as well; a number has no length.
         is_count = hasattr(bins, "__index__") and not hasattr(bins, "__len__")
         edges = self._edges(column, int(bins), range) if is_count else bins
@@ -422,10 +433,10 @@ class Refined(_Step):
 
 
 def _refined(
-    mean: str | None,
-    sum: str | None,
+    mean: str | Expression | None,
+    sum: str | Expression | None,
     share: Expression | str | None,
-    quantile: tuple[str, float] | None,
+    quantile: tuple[str | Expression, float] | None,
     confidence: float,
 ) -> _Question | None:
     """The one question that was asked, if one was."""
