@@ -124,3 +124,25 @@ def test_texts_and_times_that_are_masked_have_no_value(store: atoll.Store) -> No
     strict = store.create_table("strict", {"pid": "int64", "name": "utf8"}, id="pid", index="pid")
     with pytest.raises(atoll.errors.InvalidInputError, match="name"):
         strict.append({"pid": [1, 2, 3], "name": numpy.ma.masked_array(["a", "b", "c"], mask=hidden)})
+
+
+def test_a_schema_shows_names_types_and_what_is_noted(store: atoll.Store) -> None:
+    table = store.create_table(
+        "shown", {"pid": "int64", "pos": "float32[3]?", "at": "timestamp[us]?", "name": "str?"}, id="pid", index="pid"
+    )
+    table.add_column("charge", "float32", unit="e", description="partial charge")
+    table.add_column("mass", "float64", unit="u")
+    table.add_column("kind", "int8", description="of the wall")
+    assert repr(table.schema).splitlines() == [
+        "<atoll schema>",
+        "  pid: int64",
+        "  pos: float32[3]?",
+        "  at: timestamp[us]?",
+        "  name: utf8?",
+        "  charge: float32? in e, partial charge",
+        "  mass: float64? in u",
+        "  kind: int8?, of the wall",
+    ]
+    # What is shown makes the same columns.
+    shown = [line.strip().split(": ") for line in repr(table.schema).splitlines()[1:5]]
+    assert store.create_table("again", dict(shown), id="pid", index="pid").schema.fields() == table.schema.fields()[:4]

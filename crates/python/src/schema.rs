@@ -27,6 +27,12 @@ impl Schema {
         self.0.fields().iter().map(|field| text_of(field)).collect()
     }
 
+    /// A line for each column: its type as a new table takes it, and what is noted of it.
+    fn __repr__(&self) -> String {
+        let lines = self.0.fields().iter().map(|field| format!("\n  {}", line_of(field)));
+        format!("<atoll schema>{}", lines.collect::<String>())
+    }
+
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         reduced(py, "schema_of_stream", &self.0, &[])
     }
@@ -61,6 +67,18 @@ fn text_of(field: &Field) -> FieldText {
     // What a table cannot hold keeps Arrow's own name; the schema refuses it with the column's.
     let name = TypeName::of(&held).map_or_else(|| held.to_string(), |name| name.to_string());
     (field.name().clone(), name, field.is_nullable())
+}
+
+fn line_of(field: &Field) -> String {
+    let (name, type_name, is_nullable) = text_of(field);
+    let kind = match field.data_type() {
+        DataType::FixedSizeList(item, len) => format!("{}[{len}]", text_of(item).1),
+        _ => type_name,
+    };
+    let note = |key| field.metadata().get(key).map(String::as_str);
+    let unit = note("unit").map_or(String::new(), |unit| format!(" in {unit}"));
+    let description = note("description").map_or(String::new(), |text| format!(", {text}"));
+    format!("{name}: {kind}{}{unit}{description}", if is_nullable { "?" } else { "" })
 }
 
 /// The type in which a table holds values of a type that differs only in its layout.

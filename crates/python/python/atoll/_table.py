@@ -84,7 +84,7 @@ class Table(Asking, Noted):
 
     @property
     def schema(self) -> _atoll.Schema:
-        """Its columns; ``pyarrow.schema(t.schema)`` and others read it (``__arrow_c_schema__``)."""
+        """Its columns, with types, units and descriptions when printed; ``pyarrow.schema(t.schema)`` and others read it."""
         return self._native.schema
 
     def add_column(
