@@ -149,10 +149,20 @@ def test_several_are_read_only_and_say_which_of_them_does_not_fit(folders: Path,
         lambda: table.pack(),
         lambda: table.vacuum(),
         lambda: table.begin("again"),
-        lambda: table.info(),
+        lambda: table.create_snapshot("now"),
     ):
         with pytest.raises(atoll.errors.UnsupportedError, match="read only"):
             change()
+    for question, ask in {
+        "info": table.info,
+        "splits": lambda: table.splits(2),
+        "snapshot": table.snapshots,
+        "a snapshot": lambda: table.as_of("now"),
+    }.items():
+        with pytest.raises(atoll.errors.UnsupportedError, match=f"{question}.* of several tables .* not told yet") as error:
+            ask()
+        assert "read only" not in str(error.value)
+        assert "each store" in error.value.hint
     other = tmp_path / "other"
     with atoll.open(other) as store:
         store.create_table("run", {"pid": "int64", "x": "float64"}, id="pid", index="x")

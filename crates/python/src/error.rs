@@ -31,6 +31,9 @@ pub(crate) enum Failure {
     Arrow(#[from] arrow_schema::ArrowError),
     #[error("several tables that are asked as one can be read only")]
     Several,
+    /// A question that only one table answers so far.
+    #[error("{question} of several tables that are asked as one is not told yet")]
+    OfEach { question: &'static str },
     #[error("the store was closed")]
     Closed,
     #[error("this process was forked from one that had used atoll already")]
@@ -59,7 +62,7 @@ impl Failure {
             Self::Weight(error) => error.kind(),
             Self::Input { .. } | Self::Arrow(_) => ErrorKind::InvalidInput,
             Self::TooLong { .. } => ErrorKind::Limit,
-            Self::Forked | Self::Several => ErrorKind::Unsupported,
+            Self::Forked | Self::Several | Self::OfEach { .. } => ErrorKind::Unsupported,
             Self::Closed | Self::NoThreads { .. } => ErrorKind::Unavailable,
             Self::Panicked => ErrorKind::Internal,
         }
@@ -73,6 +76,9 @@ impl Failure {
             Self::Input { hint, .. } => hint.clone(),
             Self::TooLong { .. } => Some("append the rows in several parts".to_owned()),
             Self::Several => Some("open the one store that it lies in".to_owned()),
+            Self::OfEach { .. } => {
+                Some("ask the table of each store, and put together what they tell".to_owned())
+            }
             Self::Closed => Some("open it again with atoll.open".to_owned()),
             Self::Forked => Some(
                 "start processes with multiprocessing.get_context(\"spawn\") or \"forkserver\"; \

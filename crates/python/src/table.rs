@@ -61,6 +61,14 @@ impl Table {
             Readable::Many(_) => Err(Failure::Several),
         }
     }
+
+    /// The table itself, for what is only read but not told of several tables.
+    fn one(&self, question: &'static str) -> Result<Opened, Failure> {
+        self.handle().map_err(|failure| match failure {
+            Failure::Several => Failure::OfEach { question },
+            other => other,
+        })
+    }
 }
 
 /// Several tables of one schema as one, to be asked.
@@ -350,7 +358,7 @@ impl Table {
     /// A query divided among about so many readers: of each split its objects, the version, the host, about how many
     /// rows, and bytes.
     fn splits<'py>(&self, py: Python<'py>, ask: Ask, readers: usize) -> PyResult<Vec<Split<'py>>> {
-        let (table, query) = (self.handle()?, ask.query()?);
+        let (table, query) = (self.one("a division among readers (splits())")?, ask.query()?);
         let splits = wait(py, async move { table.splits(&query, readers).await })?;
         let told = splits.into_iter().map(|QuerySplit { query, place, rows, bytes }| {
             let objects = query.objects.map(|objects| objects.to_bytes()).unwrap_or_default();
@@ -406,7 +414,7 @@ impl Table {
 
     /// What the current version is made of, by name.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let table = self.handle()?;
+        let table = self.one("info()")?;
         let info = wait(py, async move { table.info().await })?;
         let dict = PyDict::new(py);
         dict.set_item("name", info.name)?;
@@ -451,14 +459,14 @@ impl Table {
 
     /// The snapshots: name and version.
     fn snapshots(&self, py: Python<'_>) -> PyResult<Vec<(String, u64)>> {
-        let table = self.handle()?;
+        let table = self.one("a list of snapshots")?;
         let snapshots = wait(py, async move { table.snapshots().await })?;
         Ok(snapshots.into_iter().map(|snapshot| (snapshot.name, snapshot.version.0)).collect())
     }
 
     /// The version that a snapshot keeps.
     fn snapshot_version(&self, py: Python<'_>, name: String) -> PyResult<u64> {
-        let table = self.handle()?;
+        let table = self.one("the version of a snapshot")?;
         Ok(wait(py, async move { table.snapshot_version(&name).await })?.0)
     }
 
