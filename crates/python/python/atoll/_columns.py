@@ -59,6 +59,20 @@ class Nothing:
         return self._rows
 
 
+def columns_of(given: Any) -> Mapping[str, Any]:
+    """The columns by name, of a mapping as of a data frame or a structured array."""
+    if isinstance(given, Mapping) or hasattr(given, "items"):
+        return given
+    names = getattr(getattr(given, "dtype", None), "names", None)
+    for attribute in ("column_names", "columns"):
+        names = getattr(given, attribute, None) if names is None else names
+    if names is None or callable(names):
+        raise InvalidInputError.hinted(
+            f"no step can be read from a {type(given).__name__}", "give a mapping of names to arrays, or a data frame"
+        )
+    return {str(name): given[name] for name in names}
+
+
 def _taken(name: str, values: Any) -> Kept:
     numpy = needed("numpy", "atoll.Writer")
     if _is_arrow(values, numpy):

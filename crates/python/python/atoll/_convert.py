@@ -50,6 +50,34 @@ def whole(value: Any, name: str, *, end: int = 2**64) -> int:
     return number
 
 
+def number(value: Any, name: str) -> float:
+    """A number that the native half can take, refused here as :func:`whole` refuses."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInputError(f"{name} is a number, not {value!r}") from None
+
+
+def names(given: Any, role: str) -> list[str]:
+    """One name or several, as a list."""
+    listed = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(name, str) for name in listed):
+        raise InvalidInputError.hinted(f"{role} names columns, and {given!r} does not", f'write {role}="x" or ("x", "y")')
+    return listed
+
+
+def steps_between(steps: Any) -> tuple[int, int | None]:
+    """The first step and the one behind the last."""
+    try:
+        first, end = steps
+    except (TypeError, ValueError):
+        raise InvalidInputError.hinted(
+            f"steps are a first one and the one behind the last, not {steps!r}",
+            "write steps=(3, 4) for step 3, and None for an end that is open",
+        ) from None
+    return whole(first or 0, "the first step"), None if end is None else whole(end, "the end of steps")
+
+
 def batch_rows(rows: Any) -> int:
     """How many rows a batch has at most."""
     rows = whole(rows, "rows")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _atoll
 from ._answer import Work
-from ._convert import values_of
+from ._convert import number, values_of
 from ._expression import Expression, column_name, column_text, condition_text
 from .errors import InvalidInputError
 
@@ -112,6 +112,12 @@ class _Question:
     tolerance: tuple[str, float] | None = None
     max_rows: int | None = None
 
+    def __post_init__(self) -> None:
+        number(self.confidence, "confidence")
+        number(self.quantile, "a share, such as 0.5,")
+        if self.tolerance is not None:
+            number(self.tolerance[1], self.tolerance[0])
+
 
 class Estimating:
     """Numbers about the rows of a query, from its sample; exact where nothing is left out."""
@@ -186,8 +192,8 @@ def grouped(
     query: Query, column: str | Expression, by: str | Expression, confidence: float, simultaneous: bool
 ) -> Groups:
     """The mean of a column in each group of another."""
-    column, by = column_name(column), column_name(by)
-    found = _atoll.estimate_groups(query.table._native, query, column_text(column), by, (confidence, simultaneous))
+    column, by, how = column_name(column), column_name(by), (number(confidence, "confidence"), simultaneous)
+    found = _atoll.estimate_groups(query.table._native, query, column_text(column), by, how)
     rows, means, _, version, rows_read, work = found
     rest = {"version": version, "rows_read": rows_read, "work": Work(**work)}
     estimates = [None if mean is None else _made(mean, **rest) for mean in means]
@@ -205,8 +211,8 @@ def binned(
     query: Query, column: str | Expression, edges: Sequence[float], confidence: float, simultaneous: bool
 ) -> list[Bin]:
     """The share of rows in each bin of a column."""
-    edges = [float(edge) for edge in edges]
-    how = (confidence, simultaneous)
+    edges = [number(edge, "an edge of a bin") for edge in edges]
+    how = (number(confidence, "confidence"), simultaneous)
     _, shares, _, version, rows_read, work = _atoll.estimate_histogram(
         query.table._native, query, column_text(column), edges, how
     )

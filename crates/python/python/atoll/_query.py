@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import _atoll
 from ._answer import Answer, Work
 from ._cell import Cell
-from ._convert import batch_rows, whole
+from ._convert import batch_rows, number, whole
 from ._estimate import (
     Bin,
     Estimate,
@@ -71,6 +71,10 @@ class Asking(Estimating):
                 f"wrap is a cell, or whether to take the table's, not {wrap!r}",
                 'name a column that is called so in a mapping: box({"wrap": (low, high)})',
             )
+        if sides is not None and not isinstance(sides, str | Mapping):
+            raise InvalidInputError.hinted(
+                f"a side of a box has the name of its column, and {sides!r} has none", "write box(x=(low, high))"
+            )
         text = sides if isinstance(sides, str) else ", ".join(_side(*side) for side in (sides or {}).items())
         text = ", ".join(part for part in (text, *(_side(*side) for side in named.items())) if part)
         if not text:
@@ -97,14 +101,18 @@ class Asking(Estimating):
 
         Raises ``InvalidInputError`` for a point of other axes than the cell, a radius below 0 or beyond 32 cells.
         """
-        point = [float(number) for number in point]
+        if isinstance(point, str) or not hasattr(point, "__iter__"):
+            raise InvalidInputError.hinted(
+                f"a point has a number for each axis, and {point!r} is not several", "write near((1, 2, 3), 0.5)"
+            )
+        point, radius = [number(each, "each of a point") for each in point], number(radius, "a radius")
         found = self._known_cell() if cell is True else (cell or None)
         if found is None:
             names = axes or self.query().table.index[: len(point)]
             found = Cell((math.inf,) * len(point), axes=(names,) if isinstance(names, str) else tuple(names))
         elif axes is not None:
             found = dataclasses.replace(found, axes=(axes,) if isinstance(axes, str) else tuple(axes))
-        return self.query()._and(_atoll.near_condition(found._parts(), point, float(radius)))
+        return self.query()._and(_atoll.near_condition(found._parts(), point, radius))
 
     def _known_cell(self) -> Cell | None:
         """The cell of the one run that is asked for, or that of the table."""
@@ -157,6 +165,7 @@ class Asking(Estimating):
     def window(self, after: float, until: float) -> Query:
         """The units between two shares: ``window(0.1, 0.2)`` is a second sample, independent of ``sample(0.1)``."""
         query = self.query()
+        after, until = number(after, "a share, such as 0.1,"), number(until, "a share, such as 0.1,")
         _atoll.check_window(after, until)
         after = max(query.after, after)
         return dataclasses.replace(query, after=after, until=max(after, min(query.until, until)))
@@ -178,6 +187,8 @@ class Asking(Estimating):
         store that has it, and ``where`` chooses among the runs of each.
         """
         query = self.query()
+        if not all(isinstance(name, str) for name in names):
+            raise InvalidInputError.hinted(f"no names of runs: {names!r}", 'write of_runs("a", "b"), or of_runs(*several)')
         if where is not None and query.version is not None:
             raise UnsupportedError.hinted(
                 "attributes are those of now, and the runs of an earlier version may have been others",

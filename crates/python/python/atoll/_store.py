@@ -7,11 +7,11 @@ import glob
 import html
 import os
 import weakref
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, overload
+from collections.abc import Sequence
+from typing import Any, Literal, NoReturn, overload
 
 from . import _atoll
-from ._convert import fields, whole
+from ._convert import fields, names, whole
 from ._table import Table
 from .errors import InvalidInputError, NotFoundError, UnavailableError, UnsupportedError
 
@@ -88,7 +88,8 @@ class Store:
 
         Raises ``ConflictError`` if there is one with another schema, ``InvalidInputError`` naming the column.
         """
-        id, index, sample_key = _names(id), _names(index), _names(sample_key)
+        id, index = names(id, "id"), names(index, "index")
+        sample_key = [] if sample_key is None else names(sample_key, "sample_key")
         # What names a row is never missing; most tools do not say so.
         named = {*id, *sample_key}
         columns = [(column, kind, nullable and column not in named) for column, kind, nullable in fields(schema)]
@@ -232,6 +233,13 @@ class Stores:
                 ) from None
         return Table(_atoll.union([table._native for table in tables]), self)
 
+    def create_table(self, name: str, *_: Any, **__: Any) -> NoReturn:
+        """Raises ``UnsupportedError``: a table is made in one store."""
+        raise UnsupportedError.hinted(
+            f'several stores as one can only be asked: table "{name}" would be in none of them',
+            "open the one that is to have it",
+        )
+
     def close(self) -> None:
         """Closes all of them, and then raises what went wrong."""
         with contextlib.ExitStack() as all_of_them:
@@ -352,9 +360,3 @@ def _absolute(url: str) -> str:
 def _check_pack(pack: str) -> None:
     if pack not in ("background", "later"):
         raise InvalidInputError.hinted(f"a table cannot be packed {pack!r}", 'it is pack="background" or pack="later"')
-
-
-def _names(names: str | Iterable[str] | None) -> list[str]:
-    if names is None:
-        return []
-    return [names] if isinstance(names, str) else list(names)

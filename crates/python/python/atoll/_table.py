@@ -11,7 +11,7 @@ from math import inf, isnan
 from typing import TYPE_CHECKING, Any
 
 from . import _atoll
-from ._convert import fields, rows, whole
+from ._convert import fields, number, rows, steps_between, whole
 from ._expression import Expression, col, condition_text
 from ._loading import load
 from ._noted import Noted
@@ -165,7 +165,7 @@ class Table(Asking, Noted):
             raise InvalidInputError.hinted("at needs a step or a time, and not both", "write at(step=7) or at(time=0.5)")
         if step is not None:
             return self._of_steps([step])
-        wanted = float(time or 0.0)
+        wanted = number(time, "a time")
         return self._of_pairs(self._at_time(wanted, nearest=nearest), f"time {wanted:g}")
 
     def _at_time(self, wanted: float, *, nearest: bool) -> tuple[list[Step], list[Step]]:
@@ -287,10 +287,7 @@ class Table(Asking, Noted):
             raise InvalidInputError.hinted(
                 "delete needs to be told which rows", "give a condition, run= or steps=; or all=True for everything"
             )
-        between = None
-        if steps is not None:
-            first, end = steps
-            between = (whole(first or 0, "the first step"), None if end is None else whole(end, "the end of steps"))
+        between = None if steps is None else steps_between(steps)
         return self._native.delete(run, between, None if where is None else condition_text(where))
 
     def create_snapshot(self, name: str, version: int | None = None) -> int:
@@ -334,9 +331,11 @@ class Table(Asking, Noted):
 
         Raises ``ConflictError`` if the store has a table of that name, ``NotFoundError`` for a version that is gone.
         """
+        if not hasattr(store, "drop_table"):
+            hint = "open the store first: copy_to(atoll.open(...)); a name within it is name="
+            raise InvalidInputError.hinted(f"a table is copied to a store, and {store!r} is none", hint)
         number = self._native.snapshot_version(version) if isinstance(version, str) else version
-        if number is not None:
-            number = whole(number, "version")
+        number = None if number is None else whole(number, "version")
         return Copied(*self._native.copy_to(store._native, name or self.name, number))
 
     def keep_packed(self, *, share: float = 1.0, bytes_per_second: int | None = None, idle: float = 10.0) -> None:
@@ -423,7 +422,7 @@ class Table(Asking, Noted):
         ``ConflictError`` where another attempt of the run has begun meanwhile, where the run has steps from ``step`` on and no
         attempt was begun here, or where ids are unique and the run has some of these already.
         """
-        held = rows(data)
+        held, time = rows(data), None if time is None else number(time, "time")
         if run is None:
             if step is not None or rank or attempt is not None:
                 raise InvalidInputError.hinted("a step, a rank and an attempt belong to a run", "say which: run=")

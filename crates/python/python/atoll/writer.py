@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._agreed import Agreement
 from ._checkpoints import Checkpoint, finish, unfinished
-from ._columns import Nothing, TableColumns, copies, rows_of
+from ._columns import Nothing, TableColumns, columns_of, copies, rows_of
 from ._convert import whole
 from ._provenance import of_run, with_attempt
 from ._pump import Pump, Step
@@ -105,6 +105,9 @@ class Writer:
         deck: str | os.PathLike[str] | None = None,
         attributes: Mapping[str, str | float] | None = None,
     ) -> None:
+        if not hasattr(table, "last_complete"):
+            hint = "open the table: atoll.Writer(store.table(NAME), run=...)"
+            raise InvalidInputError.hinted(f"a writer gives its steps to a table, and {table!r} is none", hint)
         self.table, self.run, self._comm = table, run, comm
         self.rank, self.size = _place(rank, size, comm)
         if buffer_bytes < 1:
@@ -128,8 +131,8 @@ class Writer:
         """Gives the rows of one step of this rank; copies them, and returns while they are being written.
 
         ``step`` rises from call to call. ``time`` is the simulated time, in the unit of your choice. ``arrays`` are
-        columns by name, each of shape (rows,), or (rows, k) for vectors. With ``give=True`` they are handed over, never
-        to be changed again, and are kept instead of copied.
+        columns by name, each of shape (rows,), or (rows, k) for vectors; or a data frame or structured array. With
+        ``give=True`` they are handed over, never to be changed again, and are kept instead of copied.
 
         Waits only where the buffer is full. Every rank gives every step, one that has no rows with arrays of length 0,
         for a step becomes visible when all ranks' rows have come; a rank that passes over one that another gave is told so
@@ -150,8 +153,9 @@ class Writer:
         step, time = whole(step, "step"), None if time is None else _time(time)
         if self._last is not None and step <= self._last:
             raise InvalidInputError(f"step {step} comes after step {self._last}; steps rise")
-        self._check_names(arrays, step)
-        columns = {name: self._columns.taken(name, values) for name, values in arrays.items()}
+        given = columns_of(arrays)
+        self._check_names(given, step)
+        columns = {name: self._columns.taken(name, values) for name, values in given.items()}
         rows = rows_of(columns)
         known = {"step": step, "time": math.nan if time is None else time, "run": self.run, "rank": self.rank}
         filled = self._columns.missing(columns, known, rows)

@@ -1,0 +1,76 @@
+"""What is called with something else than it takes says what that was and what would be right, with Atoll's own errors."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import atoll
+from atoll.errors import AtollError, InvalidInputError, UnsupportedError
+
+MISUSES = {
+    "a side of a box": lambda t: t.box((0, 1)),
+    "a point has a number for each axis": lambda t: t.near(0, 1),
+    "each of a point is a number": lambda t: t.near(("a",), 1),
+    "a radius is a number": lambda t: t.near((0,), "near"),
+    "a share, such as 0.1, is a number, not '10%'": lambda t: t.sample("10%"),
+    "a share, such as 0.1, is a number, not None": lambda t: t.window(0.1, None),
+    "not 3": lambda t: t.delete(run="a", steps=3),
+    "not slice": lambda t: t.delete(run="a", steps=slice(1, 3)),
+    r"not \[3\]": lambda t: t.delete(run="a", steps=[3]),
+    r"no names of runs: \(\['a', 'b'\],\)": lambda t: t.of_runs(["a", "b"]),
+    "copied to a store, and 'other' is none": lambda t: t.copy_to("other"),
+    "steps to a table, and <atoll store": lambda t: atoll.Writer(t.store, run="w"),
+    "confidence is a number": lambda t: t.mean("x", confidence="high"),
+    "confidence is a number, not 'all'": lambda t: t.group_means("x", "id", confidence="all"),
+    "a share, such as 0.5, is a number": lambda t: t.quantile("x", "median"),
+    "relative is a number": lambda t: t.within(relative="1%").mean("x"),
+    "an edge of a bin is a number": lambda t: t.histogram("x", ["a", "b"]),
+    "a time is a number": lambda t: t.at(time="now"),
+    "time is a number": lambda t: t.append({"id": [2], "x": [0.5]}, time="now"),
+    'id names columns, and 5 does not': lambda t: t.store.create_table("u", {"id": "int64"}, id=5, index="id"),
+    'index names columns, and None does not': lambda t: t.store.create_table("u", {"id": "int64"}, id="id", index=None),
+}
+
+
+@pytest.fixture
+def points(store: atoll.Store) -> atoll.Table:
+    table = store.create_table("points", {"id": "int64", "x": "float64"}, id="id", index="x")
+    table.append({"id": [1], "x": [0.5]}, run="a", step=3)
+    return table
+
+
+@pytest.mark.parametrize("told", MISUSES)
+def test_what_is_given_in_place_of_something_else_is_named(points: atoll.Table, told: str) -> None:
+    with pytest.raises(InvalidInputError, match=told):
+        MISUSES[told](points)
+    assert points.count() == 1
+
+
+def test_numbers_of_numpy_are_numbers(points: atoll.Table) -> None:
+    assert points.near((np.float32(0.5),), np.float32(0.1)).count() == 1
+    assert points.sample(np.float32(1)).mean("x", confidence=np.float64(0.9)).value == 0.5
+    points.append({"id": [2], "x": [0.5]}, run="a", step=np.int64(4), time=np.float32(0.5))
+    assert points.steps("a")[-1].time == 0.5
+
+
+def test_a_table_is_made_in_one_store(points: atoll.Table, tmp_path: Path) -> None:
+    with atoll.open(tmp_path / "other") as other:
+        other.create_table("points", {"id": "int64", "x": "float64"}, id="id", index="x")
+        with atoll.open([points.store.url, other.url]) as several, pytest.raises(UnsupportedError, match='"new"'):
+            several.create_table("new", {"id": "int64"}, id="id", index="id")
+
+
+@pytest.mark.parametrize("frame", [pl.DataFrame, pd.DataFrame, pa.table])
+def test_a_writer_takes_frames_as_append_does(points: atoll.Table, frame: Callable) -> None:
+    with atoll.Writer(points, "w") as writer:
+        writer.step(0, 0.0, frame({"id": [10, 11], "x": [0.25, 0.75]}))
+        writer.step(1, 0.0, np.array([(12, 0.5)], dtype=[("id", "i8"), ("x", "f8")]))
+        for wrong in (5, "rows", [1, 2], None):
+            with pytest.raises(AtollError, match="no step can be read from"):
+                writer.step(2, 0.0, wrong)
+    assert sorted(points.of_runs("w").numpy()["id"].tolist()) == [10, 11, 12]
