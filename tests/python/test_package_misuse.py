@@ -74,3 +74,17 @@ def test_a_writer_takes_frames_as_append_does(points: atoll.Table, frame: Callab
             with pytest.raises(AtollError, match="no step can be read from"):
                 writer.step(2, 0.0, wrong)
     assert sorted(points.of_runs("w").numpy()["id"].tolist()) == [10, 11, 12]
+
+
+def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    for place in ("~/runs/a", Path("~/runs/b")):
+        atoll.open(place).close()
+    assert sorted(path.name for path in (tmp_path / "home" / "runs").iterdir()) == ["a", "b"]
+    assert len(atoll.open("~/runs/*").urls) == len(atoll.open(["~/runs/a", Path("~/runs/b")]).urls) == 2
+    with pytest.raises(InvalidInputError, match="nobody-of-that-name") as error:
+        atoll.open("~nobody-of-that-name/results")
+    assert '"./~nobody' in error.value.hint
+    atoll.open("./~").close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "~"]

@@ -368,6 +368,27 @@ def test_a_deck_that_is_not_there_begins_no_attempt(table, tmp_path: Path):
     assert table.runs()[0].attempt == 1
 
 
+@pytest.mark.parametrize("deck", ["inputs/in.lammps", "in.lammps", "~/deck.lmp", "../deck"])
+def test_one_word_that_can_only_be_a_path_is_no_deck(table, deck: str):
+    with pytest.raises(FileNotFoundError, match="no deck is there"):
+        atoll.Writer(table, "a", deck=deck)
+    assert table.runs() == []
+
+
+@pytest.mark.parametrize("deck", ["lj", '{"dt":0.5}', "dt=0.5", "units lj", "run\nin.lammps", ""])
+def test_a_short_deck_is_a_deck(table, deck: str):
+    atoll.Writer(table, "a", deck=deck).close()
+    assert table.run_attributes("a")["deck"] == deck
+
+
+def test_a_deck_may_lie_at_home(table, tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "in.lammps").write_text("units lj")
+    for run, deck in (("a", "~/in.lammps"), ("b", Path("~/in.lammps"))):
+        atoll.Writer(table, run, deck=deck).close()
+        assert table.run_attributes(run)["deck"] == "units lj"
+
+
 def test_a_run_remembers_where_its_last_attempts_ran(table):
     table.set_attributes({"attempt.note": "mine", "temperature": 310}, run="a")
     for attempt in range(5, 5 + ATTEMPTS_MAX + 3):

@@ -8,6 +8,7 @@ attributes of a run are one value, which each start reads and writes.
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import platform
@@ -23,6 +24,8 @@ from typing import Any
 DECK_CHARACTERS_MAX = 100_000
 #: So many attempts of a run are remembered.
 ATTEMPTS_MAX = 20
+#: One word with folders or an ending, as no deck is.
+_PATH_ALONE = re.compile(r"[\w.~+@%-]*(?:/[\w.~+@%-]+)+|[\w~+@%-]+(?:\.\w+)*\.[A-Za-z]\w*")
 #: What the names of their attributes begin with.
 OF_ATTEMPT = re.compile(r"attempt\.(\d+)\.")
 
@@ -65,11 +68,14 @@ def _kept(value: Any) -> str | float:
 
 
 def _deck_text(deck: str | os.PathLike[str]) -> str:
-    """A path's content. A text that names nothing is the deck itself."""
+    """A path's content. A text that names no file is the deck itself, unless it can only be meant for a path."""
+    place = os.path.expanduser(deck)
     # Asked of the system's own, which takes a text that is too long for a name for no file.
-    if isinstance(deck, str) and not os.path.isfile(deck):  # noqa: PTH113
-        return deck
-    return Path(deck).read_text(encoding="utf-8", errors="replace")
+    if isinstance(deck, str) and not os.path.isfile(place):  # noqa: PTH113
+        if not _PATH_ALONE.fullmatch(deck):
+            return deck
+        raise FileNotFoundError(errno.ENOENT, "no deck is there, and a deck itself is more than one word", deck)
+    return Path(place).read_text(encoding="utf-8", errors="replace")
 
 
 def _versions() -> dict[str, str]:

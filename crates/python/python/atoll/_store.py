@@ -305,6 +305,8 @@ def open(
     budget of caches and buffers (1 GiB by default); ``keep_seconds`` is how long space that nothing refers to any more
     is kept for readers (600 by default).
 
+    A path may begin with ``~``, the home of its user; ``"./~"`` is a folder that is called so.
+
     Raises ``NotFoundError`` where there is no store and none may be made, ``UnavailableError`` where the process that
     owns it cannot be reached, ``InvalidInputError`` for a text that names no store.
     """
@@ -316,7 +318,7 @@ def open(
                 for place in places
             ]
         )
-    url = _absolute(os.fspath(url))
+    url = _absolute(_at_home(os.fspath(url)))
     memory_bytes = None if memory_bytes is None else whole(memory_bytes, "memory_bytes")
     keep_seconds = None if keep_seconds is None else whole(keep_seconds, "keep_seconds")
     native = _atoll.Store.open(
@@ -334,7 +336,7 @@ def _several(places: Any) -> list[str]:
     """Each of several stores, a pattern as the folders that it matches, none of them twice."""
     found: dict[str, str] = {}
     for place in [places] if isinstance(places, (str, os.PathLike)) else places:
-        text = os.fspath(place)
+        text = _at_home(os.fspath(place))
         matched = [text]
         if "*" in text:
             # What holds no store, such as a file that lies beside them, is none of them.
@@ -348,6 +350,16 @@ def _several(places: Any) -> list[str]:
     if not found:
         raise InvalidInputError("a list of no stores cannot be opened")
     return list(found.values())
+
+
+def _at_home(path: str) -> str:
+    """A path as the shell has it, in which ``~`` is somebody's home."""
+    expanded = os.path.expanduser(path)
+    if expanded.startswith("~"):
+        raise InvalidInputError.hinted(
+            f"{path} is in the home of a user whom this machine does not know", f'a folder that is called so is "./{path}"'
+        )
+    return expanded
 
 
 def _absolute(url: str) -> str:

@@ -78,8 +78,9 @@ class Writer:
     scheduler has restarted k times under the same id is ``"81234:k"``). A single rank needs neither.
 
     ``buffer_bytes`` is how much may wait to be written before :meth:`step` waits for room. ``deck`` is the input of the
-    simulation, a path or the text itself; it is kept with the run, together with ``attributes`` (texts, numbers and truth
-    values, by which :meth:`Table.runs` finds it), the command, the host and the versions of the packages in use.
+    simulation, a path or the text itself (one word such as ``"inputs/in.lammps"`` is a path); it is kept with the run,
+    together with ``attributes`` (texts, numbers and truth values, by which :meth:`Table.runs` finds it), the command, the
+    host and the versions of the packages in use.
 
     Where the table has columns ``step``, ``time``, ``run`` or ``rank`` that the arrays of a step lack, the writer fills
     them: numbers, a ``time`` of ``float64``, and a ``run`` of texts.
