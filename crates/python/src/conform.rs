@@ -223,7 +223,11 @@ impl Fit<'_> {
     fn inexact(&self, place: usize, value: impl std::fmt::Display, to: &DataType) -> Failure {
         let row = place / self.elements.max(1);
         Failure::hinted(
-            format!("column \"{}\", row {row}: {value} does not fit {to} exactly", self.name),
+            format!(
+                "column \"{}\", row {row}: {value} does not fit {} exactly",
+                self.name,
+                TypeName::told(to)
+            ),
             "nothing is rounded on the way in: do that yourself first, say with numpy.asarray(values, dtype)",
         )
     }

@@ -106,7 +106,7 @@ class Writer:
         deck: str | os.PathLike[str] | None = None,
         attributes: Mapping[str, str | float] | None = None,
     ) -> None:
-        if not hasattr(table, "last_complete"):
+        if not hasattr(table, "begin"):
             hint = "open the table: atoll.Writer(store.table(NAME), run=...)"
             raise InvalidInputError.hinted(f"a writer gives its steps to a table, and {table!r} is none", hint)
         self.table, self.run, self._comm = table, run, comm
