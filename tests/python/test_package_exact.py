@@ -117,3 +117,9 @@ def test_an_array_that_lies_across_is_told_how_it_is_turned(tmp_path: Path) -> N
     with pytest.raises(InvalidInputError, match="has 4 rows") as error:
         table.append({"id": np.arange(4), "v": np.zeros((5, 3))})
     assert error.value.hint is None
+
+
+def test_integers_of_which_some_need_all_bits_are_integers(tmp_path: Path) -> None:
+    table = table_of(tmp_path, "uint64")
+    table.append({"id": [1, 2], "v": [np.uint64(2**63 + 1), 3]})
+    assert sorted(table.numpy()["v"].tolist()) == [3, 2**63 + 1]

@@ -225,6 +225,7 @@ def test_runs_of_one_name_in_two_stores_are_two(sweep: atoll.Table) -> None:
     assert sweep.of_runs("own-3", where="temperature = 300").count() == 110
     assert sweep.of_runs(where="temperature > 400").count() == 0
     assert pickle.loads(pickle.dumps(hot)).count() == 200
+    assert "main of store 2, main of store 3" in repr(hot)
     with pytest.raises(atoll.errors.NotFoundError, match="nobody"):
         sweep.of_runs("nobody", where="temperature = 300").count()
 

@@ -208,6 +208,9 @@ def of_lists(name: str, values: Sequence[Any], numpy: Any) -> Any:
     """A NumPy array of a list, or of a list of rows, with no number rounded."""
     held = numpy.asanyarray(values)
     if held.dtype.kind == "f" and len(values) and not all(_is_float(value) for value in values):
+        if all(isinstance(value, int | numpy.integer) for value in values) and min(values) >= 0:
+            # NumPy makes floats of integers of which some have a sign and others need 64 bits.
+            return numpy.array([int(value) for value in values], dtype="u8")
         check_exact(name, numpy.asarray(values, dtype=object).flat, held.flat, held.size // len(values) or 1)
     return held
 

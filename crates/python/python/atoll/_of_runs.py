@@ -26,3 +26,8 @@ def runs_in_both(known: tuple[OfRun, ...] | None, wanted: tuple[OfRun, ...]) -> 
     if known and isinstance(known[0], tuple) and not (wanted and isinstance(wanted[0], tuple)):
         return tuple(run for run in known if run[1] in wanted)
     return tuple(run for run in wanted if run in known or (isinstance(run, tuple) and run[1] in known))
+
+
+def run_told(run: OfRun) -> str:
+    """A run as it is told: of several stores with the place of its own, from 0 on."""
+    return run if isinstance(run, str) else f"{run[1]} of store {run[0]}"

@@ -26,7 +26,7 @@ from ._estimate import (
     tolerant,
 )
 from ._expression import Expression, column_name, column_text, condition_text, literal
-from ._of_runs import OfRun, runs_in_both, runs_wanted
+from ._of_runs import OfRun, run_told, runs_in_both, runs_wanted
 from ._plot import Plot, vector_element
 from .errors import InvalidInputError, UnsupportedError
 
@@ -517,7 +517,7 @@ class Query(Asking):
         if self.condition:
             said.append(f"where {self.condition}")
         if self.runs is not None:
-            said.append(f"of runs {', '.join(self.runs) or 'none'}")
+            said.append(f"of runs {', '.join(map(run_told, self.runs)) or 'none'}")
         if (self.after, self.until) != (0.0, 1.0):
             said.append(f"sample {self.until:g}" if self.after == 0.0 else f"window {self.after:g} to {self.until:g}")
         for name in ("units", "rows"):

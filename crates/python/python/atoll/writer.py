@@ -338,7 +338,9 @@ class Writer:
                 # What earlier attempts noted stays beside it, texts as texts and numbers as numbers.
                 known = self.table.attributes(run=self.run)
                 about = with_attempt(known | about, number)
-                self.table.set_attributes(dict.fromkeys(known.keys() - about.keys()) | about, run=self.run)
+                # Nothing that is as it was: somebody else may note it meanwhile.
+                changed = {name: value for name, value in about.items() if name not in known or known[name] != value}
+                self.table.set_attributes(dict.fromkeys(known.keys() - about.keys()) | changed, run=self.run)
             return number
 
         if self._comm is None:

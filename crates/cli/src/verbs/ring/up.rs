@@ -159,7 +159,7 @@ impl RingUp {
         Ok(ports.into_iter().map(|port| (Ipv4Addr::LOCALHOST, port).into()).collect())
     }
 
-    /// What is typed to run a node, behind `atoll`.
+    /// What is typed to run a node, behind `atoll`, wherever that is.
     fn words(
         &self,
         (number, address): (u32, SocketAddr),
@@ -171,32 +171,28 @@ impl RingUp {
         let (address, nodes) = (address.to_string(), nodes.join(","));
         let mut typed: Vec<OsString> =
             ["ring", "serve", "--listen", &address, "--nodes", &nodes].map(OsString::from).into();
-        let mut with = |option: &str, value: OsString| typed.extend([option.into(), value]);
         if let Some(copies) = self.copies {
-            with("--copies", copies.to_string().into());
+            typed.extend(["--copies".into(), copies.to_string().into()]);
         }
-        if let Some(folder) = folder {
-            with("--durability", words(durability).into());
-            with("--token-file", folder.join("token").into());
-            with("--store", folder.join(format!("node-{number}")).into());
-            std::fs::create_dir_all(folder).map_err(|source| Failure::File {
-                action: "make",
-                place: folder.display().to_string(),
-                source,
-            })?;
-        }
-        if let Some(file) = &self.acl_file {
-            with("--acl-file", file.into());
-        }
-        if let Some(files) = made.map(|made| made.node(number)).transpose()? {
-            with("--tls-certificate", files.certificate.into());
-            with("--tls-key", files.key.into());
-            if let Some(file) = files.authority {
-                with("--tls-authority", file.into());
+        let mut files = Vec::new();
+        match folder {
+            None => typed.push("--memory".into()),
+            Some(folder) => {
+                std::fs::create_dir_all(folder).map_err(|source| file_failed("make", folder, source))?;
+                typed.extend(["--durability".into(), words(durability).into()]);
+                files.push(("--token-file", folder.join("token")));
+                files.push(("--store", folder.join(format!("node-{number}"))));
             }
         }
-        if folder.is_none() {
-            typed.push("--memory".into());
+        files.extend(self.acl_file.clone().map(|file| ("--acl-file", file)));
+        if let Some(made) = made.map(|made| made.node(number)).transpose()? {
+            files.push(("--tls-certificate", made.certificate));
+            files.push(("--tls-key", made.key));
+            files.extend(made.authority.map(|file| ("--tls-authority", file)));
+        }
+        for (option, file) in files {
+            let file = std::path::absolute(&file).map_err(|source| file_failed("find", &file, source))?;
+            typed.extend([option.into(), file.into()]);
         }
         Ok(typed)
     }
@@ -221,6 +217,10 @@ impl RingUp {
         session.output.either(|| lines.join("\n"), || json!({ "nodes": told, "store": place }))?;
         session.output.flush()
     }
+}
+
+fn file_failed(action: &'static str, file: &Path, source: std::io::Error) -> Failure {
+    Failure::File { action, place: file.display().to_string(), source }
 }
 
 /// Runs a node. What it has to say about itself goes to our error output, as JSON where ours is.
