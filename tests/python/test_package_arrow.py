@@ -235,3 +235,13 @@ def test_integers_stay_integers_in_pandas_where_some_are_missing(
     assert table.where(f"parent = {2**53 + 1}").count() == 2
     frame.loc[0, "parent"] = 7
     assert table.where("parent = 7").count() == 0
+
+
+def test_vectors_of_integers_stay_such_in_pandas_where_some_are_missing(store: atoll.Store) -> None:
+    table = store.create_table("t", {"id": "int64"}, id="id", index="id")
+    table.append({"id": [1]})
+    table.add_column("v", pyarrow.list_(pyarrow.int64(), 2))
+    table.append({"id": [2], "v": [[2**53 + 1, 6]]})
+    vectors = table.pandas().set_index("id")["v"]
+    assert vectors[1] is None
+    assert vectors[2].dtype == numpy.int64 and vectors[2].tolist() == [2**53 + 1, 6]

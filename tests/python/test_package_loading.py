@@ -137,3 +137,21 @@ def test_where_not_even_what_came_before_can_be_loaded_both_errors_are_told(stor
         table.load(steps(), run="a")
     assert "besides" in error.value.__notes__[0]
     assert table.last_complete("a") is None
+
+
+def test_a_handle_that_began_no_attempt_loads_no_step_that_a_run_has(store: atoll.Store) -> None:
+    table = made(store)
+    table.load(((step, rows_of(step, 100)) for step in range(5)), run="a")
+    other = store.table("run")
+    for first in (0, 4):
+        with pytest.raises(atoll.errors.ConflictError, match="would replace them"):
+            other.load(((step, rows_of(step, 7)) for step in range(first, 6)), run="a")
+    assert table.last_complete("a") == 4 and table.count() == 500
+    # Behind them it goes on, and what it loaded once more changes nothing.
+    for _ in range(2):
+        other.load([(5, rows_of(5, 7))], run="a")
+        assert table.count() == 507
+    assert other.load([], run="b") == table.version() and table.runs()[-1].name == "a"
+    other.begin("a")
+    other.load([(0, rows_of(0, 9))], run="a")
+    assert table.count() == 9

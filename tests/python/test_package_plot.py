@@ -112,6 +112,11 @@ def test_a_scatter_shows_what_has_values_and_says_how_much_has_none(gaps: atoll.
     assert column.mask[0]
 
 
+def test_a_histogram_of_no_rows_is_empty(table: atoll.Table) -> None:
+    axes = table.where("x > 1e9").plot.histogram("x", bins=[0, 1])
+    assert axes.get_title() == "0 rows"
+
+
 def test_a_histogram_says_how_many_rows_lie_beyond_its_bins(store: atoll.Store, gaps: atoll.Table) -> None:
     table = store.create_table("blown", {"id": "int64", "x": "float64"}, id="id", index="x")
     x = numpy.random.default_rng(5).normal(size=20_000)

@@ -242,6 +242,8 @@ def test_what_differs_from_store_to_store_is_no_single_answer(sweep: atoll.Table
         assert "atoll.open(url)" in raised.value.hint
     assert sweep.near((9.9,), 0.4, cell=atoll.Cell((10.0,))).count() == 110
     assert sweep.attributes(run="own-1") == {}
+    assert sweep.of_runs("own-1").near((10.9,), 0.4).count() == 0, "in the cell of the one store that has it"
+    assert sweep.of_runs("own-0").near((9.9,), 0.4).count() == 10
     for url in sweep.store.urls:
         with atoll.open(url) as store:
             store.table("d").set_attributes({"temperature": 300}, run="main")

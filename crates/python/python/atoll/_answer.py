@@ -90,7 +90,11 @@ class Answer:
         frames = needed("pandas", ".pandas()")
         frame = self._pandas(frames)
         for name, values in self._integers_with_gaps().items():
-            frame[name] = frames.arrays.IntegerArray(values.data.copy(), values.mask.copy())
+            if values.ndim == 1:
+                frame[name] = frames.arrays.IntegerArray(values.data.copy(), values.mask.copy())
+            else:
+                rows = [None if row.mask.all() else row if row.mask.any() else row.data.copy() for row in values]
+                frame[name] = frames.Series(rows, index=frame.index, dtype=object)
         return frame
 
     def _pandas(self, frames: Any) -> pandas.DataFrame:
@@ -103,7 +107,7 @@ class Answer:
 
     def _integers_with_gaps(self) -> dict[str, Any]:
         """The columns of integers of which some are missing, as masked arrays."""
-        names = [name for name, kind, _ in self._rows.schema.fields() if kind in INTEGERS]
+        names = [name for name, kind, _ in self._rows.schema.fields() if _number_kind(kind) in INTEGERS]
         gaps = [name for name in names if self._rows.column(name).missing() is not None]
         return {name: numpy_column(self._rows, name) for name in gaps}
 
@@ -142,3 +146,8 @@ class Answer:
         order = "the lightest first" if self._ordered else "in no order"
         more = f"<p>{len(self):,} rows, {order}; version {self.version}, read {self.work.rows_touched:,}</p>"
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _number_kind(kind: str) -> str:
+    """The type of the numbers of a column, or of its vectors, as ``fixed_size_list[int64?, 2]``."""
+    return kind.removeprefix("fixed_size_list[").partition(",")[0].removesuffix("?")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import _atoll
@@ -10,20 +10,23 @@ from ._convert import rows, whole
 from .errors import InvalidInputError
 
 
-def load(loader: _atoll.Loader, steps: Iterable[Any]) -> int:
-    """Loads all of them, or those before an error, which is raised then."""
+def load(begin: Callable[[int], _atoll.Loader], steps: Iterable[Any]) -> int | None:
+    """Loads all of them, or those before an error, which is raised then; none if there are none. ``begin`` is told the first."""
+    loader = None
     try:
         for each in steps:
             step, time, data = _whole_step(each)
+            loader = loader or begin(step)
             loader.push(step, time, rows(data))
     except BaseException as error:
         # What came before waits for a tree to be full. It may have taken hours to read.
         try:
-            loader.finish()
+            if loader is not None:
+                loader.finish()
         except Exception as besides:
             error.add_note(f"besides, not all that came before is loaded: {besides}")
         raise
-    return loader.finish()
+    return None if loader is None else loader.finish()
 
 
 def _whole_step(each: Any) -> tuple[int, float | None, Any]:

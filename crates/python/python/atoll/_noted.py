@@ -10,6 +10,7 @@ from typing import Any
 from . import _atoll
 from ._cell import Cell
 from ._convert import whole
+from ._expression import literal
 from .errors import InvalidInputError, UnsupportedError
 
 #: Under which name a cell is kept.
@@ -62,6 +63,10 @@ class Noted:
             of_place = [noted.get(_CELL) for noted in self._noted_of_each(*place)]
             nearer = of_stores or [None] * len(of_place)
             of_stores = [other if own is None else own for own, other in zip(of_place, nearer, strict=True)]
+        if run is not None and len(of_stores) > 1:
+            # Stores that do not have the run have no say.
+            found = self._native.runs_of_each(f"run = {literal(run)}")
+            of_stores = [cell for cell, runs in zip(of_stores, found, strict=True) if runs] or of_stores
         kept = _the_same(of_stores, "their periodic cell")
         return None if kept is None else Cell._of(kept)
 

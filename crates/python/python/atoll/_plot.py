@@ -221,6 +221,8 @@ def _told(estimates: Sequence[Estimate]) -> str:
 def _not_drawn(bins: Sequence[Bin]) -> str:
     """How many rows are in none of the bins."""
     first = bins[0].share
+    if not first.rows:
+        return ""
     beyond = first.rows - first.missing - sum(round(each.share.value * each.share.rows) for each in bins)
     told = f", {first.missing:,} of them without a value" if first.missing else ""
     return told + (f", {beyond:,} of them beyond the bins" if beyond > 0 else "")

@@ -351,8 +351,8 @@ class Asking(Estimating):
     ) -> Groups:
         """The mean of a column in each group of rows that have one value of the column ``by``, from the query's sample.
 
-        ``q.sample(0.01).group_means("vz", by="type")[2].value``. Groups that the sample did not meet are not in it, and one of which
-        it met no value, or only null and NaN, is ``None``. Each interval holds by itself; with ``simultaneous``, all of them
+        ``q.sample(0.01).group_means("vz", by="type")[2].value``. Groups that the sample did not meet are not in it; one of which
+        it met only null and NaN has ``nan`` for a value, and as many ``missing`` as ``rows``. Each interval holds by itself; with ``simultaneous``, all of them
         together do (Bonferroni).
 
         Raises ``UnsupportedError`` for groups of vectors, ``NotFoundError`` for a column that is not there.

@@ -461,11 +461,17 @@ class Table(Asking, Noted):
         :meth:`last_complete` says where to go on. Loading again what is there changes nothing.
 
         Raises ``InvalidInputError`` where the rows do not fit the table or a step does not lie behind those of the run,
-        ``ConflictError`` where a step has come of some ranks only, where another attempt has begun, or where ids are unique
-        and the run has some of these already.
+        ``ConflictError`` where a step has come of some ranks only, where another attempt has begun, where the run has the
+        first step already and no attempt was begun here, or where ids are unique and the run has some of these already.
         """
-        attempt = self._attempt_of(run) if attempt is None else whole(attempt, "attempt")
-        return load(self._native.loader(run, attempt, whole(tree_bytes, "tree_bytes")), steps)
+        tree_bytes = whole(tree_bytes, "tree_bytes")
+        told = None if attempt is None else whole(attempt, "attempt")
+
+        def begin(first: int) -> _atoll.Loader:
+            return self._native.loader(run, self._attempt_of(run, first) if told is None else told, tree_bytes)
+
+        version = load(begin, steps)
+        return self.version() if version is None else version
 
     def _attempt_of(self, run: str, step: int | None = None) -> int:
         # One thread begins for all: a second attempt would end the first.

@@ -339,7 +339,8 @@ class Writer:
                 known = self.table.attributes(run=self.run)
                 about = with_attempt(known | about, number)
                 # Nothing that is as it was: somebody else may note it meanwhile.
-                changed = {name: value for name, value in about.items() if name not in known or known[name] != value}
+                same = {name for name in known.keys() & about.keys() if repr(known[name]) == repr(about[name])}
+                changed = {name: value for name, value in about.items() if name not in same}
                 self.table.set_attributes(dict.fromkeys(known.keys() - about.keys()) | changed, run=self.run)
             return number
 

@@ -135,24 +135,6 @@ impl Table {
         Ok(None)
     }
 
-    /// Sets the attributes of a run, all of them, as texts. One that is there and says the same stays what it is.
-    ///
-    /// # Errors
-    /// As [`Table::set_attributes`].
-    pub async fn set_run_attributes(
-        &self,
-        run: &str,
-        attributes: &BTreeMap<String, String>,
-    ) -> Result<(), TableError> {
-        let mut known = self.attributes(AttributesOf::Run(run)).await?;
-        let mut value = |(name, text): (&String, &String)| {
-            let same = known.remove(name).filter(|value| text_of(value.clone()) == *text);
-            (name.clone(), same.unwrap_or_else(|| Value::String(text.clone())))
-        };
-        let attributes = attributes.iter().map(&mut value).collect();
-        self.set_attributes(AttributesOf::Run(run), &attributes).await
-    }
-
     /// The attributes of a run, as texts: what is none is written as JSON.
     ///
     /// # Errors

@@ -8,8 +8,7 @@ use atoll_store::{
     Batch, Cell, ErrorKind, Expectation, Store, StoreError, StoreFuture, Timestamp, Waited, WriteOptions,
     Written,
 };
-use atoll_tables::{PackOptions, Table};
-use std::collections::BTreeMap;
+use atoll_tables::{AttributesOf, PackOptions, Table};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -94,8 +93,8 @@ fn a_pack_that_rests_for_hours_pays_what_it_owes_and_is_done_once() {
         let table = Table::create(shared, "run", schema(false)).await.unwrap();
         Tube::new(6, 1_000, 20).write(&table).await;
         // What is kept of a run, whatever it is called, ends no rest.
-        let kept = BTreeMap::from([("state".to_owned(), "at rest".to_owned())]);
-        table.set_run_attributes("rest", &kept).await.unwrap();
+        let kept = [("state".to_owned(), Some("at rest".into()))].into();
+        table.note(AttributesOf::Run("rest"), &kept).await.unwrap();
         let bytes = table.info().await.unwrap().bytes;
         // The first renewal is carried out, and nobody hears of it.
         store.lost_answers.store(1, Ordering::SeqCst);

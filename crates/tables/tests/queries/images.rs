@@ -142,10 +142,9 @@ async fn a_step_has_its_own_cell_or_that_of_its_run_or_of_the_table() {
     assert_eq!(boundary(Some("other"), Some(7)).await, Some(of(1.0)));
     assert_eq!(boundary(Some("run"), Some(6)).await, Some(of(2.0)));
     assert_eq!(boundary(Some("run"), Some(7)).await, Some(of(3.0)));
-    // Who writes attributes as texts leaves the cell what it is.
-    let mut texts = table.run_attributes("run").await.unwrap();
-    texts.insert("deck".to_owned(), "tube.in".to_owned());
-    table.set_run_attributes("run", &texts).await.unwrap();
+    // Who notes something else leaves the cell what it is.
+    let deck = [("deck".to_owned(), Some("tube.in".into()))].into();
+    table.note(AttributesOf::Run("run"), &deck).await.unwrap();
     assert_eq!(boundary(Some("run"), None).await, Some(of(2.0)));
     let wrong = Attributes::from([(CELL_ATTRIBUTE.to_owned(), "cube".into())]);
     assert!(table.set_attributes(AttributesOf::Table, &wrong).await.is_err());

@@ -5,7 +5,7 @@ use super::rows::{block, create, open, rows, schema, seen, steps_seen};
 use atoll_memory::MemoryStore;
 use atoll_store::{ErrorKind, PartitionQuery, Store};
 use atoll_tables::protocol::Version;
-use atoll_tables::{Query, Table, TableError};
+use atoll_tables::{AttributesOf, Query, Table, TableError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -214,7 +214,8 @@ async fn tables_are_listed_and_a_dropped_one_is_gone_for_everybody() {
     other.begin("a", 1, 1).await.unwrap();
     other.append(block("a", 1, 0, 0), &rows(0, 0, 7)).await.unwrap();
     let attributes = BTreeMap::from([("deck".to_owned(), "airway.lmp".to_owned())]);
-    table.set_run_attributes("a", &attributes).await.unwrap();
+    let deck = [("deck".to_owned(), Some("airway.lmp".into()))].into();
+    table.note(AttributesOf::Run("a"), &deck).await.unwrap();
     assert_eq!(open(&store).await.run_attributes("a").await.unwrap(), attributes);
     assert!(table.run_attributes("b").await.unwrap().is_empty());
     let reader = open(&store).await;

@@ -15,7 +15,7 @@ use arrow_array::RecordBatch;
 use atoll_row_files::rows_within;
 use atoll_store::Store;
 use atoll_tables::protocol::{BlockId, Version};
-use atoll_tables::{Query, Table, TableError};
+use atoll_tables::{AttributesOf, Query, Table, TableError};
 use clap::Args;
 use serde_json::json;
 use std::path::Path;
@@ -133,7 +133,7 @@ impl Gather {
 }
 
 async fn gather(session: &Session, table: &Table, source: &Table, run: &str) -> Result<Gathered, Failure> {
-    let mut known = table.run_attributes(run).await?;
+    let known = table.run_attributes(run).await?;
     let version = match known.get(VERSION).and_then(|version| version.parse().ok()) {
         Some(version) => Version(version),
         None => source.version().await?,
@@ -146,8 +146,8 @@ async fn gather(session: &Session, table: &Table, source: &Table, run: &str) -> 
             hint: "rename the folder of the store: each becomes a run of its name".to_owned(),
         });
     }
-    known.insert(VERSION.to_owned(), version.to_string());
-    table.set_run_attributes(run, &known).await?;
+    let changes = [(VERSION.to_owned(), Some(version.to_string().into()))].into();
+    table.note(AttributesOf::Run(run), &changes).await?;
     let before = there.and_then(|there| there.last_complete).unwrap_or(0);
     session.hint_on_interrupt("what was gathered so far is in; the same command goes on from there");
     let attempt = table.begin_next(run, 1).await?;

@@ -6,7 +6,8 @@
 
 use crate::Failure;
 use atoll_row_files::Input;
-use atoll_tables::{RunSummary, StepSummary, Table};
+use atoll_tables::{AttributesOf, RunSummary, StepSummary, Table};
+use serde_json::Value;
 use std::cmp::Ordering;
 use std::fs::File;
 use std::io::Read;
@@ -166,7 +167,7 @@ impl Mark {
     /// Notes the source, before anything of it is in the table, and where that is going to be. The mark of an import that took
     /// the run over since stays.
     pub(super) async fn keep(&self, table: &Table, run: &str, written: Written) -> Result<(), Failure> {
-        let mut known = table.run_attributes(run).await?;
+        let known = table.run_attributes(run).await?;
         let there = known.get(WRITTEN).and_then(|text| Written::parse(text));
         if there.is_some_and(|there| there.attempt > written.attempt) {
             // In a copy of an older version the mark may be ahead of its run.
@@ -175,18 +176,19 @@ impl Mark {
                 return Ok(());
             }
         }
-        known.insert(PLAN.to_owned(), self.plan.clone());
-        known.insert(WRITTEN.to_owned(), written.to_text());
         // Only its name, so that no path of this machine ends up in a store that travels.
-        let file = self.path.as_deref().and_then(Path::file_name);
-        known.insert(FILE.to_owned(), file.unwrap_or_default().to_string_lossy().into_owned());
-        match &self.beginning {
-            Some(Beginning { bytes, checksum }) => {
-                known.insert(BEGINNING.to_owned(), format!("{bytes} {checksum}"))
-            }
-            None => known.remove(BEGINNING),
-        };
-        Ok(table.set_run_attributes(run, &known).await?)
+        let file = self.path.as_deref().and_then(Path::file_name).unwrap_or_default();
+        let beginning =
+            self.beginning.as_ref().map(|Beginning { bytes, checksum }| format!("{bytes} {checksum}"));
+        let changes = [
+            (PLAN, Some(self.plan.clone())),
+            (WRITTEN, Some(written.to_text())),
+            (FILE, Some(file.to_string_lossy().into_owned())),
+            (BEGINNING, beginning),
+        ];
+        let changes = changes.map(|(name, text)| (name.to_owned(), text.map(Value::String)));
+        table.note(AttributesOf::Run(run), &changes.into()).await?;
+        Ok(())
     }
 }
 
