@@ -73,11 +73,12 @@ def test_the_interpreter_goes_on_while_it_packs(store: atoll.Store) -> None:
     for seed in range(30):
         table.append(particles(20_000, seed=seed))
     table.keep_packed(idle=IDLE)
-    longest, last = 0.0, time.monotonic()
+    # By what the process worked meanwhile, packing above all: a machine that has no time for it is no reason to fail.
+    longest, last = 0.0, (began := time.process_time())
     while table.info().blocks:
-        now = time.monotonic()
+        now = time.process_time()
         longest, last = max(longest, now - last), now
-    assert longest < 1.0
+    assert longest < min(1.0, (last - began) / 2)
     assert threading.active_count() == 1
 
 
