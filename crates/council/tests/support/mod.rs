@@ -8,6 +8,7 @@ use atoll_replica::{GroupOptions, Incarnation, Moment, NodeId, Survived, Table};
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -117,9 +118,21 @@ impl Node {
     }
 }
 
+/// A socket below those that the system hands out: its port is still there for a member that is killed and begins again, since
+/// nobody who asks for any port at all is given it meanwhile.
+fn socket() -> TcpListener {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id() % 120 * 50;
+    let free = (0..6_000).find_map(|_| {
+        let port = 13_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 6_000;
+        TcpListener::bind(("127.0.0.1", port as u16)).ok()
+    });
+    free.expect("a port of 13,000 to 18,999 that is free")
+}
+
 /// Sockets for as many members, and who they are: from 1 on.
 pub fn sockets(count: u32) -> (Vec<TcpListener>, Vec<(NodeId, SocketAddr)>) {
-    let listeners: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let listeners: Vec<_> = (0..count).map(|_| socket()).collect();
     let address = |listener: &TcpListener| listener.local_addr().unwrap();
     let members = (1..).map(NodeId).zip(listeners.iter().map(address)).collect();
     (listeners, members)
