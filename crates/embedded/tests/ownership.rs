@@ -42,6 +42,8 @@ struct Place {
     folder: PathBuf,
     opener: Arc<Memory>,
     locking: Option<Locking>,
+    /// How long an owner that cannot be reached is waited for.
+    patience: Duration,
 }
 
 const BOTH: [Option<Locking>; 2] = [None, Some(Locking::File)];
@@ -51,12 +53,12 @@ impl Place {
         let outer = tempfile::tempdir().unwrap();
         let folder = outer.path().join("store");
         std::fs::create_dir(&folder).unwrap();
-        Self { _outer: outer, folder, opener: Arc::default(), locking }
+        Self { _outer: outer, folder, opener: Arc::default(), locking, patience: Duration::from_millis(50) }
     }
 
     fn owner_options(&self) -> OwnerOptions {
-        let patience = Duration::from_millis(50);
-        let mut options = OwnerOptions { patience, locking: self.locking, ..OwnerOptions::default() };
+        let (patience, locking) = (self.patience, self.locking);
+        let mut options = OwnerOptions { patience, locking, ..OwnerOptions::default() };
         options.identity.machine = "ours".into();
         options
     }
@@ -121,7 +123,8 @@ async fn the_first_owns_and_the_second_sees_what_it_wrote() {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_who_open_at_once_one_owns() {
     for locking in BOTH {
-        let place = Place::new(locking);
+        // On a machine that is busy the owner may take long to say where it is.
+        let place = Place { patience: Duration::from_secs(20), ..Place::new(locking) };
         let opened = futures::future::join_all((0..20).map(|_| place.open(Mode::Write))).await;
         let owners = opened.iter().filter(|store| store.as_ref().unwrap().is_local()).count();
         assert_eq!((owners, place.opener.owned.load(Ordering::Relaxed)), (1, 1));
