@@ -4,6 +4,7 @@
 //! A worker tells a line of a word and a number, by [`tell`]. A line that begins with `failed` fails the test.
 //!
 //! Invariant: what a worker told before it was killed is heard.
+//! Invariant: nobody is silent whose line is here and not looked at yet, nor while this process stands still itself.
 // What is here runs in tests alone, and a test that cannot go on panics.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -11,8 +12,10 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// The variable that tells a worker its role.
 const ROLE: &str = "ATOLL_WORKER";
@@ -58,6 +61,44 @@ pub struct Workers {
     pub silence_max: Duration,
 }
 
+/// A clock that stands while this process does: a machine that stands still says nothing of the workers on it.
+#[derive(Clone)]
+struct Awake(Arc<AtomicU32>);
+
+/// How far it goes at a time.
+const STEP: Duration = Duration::from_millis(10);
+
+impl Awake {
+    fn start() -> Self {
+        let steps: Arc<AtomicU32> = Arc::default();
+        let going: Weak<AtomicU32> = Arc::downgrade(&steps);
+        std::thread::spawn(move || {
+            while let Some(steps) = going.upgrade() {
+                steps.fetch_add(1, Ordering::Relaxed);
+                drop(steps);
+                std::thread::sleep(STEP);
+            }
+        });
+        Self(steps)
+    }
+
+    /// How long it has gone.
+    fn now(&self) -> Duration {
+        STEP * self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A line of a worker, or its end.
+struct Heard {
+    life: usize,
+    line: Option<String>,
+    /// When it came.
+    at: Duration,
+}
+
+/// How long the end of a process that was killed may take to be heard, on any machine.
+const END: Duration = Duration::from_secs(60);
+
 struct Worker {
     role: String,
     child: Child,
@@ -69,9 +110,10 @@ pub struct Driver<T> {
     plan: Workers,
     workers: Vec<Worker>,
     lives: usize,
-    sender: Sender<(usize, Option<String>)>,
-    lines: Receiver<(usize, Option<String>)>,
-    heard: HashMap<usize, (String, Instant)>,
+    clock: Awake,
+    sender: Sender<Heard>,
+    lines: Receiver<Heard>,
+    heard: HashMap<usize, (String, Duration)>,
     slowest: Duration,
     hear: fn(&mut T, &str, &str, &str),
     /// What was told so far.
@@ -82,9 +124,9 @@ impl<T> Driver<T> {
     /// Starts the workers. `hear` takes in what one tells: its role, the word and the number.
     pub fn start(plan: Workers, told: T, hear: fn(&mut T, &str, &str, &str)) -> Self {
         let (sender, lines) = channel();
+        let (workers, clock) = (Vec::new(), Awake::start());
         let (heard, slowest) = (HashMap::new(), Duration::ZERO);
-        let mut driver =
-            Self { plan, workers: Vec::new(), lives: 0, sender, lines, heard, slowest, hear, told };
+        let mut driver = Self { plan, workers, lives: 0, clock, sender, lines, heard, slowest, hear, told };
         for role in driver.plan.roles.clone() {
             let worker = driver.spawn(role);
             driver.workers.push(worker);
@@ -123,35 +165,50 @@ impl<T> Driver<T> {
         command.envs(self.plan.environment.iter().copied());
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         self.lives += 1;
-        let (life, sender) = (self.lives, self.sender.clone());
+        let (life, clock, sender) = (self.lives, self.clock.clone(), self.sender.clone());
         let out = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || {
             for line in out.lines().map_while(Result::ok) {
                 // The first line shares its own with the test harness.
                 if let Some((_, told)) = line.split_once('@') {
-                    sender.send((life, Some(told.to_owned()))).ok();
+                    sender.send(Heard { life, line: Some(told.to_owned()), at: clock.now() }).ok();
                 }
             }
-            sender.send((life, None)).ok();
+            sender.send(Heard { life, line: None, at: clock.now() }).ok();
         });
-        self.heard.insert(life, (role.clone(), Instant::now()));
+        self.heard.insert(life, (role.clone(), self.clock.now()));
         Worker { role, child, life }
     }
 
     /// Listens until `enough` lines came, and fails if somebody alive falls silent.
     pub fn listen(&mut self, enough: usize) {
         for _ in 0..enough {
-            let Ok(line) = self.lines.recv_timeout(self.plan.silence_max) else {
-                panic!("everybody is stuck:\n{}", self.states());
-            };
-            self.take(line);
-            let now = Instant::now();
-            for (role, last) in self.heard.values() {
-                let silent = now - *last;
-                self.slowest = self.slowest.max(silent);
-                let is_stuck = silent >= self.plan.silence_max;
-                assert!(!is_stuck, "\"{role}\" was silent for {silent:?}:\n{}", self.states());
+            let heard = self.next();
+            self.take(heard);
+        }
+    }
+
+    /// The next line. Nobody is found silent before all that came was taken.
+    fn next(&mut self) -> Heard {
+        loop {
+            if let Ok(heard) = self.lines.try_recv() {
+                return heard;
             }
+            self.look_who_is_silent();
+            if let Ok(heard) = self.lines.recv_timeout(STEP) {
+                return heard;
+            }
+        }
+    }
+
+    /// Fails if somebody alive told nothing for too long.
+    fn look_who_is_silent(&mut self) {
+        let now = self.clock.now();
+        for (role, last) in self.heard.values() {
+            let silent = now.saturating_sub(*last);
+            self.slowest = self.slowest.max(silent);
+            let is_stuck = silent >= self.plan.silence_max;
+            assert!(!is_stuck, "\"{role}\" was silent for {silent:?}:\n{}", self.states());
         }
     }
 
@@ -172,7 +229,7 @@ impl<T> Driver<T> {
         states
     }
 
-    fn take(&mut self, (life, line): (usize, Option<String>)) {
+    fn take(&mut self, Heard { life, line, at }: Heard) {
         let Some(line) = line else {
             let role = self.heard.remove(&life).map(|(role, _)| role);
             assert!(role.is_none(), "worker {role:?} ended though nobody killed it");
@@ -180,7 +237,8 @@ impl<T> Driver<T> {
         };
         let Some((what, number)) = line.split_once(' ') else { return };
         if let Some((_, last)) = self.heard.get_mut(&life) {
-            *last = Instant::now();
+            self.slowest = self.slowest.max(at.saturating_sub(*last));
+            *last = at;
         }
         assert!(what != "failed", "a worker failed: {number}");
         if let Some(worker) = self.workers.iter().find(|worker| worker.life == life) {
@@ -196,9 +254,9 @@ impl<T> Driver<T> {
         // Its end is no surprise, but what it acknowledged before counts.
         self.heard.remove(&life);
         loop {
-            let line = self.lines.recv_timeout(self.plan.silence_max).expect("the end of a killed worker");
-            let is_end = line == (life, None);
-            self.take(line);
+            let heard = self.lines.recv_timeout(END).expect("the end of a killed worker");
+            let is_end = heard.life == life && heard.line.is_none();
+            self.take(heard);
             if is_end {
                 break;
             }
@@ -216,9 +274,9 @@ impl<T> Driver<T> {
         }
         let mut ended = 0;
         while ended < self.workers.len() {
-            let line = self.lines.recv_timeout(self.plan.silence_max).expect("the end of all workers");
-            ended += usize::from(line.1.is_none());
-            self.take(line);
+            let heard = self.lines.recv_timeout(END).expect("the end of all workers");
+            ended += usize::from(heard.line.is_none());
+            self.take(heard);
         }
     }
 }
