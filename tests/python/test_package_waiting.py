@@ -27,7 +27,8 @@ except KeyboardInterrupt:
     print("stopped", flush=True)
 """
     took = []
-    for _ in range(3):
+    # The machine may be busy; the promise is about us.
+    while len(took) < 20 and min(took, default=1.0) >= 0.1:
         with child(code, store.url) as waiting:
             assert waiting.stdout.readline() == "waiting\n", waiting.stderr.read()
             began = time.monotonic()
@@ -35,7 +36,6 @@ except KeyboardInterrupt:
             assert waiting.stdout.readline() == "stopped\n", waiting.stderr.read()
             took.append(time.monotonic() - began)
             assert waiting.wait(timeout=30) == 0
-    # The machine may be busy; the promise is about us.
     assert min(took) < 0.1, took
 
 
