@@ -2,9 +2,10 @@
 
 use crate::run;
 use crate::tube::{Tube, schema};
+use atoll_conformance::{Relay, Relayed};
 use atoll_errors::ErrorKind;
 use atoll_memory::MemoryStore;
-use atoll_store::{Buffer, Cell, Expectation, PartitionQuery, ReadOptions, Store};
+use atoll_store::{Buffer, Cell, Expectation, PartitionQuery, ReadOptions, Store, StoreFuture, Timestamp};
 use atoll_tables::protocol::BlockId;
 use atoll_tables::{KeepPacked, PackOptions, PackReport, Query, Table};
 use std::sync::Arc;
@@ -235,30 +236,46 @@ fn a_pack_moves_no_more_bytes_a_second_than_it_may() {
     });
 }
 
-#[test]
-fn a_pack_that_takes_longer_than_the_lease_is_not_done_twice() {
-    run(async {
-        let (store, table) = made().await;
-        append(&table, &mut Tube::new(6, 1_000, 20), 0..20).await;
-        // So slow that the lease would end twice within the pack.
-        let lease = Duration::from_secs(2);
-        let blocks = table.info().await.unwrap().bytes;
-        let pack = PackOptions { bytes_per_second: Some(blocks / 4), ..PackOptions::default() };
-        let how = KeepPacked { lease, pack, ..at_once() };
-        let began = store.now().await.unwrap().0;
-        let (first_stop, mut first_told, first) = keeper(&store, how.clone()).await;
-        let (second_stop, mut second_told, second) = keeper(&store, how).await;
-        tokio::select! {
-            _ = next(&mut first_told) => (),
-            _ = next(&mut second_told) => (),
-            () = handed_on(&store) => panic!("somebody else has begun to pack"),
-        }
-        let took = Duration::from_nanos(store.now().await.unwrap().0 - began);
-        assert!(took > lease * 2, "too quick to tell: {took:?}");
-        drop((first_stop, second_stop));
-        assert_eq!(first.await.unwrap().unwrap().lost, 0);
-        assert_eq!(second.await.unwrap().unwrap().lost, 0);
-    });
+/// A store whose clock is that of the test: it stands while anything is done, and is put forward while all wait.
+struct Paused {
+    inner: MemoryStore,
+    began: tokio::time::Instant,
+}
+
+impl Relay for Paused {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
+    }
+
+    fn now(&self) -> StoreFuture<'_, Timestamp> {
+        let nanoseconds = self.began.elapsed().as_nanos() as u64;
+        Box::pin(std::future::ready(Ok(Timestamp(1_000_000_000 + nanoseconds))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pack_that_takes_longer_than_the_lease_is_not_done_twice() {
+    let began = tokio::time::Instant::now();
+    let store: Arc<dyn Store> = Arc::new(Relayed(Paused { inner: MemoryStore::new(), began }));
+    let table = Table::create(Arc::clone(&store), "run", schema(false)).await.unwrap();
+    append(&table, &mut Tube::new(6, 1_000, 20), 0..20).await;
+    // So slow that the lease would end twice within the pack.
+    let lease = Duration::from_secs(2);
+    let blocks = table.info().await.unwrap().bytes;
+    let pack = PackOptions { bytes_per_second: Some(blocks / 4), ..PackOptions::default() };
+    let how = KeepPacked { lease, pack, ..at_once() };
+    let (first_stop, mut first_told, first) = keeper(&store, how.clone()).await;
+    let (second_stop, mut second_told, second) = keeper(&store, how).await;
+    tokio::select! {
+        report = first_told.recv() => drop(report.unwrap()),
+        report = second_told.recv() => drop(report.unwrap()),
+        () = handed_on(&store) => panic!("somebody else has begun to pack"),
+    }
+    let took = began.elapsed();
+    assert!(took > lease * 2, "too quick to tell: {took:?}");
+    drop((first_stop, second_stop));
+    assert_eq!(first.await.unwrap().unwrap().lost, 0);
+    assert_eq!(second.await.unwrap().unwrap().lost, 0);
 }
 
 #[test]
