@@ -78,7 +78,8 @@ fn is_row_of_creation(text: &str) -> bool {
 
 #[tokio::test]
 async fn a_creation_of_which_one_try_may_have_come_through_is_never_told_refused() {
-    let Some(two) = Two::open(Duration::from_secs(1)).await else { return };
+    // What is refused is tried again until this is over; to open the store may take as long.
+    let Some(two) = Two::open(Duration::from_secs(5)).await else { return };
     let mut tries = 0;
     two.way.rule(move |text| {
         if !is_row_of_creation(text) {
