@@ -122,7 +122,8 @@ impl Ring {
             me: NodeId(node),
             listen: "127.0.0.1:0".parse().unwrap(),
             group: Arc::new(self.group.clone()),
-            options: Options::default(),
+            // A machine that is busy with the tests of others makes no copy a lost one.
+            options: Options { suspect_us: 20_000_000, ..Options::default() },
         };
         let options = NodeOptions {
             listen: "127.0.0.1:0".parse().unwrap(),
@@ -181,6 +182,15 @@ fn check(client: &mut Client, to: u32) {
     }
 }
 
+/// Does a write once, however often it has to be asked for; what it answered.
+fn once_of_all(client: &mut Client, number: u32, write: &[&str]) -> Value {
+    let reply = client.ask(&[&["at.id", "a", &(number + 1).to_string(), "0"], write].concat());
+    match reply {
+        Value::Array(told) if told.len() == 2 => told[1].clone(),
+        other => panic!("{write:?}: {}", text(&other)),
+    }
+}
+
 #[test]
 fn what_was_acknowledged_is_there_when_a_node_is_gone_and_when_it_is_back() {
     let mut ring = Ring::start(vec![Place::Memory; 3], Persistence::Off);
@@ -202,8 +212,7 @@ fn a_key_is_counted_by_the_node_that_leads_it_and_waiting_tells_how_many_more_ha
     let ring = Ring::start(vec![Place::Memory; 3], Persistence::Off);
     let mut client = ring.client();
     for number in 0..50 {
-        // A machine that is busy may make a copy a lost one for a while.
-        while text(&client.ask(&["set", &format!("key{number}"), "value"])) != "OK" {}
+        assert_eq!(text(&client.ask(&["set", &format!("key{number}"), "value"])), "OK");
     }
     let asked = |words: &[&str]| -> Vec<String> {
         let reply = |node: &Node| text(&Client::new([node.address()].into_iter()).ask(words));
@@ -244,8 +253,11 @@ fn unreached_by(node: &Node) -> Vec<i64> {
 #[test]
 fn a_node_says_to_whom_it_has_no_connection() {
     let mut ring = Ring::start(vec![Place::Memory; 3], Persistence::Off);
-    // Copies of all were made, so everybody has spoken to everybody.
-    assert_eq!(unreached_by(&ring.nodes[&1]), []);
+    let started = std::time::Instant::now();
+    // Slots that begin empty have their copies before anybody has spoken to anybody.
+    while !unreached_by(&ring.nodes[&1]).is_empty() || !unreached_by(&ring.nodes[&3]).is_empty() {
+        assert!(started.elapsed() < LONG, "{:?}", unreached_by(&ring.nodes[&1]));
+    }
     ring.end(2);
     let started = std::time::Instant::now();
     while unreached_by(&ring.nodes[&1]) != [2] || unreached_by(&ring.nodes[&3]) != [2] {
@@ -280,10 +292,11 @@ fn a_total_outage_loses_nothing_that_was_acknowledged_and_outlives_the_process()
 fn appends_and_counters_happen_once_on_every_copy_whoever_leads() {
     let mut ring = Ring::start(vec![Place::Memory; 3], Persistence::Off);
     let mut client = ring.client();
-    for _ in 0..50 {
-        client.ask(&["incr", "counter"]);
-        client.ask(&["append", "{counter}text", "x"]);
-        client.ask(&["hset", "{counter}hash", "field", "value"]);
+    for number in 0..50 {
+        let first = 3 * number;
+        once_of_all(&mut client, first, &["incr", "counter"]);
+        once_of_all(&mut client, first + 1, &["append", "{counter}text", "x"]);
+        once_of_all(&mut client, first + 2, &["hset", "{counter}hash", "field", "value"]);
     }
     for node in [1, 2] {
         ring.end(node);
@@ -316,9 +329,8 @@ fn batches_of_the_contract_are_the_same_on_every_copy() {
     let mut ring = Ring::start(vec![Place::Memory; 3], Persistence::Off);
     let mut client = ring.client();
     for number in 0..50 {
-        let reply =
-            client.ask(&["at.batch", "hash", "append", "log", "x", "put", &format!("{number:02}"), "v"]);
-        assert_eq!(text(&reply), "OK");
+        let write = ["at.batch", "hash", "append", "log", "x", "put", &format!("{number:02}"), "v"];
+        assert_eq!(text(&once_of_all(&mut client, number, &write)), "OK");
     }
     let refused = client.ask(&["at.batch", "hash", "ifabsent", "07", "delrange", "-", "+"]);
     let value = Value::String(b"v".to_vec());

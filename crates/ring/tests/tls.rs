@@ -212,7 +212,8 @@ fn three(certificates: &Certificates, third: &Certificates) -> (LocalGroup, Vec<
             me: NodeId(number),
             listen: "127.0.0.1:0".parse().unwrap(),
             group: Arc::new(group.clone()),
-            options: Options::default(),
+            // A machine that is busy with the tests of others makes no copy a lost one.
+            options: Options { suspect_us: 20_000_000, ..Options::default() },
         };
         let tls = Some(trusted.node(&format!("node-{number}")));
         let place = Place::Memory;
@@ -282,9 +283,12 @@ fn nodes_of_several_need_an_authority() {
     assert!(error.hint().unwrap().contains("--tls-authority"));
 }
 
-/// Ports that nobody has now.
+/// Ports that nobody has now, below those that the system hands out: none of them is given to who asks for any.
 fn ports(count: usize) -> Vec<SocketAddr> {
-    let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let first = 19_000 + (std::process::id() % 90 * 10) as u16;
+    let mut free = (first..19_999).map(|port| TcpListener::bind(("127.0.0.1", port)));
+    let held: Vec<_> = free.by_ref().filter_map(Result::ok).take(count).collect();
+    assert_eq!(held.len(), count, "ports from {first} to 19,999 that are free");
     held.iter().map(|listener| listener.local_addr().unwrap()).collect()
 }
 
