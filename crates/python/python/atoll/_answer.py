@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from . import _atoll
 from ._columns import INTEGERS
@@ -119,7 +119,7 @@ class Answer:
         """
         return numpy_columns(self._rows)
 
-    def batches(self, rows: int = 65_536) -> Iterator[Answer]:
+    def batches(self, rows: SupportsIndex = 65_536) -> Iterator[Answer]:
         """The answer in pieces of at most ``rows`` rows, in the same order, without a copy."""
         rows = batch_rows(rows)
         starts = range(0, len(self), rows)

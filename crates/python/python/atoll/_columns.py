@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from . import _atoll
 from ._convert import _column, needed, of_lists
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy
 
     #: A column of a step.
-    Kept = numpy.ndarray | "Arrow" | "Nothing"
+    Kept: TypeAlias = "numpy.ndarray | Arrow | Nothing"
 
 
 #: Types of columns that take a whole number.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import _atoll
-from ._convert import rows, whole
+from ._convert import number, rows, whole
 from .errors import InvalidInputError
 
 
@@ -37,4 +37,4 @@ def _whole_step(each: Any) -> tuple[int, float | None, Any]:
             pass
         case _:
             raise InvalidInputError.hinted("this is no step to load", "give (step, rows) or (step, time, rows)")
-    return whole(step, "step"), time, data
+    return whole(step, "step"), None if time is None else number(time, "time"), data

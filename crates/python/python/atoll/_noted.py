@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, SupportsIndex
 
 from . import _atoll
 from ._cell import Cell
@@ -22,7 +22,7 @@ class Noted:
 
     _native: _atoll.Table
 
-    def attributes(self, *, run: str | None = None, step: int | None = None) -> dict[str, Any]:
+    def attributes(self, *, run: str | None = None, step: SupportsIndex | None = None) -> dict[str, Any]:
         """What is noted of the table, of a run, or of a step of a run; empty if nothing is.
 
         Of several stores as one it is what those note that note anything; raises ``UnsupportedError`` where that differs.
@@ -35,7 +35,7 @@ class Noted:
         attributes: Mapping[str, Any],
         *,
         run: str | None = None,
-        step: int | None = None,
+        step: SupportsIndex | None = None,
         replace: bool = False,
     ) -> None:
         """Notes something of the table, of a run, or of a step: texts, numbers, truth values, lists and mappings of these. A
@@ -50,12 +50,12 @@ class Noted:
             changes = dict.fromkeys(self.attributes(run=run, step=step)) | changes
         self._native.note(json.dumps(changes), run, _of_run(run, step))
 
-    def cell(self, *, run: str | None = None, step: int | None = None) -> Cell | None:
+    def cell(self, *, run: str | None = None, step: SupportsIndex | None = None) -> Cell | None:
         """The periodic cell of a step, or of its run if the step has none of its own, or of the table.
 
         Raises ``UnsupportedError`` for several stores as one whose cells differ.
         """
-        places: list[tuple[str | None, int | None]] = [(None, None)]
+        places: list[tuple[str | None, SupportsIndex | None]] = [(None, None)]
         places += [] if run is None else [(run, None)]
         places += [] if step is None else [(run, step)]
         of_stores: list[Any] = []
@@ -70,7 +70,7 @@ class Noted:
         kept = _the_same(of_stores, "their periodic cell")
         return None if kept is None else Cell._of(kept)
 
-    def set_cell(self, cell: Cell | None, *, run: str | None = None, step: int | None = None) -> None:
+    def set_cell(self, cell: Cell | None, *, run: str | None = None, step: SupportsIndex | None = None) -> None:
         """Keeps the periodic cell of the table, of a run, or of a step; ``None`` takes it away. What else is noted stays."""
         if not isinstance(cell, Cell | None):
             raise InvalidInputError.hinted(f"{cell!r} is no cell", "write atoll.Cell((10, 10, 10)), with the length of each axis")
@@ -85,7 +85,7 @@ class Noted:
         known = self.run_attributes(run)
         self.set_attributes({name: text for name, text in attributes.items() if known.get(name) != text}, run=run)
 
-    def _noted_of_each(self, run: str | None, step: int | None) -> list[dict[str, Any]]:
+    def _noted_of_each(self, run: str | None, step: SupportsIndex | None) -> list[dict[str, Any]]:
         return [json.loads(noted) for noted in self._native.attributes(run, _of_run(run, step))]
 
 
@@ -99,7 +99,7 @@ def _the_same(of_stores: list[Any], what: str) -> Any:
     return of_stores[0]
 
 
-def _of_run(run: str | None, step: int | None) -> int | None:
+def _of_run(run: str | None, step: SupportsIndex | None) -> int | None:
     if step is not None and run is None:
         raise InvalidInputError.hinted("a step belongs to a run", "say which: run=")
     return None if step is None else whole(step, "step")

@@ -6,7 +6,7 @@ import functools
 import math
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from ._convert import needed
 from ._expression import Expression, column_name
@@ -14,6 +14,7 @@ from .errors import InvalidInputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike
 
     from ._estimate import Bin, Estimate
     from ._query import Query
@@ -89,7 +90,7 @@ class Plot:
         self,
         column: str | Expression,
         *,
-        bins: int | Sequence[float] = 50,
+        bins: SupportsIndex | ArrayLike = 50,
         range: tuple[float, float] | None = None,
         errors: bool = True,
         ax: Axes | None = None,

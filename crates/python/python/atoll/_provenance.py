@@ -30,7 +30,7 @@ _PATH_ALONE = re.compile(r"[\w.~+@%-]*(?:/[\w.~+@%-]+)+|[\w~+@%-]+(?:\.\w+)*\.[A
 OF_ATTEMPT = re.compile(r"attempt\.(\d+)\.")
 
 
-def of_run(deck: str | os.PathLike[str] | None, attributes: Mapping[str, str | float]) -> dict[str, str | float]:
+def of_run(deck: str | os.PathLike[str] | None, attributes: Mapping[str, Any]) -> dict[str, str | float]:
     """What holds for a run, by name."""
     about = {name: _kept(value) for name, value in attributes.items()}
     if deck is not None:

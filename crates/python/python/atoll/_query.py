@@ -6,7 +6,7 @@ import builtins
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat, SupportsIndex
 
 from . import _atoll
 from ._answer import Answer, Work
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
     import pyarrow
+    from numpy.typing import ArrayLike
 
     from ._table import Table
 
@@ -85,8 +86,8 @@ class Asking(Estimating):
 
     def near(
         self,
-        point: Sequence[float],
-        radius: float,
+        point: ArrayLike,
+        radius: SupportsFloat,
         *,
         cell: Cell | bool = True,
         axes: Sequence[str] | str | None = None,
@@ -154,7 +155,7 @@ class Asking(Estimating):
                 )
         return dataclasses.replace(query, columns=names)
 
-    def sample(self, share: float) -> Query:
+    def sample(self, share: SupportsFloat) -> Query:
         """A share, from 0 to 1, of the units: the same ones at every call, and with every box and condition.
 
         Samples nest: ``sample(0.01)`` lies within ``sample(0.1)``. A unit is a row or, with a sample key, all rows of
@@ -162,7 +163,7 @@ class Asking(Estimating):
         """
         return self.window(0.0, share)
 
-    def window(self, after: float, until: float) -> Query:
+    def window(self, after: SupportsFloat, until: SupportsFloat) -> Query:
         """The units between two shares: ``window(0.1, 0.2)`` is a second sample, independent of ``sample(0.1)``."""
         query = self.query()
         after, until = number(after, "a share, such as 0.1,"), number(until, "a share, such as 0.1,")
@@ -170,11 +171,11 @@ class Asking(Estimating):
         after = max(query.after, after)
         return dataclasses.replace(query, after=after, until=max(after, min(query.until, until)))
 
-    def first(self, units: int) -> Query:
+    def first(self, units: SupportsIndex) -> Query:
         """The first so many units, in an order that is random and always the same."""
         return self.query()._least("units", units)
 
-    def limit(self, rows: int) -> Query:
+    def limit(self, rows: SupportsIndex) -> Query:
         """At most so many rows: the lightest. May cut an entity in two; :meth:`first` does not."""
         return self.query()._least("rows", rows)
 
@@ -199,14 +200,14 @@ class Asking(Estimating):
         found = [] if where is None else query.table._native.runs_of_each(condition_text(where))
         return dataclasses.replace(query, runs=runs_in_both(query.runs, runs_wanted(names, found)))
 
-    def as_of(self, version: int | str) -> Query:
+    def as_of(self, version: SupportsIndex | str) -> Query:
         """The table as it was at a version, or at the one that a snapshot keeps, by its name."""
         query = self.query()
         if isinstance(version, str):
             version = query.table._native.snapshot_version(version)
         return dataclasses.replace(query, version=whole(version, "version"))
 
-    def splits(self, readers: int) -> list[Split]:
+    def splits(self, readers: SupportsIndex) -> list[Split]:
         """The query divided among about so many readers: each split is a query of its own, and all of them together have
         each row once, of one version. There is one at least, and none without a share of what is read.
 
@@ -306,7 +307,7 @@ class Asking(Estimating):
             told = {"rows_read": rows_read, "version": version, "work": answer.work}
             yield Refined(answer, cut, None if estimate is None else _made(estimate, **told), is_last)
 
-    def batches(self, rows: int = 65_536) -> Iterator[Answer]:
+    def batches(self, rows: SupportsIndex = 65_536) -> Iterator[Answer]:
         """The rows in pieces of at most ``rows`` rows, lightest first, read as they are asked for.
 
         What was read with lighter rows is kept until its turn: of a table that was never packed that may be half of its
@@ -362,7 +363,7 @@ class Asking(Estimating):
     def histogram(
         self,
         column: str | Expression,
-        bins: int | Sequence[float] = 20,
+        bins: SupportsIndex | ArrayLike = 20,
         *,
         range: tuple[float, float] | None = None,
         confidence: float = 0.95,
@@ -377,8 +378,9 @@ class Asking(Estimating):
         """
         column = column_name(column)
         # An array can be an index to Python as well; a number has no length.
-        is_count = hasattr(bins, "__index__") and not hasattr(bins, "__len__")
-        edges = self._edges(column, int(bins), range) if is_count else bins
+        given: Any = bins
+        is_count = hasattr(given, "__index__") and not hasattr(given, "__len__")
+        edges = self._edges(column, int(given), range) if is_count else given
         return binned(self.query(), column, edges, confidence, simultaneous)
 
     def _edges(self, column: str, bins: int, ends: tuple[float, float] | None) -> list[float]:
@@ -506,7 +508,7 @@ class Query(Asking):
             return self
         return dataclasses.replace(self, conditions=(*self.conditions, condition))
 
-    def _least(self, name: str, count: int) -> Query:
+    def _least(self, name: str, count: SupportsIndex) -> Query:
         count = whole(count, f"a number of {name}")
         known = getattr(self, name)
         changed: Any = {name: count if known is None else min(known, count)}

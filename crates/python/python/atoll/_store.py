@@ -299,7 +299,8 @@ def open(
     machines: ``cassandra://HOST/KEYSPACE`` or ``ring://HOST:PORT/KEYSPACE``.
 
     A list of them, or a path with a ``*`` such as ``"runs/*"``, opens all: :class:`Stores`, of which a table is the union
-    of theirs and can only be asked. Then none is made that is not there.
+    of theirs and can only be asked. Then none is made that is not there. A checker of types cannot see a ``*``:
+    ``["runs/*"]`` is Stores to it as well.
 
     ``read_only`` changes not a byte; ``create`` makes a folder that holds no store into one; ``memory_bytes`` is the
     budget of caches and buffers (1 GiB by default); ``keep_seconds`` is how long space that nothing refers to any more

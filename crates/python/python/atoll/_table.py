@@ -8,7 +8,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from math import inf, isnan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
 
 from . import _atoll
 from ._convert import fields, number, rows, steps_between, whole
@@ -152,7 +152,9 @@ class Table(Asking, Noted):
         """The last step of a run of which every rank's rows are there; ``None`` before the first."""
         return self._native.last_complete(run)
 
-    def at(self, *, step: int | None = None, time: float | None = None, nearest: bool = False) -> Query:
+    def at(
+        self, *, step: SupportsIndex | None = None, time: SupportsFloat | None = None, nearest: bool = False
+    ) -> Query:
         """The rows of one step: by its number, or by its physical time (with ``nearest``, the closest there is).
 
         Needs a column ``step``. Where several runs have steps of that time, those of all of them; which these are is
@@ -164,7 +166,7 @@ class Table(Asking, Noted):
         if (step is None) == (time is None):
             raise InvalidInputError.hinted("at needs a step or a time, and not both", "write at(step=7) or at(time=0.5)")
         if step is not None:
-            return self._of_steps([step])
+            return self._of_steps([whole(step, "step")])
         wanted = number(time, "a time")
         return self._of_pairs(self._at_time(wanted, nearest=nearest), f"time {wanted:g}")
 
@@ -272,7 +274,7 @@ class Table(Asking, Noted):
         where: Expression | str | None = None,
         *,
         run: str | None = None,
-        steps: tuple[int | None, int | None] | None = None,
+        steps: tuple[SupportsIndex | None, SupportsIndex | None] | None = None,
         all: bool = False,
     ) -> int:
         """Deletes the rows that are there now and meet all that is said; the version in which they are gone.
@@ -378,7 +380,7 @@ class Table(Asking, Noted):
             self.stop_packing()
         return Packed(**report)
 
-    def begin(self, run: str, ranks: int = 1, *, attempt: int | None = None) -> int:
+    def begin(self, run: str, ranks: SupportsIndex = 1, *, attempt: SupportsIndex | None = None) -> int:
         """Begins an attempt of a run, and says which: from now on only it may append to the run.
 
         ``ranks`` writers append to each step, and a step is visible once all of them have. Without ``attempt`` it is
@@ -400,10 +402,10 @@ class Table(Asking, Noted):
         data: Any,
         *,
         run: str | None = None,
-        step: int | None = None,
-        time: float | None = None,
-        rank: int = 0,
-        attempt: int | None = None,
+        step: SupportsIndex | None = None,
+        time: SupportsFloat | None = None,
+        rank: SupportsIndex = 0,
+        attempt: SupportsIndex | None = None,
     ) -> int:
         """Appends rows, and says which version has them.
 
@@ -444,11 +446,11 @@ class Table(Asking, Noted):
 
     def load(
         self,
-        steps: Iterable[tuple[int, Any] | tuple[int, float | None, Any]],
+        steps: Iterable[tuple[SupportsIndex, Any] | tuple[SupportsIndex, SupportsFloat | None, Any]],
         *,
         run: str,
-        attempt: int | None = None,
-        tree_bytes: int = 64 << 20,
+        attempt: SupportsIndex | None = None,
+        tree_bytes: SupportsIndex = 64 << 20,
     ) -> int:
         """Loads whole steps that are all there already, packed as they come, and says which version has the last of them::
 

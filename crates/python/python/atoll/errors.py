@@ -6,6 +6,8 @@ about it, or ``None``) and ``retry_can_help`` (whether the same call may succeed
 
 from __future__ import annotations
 
+from typing import Self
+
 __all__ = [
     "AtollError",
     "ConflictError",
@@ -32,7 +34,7 @@ class AtollError(Exception):
     hint: str | None = None
 
     @classmethod
-    def hinted(cls, problem: str, hint: str) -> AtollError:
+    def hinted(cls, problem: str, hint: str) -> Self:
         """An error with a hint, which a traceback shows as a note."""
         error = cls(problem)
         error.hint = hint

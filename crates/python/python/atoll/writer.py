@@ -23,7 +23,7 @@ import time as clock
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat, SupportsIndex
 
 from ._agreed import Agreement
 from ._checkpoints import Checkpoint, finish, unfinished
@@ -36,8 +36,6 @@ from .errors import ConflictError, InvalidInputError, LimitError, TimedOutError
 
 if TYPE_CHECKING:
     import os
-
-    from numpy.typing import ArrayLike
 
     from ._columns import Kept
     from ._table import Table
@@ -104,7 +102,7 @@ class Writer:
         attempt: int | str | None = None,
         buffer_bytes: int = BUFFER_BYTES,
         deck: str | os.PathLike[str] | None = None,
-        attributes: Mapping[str, str | float] | None = None,
+        attributes: Mapping[str, Any] | None = None,
     ) -> None:
         if not hasattr(table, "begin"):
             hint = "open the table: atoll.Writer(store.table(NAME), run=...)"
@@ -128,7 +126,7 @@ class Writer:
         # Whoever forgets to close still gets the last steps written, when the interpreter ends at the latest.
         self._finish = weakref.finalize(self, _end_unclosed, self._pump, run)
 
-    def step(self, step: int, time: float | None, arrays: Mapping[str, ArrayLike], *, give: bool = False) -> None:
+    def step(self, step: SupportsIndex, time: SupportsFloat | None, arrays: Any, *, give: bool = False) -> None:
         """Gives the rows of one step of this rank; copies them, and returns while they are being written.
 
         ``step`` rises from call to call. ``time`` is the simulated time, in the unit of your choice. ``arrays`` are
@@ -325,7 +323,7 @@ class Writer:
         return f"<atoll.Writer of run {self.run!r}, attempt {self.attempt}, rank {self.rank} of {self.size}>"
 
     def _begin_all(
-        self, attempt: int | str | None, deck: str | os.PathLike[str] | None, attributes: Mapping[str, str | float]
+        self, attempt: int | str | None, deck: str | os.PathLike[str] | None, attributes: Mapping[str, Any]
     ) -> int:
         """Begins an attempt, and notes where it comes from; with a communicator on all ranks or on none."""
         is_first = self.rank == 0 if self._comm is None else self._comm.Get_rank() == 0
