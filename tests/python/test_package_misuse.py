@@ -32,6 +32,7 @@ MISUSES = {
     "an edge of a bin is a number": lambda t: t.histogram("x", ["a", "b"]),
     "a time is a number": lambda t: t.at(time="now"),
     "time is a number": lambda t: t.append({"id": [2], "x": [0.5]}, time="now"),
+    'table "points" has the column x: float64': lambda t: t.add_column("x", "float32"),
     'id names columns, and 5 does not': lambda t: t.store.create_table("u", {"id": "int64"}, id=5, index="id"),
     'index names columns, and None does not': lambda t: t.store.create_table("u", {"id": "int64"}, id="id", index=None),
 }

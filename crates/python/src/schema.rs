@@ -69,7 +69,8 @@ fn text_of(field: &Field) -> FieldText {
     (field.name().clone(), name, field.is_nullable())
 }
 
-fn line_of(field: &Field) -> String {
+/// What is shown of a column.
+pub(crate) fn line_of(field: &Field) -> String {
     let (name, type_name, is_nullable) = text_of(field);
     let kind = match field.data_type() {
         DataType::FixedSizeList(item, len) => format!("{}[{len}]", text_of(item).1),

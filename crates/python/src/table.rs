@@ -10,7 +10,7 @@ use crate::refinement::Refinement;
 use crate::rows::Rows;
 use crate::runtime::{Kept, wait};
 use crate::scan::Scan;
-use crate::schema::{Schema, field_of};
+use crate::schema::{Schema, field_of, line_of};
 use crate::store::Store;
 use atoll_store::Place;
 use atoll_tables::expression::Expression;
@@ -109,6 +109,14 @@ impl Table {
     ) -> PyResult<u64> {
         let table = self.handle()?;
         let field = field_of(name, type_name, true)?.with_metadata(notes);
+        let schema = self.schema_now(py)?;
+        if let Some((_, there)) =
+            schema.columns().column_with_name(field.name()).filter(|(_, there)| **there != field)
+        {
+            let problem = format!("table \"{}\" has the column {}", self.name, line_of(there));
+            let hint = "a column stays as it is, with what is noted of it: choose another name";
+            return Err(Failure::hinted(problem, hint).into());
+        }
         Ok(wait(py, async move { table.add_column(field).await })?.0)
     }
 
