@@ -62,7 +62,7 @@ class History:
     def begin(self) -> None:
         """A start, from its first question to its end."""
         self.attempt += 1
-        size = {"alone": 1, "own": 2, "shared": self.chance.choice([2, 3])}[self.mode]
+        size = {"alone": 1, "own": 2, "shared": self.chance.choice([1, 2, 3])}[self.mode]
         ranks = [Agreement(SimpleNamespace(_native=self.notes), "a", self.attempt, rank, size) for rank in range(size)]
         [rank.begin(self.last) for rank in ranks if size > 1]
         try:
@@ -163,17 +163,27 @@ def cut(history: History) -> None:
     begin(history)
 
 
+def lose(history: History) -> None:
+    """A start after somebody removed a checkpoint."""
+    files = [file for file in history.folder.glob("state.*") if "superseded" not in file.name]
+    if files:
+        history.chance.choice(sorted(files)).unlink()
+        history.is_cut = True
+    begin(history)
+
+
 def begin(history: History) -> None:
-    """A start. Where steps were deleted it may fail: an earlier checkpoint was removed long ago."""
-    try:
-        history.begin()
-    except errors.ConflictError:
-        if not history.is_cut:
-            raise
-        # Then all steps are deleted, and what was noted with them.
-        history.table, history.notes, before = {}, Notes(), len(history.told)
-        history.begin()
-        assert all(told[2] is None for told in history.told[before:])
+    """A start. Where steps were deleted, or checkpoints, it may fail, and the next one too."""
+    for _ in range(2):
+        try:
+            return history.begin()
+        except errors.ConflictError:
+            if not history.is_cut:
+                raise
+    # Then all steps are deleted, and what was noted with them.
+    history.table, history.notes, before = {}, Notes(), len(history.told)
+    history.begin()
+    assert all(told[2] is None for told in history.told[before:])
 
 
 @pytest.fixture
@@ -189,7 +199,7 @@ def test_no_history_of_kills_begins_over_mixes_or_stops(tmp_path: Path, seed: in
         history = History(number, folder / "restart")
         try:
             for _ in range(history.chance.randrange(2, 9)):
-                chosen = history.chance.choices([away, cut, begin], [15, 10, 75])[0]
+                chosen = history.chance.choices([away, cut, lose, begin], [15, 10, 10, 65])[0]
                 chosen(history)
         except (AssertionError, errors.ConflictError) as error:
             files = sorted(file.name for file in history.folder.iterdir())

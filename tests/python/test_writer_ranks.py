@@ -242,6 +242,11 @@ def test_what_is_gone_for_one_of_the_ranks_that_share_a_name_is_gone_for_all(tab
     (tmp_path / "kept").rename(tmp_path / "state.20")
     third = start(table, 3)
     assert [third[rank].resume(pattern).step for rank in (first, 1 - first)] == [10, 10]
+    # Once it is computed and named again it is there, also for the rank that names none.
+    give(third, 20)
+    keep(third[0], tmp_path / "state.20")
+    fourth = start(table, 4)
+    assert [fourth[rank].resume(pattern).step for rank in (first, 1 - first)] == [20, 20]
 
 
 @pytest.mark.parametrize("is_mounted", [True, False])

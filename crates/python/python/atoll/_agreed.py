@@ -95,7 +95,7 @@ class Agreement:
         if self._size == 1:
             chosen = self._alone(pattern, last_complete)
         elif cells:
-            chosen = self._agreed(pattern, [_before(cell, self._attempt) for cell in cells], last_complete)
+            chosen = self._agreed(pattern, _named_again([_before(cell, self._attempt) for cell in cells]), last_complete)
         else:
             # It is the first start, or what is there is of ranks that did not note theirs.
             chosen = newest(pattern, last_complete)
@@ -196,9 +196,9 @@ class Agreement:
 
     def _note_found(self, pattern: str | os.PathLike[str]) -> None:
         """Notes what is there again of what was gone. At once, where no rank goes on: each lacks what another one has."""
-        there, own = steps_there(pattern), self._cell["steps"]
-        back = {text: {**note} for text, note in own.items() if "gone" in note and int(text) in there}
-        [note.pop("gone") for note in back.values()]
+        own = self._cell["steps"]
+        found = {step: named(pattern, int(step)) for step, note in own.items() if "gone" in note}
+        back = {step: {"path": os.path.abspath(at.path), "by": own[step]["by"]} for step, at in found.items() if at is not None}
         if back:
             self._keep(steps=own | back)
 
@@ -223,7 +223,22 @@ def _before(cell: Mapping[str, Any], attempt: int) -> dict[str, Any]:
     # Ranks of this attempt may have said already how their files are called from now on.
     was = {"counts": _counts(cell, attempt), **(cell["before"] if cell.get("asked") == attempt else {})}
     first = next((first for first in _firsts(cell) if first["by"] < attempt), None)
-    return {**cell, **was, "first": first, "steps": paths, "by": {step: note["by"] for step, note in steps.items()}}
+    by = {step: note["by"] for step, note in steps.items()}
+    gone = {step: note["gone"] for step, note in steps.items() if note.get("gone", attempt) < attempt}
+    return {**cell, **was, "first": first, "steps": paths, "by": by, "gone": gone}
+
+
+def _named_again(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """These ranks, without what is gone for one that names none, and was named for it by another one since."""
+
+    def is_back(cell: Mapping[str, Any], step: str) -> bool:
+        since = max(other["by"].get(step, BEFORE_ALL) for other in cells)
+        return not cell["is_own"] and step in cell["gone"] and cell["gone"][step] < since
+
+    def left(cell: Mapping[str, Any], of: Mapping[str, Any]) -> dict[str, Any]:
+        return {step: noted for step, noted in of.items() if not is_back(cell, step)}
+
+    return [cell | {"steps": left(cell, cell["steps"]), "by": left(cell, cell["by"])} for cell in cells]
 
 
 def _counts(cell: Mapping[str, Any], attempt: int) -> dict[str, int]:
