@@ -302,3 +302,16 @@ def test_one_process_goes_on_from_what_ranks_named_or_from_nothing(table, resume
         [keep(writer, tmp_path / f"state.{step}.{writer.rank}") for writer in writers]
     refused(resume, tmp_path / "state.{step}")
     assert resume(own(tmp_path, 0)).step == 20
+
+
+def test_ranks_begin_nothing_again_where_one_process_missed_what_one_named_for_all(table, resume, tmp_path: Path):
+    pattern = tmp_path / "state.{step}"
+    writers = start(table, 1)
+    assert [writer.resume(pattern) for writer in writers] == [None, None]
+    give_all(writers, 10)
+    keep(writers[0], tmp_path / "state.10")
+    (tmp_path / "state.10").rename(tmp_path / "state.0")
+    refused(resume, pattern)
+    for writer in start(table, 9):
+        with pytest.raises(errors.ConflictError):
+            writer.resume(pattern)

@@ -153,7 +153,7 @@ class Agreement:
             if found is None:
                 self._refuse(pattern, step, is_earlier_there=not steps_there(pattern).isdisjoint(earlier))
             return found
-        before = [cell | {"steps": {step: path or "" for step, path in cell["steps"].items()}} for cell in cells]
+        before = [cell | {"steps": {step: cell["paths"][step] or "" for step in cell["steps"]}} for cell in cells]
         gone = _common(before, last_complete)
         if gone:
             self._note_found(pattern)
@@ -217,15 +217,16 @@ class Agreement:
 
 
 def _before(cell: Mapping[str, Any], attempt: int) -> dict[str, Any]:
-    """What earlier attempts noted of a rank: its paths by step, None where it is gone."""
-    steps = {step: note for step, note in cell["steps"].items() if note["by"] < attempt}
-    paths = {step: None if note.get("gone", attempt) < attempt else note["path"] for step, note in steps.items()}
+    """What earlier attempts noted of a rank: its paths by step, None where it is gone, and how each was called."""
+    notes = {step: note for step, note in cell["steps"].items() if note["by"] < attempt}
+    gone = {step: note["gone"] for step, note in notes.items() if note.get("gone", attempt) < attempt}
+    paths = {step: note["path"] for step, note in notes.items()}
+    there = {step: None if step in gone else path for step, path in paths.items()}
+    by = {step: note["by"] for step, note in notes.items()}
     # Ranks of this attempt may have said already how their files are called from now on.
     was = {"counts": _counts(cell, attempt), **(cell["before"] if cell.get("asked") == attempt else {})}
     first = next((first for first in _firsts(cell) if first["by"] < attempt), None)
-    by = {step: note["by"] for step, note in steps.items()}
-    gone = {step: note["gone"] for step, note in steps.items() if note.get("gone", attempt) < attempt}
-    return {**cell, **was, "first": first, "steps": paths, "by": by, "gone": gone}
+    return {**cell, **was, "first": first, "steps": there, "paths": paths, "gone": gone, "by": by}
 
 
 def _named_again(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
