@@ -29,7 +29,7 @@ pub struct CheckReport {
     pub pages: u64,
     /// Records found in the current trees.
     pub records: u64,
-    /// Bytes read and verified.
+    /// Bytes read and verified; what several trees or snapshots share counts once.
     pub bytes: u64,
     /// Everything that does not match.
     pub damage: Vec<EngineError>,
@@ -300,20 +300,20 @@ impl Check<'_> {
 
     fn slot(&mut self, slot: &Slot, place: Place<'_>) {
         let before = self.report.damage.len();
-        let node = self.node(slot, place);
+        let (node, is_new) = self.node(slot, place);
         self.hurt(before, place.range);
         match node {
             Some(Node::Inner(read)) => {
                 let inner = self.resident_of(slot, read);
                 self.inner(&inner, place);
             }
-            Some(Node::Leaf(leaf)) => self.leaf(slot, &leaf, place),
+            Some(Node::Leaf(leaf)) => self.leaf(slot, &leaf, place, is_new),
             None => {}
         }
     }
 
-    /// What lies in a slot, as far as it can be read.
-    fn node(&mut self, slot: &Slot, place: Place<'_>) -> Option<Node> {
+    /// What lies in a slot, as far as it can be read, and whether it was not read before.
+    fn node(&mut self, slot: &Slot, place: Place<'_>) -> (Option<Node>, bool) {
         match slot.home() {
             // What has a home is read from there, resident or not: that is what the check is about.
             Some(Home { page, delta: None, .. }) => {
@@ -329,12 +329,12 @@ impl Check<'_> {
                 if let Some(delta) = slot.known_delta() {
                     self.replaced(delta);
                 }
-                self.note(read)
+                (self.note(read), true)
             }
         }
     }
 
-    fn leaf(&mut self, slot: &Slot, leaf: &Leaf, place: Place<'_>) {
+    fn leaf(&mut self, slot: &Slot, leaf: &Leaf, place: Place<'_>, is_new: bool) {
         self.tree_records += leaf.len() as u64;
         let is_deep_as_others = *self.depth.get_or_insert(place.depth) == place.depth;
         if !is_deep_as_others || !place.suits(leaf) {
@@ -346,7 +346,7 @@ impl Check<'_> {
         for record in 0..leaf.len() {
             if let Stored::Chain(chain) = leaf.value(record) {
                 let before = self.report.damage.len();
-                chain.pieces().iter().for_each(|piece| self.piece(piece));
+                chain.pieces().iter().for_each(|piece| self.piece(piece, is_new));
                 if self.report.damage.len() > before {
                     let key = leaf.record(record).key_to_vec();
                     self.hurt(before, (Bound::Included(&key), Bound::Included(&key)));
@@ -376,25 +376,26 @@ impl Check<'_> {
         }
     }
 
-    fn page(&mut self, home: &PageRef, depth: usize) -> Option<Node> {
+    /// What lies on a page, and whether nobody led there before.
+    fn page(&mut self, home: &PageRef, depth: usize) -> (Option<Node>, bool) {
         // Snapshots may still read what is lost to others.
-        if !home.is_lost() {
-            self.claim(home.offset, u64::from(home.len), home.checksum);
-        }
+        let is_new = home.is_lost() || self.claim(home.offset, u64::from(home.len), home.checksum);
         self.report.pages += 1;
-        self.report.bytes += u64::from(home.len);
+        self.report.bytes += if is_new { u64::from(home.len) } else { 0 };
         let level = u8::try_from(depth).unwrap_or(u8::MAX);
         let read = page::read(home, level, Reading::Along, &self.shared.backing);
-        self.note(read)
+        (self.note(read), is_new)
     }
 
     /// A leaf with a page of records beside its own: both are read, and what they add up to.
-    fn page_and_delta(&mut self, home: Home, depth: usize) -> Option<Node> {
-        self.page(&home.page, depth)?;
-        let second = home.delta?;
-        self.claim(second.offset, u64::from(second.len), second.checksum);
+    fn page_and_delta(&mut self, home: Home, depth: usize) -> (Option<Node>, bool) {
+        let (page, mut is_new) = self.page(&home.page, depth);
+        let Some(second) = home.delta.filter(|_| page.is_some()) else { return (None, is_new) };
+        if self.claim(second.offset, u64::from(second.len), second.checksum) {
+            self.report.bytes += u64::from(second.len);
+            is_new = true;
+        }
         self.report.pages += 1;
-        self.report.bytes += u64::from(second.len);
         let backing = &self.shared.backing;
         let delta = Delta::on_disk(home, backing.meter());
         let read = Records::read(&second, Reading::Along, backing).and_then(|records| {
@@ -403,9 +404,8 @@ impl Check<'_> {
                 _ => Err(backing.corrupt(second.offset, crate::Damage::PageContent)),
             }
         });
-        let leaf = self.note(read)?;
-        self.replaced(&delta);
-        Some(Node::Leaf(leaf))
+        let leaf = self.note(read).inspect(|_| self.replaced(&delta));
+        (leaf.map(Node::Leaf), is_new)
     }
 
     /// What a delta replaced has not left the current tree before both become one page.
@@ -418,9 +418,10 @@ impl Check<'_> {
         }
     }
 
-    fn piece(&mut self, piece: &Piece) {
+    /// A part of a value; it is new where its leaf is.
+    fn piece(&mut self, piece: &Piece, is_new: bool) {
         let Some(offset) = piece.home() else { return };
-        self.report.bytes += u64::from(piece.len());
+        self.report.bytes += if is_new { u64::from(piece.len()) } else { 0 };
         self.find(offset, u64::from(piece.len()));
         if space::segment_at(&self.segments, offset).is_none() {
             self.claim(offset, u64::from(piece.len()), piece.checksum());
@@ -431,8 +432,8 @@ impl Check<'_> {
         self.note(read);
     }
 
-    /// Notes that space is used; two different users of the same space are damage.
-    fn claim(&mut self, offset: u64, len: u64, checksum: u64) {
+    /// Notes that space is used, and tells whether that was not known yet; two different users of the same space are damage.
+    fn claim(&mut self, offset: u64, len: u64, checksum: u64) -> bool {
         let extent = Extent::in_units(offset, len.max(UNIT));
         let before = self.used.range(..extent.end()).next_back();
         let clash = before.is_some_and(|(&start, &(end, other))| {
@@ -441,6 +442,7 @@ impl Check<'_> {
         if clash {
             self.report.damage.push(self.shared.backing.corrupt(offset, crate::Damage::SpaceUsedTwice));
         }
-        self.used.insert(extent.offset, (extent.end(), checksum));
+        let now = (extent.end(), checksum);
+        self.used.insert(extent.offset, now) != Some(now)
     }
 }

@@ -67,3 +67,25 @@ fn values_that_a_snapshot_keeps_do_not_make_each_checkpoint_longer() {
     assert!(disk.len().unwrap() <= len, "{} bytes were not used again", disk.len().unwrap() - len);
     check(&engine);
 }
+
+#[test]
+fn a_check_counts_the_bytes_that_a_snapshot_shares_once() {
+    let disk = Arc::new(MemoryDisk::new());
+    let (engine, tree) = open(&disk);
+    fill(&tree, 0);
+    // Of a value beyond 64 KiB the place is its own.
+    tree.put(b"long", &[7; 200_000], Durability::Buffered).unwrap();
+    engine.checkpoint().unwrap();
+    let bytes = || engine.check().unwrap().bytes;
+    let before = bytes();
+    assert!(before > u64::from(KEYS) * 300, "{before}");
+    engine.create_snapshot("kept").unwrap();
+    engine.checkpoint().unwrap();
+    let shared = bytes();
+    assert!(shared < before + (64 << 10), "{before} bytes before, {shared} with the snapshot");
+    // What it has alone counts as well.
+    fill(&tree, 1);
+    engine.checkpoint().unwrap();
+    let apart = bytes();
+    assert!(apart > 2 * before - (512 << 10), "{before} bytes before, {apart} once all was replaced");
+}
