@@ -1,0 +1,186 @@
+//! What a check finds in the trees: every page and every value that is led to.
+
+use super::{Check, Hurt, Place};
+use crate::backing::Reading;
+use crate::delta::{Delta, Records};
+use crate::forest::TreeState;
+use crate::leaf::Leaf;
+use crate::node::{Home, Inner, Node, PageRef};
+use crate::page;
+use crate::slot::Slot;
+use crate::space::{self, Extent, UNIT};
+use crate::value::{Piece, Stored};
+use std::ops::Bound;
+use std::sync::Arc;
+
+impl Check<'_> {
+    /// Looks at all that a current tree has; how many records.
+    pub(super) fn tree(&mut self, tree: &TreeState) -> u64 {
+        self.current = Some(tree.name.clone());
+        let records = self.tree_of_snapshot(tree);
+        self.current = None;
+        records
+    }
+
+    pub(super) fn tree_of_snapshot(&mut self, tree: &TreeState) -> u64 {
+        (self.tree_records, self.depth) = (0, None);
+        self.slot(&tree.root, Place { range: (Bound::Unbounded, Bound::Unbounded), depth: 0 });
+        self.tree_records
+    }
+
+    /// Notes of what was found since there were so many that these keys need it.
+    fn hurt(&mut self, since: usize, keys: (Bound<&[u8]>, Bound<&[u8]>)) {
+        let Some(tree) = &self.current else { return };
+        let keys = (keys.0.map(<[u8]>::to_vec), keys.1.map(<[u8]>::to_vec));
+        let of = |damage| Hurt { damage, tree: tree.clone(), keys: keys.clone() };
+        self.report.hurt.extend((since..self.report.damage.len()).map(of));
+    }
+
+    fn slot(&mut self, slot: &Slot, place: Place<'_>) {
+        let before = self.report.damage.len();
+        let (node, is_new) = self.node(slot, place);
+        self.hurt(before, place.range);
+        match node {
+            Some(Node::Inner(read)) => {
+                let inner = self.resident_of(slot, read);
+                self.inner(&inner, place);
+            }
+            Some(Node::Leaf(leaf)) => self.leaf(slot, &leaf, place, is_new),
+            None => {}
+        }
+    }
+
+    /// What lies in a slot, as far as it can be read, and whether it was not read before.
+    fn node(&mut self, slot: &Slot, place: Place<'_>) -> (Option<Node>, bool) {
+        match slot.home() {
+            // What has a home is read from there, resident or not: that is what the check is about.
+            Some(Home { page, delta: None, .. }) => {
+                // A checkpoint may have made one page of both since, and told what was replaced.
+                if let Some(delta) = slot.known_delta() {
+                    self.replaced(delta);
+                }
+                self.page(&page, place.depth)
+            }
+            Some(home) => self.page_and_delta(home, place.depth),
+            None => {
+                let read = slot.look_at(Reading::Along, &self.shared.backing);
+                if let Some(delta) = slot.known_delta() {
+                    self.replaced(delta);
+                }
+                (self.note(read), true)
+            }
+        }
+    }
+
+    fn leaf(&mut self, slot: &Slot, leaf: &Leaf, place: Place<'_>, is_new: bool) {
+        self.tree_records += leaf.len() as u64;
+        let is_deep_as_others = *self.depth.get_or_insert(place.depth) == place.depth;
+        if !is_deep_as_others || !place.suits(leaf) {
+            let before = self.report.damage.len();
+            let offset = slot.home().map_or(0, |home| home.page.offset);
+            self.report.damage.push(self.shared.backing.corrupt(offset, crate::Damage::PageContent));
+            self.hurt(before, place.range);
+        }
+        for record in 0..leaf.len() {
+            if let Stored::Chain(chain) = leaf.value(record) {
+                let before = self.report.damage.len();
+                chain.pieces().iter().for_each(|piece| self.piece(piece, is_new));
+                if self.report.damage.len() > before {
+                    let key = leaf.record(record).key_to_vec();
+                    self.hurt(before, (Bound::Included(&key), Bound::Included(&key)));
+                }
+            }
+        }
+    }
+
+    /// The node in memory, if there is one, of which `read` is what lies on disk: both lead to the same, and what lies below it
+    /// may have been in memory alone when the check began, so that only deltas there tell what they replaced.
+    fn resident_of(&mut self, slot: &Slot, read: Arc<Inner>) -> Arc<Inner> {
+        let Some(Node::Inner(resident)) = slot.get() else { return read };
+        if !Arc::ptr_eq(resident, &read) && !resident.leads_where(&read) {
+            let offset = slot.home().map_or(0, |home| home.page.offset);
+            self.report.damage.push(self.shared.backing.corrupt(offset, crate::Damage::PageContent));
+        }
+        Arc::clone(resident)
+    }
+
+    fn inner(&mut self, inner: &Inner, Place { range, depth }: Place<'_>) {
+        for (index, child) in inner.children.iter().enumerate() {
+            let low = index.checked_sub(1).and_then(|before| inner.pivots().get(before));
+            let high = inner.pivots().get(index);
+            let low = low.map_or(range.0, |pivot| Bound::Included(&**pivot));
+            let range = (low, high.map_or(range.1, |pivot| Bound::Excluded(&**pivot)));
+            self.slot(child, Place { range, depth: depth + 1 });
+        }
+    }
+
+    /// What lies on a page, and whether nobody led there before.
+    fn page(&mut self, home: &PageRef, depth: usize) -> (Option<Node>, bool) {
+        // Snapshots may still read what is lost to others.
+        let is_new = home.is_lost() || self.claim(home.offset, u64::from(home.len), home.checksum);
+        self.report.pages += 1;
+        self.report.bytes += if is_new { u64::from(home.len) } else { 0 };
+        let level = u8::try_from(depth).unwrap_or(u8::MAX);
+        let read = page::read(home, level, Reading::Along, &self.shared.backing);
+        (self.note(read), is_new)
+    }
+
+    /// A leaf with a page of records beside its own: both are read, and what they add up to.
+    fn page_and_delta(&mut self, home: Home, depth: usize) -> (Option<Node>, bool) {
+        let (page, mut is_new) = self.page(&home.page, depth);
+        let Some(second) = home.delta.filter(|_| page.is_some()) else { return (None, is_new) };
+        if self.claim(second.offset, u64::from(second.len), second.checksum) {
+            self.report.bytes += u64::from(second.len);
+            is_new = true;
+        }
+        self.report.pages += 1;
+        let backing = &self.shared.backing;
+        let delta = Delta::on_disk(home, backing.meter());
+        let read = Records::read(&second, Reading::Along, backing).and_then(|records| {
+            match records.filter() & !home.filter {
+                0 => delta.read(Reading::Along, backing),
+                _ => Err(backing.corrupt(second.offset, crate::Damage::PageContent)),
+            }
+        });
+        let leaf = self.note(read).inspect(|_| self.replaced(&delta));
+        (leaf.map(Node::Leaf), is_new)
+    }
+
+    /// What a delta replaced has not left the current tree before both become one page.
+    fn replaced(&mut self, delta: &Delta) {
+        for (chain, _) in delta.replaced(self.tells) {
+            let pieces = chain.pieces().iter();
+            pieces.filter_map(|piece| Some((piece.home()?, piece.len()))).for_each(|(offset, len)| {
+                self.find(offset, len.into());
+            });
+        }
+    }
+
+    /// A part of a value; it is new where its leaf is.
+    fn piece(&mut self, piece: &Piece, is_new: bool) {
+        let Some(offset) = piece.home() else { return };
+        self.report.bytes += if is_new { u64::from(piece.len()) } else { 0 };
+        self.find(offset, u64::from(piece.len()));
+        if space::segment_at(&self.segments, offset).is_none() {
+            self.claim(offset, u64::from(piece.len()), piece.checksum());
+        }
+        // A fresh handle reads the disk even where the bytes are in memory.
+        let fresh = Piece::on_disk(offset, piece.len(), piece.checksum(), piece.birth());
+        let read = fresh.verify(&self.shared.backing);
+        self.note(read);
+    }
+
+    /// Notes that space is used, and tells whether that was not known yet; two different users of the same space are damage.
+    pub(super) fn claim(&mut self, offset: u64, len: u64, checksum: u64) -> bool {
+        let extent = Extent::in_units(offset, len.max(UNIT));
+        let before = self.used.range(..extent.end()).next_back();
+        let clash = before.is_some_and(|(&start, &(end, other))| {
+            end > extent.offset && (start, end, other) != (extent.offset, extent.end(), checksum)
+        });
+        if clash {
+            self.report.damage.push(self.shared.backing.corrupt(offset, crate::Damage::SpaceUsedTwice));
+        }
+        let now = (extent.end(), checksum);
+        self.used.insert(extent.offset, now) != Some(now)
+    }
+}
