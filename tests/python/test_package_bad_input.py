@@ -112,7 +112,7 @@ def test_ids_of_a_run_are_refused_with_where_they_are_and_another_run_may_have_t
     table.delete("pid = 2", run="r")
     table.append({"pid": [2, 3], "step": [0, 0], "x": [0.0, 1.0]}, run="r")
     assert table.query().count() == 5
-    with pytest.raises(ConflictError, match="another schema"):
+    with pytest.raises(ConflictError, match="another schema: its ids are unique"):
         table.store.create_table("t", COLUMNS, id=("pid", "step"), sample_key="pid", index=("x", "step"))
 
 

@@ -3,6 +3,7 @@
 //! Invariant: a [`TableSchema`] that exists is valid; [`TableSchema::new`] refuses everything else.
 
 mod added;
+mod difference;
 mod indexed;
 mod json;
 mod types;
@@ -484,6 +485,6 @@ mod tests {
         assert!(refused(vec![]).contains("1 to 1000 columns, not 0"));
         assert!(refused(vec![a(), a()]).contains("two columns \"a\""));
         assert!(refused(vec![a(), column("", DataType::Int8, false)]).contains("it is empty"));
-        assert!(refused(vec![a(), column("d", DataType::Decimal128(9, 2), false)]).contains("Decimal128"));
+        assert!(refused(vec![a(), column("d", DataType::Decimal128(9, 2), false)]).contains("decimal128(9, 2)"));
     }
 }

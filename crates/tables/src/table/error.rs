@@ -20,10 +20,12 @@ pub enum TableError {
         name: String,
     },
     /// There is one already.
-    #[error("there is a table \"{name}\" already, with another schema")]
+    #[error("there is a table \"{name}\" already, with another schema: {differs}")]
     Exists {
         /// The name.
         name: String,
+        /// In what its schema differs from the one that was asked for.
+        differs: String,
     },
     /// There is one already, where a copy was to be.
     #[error("there is a table \"{name}\" already")]

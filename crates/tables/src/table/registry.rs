@@ -43,7 +43,11 @@ impl Table {
                 Ok(table) if *table.lineage.first() == entry.schema || *table.schema == entry.schema => {
                     return Ok(table);
                 }
-                Ok(_) => return Err(TableError::Exists { name: name.to_owned() }),
+                Ok(table) => {
+                    let there = table.lineage.newest();
+                    let differs = there.difference(&entry.schema).unwrap_or_default();
+                    return Err(TableError::Exists { name: name.to_owned(), differs });
+                }
                 // One of the same name is on its way out.
                 Err(TableError::NotFound { .. }) => Self::drop_rest(&*store, name).await?,
                 Err(error) => return Err(error),

@@ -122,8 +122,8 @@ impl Gather {
     async fn target(&self, store: &Arc<dyn Store>, source: &Table, url: &str) -> Result<Table, Failure> {
         let schema = source.schema().as_ref().clone();
         match Table::create(Arc::clone(store), &self.table.table, schema).await {
-            Err(TableError::Exists { name }) => Err(Failure::Usage {
-                problem: format!("table {name:?} has another schema in {url}"),
+            Err(TableError::Exists { name, differs }) => Err(Failure::Usage {
+                problem: format!("table {name:?} has another schema than in {url}: {differs}"),
                 hint: "tables that are gathered have one schema: `atoll table info TABLE --schema` shows it"
                     .to_owned(),
             }),

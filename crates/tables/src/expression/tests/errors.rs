@@ -74,7 +74,7 @@ fn what_does_not_fit_the_schema_is_named() {
     check_bind("pos > 1", "pos", "pos is a vector of 3", "pos[0]");
     check_bind("pos[3] > 1", "pos[3]", "3 elements", "");
     check_bind("i64[0] > 1", "i64[0]", "not a vector column, but int64", "i64 alone");
-    check_bind("blob = 'a'", "blob", "the type Binary", "");
+    check_bind("blob = 'a'", "blob", "the type binary", "");
     check_bind("i64 is nan", "i64", "a float was expected, but this is an integer", "never NaN");
     check_bind("flag in (true)", "flag", "this is a condition", "");
     check_bind("i64 in (1, 'a')", "i64 in (1, 'a')", "an integer cannot be compared with a text", "quotes");

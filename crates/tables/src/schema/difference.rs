@@ -1,0 +1,106 @@
+//! In what two schemas differ, for whoever asked for one and finds the other.
+
+use super::{TableSchema, TypeName};
+use arrow_schema::Field;
+
+impl TableSchema {
+    /// In what another schema differs from this one, the first of it; none if they are the same.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Option<String> {
+        self.difference_of_columns(other).or_else(|| {
+            let (mine, others) = (self.roles(), other.roles());
+            let names = |what: &str, mine: &[String], others: &[String]| {
+                (mine != others)
+                    .then(|| format!("its {what} is {}, and not {}", mine.join(", "), others.join(", ")))
+            };
+            names("id", &mine.id, &others.id)
+                .or_else(|| names("sample key", &mine.sample_key, &others.sample_key))
+                .or_else(|| names("index", &mine.index, &others.index))
+                .or_else(|| {
+                    (mine.salt != others.salt)
+                        .then(|| format!("its salt is {}, and not {}", mine.salt, others.salt))
+                })
+                .or_else(|| {
+                    (self.has_unique_ids != other.has_unique_ids).then(|| match self.has_unique_ids {
+                        true => "its ids are unique".to_owned(),
+                        false => "its ids need not be unique".to_owned(),
+                    })
+                })
+        })
+    }
+
+    fn difference_of_columns(&self, other: &Self) -> Option<String> {
+        let (mine, others) = (self.columns().fields(), other.columns().fields());
+        for field in mine {
+            let Some((_, asked)) = others.find(field.name()) else {
+                return Some(format!("it has a column \"{}\"", field.name()));
+            };
+            let (is, was) = (told(field), told(asked));
+            if is != was {
+                return Some(format!("column \"{}\" is {is} in it, and not {was}", field.name()));
+            }
+        }
+        if let Some(asked) = others.iter().find(|asked| mine.find(asked.name()).is_none()) {
+            return Some(format!("it has no column \"{}\"", asked.name()));
+        }
+        if mine.iter().zip(others).any(|(mine, other)| mine.name() != other.name()) {
+            return Some("its columns have another order".to_owned());
+        }
+        (mine != others).then(|| "units or descriptions of its columns are others".to_owned())
+    }
+}
+
+/// The type of a column as it is typed, with a `?` where it may be null.
+fn told(field: &Field) -> String {
+    format!("{}{}", TypeName::told(field.data_type()), if field.is_nullable() { "?" } else { "" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Roles, column};
+    use arrow_schema::{DataType, Schema};
+    use std::sync::Arc;
+
+    fn schema(columns: Vec<Arc<Field>>, change: impl FnOnce(&mut Roles)) -> TableSchema {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let mut roles = Roles {
+            id: names(&["pid", "step"]),
+            sample_key: Vec::new(),
+            index: names(&["x", "step"]),
+            salt: 0,
+        };
+        change(&mut roles);
+        TableSchema::new(Schema::new(columns), &roles).unwrap()
+    }
+
+    fn columns(x: DataType, nullable: bool) -> Vec<Arc<Field>> {
+        let number = |name| column(name, DataType::Int64, false);
+        vec![number("pid"), number("step"), column("x", x, nullable)]
+    }
+
+    #[test]
+    fn the_first_difference_is_told_in_words() {
+        let plain = || columns(DataType::Float64, false);
+        let one = schema(plain(), |_| {});
+        let told = |other: TableSchema| one.difference(&other).unwrap_or_default();
+        assert_eq!(told(schema(plain(), |_| {})), "");
+        let narrow = schema(columns(DataType::Float32, false), |_| {});
+        assert_eq!(told(narrow), "column \"x\" is float64 in it, and not float32");
+        assert_eq!(
+            told(schema(columns(DataType::Float64, true), |_| {})),
+            "column \"x\" is float64 in it, and not float64?"
+        );
+        let more = [plain(), vec![column("y", DataType::Utf8, false)]].concat();
+        assert_eq!(told(schema(more.clone(), |_| {})), "it has no column \"y\"");
+        assert_eq!(schema(more, |_| {}).difference(&one).unwrap(), "it has a column \"y\"");
+        let turned = vec![plain()[2].clone(), plain()[0].clone(), plain()[1].clone()];
+        assert_eq!(told(schema(turned, |_| {})), "its columns have another order");
+        assert_eq!(told(schema(plain(), |roles| roles.id.truncate(1))), "its id is pid, step, and not pid");
+        let key = schema(plain(), |roles| roles.sample_key = vec!["pid".to_owned()]);
+        assert_eq!(told(key), "its sample key is pid, step, and not pid");
+        assert_eq!(told(schema(plain(), |roles| roles.index.truncate(1))), "its index is x, step, and not x");
+        assert_eq!(told(schema(plain(), |roles| roles.salt = 7)), "its salt is 0, and not 7");
+        assert_eq!(told(one.clone().with_unique_ids()), "its ids need not be unique");
+    }
+}
