@@ -105,6 +105,11 @@ impl Node {
         what(&self.told.0.lock().unwrap())
     }
 
+    /// Who is down from now on is told alone.
+    pub fn forget_who_was_down(&self) {
+        self.told.0.lock().unwrap().was_down.clear();
+    }
+
     pub fn table(&self) -> Arc<Table> {
         self.told(|told| Arc::clone(told.table.as_ref().unwrap()))
     }
