@@ -247,3 +247,22 @@ fn an_import_that_brought_nothing_in_does_not_keep_the_name_of_the_run() {
     place.write("run.csv", csv(1..2, 6));
     assert!(atoll(&place, "table import t run.csv").fails(11).contains("another file"));
 }
+
+#[test]
+fn a_file_that_grew_is_not_passed_over_because_of_a_step_that_somebody_brought_into_the_attempt_of_its_import()
+ {
+    for packed in ["", "--packed"] {
+        let place = Place::new();
+        atoll(&place, CREATE).text();
+        place.write("run.csv", csv(0..2, 5));
+        atoll(&place, &format!("table import t run.csv {packed}")).text();
+        place.write("other.csv", "pid,step,x,name\n9,990,1,\n");
+        atoll(&place, "table append t other.csv --run run --attempt 1 --step 990").text();
+        place.write("run.csv", csv(0..4, 5));
+        let refused = atoll(&place, &format!("table import t run.csv {packed}"));
+        assert!(refused.fails(11).contains("990"), "{}", refused.stderr);
+        atoll(&place, "table delete t --run run --steps 990:991").text();
+        let more = atoll(&place, &format!("table import t run.csv {packed} --json")).json();
+        assert_eq!(more["rows"], 10);
+    }
+}

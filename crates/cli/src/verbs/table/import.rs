@@ -178,25 +178,22 @@ impl Import {
             None => None,
         };
         let mut imported = Imported { last: done, ..Imported::default() };
-        match self
+        let read = self
             .read_all(session, &table, reader, grouping, (&run, claim.attempt, there), &mut imported)
-            .await
-        {
-            Ok(()) => {
-                table.close().await?;
-                tell(session, &run, &imported, done)
-            }
-            Err(failure) => {
-                imported.tell_what_is_in(&run);
-                if let Err(other) = note_failure(&table, &run, mark, &claim, &failure, imported.last).await {
-                    // Why the import ended is what has to be heard.
-                    crate::output::note(&format!(
-                        "how far it came could not be noted: {other}; import the file under another --run, or anew with --restart"
-                    ));
-                }
-                Err(failure)
-            }
+            .await;
+        if read.is_err() {
+            imported.tell_what_is_in(&run);
         }
+        if let Err(other) = note_end(&table, &run, mark, &claim, read.as_ref().err(), imported.last).await {
+            // Why the import ended is what has to be heard.
+            crate::output::note(&format!(
+                "how far it came could not be noted: {other}; import the file under another --run, or anew with --restart, if \
+                 somebody else appends to the run"
+            ));
+        }
+        read?;
+        table.close().await?;
+        tell(session, &run, &imported, done)
     }
 
     fn input(&self) -> Input {
@@ -316,23 +313,23 @@ impl Import {
 }
 
 /// Notes with the run what the same import has to know if it is asked for again; `last` is the last step that is in.
-async fn note_failure(
+async fn note_end(
     table: &Table,
     run: &str,
     mark: Mark,
     claim: &Claim,
-    failure: &Failure,
+    failure: Option<&Failure>,
     last: Option<u64>,
 ) -> Result<(), Failure> {
-    // Whoever mends a record goes on with the same file, although it is not quite the same then.
-    if let Failure::Rows(RowFileError::Record { number, .. }) = failure
-        && claim.holds(table, run).await.unwrap_or(false)
-    {
-        claim.keep(table, run, &mark.before_line(*number)?).await
-    } else if is_of_somebody_else(failure) {
-        claim.share(table, run, &mark, last).await
-    } else {
-        Ok(())
+    match failure {
+        // Whoever mends a record goes on with the same file, although it is not quite the same then.
+        Some(Failure::Rows(RowFileError::Record { number, .. })) => match claim.holds(table, run).await {
+            Ok(true) => claim.end(table, run, &mark.before_line(*number)?, last).await,
+            _ => Ok(()),
+        },
+        // The store may be what failed.
+        Some(failure) if !is_of_somebody_else(failure) => Ok(()),
+        _ => claim.end(table, run, &mark, last).await,
     }
 }
 

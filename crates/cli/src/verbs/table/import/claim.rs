@@ -38,20 +38,20 @@ impl Claim {
 
     /// Notes what is imported.
     pub(super) async fn keep(&self, table: &Table, run: &str, mark: &Mark) -> Result<(), Failure> {
-        mark.keep(table, run, Written { attempt: self.attempt, behind: self.done, is_shared: false }).await
+        mark.keep(table, run, Written { attempt: self.attempt, behind: self.done, is_over: false }).await
     }
 
-    /// Somebody else brought a step into this attempt: whoever imports the file again has to know it from those of the file, which
-    /// are there up to `last`. One write of the mark says so, whoever appends on meanwhile; no attempt is begun, since whoever
-    /// writes in this one may go on.
-    pub(super) async fn share(
+    /// Notes that the import has ended, and that the steps of the file are there up to `last`: whoever imports it again has to know
+    /// them from what somebody else brought into this attempt, or brings yet. One write of the mark says so, whoever appends on
+    /// meanwhile; no attempt is begun, since whoever writes in this one may go on.
+    pub(super) async fn end(
         &self,
         table: &Table,
         run: &str,
         mark: &Mark,
         last: Option<u64>,
     ) -> Result<(), Failure> {
-        mark.keep(table, run, Written { attempt: self.attempt, behind: last, is_shared: true }).await
+        mark.keep(table, run, Written { attempt: self.attempt, behind: last, is_over: true }).await
     }
 
     /// Whether nobody took the run over.
@@ -234,7 +234,7 @@ mod tests {
             let told = sink.take(step, rows.clone(), &mut Imported::default()).await.unwrap_err();
             assert!(is_of_somebody_else(&told), "{told}");
         }
-        claim.share(&table, "r", &mark, Some(0)).await.unwrap();
+        claim.end(&table, "r", &mark, Some(0)).await.unwrap();
         // Nor by the same import, if it is asked for again.
         assert!(matches!(Claim::of(&table, "r", &mark, false).await, Err(Failure::Run { .. })));
         table.delete(Some("r"), Some(5..6), None).await.unwrap();
@@ -276,7 +276,7 @@ mod tests {
             append(&table, claim.attempt, step).await;
         }
         door.joins.store(true, Ordering::SeqCst);
-        claim.share(&table, "r", &mark, Some(0)).await.unwrap();
+        claim.end(&table, "r", &mark, Some(0)).await.unwrap();
         assert!(!door.joins.load(Ordering::SeqCst), "nobody joined");
         assert!(matches!(Claim::of(&table, "r", &mark, false).await, Err(Failure::Run { .. })));
         // Nor is what somebody brings who begins the run anew.
@@ -289,12 +289,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_step_that_comes_into_the_attempt_of_an_import_that_has_ended_is_not_of_the_file() {
+        let (table, folder) = (table().await, tempfile::tempdir().unwrap());
+        let mark = mark(&folder, "ours");
+        let claim = Claim::of(&table, "r", &mark, false).await.unwrap();
+        append(&table, claim.attempt, 3).await;
+        claim.end(&table, "r", &mark, Some(3)).await.unwrap();
+        let again = Claim::of(&table, "r", &mark, false).await.unwrap();
+        assert_eq!(again.done, Some(3));
+        again.end(&table, "r", &mark, Some(3)).await.unwrap();
+        append(&table, again.attempt, 9).await;
+        assert!(matches!(Claim::of(&table, "r", &mark, false).await, Err(Failure::Run { .. })));
+        table.delete(Some("r"), Some(9..10), None).await.unwrap();
+        assert_eq!(Claim::of(&table, "r", &mark, false).await.unwrap().done, Some(3));
+    }
+
+    #[tokio::test]
     async fn a_run_whose_only_step_somebody_else_brought_is_imported_once_that_is_gone() {
         let (table, folder) = (table().await, tempfile::tempdir().unwrap());
         let mark = mark(&folder, "ours");
         let claim = Claim::of(&table, "r", &mark, false).await.unwrap();
         append(&table, claim.attempt, 5).await;
-        claim.share(&table, "r", &mark, None).await.unwrap();
+        claim.end(&table, "r", &mark, None).await.unwrap();
         assert!(matches!(Claim::of(&table, "r", &mark, false).await, Err(Failure::Run { .. })));
         table.delete(Some("r"), None, None).await.unwrap();
         assert_eq!(Claim::of(&table, "r", &mark, false).await.unwrap().done, None);

@@ -39,30 +39,30 @@ pub(super) struct Mark {
 pub(super) struct Written {
     pub(super) attempt: u64,
     pub(super) behind: Option<u64>,
-    /// Whether somebody else wrote in the attempt too: then only what was there up to `behind` is of the file.
-    pub(super) is_shared: bool,
+    /// Whether the import has ended: then only what was there up to `behind` is of the file, whoever writes in the attempt.
+    pub(super) is_over: bool,
 }
 
-/// What stands behind the numbers of an attempt in which somebody else wrote too.
-const SHARED: &str = "shared";
+/// What stands behind the numbers of an attempt whose import has ended.
+const OVER: &str = "over";
 
 impl Written {
     fn parse(text: &str) -> Option<Self> {
         let mut words: Vec<&str> = text.split(' ').collect();
-        let is_shared = words.pop_if(|word| *word == SHARED).is_some();
+        let is_over = words.pop_if(|word| *word == OVER).is_some();
         let numbers: Vec<u64> = words.iter().map(|word| word.parse().ok()).collect::<Option<_>>()?;
         match numbers.as_slice() {
-            [attempt] => Some(Self { attempt: *attempt, behind: None, is_shared }),
-            [attempt, behind] => Some(Self { attempt: *attempt, behind: Some(*behind), is_shared }),
+            [attempt] => Some(Self { attempt: *attempt, behind: None, is_over }),
+            [attempt, behind] => Some(Self { attempt: *attempt, behind: Some(*behind), is_over }),
             _ => None,
         }
     }
 
     fn to_text(self) -> String {
-        let Self { attempt, behind, is_shared } = self;
+        let Self { attempt, behind, is_over } = self;
         let behind = behind.map_or_else(String::new, |last| format!(" {last}"));
-        let shared = if is_shared { format!(" {SHARED}") } else { String::new() };
-        format!("{attempt}{behind}{shared}")
+        let over = if is_over { format!(" {OVER}") } else { String::new() };
+        format!("{attempt}{behind}{over}")
     }
 
     /// Whether a step is one of those that were there, or came since by this attempt.
@@ -70,7 +70,7 @@ impl Written {
         let was_there = self.behind.is_some_and(|behind| step.step <= behind);
         match step.attempt.cmp(&self.attempt) {
             Ordering::Less => was_there,
-            Ordering::Equal => was_there || !self.is_shared,
+            Ordering::Equal => was_there || !self.is_over,
             Ordering::Greater => false,
         }
     }
