@@ -485,6 +485,8 @@ mod tests {
         assert!(refused(vec![]).contains("1 to 1000 columns, not 0"));
         assert!(refused(vec![a(), a()]).contains("two columns \"a\""));
         assert!(refused(vec![a(), column("", DataType::Int8, false)]).contains("it is empty"));
-        assert!(refused(vec![a(), column("d", DataType::Decimal128(9, 2), false)]).contains("decimal128(9, 2)"));
+        assert!(
+            refused(vec![a(), column("d", DataType::Decimal128(9, 2), false)]).contains("decimal128(9, 2)")
+        );
     }
 }

@@ -341,7 +341,7 @@ impl Relay for Busy {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn ranks_that_end_a_step_at_the_same_moment_do_not_try_as_often_as_they_are_many() {
     const RANKS: u32 = 64;
     let busy = Arc::new(Relayed(Busy { inner: MemoryStore::new(), writes: AtomicUsize::new(0) }));
