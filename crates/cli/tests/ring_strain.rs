@@ -154,16 +154,24 @@ fn keys_that_run_out_while_too_few_copies_are_there_are_refused_and_hang_nobody(
         ring.once(lines).unwrap()
     };
     let sets = lines(&|key| format!("SET k{key} v PX {}", LIFETIME.as_millis()));
-    let taken: usize = (0..3).map(|node| told_by(node, &sets).matches("+OK\r\n").count() - 1).sum();
+    let started = Instant::now();
+    // All of them anew until each is taken by one: a machine that is busy may make a copy a lost one for a while.
+    while (0..3).map(|node| told_by(node, &sets).matches("+OK\r\n").count() - 1).sum::<usize>() != 60 {
+        assert!(started.elapsed() < Duration::from_secs(60), "keys are refused");
+    }
     let (began, gets) = (Instant::now(), lines(&|key| format!("GET k{key}")));
-    assert_eq!(taken, 60);
     ring.kill(2);
     std::thread::sleep(LIFETIME.saturating_sub(began.elapsed()));
     let mut refused = 0;
     for node in 0..2 {
         ring.asked = node;
         // None of them is there, and of some that cannot be written down.
-        let told = ring.once(&gets).unwrap();
+        let told = loop {
+            let told = ring.once(&gets).unwrap();
+            if !told.contains("-TRYAGAIN") {
+                break told;
+            }
+        };
         refused += told.matches("-NOREPLICAS").count();
         let sent_on = told.matches("-MOVED").count() + told.matches("-CLUSTERDOWN").count();
         assert_eq!(

@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 use support::{Place, free_port};
 
 #[test]
@@ -29,8 +30,15 @@ fn a_ring_of_three_processes_encrypts_everything_between_them_and_its_clients() 
     }
     let got = place.run(&["kv", "get", "--store", &trusting, "p7", "sort"]);
     assert_eq!((got.exit, got.text().trim()), (Some(0), "value"), "{}", got.stderr);
-    let status = place.run(&["ring", "status", "--store", &trusting]);
-    assert!(status.text().contains("all served, at least 3 copies"), "{}{}", status.text(), status.stderr);
+    // A machine that is busy may make a copy a lost one for a while.
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let status = place.run(&["ring", "status", "--store", &trusting]);
+        if status.exit == Some(0) && status.text().contains("all served, at least 3 copies") {
+            break;
+        }
+        assert!(Instant::now() < until, "{status:?}");
+    }
     // At none of its doors anybody is heard who does not encrypt.
     for door in [port, port + 10_000, port + 20_000] {
         let mut plain = TcpStream::connect(("127.0.0.1", door)).unwrap();
