@@ -246,7 +246,8 @@ fn the_same_holds_with_lock_files_as_on_network_file_systems() {
 fn a_store_that_loses_what_it_acknowledged_is_found_out() {
     if !killed::is_worker() {
         // Of few owners that are killed each may just have written what others flushed.
-        let outcome = std::panic::catch_unwind(|| run(40, 3, None, true));
+        let runs = || (3..13).for_each(|seed| run(40, seed, None, true));
+        let outcome = std::panic::catch_unwind(runs);
         let message = outcome.expect_err("the planted loss was not noticed");
         let message = message.downcast_ref::<String>().cloned().unwrap_or_default();
         assert!(message.contains("which was acknowledged"), "{message}");
