@@ -96,6 +96,8 @@ fn count_up(port: u16, token: &str, name: &str, from: u64, answered: &mpsc::Send
                 let to: u16 = reply.trim().rsplit_once(':').unwrap().1.parse().unwrap();
                 at = usize::from(to - port);
             }
+            // What it cannot do now, it may be able to do soon.
+            Ok(reply) if reply.starts_with('-') => std::thread::yield_now(),
             _ => {
                 sockets[at] = None;
                 at = (at + 1) % 3;
