@@ -315,3 +315,32 @@ def test_ranks_begin_nothing_again_where_one_process_missed_what_one_named_for_a
     for writer in start(table, 9):
         with pytest.raises(errors.ConflictError):
             writer.resume(pattern)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_what_is_there_again_is_there_for_all_ranks_of_the_next_start(table, tmp_path: Path, first: int):
+    writers = start(table, 1)
+    for step in (10, 20, 30):
+        give_all(writers, step)
+        [keep(writer, tmp_path / f"state.{step}.{writer.rank}") for writer in writers]
+    lost = ("30.0", "20.0", "30.1", "10.1")
+    [(tmp_path / f"state.{name}").rename(tmp_path / f"kept.{name}") for name in lost]
+
+    def begin(attempt: int) -> list[object]:
+        again, told = start(table, attempt), []
+        for rank in (first, 1 - first):
+            try:
+                told.append(again[rank].resume(own(tmp_path, rank)).step)
+            except errors.ConflictError:
+                told.append("refused")
+        return told
+
+    assert begin(2) == ["refused", "refused"]
+    (tmp_path / "kept.20.0").rename(tmp_path / "state.20.0")
+    # Who asks first notes that it is there, and changes nothing for who asks after it.
+    assert begin(3) == ["refused", "refused"]
+    assert begin(4) == [20, 20]
+    [(tmp_path / f"state.20.{rank}").rename(tmp_path / f"kept.20.{rank}") for rank in (0, 1)]
+    assert begin(5) == begin(6) == ["refused", "refused"]
+    [(tmp_path / f"kept.20.{rank}").rename(tmp_path / f"state.20.{rank}") for rank in (0, 1)]
+    assert begin(7) == [20, 20]

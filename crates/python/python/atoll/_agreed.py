@@ -79,7 +79,7 @@ class Agreement:
         steps = {
             text: note
             for text, note in self._cell["steps"].items()
-            if "gone" not in note and (int(text) <= step or note["by"] == self._attempt)
+            if not _is_gone(note, self._attempt + 1) and (int(text) <= step or note["by"] == self._attempt)
         }
         steps |= {str(step): {"path": path, "by": self._attempt} | ({"is_aside": True} if is_aside else {})}
         newest_first = sorted(steps, key=int, reverse=True)[:NOTED_MAX]
@@ -111,9 +111,9 @@ class Agreement:
         left = {
             step: note
             for step, note in self._cell["steps"].items()
-            if "gone" in note or (after is not None and int(step) <= after)
+            if _is_gone(note, self._attempt + 1) or (after is not None and int(step) <= after)
         }
-        if chosen is not None and (str(chosen.step) not in left or "gone" in left[str(chosen.step)]):
+        if chosen is not None and (str(chosen.step) not in left or _is_gone(left[str(chosen.step)], self._attempt + 1)):
             left[str(chosen.step)] = {"path": os.path.abspath(chosen.path), "by": BEFORE_ALL}
         self._keep(**self._asked(), steps=left, first=None if after is None else self._cell.get("first"))
 
@@ -132,7 +132,7 @@ class Agreement:
         if last_complete is None:
             return None
         found = newest(pattern, last_complete)
-        there = {step: note for step, note in self._cell["steps"].items() if "gone" not in note}
+        there = {step: note for step, note in self._cell["steps"].items() if not _is_gone(note, self._attempt + 1)}
         usual = [int(step) for step, note in there.items() if "is_aside" not in note] or [int(step) for step in there]
         last = max((step for step in usual if step <= last_complete), default=None)
         if last is not None and (found is None or found.step < last):
@@ -191,14 +191,23 @@ class Agreement:
         there, own = steps_there(pattern), self._cell["steps"]
         steps = {text: note for text, note in own.items() if int(text) not in there}
         steps[str(step)] = own.get(str(step), {"path": None, "by": self._attempt})
-        gone = {text: note | {"gone": note.get("gone", self._attempt)} for text, note in steps.items()}
+        # One that is gone for the second time is gone from now on.
+        again = {text: {name: noted for name, noted in note.items() if name != "back"} for text, note in steps.items()}
+        gone = {
+            text: note | {"gone": self._attempt if "back" in steps[text] else note.get("gone", self._attempt)}
+            for text, note in again.items()
+        }
         self._keep(steps=own | gone)
 
     def _note_found(self, pattern: str | os.PathLike[str]) -> None:
         """Notes what is there again of what was gone. At once, where no rank goes on: each lacks what another one has."""
-        own = self._cell["steps"]
-        found = {step: named(pattern, int(step)) for step, note in own.items() if "gone" in note}
-        back = {step: {"path": os.path.abspath(at.path), "by": own[step]["by"]} for step, at in found.items() if at is not None}
+        there, own = steps_there(pattern), self._cell["steps"]
+        # For the next attempt: other ranks of this one may have been answered without it.
+        back = {
+            step: note | {"back": self._attempt}
+            for step, note in own.items()
+            if _is_gone(note, self._attempt + 1) and int(step) in there
+        }
         if back:
             self._keep(steps=own | back)
 
@@ -219,7 +228,7 @@ class Agreement:
 def _before(cell: Mapping[str, Any], attempt: int) -> dict[str, Any]:
     """What earlier attempts noted of a rank: its paths by step, None where it is gone, and how each was called."""
     notes = {step: note for step, note in cell["steps"].items() if note["by"] < attempt}
-    gone = {step: note["gone"] for step, note in notes.items() if note.get("gone", attempt) < attempt}
+    gone = {step: note["gone"] for step, note in notes.items() if _is_gone(note, attempt)}
     paths = {step: note["path"] for step, note in notes.items()}
     there = {step: None if step in gone else path for step, path in paths.items()}
     by = {step: note["by"] for step, note in notes.items()}
@@ -227,6 +236,11 @@ def _before(cell: Mapping[str, Any], attempt: int) -> dict[str, Any]:
     was = {"counts": _counts(cell, attempt), **(cell["before"] if cell.get("asked") == attempt else {})}
     first = next((first for first in _firsts(cell) if first["by"] < attempt), None)
     return {**cell, **was, "first": first, "steps": there, "paths": paths, "gone": gone, "by": by}
+
+
+def _is_gone(note: Mapping[str, Any], attempt: int) -> bool:
+    """Whether earlier attempts than this one missed a checkpoint, and did not find it again since."""
+    return note.get("gone", attempt) < attempt <= note.get("back", attempt)
 
 
 def _named_again(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
