@@ -20,6 +20,8 @@ UNFINISHED = ".unfinished"
 SUPERSEDED = ".superseded"
 #: Where the number of the step stands in a pattern.
 MARK = "{step}"
+#: Stands for any number, and in no path.
+NUMBER = "\0"
 
 
 class Checkpoint(NamedTuple):
@@ -69,6 +71,17 @@ def step_of(pattern: str | os.PathLike[str], path: str | os.PathLike[str]) -> in
     return None if match is None else int(match[1])
 
 
+def step_of_other(pattern: str | os.PathLike[str], path: str | os.PathLike[str]) -> int | None:
+    """Of which step a path is that another rank named, whose pattern differs in its numbers: `state.10.1` by `state.{step}.0`."""
+    match = _regex(str(Path(pattern)), are_numbers_free=True).fullmatch(str(Path(path)))
+    return None if match is None else int(match[1])
+
+
+def with_step(pattern: str | os.PathLike[str], step: int) -> str:
+    """A path that is of a step by its name."""
+    return str(pattern).replace(MARK, str(step))
+
+
 def set_aside(pattern: str | os.PathLike[str], *, after: int | None) -> None:
     """Renames the checkpoints of steps past `after`, or all of them if it is None."""
     for found in _found(pattern):
@@ -97,8 +110,11 @@ def _found(pattern: str | os.PathLike[str]) -> list[Checkpoint]:
     return [Checkpoint(int(step), path) for step, path in found if path.exists()]
 
 
-def _regex(pattern: str) -> re.Pattern[str]:
-    before, *behind = map(re.escape, pattern.split(MARK))
+def _regex(pattern: str, *, are_numbers_free: bool = False) -> re.Pattern[str]:
+    if are_numbers_free:
+        # But those that touch the step: nobody could tell where it begins.
+        pattern = re.sub(r"(?<![\d}])\d+(?![\d{])", NUMBER, pattern)
+    before, *behind = (re.escape(part).replace(NUMBER, r"\d+") for part in pattern.split(MARK))
     return re.compile(before + r"(\d+)" + r"\1".join(behind))
 
 
