@@ -141,15 +141,26 @@ def test_ranks_that_only_kept_something_beside_begin_nothing_again(table, tmp_pa
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_ranks_whose_names_tell_nothing_of_each_other_go_by_the_steps_that_were_given(table, tmp_path: Path, first: int):
+def test_ranks_whose_names_differ_in_more_than_numbers_go_on_as_others(table, tmp_path: Path, first: int):
     names = ("alpha", "beta")
     run_ranks(table, tmp_path, lambda step, rank: [f"state.{step}.{names[rank]}"] * (step % 10 == 0), until=20, resumes=False)
+
+    def chosen(attempt: int) -> list[int]:
+        again = start(table, attempt)
+        return [again[rank].resume(tmp_path / f"state.{{step}}.{names[rank]}").step for rank in (first, 1 - first)]
+
+    assert chosen(2) == [20, 20]
     (tmp_path / "state.20.beta").unlink()
-    again = start(table, 2)
     with pytest.raises(errors.ConflictError):
-        again[1].resume(tmp_path / "state.{step}.beta")
-    again = start(table, 3)
-    assert [again[rank].resume(tmp_path / f"state.{{step}}.{names[rank]}").step for rank in (first, 1 - first)] == [10, 10]
+        start(table, 3)[1].resume(tmp_path / "state.{step}.beta")
+    assert chosen(4) == [10, 10]
+
+
+def test_files_of_a_start_that_never_asked_are_found_where_the_disk_is_mounted_elsewhere(table, tmp_path: Path):
+    old, new = tmp_path / "old", tmp_path / "new"
+    run_ranks(table, old, lambda step, rank: [f"state.{step}.{rank}"] * (step % 10 == 0), until=20, resumes=False)
+    old.rename(new)
+    assert told(table, 2, new) == [20, 20]
 
 
 def test_what_is_noted_stays_small_whatever_files_are_called(table, tmp_path: Path):

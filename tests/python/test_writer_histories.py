@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,9 +44,14 @@ class History:
         self.table: dict[int, str] = {}
         #: Steps of which every rank that names checkpoints has noted one, by the state it is of.
         self.noted: dict[int, str] = {}
-        self.attempt, self.is_cut = 0, False
+        #: Steps of which a rank has noted a checkpoint: what it keeps aside counts where there are none.
+        self.own: dict[int, set[int]] = {rank: set() for rank in range(3)}
+        self.attempt, self.is_cut, self.has_asides = 0, False, False
         self.mode = self.chance.choice(["alone", "own", "shared"])
         self.is_at_top = self.chance.random() < 0.3
+        #: Whether a checkpoint stands before its step, as at the top of a loop; and how often something is kept aside.
+        self.is_before, self.asides = self.often(0.3), self.chance.choice([0, 0, 0.1, 0.8])
+        self.resumes_first = self.often(0.7)
         self.told: list[object] = []
 
     def often(self, share: float) -> bool:
@@ -65,24 +71,37 @@ class History:
         size = {"alone": 1, "own": 2, "shared": self.chance.choice([1, 2, 3])}[self.mode]
         ranks = [Agreement(SimpleNamespace(_native=self.notes), "a", self.attempt, rank, size) for rank in range(size)]
         [rank.begin(self.last) for rank in ranks if size > 1]
+        is_asked = self.resumes_first or self.attempt > 1
         try:
-            self.compute(ranks, self.ask(ranks))
+            self.compute(ranks, self.ask(ranks) if is_asked else None)
         except Killed:
             self.notes.is_killed = False
+            # Nobody knows how the files of a rank are called that never asked and never named one: it may be refused.
+            self.is_cut |= not is_asked and self.mode == "own"
         except errors.ConflictError as error:
             self.told.append(str(error))
             raise
 
     def ask(self, ranks: list[Agreement]) -> int | None:
         """What all ranks are told, in some order: the same."""
-        order, answers = self.chance.sample(range(len(ranks)), len(ranks)), {}
+        order, answers, refusals = self.chance.sample(range(len(ranks)), len(ranks)), {}, []
         for rank in order:
             self.notes.is_killed = self.often(0.03)
-            chosen = ranks[rank].resume(self.path("{step}", rank), self.last)
+            try:
+                chosen = ranks[rank].resume(self.path("{step}", rank), self.last)
+            except errors.ConflictError as error:
+                # The others may have one all the same, but of no other step.
+                refusals.append(error)
+                answers[rank] = int(re.search(r"from step (\d+)", str(error))[1])
+                self.notes.is_killed = False
+                continue
+            finally:
+                assert len(set(answers.values())) <= 1, "ranks are answered alike"
             self.notes.is_killed = False
             answers[rank] = None if chosen is None else chosen.step
             self.told.append((self.attempt, rank, answers[rank]))
             assert len(set(answers.values())) == 1, "ranks are answered alike"
+            self.own[rank] = {step for step in self.own[rank] if step <= (answers[rank] or -1)}
             assert answers[rank] is not None or not self.passed_over(), f"{self.passed_over()} were named"
             state = NOTHING if chosen is None else chosen.path.read_text()
             assert state == self.state(answers[rank] or 0), "what it goes on from is what the table has"
@@ -91,6 +110,8 @@ class History:
                 ranks[rank].note(self.path(answers[rank] or 0, rank), None)
             if self.often(0.05):
                 raise Killed
+        if refusals:
+            raise refusals[0]
         self.is_cut = False
         return answers[0]
 
@@ -103,30 +124,56 @@ class History:
 
     def compute(self, ranks: list[Agreement], begun: int | None) -> None:
         """Gives steps and names checkpoints, until it ends or is killed."""
-        step = begun or 0
+        step, last = begun or 0, None
         for _ in range(self.chance.randrange(12)):
             step += 10
+            if self.is_before:
+                self.name_all(ranks, step, last)
             self.table = {known: state for known, state in self.table.items() if known < step}
-            self.table[step] = f"step {step} of attempt {self.attempt}"
+            self.table[step] = self.computed(step)
             self.noted = {known: state for known, state in self.noted.items() if self.state(known) == state}
-            if step % 20 == 0:
-                naming = range(len(ranks)) if self.mode == "own" else [0]
-                for rank in self.chance.sample(naming, len(naming)):
-                    self.name(ranks[rank], rank, step)
-                self.noted[step] = self.table[step]
+            last = step
+            for rank in range(len(ranks)):
+                self.keep_aside(ranks[rank], rank, step)
+            if not self.is_before:
+                self.name_all(ranks, step, last)
 
-    def name(self, agreement: Agreement, rank: int, step: int) -> None:
+    def computed(self, step: int) -> str:
+        """The state of a step as this attempt computes it."""
+        return f"step {step} of attempt {self.attempt}"
+
+    def name_all(self, ranks: list[Agreement], step: int, last: int | None) -> None:
+        """The checkpoints of a step, by those that name any; `last` is the step that was given last."""
+        if step % 20:
+            return
+        naming = range(len(ranks)) if self.mode == "own" else [0]
+        for rank in self.chance.sample(naming, len(naming)):
+            self.name(ranks[rank], rank, step, last)
+        if last is not None:
+            self.noted[step] = self.computed(step)
+
+    def name(self, agreement: Agreement, rank: int, step: int, last: int | None) -> None:
         """A checkpoint of a rank, with kills before and after its name; it keeps the newest two."""
         if self.often(0.05):
             raise Killed
-        self.write(step, rank, self.table[step])
+        self.write(step, rank, self.computed(step))
         self.notes.is_killed = self.often(0.05)
-        agreement.note(self.path(step, rank), step)
+        agreement.note(self.path(step, rank), last)
+        self.own[rank].add(step)
         if self.often(0.03):
             raise Killed
         named = self.path("*", rank).name
         files = sorted((file for file in self.folder.glob(named) if "superseded" not in file.name), key=step_in)
         [file.unlink() for file in files[:-2]]
+
+    def keep_aside(self, agreement: Agreement, rank: int, step: int) -> None:
+        """Something that `resume` does not ask for, with kills before and after it is noted."""
+        if self.often(self.asides):
+            self.notes.is_killed, self.has_asides = self.often(0.03), True
+            name = self.chance.choice([f"diag.{step}", "final", f"best-{self.chance.choice('abc')}"])
+            agreement.note(self.folder / f"{name}.{rank}", step)
+            if self.often(0.03):
+                raise Killed
 
     def write(self, step: int, rank: int, state: str) -> None:
         """As a checkpoint is written: whole, or not there."""
@@ -178,10 +225,12 @@ def begin(history: History) -> None:
         try:
             return history.begin()
         except errors.ConflictError:
-            if not history.is_cut:
+            # What is kept aside counts where there is nothing else.
+            if not history.is_cut and not (history.has_asides and not any(history.own.values())):
                 raise
     # Then all steps are deleted, and what was noted with them.
     history.table, history.notes, before = {}, Notes(), len(history.told)
+    history.own, history.has_asides = {rank: set() for rank in range(3)}, False
     history.begin()
     assert all(told[2] is None for told in history.told[before:])
 
@@ -192,12 +241,13 @@ def seed() -> int:
     return int(os.environ.get("WRITER_SEEDS", "0"))
 
 
-def test_no_history_of_kills_begins_over_mixes_or_stops(tmp_path: Path, seed: int):
+def test_no_history_of_kills_begins_over_mixes_or_stops(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch):
     for number in range(seed, seed + HISTORIES):
         folder = tmp_path / str(number)
         (folder / "restart").mkdir(parents=True)
         history = History(number, folder / "restart")
         try:
+            monkeypatch.setattr("atoll._agreed.NOTED_MAX", history.chance.choice([2, 3, 50]))
             for _ in range(history.chance.randrange(2, 9)):
                 chosen = history.chance.choices([away, cut, lose, begin], [15, 10, 10, 65])[0]
                 chosen(history)

@@ -81,9 +81,7 @@ class Agreement:
         named = {
             path: note
             for path, note in self._cell["named"].items()
-            if not is_gone(note, AFTER_ALL)
-            and "replaced" not in note
-            and (note["last"] <= last or note["by"] == self._attempt)
+            if "replaced" not in note and (note["last"] <= last or note["by"] == self._attempt)
         }
         named |= {path: {"last": last, "by": self._attempt}}
         self._keep(asked=self._asked(), named=cut(named, self._pattern, NOTED_MAX))
@@ -129,11 +127,7 @@ class Agreement:
 
     def _alone(self, pattern: str | os.PathLike[str], last_complete: int | None) -> Checkpoint | None:
         """The newest one that is there, unless a newer one was named; none where none was."""
-        own = {self._rank: self._cell}
-        self._steps = ranks_of(own, str(self._pattern), AFTER_ALL)[self._rank].steps
-        if not self._steps:
-            # The pattern may be mistyped.
-            self._steps = ranks_of(own, str(self._pattern), AFTER_ALL, with_asides=True)[self._rank].steps
+        self._steps = ranks_of({self._rank: self._cell}, str(self._pattern), AFTER_ALL)[self._rank].steps
         found = newest(pattern, last_complete)
         # Where nothing is there, also what was missed before.
         looked_for = (step for step, named in self._steps.items() if found is None or named.gone is None)
@@ -159,11 +153,6 @@ class Agreement:
         missed = in_common(with_gone(ranks), last_complete)
         if missed:
             self._note_found(pattern)
-        elif not any(rank.steps for rank in ranks):
-            # The pattern may be mistyped.
-            asides = ranks_of(cells, str(self._pattern), self._attempt, with_asides=True)
-            missed = in_common(list(asides.values()), last_complete)
-        if missed:
             self._refuse(pattern, missed[0], is_earlier_there=False)
         return None
 

@@ -2,10 +2,10 @@
 
 A note keeps the path that was named, the step that was given last by then, and the attempts that named it, missed it, found it
 again, and went on from an earlier one. Which step it is of is told by the patterns that its rank asked with and by the one that is
-asked with now. What fits none of these, as "final" or "diag.7", is kept aside, and is no checkpoint.
+asked with now. What fits none of these, as "final" or "diag.7", is kept aside, and is no checkpoint where there are others.
 
 Patterns of ranks differ in their numbers, as in `state.{step}.0` and `state.{step}.1`: so files of another rank are known where it
-never asked. Where they differ in more than that, a file of a rank that never asked is of the step that was given last.
+never asked. Where they differ in more than that, nobody knows its files before it has asked.
 
 Invariant: all is judged as it was before the attempt that asks, so it does not matter which rank asks first. Nothing is read or
 written here.
@@ -89,24 +89,13 @@ def cut(notes: Mapping[str, Note], pattern: str | None, most: int) -> dict[str, 
     return {path: notes[path] for paths in left for path in paths[:1] + paths[-most:]}
 
 
-def ranks_of(cells: Mapping[int, Cell], pattern: str, attempt: int, *, with_asides: bool = False) -> dict[int, Rank]:
-    """What attempts before this one left of these ranks, for one of them that asks with a pattern.
-
-    With asides, all files are checkpoints of the steps that were given last.
-    """
-    usual = {rank: {} if with_asides else _usual(cell, pattern, attempt) for rank, cell in cells.items()}
-    known = {step for steps in usual.values() for step in steps.values()}
-    ranks = {}
-    for rank, cell in cells.items():
-        patterns, steps = _patterns(cell, attempt), usual[rank]
-        is_told = bool(steps or patterns) and not with_asides
-        if not is_told:
-            lasts = {path: note["last"] for path, note in _notes(cell, attempt).items()}
-            # Ranks that have checkpoints of their own name them after the same steps; others are asides.
-            steps = {path: last for path, last in lasts.items() if not known or last in known}
-        current = [pattern, *patterns[-1:]] if is_told else None
-        ranks[rank] = _rank(_notes(cell, attempt), steps, current, patterns, attempt)
-    return ranks
+def ranks_of(cells: Mapping[int, Cell], pattern: str, attempt: int) -> dict[int, Rank]:
+    """What attempts before this one left of these ranks, for one of them that asks with a pattern."""
+    ranks = {rank: _rank(cell, _usual(cell, pattern, attempt), pattern, attempt) for rank, cell in cells.items()}
+    if any(rank.steps for rank in ranks.values()):
+        return ranks
+    # The pattern may be mistyped: then they are checkpoints of the steps that were given last.
+    return {rank: _rank(cell, _lasts(cell, attempt), None, attempt) for rank, cell in cells.items()}
 
 
 def _patterns(cell: Cell, attempt: int) -> list[str]:
@@ -130,19 +119,26 @@ def _usual(cell: Cell, pattern: str, attempt: int) -> dict[str, int]:
     return {path: step for path, step in steps.items() if step is not None}
 
 
-def _rank(
-    notes: Mapping[str, Note], steps: Mapping[str, int], current: list[str] | None, patterns: list[str], attempt: int
-) -> Rank:
-    """A rank with these steps; `current` is how its files are called now, if that is known."""
+def _lasts(cell: Cell, attempt: int) -> dict[str, int]:
+    """The steps that were given last when a rank named its paths."""
+    return {path: note["last"] for path, note in _notes(cell, attempt).items()}
+
+
+def _rank(cell: Cell, steps: Mapping[str, int], pattern: str | None, attempt: int) -> Rank:
+    """A rank with these steps of its paths; `pattern` is the one that is asked with, where these have it."""
+    notes, newest = _notes(cell, attempt), _patterns(cell, attempt)[-1:]
     own = [path for path in steps if notes[path]["by"] > BEFORE_ALL]
     # Files of its own have names of their own: under another name there may be one for all.
-    is_own = any(current is None or any(step_of_other(pattern, path) is not None for pattern in current) for path in own)
+    is_own = any(pattern is None or _has_any([pattern, *newest], path) for path in own)
     # Of two that are of one step, as on two disks, the newer one.
-    named = sorted((notes[path]["by"], path) for path in steps if notes[path].get("replaced", attempt) >= attempt)
-    there = {
-        steps[path]: Named(path, by, notes[path]["gone"] if is_gone(notes[path], attempt) else None) for by, path in named
-    }
-    return Rank(there, patterns[-1] if patterns else None, is_own, Counter(notes[path]["by"] for path in own))
+    there = sorted((notes[path]["by"], path) for path in steps if notes[path].get("replaced", attempt) >= attempt)
+    gone = {path: notes[path]["gone"] for path in steps if is_gone(notes[path], attempt)}
+    named = {steps[path]: Named(path, by, gone.get(path)) for by, path in there}
+    return Rank(named, newest[0] if newest else None, is_own, Counter(notes[path]["by"] for path in own))
+
+
+def _has_any(patterns: list[str], path: str) -> bool:
+    return any(step_of_other(pattern, path) is not None for pattern in patterns)
 
 
 def is_gone(note: Note, attempt: int) -> bool:
