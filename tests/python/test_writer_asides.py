@@ -193,3 +193,35 @@ def test_notes_of_an_earlier_build_are_understood(table, tmp_path: Path):
         table._native.set_rank_notes(text, "a", 1, rank)
         [(tmp_path / f"state.{step}.{rank}").touch() for step in (10, 20)]
     assert [Agreement(table, "a", 2, rank, 2).resume(own(tmp_path, rank), 19).step for rank in (0, 1)] == [10, 10]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_file_that_nobody_noted_is_not_one_of_all_ranks_for_what_one_kept_beside(table, tmp_path: Path, first: int):
+    run_ranks(table, tmp_path, lambda step, rank: [["best", "final"][step - 1]] * (rank == 0), until=2, resumes=True)
+    # As a kill between the name and the note leaves it, on one of the two.
+    (tmp_path / "state.2.1").touch()
+    again, steps = start(table, 2), []
+    for rank in (first, 1 - first):
+        try:
+            steps.append(again[rank].resume(own(tmp_path, rank)).step)
+        except errors.ConflictError as error:
+            assert "from step 2" in str(error)
+    assert steps == [2]
+    # Now it is known that it is not.
+    assert told(table, 3, tmp_path, first) == [None, None]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_first_checkpoint_that_is_gone_is_missed_once_later_steps_are_deleted(table, tmp_path: Path, first: int):
+    run_ranks(table, tmp_path, lambda step, rank: [f"state.{step}.{rank}"] * (step % 10 == 0), until=30, resumes=True)
+    [(tmp_path / f"state.{step}.0").unlink() for step in (10, 30)]
+    with pytest.raises(errors.ConflictError):
+        start(table, 2)[0].resume(own(tmp_path, 0))
+    writers = start(table, 3)
+    assert [writer.resume(own(tmp_path, writer.rank)).step for writer in writers] == [20, 20]
+    give(writers, 30)
+    [keep(writer, tmp_path / f"state.30.{writer.rank}") for writer in writers]
+    table.delete(run="a", steps=(15, None))
+    for rank in (first, 1 - first):
+        with pytest.raises(errors.ConflictError, match="from step 10"):
+            start(table, 4)[rank].resume(own(tmp_path, rank))

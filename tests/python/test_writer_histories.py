@@ -84,6 +84,8 @@ class History:
 
     def ask(self, ranks: list[Agreement]) -> int | None:
         """What all ranks are told, in some order: the same."""
+        # Who finds nothing noted takes what is there: so nobody puts a file there before all have asked.
+        is_at_top = self.is_at_top and (self.last is None or any(self.own.values()))
         order, answers, refusals = self.chance.sample(range(len(ranks)), len(ranks)), {}, []
         for rank in order:
             self.notes.is_killed = self.often(0.03)
@@ -105,7 +107,7 @@ class History:
             assert answers[rank] is not None or not self.passed_over(), f"{self.passed_over()} were named"
             state = NOTHING if chosen is None else chosen.path.read_text()
             assert state == self.state(answers[rank] or 0), "what it goes on from is what the table has"
-            if self.is_at_top and (rank == 0 or self.mode == "own"):
+            if is_at_top and (rank == 0 or self.mode == "own"):
                 self.write(answers[rank] or 0, rank, state)
                 ranks[rank].note(self.path(answers[rank] or 0, rank), None)
             if self.often(0.05):

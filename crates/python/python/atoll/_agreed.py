@@ -116,7 +116,7 @@ class Agreement:
             for path, note in self._cell["named"].items()
         }
         if chosen is not None and (chosen.step not in self._steps or self._steps[chosen.step].gone is not None):
-            named[os.path.abspath(chosen.path)] = {"last": chosen.step, "by": BEFORE_ALL}
+            named[os.path.abspath(chosen.path)] = {"last": chosen.step, "by": BEFORE_ALL, "since": self._attempt}
         self._keep(asked=self._asked(), named=named)
 
     def _asked(self) -> list[list[Any]]:
@@ -189,7 +189,8 @@ class Agreement:
             if known not in there and not is_gone(notes[named.path], AFTER_ALL)
         }
         if step not in self._steps:
-            gone[with_step(str(self._pattern), step)] = {"last": step, "by": BEFORE_ALL, "gone": self._attempt}
+            note = {"last": step, "by": BEFORE_ALL, "since": self._attempt, "gone": self._attempt}
+            gone[with_step(str(self._pattern), step)] = note
         self._keep(named=notes | gone)
 
     def _note_found(self, pattern: str | os.PathLike[str]) -> None:

@@ -28,7 +28,8 @@ AFTER_ALL = 1 << 64
 #: So many kinds of names are remembered of a rank: one is that of the checkpoints, others are kept aside.
 KINDS_MAX = 10
 
-#: A path that a rank named: {"last": STEP, "by": ATTEMPT}, and with an attempt each, "gone", "back" and "replaced".
+#: A path that a rank named: {"last": STEP, "by": ATTEMPT}, and with an attempt each, "gone", "back" and "replaced", and "since" where
+#: it is noted later than it was named.
 Note = dict[str, Any]
 #: What is noted of a rank: {"since": ATTEMPT, "asked": [[PATTERN, ATTEMPT], ...], "named": {PATH: NOTE, ...}}.
 Cell = dict[str, Any]
@@ -105,7 +106,7 @@ def _patterns(cell: Cell, attempt: int) -> list[str]:
 
 def _notes(cell: Cell, attempt: int) -> dict[str, Note]:
     """What a rank noted before this attempt."""
-    return {path: note for path, note in cell["named"].items() if note["by"] < attempt}
+    return {path: note for path, note in cell["named"].items() if note.get("since", note["by"]) < attempt}
 
 
 def _usual(cell: Cell, pattern: str, attempt: int) -> dict[str, int]:
