@@ -139,6 +139,7 @@ def _rank(cell: Cell, steps: Mapping[str, int], pattern: str | None, attempt: in
 
 
 def _has_any(patterns: list[str], path: str) -> bool:
+    """Whether a path has one of these patterns, but for its numbers."""
     return any(step_of_other(pattern, path) is not None for pattern in patterns)
 
 
