@@ -28,8 +28,8 @@ AFTER_ALL = 1 << 64
 #: So many kinds of names are remembered of a rank: one is that of the checkpoints, others are kept aside.
 KINDS_MAX = 10
 
-#: A path that a rank named: {"last": STEP, "by": ATTEMPT}, and with an attempt each, "gone", "back" and "replaced", and "since" where
-#: it is noted later than it was named.
+#: A path that a rank named: {"last": STEP, "by": ATTEMPT}, and with an attempt each, "gone", "back" and "replaced"; and "since",
+#: where it was noted later than named.
 Note = dict[str, Any]
 #: What is noted of a rank: {"since": ATTEMPT, "asked": [[PATTERN, ATTEMPT], ...], "named": {PATH: NOTE, ...}}.
 Cell = dict[str, Any]
