@@ -7,6 +7,7 @@ use atoll_open::{CheckReport, Damage, DamagedCells};
 use atoll_store::{Store, StoreError};
 use atoll_tables::Table;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub(super) async fn check(session: &Session) -> Result<(), Failure> {
@@ -21,10 +22,10 @@ pub(super) async fn check(session: &Session) -> Result<(), Failure> {
             (place, report, Some(store))
         }
     };
-    let mut whose = Vec::new();
+    let (mut whose, mut owners) = (Vec::new(), Owners::new());
     for damage in &report.damage {
         whose.push(match (&damage.cells, &store) {
-            (Some(cells), Some(store)) => Some(whose_are(cells, store).await),
+            (Some(cells), Some(store)) => Some(whose_are(cells, store, &mut owners).await),
             _ => None,
         });
     }
@@ -84,13 +85,13 @@ fn as_json(report: &CheckReport, whose: &[Option<String>]) -> Value {
 }
 
 /// Which cells these are, in the words of whoever put them there: of a table, which of its rows.
-async fn whose_are(cells: &DamagedCells, store: &Arc<dyn Store>) -> String {
+async fn whose_are(cells: &DamagedCells, store: &Arc<dyn Store>, owners: &mut Owners) -> String {
     let (from, to) = (cells.from.as_ref(), cells.to.as_ref());
     if let (Some(from), Some(to)) = (from, to)
         && from.0 == to.0
     {
         return match (is_our_own(&from.0), from.1 == to.1) {
-            (true, _) => whose_is(&from.0, store).await,
+            (true, _) => whose_is(&from.0, store, owners).await,
             (false, true) => format!("cell {} {}", escape(&from.0), escape(&from.1)),
             (false, false) => {
                 format!(
@@ -106,7 +107,7 @@ async fn whose_are(cells: &DamagedCells, store: &Arc<dyn Store>) -> String {
     for (end, open) in [(from, "the first"), (to, "the last")] {
         ends.push(match end {
             None => open.to_owned(),
-            Some((partition, _)) if is_our_own(partition) => whose_is(partition, store).await,
+            Some((partition, _)) if is_our_own(partition) => whose_is(partition, store, owners).await,
             Some((partition, sort)) => format!("{} {}", escape(partition), escape(sort)),
         });
     }
@@ -118,10 +119,18 @@ fn is_our_own(partition: &[u8]) -> bool {
     partition.starts_with(b"\0")
 }
 
-async fn whose_is(partition: &[u8], store: &Arc<dyn Store>) -> String {
-    match Table::that_has(store, partition).await {
+/// Whose partitions are, once that was asked: a long value has many pieces, and each may be damaged.
+type Owners = HashMap<Vec<u8>, String>;
+
+async fn whose_is(partition: &[u8], store: &Arc<dyn Store>, owners: &mut Owners) -> String {
+    if let Some(known) = owners.get(partition) {
+        return known.clone();
+    }
+    let owner = match Table::that_has(store, partition).await {
         Ok(Some(belongs)) => belongs.to_string(),
         // What tells it may be what is damaged.
         _ => "something of a table, or of Atoll itself".to_owned(),
-    }
+    };
+    owners.insert(partition.to_vec(), owner.clone());
+    owner
 }
