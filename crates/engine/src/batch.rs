@@ -53,6 +53,16 @@ pub(crate) enum Action<'a> {
     DeleteRange(Bound<&'a [u8]>, Bound<&'a [u8]>),
 }
 
+impl<'a> Action<'a> {
+    /// The one key that it is about.
+    pub(crate) fn key(&self) -> Option<&'a [u8]> {
+        match *self {
+            Self::Put(key, _) | Self::Append(key, _) | Self::Delete(key) => Some(key),
+            Self::DeleteRange(..) => None,
+        }
+    }
+}
+
 /// A value as the caller gave it; a buffer can be kept without copying.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Given<'a> {

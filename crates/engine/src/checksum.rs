@@ -12,7 +12,18 @@ pub(crate) fn checksum(seed: u64, bytes: &[u8]) -> u64 {
 
 /// Hash of a key, in memory only.
 pub(crate) fn key_hash(key: &[u8]) -> u8 {
-    // Multiply-fold over words: a fingerprint needs eight good bits, not sixty-four.
+    (fold(folded(key)) >> 24) as u8
+}
+
+/// Hash of a key of a tree, in memory only.
+#[inline]
+pub(crate) fn wide_hash(tree: u32, key: &[u8]) -> u64 {
+    fold(folded(key) ^ u64::from(tree))
+}
+
+/// Multiply-fold over words: a place in memory needs some good bits, not as many as a checksum.
+#[inline]
+fn folded(key: &[u8]) -> u64 {
     let mut state = key.len() as u64;
     let mut chunks = key.chunks_exact(8);
     for chunk in &mut chunks {
@@ -26,7 +37,7 @@ pub(crate) fn key_hash(key: &[u8]) -> u8 {
         word[..rest.len()].copy_from_slice(rest);
         state = fold(state ^ u64::from_le_bytes(word));
     }
-    (fold(state) >> 24) as u8
+    state
 }
 
 fn fold(word: u64) -> u64 {

@@ -15,9 +15,11 @@ use crate::batch::{Action, Given, Op, WriteBatch};
 use crate::engine::Engine;
 use crate::forest::{Change, Count, Forest, NewValue};
 use crate::gate::Alone;
+use crate::hot::HotKey;
 use crate::meter::Weight;
 use crate::planted::{self, Bug};
 use crate::room::{Need, bytes_to_log};
+use crate::search::LANES;
 use crate::sharded::Write;
 use crate::shared::{Shared, Writer};
 use crate::snapshot::Reader;
@@ -139,12 +141,29 @@ impl Shared {
         }
         let changes: Vec<_> = changes_of(ops, &placed).collect();
         let mut forest = self.forest.write();
+        self.forget_hot(ops);
         if let Err(error) = forest.apply(&changes, &self.backing, &mut writer.retired) {
             // The log has it and memory does not: only opening again can tell what is true.
             self.syncer.poison();
             return Err(error);
         }
         Ok(self.end_alone(writer, forest))
+    }
+
+    /// Lets go of the hot records that a commit is about to change, for whoever keeps everybody from the trees: all before the first
+    /// of them is seen changed.
+    fn forget_hot(&self, ops: &[Op<'_>]) {
+        if self.hot.is_empty() {
+            return;
+        }
+        for together in ops.chunks(LANES) {
+            let keys = || together.iter().filter_map(|op| Some(HotKey::of(op.tree, op.action.key()?)));
+            keys().for_each(|key| self.hot.prefetch(&key));
+            keys().for_each(|key| self.hot.forget(&key));
+        }
+        for op in ops.iter().filter(|op| op.action.key().is_none()) {
+            self.hot.forget_tree(op.tree);
+        }
     }
 
     /// Ends a commit that was made alone and that the trees have, and gives the locks back.

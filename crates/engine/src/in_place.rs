@@ -17,9 +17,11 @@ use crate::batch::{Action, Op};
 use crate::commit::{Placed, Visible, check_size, check_sizes};
 use crate::forest::{Appended, Count, Forest, NewValue, TreeState, appended};
 use crate::gate::Placing;
+use crate::hot::HotKey;
 use crate::leaf::{Full, HEAD_LINES, Leaf, SharedLeaf};
 use crate::log::Chores;
 use crate::node::Node;
+use crate::planted::{self, Bug};
 use crate::shared::{Shared, Writer};
 use crate::threads::fence;
 use crate::tree::HashedKey;
@@ -52,13 +54,14 @@ impl Shared {
     }
 
     fn change_record(&self, op: &Op<'_>, flush: bool) -> Result<Option<Done>, EngineError> {
-        let (Action::Put(key, _) | Action::Append(key, _) | Action::Delete(key)) = op.action else {
-            return Ok(None);
-        };
+        let Some(key) = op.action.key() else { return Ok(None) };
         let placing = self.writer.placing();
         self.check_writable()?;
         let forest = self.forest.read();
         let key = HashedKey::new(key);
+        if !self.hot.is_empty() {
+            self.hot.prefetch(&HotKey::of(op.tree, key.bytes));
+        }
         let Some((tree, leaf)) = leaf_to_change(&forest, op.tree, key.bytes) else { return Ok(None) };
         // While the first lines of the leaf are on their way.
         let (value, placed) = match op.action {
@@ -142,7 +145,12 @@ impl Shared {
         let chores = writer.log.as_mut().map(|log| log.chores(&self.backing));
         drop(writer);
         // Of what was appended to, pieces may be part of the new value.
-        let left = edit.make(leaf, key, &tree.records, forest.epoch).filter(|_| !is_append);
+        let left = edit.make(leaf, key, &tree.records, forest.epoch, |value| {
+            if !self.hot.is_empty() && !planted::is(Bug::HotNotChanged) {
+                self.hot.note_change(&HotKey::of(op.tree, key.bytes), value);
+            }
+        });
+        let left = left.filter(|_| !is_append);
         Ok(Some(Done { visible, waiting, chores, left }))
     }
 
@@ -262,8 +270,15 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// Makes it; what left the tree.
-    fn make(self, leaf: &mut Leaf, key: HashedKey<'_>, records: &Count, epoch: u64) -> Option<Chain> {
+    /// Makes it, and tells what lies in the leaf for the key now; what left the tree.
+    fn make(
+        self,
+        leaf: &mut Leaf,
+        key: HashedKey<'_>,
+        records: &Count,
+        epoch: u64,
+        tell: impl FnOnce(Option<&[u8]>),
+    ) -> Option<Chain> {
         let done = match &self {
             Self::Replace(slot, value) => leaf.replace(*slot, &value.stored()),
             Self::Insert(slot, value) => {
@@ -279,6 +294,12 @@ impl<'a> Edit<'a> {
             }
         };
         let Ok(left) = done else { unreachable!("a leaf takes what it said it would") };
+        tell(match &self {
+            Self::Replace(_, NewValue::Inline(value)) | Self::Insert(_, NewValue::Inline(value)) => {
+                Some(value)
+            }
+            _ => None,
+        });
         match self {
             Self::Replace(..) | Self::Grow(..) => {}
             Self::Insert(..) => drop(records.add(1)),

@@ -49,6 +49,7 @@ mod visit;
 // Reads.
 mod attempt;
 mod changes;
+mod hot;
 mod near;
 mod pins;
 mod search;

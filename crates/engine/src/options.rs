@@ -9,6 +9,9 @@ pub struct Options {
     /// Memory for nodes, values and what waits for a checkpoint, in bytes. Writers wait rather than exceed it, where a
     /// thread makes checkpoints. Default 1 GiB.
     pub memory_bytes: u64,
+    /// Memory among that for copies of small records that are looked up often, in bytes; 0 for no copies. None, as is the default, for one
+    /// part of 32, and 256 MiB at most.
+    pub hot_bytes: Option<u64>,
     /// Length of the log that makes a checkpoint worth while, in bytes. Default 1 GiB; it bounds recovery.
     pub checkpoint_bytes: u64,
     /// Length of one log segment, in bytes; with little memory they are shorter. Default 8 MiB.
@@ -42,6 +45,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             memory_bytes: 1 << 30,
+            hot_bytes: None,
             checkpoint_bytes: 1 << 30,
             log_segment_bytes: 8 << 20,
             log_windows: true,

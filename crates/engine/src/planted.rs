@@ -102,11 +102,19 @@ pub enum Bug {
     RoomUntold,
     /// Closing does not wait for who writes large values.
     CloseUnlocked,
+    /// A hot record is shown though somebody changed it meanwhile.
+    HotTorn,
+    /// Hot records stay as they were when their tree changes as a whole.
+    HotAgeKept,
+    /// Hot records stay as they were when a batch changes them.
+    HotNotForgotten,
+    /// A hot record keeps its value when another one is put in place.
+    HotNotChanged,
 }
 
 impl Bug {
     /// Those between threads: one thread alone never meets them.
-    pub const BETWEEN_THREADS: [Self; 11] = [
+    pub const BETWEEN_THREADS: [Self; 12] = [
         Self::PlacingUnlocked,
         Self::StillUnlocked,
         Self::LeafUnlatched,
@@ -118,10 +126,11 @@ impl Bug {
         Self::BroughtInUnseen,
         Self::RoomUntold,
         Self::CloseUnlocked,
+        Self::HotTorn,
     ];
 
     /// All that a single thread can meet.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 39] = [
         Self::SyncSkipped,
         Self::FlushSkipped,
         Self::SuperblockBeforePages,
@@ -158,6 +167,9 @@ impl Bug {
         Self::PageBelowFreed,
         Self::SecondPageIgnored,
         Self::InnerSettledFirst,
+        Self::HotAgeKept,
+        Self::HotNotForgotten,
+        Self::HotNotChanged,
     ];
 }
 

@@ -116,7 +116,7 @@ impl Shared {
         let moved = Record::SplitOff { tree, to, at };
         let records = if known.is_some() { &[moved][..] } else { &[made, moved] };
         self.log_records(&mut writer, records)?;
-        let visible = self.apply_move(writer, |forest, retired| {
+        let visible = self.apply_move(writer, [tree, to], |forest, retired| {
             if known.is_none() {
                 forest.add_tree(name, &self.backing);
             }
@@ -130,15 +130,19 @@ impl Shared {
         let absorbed = [Record::Absorb { tree, from }];
         let is_logged = !planted::is(Bug::RangeMoveNotLogged);
         self.log_records(&mut writer, if is_logged { &absorbed } else { &[] })?;
-        self.apply_move(writer, |forest, retired| forest.join(tree, from, seam, &self.backing, retired))
+        self.apply_move(writer, [tree, from], |forest, retired| {
+            forest.join(tree, from, seam, &self.backing, retired)
+        })
     }
 
     fn apply_move(
         &self,
         mut writer: Alone<'_, Writer>,
+        trees: [u32; 2],
         change: impl FnOnce(&mut Forest, &mut RetiredList) -> Result<(), EngineError>,
     ) -> Result<Visible, EngineError> {
         let mut forest = self.forest.write();
+        trees.iter().for_each(|&tree| self.hot.forget_tree(tree));
         if let Err(error) = change(&mut forest, &mut writer.retired) {
             // The log has it and memory does not: only opening again can tell what is true.
             self.syncer.poison();

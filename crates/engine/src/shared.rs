@@ -6,6 +6,7 @@
 use crate::backing::{Backing, Reading};
 use crate::forest::Forest;
 use crate::gate::{Apart, Gate, Latches, Look};
+use crate::hot::Hot;
 use crate::leaf::{SLOT_LINES, SharedLeaf};
 use crate::log::Log;
 use crate::node::Node;
@@ -44,6 +45,8 @@ pub(crate) struct Shared {
     pub(crate) forest: Sharded<Forest>,
     /// Of the leaves of the current trees: for whoever looks at one or writes into it while others do.
     pub(crate) latches: Latches,
+    /// Copies of records that are looked up often.
+    pub(crate) hot: Hot,
     pub(crate) space: Mutex<Space>,
     pub(crate) pins: Arc<Pins>,
     pub(crate) syncer: Syncer,
@@ -161,7 +164,9 @@ impl Shared {
         forest: Forest,
         recovery: RecoveryReport,
     ) -> Self {
+        let hot = Hot::new(options.hot_bytes, options.memory_bytes, backing.meter());
         Self {
+            hot,
             options,
             backing,
             placing: RwLock::new(()),

@@ -48,6 +48,8 @@ pub struct Stats {
     pub inner_memory_bytes: u64,
     /// Bytes of values in memory that could be read back.
     pub value_memory_bytes: u64,
+    /// Bytes for copies of records that are looked up often.
+    pub hot_memory_bytes: u64,
     /// Named snapshots.
     pub snapshots: u64,
     /// Readers and snapshots that keep old state in place.
@@ -99,6 +101,7 @@ impl Engine {
             unwritten_memory_bytes: shared.backing.meter().unwritten_bytes(),
             inner_memory_bytes: shared.backing.meter().bytes_of(crate::meter::Kind::Inner),
             value_memory_bytes: shared.backing.value_bytes(),
+            hot_memory_bytes: shared.hot.bytes(),
             pins: shared.pins.count() as u64,
             ..Stats::default()
         };

@@ -206,6 +206,7 @@ fn statistics(stats: &Stats) -> Vec<Statistic> {
         ("log-value-bytes", stats.log_value_bytes, Bytes),
         ("leaf-memory-bytes", stats.leaf_memory_bytes, Bytes),
         ("value-memory-bytes", stats.value_memory_bytes, Bytes),
+        ("hot-memory-bytes", stats.hot_memory_bytes, Bytes),
     ];
     let figures = figures.into_iter().map(|(name, value, unit)| (name.to_owned(), value, unit));
     records.chain(figures).map(|(name, value, unit)| Statistic { name, value, unit }).collect()

@@ -3,6 +3,7 @@
 use super::Engine;
 use crate::batch::{Action, Given, Op};
 use crate::commit::Commit;
+use crate::hot::HotKey;
 use crate::planted::{self, Bug};
 use crate::search::{self, Sought};
 use crate::shared::Shared;
@@ -102,6 +103,13 @@ impl Tree {
         mut found: impl FnMut(Option<ValueRef<'_>>) -> R,
     ) -> Result<R, EngineError> {
         let shared = &*self.engine.shared;
+        let hot = HotKey::of(self.id, key);
+        shared.check_open()?;
+        // What lies in a leaf lies nowhere on disk that a pin would have to keep.
+        let show = |value: &[u8]| found(Some(shared.value_ref(Stored::Inline(value), 0)));
+        if let Some(shown) = shared.hot.find(&hot, show) {
+            return Ok(shown);
+        }
         let mut made_room = false;
         loop {
             let missing = {
@@ -112,6 +120,9 @@ impl Tree {
                     Ok(leaf) => {
                         let _latch = shared.latch(leaf);
                         let (stored, epoch) = (search::get_in(leaf, key), forest.epoch);
+                        if let Some(Stored::Inline(value)) = stored {
+                            shared.hot.note_lookup(&hot, value);
+                        }
                         return Ok(found(stored.map(|stored| shared.value_ref(stored, epoch))));
                     }
                     Err(missing) => {

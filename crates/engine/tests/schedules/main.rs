@@ -17,6 +17,7 @@
 
 mod disk;
 mod durable;
+mod hot;
 mod memory;
 mod small;
 
@@ -138,6 +139,8 @@ models! {
     lookups_beside_leaves_find_what_others_bring_in: memory::lookups_beside;
     values_that_are_moved_are_those_that_are_there: memory::cleaning;
     writers_who_wait_for_room_go_on: memory::room;
+    hot_records_are_those_of_the_tree: hot::put_in_place;
+    hot_records_show_no_part_of_a_batch: hot::batches;
     what_was_synced_survives: durable::synced;
     nothing_is_written_once_a_store_is_closed: durable::close;
 }
@@ -156,6 +159,9 @@ const PLANTED: &[(Bug, fn())] = &[
     (Bug::LeafUnlatched, memory::cleaning),
     (Bug::MovedWithoutLook, memory::cleaning),
     (Bug::RoomUntold, memory::room),
+    (Bug::HotTorn, hot::put_in_place),
+    (Bug::HotNotChanged, hot::put_in_place),
+    (Bug::HotNotForgotten, hot::batches),
     (Bug::SyncCountedAfter, durable::synced),
     (Bug::SyncEndUntold, durable::synced),
     (Bug::SyncSkipped, durable::synced),

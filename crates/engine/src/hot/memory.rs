@@ -1,0 +1,120 @@
+//! Memory for the places of hot records: a range of addresses, behind which the system puts memory when it is first used.
+#![cfg_attr(not(any(miri, atoll_plain_memory, feature = "schedules")), allow(unsafe_code))]
+
+use super::Place;
+
+#[cfg(not(any(miri, atoll_plain_memory, feature = "schedules")))]
+pub(super) use mapped::{PLACES_MOST, Places};
+#[cfg(any(miri, atoll_plain_memory, feature = "schedules"))]
+pub(super) use plain::{PLACES_MOST, Places};
+
+/// For tools that want to know of each allocation: a few places.
+#[cfg(any(miri, atoll_plain_memory, feature = "schedules"))]
+mod plain {
+    use super::Place;
+    use std::ops::Deref;
+
+    pub(in crate::hot) const PLACES_MOST: usize = if cfg!(feature = "schedules") { 2 } else { 1024 };
+
+    pub(in crate::hot) struct Places(Box<[Place]>);
+
+    impl Places {
+        pub(in crate::hot) fn new(count: usize) -> Option<Self> {
+            Some(Self((0..count).map(|_| Place::default()).collect()))
+        }
+
+        pub(in crate::hot) fn may_be_huge(&self, _count: usize) {}
+    }
+
+    impl Deref for Places {
+        type Target = [Place];
+
+        fn deref(&self) -> &[Place] {
+            &self.0
+        }
+    }
+}
+
+#[cfg(not(any(miri, atoll_plain_memory, feature = "schedules")))]
+mod mapped {
+    use super::Place;
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+    use std::ops::Deref;
+    use std::ptr::NonNull;
+
+    pub(in crate::hot) const PLACES_MOST: usize = 1 << 32;
+
+    /// Bytes and alignment of a huge page.
+    const HUGE: usize = 2 << 20;
+
+    /// Places one behind the other, of which those are in memory that were used.
+    pub(in crate::hot) struct Places {
+        /// All that was mapped, of which the places are the aligned part.
+        mapped: NonNull<u8>,
+        mapped_bytes: usize,
+        first: NonNull<Place>,
+        count: usize,
+    }
+
+    // SAFETY: a mapping belongs to no thread, and places are made of atomic words.
+    unsafe impl Send for Places {}
+    // SAFETY: as above: whoever refers to the places from another thread reads and writes atomic words.
+    unsafe impl Sync for Places {}
+
+    impl Places {
+        /// So many empty places; none where the system gives no more addresses.
+        pub(in crate::hot) fn new(count: usize) -> Option<Self> {
+            let bytes = count.checked_mul(size_of::<Place>())?;
+            // Room for the beginning to be that of a huge page.
+            let mapped_bytes = bytes.checked_add(if bytes >= HUGE { HUGE } else { 0 })?;
+            // SAFETY: a fresh private mapping at an address of the kernel's choice touches nothing that is there.
+            let mapped = unsafe {
+                let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+                mmap_anonymous(std::ptr::null_mut(), mapped_bytes, ProtFlags::READ | ProtFlags::WRITE, flags)
+            };
+            let mapped = NonNull::new(mapped.ok()?.cast::<u8>())?;
+            let before = if bytes >= HUGE { mapped.as_ptr().align_offset(HUGE) } else { 0 };
+            // SAFETY: the aligned part lies within the mapping, which is longer by a huge page.
+            let first = unsafe { mapped.add(before) }.cast();
+            Some(Self { mapped, mapped_bytes, first, count })
+        }
+
+        /// Tells the kernel that huge pages may lie behind the first `count`, but for those of the first such page: what needs few places
+        /// shall take little memory.
+        pub(in crate::hot) fn may_be_huge(&self, count: usize) {
+            let bytes = count.min(self.count) * size_of::<Place>();
+            if bytes <= HUGE {
+                return;
+            }
+            // Where that is refused, small pages do the same more slowly.
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            // SAFETY: advice on a mapping of ours, which changes no content; `bytes` of it lie behind the first place.
+            let _ = unsafe {
+                madvise(
+                    self.first.as_ptr().cast::<u8>().add(HUGE).cast(),
+                    bytes - HUGE,
+                    Advice::LinuxHugepage,
+                )
+            };
+        }
+    }
+
+    impl Deref for Places {
+        type Target = [Place];
+
+        #[inline]
+        fn deref(&self) -> &[Place] {
+            // SAFETY: so many places lie there until `self` goes, aligned to a page or more; a place of zeros, as the kernel
+            // gives them, is an empty one; and all that is ever written to them are atomic words.
+            unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }
+        }
+    }
+
+    impl Drop for Places {
+        fn drop(&mut self) {
+            // A failure would leave memory mapped that nobody uses: no reason to stop.
+            // SAFETY: it was mapped by `new`, and nothing refers to it any more.
+            let _ = unsafe { munmap(self.mapped.as_ptr().cast(), self.mapped_bytes) };
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! A place for one hot record: read without a lock, and written by whoever holds it.
+//!
+//! Its *state* is odd while somebody holds it, and another one afterwards: who read the words between two looks at the same
+//! even state read what was written together (a sequence lock). All words are atomic, so no read is of bytes that somebody
+//! is in the middle of.
+//!
+//! Invariant: the words of a record change only while the state is odd.
+
+use super::HotKey;
+use crate::planted::{self, Bug};
+use crate::prefetch::prefetch;
+use crate::threads::{AtomicU64, fence};
+use std::array;
+use std::sync::atomic::Ordering;
+
+/// Words of a key and a value, each of which begins with a word of its own.
+const WORDS: usize = 20;
+
+/// Bytes of a key, filled up to words, and a value.
+pub(super) const ROOM: usize = WORDS * 8;
+
+/// Bits of a length in a shape.
+const LENGTH_BITS: u32 = 16;
+
+/// The most votes that a record keeps.
+const VOTES_MOST: u8 = 3;
+
+/// A place, of as many bytes as three lines of a cache.
+#[repr(C, align(64))]
+pub(super) struct Place {
+    state: AtomicU64,
+    /// The tree, the length of the key, and that of the value; 0 of nothing, since no key is empty.
+    shape: AtomicU64,
+    /// The age of the tree at which the record came in.
+    age: AtomicU64,
+    /// An [`Election`]. Whoever notes at the same time as another one may be overheard.
+    votes: AtomicU64,
+    words: [AtomicU64; WORDS],
+}
+
+/// What is known of who wants a place.
+#[derive(Clone, Copy)]
+struct Election {
+    /// Votes for the record that is there.
+    votes: u8,
+    /// Draws whether another key becomes the candidate: where keys come by turns, each would take the place of the one before for ever.
+    luck: u8,
+    /// The upper bits of the hash of a key that was looked up and not found.
+    candidate: u64,
+}
+
+impl Election {
+    #[inline]
+    fn of(word: u64) -> Self {
+        Self { votes: word as u8, luck: (word >> 8) as u8, candidate: word >> 16 }
+    }
+
+    #[inline]
+    fn word(self) -> u64 {
+        self.candidate << 16 | u64::from(self.luck) << 8 | u64::from(self.votes)
+    }
+
+    #[inline]
+    fn is_won_by(self, candidate: u64) -> bool {
+        self.votes == 0 && self.candidate == candidate
+    }
+
+    /// After a key was looked up that is not there.
+    #[inline]
+    fn after(mut self, candidate: u64) -> Self {
+        self.votes = self.votes.saturating_sub(1);
+        // All 256 numbers in some order.
+        self.luck = self.luck.wrapping_mul(141).wrapping_add(3);
+        if self.luck >> 7 == 0 {
+            self.candidate = candidate;
+        }
+        self
+    }
+}
+
+/// Where a record is copied to before it is shown.
+pub(super) struct Room([[u8; 8]; WORDS]);
+
+impl Default for Room {
+    #[inline]
+    fn default() -> Self {
+        Self([[0; 8]; WORDS])
+    }
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self { state: zero(), shape: zero(), age: zero(), votes: zero(), words: array::from_fn(|_| zero()) }
+    }
+}
+
+/// The shape of a record.
+#[inline]
+fn shape_of(key: &HotKey<'_>, value: usize) -> u64 {
+    u64::from(key.tree) << (2 * LENGTH_BITS) | (key.bytes.len() as u64) << LENGTH_BITS | value as u64
+}
+
+/// Words of so many bytes.
+#[inline]
+fn words(bytes: usize) -> usize {
+    bytes.div_ceil(8)
+}
+
+/// Whether a place has room for a record.
+#[inline]
+fn has_room(key: &HotKey<'_>, value: &[u8]) -> bool {
+    words(key.bytes.len()) + words(value.len()) <= WORDS
+}
+
+/// These bytes as words, the last one filled up with zeros.
+#[inline]
+fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    bytes.chunks(8).map(|chunk| match chunk.first_chunk::<8>() {
+        Some(word) => u64::from_le_bytes(*word),
+        None => {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            u64::from_le_bytes(word)
+        }
+    })
+}
+
+impl Place {
+    /// The value of this key, if the place has it and it came in at this age; copied, so that nobody can change what is shown.
+    #[inline]
+    pub(super) fn look_up<'r>(&self, key: &HotKey<'_>, age: u64, room: &'r mut Room) -> Option<&'r [u8]> {
+        self.prefetch();
+        let state = self.state.load(Ordering::Acquire);
+        let shape = self.shape.load(Ordering::Relaxed);
+        let value = (shape & ((1 << LENGTH_BITS) - 1)) as usize;
+        if state & 1 == 1 || shape != shape_of(key, value) || self.age.load(Ordering::Relaxed) != age {
+            return None;
+        }
+        let (keys, values) = self.words.split_at_checked(words(key.bytes.len()))?;
+        if !is_key(keys, key) {
+            return None;
+        }
+        let count = words(value).min(values.len());
+        for (word, to) in values[..count].iter().zip(&mut room.0) {
+            *to = word.load(Ordering::Relaxed).to_le_bytes();
+        }
+        fence(Ordering::Acquire);
+        if self.state.load(Ordering::Relaxed) != state && !planted::is(Bug::HotTorn) {
+            return None;
+        }
+        let election = self.votes.load(Ordering::Relaxed);
+        if (election as u8) < VOTES_MOST {
+            self.votes.store(election + 1, Ordering::Relaxed);
+        }
+        room.0.as_flattened().get(..value)
+    }
+
+    /// A key that was looked up and is not here stands for election with the value that it has, at this age of its tree: it comes in if
+    /// there is nothing, or something of an age that is over, or if it stood before and what is here has no votes left. Whether
+    /// it came in where there was nothing.
+    #[inline]
+    pub(super) fn stands_for_election(
+        &self,
+        key: &HotKey<'_>,
+        value: &[u8],
+        age: u64,
+        is_over: impl FnOnce(u32, u64) -> bool,
+    ) -> bool {
+        if !has_room(key, value) {
+            return false;
+        }
+        let shape = self.shape.load(Ordering::Relaxed);
+        let election = Election::of(self.votes.load(Ordering::Relaxed));
+        let candidate = key.hash >> 16;
+        let is_free = shape == 0
+            || election.is_won_by(candidate)
+            || is_over((shape >> (2 * LENGTH_BITS)) as u32, self.age.load(Ordering::Relaxed));
+        if is_free {
+            self.votes.store(Election { votes: 0, ..election }.word(), Ordering::Relaxed);
+            return self.hold().is_some_and(|held| held.fill(key, value, age));
+        }
+        self.votes.store(election.after(candidate).word(), Ordering::Relaxed);
+        false
+    }
+
+    /// Brings it nearer.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        prefetch(std::ptr::from_ref(self), size_of::<Self>() / 64);
+    }
+
+    /// Takes hold of it, unless somebody has.
+    fn hold(&self) -> Option<Held<'_>> {
+        self.hold_at(self.state.load(Ordering::Relaxed))
+    }
+
+    /// The same, if it is still as it was in this state.
+    fn hold_at(&self, state: u64) -> Option<Held<'_>> {
+        if state & 1 == 1 {
+            return None;
+        }
+        self.state.compare_exchange(state, state + 1, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        // No word that is written now is seen by whoever does not see the odd state then.
+        fence(Ordering::Release);
+        Some(Held { place: self, state })
+    }
+
+    /// Gives the record of this key another value, or lets go of it where there is none; whether it did that.
+    ///
+    /// Who holds the place meanwhile puts another record there or changes another one, so there is nothing to wait for: that nobody
+    /// else changes this record, or brings it in, is what the caller sees to.
+    pub(super) fn change(&self, key: &HotKey<'_>, value: Option<&[u8]>) -> bool {
+        loop {
+            let state = self.state.load(Ordering::Acquire);
+            let shape = self.shape.load(Ordering::Relaxed);
+            let is_here = state & 1 == 0
+                && shape >> LENGTH_BITS == shape_of(key, 0) >> LENGTH_BITS
+                && self.words.get(..words(key.bytes.len())).is_some_and(|words| is_key(words, key));
+            if !is_here {
+                return false;
+            }
+            if let Some(held) = self.hold_at(state) {
+                let value = value.filter(|value| has_room(key, value));
+                match value {
+                    Some(value) => held.replace(key, value),
+                    None => held.clear(),
+                }
+                return value.is_none();
+            }
+        }
+    }
+}
+
+/// Whether these words, which are as many as it has, are those of a key.
+#[inline]
+fn is_key(words: &[AtomicU64], key: &HotKey<'_>) -> bool {
+    words.iter().zip(words_of(key.bytes)).all(|(word, part)| word.load(Ordering::Relaxed) == part)
+}
+
+/// A place that nobody else writes to.
+struct Held<'p> {
+    place: &'p Place,
+    state: u64,
+}
+
+impl Held<'_> {
+    /// Puts a record there, of this age of its tree; whether there was none.
+    fn fill(self, key: &HotKey<'_>, value: &[u8], age: u64) -> bool {
+        let was_empty = self.place.shape.load(Ordering::Relaxed) == 0;
+        self.place.age.store(age, Ordering::Relaxed);
+        self.place.write(0, key.bytes);
+        self.replace(key, value);
+        was_empty
+    }
+
+    fn replace(self, key: &HotKey<'_>, value: &[u8]) {
+        self.place.write(words(key.bytes.len()), value);
+        self.place.shape.store(shape_of(key, value.len()), Ordering::Relaxed);
+    }
+
+    fn clear(self) {
+        self.place.shape.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Place {
+    fn write(&self, from: usize, bytes: &[u8]) {
+        let words = self.words.iter().skip(from);
+        words.zip(words_of(bytes)).for_each(|(word, part)| word.store(part, Ordering::Relaxed));
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.place.state.store(self.state + 2, Ordering::Release);
+    }
+}
