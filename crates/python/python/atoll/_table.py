@@ -281,7 +281,7 @@ class Table(Asking, Noted):
 
         ``t.delete("x is nan")``, ``t.delete(run="b")``, ``t.delete(run="a", steps=(100, None))`` with the first step and
         the one behind the last; everything with ``all=True``. Rows that come later stay. Versions before keep what they
-        had, until :meth:`vacuum`.
+        had, until :meth:`vacuum`. With a whole run go its attributes, unless a snapshot may show the run.
 
         Raises ``NotFoundError`` for a run that is not there, ``InvalidInputError`` for a condition that does not fit.
         """

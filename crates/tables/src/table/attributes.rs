@@ -1,9 +1,11 @@
 //! Attributes of a table, of its runs and of their steps: what a writer notes of where they come from, and the cell in
 //! which positions repeat. They are no part of the versions: of each the last writer wins.
 
+use super::entries::all_entries;
+use super::runs::is_listed;
 use super::{Table, TableError, check_name, codec};
 use crate::boundary::{Boundary, CELL_ATTRIBUTE};
-use atoll_store::{Cell, ReadOptions, StoreError, WriteOptions};
+use atoll_store::{Batch, Cell, ReadOptions, ScanEntry, ScanRequest, SortRange, StoreError, WriteOptions};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -30,7 +32,7 @@ impl AttributesOf<'_> {
         match self {
             Self::Table => b"\0table".to_vec(),
             Self::Run(run) => run.as_bytes().to_vec(),
-            Self::Step(run, step) => [b"\0step\0", run.as_bytes(), b"\0", &step.to_be_bytes()].concat(),
+            Self::Step(run, step) => [steps_of(run).as_slice(), &step.to_be_bytes()].concat(),
         }
     }
 
@@ -135,6 +137,50 @@ impl Table {
         Ok(None)
     }
 
+    /// Cells with attributes of a run and of its steps, or of all runs.
+    pub(super) async fn noted_of(&self, run: Option<&str>) -> Result<Vec<ScanEntry>, TableError> {
+        let ranges = match run {
+            Some(run) => {
+                let after = [run.as_bytes(), b"\0"].concat();
+                let own = SortRange::half_open(run.as_bytes().to_vec(), after);
+                [own, SortRange::prefix(&steps_of(run))]
+            }
+            // No run's name begins with a control character.
+            None => [SortRange::half_open(vec![b' '], vec![0xff]), SortRange::prefix(STEP)],
+        };
+        let mut noted = Vec::new();
+        for range in ranges {
+            let request = ScanRequest { range, ..ScanRequest::all(self.names.attributes()) };
+            noted.extend(all_entries(&*self.store, request).await?);
+        }
+        Ok(noted)
+    }
+
+    /// Removes attributes of runs of which nothing is left and nothing may come, where they are still as they were; not while there is a
+    /// snapshot, which may show those runs.
+    pub(super) async fn forget_attributes(&self, noted: Vec<ScanEntry>) -> Result<(), TableError> {
+        if noted.is_empty() || !self.snapshots().await?.is_empty() {
+            return Ok(());
+        }
+        let current = self.ledger.current().await?;
+        let runs = &current.manifest.runs;
+        for entry in noted {
+            let is_there = run_of(&entry.sort).and_then(|run| runs.get(run)).is_some_and(is_listed);
+            if is_there {
+                continue;
+            }
+            let gone = Batch::on(self.names.attributes())
+                .if_equals(entry.sort.clone(), entry.value.clone())
+                .delete(entry.sort);
+            match self.store.write(gone, WriteOptions::default()).await {
+                // Somebody noted something meanwhile: that is about what comes.
+                Ok(_) | Err(StoreError::Conflict(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
     /// The attributes of a run, as texts: what is none is written as JSON.
     ///
     /// # Errors
@@ -143,6 +189,23 @@ impl Table {
         let attributes = self.attributes(AttributesOf::Run(run)).await?;
         Ok(attributes.into_iter().map(|(name, value)| (name, text_of(value))).collect())
     }
+}
+
+/// How keys of attributes of steps begin.
+const STEP: &[u8] = b"\0step\0";
+
+/// How those of the steps of one run do.
+fn steps_of(run: &str) -> Vec<u8> {
+    [STEP, run.as_bytes(), b"\0"].concat()
+}
+
+/// The run that attributes of this key are about, themselves or those of a step.
+fn run_of(key: &[u8]) -> Option<&str> {
+    let name = match key.strip_prefix(STEP) {
+        Some(rest) => rest.get(..rest.len().checked_sub(1 + size_of::<u64>())?)?,
+        None => key,
+    };
+    std::str::from_utf8(name).ok()
 }
 
 fn text_of(value: Value) -> String {

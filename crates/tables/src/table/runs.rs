@@ -191,7 +191,8 @@ impl Table {
     ///
     /// Whole steps go as such; of others the rows are left out by queries until they are packed. Older versions
     /// keep what they had. A step that went as a whole can be written again by a new attempt only: for the attempt that
-    /// wrote it, it is there already. With all steps of a run goes what its ranks noted of them.
+    /// wrote it, it is there already. With all steps of a run goes what its ranks noted of them, and its attributes, unless an
+    /// attempt that may still write has it, or a snapshot is kept that may show it.
     ///
     /// # Errors
     /// [`TableError::NoRun`], [`TableError::Steps`] for steps inside out, [`TableError::Filter`] for one that
@@ -242,11 +243,14 @@ impl Table {
             None => None,
         };
         let is_whole = steps == StepRange::ALL && expression.is_none();
+        // As it is before: what is noted from here on is about the run's next life.
+        let noted = if is_whole { self.noted_of(run).await? } else { Vec::new() };
         let scope = Scope { run: run.map(RunId::from), steps, expression };
         let version = self.ledger.commit(Edit::Delete { scope }).await?;
         if is_whole {
             // What ranks noted is about steps that are no longer there.
             self.forget_notes(run).await?;
+            self.forget_attributes(noted).await?;
         }
         Ok(version)
     }

@@ -3,7 +3,7 @@
 use super::rows::{block, create, open, rows, seen, steps_seen};
 use atoll_memory::MemoryStore;
 use atoll_store::{ErrorKind, Store};
-use atoll_tables::Table;
+use atoll_tables::{AttributesOf, Table};
 use std::sync::Arc;
 
 /// Two runs of three steps of 20 rows.
@@ -58,6 +58,52 @@ async fn a_delete_is_kept_over_whole_manifests_and_says_what_is_wrong_with_it() 
     assert_eq!(kind(table.delete(None, Some(3..3), None).await), ErrorKind::InvalidInput);
     assert_eq!(kind(table.delete(None, None, Some("x <")).await), ErrorKind::InvalidInput);
     assert!(table.delete(None, None, Some("velocity > 1")).await.is_err());
+}
+
+/// Notes one attribute of the table, of two runs and of a step of each.
+async fn note_everywhere(table: &Table) {
+    let of = [AttributesOf::Table, AttributesOf::Run("a"), AttributesOf::Run("b")];
+    for of in of.into_iter().chain([AttributesOf::Step("a", 1), AttributesOf::Step("b", 1)]) {
+        table.note(of, &[("solvent".to_owned(), Some("water".into()))].into()).await.unwrap();
+    }
+}
+
+/// Of how many of these there are attributes: the table, runs a and b, a step of each.
+async fn noted(table: &Table) -> [usize; 5] {
+    let of = [AttributesOf::Table, AttributesOf::Run("a"), AttributesOf::Run("b")];
+    let of = of.into_iter().chain([AttributesOf::Step("a", 1), AttributesOf::Step("b", 1)]);
+    let mut counts = [0; 5];
+    for (count, of) in counts.iter_mut().zip(of) {
+        *count = table.attributes(of).await.unwrap().len();
+    }
+    counts
+}
+
+#[tokio::test]
+async fn attributes_go_with_all_steps_of_their_run() {
+    let (store, table) = two_runs().await;
+    note_everywhere(&table).await;
+    table.delete(Some("a"), Some(1..4), None).await.unwrap();
+    assert_eq!(noted(&table).await, [1; 5], "steps alone were meant");
+    table.delete(Some("a"), None, None).await.unwrap();
+    let reader = open(&store).await;
+    assert_eq!(noted(&reader).await, [1, 0, 1, 0, 1]);
+    assert_eq!(reader.attributes_of_runs().await.unwrap().into_keys().collect::<Vec<_>>(), ["b"]);
+    table.delete(None, None, None).await.unwrap();
+    assert_eq!(noted(&reader).await, [1, 0, 0, 0, 0], "the table's are about what comes as well");
+}
+
+#[tokio::test]
+async fn attributes_stay_for_what_a_snapshot_shows_and_for_an_attempt_that_began() {
+    let (_store, table) = two_runs().await;
+    note_everywhere(&table).await;
+    table.create_snapshot("before", None).await.unwrap();
+    table.delete(Some("a"), None, None).await.unwrap();
+    assert_eq!(noted(&table).await, [1; 5]);
+    table.delete_snapshot("before").await.unwrap();
+    table.begin_next("b", 1).await.unwrap();
+    table.delete(Some("b"), None, None).await.unwrap();
+    assert_eq!(noted(&table).await, [1; 5], "attempt 2 may have noted them");
 }
 
 /// Which rows ought to be there: run, attempt, step and particle, and their x.
