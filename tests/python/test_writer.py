@@ -409,3 +409,14 @@ def test_runs_are_found_by_the_numbers_among_their_attributes(table):
     assert (kept["seed"], kept["drift"]) == (str(2**70), "nan"), "what JSON has no number for is a text"
     atoll.Writer(table, "a").close()
     assert table.attributes(run="a")["temperature"] == 310, "it stays what it is"
+
+
+def test_a_run_that_begins_anew_has_nothing_of_the_deleted_one(table):
+    with atoll.Writer(table, "a", deck="old deck", attributes={"temperature": 300.0, "solvent": "water"}) as writer:
+        writer.step(0, 0.0, rows())
+    table.delete(run="a")
+    with atoll.Writer(table, "a", attributes={"temperature": 310.0}) as writer:
+        writer.step(0, 0.0, rows())
+    noted = table.attributes(run="a")
+    assert noted["temperature"] == 310.0
+    assert not {"solvent", "deck"} & set(noted)
