@@ -5,6 +5,7 @@
 
 use crate::EngineError;
 use crate::engine::Tree;
+use crate::hot::HotKey;
 use crate::pins::Pin;
 use crate::search::{self, Missing};
 use crate::value::{Stored, Value};
@@ -47,6 +48,12 @@ impl Tree {
     /// [`EngineError::Closed`].
     pub fn try_get(&self, key: &[u8]) -> Result<Attempt<Option<Value>>, EngineError> {
         let shared = &*self.engine.shared;
+        shared.check_open()?;
+        let hot = HotKey::of(self.id(), key);
+        let show = |value: &[u8]| shared.value_ref(Stored::Inline(value), 0).to_value();
+        if let Some(value) = shared.hot.find(&hot, show) {
+            return Ok(Attempt::Ready(Some(value)));
+        }
         let forest = shared.forest.read();
         shared.check_open()?;
         let Some(tree) = forest.tree(self.id()) else { return Ok(Attempt::Ready(None)) };
@@ -54,6 +61,7 @@ impl Tree {
             Ok(leaf) => {
                 let _latch = shared.latch(leaf);
                 let stored = search::get_in(leaf, key);
+                shared.hot.note_found(&hot, stored);
                 let value = stored.map(|stored| shared.value_ref(stored, forest.epoch).to_value());
                 Ok(Attempt::Ready(value))
             }

@@ -31,6 +31,9 @@ use std::sync::atomic::Ordering;
 /// Bytes of values in one group that nobody counts before they are written.
 const SMALL_GROUP: u64 = 128 << 10;
 
+/// Of a range with fewer keys than that, which is deleted, copies go one by one; else those of all of its tree.
+const HOT_IN_RANGE: usize = 64;
+
 /// The acknowledgement of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commit {
@@ -141,7 +144,7 @@ impl Shared {
         }
         let changes: Vec<_> = changes_of(ops, &placed).collect();
         let mut forest = self.forest.write();
-        self.forget_hot(ops);
+        self.forget_hot(&forest, ops);
         if let Err(error) = forest.apply(&changes, &self.backing, &mut writer.retired) {
             // The log has it and memory does not: only opening again can tell what is true.
             self.syncer.poison();
@@ -150,9 +153,9 @@ impl Shared {
         Ok(self.end_alone(writer, forest))
     }
 
-    /// Lets go of the hot records that a commit is about to change, for whoever keeps everybody from the trees: all before the first
+    /// Lets go of the hot records that a commit is about to change, for whoever keeps everybody from the trees: all before any
     /// of them is seen changed.
-    fn forget_hot(&self, ops: &[Op<'_>]) {
+    fn forget_hot(&self, forest: &Forest, ops: &[Op<'_>]) {
         if self.hot.is_empty() {
             return;
         }
@@ -161,8 +164,13 @@ impl Shared {
             keys().for_each(|key| self.hot.prefetch(&key));
             keys().for_each(|key| self.hot.forget(&key));
         }
-        for op in ops.iter().filter(|op| op.action.key().is_none()) {
-            self.hot.forget_tree(op.tree);
+        for op in ops {
+            let Action::DeleteRange(from, to) = op.action else { continue };
+            let Some(tree) = forest.tree(op.tree) else { continue };
+            match tree.few_keys_in((from, to), HOT_IN_RANGE, &self.backing) {
+                Some(keys) => keys.iter().for_each(|key| self.hot.forget(&HotKey::of(op.tree, key))),
+                None => self.hot.forget_tree(op.tree),
+            }
         }
     }
 

@@ -10,7 +10,7 @@
 //! against it, and a key that was looked up twice meanwhile takes the place of what has no votes left. So whoever reads
 //! everything once drives nothing out that others want.
 //!
-//! There are few places at first, and twice as many whenever half of them are filled, up to the budget.
+//! There are few places at first, and twice as many whenever more than half of them are filled, up to the budget.
 //!
 //! Invariant: a place that is found by its key has what the current tree has, or its age is over.
 //! Invariant: a record comes in only while nobody can write into its leaf, and changes only by whoever writes into its leaf; it goes
@@ -22,9 +22,11 @@ mod place;
 mod tests;
 
 use crate::checksum::wide_hash;
+use crate::gate::Apart;
 use crate::meter::{Kind, Meter, Weight};
 use crate::planted::{self, Bug};
 use crate::threads::{AtomicU64, AtomicUsize, Mutex};
+use crate::value::Stored;
 use memory::Places;
 use place::{Place, ROOM, Room};
 use std::array;
@@ -41,7 +43,7 @@ const SHARE: u64 = 32;
 const BYTES_MOST: u64 = 256 << 20;
 
 /// Trees share as many ages: what ends the age of one ends that of others with it.
-const AGES: usize = 16;
+const AGES: usize = 64;
 
 /// Hot records of a store.
 pub(crate) struct Hot {
@@ -52,8 +54,8 @@ pub(crate) struct Hot {
     /// Number of the last place in use; a power of two less one. It only grows: what a place has of a key that another one is
     /// for since then is never found again.
     last: AtomicUsize,
-    /// Places that are not empty.
-    filled: AtomicUsize,
+    /// How often an empty place was filled since there are so many. When there are twice as many, half of them are where nobody looks.
+    filled: Apart<AtomicUsize>,
     /// Records of a tree are true if they came in at this age.
     ages: [AtomicU64; AGES],
     weight: Mutex<Weight>,
@@ -70,21 +72,23 @@ pub(crate) struct HotKey<'k> {
 impl<'k> HotKey<'k> {
     #[inline]
     pub(crate) fn of(tree: u32, bytes: &'k [u8]) -> Self {
-        Self { tree, bytes, hash: wide_hash(tree, bytes) }
+        // What is too long for a place need not be read for it.
+        let hash = if bytes.len() <= ROOM { wide_hash(tree, bytes) } else { 0 };
+        Self { tree, bytes, hash }
     }
 }
 
 impl Hot {
     /// None yet; they will take at most `bytes`, or what suits a store of this memory.
     pub(crate) fn new(bytes: Option<u64>, memory_bytes: u64, meter: &Arc<Meter>) -> Self {
-        let bytes = bytes.unwrap_or_else(|| (memory_bytes / SHARE).min(BYTES_MOST));
+        let bytes = bytes.map_or((memory_bytes / SHARE).min(BYTES_MOST), |bytes| bytes.min(memory_bytes / 2));
         let places = usize::try_from(bytes).unwrap_or(usize::MAX) / size_of::<Place>();
         let most = places.checked_ilog2().map_or(0, |bits| 1 << bits).min(memory::PLACES_MOST);
         Self {
             places: OnceLock::new(),
             most,
             last: AtomicUsize::new(most.clamp(1, FIRST) - 1),
-            filled: AtomicUsize::new(0),
+            filled: Apart(AtomicUsize::new(0)),
             ages: array::from_fn(|_| AtomicU64::new(0)),
             weight: Mutex::new(Weight::of(meter, Kind::Buffer, 0)),
         }
@@ -98,10 +102,18 @@ impl Hot {
         Some(show(value))
     }
 
+    /// As [`Hot::note_lookup`], of what a leaf has for a key, if anything.
+    #[inline]
+    pub(crate) fn note_found(&self, key: &HotKey<'_>, stored: Option<Stored<'_>>) {
+        if let Some(Stored::Inline(value)) = stored {
+            self.note_lookup(key, value);
+        }
+    }
+
     /// Notes that a key was looked up that is not here, and has this value; it may come in. For whoever keeps everybody from writing
     /// into its leaf.
     #[inline]
-    pub(crate) fn note_lookup(&self, key: &HotKey<'_>, value: &[u8]) {
+    fn note_lookup(&self, key: &HotKey<'_>, value: &[u8]) {
         let Some(place) = self.place_of(key) else { return self.begin() };
         let is_over = |tree: u32, age: u64| self.age(tree) != age;
         if place.stands_for_election(key, value, self.age(key.tree), is_over) {
@@ -118,7 +130,7 @@ impl Hot {
         }
     }
 
-    /// One more is filled: uses twice as many when that is half of them.
+    /// One more is filled: uses twice as many when that is half of them, beside those from before.
     fn note_filled(&self) {
         let filled = self.filled.fetch_add(1, Ordering::Relaxed) + 1;
         let last = self.last.load(Ordering::Relaxed);
@@ -126,26 +138,26 @@ impl Hot {
         if may_grow
             && self.last.compare_exchange(last, last * 2 + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
+            self.filled.store(0, Ordering::Relaxed);
             self.weigh();
         }
     }
 
     /// Counts the places in use.
     fn weigh(&self) {
+        let Some(Some(places)) = self.places.get() else { return };
         let mut weight = self.weight.lock();
         let count = self.last.load(Ordering::Relaxed) + 1;
         weight.set((count * size_of::<Place>()) as u64);
-        if let Some(Some(places)) = self.places.get() {
-            places.may_be_huge(count);
-        }
+        places.may_be_huge(count);
     }
 
     /// Notes that a key has another value, or none, or one too long to be here. For whoever has written it into its leaf, and lets
     /// nobody else look at that yet.
     #[inline]
     pub(crate) fn note_change(&self, key: &HotKey<'_>, value: Option<&[u8]>) {
-        if self.place_of(key).is_some_and(|place| place.change(key, value)) {
-            self.filled.fetch_sub(1, Ordering::Relaxed);
+        if let Some(place) = self.place_of(key) {
+            place.change(key, value);
         }
     }
 
@@ -172,10 +184,11 @@ impl Hot {
         }
     }
 
-    /// Whether there are none, so that nothing need be noted of changes.
+    /// Whether there were never any, so that nothing need be noted of changes. The lookup that makes the places brings nothing in, so
+    /// whoever writes into a leaf from which something came in knows of them.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.filled.load(Ordering::Relaxed) == 0
+        self.places.get().is_none()
     }
 
     /// Bytes that places take.

@@ -1,7 +1,8 @@
 //! What all handles of one engine share, and the order in which its locks are taken.
 //!
 //! Order: `placing`, `checkpointing`, `writer`, `forest`, `latches`, `space`, `pins`; a later one is never held while an
-//! earlier one is taken. Who places in the gate of `writer` takes its content behind the latch.
+//! earlier one is taken. Who places in the gate of `writer` takes its content behind the latch. What hot records weigh is
+//! noted last of all.
 
 use crate::backing::{Backing, Reading};
 use crate::forest::Forest;

@@ -120,9 +120,7 @@ impl Tree {
                     Ok(leaf) => {
                         let _latch = shared.latch(leaf);
                         let (stored, epoch) = (search::get_in(leaf, key), forest.epoch);
-                        if let Some(Stored::Inline(value)) = stored {
-                            shared.hot.note_lookup(&hot, value);
-                        }
+                        shared.hot.note_found(&hot, stored);
                         return Ok(found(stored.map(|stored| shared.value_ref(stored, epoch))));
                     }
                     Err(missing) => {

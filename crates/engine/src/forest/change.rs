@@ -203,7 +203,7 @@ impl TreeState {
         edit: &mut Edit<'_>,
     ) -> Result<(), EngineError> {
         loop {
-            let keys = self.keys_in((from, to), passes_lost, edit.backing)?;
+            let keys = self.keys_in((from, to), RANGE_STEP, passes_lost, edit.backing)?;
             let mut deleted = 0;
             for key in &keys {
                 deleted += u64::from(tree::delete(&mut self.root, HashedKey::new(key), edit)?);
@@ -219,17 +219,28 @@ impl TreeState {
         }
     }
 
-    /// The first keys of a range, up to [`RANGE_STEP`], whose leaves are resident then.
+    /// The keys of a range whose leaves are resident, if that are fewer than `limit`.
+    pub(crate) fn few_keys_in(
+        &self,
+        range: Range<'_>,
+        limit: usize,
+        backing: &Backing,
+    ) -> Option<Vec<Vec<u8>>> {
+        self.keys_in(range, limit, false, backing).ok().filter(|keys| keys.len() < limit)
+    }
+
+    /// The first keys of a range, up to `limit`, whose leaves are resident then.
     fn keys_in(
         &self,
         range: Range<'_>,
+        limit: usize,
         passes_lost: bool,
         backing: &Backing,
     ) -> Result<Vec<Vec<u8>>, EngineError> {
         let mut keys = Vec::new();
         let visitor = |key: &[u8], _: Stored<'_>| {
             keys.push(key.to_vec());
-            if keys.len() < RANGE_STEP { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if keys.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
         let mut visit = Visit::new(range, Direction::Forward, visitor);
         visit.run(&self.root, &mut |slot, _| match () {

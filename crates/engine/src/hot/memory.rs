@@ -14,7 +14,7 @@ mod plain {
     use super::Place;
     use std::ops::Deref;
 
-    pub(in crate::hot) const PLACES_MOST: usize = if cfg!(feature = "schedules") { 2 } else { 1024 };
+    pub(in crate::hot) const PLACES_MOST: usize = if cfg!(feature = "schedules") { 4 } else { 1024 };
 
     pub(in crate::hot) struct Places(Box<[Place]>);
 
@@ -42,7 +42,8 @@ mod mapped {
     use std::ops::Deref;
     use std::ptr::NonNull;
 
-    pub(in crate::hot) const PLACES_MOST: usize = 1 << 32;
+    /// Some three gigabytes of them.
+    pub(in crate::hot) const PLACES_MOST: usize = 1 << 24;
 
     /// Bytes and alignment of a huge page.
     const HUGE: usize = 2 << 20;
@@ -69,13 +70,17 @@ mod mapped {
             let mapped_bytes = bytes.checked_add(if bytes >= HUGE { HUGE } else { 0 })?;
             // SAFETY: a fresh private mapping at an address of the kernel's choice touches nothing that is there.
             let mapped = unsafe {
-                let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+                let flags = MapFlags::PRIVATE;
                 mmap_anonymous(std::ptr::null_mut(), mapped_bytes, ProtFlags::READ | ProtFlags::WRITE, flags)
             };
             let mapped = NonNull::new(mapped.ok()?.cast::<u8>())?;
             let before = if bytes >= HUGE { mapped.as_ptr().align_offset(HUGE) } else { 0 };
             // SAFETY: the aligned part lies within the mapping, which is longer by a huge page.
             let first = unsafe { mapped.add(before) }.cast();
+            // Where the system gives huge pages to everybody, a first lookup would take one.
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            // SAFETY: advice on a mapping of ours, which changes no content.
+            let _ = unsafe { madvise(mapped.as_ptr().cast(), mapped_bytes, Advice::LinuxNoHugepage) };
             Some(Self { mapped, mapped_bytes, first, count })
         }
 

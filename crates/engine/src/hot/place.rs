@@ -206,11 +206,11 @@ impl Place {
         Some(Held { place: self, state })
     }
 
-    /// Gives the record of this key another value, or lets go of it where there is none; whether it did that.
+    /// Gives the record of this key another value, or lets go of it where there is none.
     ///
     /// Who holds the place meanwhile puts another record there or changes another one, so there is nothing to wait for: that nobody
     /// else changes this record, or brings it in, is what the caller sees to.
-    pub(super) fn change(&self, key: &HotKey<'_>, value: Option<&[u8]>) -> bool {
+    pub(super) fn change(&self, key: &HotKey<'_>, value: Option<&[u8]>) {
         loop {
             let state = self.state.load(Ordering::Acquire);
             let shape = self.shape.load(Ordering::Relaxed);
@@ -218,15 +218,16 @@ impl Place {
                 && shape >> LENGTH_BITS == shape_of(key, 0) >> LENGTH_BITS
                 && self.words.get(..words(key.bytes.len())).is_some_and(|words| is_key(words, key));
             if !is_here {
-                return false;
+                return;
             }
             if let Some(held) = self.hold_at(state) {
-                let value = value.filter(|value| has_room(key, value));
-                match value {
+                match value.filter(|value| has_room(key, value)) {
                     Some(value) => held.replace(key, value),
                     None => held.clear(),
                 }
-                return value.is_none();
+                // Whoever writes and then looks another key up, which somebody else writes who then looks this one up: one of the two
+                // sees what the other one wrote.
+                return fence(Ordering::SeqCst);
             }
         }
     }

@@ -4,7 +4,7 @@ const TREE: u32 = 3;
 
 fn hot(bytes: u64) -> (Hot, Arc<Meter>) {
     let meter = Arc::default();
-    (Hot::new(Some(bytes), 0, &meter), meter)
+    (Hot::new(Some(bytes), 1 << 30, &meter), meter)
 }
 
 fn found(hot: &Hot, key: &[u8]) -> Option<Vec<u8>> {
@@ -39,7 +39,6 @@ fn what_was_looked_up_is_found_until_it_goes() {
     assert_eq!(found(&hot, b"b"), None);
     hot.note_change(&HotKey::of(TREE, b"a"), Some(&[7; ROOM]));
     assert_eq!(found(&hot, b"a"), None, "it is too long by now");
-    assert!(hot.is_empty());
     look_up(&hot, b"a", b"");
     assert_eq!(found(&hot, b"a").as_deref(), Some(&b""[..]));
     hot.forget(&HotKey::of(TREE, b"a"));
@@ -93,11 +92,13 @@ fn places_become_more_up_to_the_budget_and_count() {
     look_up(&hot, b"a", b"");
     let few = meter.bytes();
     assert_eq!(few, (FIRST * size_of::<Place>()) as u64);
-    (0..20_000).for_each(|number| _ = look_up(&hot, &key(number), &number.to_le_bytes()));
-    assert_eq!((meter.bytes(), hot.bytes()), (4096 * size_of::<Place>() as u64, meter.bytes()));
-    let there = (0..20_000).filter_map(|number| Some((number, found(&hot, &key(number))?)));
+    let most = memory::PLACES_MOST.min(4096);
+    let keys = 5 * most as u64;
+    (0..keys).for_each(|number| _ = look_up(&hot, &key(number), &number.to_le_bytes()));
+    assert_eq!((meter.bytes(), hot.bytes()), ((most * size_of::<Place>()) as u64, meter.bytes()));
+    let there = (0..keys).filter_map(|number| Some((number, found(&hot, &key(number))?)));
     let right = there.filter(|(number, value)| *value == number.to_le_bytes()).count();
-    assert!(right > 2000, "{right} in 4096 places");
+    assert!(right > most / 2, "{right} in {most} places");
     drop(hot);
     assert_eq!(meter.bytes(), 0);
 }
@@ -154,7 +155,6 @@ fn readers_see_whole_values_that_never_go_back() {
         }
         for _ in 0..2 {
             scope.spawn(|| {
-                let mut seen = 0;
                 for round in 0..rounds as usize {
                     let at = round % 16;
                     let least = written[at].load(Ordering::Acquire);
@@ -162,10 +162,9 @@ fn readers_see_whole_values_that_never_go_back() {
                     let number = u64::from_le_bytes(shown[..8].try_into().unwrap());
                     assert_eq!(shown, value(number), "whole");
                     assert!(number >= least, "key {at}: {number} behind {least}");
-                    seen += 1;
                 }
-                assert!(seen > 0 || cfg!(miri));
             });
         }
     });
+    assert!((0..16).any(|at| found(&hot, &key(at)).is_some()), "some of them are here in the end");
 }

@@ -68,3 +68,32 @@ pub fn batches() {
     join(vec![writer, spawn(reader("a", "b")), spawn(reader("b", "a"))]);
     assert_eq!((number(&tree, "a"), number(&tree, "b")), (2, 2));
 }
+
+/// Two leaves, whose records want one place: one is looked up and comes in, the other one is looked up and changes.
+pub fn of_two_trees() {
+    let engine = Engine::in_memory(options()).unwrap();
+    let (one, other) = (engine.tree("one").unwrap(), engine.tree("other").unwrap());
+    put(&one, "a", &value(0));
+    put(&other, "b", &value(0));
+    // From here on there are places.
+    assert_eq!(number(&one, "a"), 0);
+    let first = spawn({
+        let one = one.clone();
+        move || (0..2).for_each(|_| assert_eq!(number(&one, "a"), 0))
+    });
+    let reader = spawn({
+        let other = other.clone();
+        move || (0..3).for_each(|_| assert!(number(&other, "b") <= 1))
+    });
+    let writer = spawn({
+        let other = other.clone();
+        move || {
+            put(&other, "b", &value(1));
+            assert_eq!(number(&other, "b"), 1);
+        }
+    });
+    join(vec![first, reader, writer]);
+    assert_eq!(number(&other, "b"), 1);
+    other.delete(b"b", atoll_engine::Durability::Flushed).unwrap();
+    assert_eq!(get(&other, "b"), None);
+}

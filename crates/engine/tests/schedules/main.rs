@@ -141,6 +141,7 @@ models! {
     writers_who_wait_for_room_go_on: memory::room;
     hot_records_are_those_of_the_tree: hot::put_in_place;
     hot_records_show_no_part_of_a_batch: hot::batches;
+    hot_records_of_two_leaves_do_not_hide_each_other: hot::of_two_trees;
     what_was_synced_survives: durable::synced;
     nothing_is_written_once_a_store_is_closed: durable::close;
 }
