@@ -3,18 +3,26 @@
 //! [`Buffer`] is what every read returns: cloning and slicing it copies no bytes, and the first byte of
 //! the allocation lies on a 64-byte boundary, so that columns stored in a value can be used in place.
 //!
-//! Long allocations are used again once nobody shows them, since fresh memory costs more than to fill it.
+//! Long allocations are used again once nobody shows them, since fresh memory costs more than to fill it. Those of middle
+//! length lie together in large pages.
 //!
 //! Invariant: bytes of the allocation outside the buffer are never exposed.
 
+mod blocks;
 mod huge;
+mod runs;
+mod shared;
+pub mod slab;
 mod spare;
 
 pub use huge::may_be_huge;
+pub use runs::{Ending, ending};
 pub use spare::keep_at_most;
 
+use blocks::Purpose;
+use shared::Shared;
 use std::ops::{Bound, Deref, RangeBounds};
-use std::sync::Arc;
+use std::sync::{Mutex, MutexGuard};
 
 /// Alignment of the first byte of every allocation, in bytes.
 pub const ALIGNMENT: usize = 64;
@@ -22,9 +30,7 @@ pub const ALIGNMENT: usize = 64;
 /// Immutable bytes, shared by reference counting.
 #[derive(Clone)]
 pub struct Buffer {
-    /// The bytes with up to 63 in front of them, so that the first one lies on a boundary wherever the
-    /// allocator put them: asking it for aligned memory costs several times as much.
-    shared: Option<Arc<[u8]>>,
+    shared: Option<Shared>,
     start: usize,
     len: usize,
 }
@@ -74,7 +80,7 @@ impl Buffer {
     /// # Errors
     /// Those of `fill`.
     pub fn try_build<E>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
-        Self::filled(len, true, fill)
+        Self::filled(len, true, Purpose::Writing, fill)
     }
 
     /// Like [`Buffer::try_build`], for a `fill` that writes every byte: what is there before is anything, such as what an
@@ -83,27 +89,35 @@ impl Buffer {
     /// # Errors
     /// Those of `fill`.
     pub fn try_overwrite<E>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
-        Self::filled(len, false, fill)
+        Self::filled(len, false, Purpose::Writing, fill)
+    }
+
+    /// Like [`Buffer::try_overwrite`], for bytes that come from a disk and will be looked at for a long time: they may lie in
+    /// memory that it takes longer to get.
+    ///
+    /// # Errors
+    /// Those of `fill`.
+    pub fn try_read<E>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
+        Self::filled(len, false, Purpose::Reading, fill)
     }
 
     fn filled<E>(
         len: usize,
         from_zero: bool,
+        purpose: Purpose,
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<Self, E> {
         if len == 0 {
             fill(&mut [])?;
             return Ok(Self::new());
         }
-        let (mut shared, is_fresh) = spare::allocation(len + ALIGNMENT - 1);
-        let start = shared.as_ptr().addr().wrapping_neg() % ALIGNMENT;
-        // It has one owner, so this never copies.
-        let bytes = &mut Arc::make_mut(&mut shared)[start..start + len];
-        if from_zero && !is_fresh {
-            bytes.fill(0);
+        let (mut shared, is_zero) = spare::allocation(len, purpose);
+        let Some(bytes) = shared.get_mut() else { unreachable!("it has one owner") };
+        if from_zero && !is_zero {
+            bytes[..len].fill(0);
         }
-        fill(bytes)?;
-        Ok(Self { shared: Some(shared), start, len })
+        fill(&mut bytes[..len])?;
+        Ok(Self { shared: Some(shared), start: 0, len })
     }
 
     /// The bytes.
@@ -137,7 +151,7 @@ impl Buffer {
     #[must_use]
     pub fn joined(&self, next: &Self) -> Option<Self> {
         let (here, there) = (self.shared.as_ref()?, next.shared.as_ref()?);
-        let follows = Arc::ptr_eq(here, there) && self.start + self.len == next.start;
+        let follows = here.is_same(there) && self.start + self.len == next.start;
         follows.then(|| Self { shared: self.shared.clone(), start: self.start, len: self.len + next.len })
     }
 
@@ -157,15 +171,14 @@ impl Buffer {
     /// buffer shows it; a fresh one otherwise.
     #[must_use]
     pub fn concat_in<'a>(mut spare: Self, len: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let shared = spare.shared.take().filter(|shared| shared.len() >= len + ALIGNMENT - 1);
+        let shared = spare.shared.take().filter(|shared| shared.len() >= len);
         match shared {
             Some(mut shared) if len > 0 => {
-                let start = shared.as_ptr().addr().wrapping_neg() % ALIGNMENT;
-                match Arc::get_mut(&mut shared) {
-                    Some(bytes) => put(pieces, &mut bytes[start..start + len]),
+                match shared.get_mut() {
+                    Some(bytes) => put(pieces, &mut bytes[..len]),
                     None => return Self::concat(len, pieces),
                 }
-                Self { shared: Some(shared), start, len }
+                Self { shared: Some(shared), start: 0, len }
             }
             _ => Self::concat(len, pieces),
         }
@@ -174,14 +187,22 @@ impl Buffer {
     /// Whether no other buffer shows the allocation behind this one.
     #[must_use]
     pub fn is_alone(&self) -> bool {
-        self.shared.as_ref().is_none_or(|shared| Arc::strong_count(shared) == 1)
+        self.shared.as_ref().is_none_or(|shared| shared.owners() == 1)
     }
 
-    /// Bytes that the allocation behind this buffer occupies.
+    /// Bytes that the allocation behind this buffer occupies, with what aligns them, about.
     #[must_use]
     pub fn allocated_bytes(&self) -> usize {
-        self.shared.as_ref().map_or(0, |shared| shared.len())
+        self.shared.as_ref().map_or(0, |shared| shared.len() + ALIGNMENT - 1)
     }
+}
+
+/// How often a lock is tried that somebody holds for a moment.
+const TRIES: usize = 64;
+
+/// A lock, unless somebody else goes on holding it.
+fn tried<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    (0..TRIES).find_map(|_| lock.try_lock().map_err(|_| std::hint::spin_loop()).ok())
 }
 
 /// Copies pieces, one after the other; what they leave is zero.

@@ -8,8 +8,10 @@
 //! Invariant: nothing here waits for a lock: a child that was forked while somebody held it would wait for ever.
 
 use crate::ALIGNMENT;
+use crate::blocks::Purpose;
+use crate::shared::Shared;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// Allocations below this are left to the allocator, which keeps them itself.
 pub(crate) const LONG: usize = 256 << 10;
@@ -29,7 +31,7 @@ static BYTES_MAX: AtomicUsize = AtomicUsize::new(32 << 20);
 
 /// Allocations, that which came last at the end.
 struct Spare {
-    allocations: Vec<Arc<[u8]>>,
+    allocations: Vec<Shared>,
     bytes: usize,
 }
 
@@ -44,18 +46,18 @@ pub fn keep_at_most(bytes: usize) {
     }
 }
 
-/// An allocation of at least so many bytes: one that was used before, whose bytes are what they were, or a fresh one of
-/// zeros; and whether it is fresh.
-pub(crate) fn allocation(bytes: usize) -> (Arc<[u8]>, bool) {
+/// An allocation of at least so many bytes: one that was used before, whose bytes are what they were, or a fresh one; and whether
+/// its bytes are zeros.
+pub(crate) fn allocation(bytes: usize, purpose: Purpose) -> (Shared, bool) {
     if bytes >= LONG {
         if let Some(used) = SPARE.try_lock().ok().and_then(|mut spare| spare.take(bytes)) {
             return (used, false);
         }
         // A little longer, so that what comes next fits too when it is about as long.
         let rounded = bytes.checked_next_multiple_of(ROUNDED_TO).unwrap_or(bytes);
-        return (std::iter::repeat_n(0, rounded).collect(), true);
+        return Shared::allocate(rounded, purpose);
     }
-    (std::iter::repeat_n(0, bytes).collect(), true)
+    Shared::allocate(bytes, purpose)
 }
 
 /// Bytes that an allocation for so many may have beyond what aligns them.
@@ -64,10 +66,10 @@ pub(crate) const fn unused_max(bytes: usize) -> usize {
 }
 
 /// Keeps an allocation, if it is long and nobody else shows it.
-pub(crate) fn give_back(mut allocation: Arc<[u8]>) {
+pub(crate) fn give_back(mut allocation: Shared) {
     if KEEPS
         && allocation.len() <= BYTES_MAX.load(Ordering::Relaxed)
-        && Arc::get_mut(&mut allocation).is_some()
+        && allocation.get_mut().is_some()
         && let Ok(mut spare) = SPARE.try_lock()
     {
         spare.bytes += allocation.len();
@@ -77,7 +79,7 @@ pub(crate) fn give_back(mut allocation: Arc<[u8]>) {
 }
 
 impl Spare {
-    fn take(&mut self, bytes: usize) -> Option<Arc<[u8]>> {
+    fn take(&mut self, bytes: usize) -> Option<Shared> {
         let fits = bytes..=bytes.saturating_add(unused_max(bytes));
         let place = self.allocations.iter().rposition(|allocation| fits.contains(&allocation.len()))?;
         let taken = self.allocations.remove(place);
@@ -107,7 +109,7 @@ mod tests {
     fn what_is_about_as_long_fits_and_no_more_is_kept_than_may_be() {
         let mut spare = Spare { allocations: Vec::new(), bytes: 0 };
         for bytes in [LONG, 3 * LONG, 2 * LONG] {
-            spare.allocations.push(std::iter::repeat_n(1, bytes).collect());
+            spare.allocations.push(Shared::allocate(bytes, Purpose::Writing).0);
             spare.bytes += bytes;
         }
         assert!(spare.take(3 * LONG + 1).is_none(), "too short");

@@ -75,8 +75,9 @@ impl Backing {
     }
 
     /// The same, as such options want it.
-    pub(crate) fn with_blind_puts(self, blind_puts: bool) -> Self {
-        Self { blind_puts, ..self }
+    pub(crate) fn with_blind_puts(mut self, blind_puts: bool) -> Self {
+        self.blind_puts = blind_puts;
+        self
     }
 
     pub(crate) fn disk(&self) -> Option<&Arc<dyn Disk>> {
@@ -249,6 +250,13 @@ impl Backing {
         self.meter.unwritten_bytes() > room / 2
             && self.meter.newly_unwritten_bytes() > room / 4
             && self.held_bytes() > room / 4 * 3
+    }
+}
+
+impl Drop for Backing {
+    fn drop(&mut self) {
+        let _ending = atoll_buffer::ending();
+        self.values.get_mut().clear();
     }
 }
 

@@ -80,7 +80,7 @@ pub(crate) struct Forest {
 
 impl Drop for Forest {
     fn drop(&mut self) {
-        let _ending = frames::ending();
+        let _ending = (frames::ending(), atoll_buffer::ending());
         self.trees.clear();
         self.snapshots.clear();
     }

@@ -13,16 +13,13 @@
 //! Invariant: a frame is in use or free in its slab, never both.
 //! Invariant: the bytes of a frame are initialised: zeros from the system, or what was there before.
 
+use atoll_buffer::slab::{self, SLAB_BYTES};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::ptr::NonNull;
 
 /// Bytes of a frame: an odd number of lines, so that the beginnings of many do not meet in one set of a cache.
 pub(crate) const FRAME_BYTES: usize = 129 * 64;
-
-/// Bytes and alignment of a slab.
-const SLAB_BYTES: usize = 2 << 20;
 
 const FRAMES: usize = SLAB_BYTES / FRAME_BYTES;
 
@@ -55,9 +52,7 @@ pub(crate) fn take(purpose: Purpose) -> NonNull<u8> {
 #[allow(unsafe_code)]
 pub(crate) unsafe fn give(frame: NonNull<u8>) {
     let emptied = POOL.lock().give(frame);
-    if let Some(slab) = emptied {
-        memory::unmap(slab);
-    }
+    drop(emptied);
 }
 
 /// A store gives back all that it has: whole slabs go to the system meanwhile, and no parts of those that soon follow.
@@ -96,7 +91,7 @@ struct Pool {
 }
 
 struct Slab {
-    memory: memory::Slab,
+    memory: slab::Slab,
     purpose: Purpose,
     /// One bit for each frame that is free.
     free: Bits,
@@ -150,7 +145,7 @@ impl Pool {
     }
 
     /// The slab that is to go back to the system, if this frame was its last and another one is empty.
-    fn give(&mut self, frame: NonNull<u8>) -> Option<memory::Slab> {
+    fn give(&mut self, frame: NonNull<u8>) -> Option<slab::Slab> {
         let address = frame.as_ptr().addr();
         let (&base, slab) = self.slabs.range_mut(..=address).next_back()?;
         let index = (address - base) / FRAME_BYTES;
@@ -194,7 +189,7 @@ impl Pool {
     }
 
     fn add_slab(&mut self, purpose: Purpose) -> usize {
-        let memory = memory::map();
+        let memory = slab::Slab::map();
         if purpose == Purpose::Reading {
             memory.may_be_huge();
         }
@@ -245,7 +240,11 @@ impl Slab {
         while at < FRAMES {
             let run = (at..FRAMES).take_while(|&index| self.is_free(index)).count();
             if run > 0 {
-                self.memory.release(at * FRAME_BYTES..(at + run) * FRAME_BYTES);
+                // SAFETY: these frames are free, so nobody has their bytes.
+                #[allow(unsafe_code)]
+                unsafe {
+                    self.memory.release(at * FRAME_BYTES..(at + run) * FRAME_BYTES);
+                }
             }
             at += run + 1;
         }
@@ -255,100 +254,6 @@ impl Slab {
 
     fn is_free(&self, index: usize) -> bool {
         self.free[index / 64] & (1 << (index % 64)) != 0
-    }
-}
-
-/// Slabs from the system.
-mod memory {
-    #![allow(unsafe_code)]
-
-    use super::{Range, SLAB_BYTES};
-    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
-    use std::alloc::{Layout, handle_alloc_error};
-    use std::ptr::NonNull;
-
-    /// Bytes of a page: where processors differ, the most there are, for advice on a part of a page is advice on all of it.
-    const PAGE: usize = if cfg!(target_arch = "x86_64") { 4 << 10 } else { 64 << 10 };
-
-    /// The memory of one slab.
-    pub(super) struct Slab(NonNull<u8>);
-
-    // SAFETY: it is an address; what lies there is given out frame by frame, each to one owner.
-    unsafe impl Send for Slab {}
-
-    impl Slab {
-        /// The address of the byte at `offset`, which is below [`SLAB_BYTES`].
-        pub(super) fn at(&self, offset: usize) -> NonNull<u8> {
-            debug_assert!(offset < SLAB_BYTES);
-            // SAFETY: the mapping is this long.
-            unsafe { self.0.add(offset) }
-        }
-
-        /// Tells the kernel that a huge page may lie behind it.
-        pub(super) fn may_be_huge(&self) {
-            // Where that is refused, small pages do the same more slowly.
-            #[cfg(any(target_os = "linux", target_os = "android"))]
-            // SAFETY: advice on a mapping of ours, which changes no content.
-            let _ = unsafe { madvise(self.0.as_ptr().cast(), SLAB_BYTES, Advice::LinuxHugepage) };
-        }
-
-        /// Tells the kernel that no huge page should lie behind it.
-        pub(super) fn must_be_small(&self) {
-            #[cfg(any(target_os = "linux", target_os = "android"))]
-            // SAFETY: as above.
-            let _ = unsafe { madvise(self.0.as_ptr().cast(), SLAB_BYTES, Advice::LinuxNoHugepage) };
-        }
-
-        /// Gives back the whole pages among these bytes, which nobody refers to; they are zero when they are next used.
-        pub(super) fn release(&self, bytes: Range<usize>) {
-            let (start, end) = (bytes.start.next_multiple_of(PAGE), bytes.end / PAGE * PAGE);
-            // Elsewhere the advice is a weaker one: what is there may stay.
-            #[cfg(any(target_os = "linux", target_os = "android"))]
-            if start < end {
-                // SAFETY: the bytes lie in the mapping, which is private, and in frames that nobody has. What they hold
-                // changes to zeros or stays, so they are initialised either way.
-                let _ =
-                    unsafe { madvise(self.0.as_ptr().add(start).cast(), end - start, Advice::LinuxDontNeed) };
-            }
-        }
-    }
-
-    /// Maps a slab of zeros. As elsewhere, the process ends when there is no memory.
-    pub(super) fn map() -> Slab {
-        let layout = Layout::new::<[u8; SLAB_BYTES]>();
-        // SAFETY: a fresh private mapping at an address of the kernel's choice touches nothing that is there.
-        let mapped = unsafe {
-            let flags = MapFlags::PRIVATE;
-            mmap_anonymous(std::ptr::null_mut(), 2 * SLAB_BYTES, ProtFlags::READ | ProtFlags::WRITE, flags)
-        };
-        let Some(start) = mapped.ok().and_then(|start| NonNull::new(start.cast::<u8>())) else {
-            handle_alloc_error(layout)
-        };
-        let before = start.as_ptr().align_offset(SLAB_BYTES);
-        // SAFETY: the aligned part lies within the mapping, which is twice as long; what is cut off in front
-        // of it and behind it was mapped above and nothing refers to it.
-        unsafe {
-            let slab = start.add(before);
-            cut(start, before);
-            cut(slab.add(SLAB_BYTES), SLAB_BYTES - before);
-            Slab(slab)
-        }
-    }
-
-    /// Gives the memory of a slab back, of which no frame is in use.
-    pub(super) fn unmap(slab: Slab) {
-        // SAFETY: the slab was mapped by `map`, and no frame of it is in use.
-        unsafe { cut(slab.0, SLAB_BYTES) };
-    }
-
-    /// # Safety
-    /// The range is mapped and nothing refers to it.
-    unsafe fn cut(start: NonNull<u8>, bytes: usize) {
-        if bytes > 0 {
-            // A failure would leave memory mapped that nobody uses: no reason to stop.
-            // SAFETY: as the caller promises.
-            let _ = unsafe { munmap(start.as_ptr().cast(), bytes) };
-        }
     }
 }
 
@@ -380,7 +285,7 @@ mod tests {
         assert_eq!(pool.slabs.len(), 2, "and used again");
         emptied.extend(pool.give(again));
         emptied.extend(pool.give(other));
-        pool.slabs.into_values().map(|slab| slab.memory).chain(emptied).for_each(memory::unmap);
+        drop((pool, emptied));
     }
 
     #[test]
@@ -401,7 +306,7 @@ mod tests {
         let emptied = taken.iter().filter(|&&frame| !is_filled(frame, 7)).count();
         assert!(emptied > 4 * FRAMES, "{emptied} frames had lost a page");
         assert!(pool.slabs.values().filter(|slab| slab.used == FRAMES).all(|slab| !slab.is_thin));
-        pool.slabs.into_values().for_each(|slab| memory::unmap(slab.memory));
+        drop(pool);
     }
 
     #[test]
@@ -419,7 +324,7 @@ mod tests {
         assert!(pool.spare <= FRAMES, "{} frames are spare", pool.spare);
         let emptied: Vec<_> = kept.into_iter().filter_map(|frame| pool.give(frame)).collect();
         assert_eq!((emptied.len(), pool.slabs.len()), (3, 1));
-        pool.slabs.into_values().map(|slab| slab.memory).chain(emptied).for_each(memory::unmap);
+        drop((pool, emptied));
     }
 
     #[test]
@@ -438,16 +343,14 @@ mod tests {
             } else {
                 let (frame, mark) = held.swap_remove(random.usize(..held.len()));
                 assert!(is_filled(frame, mark), "step {step}");
-                if let Some(slab) = pool.give(frame) {
-                    memory::unmap(slab);
-                }
+                drop(pool.give(frame));
             }
         }
         assert!(held.iter().all(|&(frame, mark)| is_filled(frame, mark)));
         assert_eq!(pool.spare, pool.slabs.values().map(Slab::spare).sum::<usize>());
         let laden = pool.slabs.iter().filter(|(_, slab)| slab.spare() >= SPARE_LEAST).map(|(&base, _)| base);
         assert!(laden.eq(pool.laden.iter().copied()), "those that can give are known, and no others");
-        pool.slabs.into_values().for_each(|slab| memory::unmap(slab.memory));
+        drop(pool);
     }
 
     #[allow(unsafe_code)]

@@ -254,7 +254,7 @@ impl Piece {
     /// Reads the bytes on disk and verifies them.
     pub(crate) fn verify(&self, backing: &Backing) -> Result<Buffer, EngineError> {
         let offset = self.home().unwrap_or_default();
-        let bytes = Buffer::try_overwrite(self.0.len as usize, |target| backing.read(offset, target))?;
+        let bytes = Buffer::try_read(self.0.len as usize, |target| backing.read(offset, target))?;
         self.check(&bytes, backing)?;
         Ok(bytes)
     }

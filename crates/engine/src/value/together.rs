@@ -111,7 +111,7 @@ fn absent_neighbours(pieces: &[&Piece]) -> usize {
 fn read_together(pieces: &[&Piece], backing: &Backing) -> Result<Buffer, EngineError> {
     let len = pieces.iter().map(|piece| piece.len() as usize).sum();
     let offset = pieces.first().and_then(|piece| piece.home()).unwrap_or_default();
-    let whole = Buffer::try_overwrite(len, |target| backing.read(offset, target))?;
+    let whole = Buffer::try_read(len, |target| backing.read(offset, target))?;
     let mut at = 0;
     for piece in pieces {
         let bytes = whole.slice(at..at + piece.len() as usize);

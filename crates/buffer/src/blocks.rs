@@ -1,0 +1,311 @@
+//! Blocks: memory for buffers of middle length, such as the values of records.
+//!
+//! They are cut from runs of one length each, which lie in slabs that can be huge pages: where a million values lie in small
+//! ones, whoever reads them in an order of their own looks for most of them in the tables of translations, and an allocator
+//! that is given all of them back one by one joins each with what is around it.
+//!
+//! Invariant: a block is in use or free in its run, never both, and its bytes are initialised.
+//! Invariant: nothing here waits for a lock for long: a child that was forked while somebody held it would wait for ever. Who
+//! does not get it takes a block from the allocator, or leaves the one that it gives to whoever has the lock next.
+#![expect(unsafe_code, reason = "memory by address, docs/decisions/0015-unsafe.md")]
+
+use crate::ALIGNMENT;
+use crate::runs::{self, RUN_BYTES, Run};
+use crate::shared::Head;
+use crate::slab::Slab;
+use std::collections::BTreeSet;
+use std::ptr::{NonNull, null_mut};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+pub(crate) use crate::runs::Purpose;
+
+/// Shorter ones the allocator keeps at hand itself.
+const BYTES_LEAST: usize = 256;
+
+/// Of longer ones few are in a run, and one has several pages anyway.
+const BYTES_MOST: usize = 8 << 10;
+
+/// Lines of the shortest block.
+const LINES_LEAST: usize = lines_of(BYTES_LEAST);
+
+const CLASSES: usize = lines_of(BYTES_MOST) - LINES_LEAST + 1;
+
+/// Most blocks of a run, one bit for each.
+type Bits = [u64; (RUN_BYTES / (LINES_LEAST * ALIGNMENT)).div_ceil(64)];
+
+static BLOCKS: [Mutex<Class>; CLASSES] = [const { Mutex::new(Class::new()) }; CLASSES];
+
+/// Blocks that were given back while somebody had the lock of their class: the last one, which knows the one before.
+static LEFT: [AtomicPtr<Head>; CLASSES] = [const { AtomicPtr::new(null_mut()) }; CLASSES];
+
+/// Where memory came from.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    run: u32,
+    class: u8,
+    /// How far before the bytes the memory begins, if it is the allocator's; else zero.
+    own_before: u8,
+}
+
+impl Place {
+    /// Memory of the allocator that begins so far before the bytes.
+    pub(crate) fn own(before: usize) -> Self {
+        Self { run: 0, class: 0, own_before: before as u8 }
+    }
+
+    /// How far before the bytes the memory begins, if it is the allocator's.
+    pub(crate) fn own_before(self) -> Option<usize> {
+        (self.own_before > 0).then_some(usize::from(self.own_before))
+    }
+}
+
+/// Lines of a block for so many bytes: the first is what lies before them.
+const fn lines_of(bytes: usize) -> usize {
+    1 + bytes.div_ceil(ALIGNMENT)
+}
+
+/// A block for so many bytes, if that is a middle length and one is to be had at once: where they begin.
+pub(crate) fn take(bytes: usize, purpose: Purpose) -> Option<(NonNull<u8>, Place)> {
+    if !(BYTES_LEAST..=BYTES_MOST).contains(&bytes) {
+        return None;
+    }
+    let class = lines_of(bytes) - LINES_LEAST;
+    let mut emptied = Vec::new();
+    let mut blocks = crate::tried(&BLOCKS[class])?;
+    take_what_was_left(class, &mut blocks, &mut emptied);
+    let (start, run) = blocks.take((LINES_LEAST + class) * ALIGNMENT, purpose)?;
+    drop(blocks);
+    Some((start, Place { run, class: class as u8, own_before: 0 }))
+}
+
+/// Gives a block back.
+///
+/// # Safety
+/// It came from [`take`] with this place, which its head names too; it was not given back since, and nothing refers to it any
+/// more.
+pub(crate) unsafe fn give(head: NonNull<Head>, place: Place) {
+    let class = usize::from(place.class);
+    let mut emptied = Vec::new();
+    if let Some(mut blocks) = crate::tried(&BLOCKS[class]) {
+        take_what_was_left(class, &mut blocks, &mut emptied);
+        blocks.give((LINES_LEAST + class) * ALIGNMENT, place.run, head.as_ptr().addr(), &mut emptied);
+        drop(blocks);
+        return;
+    }
+    let mut last = LEFT[class].load(Ordering::Relaxed);
+    loop {
+        // SAFETY: the head is the caller's until the next step succeeds.
+        unsafe { head.as_ref() }.next.store(last, Ordering::Relaxed);
+        // Release: whoever takes it sees what was done with the block.
+        match LEFT[class].compare_exchange_weak(last, head.as_ptr(), Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => last = now,
+        }
+    }
+}
+
+/// Takes the blocks that others left.
+fn take_what_was_left(class: usize, blocks: &mut Class, emptied: &mut Vec<Slab>) {
+    if LEFT[class].load(Ordering::Relaxed).is_null() {
+        return;
+    }
+    let mut next = NonNull::new(LEFT[class].swap(null_mut(), Ordering::Acquire));
+    while let Some(head) = next {
+        // SAFETY: whoever left it has no use for it any more, and nobody else took it: it was the list's until the exchange.
+        let (before, run) = unsafe {
+            let head = head.as_ref();
+            (head.next.load(Ordering::Relaxed), head.place().run)
+        };
+        blocks.give((LINES_LEAST + class) * ALIGNMENT, run, head.as_ptr().addr(), emptied);
+        next = NonNull::new(before);
+    }
+}
+
+/// The runs for blocks of one length.
+struct Class {
+    /// By number; none where one was given back.
+    runs: Vec<Option<Blocks>>,
+    /// Numbers that are not used.
+    vacant: Vec<u32>,
+    /// Those with a free block; the lowest is used first, so that the others may empty.
+    open: BTreeSet<u32>,
+    /// Those in which nothing is left. One is kept.
+    empty: Vec<u32>,
+}
+
+/// A run and its blocks.
+struct Blocks {
+    run: Run,
+    free: Bits,
+    used: u32,
+}
+
+impl Class {
+    const fn new() -> Self {
+        Self { runs: Vec::new(), vacant: Vec::new(), open: BTreeSet::new(), empty: Vec::new() }
+    }
+
+    /// The bytes of a free block of so many with its first line, and the number of its run.
+    fn take(&mut self, block_bytes: usize, purpose: Purpose) -> Option<(NonNull<u8>, u32)> {
+        let number = match self.open.first() {
+            Some(&number) => number,
+            None => self.add_run(block_bytes, purpose)?,
+        };
+        let Some(blocks) = self.runs[number as usize].as_mut() else { unreachable!("an open run is there") };
+        if blocks.used == 0 {
+            self.empty.retain(|&empty| empty != number);
+        }
+        let index = blocks.take();
+        if blocks.used as usize == RUN_BYTES / block_bytes {
+            self.open.remove(&number);
+        }
+        Some((blocks.run.at(index * block_bytes + ALIGNMENT)?, number))
+    }
+
+    /// Marks the block as free in which this address is.
+    fn give(&mut self, block_bytes: usize, number: u32, address: usize, emptied: &mut Vec<Slab>) {
+        let Some(blocks) = self.runs[number as usize].as_mut() else { unreachable!("its run is there") };
+        if blocks.used as usize == RUN_BYTES / block_bytes {
+            self.open.insert(number);
+        }
+        blocks.give((address - blocks.run.address()) / block_bytes);
+        if blocks.used == 0 {
+            self.empty.push(number);
+            self.give_runs(emptied);
+        }
+    }
+
+    fn add_run(&mut self, block_bytes: usize, purpose: Purpose) -> Option<u32> {
+        let run = runs::take(purpose)?;
+        let mut free = Bits::default();
+        (0..RUN_BYTES / block_bytes).for_each(|index| free[index / 64] |= 1 << (index % 64));
+        let blocks = Some(Blocks { run, free, used: 0 });
+        let number = match self.vacant.pop() {
+            Some(number) => {
+                self.runs[number as usize] = blocks;
+                number
+            }
+            None => {
+                self.runs.push(blocks);
+                self.runs.len() as u32 - 1
+            }
+        };
+        self.open.insert(number);
+        self.empty.push(number);
+        Some(number)
+    }
+
+    /// Gives runs back in which nothing is left, but for one.
+    fn give_runs(&mut self, emptied: &mut Vec<Slab>) {
+        while self.empty.len() > 1
+            && let Some(number) = self.empty.pop()
+        {
+            let place = &mut self.runs[number as usize];
+            let Some(Blocks { run, free, used }) = place.take() else { unreachable!("it is there") };
+            match runs::give(run) {
+                Ok(slab) => emptied.extend(slab),
+                Err(run) => {
+                    *place = Some(Blocks { run, free, used });
+                    return self.empty.push(number);
+                }
+            }
+            self.open.remove(&number);
+            self.vacant.push(number);
+        }
+    }
+}
+
+impl Blocks {
+    /// Marks a free block as used, of which there is one.
+    fn take(&mut self) -> usize {
+        let word = self.free.iter().position(|&bits| bits != 0).unwrap_or_default();
+        let bit = self.free[word].trailing_zeros() as usize;
+        debug_assert!(bit < 64, "a block is free");
+        self.free[word] &= !(1 << bit);
+        self.used += 1;
+        word * 64 + bit
+    }
+
+    fn give(&mut self, index: usize) {
+        let (word, bit) = (index / 64, 1 << (index % 64));
+        debug_assert!(self.free[word] & bit == 0, "given back twice");
+        self.free[word] |= bit;
+        self.used -= 1;
+    }
+}
+
+#[cfg(all(test, not(miri), not(atoll_plain_memory)))]
+mod tests {
+    use super::*;
+    use crate::shared::Shared;
+    use std::collections::BTreeMap;
+
+    /// Of a length that no other test has, so that its blocks are those of the test alone.
+    fn block(bytes: usize) -> Shared {
+        Shared::allocate(bytes, Purpose::Writing).0
+    }
+
+    #[test]
+    fn blocks_are_apart_in_their_run_and_come_back() {
+        const BYTES: usize = 7_000;
+        let most = RUN_BYTES / (lines_of(BYTES) * ALIGNMENT);
+        let held: Vec<Shared> = (0..3 * most).map(|_| block(BYTES)).collect();
+        let mut starts: Vec<usize> = held.iter().map(|block| block.as_ptr().addr()).collect();
+        starts.sort_unstable();
+        assert!(starts.windows(2).all(|pair| pair[1] - pair[0] >= BYTES + ALIGNMENT));
+        let runs: BTreeMap<usize, usize> = starts.iter().fold(BTreeMap::new(), |mut runs, start| {
+            *runs.entry(start / RUN_BYTES).or_default() += 1;
+            runs
+        });
+        assert!(runs.len() == 3 && runs.values().all(|blocks| *blocks == most), "{runs:?}");
+        let open_and_empty = || {
+            let class = BLOCKS[lines_of(BYTES) - LINES_LEAST].lock().expect("nobody failed");
+            (class.open.len(), class.empty.len())
+        };
+        assert_eq!(open_and_empty(), (0, 0));
+        drop(held);
+        assert_eq!(open_and_empty(), (1, 1), "one run is kept");
+        assert!(starts.contains(&block(BYTES).as_ptr().addr()), "and used again");
+    }
+
+    #[test]
+    fn what_nobody_can_have_at_once_is_had_elsewhere_and_what_is_left_is_found() {
+        const BYTES: usize = 6_000;
+        let class = lines_of(BYTES) - LINES_LEAST;
+        let held: Vec<Shared> = (0..3).map(|_| block(BYTES)).collect();
+        let starts: Vec<usize> = held.iter().map(|block| block.as_ptr().addr()).collect();
+        let locked = BLOCKS[class].lock().expect("nobody failed");
+        let elsewhere = block(BYTES);
+        assert!(elsewhere.len() == BYTES && take(BYTES, Purpose::Writing).is_none());
+        drop(held);
+        assert!(!LEFT[class].load(Ordering::Relaxed).is_null());
+        drop(locked);
+        let again: Vec<Shared> = (0..3).map(|_| block(BYTES)).collect();
+        assert!(LEFT[class].load(Ordering::Relaxed).is_null());
+        assert_eq!(again.iter().map(|block| block.as_ptr().addr()).collect::<Vec<_>>(), starts);
+    }
+
+    #[test]
+    fn a_block_keeps_what_was_written_while_others_come_and_go_on_two_threads() {
+        std::thread::scope(|scope| {
+            for seed in 0..2 {
+                scope.spawn(move || {
+                    let (mut state, mut held) = (seed + 1_u64, Vec::new());
+                    for step in 0..30_000_u32 {
+                        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                        let drawn = (state >> 33) as usize;
+                        if held.len() < 500 || (held.len() < 1000 && drawn.is_multiple_of(2)) {
+                            let mut fresh = block(4_950 + drawn % 3 * 64);
+                            fresh.get_mut().expect("nobody else has it").fill(step as u8);
+                            held.push((fresh, step as u8));
+                        } else {
+                            let (block, mark) = held.swap_remove(drawn % held.len());
+                            assert!(block.iter().all(|byte| *byte == mark), "seed {seed}, step {step}");
+                        }
+                    }
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,200 @@
+//! The allocation behind buffers, shared by count: as `Arc<[u8]>`, but it is one word, its bytes begin on a line, and those of
+//! middle length come from [`crate::blocks`].
+//!
+//! What counts the owners lies in the line before the bytes.
+//!
+//! Invariant: an allocation lives as long as `owners` is above zero, and `owners` counts the `Shared`s of it.
+//! Invariant: all its bytes are initialised.
+#![expect(unsafe_code, reason = "shared by count, docs/decisions/0015-unsafe.md")]
+
+use crate::ALIGNMENT;
+use crate::blocks::{self, Place, Purpose};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
+
+/// Under sanitizers every allocation is one of the allocator's, so that they see what happens to it.
+const OWN_MEMORY: bool = cfg!(any(miri, atoll_plain_memory));
+
+/// Owners beyond which something is forgetting them: counting on might come round to zero.
+const OWNERS_MAX: usize = isize::MAX as usize;
+
+/// What lies right before the bytes.
+#[repr(C)]
+pub(crate) struct Head {
+    owners: AtomicUsize,
+    bytes: usize,
+    place: Place,
+    /// The one that was given back before it; see [`blocks::give`].
+    pub(crate) next: AtomicPtr<Self>,
+}
+
+impl Head {
+    /// Where its memory came from.
+    pub(crate) fn place(&self) -> Place {
+        self.place
+    }
+}
+
+/// What an allocation takes before its bytes.
+pub(crate) const HEAD_BYTES: usize = size_of::<Head>();
+
+const _: () = assert!(HEAD_BYTES <= ALIGNMENT && HEAD_BYTES.is_multiple_of(align_of::<Head>()));
+
+/// Bytes shared by count.
+pub(crate) struct Shared(NonNull<Head>);
+
+// SAFETY: as for `Arc<[u8]>`: the bytes are changed only through the one owner, borrowed, and the count is atomic.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// So many bytes, above zero, of one owner; and whether they are zeros rather than anything.
+    pub(crate) fn allocate(bytes: usize, purpose: Purpose) -> (Self, bool) {
+        if !OWN_MEMORY && let Some((start, place)) = blocks::take(bytes, purpose) {
+            // SAFETY: a block has a line before its bytes, which are as many, and is the caller's alone.
+            return (unsafe { Self::at(start, bytes, place) }, false);
+        }
+        let layout = layout(bytes);
+        // SAFETY: the layout is not empty.
+        let memory = unsafe { alloc_zeroed(layout) };
+        let Some(memory) = NonNull::new(memory) else { handle_alloc_error(layout) };
+        let before = HEAD_BYTES + memory.as_ptr().wrapping_add(HEAD_BYTES).align_offset(ALIGNMENT);
+        // SAFETY: the head and what aligns the bytes are in the layout, before as many bytes.
+        (unsafe { Self::at(memory.add(before), bytes, Place::own(before)) }, true)
+    }
+
+    /// # Safety
+    /// `start` is a multiple of [`ALIGNMENT`], `bytes` initialised bytes follow it and as many as a head has lie before it, nobody
+    /// else's, in memory that came from `place`.
+    unsafe fn at(start: NonNull<u8>, bytes: usize, place: Place) -> Self {
+        // SAFETY: as the caller promises; heads are aligned if what follows is, since their length is a multiple of that.
+        unsafe {
+            let head = start.sub(HEAD_BYTES).cast::<Head>();
+            head.write(Head { owners: AtomicUsize::new(1), bytes, place, next: AtomicPtr::default() });
+            Self(head)
+        }
+    }
+
+    fn head(&self) -> &Head {
+        // SAFETY: it lives as long as an owner, and is changed by nobody but for its atomic words.
+        unsafe { self.0.as_ref() }
+    }
+
+    fn start(&self) -> *mut u8 {
+        // SAFETY: the bytes follow the head, in the same memory.
+        unsafe { self.0.add(1).cast::<u8>().as_ptr() }
+    }
+
+    /// How many there are of it.
+    pub(crate) fn owners(&self) -> usize {
+        self.head().owners.load(Ordering::Acquire)
+    }
+
+    /// Whether both are of one allocation.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+
+    /// The bytes, to be changed, unless there are other owners.
+    pub(crate) fn get_mut(&mut self) -> Option<&mut [u8]> {
+        if self.owners() > 1 {
+            return None;
+        }
+        // SAFETY: this is the one owner, borrowed for itself alone, so nobody can read the bytes or come to own them meanwhile;
+        // the load above saw the last of what former owners did.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.start(), self.head().bytes) })
+    }
+}
+
+impl Deref for Shared {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the bytes live as long as an owner, and are changed only through the one owner, borrowed.
+        unsafe { std::slice::from_raw_parts(self.start(), self.head().bytes) }
+    }
+}
+
+impl Clone for Shared {
+    #[inline]
+    fn clone(&self) -> Self {
+        // Relaxed: whoever gets the new owner gets it by a way that orders what was done before.
+        if self.head().owners.fetch_add(1, Ordering::Relaxed) > OWNERS_MAX {
+            std::process::abort();
+        }
+        Self(self.0)
+    }
+}
+
+impl Drop for Shared {
+    #[inline]
+    fn drop(&mut self) {
+        if self.head().owners.fetch_sub(1, Ordering::Release) > 1 {
+            return;
+        }
+        // What other owners did happens before the memory is used again.
+        fence(Ordering::Acquire);
+        let (place, bytes) = (self.head().place, self.head().bytes);
+        match place.own_before() {
+            // SAFETY: the last owner is gone, so nothing refers to the memory; it was allocated with this layout, and begins so
+            // far before its bytes.
+            Some(before) => unsafe { dealloc(self.start().sub(before), layout(bytes)) },
+            // SAFETY: as above; it came from there.
+            None => unsafe { blocks::give(self.0, place) },
+        }
+    }
+}
+
+/// Memory for so many bytes, a head, and what aligns them.
+fn layout(bytes: usize) -> Layout {
+    let whole = bytes.checked_add(HEAD_BYTES + ALIGNMENT - 1);
+    match whole.map(|whole| Layout::from_size_align(whole, align_of::<Head>())) {
+        Some(Ok(layout)) => layout,
+        _ => unreachable!("nothing is that long"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LENGTHS: [usize; 7] = [1, 255, 256, 1000, 4096, 8192, 100_000];
+
+    #[test]
+    fn the_last_owner_ends_it_and_only_a_sole_owner_may_change_it() {
+        for bytes in LENGTHS {
+            let (mut first, is_zero) = Shared::allocate(bytes, Purpose::Writing);
+            assert_eq!((first.len(), first.as_ptr().addr() % ALIGNMENT), (bytes, 0));
+            assert!(!is_zero || first.iter().all(|byte| *byte == 0));
+            first.get_mut().expect("nobody else has it").fill(7);
+            let second = first.clone();
+            assert!(first.get_mut().is_none() && first.is_same(&second) && second.owners() == 2);
+            drop(first);
+            assert!(second.owners() == 1 && second.iter().all(|byte| *byte == 7));
+        }
+    }
+
+    #[test]
+    fn owners_on_many_threads_are_all_counted_and_each_sees_its_own_bytes() {
+        std::thread::scope(|scope| {
+            for mark in 0..4_u8 {
+                scope.spawn(move || {
+                    for round in 0..if cfg!(miri) { 10 } else { 2_000 } {
+                        let bytes = LENGTHS[round % LENGTHS.len()];
+                        let (mut mine, _) = Shared::allocate(bytes, Purpose::Reading);
+                        mine.get_mut().expect("nobody else has it").fill(mark);
+                        let there = mine.clone();
+                        let seen = scope.spawn(move || there.iter().all(|byte| *byte == mark));
+                        assert!(mine.iter().all(|byte| *byte == mark));
+                        drop(mine);
+                        assert!(seen.join().expect("it ends"));
+                    }
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,103 @@
+//! Slabs: two megabytes from the system, as large and as aligned as a huge page of the processor, to be divided by whoever
+//! maps them.
+//!
+//! Invariant: a slab is a mapping of its own, and its bytes are initialised: zeros from the system, or what was there before.
+#![expect(unsafe_code, reason = "memory from the system, docs/decisions/0015-unsafe.md")]
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use std::alloc::{Layout, handle_alloc_error};
+use std::ops::Range;
+use std::ptr::NonNull;
+
+/// Bytes and alignment of a slab.
+pub const SLAB_BYTES: usize = 2 << 20;
+
+/// Bytes of a page: where processors differ, the most there are, for advice on a part of a page is advice on all of it.
+const PAGE: usize = if cfg!(target_arch = "x86_64") { 4 << 10 } else { 64 << 10 };
+
+/// The memory of one slab, which goes back to the system with it: nobody may use what lies there any more then.
+pub struct Slab(NonNull<u8>);
+
+// SAFETY: it is an address; what lies there is given out part by part, each to one owner.
+unsafe impl Send for Slab {}
+
+impl Slab {
+    /// Maps a slab of zeros. As elsewhere, the process ends when there is no memory.
+    #[must_use]
+    pub fn map() -> Self {
+        let layout = Layout::new::<[u8; SLAB_BYTES]>();
+        // SAFETY: a fresh private mapping at an address of the kernel's choice touches nothing that is there.
+        let mapped = unsafe {
+            let flags = MapFlags::PRIVATE;
+            mmap_anonymous(std::ptr::null_mut(), 2 * SLAB_BYTES, ProtFlags::READ | ProtFlags::WRITE, flags)
+        };
+        let Some(start) = mapped.ok().and_then(|start| NonNull::new(start.cast::<u8>())) else {
+            handle_alloc_error(layout)
+        };
+        let before = start.as_ptr().align_offset(SLAB_BYTES);
+        // SAFETY: the aligned part lies within the mapping, which is twice as long; what is cut off in front
+        // of it and behind it was mapped above and nothing refers to it.
+        unsafe {
+            let slab = start.add(before);
+            cut(start, before);
+            cut(slab.add(SLAB_BYTES), SLAB_BYTES - before);
+            Self(slab)
+        }
+    }
+
+    /// The address of the byte at `offset`, which is below [`SLAB_BYTES`].
+    #[must_use]
+    pub fn at(&self, offset: usize) -> NonNull<u8> {
+        assert!(offset < SLAB_BYTES, "no byte of the slab");
+        // SAFETY: the mapping is this long.
+        unsafe { self.0.add(offset) }
+    }
+
+    /// Tells the kernel that a huge page may lie behind it.
+    pub fn may_be_huge(&self) {
+        // Where that is refused, small pages do the same more slowly.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        // SAFETY: advice on a mapping of ours, which changes no content.
+        let _ = unsafe { madvise(self.0.as_ptr().cast(), SLAB_BYTES, Advice::LinuxHugepage) };
+    }
+
+    /// Tells the kernel that no huge page should lie behind it.
+    pub fn must_be_small(&self) {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        // SAFETY: as above.
+        let _ = unsafe { madvise(self.0.as_ptr().cast(), SLAB_BYTES, Advice::LinuxNoHugepage) };
+    }
+
+    /// Gives back the whole pages among these bytes; they are zero, or what they were, when they are next used.
+    ///
+    /// # Safety
+    /// The bytes lie in the slab, and nobody refers to them.
+    pub unsafe fn release(&self, bytes: Range<usize>) {
+        debug_assert!(bytes.end <= SLAB_BYTES, "no bytes of the slab");
+        let (start, end) = (bytes.start.next_multiple_of(PAGE), bytes.end / PAGE * PAGE);
+        // Elsewhere the advice is a weaker one: what is there may stay.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        if start < end {
+            // SAFETY: as the caller promises; the mapping is private, and what it holds changes to zeros or stays, so it is
+            // initialised either way.
+            let _ = unsafe { madvise(self.0.as_ptr().add(start).cast(), end - start, Advice::LinuxDontNeed) };
+        }
+    }
+}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped by `map`, and whoever got an address uses it no more.
+        unsafe { cut(self.0, SLAB_BYTES) };
+    }
+}
+
+/// # Safety
+/// The range is mapped and nothing refers to it.
+unsafe fn cut(start: NonNull<u8>, bytes: usize) {
+    if bytes > 0 {
+        // A failure would leave memory mapped that nobody uses: no reason to stop.
+        // SAFETY: as the caller promises.
+        let _ = unsafe { munmap(start.as_ptr().cast(), bytes) };
+    }
+}
