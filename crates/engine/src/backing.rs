@@ -25,6 +25,9 @@ const SPARE_SHARE: u64 = 32;
 /// allocator adds, and its place in the queue.
 const VALUE_BYTES: u64 = PIECE_BYTES as u64;
 
+/// How far ahead the pieces that are let go of at the end are asked for.
+const ENDING_AHEAD: usize = 12;
+
 /// What a page is read for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reading {
@@ -256,7 +259,12 @@ impl Backing {
 impl Drop for Backing {
     fn drop(&mut self) {
         let _ending = atoll_buffer::ending();
-        self.values.get_mut().clear();
+        let values = self.values.get_mut();
+        while let Some(piece) = values.pop_front() {
+            // Each counts its owners where it lies.
+            values.get(ENDING_AHEAD).into_iter().for_each(Piece::prefetch);
+            drop(piece);
+        }
     }
 }
 

@@ -212,7 +212,7 @@ impl Piece {
 
     /// Brings what says where its bytes are nearer.
     #[inline]
-    fn prefetch(&self) {
+    pub(crate) fn prefetch(&self) {
         prefetch(Arc::as_ptr(&self.0), size_of::<PieceCell>().div_ceil(64));
     }
 
@@ -223,6 +223,15 @@ impl Piece {
         if !bytes.is_null() {
             let lines = (self.0.len as usize).div_ceil(64).min(PREFETCHED_LINES);
             prefetch(bytes.wrapping_sub(OWNERS_BEFORE), lines + 1);
+        }
+    }
+
+    /// Brings nearer what counts who shows its bytes.
+    #[inline]
+    fn prefetch_owners(&self) {
+        let bytes = self.0.bytes_at.load(Ordering::Relaxed);
+        if !bytes.is_null() {
+            prefetch(bytes.wrapping_sub(OWNERS_BEFORE), 1);
         }
     }
 
@@ -318,6 +327,14 @@ impl Chain {
         }
     }
 
+    /// Brings nearer what counts who shows its bytes, where they are one piece.
+    #[inline]
+    pub(crate) fn prefetch_owners(&self) {
+        if let Self::One(piece) = self {
+            piece.prefetch_owners();
+        }
+    }
+
     /// Brings the ends of its bytes nearer, where they are one piece.
     #[inline]
     pub(crate) fn prefetch_ends(&self) {
@@ -405,6 +422,7 @@ impl<'a> ValueRef<'a> {
             // What still grows is not copied before somebody wants all of it.
             Stored::Chain(Chain::One(piece)) => {
                 piece.prefetch();
+                piece.prefetch_bytes();
                 piece.ready_bytes()
             }
             Stored::Chain(_) => None,

@@ -4,6 +4,9 @@ use super::{CHAIN_FLAG, HEAD_LINES, Leaf, RECORD_HEADER, SUFFIX_MASK, head_of, h
 use crate::prefetch::prefetch;
 use crate::value::Chain;
 
+/// How far ahead a leaf that ends asks for the pieces of its values, and for their bytes.
+const ENDING_AHEAD: [usize; 2] = [12, 6];
+
 impl Leaf {
     /// Brings nearer what setting `key` will touch: its record, or the place where it will be written, or
     /// everything if the leaf must be built anew. Answers the slot where it will go, as things are now.
@@ -24,6 +27,21 @@ impl Leaf {
         let used = self.prefix_at() + self.prefix_len as usize;
         let average = (self.bytes().len() - self.heap_start as usize) / self.len().max(1);
         self.count == self.capacity || (self.heap_start as usize) < used + average
+    }
+
+    /// Lets go of all values that lie elsewhere. Each counts its owners where it lies: one after the other, all would be waited for.
+    pub(super) fn let_go_of_chains(&mut self) {
+        let mut chains = std::mem::take(&mut self.chains);
+        let ahead = |chains: &[Option<Chain>], at: usize, ask: fn(&Chain)| {
+            chains.get(at).and_then(Option::as_ref).map(ask);
+        };
+        (0..ENDING_AHEAD[0]).for_each(|at| ahead(&chains, at, Chain::prefetch));
+        (0..ENDING_AHEAD[1]).for_each(|at| ahead(&chains, at, Chain::prefetch_owners));
+        for at in 0..chains.len() {
+            ahead(&chains, at + ENDING_AHEAD[0], Chain::prefetch);
+            ahead(&chains, at + ENDING_AHEAD[1], Chain::prefetch_owners);
+            chains[at] = None;
+        }
     }
 
     /// Brings all records nearer.

@@ -127,6 +127,7 @@ impl Drop for SharedLeaf {
         let (leaf, words) = (self.whole(), self.words.len());
         // SAFETY: the last owner is gone, so nothing refers to the leaf; its memory came from where it goes.
         unsafe {
+            (*leaf).let_go_of_chains();
             std::ptr::drop_in_place(leaf);
             if in_frame(words) {
                 frames::give(self.0.cast());
