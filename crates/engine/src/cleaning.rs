@@ -17,7 +17,7 @@ use crate::EngineError;
 use crate::cold::{self, COLD_NUMBER, ColdSegment, VALUE_OVERHEAD_MAX};
 use crate::log::{self, Written};
 use crate::planted::{self, Bug};
-use crate::search;
+use crate::search::{self, LANES};
 use crate::shared::Shared;
 use crate::space::{Extent, SegmentUse};
 use crate::superblock::MOVED_RANGES;
@@ -155,7 +155,12 @@ impl Shared {
             _ => log::values_in(victim, &bytes, &self.backing),
         };
         let mut alive = Vec::new();
-        for value in &values {
+        for (number, value) in values.iter().enumerate() {
+            if number.is_multiple_of(LANES) {
+                let next = values[number..].iter().take(LANES).take_while(|next| next.tree == value.tree);
+                let keys: Vec<&[u8]> = next.map(|next| &bytes[next.key.clone()]).collect();
+                self.bring_nearer(value.tree, &keys);
+            }
             let (key, content) = (&bytes[value.key.clone()], &bytes[value.value.clone()]);
             match self.piece_at(value, key, victim.extent.offset) {
                 Ok(Some((_, piece))) if held.is_some_and(|held| piece.birth() <= held) => return Ok(0),
@@ -275,8 +280,12 @@ impl Shared {
             space.land(extent);
             space.add_segment(SegmentUse { extent, number: COLD_NUMBER, live: 0 });
         }
-        for value in &filling.moving {
-            self.tell(value, extent);
+        for values in filling.moving.chunk_by(|value, next| value.tree == next.tree) {
+            for values in values.chunks(LANES) {
+                let keys: Vec<&[u8]> = values.iter().map(|value| value.key.as_slice()).collect();
+                self.bring_nearer(values[0].tree, &keys);
+                values.iter().for_each(|value| self.tell(value, extent));
+            }
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use crate::checksum::key_hash;
 use crate::engine::Tree;
 use crate::leaf::{HEAD_LINES, Leaf, SharedLeaf};
 use crate::search::{self, LANES};
+use crate::shared::Shared;
 
 /// Where a key is, as far as somebody looked.
 type Lane<'f> = Option<(&'f SharedLeaf, usize)>;
@@ -16,9 +17,15 @@ type Lane<'f> = Option<(&'f SharedLeaf, usize)>;
 impl Tree {
     /// Brings nearer what lookups, puts and appends of these keys will touch, as far as it is in memory. It pays from two keys on.
     pub fn bring_nearer<K: AsRef<[u8]>>(&self, keys: &[K]) {
-        let shared = &*self.engine.shared;
-        let forest = shared.forest.read();
-        let Some(tree) = forest.tree(self.id()) else { return };
+        self.engine.shared.bring_nearer(self.id(), keys);
+    }
+}
+
+impl Shared {
+    /// Brings nearer what changes of these keys will touch, in the tree of this number.
+    pub(crate) fn bring_nearer<K: AsRef<[u8]>>(&self, tree: u32, keys: &[K]) {
+        let forest = self.forest.read();
+        let Some(tree) = forest.tree(tree) else { return };
         for keys in keys.chunks(LANES) {
             let mut lanes: [Lane<'_>; LANES] = [None; LANES];
             for (key, lane) in keys.iter().zip(&mut lanes) {
@@ -30,7 +37,7 @@ impl Tree {
                 for lane in &mut lanes {
                     *lane = lane.and_then(|(leaf, known)| {
                         // Whoever changes the leaf meanwhile has its latch.
-                        let _latch = shared.latches.of(leaf.address()).look();
+                        let _latch = self.latches.of(leaf.address()).look();
                         Some((leaf, step(leaf, known)?))
                     });
                 }

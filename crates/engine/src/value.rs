@@ -202,12 +202,21 @@ impl Piece {
 
     /// Takes over the bytes that a piece of the same content has in memory; both can be read back.
     pub(crate) fn take_over(&self, from: &Self, backing: &Backing) {
-        let Some(bytes) = from.0.resident.lock().take().whole() else { return };
-        backing.meter().take_off(Kind::Value, from.0.counted.swap(0, Ordering::Relaxed));
-        self.0.bytes_at.store(bytes.as_ptr().cast_mut(), Ordering::Relaxed);
-        let allocated = bytes.allocated_bytes() as u64;
+        // Bytes that are shared are only handed on: even who counts their owners need not be looked at.
+        let bytes = match from.0.resident.lock().take() {
+            Resident::Whole(bytes) => bytes,
+            mut other => match other.whole() {
+                Some(bytes) => bytes,
+                None => return,
+            },
+        };
+        let counted = from.0.counted.swap(0, Ordering::Relaxed);
+        backing.meter().take_off(Kind::Value, counted);
+        let counts = if counted > 0 { counted } else { bytes.allocated_bytes() as u64 };
+        let bytes_at = from.0.bytes_at.load(Ordering::Relaxed);
+        self.0.bytes_at.store(bytes_at, Ordering::Relaxed);
         *self.0.resident.lock() = Resident::Whole(bytes);
-        backing.admit(self.clone(), allocated);
+        backing.admit(self.clone(), counts);
     }
 
     /// Brings what says where its bytes are nearer.
