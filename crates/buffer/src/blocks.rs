@@ -1,4 +1,4 @@
-//! Blocks: memory for buffers of middle length, such as the values of records.
+//! Blocks: memory of middle length, such as the values of records and what knows where they are.
 //!
 //! They are cut from runs of one length each, which lie in slabs that can be huge pages: where a million values lie in small
 //! ones, whoever reads them in an order of their own looks for most of them in the tables of translations, and an allocator
@@ -11,7 +11,6 @@
 
 use crate::ALIGNMENT;
 use crate::runs::{self, RUN_BYTES, Run};
-use crate::shared::Head;
 use crate::slab::Slab;
 use std::collections::BTreeSet;
 use std::ptr::{NonNull, null_mut};
@@ -21,15 +20,12 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 pub(crate) use crate::runs::Purpose;
 
 /// Shorter ones the allocator keeps at hand itself.
-const BYTES_LEAST: usize = 256;
+const LINES_LEAST: usize = 3;
 
-/// Of longer ones few are in a run, and one has several pages anyway.
-const BYTES_MOST: usize = 8 << 10;
+/// Of longer ones few are in a run, and one has several pages anyway: eight kilobytes, and a line before them.
+const LINES_MOST: usize = 1 + (8 << 10) / ALIGNMENT;
 
-/// Lines of the shortest block.
-const LINES_LEAST: usize = lines_of(BYTES_LEAST);
-
-const CLASSES: usize = lines_of(BYTES_MOST) - LINES_LEAST + 1;
+const CLASSES: usize = LINES_MOST - LINES_LEAST + 1;
 
 /// Most blocks of a run, one bit for each.
 type Bits = [u64; (RUN_BYTES / (LINES_LEAST * ALIGNMENT)).div_ceil(64)];
@@ -37,68 +33,87 @@ type Bits = [u64; (RUN_BYTES / (LINES_LEAST * ALIGNMENT)).div_ceil(64)];
 static BLOCKS: [Mutex<Class>; CLASSES] = [const { Mutex::new(Class::new()) }; CLASSES];
 
 /// Blocks that were given back while somebody had the lock of their class: the last one, which knows the one before.
-static LEFT: [AtomicPtr<Head>; CLASSES] = [const { AtomicPtr::new(null_mut()) }; CLASSES];
+static LEFT: [AtomicPtr<Link>; CLASSES] = [const { AtomicPtr::new(null_mut()) }; CLASSES];
 
 /// Where memory came from.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     run: u32,
     class: u8,
-    /// How far before the bytes the memory begins, if it is the allocator's; else zero.
+    /// How far before what is asked for the memory begins, if it is the allocator's; else zero.
     own_before: u8,
 }
 
 impl Place {
-    /// Memory of the allocator that begins so far before the bytes.
+    /// Memory of the allocator that begins so far before what is asked for, which is above zero.
     pub(crate) fn own(before: usize) -> Self {
         Self { run: 0, class: 0, own_before: before as u8 }
     }
 
-    /// How far before the bytes the memory begins, if it is the allocator's.
+    /// How far before what is asked for the memory begins, if it is the allocator's.
     pub(crate) fn own_before(self) -> Option<usize> {
         (self.own_before > 0).then_some(usize::from(self.own_before))
     }
 }
 
-/// Lines of a block for so many bytes: the first is what lies before them.
-const fn lines_of(bytes: usize) -> usize {
-    1 + bytes.div_ceil(ALIGNMENT)
+/// What lies somewhere in each block that is in use, and is what is known of it once it is not.
+pub(crate) struct Link {
+    place: Place,
+    /// The one that was left before it; see [`give`].
+    next: AtomicPtr<Self>,
 }
 
-/// A block for so many bytes, if that is a middle length and one is to be had at once: where they begin.
-pub(crate) fn take(bytes: usize, purpose: Purpose) -> Option<(NonNull<u8>, Place)> {
-    if !(BYTES_LEAST..=BYTES_MOST).contains(&bytes) {
+impl Link {
+    /// Of memory that came from there.
+    pub(crate) fn of(place: Place) -> Self {
+        Self { place, next: AtomicPtr::default() }
+    }
+
+    /// Where its memory came from.
+    pub(crate) fn place(&self) -> Place {
+        self.place
+    }
+}
+
+/// A block of so many lines, if that is a middle length and one is to be had at once.
+pub(crate) fn take(lines: usize, purpose: Purpose) -> Option<(NonNull<u8>, Place)> {
+    if !(LINES_LEAST..=LINES_MOST).contains(&lines) {
         return None;
     }
-    let class = lines_of(bytes) - LINES_LEAST;
+    let class = lines - LINES_LEAST;
     let mut emptied = Vec::new();
     let mut blocks = crate::tried(&BLOCKS[class])?;
     take_what_was_left(class, &mut blocks, &mut emptied);
-    let (start, run) = blocks.take((LINES_LEAST + class) * ALIGNMENT, purpose)?;
+    let (start, run) = blocks.take(lines * ALIGNMENT, purpose)?;
     drop(blocks);
     Some((start, Place { run, class: class as u8, own_before: 0 }))
 }
 
-/// Gives a block back.
+/// Lines of the blocks of a class.
+const fn lines_of(class: usize) -> usize {
+    LINES_LEAST + class
+}
+
+/// Gives the block back that this link lies in.
 ///
 /// # Safety
-/// It came from [`take`] with this place, which its head names too; it was not given back since, and nothing refers to it any
+/// It came from [`take`] with this place, which the link names too; it was not given back since, and nothing refers to it any
 /// more.
-pub(crate) unsafe fn give(head: NonNull<Head>, place: Place) {
+pub(crate) unsafe fn give(link: NonNull<Link>, place: Place) {
     let class = usize::from(place.class);
     let mut emptied = Vec::new();
     if let Some(mut blocks) = crate::tried(&BLOCKS[class]) {
         take_what_was_left(class, &mut blocks, &mut emptied);
-        blocks.give((LINES_LEAST + class) * ALIGNMENT, place.run, head.as_ptr().addr(), &mut emptied);
+        blocks.give(lines_of(class) * ALIGNMENT, place.run, link.as_ptr().addr(), &mut emptied);
         drop(blocks);
         return;
     }
     let mut last = LEFT[class].load(Ordering::Relaxed);
     loop {
-        // SAFETY: the head is the caller's until the next step succeeds.
-        unsafe { head.as_ref() }.next.store(last, Ordering::Relaxed);
+        // SAFETY: the link is the caller's until the next step succeeds.
+        unsafe { link.as_ref() }.next.store(last, Ordering::Relaxed);
         // Release: whoever takes it sees what was done with the block.
-        match LEFT[class].compare_exchange_weak(last, head.as_ptr(), Ordering::Release, Ordering::Relaxed) {
+        match LEFT[class].compare_exchange_weak(last, link.as_ptr(), Ordering::Release, Ordering::Relaxed) {
             Ok(_) => return,
             Err(now) => last = now,
         }
@@ -111,13 +126,13 @@ fn take_what_was_left(class: usize, blocks: &mut Class, emptied: &mut Vec<Slab>)
         return;
     }
     let mut next = NonNull::new(LEFT[class].swap(null_mut(), Ordering::Acquire));
-    while let Some(head) = next {
+    while let Some(link) = next {
         // SAFETY: whoever left it has no use for it any more, and nobody else took it: it was the list's until the exchange.
         let (before, run) = unsafe {
-            let head = head.as_ref();
-            (head.next.load(Ordering::Relaxed), head.place().run)
+            let link = link.as_ref();
+            (link.next.load(Ordering::Relaxed), link.place.run)
         };
-        blocks.give((LINES_LEAST + class) * ALIGNMENT, run, head.as_ptr().addr(), emptied);
+        blocks.give(lines_of(class) * ALIGNMENT, run, link.as_ptr().addr(), emptied);
         next = NonNull::new(before);
     }
 }
@@ -146,7 +161,7 @@ impl Class {
         Self { runs: Vec::new(), vacant: Vec::new(), open: BTreeSet::new(), empty: Vec::new() }
     }
 
-    /// The bytes of a free block of so many with its first line, and the number of its run.
+    /// A free block, and the number of its run.
     fn take(&mut self, block_bytes: usize, purpose: Purpose) -> Option<(NonNull<u8>, u32)> {
         let number = match self.open.first() {
             Some(&number) => number,
@@ -160,7 +175,7 @@ impl Class {
         if blocks.used as usize == RUN_BYTES / block_bytes {
             self.open.remove(&number);
         }
-        Some((blocks.run.at(index * block_bytes + ALIGNMENT)?, number))
+        Some((blocks.run.at(index * block_bytes)?, number))
     }
 
     /// Marks the block as free in which this address is.
@@ -238,7 +253,7 @@ impl Blocks {
 #[cfg(all(test, not(miri), not(atoll_plain_memory)))]
 mod tests {
     use super::*;
-    use crate::shared::Shared;
+    use crate::shared::{Shared, lines_for};
     use std::collections::BTreeMap;
 
     /// Of a length that no other test has, so that its blocks are those of the test alone.
@@ -249,7 +264,7 @@ mod tests {
     #[test]
     fn blocks_are_apart_in_their_run_and_come_back() {
         const BYTES: usize = 7_000;
-        let most = RUN_BYTES / (lines_of(BYTES) * ALIGNMENT);
+        let most = RUN_BYTES / (lines_for(BYTES) * ALIGNMENT);
         let held: Vec<Shared> = (0..3 * most).map(|_| block(BYTES)).collect();
         let mut starts: Vec<usize> = held.iter().map(|block| block.as_ptr().addr()).collect();
         starts.sort_unstable();
@@ -260,7 +275,7 @@ mod tests {
         });
         assert!(runs.len() == 3 && runs.values().all(|blocks| *blocks == most), "{runs:?}");
         let open_and_empty = || {
-            let class = BLOCKS[lines_of(BYTES) - LINES_LEAST].lock().expect("nobody failed");
+            let class = BLOCKS[lines_for(BYTES) - LINES_LEAST].lock().expect("nobody failed");
             (class.open.len(), class.empty.len())
         };
         assert_eq!(open_and_empty(), (0, 0));
@@ -272,12 +287,12 @@ mod tests {
     #[test]
     fn what_nobody_can_have_at_once_is_had_elsewhere_and_what_is_left_is_found() {
         const BYTES: usize = 6_000;
-        let class = lines_of(BYTES) - LINES_LEAST;
+        let class = lines_for(BYTES) - LINES_LEAST;
         let held: Vec<Shared> = (0..3).map(|_| block(BYTES)).collect();
         let starts: Vec<usize> = held.iter().map(|block| block.as_ptr().addr()).collect();
         let locked = BLOCKS[class].lock().expect("nobody failed");
         let elsewhere = block(BYTES);
-        assert!(elsewhere.len() == BYTES && take(BYTES, Purpose::Writing).is_none());
+        assert!(elsewhere.len() == BYTES && take(lines_for(BYTES), Purpose::Writing).is_none());
         drop(held);
         assert!(!LEFT[class].load(Ordering::Relaxed).is_null());
         drop(locked);

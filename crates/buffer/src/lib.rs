@@ -9,12 +9,14 @@
 //! Invariant: bytes of the allocation outside the buffer are never exposed.
 
 mod blocks;
+mod counted;
 mod huge;
 mod runs;
 mod shared;
 pub mod slab;
 mod spare;
 
+pub use counted::Counted;
 pub use huge::may_be_huge;
 pub use runs::{Ending, ending};
 pub use spare::keep_at_most;

@@ -8,37 +8,31 @@
 #![expect(unsafe_code, reason = "shared by count, docs/decisions/0015-unsafe.md")]
 
 use crate::ALIGNMENT;
-use crate::blocks::{self, Place, Purpose};
+use crate::blocks::{self, Link, Place, Purpose};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 /// Under sanitizers every allocation is one of the allocator's, so that they see what happens to it.
-const OWN_MEMORY: bool = cfg!(any(miri, atoll_plain_memory));
+pub(crate) const OWN_MEMORY: bool = cfg!(any(miri, atoll_plain_memory));
 
 /// Owners beyond which something is forgetting them: counting on might come round to zero.
-const OWNERS_MAX: usize = isize::MAX as usize;
+pub(crate) const OWNERS_MAX: usize = isize::MAX as usize;
 
 /// What lies right before the bytes.
 #[repr(C)]
-pub(crate) struct Head {
+struct Head {
+    link: Link,
     owners: AtomicUsize,
     bytes: usize,
-    place: Place,
-    /// The one that was given back before it; see [`blocks::give`].
-    pub(crate) next: AtomicPtr<Self>,
 }
 
-impl Head {
-    /// Where its memory came from.
-    pub(crate) fn place(&self) -> Place {
-        self.place
-    }
-}
+/// Shorter ones are left to the allocator, which keeps them at hand itself.
+const BLOCK_LEAST: usize = 256;
 
 /// What an allocation takes before its bytes.
-pub(crate) const HEAD_BYTES: usize = size_of::<Head>();
+const HEAD_BYTES: usize = size_of::<Head>();
 
 const _: () = assert!(HEAD_BYTES <= ALIGNMENT && HEAD_BYTES.is_multiple_of(align_of::<Head>()));
 
@@ -53,9 +47,12 @@ unsafe impl Sync for Shared {}
 impl Shared {
     /// So many bytes, above zero, of one owner; and whether they are zeros rather than anything.
     pub(crate) fn allocate(bytes: usize, purpose: Purpose) -> (Self, bool) {
-        if !OWN_MEMORY && let Some((start, place)) = blocks::take(bytes, purpose) {
-            // SAFETY: a block has a line before its bytes, which are as many, and is the caller's alone.
-            return (unsafe { Self::at(start, bytes, place) }, false);
+        if !OWN_MEMORY
+            && bytes >= BLOCK_LEAST
+            && let Some((block, place)) = blocks::take(lines_for(bytes), purpose)
+        {
+            // SAFETY: behind its first line the block has as many bytes, and it is the caller's alone.
+            return (unsafe { Self::at(block.add(ALIGNMENT), bytes, place) }, false);
         }
         let layout = layout(bytes);
         // SAFETY: the layout is not empty.
@@ -73,7 +70,7 @@ impl Shared {
         // SAFETY: as the caller promises; heads are aligned if what follows is, since their length is a multiple of that.
         unsafe {
             let head = start.sub(HEAD_BYTES).cast::<Head>();
-            head.write(Head { owners: AtomicUsize::new(1), bytes, place, next: AtomicPtr::default() });
+            head.write(Head { link: Link::of(place), owners: AtomicUsize::new(1), bytes });
             Self(head)
         }
     }
@@ -138,15 +135,20 @@ impl Drop for Shared {
         }
         // What other owners did happens before the memory is used again.
         fence(Ordering::Acquire);
-        let (place, bytes) = (self.head().place, self.head().bytes);
+        let (place, bytes) = (self.head().link.place(), self.head().bytes);
         match place.own_before() {
             // SAFETY: the last owner is gone, so nothing refers to the memory; it was allocated with this layout, and begins so
             // far before its bytes.
             Some(before) => unsafe { dealloc(self.start().sub(before), layout(bytes)) },
             // SAFETY: as above; it came from there.
-            None => unsafe { blocks::give(self.0, place) },
+            None => unsafe { blocks::give(self.0.cast(), place) },
         }
     }
+}
+
+/// Lines of a block for so many bytes: the first is what lies before them.
+pub(crate) const fn lines_for(bytes: usize) -> usize {
+    1 + bytes.div_ceil(ALIGNMENT)
 }
 
 /// Memory for so many bytes, a head, and what aligns them.

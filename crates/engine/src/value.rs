@@ -18,7 +18,7 @@ use crate::planted::{self, Bug};
 use crate::prefetch::prefetch;
 use crate::threads::Mutex;
 use crate::{Damage, EngineError};
-use atoll_buffer::Buffer;
+use atoll_buffer::{Buffer, Counted};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use together::{loaded, together};
@@ -63,9 +63,14 @@ const BUFFER_BYTES: u64 = 96;
 
 /// Bytes of a value, immutable for all who share them.
 #[derive(Clone)]
-pub(crate) struct Piece(Arc<PieceCell>);
+pub(crate) struct Piece(Counted<PieceCell>);
 
+/// In this order: who reads it needs what comes first.
+#[repr(C)]
 struct PieceCell {
+    resident: Mutex<Resident>,
+    /// Where the bytes were when they came into memory: only ever asked for, never read.
+    bytes_at: AtomicPtr<u8>,
     len: u32,
     birth: u64,
     /// Reckoned when somebody asks, where it is not known from the beginning, and before it has a home.
@@ -78,11 +83,8 @@ struct PieceCell {
     /// What the checksum begins with, where it is not known yet.
     seed: u64,
     home: OnceLock<u64>,
-    resident: Mutex<Resident>,
     /// What its bytes in memory count for, once somebody counts them.
     counted: AtomicU64,
-    /// Where the bytes were when they came into memory: only ever asked for, never read.
-    bytes_at: AtomicPtr<u8>,
     /// What it begins with, if it grows or did.
     front: Option<[u8; FRONT]>,
 }
@@ -125,14 +127,14 @@ impl Piece {
         cell.in_log = in_log;
         *cell.bytes_at.get_mut() = bytes.as_ptr().cast_mut();
         cell.resident = Mutex::new(Resident::Whole(bytes));
-        Self(Arc::new(cell))
+        Self(Counted::new(cell))
     }
 
     /// A piece that lies on disk.
     pub(crate) fn on_disk(home: u64, len: u32, checksum: u64, birth: u64) -> Self {
         let mut cell = PieceCell::of(len, checksum, birth);
         cell.home = OnceLock::from(home);
-        Self(Arc::new(cell))
+        Self(Counted::read(cell))
     }
 
     pub(crate) fn len(&self) -> u32 {
@@ -197,7 +199,7 @@ impl Piece {
 
     /// Whether nobody has it but the caller, and those who count its bytes in memory.
     pub(crate) fn is_alone(&self) -> bool {
-        Arc::strong_count(&self.0) <= 2
+        self.0.owners() <= 2
     }
 
     /// Takes over the bytes that a piece of the same content has in memory; both can be read back.
@@ -222,7 +224,7 @@ impl Piece {
     /// Brings what says where its bytes are nearer.
     #[inline]
     pub(crate) fn prefetch(&self) {
-        prefetch(Arc::as_ptr(&self.0), size_of::<PieceCell>().div_ceil(64));
+        prefetch(self.0.start(), Counted::<PieceCell>::LINES);
     }
 
     /// Brings its first bytes nearer, and what counts who shows them, which lies before them.
@@ -256,17 +258,17 @@ impl Piece {
 
     /// What tells this piece from every other that is alive.
     pub(crate) fn address(&self) -> usize {
-        Arc::as_ptr(&self.0).addr()
+        self.0.start().addr()
     }
 
     /// How many hold it.
     #[cfg(test)]
     pub(crate) fn owners(&self) -> usize {
-        Arc::strong_count(&self.0)
+        self.0.owners()
     }
 
     pub(crate) fn same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        self.0.is_same(&other.0)
     }
 
     /// Reads the bytes on disk and verifies them.

@@ -7,7 +7,7 @@ use super::{ALONE_FROM, BUFFER_BYTES, Chain, JOIN_BELOW, Piece, PieceCell};
 use crate::backing::Backing;
 use crate::meter::Kind;
 use crate::threads::Mutex;
-use atoll_buffer::Buffer;
+use atoll_buffer::{Buffer, Counted};
 use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 use std::sync::{Arc, OnceLock};
@@ -96,12 +96,12 @@ impl Piece {
         cell.resident = Mutex::new(resident);
         backing.meter().add(Kind::Waiting, cell.waiting_bytes);
         cell.waits_at = Some(Arc::clone(backing.meter()));
-        Self(Arc::new(cell))
+        Self(Counted::new(cell))
     }
 
     /// The bytes of a piece to be added to, which nobody but the caller has, of this epoch.
     fn growing(&mut self, epoch: u64) -> Option<&mut PieceCell> {
-        let cell = Arc::get_mut(&mut self.0)?;
+        let cell = self.0.get_mut()?;
         let is_ours = cell.birth == epoch && cell.home.get().is_none() && cell.len < JOIN_BELOW;
         let grows = is_ours && matches!(*cell.resident.lock(), Resident::Growing(_));
         grows.then_some(cell)

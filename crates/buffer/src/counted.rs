@@ -1,0 +1,188 @@
+//! A value shared by count in a block of a slab: as `Arc`, without weak references, for what there are millions of.
+//!
+//! It begins on a line, with its owners: whoever has asked for its first lines has them all.
+//!
+//! Invariant: the value lives as long as `owners` is above zero, and `owners` counts the `Counted`s of it.
+#![expect(unsafe_code, reason = "shared by count, docs/decisions/0015-unsafe.md")]
+
+use crate::ALIGNMENT;
+use crate::blocks::{self, Link, Place, Purpose};
+use crate::shared::{OWN_MEMORY, OWNERS_MAX};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+
+#[repr(C)]
+struct Cell<T> {
+    link: Link,
+    owners: AtomicUsize,
+    value: T,
+}
+
+/// A value shared by count.
+pub struct Counted<T> {
+    cell: NonNull<Cell<T>>,
+    owned: PhantomData<Cell<T>>,
+}
+
+// SAFETY: as for `Arc`: the value can be reached and dropped by every thread that has an owner, and the count is atomic.
+unsafe impl<T: Send + Sync> Send for Counted<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for Counted<T> {}
+
+impl<T> Counted<T> {
+    /// Lines of memory that it takes.
+    pub const LINES: usize = size_of::<Cell<T>>().div_ceil(ALIGNMENT);
+
+    const IS_ALIGNED: () = assert!(align_of::<Cell<T>>() <= ALIGNMENT, "blocks begin on a line");
+
+    /// A value of one owner.
+    #[must_use]
+    pub fn new(value: T) -> Self {
+        Self::placed(value, Purpose::Writing)
+    }
+
+    /// The same, of what was read from a disk and will be looked at for a long time.
+    #[must_use]
+    pub fn read(value: T) -> Self {
+        Self::placed(value, Purpose::Reading)
+    }
+
+    fn placed(value: T, purpose: Purpose) -> Self {
+        let () = Self::IS_ALIGNED;
+        let block = if OWN_MEMORY { None } else { blocks::take(Self::LINES, purpose) };
+        let (start, place) = block.unwrap_or_else(|| (own_memory(Layout::new::<Cell<T>>()), Place::own(1)));
+        let cell = start.cast::<Cell<T>>();
+        // SAFETY: the memory is as long as a cell and as aligned, and the caller's alone.
+        unsafe { cell.write(Cell { link: Link::of(place), owners: AtomicUsize::new(1), value }) };
+        Self { cell, owned: PhantomData }
+    }
+
+    fn inner(&self) -> &Cell<T> {
+        // SAFETY: it lives as long as an owner, and is changed only through the one owner, borrowed.
+        unsafe { self.cell.as_ref() }
+    }
+
+    /// How many owners there are.
+    #[must_use]
+    pub fn owners(&self) -> usize {
+        self.inner().owners.load(Ordering::Acquire)
+    }
+
+    /// Where it begins, with [`Counted::LINES`] lines.
+    #[must_use]
+    pub fn start(&self) -> *const u8 {
+        self.cell.as_ptr().cast_const().cast()
+    }
+
+    /// Whether both are owners of one value.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.cell == other.cell
+    }
+
+    /// The value, to be changed, unless there are other owners.
+    pub fn get_mut(&mut self) -> Option<&mut T> {
+        if self.owners() > 1 {
+            return None;
+        }
+        // SAFETY: this is the one owner, borrowed for itself alone, so nobody can read the value or come to own it meanwhile;
+        // the load above saw the last of what former owners did.
+        Some(unsafe { &mut (*self.cell.as_ptr()).value })
+    }
+}
+
+impl<T> Deref for Counted<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.inner().value
+    }
+}
+
+impl<T> Clone for Counted<T> {
+    #[inline]
+    fn clone(&self) -> Self {
+        // Relaxed: whoever gets the new owner gets it by a way that orders what was done before.
+        if self.inner().owners.fetch_add(1, Ordering::Relaxed) > OWNERS_MAX {
+            std::process::abort();
+        }
+        Self { cell: self.cell, owned: PhantomData }
+    }
+}
+
+impl<T> Drop for Counted<T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.inner().owners.fetch_sub(1, Ordering::Release) > 1 {
+            return;
+        }
+        // What other owners did happens before the memory is used again.
+        fence(Ordering::Acquire);
+        let place = self.inner().link.place();
+        // SAFETY: the last owner is gone, so nothing refers to the value; its memory goes where it came from. The link is no
+        // part of what is dropped.
+        unsafe {
+            std::ptr::drop_in_place(&raw mut (*self.cell.as_ptr()).value);
+            match place.own_before() {
+                Some(_) => dealloc(self.cell.as_ptr().cast(), Layout::new::<Cell<T>>()),
+                None => blocks::give(self.cell.cast(), place),
+            }
+        }
+    }
+}
+
+fn own_memory(layout: Layout) -> NonNull<u8> {
+    // SAFETY: a cell has a link, so the layout is not empty.
+    let memory = unsafe { alloc(layout) };
+    NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn the_last_owner_drops_it_and_only_a_sole_owner_may_change_it() {
+        let witness = Arc::new(());
+        // In a block, and in memory of its own, which is shorter than any.
+        for mut first in [
+            Counted::new((Arc::clone(&witness), [7_u8; 150])),
+            Counted::read((Arc::clone(&witness), [7; 150])),
+        ] {
+            first.get_mut().expect("nobody else has it").1[149] = 8;
+            let second = first.clone();
+            assert!(first.get_mut().is_none() && first.is_same(&second) && second.owners() == 2);
+            drop(first);
+            assert_eq!((second.1[0], second.1[149], Arc::strong_count(&witness) > 1), (7, 8, true));
+        }
+        drop(Counted::new(Arc::clone(&witness)));
+        assert_eq!(Arc::strong_count(&witness), 1);
+    }
+
+    #[test]
+    fn owners_on_many_threads_are_all_counted() {
+        let (witness, rounds) = (Arc::new(()), if cfg!(miri) { 10 } else { 2_000 });
+        std::thread::scope(|scope| {
+            for mark in 0..4_usize {
+                let witness = Arc::clone(&witness);
+                scope.spawn(move || {
+                    let kept: Vec<_> = (0..rounds)
+                        .map(|round| Counted::new((Arc::clone(&witness), [mark + round; 14])))
+                        .collect();
+                    let theirs = kept.clone();
+                    let seen = scope.spawn(move || {
+                        theirs.iter().enumerate().all(|(round, one)| one.1 == [mark + round; 14])
+                    });
+                    drop(kept);
+                    assert!(seen.join().expect("it ends"));
+                });
+            }
+        });
+        assert_eq!(Arc::strong_count(&witness), 1);
+    }
+}
