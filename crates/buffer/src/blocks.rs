@@ -22,8 +22,8 @@ pub(crate) use crate::runs::Purpose;
 /// Shorter ones the allocator keeps at hand itself.
 const LINES_LEAST: usize = 3;
 
-/// Of longer ones few are in a run, and one has several pages anyway: eight kilobytes, and a line before them.
-const LINES_MOST: usize = 1 + (8 << 10) / ALIGNMENT;
+/// Of longer ones few would be in a run, with much of it unused, and one has more than a page anyway.
+const LINES_MOST: usize = RUN_BYTES / 4 / ALIGNMENT;
 
 const CLASSES: usize = LINES_MOST - LINES_LEAST + 1;
 
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn blocks_are_apart_in_their_run_and_come_back() {
-        const BYTES: usize = 7_000;
+        const BYTES: usize = 3_500;
         let most = RUN_BYTES / (lines_for(BYTES) * ALIGNMENT);
         let held: Vec<Shared> = (0..3 * most).map(|_| block(BYTES)).collect();
         let mut starts: Vec<usize> = held.iter().map(|block| block.as_ptr().addr()).collect();
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn what_nobody_can_have_at_once_is_had_elsewhere_and_what_is_left_is_found() {
-        const BYTES: usize = 6_000;
+        const BYTES: usize = 3_000;
         let class = lines_for(BYTES) - LINES_LEAST;
         let held: Vec<Shared> = (0..3).map(|_| block(BYTES)).collect();
         let starts: Vec<usize> = held.iter().map(|block| block.as_ptr().addr()).collect();
@@ -311,7 +311,7 @@ mod tests {
                         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                         let drawn = (state >> 33) as usize;
                         if held.len() < 500 || (held.len() < 1000 && drawn.is_multiple_of(2)) {
-                            let mut fresh = block(4_950 + drawn % 3 * 64);
+                            let mut fresh = block(2_450 + drawn % 3 * 64);
                             fresh.get_mut().expect("nobody else has it").fill(step as u8);
                             held.push((fresh, step as u8));
                         } else {

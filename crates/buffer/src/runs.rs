@@ -13,13 +13,13 @@ use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of a run.
-pub(crate) const RUN_BYTES: usize = 64 << 10;
+/// Bytes of a run: few enough that most runs empty where memory is taken for other lengths than before.
+pub(crate) const RUN_BYTES: usize = 16 << 10;
 
 const RUNS: usize = SLAB_BYTES / RUN_BYTES;
 
 /// One bit for each run of a slab.
-type Bits = u32;
+type Bits = u128;
 
 const _: () = assert!(RUNS == Bits::BITS as usize);
 
