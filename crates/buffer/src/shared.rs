@@ -85,6 +85,12 @@ impl Shared {
         unsafe { self.0.add(1).cast::<u8>().as_ptr() }
     }
 
+    /// Whether it is a block.
+    #[cfg(test)]
+    pub(crate) fn is_block(&self) -> bool {
+        self.head().link.place().own_before().is_none()
+    }
+
     /// How many there are of it.
     pub(crate) fn owners(&self) -> usize {
         self.head().owners.load(Ordering::Acquire)

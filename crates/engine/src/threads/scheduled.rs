@@ -50,6 +50,10 @@ impl<T> Mutex<T> {
         Some(MutexGuard { lock: self, guard: Some(self.0.try_lock().ok()?) })
     }
 
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        whole(self.0.get_mut())
+    }
+
     pub(crate) fn is_locked(&self) -> bool {
         self.0.try_lock().is_err()
     }
