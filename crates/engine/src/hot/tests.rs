@@ -1,3 +1,5 @@
+//! Hot records alone: what comes in, what goes, and what readers see meanwhile.
+
 use super::*;
 
 const TREE: u32 = 3;
