@@ -266,7 +266,8 @@ fn name(engine: &Engine) -> Result<NodeName, NodeError> {
 
 /// Opens the store, and takes its folder for this process.
 fn open(options: &NodeOptions) -> Result<(Engine, Option<File>), NodeError> {
-    let engine = Options { memory_bytes: options.memory_bytes, ..Options::default() };
+    // A node asks for the memory of many requests at once: a copy of a record would be one more place to wait for.
+    let engine = Options { memory_bytes: options.memory_bytes, hot_bytes: Some(0), ..Options::default() };
     let Place::Folder(folder) = &options.place else { return Ok((Engine::in_memory(engine)?, None)) };
     if folder.join(STORE_FILE).exists() && !folder.join(RING_FILE).exists() {
         return Err(NodeError::OfStore { path: folder.clone() });
