@@ -69,7 +69,11 @@ impl Shared {
                 (Some(NewValue::Inline(given.bytes())), None)
             }
             Action::Put(_, given) | Action::Append(_, given) => {
-                let placed = self.place(given, forest.epoch, false)?;
+                let checksum = self.backing.checksum(given.bytes());
+                // They are there: now the record, while the value is copied.
+                let slot = self.bring_record_nearer(leaf, &key);
+                let placed = self.place_summed(given, checksum, forest.epoch, false)?;
+                self.bring_chain_nearer(leaf, slot);
                 (Some(placed.to_value()), Some(placed))
             }
             _ => (None, None),
@@ -135,9 +139,13 @@ impl Shared {
             value => (Edit::of(leaf, key, place, value), None),
         };
         let Some(edit) = edit else { return Ok(None) };
+        // While the log is written.
+        edit.chain_that_goes(leaf).iter().for_each(|(old, _)| old.prefetch());
         let mut writer = placing.content();
         self.log_ops(&mut writer, std::slice::from_ref(op), &[placed], flush)?;
         if let Some((old, new)) = edit.chain_that_goes(leaf) {
+            // It is let go of once the locks are given back.
+            old.prefetch_owners();
             writer.retired.chain(old, new, forest.epoch);
         }
         joined.iter().for_each(|piece| writer.retired.piece(piece, forest.epoch));

@@ -10,6 +10,7 @@ use crate::engine::Tree;
 use crate::leaf::{HEAD_LINES, Leaf, SharedLeaf};
 use crate::search::{self, LANES};
 use crate::shared::Shared;
+use crate::tree::HashedKey;
 
 /// Where a key is, as far as somebody looked.
 type Lane<'f> = Option<(&'f SharedLeaf, usize)>;
@@ -22,6 +23,21 @@ impl Tree {
 }
 
 impl Shared {
+    /// Brings the record nearer that a key most likely has, once the first lines of its leaf are; its slot, if the value may lie
+    /// elsewhere.
+    pub(crate) fn bring_record_nearer(&self, leaf: &SharedLeaf, key: &HashedKey<'_>) -> Option<usize> {
+        // Whoever changes the leaf meanwhile has its latch.
+        let _latch = self.latches.of(leaf.address()).look();
+        leaf.bring_record_nearer(key.fingerprint)
+    }
+
+    /// Brings nearer what says where the value of that record lies, once the record is.
+    pub(crate) fn bring_chain_nearer(&self, leaf: &SharedLeaf, slot: Option<usize>) {
+        let Some(slot) = slot else { return };
+        let _latch = self.latches.of(leaf.address()).look();
+        leaf.bring_nearer(slot, Leaf::prefetch_chain);
+    }
+
     /// Brings nearer what changes of these keys will touch, in the tree of this number.
     pub(crate) fn bring_nearer<K: AsRef<[u8]>>(&self, tree: u32, keys: &[K]) {
         let forest = self.forest.read();

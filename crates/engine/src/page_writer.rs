@@ -28,6 +28,9 @@ const CACHED_MOST: u64 = 64 << 20;
 /// Children of a node whose pages are asked for together before they are read.
 const ASKED_AT_ONCE: usize = 256;
 
+/// How many values ahead a leaf that is written asks for what says where they lie.
+const CHAINS_AHEAD: usize = 12;
+
 /// Pages with no more bytes than that between them are asked for as one range: what one checkpoint wrote lies in the order of
 /// its keys, and to read a little too much costs less than to ask once more.
 const GAP_MOST: u64 = 32 << 10;
@@ -263,8 +266,11 @@ impl<'a> PageWriter<'a> {
     }
 
     fn write_leaf(&mut self, leaf: &Leaf, birth: u64) -> Result<PageRef, EngineError> {
-        for piece in leaf.chains().flat_map(|chain| chain.pieces()) {
-            self.write_piece(piece)?;
+        let mut ahead = leaf.chains();
+        ahead.by_ref().take(CHAINS_AHEAD).for_each(Chain::prefetch);
+        for chain in leaf.chains() {
+            ahead.next().iter().for_each(|chain| chain.prefetch());
+            chain.pieces().iter().try_for_each(|piece| self.write_piece(piece))?;
         }
         let mut page = std::mem::take(&mut self.scratch);
         page.clear();
@@ -315,7 +321,11 @@ impl<'a> PageWriter<'a> {
 
     /// Writes a piece that lives only in memory so far: one that was joined from others.
     fn write_piece(&mut self, piece: &Piece) -> Result<(), EngineError> {
-        let (None, Some(bytes)) = (piece.home(), piece.resident_bytes()) else { return Ok(()) };
+        // In this order: to share the bytes of each piece that is written would wait for each.
+        if piece.home().is_some() {
+            return Ok(());
+        }
+        let Some(bytes) = piece.resident_bytes() else { return Ok(()) };
         if self.runs[Part::Leaves as usize].piece_homes.contains_key(&piece.address()) {
             return Ok(());
         }

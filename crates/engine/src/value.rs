@@ -322,6 +322,14 @@ impl Chain {
         }
     }
 
+    /// The bytes, where they lie in one piece in memory that can be shared.
+    fn ready_bytes(&self) -> Option<Buffer> {
+        let Self::One(piece) = self else { return None };
+        piece.prefetch();
+        piece.prefetch_bytes();
+        piece.ready_bytes()
+    }
+
     /// Brings its first piece nearer.
     #[inline]
     pub(crate) fn prefetch(&self) {
@@ -421,7 +429,10 @@ impl<'a> ValueRef<'a> {
     pub fn bytes(&self) -> Result<ValueBytes<'a>, EngineError> {
         match self.stored {
             Stored::Inline(bytes) => Ok(ValueBytes::Inline(bytes)),
-            Stored::Chain(_) => Ok(ValueBytes::Shared(self.to_value().to_buffer()?)),
+            Stored::Chain(chain) => Ok(ValueBytes::Shared(match chain.ready_bytes() {
+                Some(bytes) => bytes,
+                None => self.to_value().to_buffer()?,
+            })),
         }
     }
 
@@ -431,12 +442,7 @@ impl<'a> ValueRef<'a> {
         let whole = match self.stored {
             Stored::Inline(bytes) => Some(Buffer::copy_from(bytes)),
             // What still grows is not copied before somebody wants all of it.
-            Stored::Chain(Chain::One(piece)) => {
-                piece.prefetch();
-                piece.prefetch_bytes();
-                piece.ready_bytes()
-            }
-            Stored::Chain(_) => None,
+            Stored::Chain(chain) => chain.ready_bytes(),
         };
         Value(match (whole, self.stored) {
             (Some(bytes), _) => Kept::Whole(bytes),

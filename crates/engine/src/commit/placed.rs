@@ -42,9 +42,19 @@ impl Shared {
 
     /// A piece for one value; `ahead` if the writer lock is not held and its commit is yet to come.
     pub(crate) fn place(&self, given: Given<'_>, epoch: u64, ahead: bool) -> Result<Placed, EngineError> {
+        self.place_summed(given, self.backing.checksum(given.bytes()), epoch, ahead)
+    }
+
+    /// The same of a value whose checksum is known.
+    pub(crate) fn place_summed(
+        &self,
+        given: Given<'_>,
+        checksum: u64,
+        epoch: u64,
+        ahead: bool,
+    ) -> Result<Placed, EngineError> {
         let bytes = given.to_buffer();
         let len = bytes.len() as u64;
-        let checksum = self.backing.checksum(&bytes);
         let Some(disk) = self.backing.disk() else {
             return Ok(Placed { piece: Piece::resident(bytes, checksum, epoch), extent: None });
         };

@@ -5,7 +5,7 @@ use crate::prefetch::prefetch;
 use crate::value::Chain;
 
 /// How far ahead a leaf that ends asks for the pieces of its values, and for their bytes.
-const ENDING_AHEAD: [usize; 2] = [12, 6];
+const ENDING_AHEAD: [usize; 2] = [20, 12];
 
 impl Leaf {
     /// Brings nearer what setting `key` will touch: its record, or the place where it will be written, or
