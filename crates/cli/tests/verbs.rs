@@ -273,9 +273,8 @@ fn options_tell_where_each_was_set() {
     let place = Place::new();
     place.write("atoll.toml", "store = \"mem:\"\n\n[engine]\nmemory = \"64MiB\"\n");
     let mut command = place.command(&["config", "show", "--json", "--durability", "synced"]);
-    let shown = Answer::from(command.env("ATOLL_ENGINE_KEEP", "5s").output().unwrap()).json();
-    let find =
-        |key: &str| shown.as_array().unwrap().iter().find(|option| option["key"] == key).unwrap().clone();
+    let shown = Answer::from(command.env("ATOLL_ENGINE_KEEP", "5s").output().unwrap()).json_lines();
+    let find = |key: &str| shown.iter().find(|option| option["key"] == key).unwrap().clone();
     assert_eq!(find("engine.memory")["value"], "64MiB");
     assert_eq!(find("engine.memory")["place"], serde_json::json!({ "name": "atoll.toml", "line": 4 }));
     assert_eq!(
@@ -295,8 +294,8 @@ fn what_config_show_prints_is_an_options_file() {
     let (tops, sections): (Vec<&str>, Vec<&str>) =
         first.text().lines().partition(|line| !line.split(" = ").next().unwrap().contains('.'));
     place.write("copy.toml", [tops, sections].concat().join("\n"));
-    let second = place.run(&["config", "show", "--json", "--config", "copy.toml"]).json();
-    let memory = second.as_array().unwrap().iter().find(|option| option["key"] == "engine.memory").unwrap();
+    let second = place.run(&["config", "show", "--json", "--config", "copy.toml"]).json_lines();
+    let memory = second.iter().find(|option| option["key"] == "engine.memory").unwrap();
     assert_eq!((&memory["value"], &memory["origin"]), (&"7MiB".into(), &"file".into()));
 }
 

@@ -25,7 +25,7 @@ impl Config {
     pub fn run(self, session: &Session) -> Result<(), Failure> {
         let settings = session.settings.all();
         if session.output.is_json() {
-            return session.output.json(&Value::Array(settings.iter().map(as_json).collect()));
+            return settings.iter().try_for_each(|setting| session.output.json(&as_json(setting)));
         }
         let lines: Vec<String> = settings
             .iter()

@@ -109,6 +109,12 @@ impl Answer {
         serde_json::from_str(self.text()).unwrap()
     }
 
+    /// The output as JSON, one value a line, after a success.
+    #[track_caller]
+    pub fn json_lines(&self) -> Vec<serde_json::Value> {
+        self.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
     /// The failure: its exit code, and text with a hint.
     #[track_caller]
     pub fn fails(&self, exit: i32) -> &str {
