@@ -13,6 +13,7 @@ mod events;
 mod failure;
 pub mod fuzz;
 mod launch;
+mod listing;
 mod new_file;
 mod options;
 mod output;

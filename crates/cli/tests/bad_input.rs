@@ -214,7 +214,7 @@ fn an_empty_table_an_empty_file_and_a_step_without_rows_have_answers() {
         assert!(told.fails(12).contains("the first line of a CSV file names its columns"), "{}", told.stderr);
     }
     atoll(&place, "table append t none.csv --run empty --step 4").text();
-    assert_eq!(atoll(&place, "table steps t").text(), "empty\tstep 4\t0 rows\n");
+    assert_eq!(atoll(&place, "table steps t").text(), "run    step  rows\nempty     4     0\n");
     atoll(&place, "table export t none.parquet").text();
     atoll(&place, "table create again --like none.parquet").text();
     assert!(atoll(&place, "table import again none.parquet").text().contains("imported 0 rows"));

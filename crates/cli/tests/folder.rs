@@ -191,7 +191,7 @@ fn upkeep_checks_counts_keeps_and_copies() {
     assert!(!atoll(&place, &["store", "stats", "--json"]).json().as_object().unwrap().is_empty());
     atoll(&place, &["store", "snapshot", "create", "monday"]).text();
     atoll(&place, &["store", "snapshot", "create", "monday"]).fails(11);
-    assert!(atoll(&place, &["store", "snapshot", "list"]).text().starts_with("monday\t"));
+    assert!(atoll(&place, &["store", "snapshot", "list"]).text().starts_with("snapshot  commit\nmonday  "));
     atoll(&place, &["store", "copy", "copy"]).text();
     assert_eq!(place.run(&["--store", "copy", "kv", "get", "p", "s"]).text(), "v");
     atoll(&place, &["store", "snapshot", "delete", "monday"]).text();

@@ -2,6 +2,7 @@
 
 mod check;
 
+use crate::listing::{self, Side};
 use crate::output::note;
 use crate::progress::Progress;
 use crate::session::Access;
@@ -241,7 +242,14 @@ impl SnapshotVerb {
             }
             Self::List => {
                 let snapshots = maintenance.snapshots().await?;
-                snapshots.iter().try_for_each(|snapshot| show_snapshot(session, snapshot))
+                if session.output.is_json() {
+                    return snapshots.iter().try_for_each(|snapshot| show_snapshot(session, snapshot));
+                }
+                let entries: Vec<_> = snapshots
+                    .into_iter()
+                    .map(|snapshot| [snapshot.name, snapshot.sequence.to_string()])
+                    .collect();
+                listing::show(session, [("snapshot", Side::Left), ("commit", Side::Right)], &entries)
             }
         }
     }

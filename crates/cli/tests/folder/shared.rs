@@ -35,7 +35,10 @@ fn snapshots_are_made_and_given_up_beside_the_owner() {
     assert!(atoll(&place, &["store", "snapshot", "create", "monday"]).text().starts_with("monday\tcommit "));
     let taken = atoll(&place, &["store", "snapshot", "create", "monday"]);
     assert!(taken.fails(11).contains("there is a snapshot \"monday\" already"), "{}", taken.stderr);
-    assert_eq!(lines(&atoll(&place, &["store", "snapshot", "list"])).len(), 1);
+    let listed = atoll(&place, &["store", "snapshot", "list"]);
+    let listed = lines(&listed);
+    assert!(listed.len() == 2 && listed[0] == "snapshot  commit", "{listed:?}");
+    assert!(listed[1].starts_with("monday    "), "{listed:?}");
     atoll(&place, &["store", "snapshot", "delete", "monday"]).text();
     assert_eq!(atoll(&place, &["store", "snapshot", "list"]).text(), "");
     let absent = atoll(&place, &["store", "snapshot", "delete", "monday"]);

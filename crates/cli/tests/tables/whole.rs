@@ -24,8 +24,8 @@ fn a_snapshot_keeps_its_version_through_a_vacuum_that_takes_the_others() {
     assert!(atoll(&place, "table vacuum t --json").json()["oldest"].as_u64().unwrap() > between);
     assert_eq!(atoll(&place, "table query t --count --as-of whole").text(), "1000\n");
     assert!(atoll(&place, &format!("table query t --count --as-of {between}")).fails(10).contains("gone"));
-    let listed = atoll(&place, "table snapshot list t").text().to_owned();
-    assert!(listed.starts_with("whole\tversion "), "{listed}");
+    let listed = lines(&atoll(&place, "table snapshot list t"));
+    assert!(listed[0] == "snapshot  version" && listed[1].starts_with("whole     "), "{listed:?}");
     atoll(&place, "table snapshot delete t whole").text();
     assert!(atoll(&place, "table vacuum t --json").json()["objects"].as_u64().unwrap() >= 5);
     assert!(atoll(&place, "table query t --count --as-of whole").fails(10).contains("no snapshot"));
@@ -55,10 +55,16 @@ fn a_condition_deletes_and_an_older_version_still_has_the_rows() {
 #[test]
 fn tables_and_steps_are_listed_and_a_dropped_table_is_gone() {
     let place = filled();
-    assert_eq!(lines(&atoll(&place, "table steps t"))[1], "run\tstep 10\t200 rows");
-    assert_eq!(lines(&atoll(&place, "table steps t --run run --last 2")).len(), 2);
-    assert_eq!(lines(&atoll(&place, "table steps t --runs")), ["run\t5 steps, the last 40\t1000 rows"]);
-    assert!(atoll(&place, "table list").text().starts_with("t\t"));
+    let last = ["run  step  rows", "run    30   200", "run    40   200"];
+    assert_eq!(lines(&atoll(&place, "table steps t --run run --last 2")), last);
+    assert_eq!(atoll(&place, "table steps t --last 2 --json").json_lines().len(), 2);
+    let runs = ["run  steps  last  rows", "run      5    40  1000"];
+    assert_eq!(lines(&atoll(&place, "table steps t --runs")), runs);
+    let tables = ["table  boxes over  samples", "t      x, step     whatever has one pid"];
+    assert_eq!(lines(&atoll(&place, "table list")), tables);
+    atoll(&place, "table append t run.csv --run timed --step 7 --time 0.5").text();
+    let timed = ["run    step  time  rows", "timed     7   0.5  1000"];
+    assert_eq!(lines(&atoll(&place, "table steps t --run timed")), timed);
     let mistyped = atoll(&place, "table drop tt");
     assert!(mistyped.fails(10).contains("did you mean \"t\"?") || mistyped.stderr.contains("there are: t"));
     atoll(&place, "table drop t").text();

@@ -2,12 +2,13 @@
 
 use super::TableArguments;
 use super::create::{sampled, schema_value};
+use crate::listing::{self, Side};
 use crate::session::Access;
 use crate::text::counted;
 use crate::{Failure, Session};
 use atoll_options::parse_duration;
 use atoll_tables::protocol::Version;
-use atoll_tables::{StepSummary, Table};
+use atoll_tables::{RunSummary, StepSummary, Table};
 use clap::Args;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -20,16 +21,18 @@ pub struct List {}
 impl List {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let store = super::store_there(session, Access::Read).await?;
-        for table in Table::list(&*store).await? {
-            session.output.either(
-                || {
-                    let index = table.schema.roles().index.join(", ");
-                    format!("{}\tboxes over {index}, samples {}", table.name, sampled(&table.schema))
-                },
-                || json!({ "table": table.name, "schema": schema_value(&table.schema) }),
-            )?;
+        let tables = Table::list(&*store).await?;
+        if session.output.is_json() {
+            return tables.iter().try_for_each(|table| {
+                session.output.json(&json!({ "table": table.name, "schema": schema_value(&table.schema) }))
+            });
         }
-        Ok(())
+        let columns = [("table", Side::Left), ("boxes over", Side::Left), ("samples", Side::Left)];
+        let entries: Vec<_> = tables
+            .into_iter()
+            .map(|table| [table.name, table.schema.roles().index.join(", "), sampled(&table.schema)])
+            .collect();
+        listing::show(session, columns, &entries)
     }
 }
 
@@ -56,41 +59,53 @@ impl Steps {
             return show_runs(session, &table).await;
         }
         let steps = table.steps(self.run.as_deref()).await?;
-        for run in steps.chunk_by(|left, right| left.run == right.run) {
+        let asked = steps.chunk_by(|left, right| left.run == right.run).flat_map(|run| {
             let skipped = self.last.map_or(0, |last| run.len().saturating_sub(last));
-            run[skipped..].iter().try_for_each(|step| show_step(session, step))?;
+            &run[skipped..]
+        });
+        if session.output.is_json() {
+            return asked.map(step_value).try_for_each(|step| session.output.json(&step));
         }
-        Ok(())
+        let columns =
+            [("run", Side::Left), ("step", Side::Right), ("time", Side::Right), ("rows", Side::Right)];
+        let entries: Vec<_> = asked
+            .map(|step| {
+                let time = step.time.map(|time| time.to_string()).unwrap_or_default();
+                [step.run.clone(), step.step.to_string(), time, step.rows.to_string()]
+            })
+            .collect();
+        listing::show(session, columns, &entries)
     }
 }
 
 async fn show_runs(session: &Session, table: &Table) -> Result<(), Failure> {
-    for run in table.runs().await? {
-        session.output.either(
-            || {
-                let last = run.last_complete.map_or("none".to_owned(), |last| last.to_string());
-                format!(
-                    "{}\t{}, the last {last}\t{}",
-                    run.name,
-                    counted(run.steps, "step"),
-                    counted(run.rows, "row")
-                )
-            },
-            || {
-                json!({
-                    "run": run.name,
-                    "attempt": run.attempt,
-                    "ranks": run.ranks,
-                    "last_complete": run.last_complete,
-                    "steps": run.steps,
-                    "rows": run.rows,
-                })
-            },
-        )?;
+    let runs = table.runs().await?;
+    if session.output.is_json() {
+        return runs.iter().map(run_value).try_for_each(|run| session.output.json(&run));
     }
-    Ok(())
+    let columns = [("run", Side::Left), ("steps", Side::Right), ("last", Side::Right), ("rows", Side::Right)];
+    let entries: Vec<_> = runs
+        .into_iter()
+        .map(|run| {
+            let last = run.last_complete.map_or("none".to_owned(), |last| last.to_string());
+            [run.name, run.steps.to_string(), last, run.rows.to_string()]
+        })
+        .collect();
+    listing::show(session, columns, &entries)
 }
 
+fn run_value(run: &RunSummary) -> Value {
+    json!({
+        "run": run.name,
+        "attempt": run.attempt,
+        "ranks": run.ranks,
+        "last_complete": run.last_complete,
+        "steps": run.steps,
+        "rows": run.rows,
+    })
+}
+
+/// A step as it comes: nothing is known yet of those that it could stand in line with.
 fn show_step(session: &Session, step: &StepSummary) -> Result<(), Failure> {
     session.output.either(
         || {

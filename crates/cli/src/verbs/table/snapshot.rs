@@ -1,6 +1,7 @@
 //! `atoll table snapshot` and `vacuum`: versions that are kept, and those that need not be any more.
 
 use super::TableArguments;
+use crate::listing::{self, Side};
 use crate::session::Access;
 use crate::{Failure, Session};
 use atoll_tables::protocol::Version;
@@ -77,12 +78,15 @@ impl Create {
 impl List {
     async fn run(self, session: &Session) -> Result<(), Failure> {
         let table = self.table.open(session, Access::Read).await?;
-        table.snapshots().await?.into_iter().try_for_each(|snapshot| {
-            session.output.either(
-                || format!("{}\tversion {}", snapshot.name, snapshot.version),
-                || json!({ "snapshot": snapshot.name, "version": snapshot.version.0, "made_ns": snapshot.made }),
-            )
-        })
+        let snapshots = table.snapshots().await?;
+        if session.output.is_json() {
+            return snapshots.iter().try_for_each(|snapshot| {
+                session.output.json(&json!({ "snapshot": snapshot.name, "version": snapshot.version.0, "made_ns": snapshot.made }))
+            });
+        }
+        let entries: Vec<_> =
+            snapshots.into_iter().map(|snapshot| [snapshot.name, snapshot.version.to_string()]).collect();
+        listing::show(session, [("snapshot", Side::Left), ("version", Side::Right)], &entries)
     }
 }
 
