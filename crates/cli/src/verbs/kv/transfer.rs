@@ -3,7 +3,7 @@
 use crate::options::ImportSection;
 use crate::output::note;
 use crate::session::Access;
-use crate::text::Encoding;
+use crate::text::{Encoding, counted};
 use crate::transfer::{Columns, Export, Format, Import, Input, ProgressReport, export, import};
 use crate::{Failure, Session};
 use atoll_options::Section;
@@ -73,12 +73,13 @@ impl ImportArguments {
         let imported = import(&*store, import_of).await?;
         session.output.either(
             || {
-                let mut text = format!("imported {} records, {} bytes", imported.records, imported.bytes);
+                let (records, bytes) = (counted(imported.records, "record"), counted(imported.bytes, "byte"));
+                let mut text = format!("imported {records}, {bytes}");
                 if imported.records_before > 0 {
                     text += &format!("; {} had been imported before", imported.records_before);
                 }
                 if imported.skipped > 0 {
-                    text += &format!("; skipped {} bad ones", imported.skipped);
+                    text += &format!("; skipped {}", counted(imported.skipped, "bad one"));
                 }
                 text
             },
@@ -185,8 +186,10 @@ impl ExportArguments {
         let tables =
             if is_all { Table::list(&*store).await.ok().map(|tables| tables.len()) } else { Some(0) };
         if let Some(tables) = tables.filter(|tables| *tables > 0) {
+            let are = if tables == 1 { "is" } else { "are" };
+            let tables = counted(tables, "table");
             note(&format!(
-                "{tables} tables are not in it: `atoll table export` writes their rows, and of a store in a folder `atoll store backup` keeps everything"
+                "{tables} {are} not in it: `atoll table export` writes their rows, and of a store in a folder `atoll store backup` keeps everything"
             ));
         }
         if to_output {
@@ -194,8 +197,9 @@ impl ExportArguments {
         }
         session.output.either(
             || {
-                let (records, partitions) = (exported.records, exported.partitions);
-                format!("exported {records} records of {partitions} partitions, {} bytes", exported.bytes)
+                let (records, partitions) =
+                    (counted(exported.records, "record"), counted(exported.partitions, "partition"));
+                format!("exported {records} of {partitions}, {}", counted(exported.bytes, "byte"))
             },
             || {
                 json!({

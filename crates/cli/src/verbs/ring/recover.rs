@@ -83,6 +83,7 @@ impl Recover {
         }
         let said = || match recovered.len() {
             0 => "nothing to recover: a node serves each of these slots".to_owned(),
+            1 => "1 slot is served again, with what was left of it".to_owned(),
             count => format!("{count} slots are served again, with what was left of them"),
         };
         session.output.either(said, || json!({ "recovered": recovered.len() }))

@@ -47,7 +47,12 @@ impl Info {
             ("version", info.version.to_string()),
             ("rows", info.rows.to_string()),
             ("runs", format!("{} with {}", info.runs, counted(info.steps, "step"))),
-            ("objects", format!("{} blocks, {} cubes, {} bytes", info.blocks, info.cubes, info.bytes)),
+            (
+                "objects",
+                [(info.blocks, "block"), (info.cubes, "cube"), (info.bytes, "byte")]
+                    .map(|(count, one)| counted(count, one))
+                    .join(", "),
+            ),
             ("id", format!("{}{unique}", roles.id.join(", "))),
             ("samples", sampled(schema)),
             ("boxes over", roles.index.join(", ")),

@@ -2,6 +2,7 @@
 
 use super::TableArguments;
 use crate::session::Access;
+use crate::text::counted;
 use crate::{Failure, Session};
 use atoll_options::parse_duration;
 use atoll_tables::{KeepPacked, PackOptions, PackReport, Table};
@@ -85,8 +86,11 @@ fn show(session: &Session, report: &PackReport, nothing: &str) -> Result<(), Fai
         || match report.version {
             None => nothing.to_owned(),
             Some(version) => format!(
-                "packed {} rows: {} objects became {} with {} cubes; version {version}",
-                report.rows, report.objects_before, report.objects_after, report.cubes
+                "packed {}: {} became {} with {}; version {version}",
+                counted(report.rows, "row"),
+                counted(report.objects_before, "object"),
+                report.objects_after,
+                counted(report.cubes, "cube")
             ),
         },
         || {

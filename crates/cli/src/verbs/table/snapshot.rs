@@ -3,6 +3,7 @@
 use super::TableArguments;
 use crate::listing::{self, Side};
 use crate::session::Access;
+use crate::text::counted;
 use crate::{Failure, Session};
 use atoll_tables::protocol::Version;
 use clap::{Args, Subcommand};
@@ -116,7 +117,9 @@ impl Vacuum {
                     0 => String::new(),
                     count => format!(", and {count} that broken-off writes had left"),
                 };
-                let gone = format!("{} objects of older versions are gone{orphans}", report.objects);
+                let are = if report.objects == 1 { "is" } else { "are" };
+                let objects = counted(report.objects, "object");
+                let gone = format!("{objects} of older versions {are} gone{orphans}");
                 format!("{gone}; --as-of reaches back to version {}, and to snapshots", report.oldest)
             },
             || {
