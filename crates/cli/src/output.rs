@@ -35,6 +35,12 @@ impl Output {
         self.is_terminal
     }
 
+    /// How many characters have room on a line, if a person sees the output on a screen that tells it.
+    pub(crate) fn room(&self) -> Option<usize> {
+        let size = self.is_terminal.then(|| rustix::termios::tcgetwinsize(std::io::stdout()).ok())??;
+        Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+    }
+
     /// One line of text.
     pub(crate) fn line(&self, text: impl AsRef<str>) -> Result<(), Failure> {
         writeln!(self.lock(), "{}", text.as_ref()).map_err(output_failure)

@@ -13,6 +13,8 @@ mod files;
 mod imports;
 #[path = "tables/mistakes.rs"]
 mod mistakes;
+#[path = "tables/screens.rs"]
+mod screens;
 mod support;
 #[path = "tables/whole.rs"]
 mod whole;

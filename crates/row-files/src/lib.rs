@@ -24,7 +24,7 @@ pub use format::Format;
 pub use part::{BadRecord, Part, PartLimits, RowReader};
 pub use read::{Input, NO_VALUE_KEY, ReadOptions, describe, ends_in_quotes, open};
 pub use size::{bytes_of, rows_within};
-pub use write::{RowWriter, aligned, escaped, writer};
+pub use write::{Aligned, RowWriter, aligned, escaped, writer};
 
 /// The name most like `word`, if one is similar enough to be worth asking about.
 #[must_use]

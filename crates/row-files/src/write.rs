@@ -8,7 +8,7 @@ mod json_lines;
 #[cfg(test)]
 mod tests;
 
-pub use aligned::{aligned, escaped};
+pub use aligned::{Aligned, aligned, escaped};
 
 use crate::{Format, RowFileError};
 use arrow_array::RecordBatch;

@@ -1,21 +1,66 @@
 //! Rows as a table for people.
 
 use super::cells::{flattened, formatter};
-use arrow_array::{Array, RecordBatch};
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::ArrowError;
 
 /// Longest text that is shown of a value.
 const CELL_CHARACTERS_MAX: usize = 40;
 
-/// The lines of a table: the names of the columns, and one line a row. Numbers stand to the right.
+/// What stands between two columns.
+const GAP: usize = 2;
+
+/// What stands in the place of columns that are left out.
+const LEFT_OUT: &str = "…";
+
+/// Rows as lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Aligned {
+    /// The names of the columns and one line a row; of a row on its side one line a column.
+    pub lines: Vec<String>,
+    /// The names of the columns that found no room.
+    pub left_out: Vec<String>,
+}
+
+/// Rows as a table: the names of the columns, and one line a row. Numbers stand to the right.
+///
+/// Where lines have `room` for so many characters and no more, one row that is wider stands on its side, and of several rows
+/// columns in the middle are left out.
 ///
 /// # Errors
 /// If a value cannot be written as a text.
-pub fn aligned(rows: &RecordBatch) -> Result<Vec<String>, ArrowError> {
-    let columns = flattened(rows)?;
-    let mut lines = vec![String::new(); rows.num_rows() + 1];
-    let last = columns.len().saturating_sub(1);
-    for (place, (name, column)) in columns.iter().enumerate() {
+pub fn aligned(rows: &RecordBatch, room: Option<usize>) -> Result<Aligned, ArrowError> {
+    let mut columns = columns_of(rows)?;
+    let widths: Vec<usize> = columns.iter().map(|column| column.width).collect();
+    let mut left_out = Vec::new();
+    let lines = match room.and_then(|room| ends(&widths, room)) {
+        None => beside(&columns),
+        Some(_) if rows.num_rows() == 1 => on_its_side(&columns),
+        Some((left, right)) => {
+            let cells = vec![LEFT_OUT.to_owned(); rows.num_rows() + 1];
+            let gap = Column { cells, width: 1, is_number: false };
+            left_out.extend(columns.splice(left..widths.len() - right, [gap]).map(Column::into_name));
+            beside(&columns)
+        }
+    };
+    Ok(Aligned { lines, left_out })
+}
+
+/// A column as texts: its name, and its value in each row.
+struct Column {
+    cells: Vec<String>,
+    width: usize,
+    is_number: bool,
+}
+
+impl Column {
+    fn into_name(mut self) -> String {
+        std::mem::take(&mut self.cells[0])
+    }
+}
+
+fn columns_of(rows: &RecordBatch) -> Result<Vec<Column>, ArrowError> {
+    let column = |(name, column): &(String, ArrayRef)| {
         let formatter = formatter(column)?;
         let mut cells = vec![escaped(name.chars())];
         for row in 0..rows.num_rows() {
@@ -26,8 +71,39 @@ pub fn aligned(rows: &RecordBatch) -> Result<Vec<String>, ArrowError> {
             });
         }
         let width = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
-        let is_number = column.data_type().is_numeric();
-        for (line, cell) in lines.iter_mut().zip(&cells) {
+        Ok(Column { cells, width, is_number: column.data_type().is_numeric() })
+    };
+    flattened(rows)?.iter().map(column).collect()
+}
+
+/// How many columns at the left and at the right have room beside each other and what tells that there are more; none if all
+/// have. The first one always stands there, however little room there is.
+fn ends(widths: &[usize], room: usize) -> Option<(usize, usize)> {
+    let whole: usize = widths.iter().map(|width| width + GAP).sum();
+    if whole <= room + GAP || widths.len() < 2 {
+        return None;
+    }
+    let (mut left, mut right) = (1, 0);
+    let mut free = room.saturating_sub(widths[0] + GAP + 1);
+    // From both ends in turn, until the next one finds no room.
+    loop {
+        let is_left = left <= right;
+        let next = if is_left { left } else { widths.len() - 1 - right };
+        let needed = widths[next] + GAP;
+        if needed > free || left + right + 1 == widths.len() {
+            return Some((left, right));
+        }
+        free -= needed;
+        if is_left { left += 1 } else { right += 1 }
+    }
+}
+
+/// All columns beside each other.
+fn beside(columns: &[Column]) -> Vec<String> {
+    let mut lines = vec![String::new(); columns.first().map_or(1, |column| column.cells.len())];
+    let last = columns.len().saturating_sub(1);
+    for (place, Column { cells, width, is_number }) in columns.iter().enumerate() {
+        for (line, cell) in lines.iter_mut().zip(cells) {
             let space = " ".repeat(width - cell.chars().count());
             line.push_str(if place > 0 { "  " } else { "" });
             match is_number {
@@ -38,7 +114,18 @@ pub fn aligned(rows: &RecordBatch) -> Result<Vec<String>, ArrowError> {
             }
         }
     }
-    Ok(lines)
+    lines
+}
+
+/// The columns of one row below each other: their names, and behind them the values.
+fn on_its_side(columns: &[Column]) -> Vec<String> {
+    let name = |column: &Column| column.cells[0].chars().count();
+    let width = columns.iter().map(name).max().unwrap_or(0);
+    let line = |column: &Column| {
+        let space = " ".repeat(width - name(column) + GAP);
+        format!("{}{space}{}", column.cells[0], column.cells[1])
+    };
+    columns.iter().map(line).collect()
 }
 
 fn shown(text: &str) -> String {

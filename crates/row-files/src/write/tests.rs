@@ -89,9 +89,48 @@ fn people_see_numbers_to_the_right_and_texts_to_the_left() {
         ("y", Arc::new(Float64Array::from(vec![1.5, -0.25]))),
     ];
     let rows = RecordBatch::try_from_iter(columns).unwrap();
-    assert_eq!(aligned(&rows).unwrap(), ["   n  name      y", "   5  x       1.5", "1000  null  -0.25"]);
+    let lines = aligned(&rows, None).unwrap().lines;
+    assert_eq!(lines, ["   n  name      y", "   5  x       1.5", "1000  null  -0.25"]);
     let empty = RecordBatch::new_empty(Arc::new(Schema::new(vec![Field::new("a", DataType::Int8, true)])));
-    assert_eq!(aligned(&empty).unwrap(), ["a"]);
+    assert_eq!(aligned(&empty, None).unwrap().lines, ["a"]);
+}
+
+#[test]
+fn rows_that_are_wider_than_the_screen_lack_columns_in_the_middle_and_say_which() {
+    let of = |name: &str| (name.to_owned(), Arc::new(Int64Array::from(vec![5, 1000])) as ArrayRef);
+    let rows = RecordBatch::try_from_iter(["a", "b", "c", "d", "e"].map(of)).unwrap();
+    let whole = aligned(&rows, None).unwrap();
+    assert_eq!(whole.lines[2], "1000  1000  1000  1000  1000");
+    assert_eq!(aligned(&rows, Some(28)).unwrap(), whole, "it just fits");
+    let fitted = aligned(&rows, Some(27)).unwrap();
+    assert_eq!(
+        fitted.lines,
+        ["   a     b  …     d     e", "   5     5  …     5     5", "1000  1000  …  1000  1000"]
+    );
+    assert_eq!(fitted.left_out, ["c"]);
+    for room in 0..28 {
+        let fitted = aligned(&rows, Some(room)).unwrap();
+        assert!(fitted.lines.iter().all(|line| line.chars().count() <= room.max(7)), "{room}: {fitted:?}");
+        let shown = fitted.lines[0].split_whitespace().filter(|name| *name != "…").count();
+        assert!(shown + fitted.left_out.len() == 5 && shown >= 1, "{room}: {fitted:?}");
+    }
+    let only = rows.project(&[0]).unwrap();
+    assert_eq!(aligned(&only, Some(1)).unwrap().lines, ["   a", "   5", "1000"]);
+}
+
+#[test]
+fn a_row_that_is_wider_than_the_screen_stands_on_its_side_with_all_that_it_has() {
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("n", Arc::new(Int64Array::from(vec![1000]))),
+        ("name", Arc::new(StringArray::from(vec![None::<&str>]))),
+    ];
+    let rows = RecordBatch::try_from_iter(columns).unwrap();
+    let fitted = aligned(&rows, Some(9)).unwrap();
+    assert_eq!(
+        (fitted.lines, fitted.left_out),
+        (vec!["n     1000".to_owned(), "name  null".to_owned()], vec![])
+    );
+    assert_eq!(aligned(&rows, Some(10)).unwrap().lines, ["   n  name", "1000  null"]);
 }
 
 #[test]

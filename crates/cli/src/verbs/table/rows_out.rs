@@ -3,11 +3,13 @@
 //! Invariant: a file of the wanted name is always whole.
 
 use crate::new_file::NewFile;
+use crate::output::note;
 use crate::row_format::{RowFormat, written_format_of};
+use crate::text::counted;
 use crate::{Failure, Session};
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
-use atoll_row_files::{Format, RowFileError, RowWriter, aligned, writer};
+use atoll_row_files::{Aligned, Format, RowFileError, RowWriter, aligned, writer};
 use clap::Args;
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
@@ -59,7 +61,7 @@ impl OutputArguments {
                 hint: "name it .csv, or say --format csv".to_owned(),
             });
         }
-        let Some(format) = format else { return Ok(RowsOut::People { headed: false }) };
+        let Some(format) = format else { return Ok(RowsOut::People) };
         if !format.is_written() {
             return Err(Failure::Usage {
                 problem: format!("rows are not written as {format}"),
@@ -81,7 +83,7 @@ impl OutputArguments {
 
 /// An output under way.
 pub(super) enum RowsOut {
-    People { headed: bool },
+    People,
     Output { writer: Box<dyn RowWriter>, schema: SchemaRef },
     File { writer: Box<dyn RowWriter>, schema: SchemaRef, file: NewFile },
 }
@@ -90,11 +92,11 @@ impl RowsOut {
     /// Writes some rows.
     pub(super) fn write(&mut self, session: &Session, rows: &RecordBatch) -> Result<(), Failure> {
         match self {
-            Self::People { headed } => {
-                let lines = aligned(rows).map_err(|error| Failure::Rows(unwritable(&error)))?;
-                let skipped = usize::from(*headed);
-                *headed = true;
-                lines.iter().skip(skipped).try_for_each(|line| session.output.line(line.trim_end()))
+            Self::People => {
+                let shown = aligned(rows, session.output.room());
+                let Aligned { lines, left_out } = shown.map_err(|error| Failure::Rows(unwritable(&error)))?;
+                lines.iter().try_for_each(|line| session.output.line(line.trim_end()))?;
+                tell_left_out(session, &left_out)
             }
             Self::Output { writer, schema } => writer.write(&relabelled(rows, schema)?).map_err(of_output),
             Self::File { writer, schema, .. } => Ok(writer.write(&relabelled(rows, schema)?)?),
@@ -104,7 +106,7 @@ impl RowsOut {
     /// Makes a file durable and gives it its name.
     pub(super) fn finish(self) -> Result<(), Failure> {
         match self {
-            Self::People { .. } => Ok(()),
+            Self::People => Ok(()),
             Self::Output { writer, .. } => {
                 let mut target = writer.finish().map_err(of_output)?;
                 target.flush().map_err(crate::failure::output_failure)
@@ -116,6 +118,23 @@ impl RowsOut {
             }
         }
     }
+}
+
+/// Tells which columns the screen had no room for.
+fn tell_left_out(session: &Session, columns: &[String]) -> Result<(), Failure> {
+    let which = match columns {
+        [] => return Ok(()),
+        [only] => only.clone(),
+        [first, .., last] => format!("{first} to {last}"),
+    };
+    // Below the rows, which would otherwise come behind it.
+    session.output.flush()?;
+    let were = if columns.len() == 1 { "was" } else { "were" };
+    note(&format!(
+        "{} {were} left out for want of room, {which}: name those that you want with --columns, or see all with --format csv",
+        counted(columns.len(), "column")
+    ));
+    Ok(())
 }
 
 /// Whether the ending of a name promises tabs.
