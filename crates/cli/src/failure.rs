@@ -90,6 +90,14 @@ pub enum Failure {
         /// How many.
         places: usize,
     },
+    /// A place would not do for a store.
+    #[error("{place} is not fit for a store: {}", .problems.join("; "))]
+    Unfit {
+        /// The place.
+        place: String,
+        /// What is bad there.
+        problems: Vec<String>,
+    },
     /// An import or export failed.
     #[error(transparent)]
     Transfer(#[from] TransferError),
@@ -202,7 +210,7 @@ impl Failure {
             Self::Damaged { .. } => Some(ErrorKind::Corrupt),
             Self::Transfer(error) => Some(error.kind()),
             Self::Ring(error) => Some(error.kind()),
-            Self::Node { .. } => Some(ErrorKind::Unavailable),
+            Self::Node { .. } | Self::Unfit { .. } => Some(ErrorKind::Unavailable),
             Self::Table(error) => Some(error.kind()),
             Self::Schema(error) => Some(error.kind()),
             Self::Rows(error) => Some(error.kind()),
@@ -268,6 +276,7 @@ impl Failure {
             ),
             Self::Transfer(error) => error.hint(),
             Self::Node { .. } => Some("what it said itself stands above".to_owned()),
+            Self::Unfit { .. } => Some("what would help stands with each finding that is bad".to_owned()),
             Self::Ring(error) => error.hint().or_else(|| hint_of_kind(error.kind())).map(str::to_owned),
             Self::Table(error) => crate::table_hints::of_table(error),
             Self::Schema(error) => crate::table_hints::of_schema(error),

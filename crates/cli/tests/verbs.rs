@@ -341,6 +341,23 @@ fn the_doctor_measures_a_place_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn the_doctor_fails_where_a_store_could_not_be_so_that_a_job_may_ask_it_first() {
+    let place = Place::new();
+    // Nobody makes a folder there, whatever rights somebody has.
+    let unfit = place.run(&["doctor", "/proc"]);
+    assert!(unfit.fails(16).contains("/proc is not fit for a store: "), "{}", unfit.stderr);
+    assert!(unfit.stderr.contains("writable: no: "), "{}", unfit.stderr);
+    let shown = String::from_utf8_lossy(&unfit.stdout).into_owned();
+    assert!(shown.contains("! writable") && shown.contains("mode=read"), "{shown}");
+    let unfit = place.run(&["doctor", "/proc", "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&unfit.stderr).unwrap();
+    assert_eq!((&told["error"]["kind"], &told["error"]["exit"]), (&"unavailable".into(), &16.into()));
+    let report: serde_json::Value = serde_json::from_slice(&unfit.stdout).unwrap();
+    let bad = |finding: &serde_json::Value| finding["name"] == "writable" && finding["grade"] == "bad";
+    assert!(report["findings"].as_array().unwrap().iter().any(bad), "{report}");
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_ends_us_silently() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

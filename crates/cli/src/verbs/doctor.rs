@@ -17,7 +17,9 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   atoll doctor /scratch/me
   atoll doctor . --json
-Writes a few small files into a folder of its own there, and removes them.")]
+  atoll doctor /scratch/me && sbatch job.sh
+Writes a few small files into a folder of its own there, and removes them. Exits with 16 when something there is
+bad, which is marked with !; what falls back, marked with ~, is none of that.")]
 pub struct Doctor {
     /// The place for a store; it need not exist yet
     path: PathBuf,
@@ -58,7 +60,7 @@ impl Doctor {
     /// Runs the verb.
     ///
     /// # Errors
-    /// Why the place could not be looked at; that it is unfit is a finding, not an error.
+    /// Why the place could not be looked at, or what makes it unfit.
     pub fn run(self, session: &Session) -> Result<(), Failure> {
         let folder = Folder::nearest(&self.path)?;
         let mut findings = vec![kernel(), machine(), rings(), file_system(&folder), space(&folder)];
@@ -70,7 +72,14 @@ impl Doctor {
                 "a store can only be read here (mode=read); choose a folder that you may write to",
             )),
         }
-        show(session, &folder, &findings)
+        show(session, &folder, &findings)?;
+        let bad = findings.iter().filter(|finding| finding.grade == Grade::Bad);
+        let problems: Vec<String> =
+            bad.map(|finding| format!("{}: {}", finding.name, finding.found)).collect();
+        match problems.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::Unfit { place: folder.name(), problems }),
+        }
     }
 }
 
