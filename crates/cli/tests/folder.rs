@@ -288,7 +288,7 @@ fn unprivileged(place: &Place, arguments: &[&str]) -> Answer {
     let folder = place.folder.path();
     let program = folder.join("atoll");
     let mut command = place.command(arguments);
-    if std::fs::read(folder.join("data/lock")).is_ok() {
+    if rustix::process::geteuid().is_root() {
         std::fs::copy(command.get_program(), &program).unwrap();
         command = std::process::Command::new(program);
         command.args(arguments).current_dir(folder).env_clear().uid(65534).gid(65534);
@@ -298,20 +298,31 @@ fn unprivileged(place: &Place, arguments: &[&str]) -> Answer {
 
 /// Others may look into the folder, have these rights on the store, and none on its lock.
 fn give_others(place: &Place, store: u32) {
-    use std::os::unix::fs::PermissionsExt;
     for (name, mode) in [(".", 0o755), ("data", 0o755), ("data/store.atoll", store), ("data/lock", 0o000)] {
-        let rights = std::fs::Permissions::from_mode(mode);
-        std::fs::set_permissions(place.folder.path().join(name), rights).unwrap();
+        set_rights(place, name, mode);
     }
+}
+
+fn set_rights(place: &Place, name: &str, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    let rights = std::fs::Permissions::from_mode(mode);
+    std::fs::set_permissions(place.folder.path().join(name), rights).unwrap();
 }
 
 #[test]
 fn who_may_not_use_the_lock_still_reads_the_store() {
     let place = Place::new();
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
-    give_others(&place, 0o644);
+    give_others(&place, 0o444);
     assert_eq!(unprivileged(&place, &["--store", "data", "kv", "get", "p", "s"]).text(), "v");
-    unprivileged(&place, &["--store", "data", "kv", "put", "p", "s", "w"]).fails(20);
+    // His folder, and then his file.
+    for lock in [0o000, 0o666] {
+        set_rights(&place, "data/lock", lock);
+        let refused = unprivileged(&place, &["--store", "data", "kv", "put", "p", "s", "w"]);
+        assert!(refused.fails(20).contains("may not be written to"), "{lock:o}: {}", refused.stderr);
+        assert!(refused.stderr.contains("Permission denied"), "{lock:o}: {}", refused.stderr);
+        assert!(refused.stderr.contains("`ls -l` tells who may"), "{lock:o}: {}", refused.stderr);
+    }
 }
 
 #[test]

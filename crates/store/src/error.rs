@@ -169,6 +169,15 @@ pub enum StoreError {
         /// The store.
         place: String,
     },
+    /// The operating system does not let us write where the store is.
+    #[error("{place} may not be written to")]
+    Denied {
+        /// The store.
+        place: String,
+        /// The cause.
+        #[source]
+        source: Source,
+    },
     /// The data was written by a newer release.
     #[error("{place} has format {found}; this build reads up to {supported}")]
     NewerFormat {
@@ -240,7 +249,7 @@ impl StoreError {
             | Self::Failed { .. } => ErrorKind::Unavailable,
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::OutOfSpace { .. } => ErrorKind::OutOfSpace,
-            Self::ReadOnly { .. } => ErrorKind::ReadOnly,
+            Self::ReadOnly { .. } | Self::Denied { .. } => ErrorKind::ReadOnly,
             Self::NewerFormat { .. } => ErrorKind::NewerFormat,
             Self::Unknown { .. } => ErrorKind::TimedOut,
             Self::Remote { kind, .. } => *kind,
@@ -294,6 +303,9 @@ impl StoreError {
             Self::OutOfSpace { .. } => "free some space, then try again; nothing was lost".to_owned(),
             Self::NewerFormat { .. } => "use the release that wrote it, or a later one".to_owned(),
             Self::ReadOnly { .. } => "open it for writing, on writable media".to_owned(),
+            Self::Denied { .. } => {
+                "`ls -l` tells who may; whoever may read it names it as file:PATH?mode=read".to_owned()
+            }
             Self::Unknown { .. } => {
                 "read the cell to see whether it happened, or retry with a request id".to_owned()
             }

@@ -96,24 +96,17 @@ impl From<OwnerError> for StoreError {
                     .into(),
                 source: None,
             },
-            OwnerError::Io { path, source, .. } if is_read_only(&source) => {
-                let _ = source;
-                Self::ReadOnly { place: path.display().to_string() }
+            OwnerError::Io { ref path, ref source, .. } => {
+                let place = path.display().to_string();
+                match source.kind() {
+                    io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { place },
+                    io::ErrorKind::PermissionDenied => Self::Denied { place, source: Arc::new(error) },
+                    io::ErrorKind::StorageFull => Self::OutOfSpace { place, source: Some(Arc::new(error)) },
+                    _ => Self::Failed { what: "taking ownership", place, source: Arc::new(error) },
+                }
             }
-            OwnerError::Io { ref path, ref source, .. } if source.kind() == io::ErrorKind::StorageFull => {
-                Self::OutOfSpace { place: path.display().to_string(), source: Some(Arc::new(error)) }
-            }
-            OwnerError::Io { ref path, .. } => Self::Failed {
-                what: "taking ownership",
-                place: path.display().to_string(),
-                source: Arc::new(error),
-            },
         }
     }
-}
-
-fn is_read_only(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
 }
 
 /// Whether a socket could not be connected to because nobody listens there, or it is gone.

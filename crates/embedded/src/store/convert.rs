@@ -37,11 +37,17 @@ pub fn refused(what: &'static str, place: &str, error: EngineError) -> StoreErro
         }
         error => match error.kind() {
             ErrorKind::OutOfSpace => StoreError::OutOfSpace { place, source: Some(Arc::new(error)) },
+            ErrorKind::ReadOnly if is_denied(&error) => StoreError::Denied { place, source: Arc::new(error) },
             ErrorKind::ReadOnly => StoreError::ReadOnly { place },
             ErrorKind::Corrupt => StoreError::Corrupt { place, problem: told(&error) },
             _ => StoreError::Failed { what, place, source: Arc::new(error) },
         },
     }
+}
+
+/// Whether the medium could be written to, and this user may not.
+fn is_denied(error: &EngineError) -> bool {
+    matches!(error, EngineError::Disk(disk) if disk.source.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 /// What is wrong with the bytes. Of a file that is too short the place says little, and that it is says all.
