@@ -239,6 +239,14 @@ fn each_kind_of_failure_has_its_own_exit_code() {
 }
 
 #[test]
+fn a_limit_is_told_in_its_unit() {
+    let long = "k".repeat(20_000);
+    let refused = Place::new().run(&["--store", "mem:", "kv", "put", &long, "s", "v"]);
+    let told = "partition key of 20000 bytes exceeds the limit of 16384 bytes";
+    assert!(refused.fails(13).contains(told), "{}", refused.stderr);
+}
+
+#[test]
 fn failures_are_one_json_object_when_asked_for() {
     let place = Place::new();
     for (line, kind, exit) in [

@@ -86,7 +86,7 @@ pub enum StoreError {
         hint: &'static str,
     },
     /// A limit was exceeded.
-    #[error("{what}: {actual} exceeds the limit of {max}")]
+    #[error("{}", beyond(what, *actual, *max))]
     Limit {
         /// What is limited.
         what: &'static str,
@@ -271,7 +271,8 @@ impl StoreError {
         let hint = match self {
             Self::InvalidInput { hint, .. } | Self::Unsupported { hint, .. } => (*hint).to_owned(),
             Self::Limit { what, max, .. } => {
-                format!("keep the {what} at {max} or less, or split the request")
+                let (what, unit) = in_bytes(what).map_or((*what, ""), |what| (what, " bytes"));
+                format!("keep the {what} at {max}{unit} or less, or split the request")
             }
             Self::Exists { what, .. } => format!("choose another name, or delete that {what} first"),
             Self::NotFound { what: "keyspace", .. } => {
@@ -316,6 +317,23 @@ impl StoreError {
     }
 }
 
+/// What has a limit in bytes, as it is called then; of others so many are allowed.
+fn in_bytes(what: &str) -> Option<&str> {
+    match what {
+        "batch bytes" => Some("batch"),
+        "partition key" | "sort key" | "key" | "value" | "value inside a condition" => Some(what),
+        _ => None,
+    }
+}
+
+/// A limit that was exceeded, in its unit.
+fn beyond(what: &str, actual: u64, max: u64) -> String {
+    match in_bytes(what) {
+        Some(what) => format!("{what} of {actual} bytes exceeds the limit of {max} bytes"),
+        None => format!("{what}: {actual} exceeds the limit of {max}"),
+    }
+}
+
 /// Whether the operating system did not let us: to try again helps nobody.
 fn is_denied(error: &(dyn Error + 'static)) -> bool {
     let mut next = Some(error);
@@ -333,6 +351,21 @@ fn is_denied(error: &(dyn Error + 'static)) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_is_told_in_its_unit() {
+        let told = |what| {
+            let error = StoreError::Limit { what, actual: 30, max: 20 };
+            (error.to_string(), error.hint().unwrap_or_default())
+        };
+        let (message, hint) = told("sort key");
+        assert_eq!(message, "sort key of 30 bytes exceeds the limit of 20 bytes");
+        assert!(hint.starts_with("keep the sort key at 20 bytes or less"), "{hint}");
+        assert_eq!(told("batch bytes").0, "batch of 30 bytes exceeds the limit of 20 bytes");
+        let (message, hint) = told("batch operations");
+        assert_eq!(message, "batch operations: 30 exceeds the limit of 20");
+        assert!(hint.starts_with("keep the batch operations at 20 or less"), "{hint}");
+    }
 
     #[test]
     fn what_nobody_may_do_there_is_not_told_as_something_to_try_again() {
