@@ -26,9 +26,13 @@ const TERMINATED_EXIT: u8 = 143;
 /// The exit code: 0 after `--help`, 2 after a mistake.
 pub fn parse<T: Parser>() -> Result<T, ExitCode> {
     let wants_json = std::env::args_os().any(|argument| argument == "--json");
-    T::try_parse().map_err(|error| {
+    let mut program = filled(T::command());
+    let matched = program.try_get_matches_from_mut(std::env::args_os());
+    let parsed = matched.and_then(|mut matches| T::from_arg_matches_mut(&mut matches));
+    parsed.map_err(|error| {
+        let error = error.format(&mut program);
         let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-        let hint = usage_hint(&error, &T::command());
+        let hint = usage_hint(&error, &program);
         if wants_json && !is_help {
             report_usage_as_json(&error, hint);
         } else {
@@ -36,6 +40,39 @@ pub fn parse<T: Parser>() -> Result<T, ExitCode> {
         }
         ExitCode::from(if error.use_stderr() { USAGE_EXIT } else { 0 })
     })
+}
+
+/// The same program, in whose help what stands behind the examples fills its lines.
+fn filled(command: Command) -> Command {
+    let told = command.get_after_help().map(|text| paragraphs(&text.to_string()));
+    let command = match told {
+        Some(text) => command.after_help(text),
+        None => command,
+    };
+    command.mut_subcommands(filled)
+}
+
+/// What stands over the examples of a verb.
+const EXAMPLES: &str = "Examples:";
+
+/// A text whose lines were broken where it is written, one line a paragraph: the screen breaks them anew. Examples stay as
+/// they are, and what follows them stands apart.
+fn paragraphs(text: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines() {
+        let is_prose = !line.is_empty() && !line.starts_with(' ');
+        match lines.last_mut() {
+            Some(last) if is_prose && last.starts_with(' ') => {
+                lines.extend([String::new(), line.to_owned()]);
+            }
+            Some(last) if is_prose && !last.is_empty() && last != EXAMPLES => {
+                last.push(' ');
+                last.push_str(line);
+            }
+            _ => lines.push(line.to_owned()),
+        }
+    }
+    lines.join("\n")
 }
 
 /// What the argument parser says, ending as all our failures do.
@@ -244,5 +281,17 @@ impl Interruptions {
             Ok(()) => INTERRUPTED_EXIT,
             Err(_) => std::future::pending().await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_a_paragraph_are_one_and_examples_stay_as_they_are() {
+        let text = "Examples:\n  atoll a \\\n    b\n  atoll c\nOne thing:\nand another.\n\nA third.";
+        let expected = "Examples:\n  atoll a \\\n    b\n  atoll c\n\nOne thing: and another.\n\nA third.";
+        assert_eq!(paragraphs(text), expected);
     }
 }

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use support::{Answer, Place};
 
 /// Every verb there is, as `--help` reaches it.
-const VERBS: [&str; 59] = [
+const VERBS: [&str; 64] = [
     "",
     "kv",
     "kv put",
@@ -22,6 +22,11 @@ const VERBS: [&str; 59] = [
     "kv export",
     "table",
     "table create",
+    "table add-column",
+    "table attributes",
+    "table estimate",
+    "table snapshot create",
+    "table vacuum",
     "table list",
     "table info",
     "table head",
@@ -91,6 +96,22 @@ fn every_verb_explains_itself_with_examples() {
                 .contains(&verb);
         assert!(help.text().contains("Usage: atoll"), "{verb}");
         assert!(is_group || help.text().contains("Examples:\n  "), "{verb} has no examples");
+    }
+}
+
+#[test]
+fn what_help_says_behind_its_examples_stands_apart_from_them_and_fills_its_lines() {
+    let place = Place::new();
+    let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
+    for verb in VERBS {
+        let help = place.run(&[words(verb), vec!["--help"]].concat());
+        let Some((_, told)) = help.text().split_once("\nExamples:\n") else { continue };
+        for (line, next) in told.lines().zip(told.lines().skip(1)).filter(|(_, next)| is_prose(next)) {
+            assert!(!line.starts_with(' '), "{verb}: {next:?} stands right below {line:?}");
+            let word = next.split(' ').next().unwrap();
+            let is_full = line.chars().count() + 1 + word.chars().count() > 100;
+            assert!(line.is_empty() || is_full, "{verb}: {line:?} ends before {next:?}");
+        }
     }
 }
 
