@@ -115,11 +115,13 @@ fn a_schema_that_drifts_is_refused_by_column_and_can_be_renamed_or_passed_over()
     atoll(&place, "table import t twice.csv").fails(12);
     assert_eq!(count(&place, ""), 0, "nothing of them is in");
     atoll(&place, "table import t renamed.csv --rename pidd=pid").text();
+    place.write("both.csv", "pidd,n,x\n1,3,0\n");
+    atoll(&place, "table import t both.csv --rename pidd=pid,n=step").text();
     atoll(&place, "table import t more.csv --ignore-extra").text();
     atoll(&place, "table import t fewer.csv").text();
     assert_eq!(
         (count(&place, ""), count(&place, "--where 'x is null'")),
-        (3, 1),
+        (4, 1),
         "a column that may be null may lack"
     );
 }

@@ -15,6 +15,7 @@ mod import;
 mod pack;
 mod query;
 mod remove;
+mod renames;
 mod rows_out;
 mod runs;
 mod snapshot;

@@ -1,5 +1,6 @@
 //! `atoll table create`: from columns, from a file that has them, or from a schema.
 
+use super::renames::{Renames, pairs_of, parse_renames};
 use super::{parse_delimiter, parse_pair};
 use crate::compressed::ReadingVerb;
 use crate::row_format::{RowFormat, format_of};
@@ -62,9 +63,9 @@ struct FileArguments {
     /// Types that are not guessed, such as time:timestamp[ns]; several with commas between
     #[arg(long, value_name = "NAME:TYPE", help_heading = "With --like")]
     types: Vec<String>,
-    /// Call a column of the file otherwise
-    #[arg(long, value_name = "FROM=TO", value_parser = parse_pair, help_heading = "With --like")]
-    rename: Vec<(String, String)>,
+    /// Call a column of the file otherwise; several with commas between
+    #[arg(long, value_name = "FROM=TO", value_parser = parse_renames, help_heading = "With --like")]
+    rename: Vec<Renames>,
     /// Leave columns of the file out
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "With --like")]
     without: Vec<String>,
@@ -176,7 +177,7 @@ impl Create {
         let options = ReadOptions {
             delimiter: self.file.delimiter,
             null: self.file.null.clone(),
-            rename: self.file.rename.clone(),
+            rename: pairs_of(&self.file.rename),
             columns: self.file.names.clone(),
             types: types.iter().map(|field| (field.name().clone(), field.data_type().clone())).collect(),
             ..ReadOptions::default()

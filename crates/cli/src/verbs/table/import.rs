@@ -11,7 +11,8 @@ mod cut;
 mod mark;
 mod sink;
 
-use super::{TableArguments, parse_delimiter, parse_pair};
+use super::renames::{Renames, pairs_of, parse_renames};
+use super::{TableArguments, parse_delimiter};
 use crate::compressed::ReadingVerb;
 use crate::options::ImportSection;
 use crate::progress::Progress;
@@ -73,9 +74,9 @@ pub(super) struct FileOptions {
     /// Format; by default what the file's ending says
     #[arg(long, help_heading = "The file")]
     pub(super) format: Option<RowFormat>,
-    /// Call a column of the file otherwise
-    #[arg(long, value_name = "FROM=TO", value_parser = parse_pair, help_heading = "The file")]
-    rename: Vec<(String, String)>,
+    /// Call a column of the file otherwise; several with commas between
+    #[arg(long, value_name = "FROM=TO", value_parser = parse_renames, help_heading = "The file")]
+    rename: Vec<Renames>,
     /// Pass over columns that the table does not have
     #[arg(long, help_heading = "The file")]
     ignore_extra: bool,
@@ -99,7 +100,7 @@ impl FileOptions {
             delimiter: self.delimiter,
             null: self.null.clone(),
             skip_bad: self.skip_bad,
-            rename: self.rename.clone(),
+            rename: pairs_of(&self.rename),
             ignore_extra: self.ignore_extra,
             columns: self.names.clone(),
             types: Vec::new(),
@@ -246,6 +247,7 @@ impl Import {
     /// Everything that decides which steps the bytes of the file become.
     fn plan(&self, format: Format, grouping: &Grouping) -> String {
         let FileOptions { rename, delimiter, null, names, .. } = &self.file_options;
+        let rename = pairs_of(rename);
         format!("{format:?} {grouping:?} {rename:?} {delimiter} {null:?} {names:?}")
     }
 
