@@ -37,6 +37,9 @@ pub struct Boundary {
     cell: Cell,
 }
 
+/// What a boundary looks like, as [`Stored`] says it too.
+const FORM: &str = r#"a cell, such as {"axes": ["x", "y", "z"], "lengths": [10, 10, null]}"#;
+
 /// As it is kept: a length that does not repeat is null.
 #[derive(Serialize, Deserialize)]
 #[serde(expecting = "a cell, such as {\"axes\": [\"x\", \"y\", \"z\"], \"lengths\": [10, 10, null]}")]
@@ -123,7 +126,12 @@ impl Boundary {
     /// # Errors
     /// What does not fit.
     pub fn from_json(value: &serde_json::Value) -> Result<Self, BoundaryError> {
-        let stored = Stored::deserialize(value).map_err(|error| BoundaryError::new(error.to_string()))?;
+        let wrong = |error: serde_json::Error| {
+            let told = error.to_string();
+            let form = if told.contains(FORM) { String::new() } else { format!("; it is {FORM}") };
+            BoundaryError::new(format!("attribute \"{CELL_ATTRIBUTE}\": {told}{form}"))
+        };
+        let stored = Stored::deserialize(value).map_err(wrong)?;
         let lengths: Vec<f64> = stored.lengths.iter().map(|length| length.unwrap_or(f64::INFINITY)).collect();
         let cell = Cell::new(&lengths, &stored.tilts).map_err(BoundaryError::new)?;
         Self::new(&stored.axes, &stored.low, cell)

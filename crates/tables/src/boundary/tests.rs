@@ -171,4 +171,9 @@ fn a_boundary_comes_back_from_its_attribute_and_what_is_none_is_refused() {
     ] {
         assert!(Boundary::from_json(&serde_json::from_str(text).unwrap()).is_err(), "{text}");
     }
+    for none in [r#"{"axes":["x"]}"#, "3", r#""cube""#] {
+        let told = Boundary::from_json(&serde_json::from_str(none).unwrap()).unwrap_err().to_string();
+        assert!(told.starts_with("attribute \"cell\": "), "{told}");
+        assert_eq!(told.matches("a cell, such as {\"axes\"").count(), 1, "{told}");
+    }
 }
