@@ -68,6 +68,9 @@ pub(crate) fn of_schema(error: &SchemaError) -> Option<String> {
         SchemaError::Twice { .. } | SchemaError::Name { .. } => {
             "give it another name; files are read with --rename FROM=TO"
         }
+        SchemaError::Taken { .. } => {
+            "give it another name; `atoll table info TABLE` tells the columns there are"
+        }
         SchemaError::Type { .. } => "leave the column out, or name another type with --types NAME:TYPE",
         SchemaError::ColumnCount { .. } => "leave columns out with --without NAMES",
         SchemaError::Damaged { .. } => "write a schema with `atoll table info TABLE --schema`",

@@ -39,6 +39,14 @@ pub enum SchemaError {
         /// The name.
         column: String,
     },
+    /// A column is added that the table has.
+    #[error("the table has a column \"{column}\" already, of {there}")]
+    Taken {
+        /// The name.
+        column: String,
+        /// The type that it has there.
+        there: String,
+    },
     /// A column's name cannot be used.
     #[error("a column cannot be called {column:?}: {problem}")]
     Name {

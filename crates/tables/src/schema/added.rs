@@ -2,7 +2,7 @@
 //!
 //! Invariant: an added column lies behind all others and may be null, so that nothing that was written has to change.
 
-use super::{COLUMNS_MAX, SchemaError, TableSchema, check_fields, indexed, json};
+use super::{COLUMNS_MAX, SchemaError, TableSchema, TypeName, check_fields, indexed, json};
 use crate::planted::{self, Bug};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow_schema::{ArrowError, Field, FieldRef, Schema};
@@ -12,8 +12,15 @@ impl TableSchema {
     /// This schema with more columns behind its own, each of which may be null.
     ///
     /// # Errors
-    /// [`SchemaError::AddedNotNullable`], and as [`TableSchema::new`] for names and types.
+    /// [`SchemaError::Taken`], [`SchemaError::AddedNotNullable`], and as [`TableSchema::new`] for names and types.
     pub fn with_added(&self, added: impl IntoIterator<Item = FieldRef>) -> Result<Self, SchemaError> {
+        let added: Vec<FieldRef> = added.into_iter().collect();
+        for field in &added {
+            if let Ok(there) = self.columns.field_with_name(field.name()) {
+                let (column, there) = (field.name().clone(), TypeName::told(there.data_type()));
+                return Err(SchemaError::Taken { column, there });
+            }
+        }
         let schema = self.with_stored(added)?;
         let count = schema.columns.fields().len();
         if count > COLUMNS_MAX { Err(SchemaError::ColumnCount { count }) } else { Ok(schema) }
@@ -116,7 +123,10 @@ mod tests {
             schema().with_added([column(name, data_type, nullable)]).unwrap_err().to_string()
         };
         assert!(refused("charge", DataType::Float32, false).contains("before it was there have no value"));
-        assert!(refused("pid", DataType::Float32, true).contains("two columns \"pid\""));
+        assert_eq!(
+            refused("pid", DataType::Float32, true),
+            "the table has a column \"pid\" already, of int64"
+        );
         assert!(refused("pos[0]", DataType::Float32, true).contains("an element of a vector"));
         assert!(refused("when", DataType::Null, true).contains("cannot hold"));
     }
