@@ -23,9 +23,12 @@ fn a_copy_in_another_store_answers_alike() {
     atoll(&place, "table pack t --whole").text();
     let told = atoll(&place, "table copy t --to ./other --json").json();
     assert_eq!((&told["table"], &told["objects_before"]), (&"t".into(), &0.into()), "{told}");
-    for ask in
-        ["query t --format csv", "sample t 0.1 --format csv", "steps t --json", "attributes t --run one"]
-    {
+    for ask in [
+        "query t --format csv",
+        "sample t 0.1 --format csv",
+        "steps t --json",
+        "attributes t --run one --json",
+    ] {
         let there = place.run(&words(&format!("--store other table {ask}")));
         assert_eq!(lines(&atoll(&place, &format!("table {ask}"))), lines(&there), "{ask}");
     }

@@ -74,6 +74,17 @@ fn tables_and_steps_are_listed_and_a_dropped_table_is_gone() {
 }
 
 #[test]
+fn of_what_an_import_notes_people_see_the_name_of_the_file() {
+    let place = filled();
+    assert_eq!(atoll(&place, "table attributes t --run run").text(), "import.file\trun.csv\n");
+    let all = atoll(&place, "table attributes t --run run --json").json();
+    assert_eq!(all.as_object().unwrap().len(), 4, "{all}");
+    atoll(&place, "table attributes t --run run temperature=300").text();
+    let told = atoll(&place, "table attributes t --run run");
+    assert_eq!(lines(&told), ["import.file\trun.csv", "temperature\t300"]);
+}
+
+#[test]
 fn whoever_packs_and_stays_packs_what_is_left_and_ends_well_when_interrupted() {
     let place = filled();
     let mut packer = place.spawn(&words("--store data table pack t --follow --idle 50ms --share 0.9 --json"));
@@ -132,7 +143,7 @@ fn a_column_is_added_and_older_versions_show_the_older_columns() {
     let info = atoll(&place, "table info t");
     assert!(info.text().contains("charge: float32? in e, a charge"), "{}", info.text());
     let refused = atoll(&place, "table add-column t x:float32");
-    assert!(refused.stderr.contains("there are two columns \"x\""), "{}", refused.stderr);
+    assert!(refused.stderr.contains("has a column \"x\" already, of float64"), "{}", refused.stderr);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `atoll table attributes`: what is noted of a table, a run or a step.
 
 use super::TableArguments;
+use super::import::is_for_imports;
 use crate::session::Access;
 use crate::{Failure, Session};
 use atoll_tables::AttributesOf;
@@ -47,16 +48,14 @@ impl AttributesVerb {
             false => table.note(of, &self.noted.into_iter().collect()).await?,
         };
         table.close().await?;
-        let lines = || {
-            let line = |(name, value): (&String, &Value)| match value {
-                Value::String(text) => format!("{name}\t{text}"),
-                other => format!("{name}\t{other}"),
-            };
-            attributes.iter().map(line).collect::<Vec<_>>().join("\n")
-        };
-        if attributes.is_empty() && !session.output.is_json() {
-            return Ok(());
+        if session.output.is_json() {
+            return session.output.json(&json!(attributes));
         }
-        session.output.either(lines, || json!(attributes))
+        let told = attributes.iter().filter(|(name, _)| !is_for_imports(name));
+        told.map(|(name, value)| match value {
+            Value::String(text) => format!("{name}\t{text}"),
+            other => format!("{name}\t{other}"),
+        })
+        .try_for_each(|line| session.output.line(line))
     }
 }

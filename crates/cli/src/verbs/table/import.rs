@@ -29,7 +29,7 @@ use claim::Claim;
 use clap::Args;
 use cut::{Cutter, Grouping, Message, There};
 use mark::Mark;
-pub(super) use mark::is_attempt_of_import;
+pub(super) use mark::{is_attempt_of_import, is_for_imports};
 use serde_json::json;
 use sink::{Sink, is_of_somebody_else};
 use std::path::{Path, PathBuf};

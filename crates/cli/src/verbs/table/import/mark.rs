@@ -23,6 +23,11 @@ const PLAN: &str = "import.options";
 const BEGINNING: &str = "import.beginning";
 const WRITTEN: &str = "import.attempt";
 
+/// Whether an attribute of a run tells an import how to go on, and nobody else anything.
+pub(in super::super) fn is_for_imports(attribute: &str) -> bool {
+    [PLAN, BEGINNING, WRITTEN].contains(&attribute)
+}
+
 /// What is known of the source of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
