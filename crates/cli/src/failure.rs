@@ -46,6 +46,9 @@ pub enum Failure {
     /// There is no store, and the verb is on tables.
     #[error(transparent)]
     NoStore(StoreError),
+    /// A ring does not serve, and the verb tells how rings are.
+    #[error(transparent)]
+    NotServing(StoreError),
     /// The options cannot be used.
     #[error(transparent)]
     Options(#[from] OptionsError),
@@ -201,7 +204,7 @@ impl Failure {
         match self {
             Self::Usage { .. } | Self::OutputClosed | Self::Interrupted { .. } => None,
             Self::Text { .. } => Some(ErrorKind::InvalidInput),
-            Self::Store(error) | Self::NoStore(error) => Some(error.kind()),
+            Self::Store(error) | Self::NoStore(error) | Self::NotServing(error) => Some(error.kind()),
             Self::Options(error) => Some(error.kind()),
             Self::File { source, .. } => Some(kind_of_io(source)),
             Self::Exists { .. } => Some(ErrorKind::Conflict),
@@ -265,6 +268,7 @@ impl Failure {
                 "check the spelling; `atoll table create` makes a table, and the store for it where there is none"
                     .to_owned(),
             ),
+            Self::NotServing(_) => Some("start the nodes, or name one that is up".to_owned()),
             Self::Options(error) => error.hint(),
             Self::File { source, .. } => hint_of_io(source).map(str::to_owned),
             Self::Exists { hint, .. } => Some((*hint).to_owned()),

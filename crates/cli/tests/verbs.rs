@@ -260,6 +260,20 @@ fn each_kind_of_failure_has_its_own_exit_code() {
 }
 
 #[test]
+fn who_asks_how_a_ring_is_gets_no_hint_to_ask_and_a_token_that_is_not_there_is_not_found() {
+    let run = |line: &str| Place::new().run(&words(line));
+    // Nobody listens at port 1.
+    let asked = run("ring status --store ring://127.0.0.1:1/");
+    let told = asked.fails(16);
+    assert!(told.contains("hint: start the nodes") && !told.contains("ring status"), "{told}");
+    let other = run("kv get p s --store ring://127.0.0.1:1/?time-out=1s");
+    assert!(other.fails(16).contains("`atoll ring status"), "{}", other.stderr);
+    let absent = run("ring status --store ring://127.0.0.1:1/?token-file=nowhere");
+    let told = absent.fails(10);
+    assert!(told.contains("there is no token-file \"nowhere\"") && told.contains("first line"), "{told}");
+}
+
+#[test]
 fn a_limit_is_told_in_its_unit() {
     let long = "k".repeat(20_000);
     let refused = Place::new().run(&["--store", "mem:", "kv", "put", &long, "s", "v"]);

@@ -6,6 +6,7 @@ use atoll_embedded::{EmbeddedStore, StoreOptions};
 use atoll_ring_client::{LatencyClass, RingOperator, RingOptions, RingStore};
 use atoll_store::StoreError;
 use atoll_tls::{ClientTls, TlsError};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -133,12 +134,18 @@ pub fn operate_ring(url: &RingUrl) -> Result<RingOperator, StoreError> {
     ring_options(url).map(RingOperator::new)
 }
 
+/// Where a secret stands.
+const SECRET_HINT: &str = "name a file that holds it on its first line and that only you can read";
+
 /// The first line of a file that holds a secret.
 fn read_secret(what: &'static str, path: &Path) -> Result<String, StoreError> {
-    let text = std::fs::read_to_string(path).map_err(|error| StoreError::InvalidInput {
-        what,
-        problem: format!("{}: {error}", path.display()),
-        hint: "name a file that holds it on its first line and that only you can read",
+    let place = path.display();
+    let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => StoreError::NotFound { what, name: place.to_string() },
+        io::ErrorKind::PermissionDenied => {
+            StoreError::Failed { what: "reading a secret", place: place.to_string(), source: Arc::new(error) }
+        }
+        _ => StoreError::InvalidInput { what, problem: format!("{place}: {error}"), hint: SECRET_HINT },
     })?;
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }

@@ -278,6 +278,9 @@ impl StoreError {
             Self::NotFound { what: "keyspace", .. } => {
                 "`atoll ring keyspace list` tells which there are, and `create` makes one".to_owned()
             }
+            Self::NotFound { what: "token-file" | "password-file", .. } => {
+                "name a file that holds it on its first line and that only you can read".to_owned()
+            }
             Self::NotFound { what: "snapshot", .. } => {
                 "`atoll store snapshot list` tells the names".to_owned()
             }

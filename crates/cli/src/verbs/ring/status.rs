@@ -47,10 +47,18 @@ impl Status {
         if self.watch {
             return watch(&operator, session).await;
         }
-        let status = operator.status().await?;
+        let status = operator.status().await.map_err(not_serving)?;
         session.output.either(|| picture(&status), || json_of(&status))?;
         let Some(reason) = trouble(&status) else { return Ok(()) };
-        Err(StoreError::Unavailable { place: session.store_url()?, reason, source: None }.into())
+        Err(not_serving(StoreError::Unavailable { place: session.store_url()?, reason, source: None }))
+    }
+}
+
+/// Who types this verb needs no hint to type it.
+fn not_serving(error: StoreError) -> Failure {
+    match error {
+        StoreError::Unavailable { .. } => Failure::NotServing(error),
+        other => other.into(),
     }
 }
 
