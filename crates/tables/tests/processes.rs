@@ -41,9 +41,10 @@ fn worker() {
     killed::work(workers::work);
 }
 
-fn start(folder: &Path, plant: Option<&'static str>) -> Driver<Told> {
+fn start(folder: &Path, seed: u64, plant: Option<&'static str>) -> Driver<Told> {
     let writers = (0..WRITERS).map(|number| format!("write {number}"));
-    let others = ["read 0", "look 0", "pack 0", "sweep 0"].map(str::to_owned);
+    let others = ["read 0", "look 0"].map(str::to_owned).into_iter();
+    let others = others.chain(["pack", "sweep"].map(|role| format!("{role} {seed}")));
     let environment = plant.map(|plant| ("ATOLL_PLANT", plant)).into_iter().collect();
     let roles = writers.chain(others).collect();
     let workers = Workers { roles, folder: folder.to_owned(), environment, silence_max: STUCK };
@@ -60,7 +61,7 @@ fn run(rounds: u64, seed: u64, plant: Option<&'static str>) {
     let mut random = fastrand::Rng::with_seed(seed);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(workers::prepare(place.path()));
-    let mut driver = start(place.path(), plant);
+    let mut driver = start(place.path(), seed, plant);
     driver.listen(100);
     for _ in 0..rounds {
         let index = random.usize(..driver.workers());

@@ -26,7 +26,8 @@ fn run(rounds: u64, seed: u64, plant: Option<&'static str>) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(workers::prepare(place));
     let writers = (0..WRITERS).map(|number| format!("write {number}"));
-    let others = ["read 0", "look 0", "pack 0", "sweep 0"].map(str::to_owned);
+    let others = ["read 0", "look 0"].map(str::to_owned).into_iter();
+    let others = others.chain(["pack", "sweep"].map(|role| format!("{role} {seed}")));
     let roles = writers.chain(others).collect();
     let environment = plant.map(|plant| ("ATOLL_PLANT", plant)).into_iter().collect();
     let workers = Workers { roles, folder: place.to_owned(), environment, silence_max: STUCK };

@@ -16,13 +16,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 /// Packs whatever is there, in small trees.
-pub async fn pack_on(folder: &Path) {
+pub async fn pack_on(folder: &Path, seed: u64) {
     let mut store = open(folder, Mode::Write).await.unwrap();
     if plant().as_deref() == Some("stubborn packer") {
         store = Arc::new(Relayed(Stubborn { inner: store, session: Mutex::default() }));
     }
     let table = Table::open(store, "run").await.unwrap();
-    let mut random = fastrand::Rng::new();
+    let mut random = fastrand::Rng::with_seed(seed);
     loop {
         let options = PackOptions {
             shape: Shape { cube_rows: 64, leaf_rows: 128, object_bytes: 4 << 10, ..Shape::default() },
@@ -89,9 +89,9 @@ impl Relay for Stubborn {
 }
 
 /// Ends a session now and then, and sweeps.
-pub async fn sweep_on(folder: &Path) {
+pub async fn sweep_on(folder: &Path, seed: u64) {
     let store = open(folder, Mode::Write).await.unwrap();
-    let mut random = fastrand::Rng::new();
+    let mut random = fastrand::Rng::with_seed(seed);
     let (mut named, mut seen) = (BTreeSet::new(), b"e".to_vec());
     loop {
         match sweep(&*store, &mut random, &mut named, &mut seen).await {

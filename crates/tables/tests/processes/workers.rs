@@ -127,8 +127,9 @@ pub fn work(role: &str, folder: &Path) {
             ("write", number) => write_on(folder, number.parse().unwrap()).await,
             ("read", _) => read_on(folder, Mode::Write).await,
             ("look", _) => read_on(folder, Mode::Read).await,
-            ("pack", _) => packers::pack_on(folder).await,
-            ("sweep", _) => packers::sweep_on(folder).await,
+            // Their numbers are seeds, so that a replay of the driver's is one of theirs.
+            ("pack", seed) => packers::pack_on(folder, seed.parse().unwrap()).await,
+            ("sweep", seed) => packers::sweep_on(folder, seed.parse().unwrap()).await,
             _ => panic!("no such worker: {role}"),
         }
     });
