@@ -77,7 +77,8 @@ fn requests_follow_moves_to_the_node_that_serves_and_none_is_lost() {
     let (_listener, nobody) = silent();
     let second = node(|_| true, nobody, false, Arc::clone(&held));
     let first = node(|slot| slot % 2 == 0, second, false, Arc::clone(&held));
-    let report = run(&spec(vec![first])).unwrap();
+    // Nobody is silent here, and a machine that is busy is no failure.
+    let report = run(&Spec { answer_ms_max: 5_000, ..spec(vec![first]) }).unwrap();
     let all = total(&report);
     assert!(all.requests >= 950, "{all:?}");
     assert_eq!(all.succeeded, all.requests);
