@@ -144,7 +144,8 @@ async fn a_wait_keeps_its_time_while_the_cluster_is_silent() {
     };
     let (waited, ()) = futures::join!(waiting, writing);
     assert_eq!(waited.unwrap(), Waited::TimedOut);
-    assert!(started.elapsed() < Duration::from_secs(3), "it took {:?}", started.elapsed());
+    // Who kept the time of requests and not its own would take 15 s; a busy machine may take some.
+    assert!(started.elapsed() < Duration::from_secs(10), "it took {:?}", started.elapsed());
 }
 
 #[tokio::test]
