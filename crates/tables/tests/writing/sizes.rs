@@ -61,9 +61,12 @@ async fn a_table_of_very_many_small_runs_is_written_listed_and_asked_in_time() {
     let (runs, count) = (setting("ATOLL_RUNS", 200), 1000);
     let folder = tempfile::tempdir().unwrap();
     let opened = atoll_embedded::open(folder.path(), atoll_embedded::OpenOptions::default()).await.unwrap();
-    let store: Arc<dyn Store> = opened.store();
+    let door = Doorway::before(opened.store());
+    let store: Arc<dyn Store> = door.clone();
     let table = create(&store).await;
     let rows = rows(0, 0, count);
+    let counted = || (door.reads.load(Ordering::SeqCst), door.writes.load(Ordering::SeqCst));
+    let (_, none) = counted();
     let started = Instant::now();
     for run in 0..runs {
         let name = format!("run {run:05}");
@@ -71,11 +74,13 @@ async fn a_table_of_very_many_small_runs_is_written_listed_and_asked_in_time() {
         table.append(block(&name, 1, 0, 0), &rows).await.unwrap();
     }
     let written = started.elapsed();
+    let (before, writes) = counted();
     let started = Instant::now();
     let reader = open(&store).await;
     let opened = started.elapsed();
     let listed = reader.runs().await.unwrap();
     let listing = started.elapsed() - opened;
+    let (reads, _) = counted();
     assert_eq!(listed.len() as u64, runs);
     assert!(listed.iter().all(|run| run.rows == count as u64 && run.last_complete == Some(0)));
     let started = Instant::now();
@@ -90,4 +95,8 @@ async fn a_table_of_very_many_small_runs_is_written_listed_and_asked_in_time() {
     let share = runs as f64 / 10_000.0;
     assert!(written.as_secs_f64() < 60.0 * share + 5.0, "{written:?} to write");
     assert!((opened + listing).as_secs_f64() < share + 1.0, "{opened:?} to open, {listing:?} to list");
+    let (reads, writes) = (reads - before, writes - none);
+    println!("{writes} writes, {reads} reads to open and list");
+    assert!(writes as u64 <= 3 * runs + 3, "{writes} writes of {runs} runs");
+    assert!(reads as u64 <= 70 + runs / 100, "{reads} reads to open and list {runs} runs");
 }
