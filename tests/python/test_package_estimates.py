@@ -180,6 +180,25 @@ def test_bins_are_over_what_is_said_and_of_numbers_that_lie_close_together(store
     assert str(list(table.group_means("x", by="y"))) == "[1.0, 3.0, nan]"
 
 
+def test_bins_hold_the_farthest_rows_where_nothing_else_is_said(store: atoll.Store) -> None:
+    schema = {"id": "int64", "x": "float64", "n": "int32?", "pos": "float32[2]"}
+    table = store.create_table("far", schema, id="id", index="x")
+    x = numpy.random.default_rng(3).normal(size=200_000)
+    n = numpy.ma.masked_array(numpy.arange(200_000, dtype="int32"), mask=x < 0)
+    x[70_000], x[190_000], x[5], x[6] = -5000.0, 1000.0, numpy.nan, numpy.inf
+    table.append({"id": numpy.arange(200_000), "x": x, "n": n, "pos": numpy.column_stack([x, -x]).astype("float32")})
+    for query in (table.query(), table.sample(0.5), table.box(x=(-10, 2000)), table.first(150_000), table.limit(100)):
+        rows = query.numpy()
+        for column, held in {"x": rows["x"], "n": rows["n"], "pos[1]": rows["pos"][:, 1]}.items():
+            finite = numpy.ma.compressed(held)[numpy.isfinite(numpy.ma.compressed(held))]
+            bins = query.histogram(column, 7)
+            assert (bins[0].low, bins[-1].high) == (finite.min(), numpy.nextafter(float(finite.max()), numpy.inf))
+            in_bins = sum(round(each.share.value * each.share.rows) for each in bins)
+            assert in_bins == pytest.approx(len(finite), abs=7), (query, column)
+    with pytest.raises(atoll.errors.InvalidInputError, match="x has no values to bin"):
+        table.where("x is nan").histogram("x", 5)
+
+
 def test_groups_of_vectors_are_refused_by_their_column(table: atoll.Table) -> None:
     for query in (table.query(), table.sample(0.5)):
         with pytest.raises(atoll.errors.UnsupportedError, match='grouped by column "pos"') as error:

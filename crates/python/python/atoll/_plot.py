@@ -76,7 +76,7 @@ class Plot:
         columns, told = self._columns(points, x, y)
         colors = needed("matplotlib.colors", ".plot")
         ax = _axes(ax)
-        has_both = _is_there(columns[x]) & _is_there(columns[y])
+        has_both = is_there(columns[x]) & is_there(columns[y])
         if has_both.any():
             # Cells without rows stay empty.
             options = {"cmin": 1, "norm": colors.LogNorm(), **options}
@@ -158,21 +158,21 @@ class Plot:
             columns[name] = arrays[column] if element is None else arrays[column][:, element]
         is_cut = len(answer) == points and (self._query.rows is None or self._query.rows > points)
         told = f"the {points:,} lightest rows" if is_cut else f"{len(answer):,} rows"
-        is_whole = functools.reduce(operator.and_, (_is_there(columns[name]) for name in asked))
+        is_whole = functools.reduce(operator.and_, (is_there(columns[name]) for name in asked))
         lacking = len(answer) - int(is_whole.sum())
         return columns, f"{told}, {lacking:,} of them without a value" if lacking else told
 
 
-def _is_there(values: Any) -> Any:
+def is_there(values: Any) -> Any:
     """Where a column has a value that a picture can show: none that is missing, NaN or infinite."""
     numpy = needed("numpy", ".plot")
-    is_there = ~numpy.ma.getmaskarray(values)
+    has_value = ~numpy.ma.getmaskarray(values)
     held = numpy.ma.getdata(values)
     if held.dtype.kind in "fmM":
-        return is_there & numpy.isfinite(held)
+        return has_value & numpy.isfinite(held)
     if held.dtype.kind == "O":
-        return is_there & numpy.array([value is not None for value in held], dtype=bool)
-    return is_there
+        return has_value & numpy.array([value is not None for value in held], dtype=bool)
+    return has_value
 
 
 def _with_gaps(values: Any) -> Any:

@@ -27,7 +27,7 @@ from ._estimate import (
 )
 from ._expression import Expression, column_name, column_text, condition_text, literal
 from ._of_runs import OfRun, run_told, runs_in_both, runs_wanted
-from ._plot import Plot, vector_element
+from ._plot import Plot, is_there, vector_element
 from .errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -372,8 +372,8 @@ class Asking(Estimating):
         """The share of the rows in each bin of a column, from the query's sample, each with its interval.
 
         ``bins`` are edges, which rise, or how many bins of equal width there shall be: over ``range``, or without it
-        from the least to the greatest value of a thousand rows of the query. Rows without a value, or beyond the
-        edges, count as rows and are in no bin. Each interval holds by itself; with ``simultaneous``, all of them
+        from the least to the greatest value that is finite, for which the column is read once more. Rows without a value,
+        or beyond the edges, count as rows and are in no bin. Each interval holds by itself; with ``simultaneous``, all of them
         together do.
         """
         column = column_name(column)
@@ -387,15 +387,7 @@ class Asking(Estimating):
         if bins < 1:
             raise InvalidInputError(f"{bins} is no number of bins")
         if ends is None:
-            name, element = vector_element(column)
-            held = self.select(name).limit(1000).read().numpy()[name]
-            values = (held if element is None else held[:, element]).tolist()
-            if any(value is not None and not isinstance(value, int | float) for value in values):
-                raise InvalidInputError(f"{column} has no numbers to bin")
-            finite = [float(value) for value in values if value is not None and math.isfinite(value)]
-            if not finite:
-                raise InvalidInputError.hinted(f"{column} has no values to bin", "give edges, or range=(low, high)")
-            ends = (min(finite), max(finite))
+            ends = self._ends(column)
         low, high = float(ends[0]), float(ends[1])
         if not low <= high:
             raise InvalidInputError.hinted(f"no histogram is over {low:g} to {high:g}", "say range=(low, high)")
@@ -405,6 +397,22 @@ class Asking(Estimating):
         high = max(high, low + 2 * bins * math.ulp(max(abs(low), abs(high))))
         # The greatest value belongs to the last bin.
         return [low + (high - low) * edge / bins for edge in builtins.range(bins)] + [math.nextafter(high, math.inf)]
+
+    def _ends(self, column: str) -> tuple[float, float]:
+        """The least and the greatest number of a column that is finite, of all rows: outliers are what one looks for."""
+        name, element = vector_element(column)
+        ends: list[float] = []
+        for batch in self.select(name).unordered().batches():
+            held = batch.numpy()[name]
+            values = held if element is None else held[:, element]
+            if values.dtype.kind not in "biuf":
+                raise InvalidInputError(f"{column} has no numbers to bin")
+            finite = values[is_there(values)]
+            ends += [float(finite.min()), float(finite.max())] if len(finite) else []
+            ends = [min(ends), max(ends)] if ends else []
+        if not ends:
+            raise InvalidInputError.hinted(f"{column} has no values to bin", "give edges, or range=(low, high)")
+        return ends[0], ends[1]
 
     def explain(self) -> str:
         """What an answer would read, and why: for people. Nothing but directories is read for it."""
