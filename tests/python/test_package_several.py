@@ -1,5 +1,6 @@
 """Several stores asked as one: the answers are those of one table that holds the rows of all of them."""
 
+import dataclasses
 import os
 import pickle
 import random
@@ -154,8 +155,6 @@ def test_several_are_read_only_and_say_which_of_them_does_not_fit(folders: Path,
         with pytest.raises(atoll.errors.UnsupportedError, match="read only"):
             change()
     for question, ask in {
-        "info": table.info,
-        "splits": lambda: table.splits(2),
         "snapshot": table.snapshots,
         "a snapshot": lambda: table.as_of("now"),
     }.items():
@@ -262,3 +261,52 @@ def test_the_cell_of_the_one_run_that_is_asked_for_is_its_own(tmp_path: Path) ->
         assert table.of_runs("a").box("x=9:11", wrap=True).count() == 1
         assert table.of_runs("b").near((9.9,), 0.5).count() == 0
         assert table.of_runs("a", "b").near((9.9,), 0.5).count() == 0
+
+
+def test_what_several_are_made_of_adds_up(all_of_them: atoll.Table) -> None:
+    of_each = []
+    for url in all_of_them.store.urls:
+        with atoll.open(url, read_only=True) as store:
+            of_each.append(store.table("run").info())
+    info = all_of_them.info()
+    assert (info.name, info.version, info.rows) == ("run", all_of_them.version(), sum(SIZES))
+    for name in info._fields[1:]:
+        assert getattr(info, name) == sum(getattr(each, name) for each in of_each), name
+
+
+def test_splits_of_several_are_together_the_query_and_of_the_version_in_which_they_were_made(sweep: atoll.Table) -> None:
+    queries = [sweep.query(), sweep.where("x > 1"), sweep.sample(0.5), sweep.of_runs(where="temperature > 301")]
+    divided = [(query.splits(readers), query.numpy()) for query in queries for readers in (1, 2, 3, 50)]
+    assert {len(splits) for splits, _ in divided[:4]} == {1, 2, 3, 7}, "three stores of two objects, and a packed one"
+    version = sweep.version()
+    for url in sweep.store.urls:
+        with atoll.open(url) as store:
+            store.table("d").append({"id": [1000], "x": [2.0]}, run="later", step=0)
+            store.table("d").pack(whole=True)
+    for splits, expected in divided:
+        # Elsewhere nobody has seen this version of all of them.
+        splits = pickle.loads(pickle.dumps(splits))
+        with atoll.open(sweep.store.urls) as elsewhere:
+            splits = [dataclasses.replace(split, table=elsewhere.table("d")) for split in splits]
+            found = [split.read() for split in splits]
+            assert all(split.version == answer.version == version for split, answer in zip(splits, found, strict=True))
+            assert sum(split.count() for split in splits) == len(expected["id"])
+            of_all = [answer.numpy() for answer in found]
+            rows = sorted((row for each in of_all for row in zip(each["id"].tolist(), each["x"].tolist(), strict=True)))
+        assert rows == sorted(zip(expected["id"].tolist(), expected["x"].tolist(), strict=True))
+
+
+def test_splits_of_several_are_estimated_and_refuse_another_version(sweep: atoll.Table) -> None:
+    splits = sweep.splits(3)
+    assert sum(split.sum("x").value for split in splits) == sweep.sum("x").value
+    for split in splits:
+        assert sum(len(step.batch) for step in split.refine()) == split.count() == split.about_rows
+        assert "about" in repr(split) and "reads" in split.explain()
+    with atoll.open(sweep.store.urls[0]) as store:
+        store.table("d").append({"id": [1000], "x": [2.0]}, run="later", step=0)
+        with pytest.raises(atoll.errors.InvalidInputError, match="no split of a query of this table and version"):
+            dataclasses.replace(splits[0], table=store.table("d"), version=None).count()
+    with pytest.raises(atoll.errors.InvalidInputError, match="no split of a query of this table and version"):
+        splits[0].as_of(sweep.version()).count()
+    with pytest.raises(atoll.errors.InvalidInputError, match="cannot be divided"):
+        sweep.first(5).splits(2)

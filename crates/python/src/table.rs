@@ -366,7 +366,7 @@ impl Table {
     /// A query divided among about so many readers: of each split its objects, the version, the host, about how many
     /// rows, and bytes.
     fn splits<'py>(&self, py: Python<'py>, ask: Ask, readers: usize) -> PyResult<Vec<Split<'py>>> {
-        let (table, query) = (self.one("a division among readers (splits())")?, ask.query()?);
+        let (table, query) = (self.readable()?, ask.query()?);
         let splits = wait(py, async move { table.splits(&query, readers).await })?;
         let told = splits.into_iter().map(|QuerySplit { query, place, rows, bytes }| {
             let objects = query.objects.map(|objects| objects.to_bytes()).unwrap_or_default();
@@ -422,7 +422,7 @@ impl Table {
 
     /// What the current version is made of, by name.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let table = self.one("info()")?;
+        let table = self.readable()?;
         let info = wait(py, async move { table.info().await })?;
         let dict = PyDict::new(py);
         dict.set_item("name", info.name)?;

@@ -10,8 +10,8 @@ use crate::expression::Expression;
 use crate::protocol::Version;
 use crate::table::runs_where;
 use crate::{
-    Answer, Count, Explanation, Query, Refined, Refinement, RunSummary, StepSummary, Table, TableError,
-    TableSchema, Union, UnionRefinement,
+    Answer, Count, Explanation, Query, QuerySplit, Refined, Refinement, RunSummary, StepSummary, Table,
+    TableError, TableInfo, TableSchema, Union, UnionRefinement,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,6 +125,28 @@ impl Readable {
         match self {
             Self::One(table) => table.explain(query).await,
             Self::Many(union) => union.explain(query).await,
+        }
+    }
+
+    /// A query divided among about so many readers.
+    ///
+    /// # Errors
+    /// As [`Table::splits`] and [`Union::splits`].
+    pub async fn splits(&self, query: &Query, readers: usize) -> Result<Vec<QuerySplit>, TableError> {
+        match self {
+            Self::One(table) => table.splits(query, readers).await,
+            Self::Many(union) => union.splits(query, readers).await,
+        }
+    }
+
+    /// What it is made of.
+    ///
+    /// # Errors
+    /// As [`Table::info`] and [`Union::info`].
+    pub async fn info(&self) -> Result<TableInfo, TableError> {
+        match self {
+            Self::One(table) => table.info().await,
+            Self::Many(union) => union.info().await,
         }
     }
 

@@ -213,7 +213,8 @@ class Asking(Estimating):
 
         Splits take about equal bytes. Where a store has its data on several hosts, as Cassandra has, each split is of one
         of them, which it names: a reader there reads locally. Send them to other processes, as they are pickled, and there
-        ask them like any query; what they have is to be put together by whoever asked, in any order.
+        ask them like any query; what they have is to be put together by whoever asked, in any order. Of several stores as
+        one, a split may have rows of several of them.
 
         Raises ``InvalidInputError`` for a query of the first units or rows, which only their order tells, and for no
         readers.

@@ -266,7 +266,9 @@ class Table(Asking, Noted):
         return Packed(**self._native.pack(whole, share))
 
     def info(self) -> Info:
-        """What the current version is made of: rows, bytes, blocks, runs and steps."""
+        """What the current version is made of: rows, bytes, blocks, runs and steps. Of several stores as one that of all
+        together: runs of one name in two stores are two.
+        """
         return Info(**self._native.info())
 
     def delete(

@@ -18,6 +18,7 @@ mod fetch;
 mod filters;
 mod found;
 mod known;
+mod of_objects;
 mod of_runs;
 mod portion;
 mod reading;
@@ -30,11 +31,12 @@ mod union;
 pub use batches::Batches;
 pub use explain::{Explanation, Within};
 pub(super) use found::arrow;
+pub use of_objects::OfObjects;
 pub use of_runs::OfRuns;
 pub(crate) use refine::BATCH_ROWS_MAX;
 pub use refine::{Refined, Refinement};
 pub(super) use repeats::{NewIds, Repeats};
-pub use splits::{OfObjects, QuerySplit};
+pub use splits::QuerySplit;
 pub(crate) use union::sum_of;
 pub use union::{Union, UnionRefinement};
 
@@ -66,7 +68,7 @@ pub struct Query {
     pub columns: Option<Vec<String>>,
     /// Rows that these runs wrote; those of all for none.
     pub runs: Option<OfRuns>,
-    /// Rows of these objects, which are those of a split ([`Table::splits`]); of all for none.
+    /// Rows of these objects, which are those of a split ([`Table::splits`], [`Union::splits`]); of all for none.
     pub objects: Option<OfObjects>,
     /// Of this version; of the one that is current for none.
     pub as_of: Option<Version>,

@@ -2,7 +2,7 @@
 
 use super::{Table, TableError};
 use crate::TableSchema;
-use crate::protocol::{Edit, EditError, Form, Run, RunId, Scope, StepRange, Version};
+use crate::protocol::{Edit, EditError, Form, Manifest, Run, RunId, Scope, StepRange, Version};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,6 +75,28 @@ pub struct TableInfo {
     pub runs: u64,
     /// How many steps of them are visible.
     pub steps: u64,
+}
+
+impl TableInfo {
+    /// Of a table in which there is nothing.
+    pub(super) fn none(name: &str, schema: Arc<TableSchema>, version: Version) -> Self {
+        let name = name.to_owned();
+        Self { name, schema, version, blocks: 0, cubes: 0, rows: 0, bytes: 0, runs: 0, steps: 0 }
+    }
+
+    /// Adds what a version has.
+    pub(super) fn add(&mut self, manifest: &Manifest) {
+        let add = |total: &mut u64, number: u64| *total = total.saturating_add(number);
+        for piece in manifest.pieces.values().map(|placed| &placed.piece) {
+            add(if piece.form == Form::Cube { &mut self.cubes } else { &mut self.blocks }, 1);
+            add(&mut self.rows, piece.rows);
+            add(&mut self.bytes, piece.bytes);
+        }
+        for run in manifest.runs.values().filter(|run| is_listed(run)) {
+            add(&mut self.runs, 1);
+            add(&mut self.steps, steps_there(run).count() as u64);
+        }
+    }
 }
 
 impl Table {
@@ -152,21 +174,10 @@ impl Table {
     /// [`TableError::Damaged`], errors of the store.
     pub async fn info(&self) -> Result<TableInfo, TableError> {
         let state = self.ledger.current().await?;
-        let pieces = || state.manifest.pieces.values().map(|placed| &placed.piece);
-        let cubes = pieces().filter(|piece| piece.form == Form::Cube).count() as u64;
-        let listed = || state.manifest.runs.values().filter(|run| is_listed(run));
-        let sum = |total: u64, number: u64| total.saturating_add(number);
-        Ok(TableInfo {
-            name: self.name.clone(),
-            schema: self.schema_of(&state.manifest)?,
-            version: state.head.version,
-            blocks: pieces().count() as u64 - cubes,
-            cubes,
-            rows: pieces().map(|piece| piece.rows).fold(0, sum),
-            bytes: pieces().map(|piece| piece.bytes).fold(0, sum),
-            runs: listed().count() as u64,
-            steps: listed().map(|run| steps_there(run).count() as u64).fold(0, sum),
-        })
+        let schema = self.schema_of(&state.manifest)?;
+        let mut info = TableInfo::none(&self.name, schema, state.head.version);
+        info.add(&state.manifest);
+        Ok(info)
     }
 
     /// Waits for a version after `since`: returns the current version as soon as there is one, and after `wait`

@@ -10,8 +10,8 @@ use atoll_errors::ErrorKind;
 use atoll_memory::MemoryStore;
 use atoll_store::{Place, Store, StoreFuture};
 use atoll_tables::cube::Shape;
-use atoll_tables::protocol::BlockId;
-use atoll_tables::{OfObjects, PackOptions, Query, QuerySplit, Table};
+use atoll_tables::protocol::{BlockId, Version};
+use atoll_tables::{OfObjects, PackOptions, Query, QuerySplit, Readable, Table, Union};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -75,11 +75,11 @@ fn rows(batches: &[RecordBatch]) -> Vec<(i64, i64)> {
     rows
 }
 
-async fn rows_of(table: &Table, query: &Query) -> Vec<(i64, i64)> {
+async fn rows_of(table: &Readable, query: &Query) -> Vec<(i64, i64)> {
     rows(&[table.query(query).await.unwrap().rows])
 }
 
-async fn rows_of_all(table: &Table, splits: &[QuerySplit]) -> Vec<(i64, i64)> {
+async fn rows_of_all(table: &Readable, splits: &[QuerySplit]) -> Vec<(i64, i64)> {
     let mut found = Vec::new();
     for split in splits {
         let rows = rows_of(table, &split.query).await;
@@ -88,6 +88,15 @@ async fn rows_of_all(table: &Table, splits: &[QuerySplit]) -> Vec<(i64, i64)> {
     }
     found.sort_unstable();
     found
+}
+
+/// Splits as another process has them.
+fn sent(mut splits: Vec<QuerySplit>) -> Vec<QuerySplit> {
+    for split in &mut splits {
+        let bytes = split.query.objects.as_ref().unwrap().to_bytes();
+        split.query.objects = Some(OfObjects::from_bytes(&bytes).unwrap());
+    }
+    splits
 }
 
 fn only(text: &str) -> Query {
@@ -100,6 +109,7 @@ fn splits_are_the_query_each_row_once() {
         for store in [Arc::new(MemoryStore::new()) as Arc<dyn Store>, spread()] {
             let table = many_objects(store).await;
             table.delete(None, Some(3..5), Some("kind = 1")).await.unwrap();
+            let table = Readable::One(table);
             let queries = [
                 Query::default(),
                 only("x < 0.25"),
@@ -128,24 +138,21 @@ fn splits_are_the_query_each_row_once() {
 fn a_split_is_of_the_version_in_which_it_was_given_out() {
     run(async {
         let table = many_objects(spread()).await;
-        let expected = rows_of(&table, &Query::default()).await;
+        let asked = Readable::One(table.clone());
+        let expected = rows_of(&asked, &Query::default()).await;
         let splits = table.splits(&Query::default(), 5).await.unwrap();
         let rows = some(&mut fastrand::Rng::with_seed(1), &table.schema(), 24, 90_000..90_100);
         let id = BlockId { run: "run".into(), attempt: 1, step: 24, rank: 0 };
         table.append(id, &batch(&table.schema(), &rows)).await.unwrap();
         table.pack(&PackOptions::whole()).await.unwrap();
-        assert_eq!(rows_of_all(&table, &splits).await, expected);
+        assert_eq!(rows_of_all(&asked, &splits).await, expected);
         // It can be divided further, and travel as bytes.
         let mut parts = Vec::new();
         for split in &splits {
             parts.extend(table.splits(&split.query, 3).await.unwrap());
         }
         assert!(parts.len() > splits.len());
-        for part in &mut parts {
-            let bytes = part.query.objects.as_ref().unwrap().to_bytes();
-            part.query.objects = Some(OfObjects::from_bytes(&bytes).unwrap());
-        }
-        assert_eq!(rows_of_all(&table, &parts).await, expected);
+        assert_eq!(rows_of_all(&asked, &sent(parts)).await, expected);
     });
 }
 
@@ -207,10 +214,93 @@ fn splits_of_random_queries_of_random_tables_are_their_answers() {
                 let asked = crate::random::any(random, &world);
                 let columns = ["step", "pid"].map(str::to_owned).to_vec();
                 let query = Query { columns: Some(columns), units: None, limit: None, ..asked.query };
-                let splits = world.table.splits(&query, random.usize(1..9)).await.unwrap();
-                let expected = rows_of(&world.table, &query).await;
-                assert_eq!(rows_of_all(&world.table, &splits).await, expected, "{query:?}");
+                let table = Readable::One(world.table.clone());
+                let splits = table.splits(&query, random.usize(1..9)).await.unwrap();
+                let expected = rows_of(&table, &query).await;
+                assert_eq!(rows_of_all(&table, &splits).await, expected, "{query:?}");
             }
         });
+    });
+}
+
+/// Several tables of one schema, each with a history of its own.
+async fn worlds(random: &mut fastrand::Rng) -> Vec<World> {
+    let (schema, rows) = (crate::particles::any_schema(random), random.i64(10..600));
+    let mut worlds = Vec::new();
+    for _ in 0..random.usize(1..4) {
+        worlds.push(World::new(Table::create(spread(), "run", schema.clone()).await.unwrap(), rows));
+    }
+    worlds
+}
+
+#[test]
+fn splits_of_several_tables_are_together_what_these_have_as_one_whoever_asks() {
+    for_seeds("splits_of_several_tables", 10, |random| {
+        run(async {
+            let mut worlds = worlds(random).await;
+            let tables: Vec<Table> = worlds.iter().map(|world| world.table.clone()).collect();
+            let as_one = || Readable::Many(Union::new(tables.clone()).unwrap());
+            let union = as_one();
+            for _ in 0..8 {
+                for world in &mut worlds {
+                    world.act(random).await;
+                    if random.u8(..3) == 0 {
+                        world.pack(random).await;
+                    }
+                }
+                let asked = crate::random::any(random, &worlds[0]);
+                let columns = ["step", "pid"].map(str::to_owned).to_vec();
+                let query =
+                    Query { columns: Some(columns), units: None, limit: None, as_of: None, ..asked.query };
+                let expected = rows_of(&union, &query).await;
+                let splits = sent(union.splits(&query, random.usize(1..9)).await.unwrap());
+                for world in &mut worlds {
+                    world.act(random).await;
+                }
+                assert_eq!(rows_of_all(&as_one(), &splits).await, expected, "{query:?}");
+                // Each can be divided further, by whoever has it.
+                let mut parts = Vec::new();
+                for split in &splits {
+                    parts.extend(as_one().splits(&split.query, 3).await.unwrap());
+                }
+                assert_eq!(rows_of_all(&union, &sent(parts)).await, expected, "{query:?}");
+            }
+        });
+    });
+}
+
+#[test]
+fn splits_of_several_tables_lie_on_one_host_each_and_are_of_about_equal_bytes() {
+    run(async {
+        let tables = vec![many_objects(spread()).await, many_objects(spread()).await];
+        let union = Union::new(tables.clone()).unwrap();
+        let all = union.splits(&Query::default(), 6).await.unwrap();
+        assert_eq!(all.len(), 6);
+        let bytes = |splits: &[QuerySplit]| splits.iter().map(|split| split.bytes).sum::<u64>();
+        let mut of_tables = 0;
+        for table in &tables {
+            of_tables += bytes(&table.splits(&Query::default(), 6).await.unwrap());
+        }
+        assert_eq!(bytes(&all), of_tables);
+        let most = all.iter().map(|split| split.bytes).max().unwrap();
+        assert!(most < bytes(&all) / 3, "{all:?}");
+
+        let split = &all[0].query;
+        let no_split = "this is no split of a query of this table and version";
+        for other in [Query { as_of: None, ..split.clone() }, split.clone().as_of(Version(3))] {
+            assert_eq!(union.count(&other).await.unwrap_err().to_string(), no_split);
+        }
+        assert_eq!(
+            tables[0].count(&Query { as_of: None, ..split.clone() }).await.unwrap_err().to_string(),
+            no_split
+        );
+        let more = Union::new([tables.clone(), tables.clone()].concat()).unwrap();
+        assert_eq!(more.query(split).await.unwrap_err().to_string(), no_split);
+        let of_one = tables[0].splits(&Query::default(), 2).await.unwrap().remove(0);
+        assert_eq!(union.query(&of_one.query).await.unwrap_err().to_string(), no_split);
+        assert_eq!(
+            union.splits(&Query::default().first(5), 2).await.unwrap_err().kind(),
+            ErrorKind::InvalidInput
+        );
     });
 }

@@ -7,7 +7,7 @@ use atoll_memory::MemoryStore;
 use atoll_store::{ErrorKind, Store};
 use atoll_tables::estimate::{EstimateRequest, Subject};
 use atoll_tables::expression::{Column, Expression};
-use atoll_tables::{Query, Readable, Table, TableError, Union};
+use atoll_tables::{PackOptions, Query, Readable, Table, TableError, Union};
 use futures::FutureExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,6 +110,9 @@ async fn a_version_that_a_union_cannot_read_is_told_by_the_number_that_was_asked
         format!("this handle of 2 tables \"one\" has not seen a version {} of them lately", seen.0);
     assert_eq!((refused.to_string(), refused.kind()), (expected, ErrorKind::NotFound));
     assert!(refused.hint().unwrap().contains("ask this handle for its version"), "{:?}", refused.hint());
+    // A split tells which versions of the tables that are.
+    let split = union.splits(&Query::default(), 1).await.unwrap().remove(0);
+    assert_eq!(fresh.count(&split.query).await.unwrap().rows, 20);
     // Versions of the tables by themselves are far from their sum.
     for step in 1..6 {
         tables[1].append(block("a", 1, step, 0), &rows(step, 0, 10)).await.unwrap();
@@ -127,6 +130,7 @@ async fn a_version_that_a_union_cannot_read_is_told_by_the_number_that_was_asked
     is_told(union.count(&query).await.unwrap_err());
     is_told(union.explain(&query).await.unwrap_err());
     is_told(union.refine(&query).next().await.unwrap_err());
+    is_told(fresh.count(&split.query).await.unwrap_err());
     let both = Readable::Many(union.clone());
     is_told(both.batches(&query).next().await.unwrap_err());
     let mean = EstimateRequest::new(Subject::Mean(Column::named("x")));
@@ -154,4 +158,20 @@ async fn a_table_whose_turn_comes_late_is_read_as_it_was_when_the_first_one_bega
     assert!(report.history > 0, "{report:?}");
     assert_eq!(scanning.next().await.unwrap().unwrap().num_rows(), 10, "its objects are all there");
     assert!(scanning.next().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn what_a_union_is_made_of_is_what_its_tables_are_made_of() {
+    let tables = two().await;
+    let union = Union::new(tables.clone()).unwrap();
+    tables[1].begin("b", 1, 1).await.unwrap();
+    tables[1].append(block("b", 1, 0, 0), &rows(0, 50, 7)).await.unwrap();
+    tables[0].pack(&PackOptions::whole()).await.unwrap();
+    tables[1].add_column(Field::new("mass", DataType::Float64, true)).await.unwrap();
+    let info = Readable::Many(union.clone()).info().await.unwrap();
+    assert_eq!((&*info.name, info.version), ("one", union.version().await.unwrap()));
+    assert_eq!((info.rows, info.blocks, info.cubes, info.runs, info.steps), (27, 2, 1, 3, 3));
+    let of_each = [tables[0].info().await.unwrap(), tables[1].info().await.unwrap()];
+    assert_eq!(info.bytes, of_each.iter().map(|each| each.bytes).sum::<u64>());
+    assert_eq!(info.schema.columns().fields().len(), 4);
 }

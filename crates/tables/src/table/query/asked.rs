@@ -2,9 +2,9 @@
 
 use super::bounds::Bounds;
 use super::known::Known;
+use super::of_objects::OfObjects;
 use super::of_runs::OfRuns;
 use super::portion::Planned;
-use super::splits::OfObjects;
 use super::{Query, Table, TableError};
 use crate::expression::Bound;
 use crate::part::Part;

@@ -1,73 +1,23 @@
 //! Splits: a query divided among readers, by where the objects that can answer it lie.
 //!
 //! A store with places names for each object the host that has it, so that a reader beside that host reads locally; one
-//! without has all of them here. A split is an ordinary query of some of the objects of one version.
+//! without has all of them here. A split is an ordinary query of some of the objects of one version; one of several tables
+//! asked as one is of some objects of each.
 //!
 //! Invariant: every object that can answer a query is in exactly one of its splits.
 
 use super::asked::Asked;
 use super::source::{Piece, pieces};
-use super::{Query, Table, TableError};
-use crate::protocol::{Manifest, ObjectId, SessionId};
+use super::{OfObjects, Query, Table, TableError, Union};
+use crate::protocol::{Manifest, ObjectId, Version};
 use atoll_store::Place;
+use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 /// Questions for places that are open at a time.
 const OPEN: usize = 64;
-
-/// Bytes of the name of an object.
-const NAME_BYTES: usize = 24;
-
-/// The objects of whose rows alone a query is: those of a split.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OfObjects {
-    names: Arc<BTreeSet<ObjectId>>,
-}
-
-impl OfObjects {
-    fn new(names: impl IntoIterator<Item = ObjectId>) -> Self {
-        Self { names: Arc::new(names.into_iter().collect()) }
-    }
-
-    /// As bytes, to be sent to another process.
-    #[must_use]
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let bytes =
-            |name: &ObjectId| [&name.session.0.to_be_bytes()[..], &name.sequence.to_be_bytes()].concat();
-        self.names.iter().flat_map(bytes).collect()
-    }
-
-    /// What [`OfObjects::to_bytes`] made.
-    ///
-    /// # Errors
-    /// [`TableError::NoSplit`] for other bytes.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, TableError> {
-        let (names, rest) = bytes.as_chunks::<NAME_BYTES>();
-        if !rest.is_empty() {
-            return Err(TableError::NoSplit);
-        }
-        let name = |bytes: &[u8; NAME_BYTES]| {
-            let number = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte));
-            let (session, sequence) = bytes.split_at(16);
-            ObjectId { session: SessionId(number(session)), sequence: number(sequence) as u64 }
-        };
-        Ok(Self::new(names.iter().map(name)))
-    }
-
-    pub(super) fn has(&self, object: ObjectId) -> bool {
-        self.names.contains(&object)
-    }
-
-    /// Refuses objects that a version does not have: they are of another one, or of another table.
-    pub(super) fn check(&self, manifest: &Manifest) -> Result<(), TableError> {
-        let there = manifest.pieces.keys().filter(|key| self.has(key.object)).map(|key| key.object);
-        let there: BTreeSet<ObjectId> = there.collect();
-        if there.len() == self.names.len() { Ok(()) } else { Err(TableError::NoSplit) }
-    }
-}
 
 /// A share of a query, for one reader.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,41 +43,23 @@ impl Table {
     /// [`TableError::Indivisible`] for a query of the first units or rows, [`TableError::NoReaders`] for none; as
     /// [`Table::query`].
     pub async fn splits(&self, query: &Query, readers: usize) -> Result<Vec<QuerySplit>, TableError> {
-        if readers == 0 {
-            return Err(TableError::NoReaders);
-        }
-        if query.units.is_some() || query.limit.is_some() {
-            return Err(TableError::Indivisible);
-        }
+        check_divisible(query, readers)?;
         let manifest = self.manifest_for(query).await?;
-        let table = self.at(&manifest)?;
+        let shares = self.shares(query, &manifest).await?;
+        let part = |shares: &[Share]| Query {
+            objects: Some(OfObjects::new(shares.iter().map(|share| share.object))),
+            as_of: Some(manifest.version),
+            ..query.clone()
+        };
+        Ok(divided(shares, readers, part))
+    }
+
+    /// What each object of a version has for a query, and where it lies.
+    async fn shares(&self, query: &Query, manifest: &Manifest) -> Result<Vec<Share>, TableError> {
+        let table = self.at(manifest)?;
         let mut asked = Asked::count(&table, query)?;
-        let pieces = pieces(&table, &mut asked, &manifest)?;
-        let shares = table.placed(shares(&pieces, &asked)).await?;
-        let total = shares.iter().map(|share| share.bytes).fold(0, u64::saturating_add);
-        let mut by_host: BTreeMap<Option<String>, Vec<Share>> = BTreeMap::new();
-        for share in shares {
-            by_host.entry(share.host.clone()).or_default().push(share);
-        }
-        // A query that nothing can answer has a split without objects, so that whoever reads it learns the columns.
-        if by_host.is_empty() {
-            by_host.insert(None, Vec::new());
-        }
-        let split = |host: &Option<String>, shares: Vec<Share>| QuerySplit {
-            query: Query {
-                objects: Some(OfObjects::new(shares.iter().map(|share| share.object))),
-                as_of: Some(manifest.version),
-                ..query.clone()
-            },
-            place: host.clone().map_or(Place::Here, Place::Host),
-            rows: shares.iter().map(|share| share.rows).sum(),
-            bytes: shares.iter().map(|share| share.bytes).sum(),
-        };
-        let of_host = |(host, shares): (Option<String>, Vec<Share>)| {
-            let parts = readers_of(&shares, total, readers);
-            deal(shares, parts).into_iter().map(|shares| split(&host, shares)).collect::<Vec<_>>()
-        };
-        Ok(by_host.into_iter().flat_map(of_host).collect())
+        let pieces = pieces(&table, &mut asked, manifest)?;
+        table.placed(shares_of(&pieces, &asked)).await
     }
 
     /// Where the objects of shares lie.
@@ -144,9 +76,58 @@ impl Table {
     }
 }
 
+impl Union {
+    /// A query divided among about so many readers, as [`Table::splits`]: a split may have objects of several tables.
+    ///
+    /// Each knows the versions of the tables, so that another handle of the union answers it as well.
+    ///
+    /// # Errors
+    /// As [`Table::splits`] and [`Union::query`].
+    pub async fn splits(&self, query: &Query, readers: usize) -> Result<Vec<QuerySplit>, TableError> {
+        check_divisible(query, readers)?;
+        self.ask(query, || self.splits_once(query, readers)).await
+    }
+
+    async fn splits_once(&self, query: &Query, readers: usize) -> Result<Vec<QuerySplit>, TableError> {
+        let (union, version, of_each, manifests) = self.pinned(query).await?;
+        let asked = union.tables().iter().zip(&of_each).zip(&manifests);
+        let of_tables = asked.map(|((table, of), manifest)| table.shares(of, manifest));
+        let mut shares = Vec::new();
+        for (table, of_table) in try_join_all(of_tables).await?.into_iter().enumerate() {
+            shares.extend(of_table.into_iter().map(|share| Share { table, ..share }));
+        }
+        let versions: Vec<Version> = manifests.iter().map(|manifest| manifest.version).collect();
+        let part = |shares: &[Share]| {
+            let objects =
+                |place| shares.iter().filter(move |share| share.table == place).map(|share| share.object);
+            let of_each =
+                versions.iter().enumerate().map(|(place, version)| (*version, objects(place).collect()));
+            Query {
+                objects: Some(OfObjects::of_each(of_each.collect())),
+                as_of: Some(version),
+                ..query.clone()
+            }
+        };
+        Ok(divided(shares, readers, part))
+    }
+}
+
+/// Refuses what cannot be divided.
+fn check_divisible(query: &Query, readers: usize) -> Result<(), TableError> {
+    if readers == 0 {
+        return Err(TableError::NoReaders);
+    }
+    if query.units.is_some() || query.limit.is_some() {
+        return Err(TableError::Indivisible);
+    }
+    Ok(())
+}
+
 /// What an object has for a query.
 #[derive(Clone, Debug)]
 struct Share {
+    /// Of several tables the place of its own.
+    table: usize,
     object: ObjectId,
     /// Who has it; none for this machine.
     host: Option<String>,
@@ -155,16 +136,40 @@ struct Share {
 }
 
 /// What each object has for a query, as far as that can be told without opening it.
-fn shares(pieces: &[Piece], asked: &Asked) -> Vec<Share> {
+fn shares_of(pieces: &[Piece], asked: &Asked) -> Vec<Share> {
     let mut shares: BTreeMap<ObjectId, Share> = BTreeMap::new();
     for piece in pieces {
         let (rows, bytes) = piece.about(asked);
-        let none = Share { object: piece.object, host: None, rows: 0, bytes: 0 };
+        let none = Share { table: 0, object: piece.object, host: None, rows: 0, bytes: 0 };
         let share = shares.entry(piece.object).or_insert(none);
         share.rows += rows;
         share.bytes += bytes;
     }
     shares.into_values().collect()
+}
+
+/// Shares as about so many splits, each on one host; `part` is the query of some of them.
+fn divided(shares: Vec<Share>, readers: usize, part: impl Fn(&[Share]) -> Query) -> Vec<QuerySplit> {
+    let total = shares.iter().map(|share| share.bytes).fold(0, u64::saturating_add);
+    let mut by_host: BTreeMap<Option<String>, Vec<Share>> = BTreeMap::new();
+    for share in shares {
+        by_host.entry(share.host.clone()).or_default().push(share);
+    }
+    // A query that nothing can answer has a split without objects, so that whoever reads it learns the columns.
+    if by_host.is_empty() {
+        by_host.insert(None, Vec::new());
+    }
+    let split = |host: &Option<String>, shares: &[Share]| QuerySplit {
+        query: part(shares),
+        place: host.clone().map_or(Place::Here, Place::Host),
+        rows: shares.iter().map(|share| share.rows).sum(),
+        bytes: shares.iter().map(|share| share.bytes).sum(),
+    };
+    let of_host = |(host, shares): (Option<String>, Vec<Share>)| {
+        let parts = readers_of(&shares, total, readers);
+        deal(shares, parts).iter().map(|shares| split(&host, shares)).collect::<Vec<_>>()
+    };
+    by_host.into_iter().flat_map(of_host).collect()
 }
 
 /// How many of the readers read what one host has.

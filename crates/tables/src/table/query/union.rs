@@ -12,9 +12,9 @@ mod merging;
 pub use merging::UnionRefinement;
 
 use super::again::again_if_gone;
-use super::{Answer, Batches, Count, Explanation, OfRuns, Query, Refined, Work};
+use super::{Answer, Batches, Count, Explanation, OfObjects, OfRuns, Query, Refined, Work};
 use crate::protocol::{EditError, Manifest, RunId, Version};
-use crate::{Table, TableError, TableSchema};
+use crate::{Table, TableError, TableInfo, TableSchema};
 use alike::alike;
 use arrow_schema::FieldRef;
 use futures::future::try_join_all;
@@ -139,12 +139,23 @@ impl Union {
             return found.map(|versions| (wanted, versions)).ok_or_else(|| self.gone(wanted, false));
         }
         let versions = try_join_all(self.tables.iter().map(Table::version)).await?;
-        let version = Version(versions.iter().fold(0, |sum, version| sum.saturating_add(version.0)));
+        let version = sum(&versions);
         pins.insert(version, versions.clone());
         while pins.len() > PINS_MAX {
             pins.pop_first();
         }
         Ok((version, versions))
+    }
+
+    /// The versions that a split is of, which it tells itself: this handle need not have seen them.
+    fn versions_of(
+        &self,
+        objects: &OfObjects,
+        asked: Option<Version>,
+    ) -> Result<(Version, Vec<Version>), TableError> {
+        let versions = objects.versions(self.tables.len()).ok_or(TableError::NoSplit)?;
+        let version = sum(&versions);
+        if asked == Some(version) { Ok((version, versions)) } else { Err(TableError::NoSplit) }
     }
 
     fn gone(&self, asked: Version, was_seen: bool) -> TableError {
@@ -159,7 +170,7 @@ impl Union {
     }
 
     /// As [`again_if_gone`], of a version that errors tell by its number.
-    async fn ask<T, F>(&self, query: &Query, ask: impl Fn() -> F) -> Result<T, TableError>
+    pub(super) async fn ask<T, F>(&self, query: &Query, ask: impl Fn() -> F) -> Result<T, TableError>
     where
         F: Future<Output = Result<T, TableError>>,
     {
@@ -176,13 +187,17 @@ impl Union {
     }
 
     /// As [`Union::of_each`], and what each table has in that version.
-    async fn pinned(
+    pub(super) async fn pinned(
         &self,
         query: &Query,
     ) -> Result<(Self, Version, Vec<Query>, Vec<Arc<Manifest>>), TableError> {
-        let (version, versions) = self.pin(query.as_of).await?;
-        let of = |of| query.clone().as_of(of);
-        let mut of_each: Vec<Query> = versions.into_iter().map(of).collect();
+        let (version, versions) = match &query.objects {
+            None => self.pin(query.as_of).await?,
+            Some(objects) => self.versions_of(objects, query.as_of)?,
+        };
+        let objects = |place| query.objects.as_ref().map(|objects| objects.of_table(place));
+        let of = |(place, version)| Query { as_of: Some(version), objects: objects(place), ..query.clone() };
+        let mut of_each: Vec<Query> = versions.into_iter().enumerate().map(of).collect();
         let manifests = self.manifests(&of_each).await?;
         if let Some(runs) = &query.runs {
             self.check_runs(runs, &manifests)?;
@@ -288,6 +303,24 @@ impl Union {
         Ok(Explanation { version: version.0, ..all })
     }
 
+    /// What the tables are made of together, in their current versions: runs of one name in two tables are two.
+    ///
+    /// # Errors
+    /// As [`Union::query`].
+    pub async fn info(&self) -> Result<TableInfo, TableError> {
+        let current = Query::default();
+        self.ask(&current, || self.info_of(&current)).await
+    }
+
+    async fn info_of(&self, query: &Query) -> Result<TableInfo, TableError> {
+        let (union, version, _, manifests) = self.pinned(query).await?;
+        let mut all = TableInfo::none(self.name(), union.schema, version);
+        for manifest in &manifests {
+            all.add(manifest);
+        }
+        Ok(all)
+    }
+
     /// The answer batch by batch, as [`Table::refine`].
     #[must_use]
     pub fn refine(&self, query: &Query) -> UnionRefinement {
@@ -317,6 +350,11 @@ impl Union {
         first?;
         self.version().await
     }
+}
+
+/// The version of the union of tables in these versions.
+fn sum(versions: &[Version]) -> Version {
+    Version(versions.iter().fold(0, |sum, version| sum.saturating_add(version.0)))
 }
 
 /// The schema of a table in the newest version that its handle has seen.
