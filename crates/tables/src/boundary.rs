@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 /// Under this name a boundary is kept among the attributes of a table, a run or a step.
 pub const CELL_ATTRIBUTE: &str = "cell";
 
+/// How a boundary is written.
+const EXAMPLE: &str = "{\"axes\": [\"x\", \"y\", \"z\"], \"lengths\": [10, 10, null]}";
+
 /// How many images of a box are put together along one axis, at most.
 const IMAGES_MAX: f64 = 64.0;
 
@@ -37,12 +40,9 @@ pub struct Boundary {
     cell: Cell,
 }
 
-/// What a boundary looks like, as [`Stored`] says it too.
-const FORM: &str = r#"a cell, such as {"axes": ["x", "y", "z"], "lengths": [10, 10, null]}"#;
-
 /// As it is kept: a length that does not repeat is null.
 #[derive(Serialize, Deserialize)]
-#[serde(expecting = "a cell, such as {\"axes\": [\"x\", \"y\", \"z\"], \"lengths\": [10, 10, null]}")]
+#[serde(expecting = "axes and lengths")]
 struct Stored {
     axes: Vec<String>,
     #[serde(default)]
@@ -126,12 +126,16 @@ impl Boundary {
     /// # Errors
     /// What does not fit.
     pub fn from_json(value: &serde_json::Value) -> Result<Self, BoundaryError> {
-        let wrong = |error: serde_json::Error| {
-            let told = error.to_string();
-            let form = if told.contains(FORM) { String::new() } else { format!("; it is {FORM}") };
-            BoundaryError::new(format!("attribute \"{CELL_ATTRIBUTE}\": {told}{form}"))
+        let stored = match value {
+            // What is read in the order of its parts would be told of the first of them alone.
+            serde_json::Value::Array(_) => Err(format!("{value} is a list")),
+            _ => Stored::deserialize(value).map_err(|error| error.to_string()),
         };
-        let stored = Stored::deserialize(value).map_err(wrong)?;
+        let stored = stored.map_err(|problem| {
+            BoundaryError::new(format!(
+                "the attribute \"{CELL_ATTRIBUTE}\" is a periodic cell, such as {EXAMPLE}: {problem}"
+            ))
+        })?;
         let lengths: Vec<f64> = stored.lengths.iter().map(|length| length.unwrap_or(f64::INFINITY)).collect();
         let cell = Cell::new(&lengths, &stored.tilts).map_err(BoundaryError::new)?;
         Self::new(&stored.axes, &stored.low, cell)
