@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +11,7 @@ from . import _atoll
 from ._answer import Work
 from ._convert import number, values_of
 from ._expression import Expression, column_name, column_text, condition_text
+from ._plot import is_there, vector_element
 from .errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -219,3 +221,37 @@ def binned(
     rest = {"version": version, "rows_read": rows_read, "work": Work(**work)}
     made = [_made(share, **rest) for share in shares if share is not None]
     return [Bin(low, high, share) for low, high, share in zip(edges, edges[1:], made, strict=False)]
+
+
+def even_edges(query: Query, column: str, bins: int, ends: tuple[float, float] | None) -> list[float]:
+    """The edges of so many bins of one width, over the ends or over all numbers of the column."""
+    if bins < 1:
+        raise InvalidInputError(f"{bins} is no number of bins")
+    if ends is None:
+        ends = _ends(query, column)
+    low, high = (number(end, "an end of a range") for end in ends)
+    if not low <= high:
+        raise InvalidInputError.hinted(f"no histogram is over {low:g} to {high:g}", "say range=(low, high)")
+    if low == high:
+        high = low + 1.0
+    # Ends may lie so close together that bins had edges which are the same number.
+    high = max(high, low + 2 * bins * math.ulp(max(abs(low), abs(high))))
+    # The greatest value belongs to the last bin.
+    return [low + (high - low) * edge / bins for edge in range(bins)] + [math.nextafter(high, math.inf)]
+
+
+def _ends(query: Query, column: str) -> tuple[float, float]:
+    """The least and the greatest number of a column that is finite, of all rows: outliers are what one looks for."""
+    name, element = vector_element(column)
+    ends: list[float] = []
+    for batch in query.select(name).unordered().batches():
+        held = batch.numpy()[name]
+        values = held if element is None else held[:, element]
+        if values.dtype.kind not in "biuf":
+            raise InvalidInputError(f"{column} has no numbers to bin")
+        finite = values[is_there(values)]
+        ends += [float(finite.min()), float(finite.max())] if len(finite) else []
+        ends = [min(ends), max(ends)] if ends else []
+    if not ends:
+        raise InvalidInputError.hinted(f"{column} has no values to bin", "give edges, or range=(low, high)")
+    return ends[0], ends[1]
