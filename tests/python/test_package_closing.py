@@ -52,6 +52,23 @@ def test_a_table_that_is_held_keeps_working_and_is_there_for_others(tmp_path: Pa
     assert table.count() == ROWS + 1
 
 
+def test_a_store_whose_folder_was_removed_does_not_say_that_it_is_written(tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    store = atoll.open(folder)
+    table = fill(store)
+    store.sync()
+    shutil.rmtree(folder)
+    table.append({"pid": [ROWS], "x": [0.5]})
+    with pytest.raises(errors.AtollError, match="cannot sync .*gone/store.atoll.* it was removed"):
+        store.sync()
+    del table
+    with pytest.raises(errors.AtollError):
+        store.close()
+    assert not folder.exists()
+    with atoll.open(folder) as again:
+        assert again.tables() == []
+
+
 class Broken:
     """A native store whose disk fails at the end."""
 

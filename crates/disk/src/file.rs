@@ -11,7 +11,7 @@ use crate::{Disk, DiskError, Operation, Window};
 use parking_lot::RwLock;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 /// What the file is opened for.
@@ -34,6 +34,8 @@ pub struct FileDisk {
     /// Writers share it. Whoever grows or cuts the file has it alone: zeros written over bytes that
     /// somebody else just wrote, or a failed growth taken back under them, would lose those bytes.
     growth: RwLock<()>,
+    /// Whether its file system counts the names of a file: then one without a name was removed.
+    has_names: bool,
     direct: Direct,
 }
 
@@ -44,13 +46,14 @@ impl FileDisk {
     /// [`DiskError`] with the path.
     pub fn open(path: &Path, mode: Mode) -> Result<Self, DiskError> {
         let name = path.display().to_string();
-        let file = open_file(path, mode).map_err(|source| DiskError {
+        let opened = open_file(path, mode).and_then(|file| Ok((has_names(&file)?, file)));
+        let (has_names, file) = opened.map_err(|source| DiskError {
             operation: Operation::Open,
             name: name.clone(),
             offset: 0,
             source,
         })?;
-        Ok(Self { file, mode, name, growth: RwLock::new(()), direct: Direct::default() })
+        Ok(Self { file, mode, name, growth: RwLock::new(()), has_names, direct: Direct::default() })
     }
 
     fn error(&self, operation: Operation, offset: u64) -> impl FnOnce(io::Error) -> DiskError {
@@ -61,6 +64,17 @@ impl FileDisk {
         if self.mode == Mode::Read {
             let refusal = io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "opened for reading only");
             return Err(self.error(operation, offset)(refusal));
+        }
+        Ok(())
+    }
+
+    /// Refuses a file that was removed: every write to it goes well, and nobody will find it.
+    fn check_there(&self) -> io::Result<()> {
+        if self.has_names && !has_names(&self.file)? {
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "it was removed, with all that was written to it",
+            ));
         }
         Ok(())
     }
@@ -116,7 +130,8 @@ impl Disk for FileDisk {
 
     fn sync(&self) -> Result<(), DiskError> {
         self.check_writable(Operation::Sync, 0)?;
-        self.file.sync_data().map_err(self.error(Operation::Sync, 0))
+        let synced = self.file.sync_data().and_then(|()| self.check_there());
+        synced.map_err(self.error(Operation::Sync, 0))
     }
 
     fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
@@ -189,6 +204,11 @@ fn open_file(path: &Path, mode: Mode) -> io::Result<File> {
             Err(error) => Err(error),
         },
     }
+}
+
+/// Whether a file has a name in some folder, as far as its file system tells.
+fn has_names(file: &File) -> io::Result<bool> {
+    Ok(file.metadata()?.nlink() > 0)
 }
 
 fn sync_parent(path: &Path) -> io::Result<()> {

@@ -178,3 +178,19 @@ fn threads_that_write_while_another_reserves_lose_nothing() {
     let bytes = read(&disk, 0, 200_000);
     assert!(bytes.iter().enumerate().all(|(at, byte)| usize::from(*byte) == at / 1000 % 4 + 1));
 }
+
+#[test]
+fn a_file_that_was_removed_is_not_synced_whatever_was_written_to_it() {
+    let doors = Doors::new();
+    let file = FileDisk::open(&doors.path(), Mode::Create).unwrap();
+    file.write_at(0, b"reef").unwrap();
+    file.sync().unwrap();
+    let other = doors.folder.path().join("moved");
+    std::fs::rename(doors.path(), &other).unwrap();
+    file.sync().unwrap();
+    std::fs::remove_file(&other).unwrap();
+    file.write_at(4, b"coral").unwrap();
+    let refused = file.sync().unwrap_err();
+    assert_eq!((refused.operation, refused.kind()), (Operation::Sync, ErrorKind::NotFound));
+    assert!(refused.source.to_string().contains("removed"), "{}", refused.source);
+}
