@@ -1,5 +1,7 @@
 """Errors reach Python as the class of their kind, with the hint, and say the column or the place."""
 
+import re
+
 import pytest
 
 import atoll
@@ -33,6 +35,19 @@ def test_another_schema_is_a_conflict(store: atoll.Store) -> None:
     store.create_table("t", {"id": "int64"}, id="id", index="id")
     with pytest.raises(errors.ConflictError):
         store.create_table("t", {"id": "int32"}, id="id", index="id")
+
+
+def test_a_table_that_is_there_is_opened_where_nothing_may_be_written(tmp_path) -> None:
+    schema = {"id": "int64"}
+    with atoll.open(tmp_path / "s") as store:
+        store.create_table("t", schema, id="id", index="id").append({"id": [1]})
+    with atoll.open(tmp_path / "s", read_only=True) as store:
+        assert store.create_table("t", schema, id="id", index="id", pack="background").count() == 1
+        with pytest.raises(errors.ConflictError, match="its ids need not be unique"):
+            store.create_table("t", schema, id="id", index="id", unique=True)
+        with pytest.raises(errors.ReadOnlyError):
+            store.create_table("u", schema, id="id", index="id")
+        assert store.tables() == ["t"]
 
 
 def test_a_column_that_is_mistyped_is_answered_with_the_nearest(store: atoll.Store) -> None:

@@ -10,7 +10,8 @@ use super::{Entry, Stage, Table, TableError, check_name, codec};
 use crate::TableSchema;
 use crate::protocol::Cell as ManifestCell;
 use atoll_store::{
-    Batch, Buffer, Cell, PartitionQuery, ReadOptions, ScanRequest, SortRange, Store, StoreError, WriteOptions,
+    Batch, Buffer, Cell, ErrorKind, PartitionQuery, ReadOptions, ScanRequest, SortRange, Store, StoreError,
+    WriteOptions,
 };
 use std::sync::Arc;
 
@@ -24,7 +25,8 @@ pub struct TableSummary {
 }
 
 impl Table {
-    /// Makes a table, or opens the one that is there if it has the same schema, or had it when it was made.
+    /// Makes a table, or opens the one that is there if it has the same schema, or had it when it was made: also in a store
+    /// that is only read.
     ///
     /// # Errors
     /// [`TableError::Name`], [`TableError::Exists`] for another schema, errors of the store.
@@ -35,10 +37,13 @@ impl Table {
         let cell = Cell::new(REGISTRY, name);
         loop {
             // The manifest partition needs nothing to be empty, so the registry's cell is all there is to write.
-            match store.compare_and_swap(cell, None, text.as_bytes(), WriteOptions::default()).await {
-                Ok(_) | Err(StoreError::Conflict(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
+            let refused =
+                match store.compare_and_swap(cell, None, text.as_bytes(), WriteOptions::default()).await {
+                    Ok(_) | Err(StoreError::Conflict(_)) => None,
+                    // What is there already is opened, for which nothing is written.
+                    Err(error) if error.kind() == ErrorKind::ReadOnly => Some(error),
+                    Err(error) => return Err(error.into()),
+                };
             match Self::open(Arc::clone(&store), name).await {
                 Ok(table) if *table.lineage.first() == entry.schema || *table.schema == entry.schema => {
                     return Ok(table);
@@ -48,8 +53,11 @@ impl Table {
                     let differs = there.difference(&entry.schema).unwrap_or_default();
                     return Err(TableError::Exists { name: name.to_owned(), differs });
                 }
-                // One of the same name is on its way out.
-                Err(TableError::NotFound { .. }) => Self::drop_rest(&*store, name).await?,
+                Err(TableError::NotFound { .. }) => match refused {
+                    Some(refused) => return Err(refused.into()),
+                    // One of the same name is on its way out.
+                    None => Self::drop_rest(&*store, name).await?,
+                },
                 Err(error) => return Err(error),
             }
         }
