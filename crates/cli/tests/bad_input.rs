@@ -498,3 +498,21 @@ fn numbers_beyond_a_double_are_told_with_its_digits_and_as_what_they_are() {
     let small = atoll(&place, "table estimate n --sum x --where 'x < 0'");
     assert!(small.text().contains("-1e-300 (exact"), "{}", small.text());
 }
+
+#[test]
+fn a_type_that_is_called_otherwise_and_what_is_no_cell_are_told_how_they_are_written() {
+    let place = created("");
+    for (typed, meant) in [("float", "float64"), ("(3)f4", "float32[3]"), ("double[2]?", "float64[2]")] {
+        let refused = atoll(
+            &place,
+            &format!("table create u --column pid:int64 --column 'x:{typed}' --id pid --index pid"),
+        );
+        assert!(refused.fails(2).contains(&format!("did you mean {meant}?")), "{}", refused.stderr);
+    }
+    for cell in ["[10,10,10]", "cube", "{\"lengths\": [10]}"] {
+        let refused = atoll(&place, &format!("table attributes t 'cell={cell}'"));
+        let told = "the attribute \"cell\" is a periodic cell, such as {\"axes\": [\"x\", \"y\", \"z\"]";
+        assert!(refused.fails(12).contains(told), "{}", refused.stderr);
+    }
+    assert_eq!(atoll(&place, "table attributes t").text(), "");
+}

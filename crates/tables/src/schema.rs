@@ -6,6 +6,7 @@ mod added;
 mod difference;
 mod indexed;
 mod json;
+mod meant;
 mod types;
 
 pub use indexed::IndexColumn;

@@ -378,5 +378,5 @@ def _named_field(name: str, described: str) -> tuple[str, str, bool]:
     type_name, nullable = described.removesuffix("?"), described.endswith("?")
     element, bracket, length = type_name.removesuffix("]").partition("[")
     if bracket and length.isdigit():
-        type_name = f"fixed_size_list[{_NUMPY_TYPES.get(element, element)}, {length}]"
+        type_name = f"{_NUMPY_TYPES.get(element, element)}[{length}]"
     return name, _NUMPY_TYPES.get(type_name, {"str": "utf8", "string": "utf8"}.get(type_name, type_name)), nullable

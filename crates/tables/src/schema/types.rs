@@ -1,5 +1,6 @@
 //! The types a column may have, and their names in stored schemas and messages.
 
+use super::meant::meant;
 use arrow_schema::{DataType, Field, TimeUnit};
 use std::fmt;
 use std::str::FromStr;
@@ -17,13 +18,19 @@ pub struct TypeName(DataType);
 
 /// A name that is no type of a column.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{name:?} is no type of a column; there are {}", TypeName::SUPPORTED)]
+#[error("{name:?} is no type of a column{}; there are {}", question(.meant.as_deref()), TypeName::SUPPORTED)]
 pub struct UnknownType {
     /// The name.
     pub name: String,
+    /// The type that is meant, perhaps, as it is typed.
+    pub meant: Option<String>,
 }
 
-const PLAIN: &[(&str, DataType)] = &[
+fn question(meant: Option<&str>) -> String {
+    meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"))
+}
+
+pub(super) const PLAIN: &[(&str, DataType)] = &[
     ("bool", DataType::Boolean),
     ("int8", DataType::Int8),
     ("int16", DataType::Int16),
@@ -136,14 +143,14 @@ impl FromStr for TypeName {
     type Err = UnknownType;
 
     fn from_str(name: &str) -> Result<Self, UnknownType> {
-        let unknown = || UnknownType { name: name.to_owned() };
+        let unknown = || UnknownType { name: name.to_owned(), meant: meant(name) };
         if let Some((_, plain)) = PLAIN.iter().find(|(plain, _)| *plain == name) {
             return Ok(Self(plain.clone()));
         }
         let (outer, inner) =
             name.strip_suffix(']').and_then(|name| name.split_once('[')).ok_or_else(unknown)?;
         if inner.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Self::from_str(&format!("fixed_size_list[{outer}, {inner}]"));
+            return Self::from_str(&format!("fixed_size_list[{outer}, {inner}]")).map_err(|_| unknown());
         }
         let (first, second) = inner.split_once(", ").ok_or_else(unknown)?;
         let data_type = match outer {
@@ -204,6 +211,30 @@ mod tests {
         ] {
             let refused = name.parse::<TypeName>().unwrap_err().to_string();
             assert!(refused.contains("float32"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_a_type_is_called_elsewhere_is_answered_with_its_name_here() {
+        let refused = |name: &str| name.parse::<TypeName>().unwrap_err();
+        for (name, meant) in [
+            ("float", "float64"),
+            ("Double", "float64"),
+            ("int", "int64"),
+            ("(3)f4", "float32[3]"),
+            ("(3,)double", "float64[3]"),
+            ("float[3]", "float64[3]"),
+            ("flaot64", "float64"),
+            ("string", "utf8"),
+            ("datetime64", "timestamp[us]"),
+        ] {
+            let error = refused(name);
+            assert_eq!(error.meant.as_deref(), Some(meant), "{name}");
+            assert!(error.to_string().contains(&format!("; did you mean {meant}?; there are ")), "{error}");
+            assert!(meant.parse::<TypeName>().is_ok());
+        }
+        for name in ["", "utf8[3]", "float64[0]", "(0)f4", "(x)f4", "()", "matrix", &"f".repeat(200)] {
+            assert_eq!(refused(name).meant, None, "{name}");
         }
     }
 }

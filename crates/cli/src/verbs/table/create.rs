@@ -278,23 +278,13 @@ pub(super) fn parse_column(flag: &str, text: &str) -> Result<Field, Failure> {
         Some(type_name) => (type_name, true),
         None => (type_name, false),
     };
-    let type_name: TypeName = type_name.trim().parse().map_err(|_| wrong(unknown_type(type_name)))?;
-    Ok(Field::new(name.trim(), type_name.data_type().clone(), nullable))
-}
-
-fn unknown_type(name: &str) -> String {
-    const COMMON: [&str; 14] = [
-        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32",
-        "float64", "utf8", "binary", "date32",
-    ];
-    let nearest = match name {
-        "str" | "string" | "text" => Some("utf8"),
-        "int" => Some("int64"),
-        "float" | "double" => Some("float64"),
-        other => atoll_row_files::nearest(other, COMMON),
+    let unknown = |question: Option<String>| {
+        let question = question.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+        wrong(format!("{type_name:?} is no type{question}"))
     };
-    let question = nearest.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default();
-    format!("{name:?} is no type{question}")
+    let parsed = type_name.trim().parse::<TypeName>();
+    let type_name = parsed.map_err(|error| unknown(error.meant))?;
+    Ok(Field::new(name.trim(), type_name.data_type().clone(), nullable))
 }
 
 /// The parts of a list; a comma in brackets belongs to a type.
