@@ -12,6 +12,7 @@ use crate::runtime::{Kept, wait};
 use crate::scan::Scan;
 use crate::schema::{Schema, field_of, line_of};
 use crate::store::Store;
+use arrow_array::RecordBatch;
 use atoll_store::Place;
 use atoll_tables::expression::Expression;
 use atoll_tables::protocol::{BlockId, RunId, Version};
@@ -60,6 +61,24 @@ impl Table {
             Readable::One(table) => Ok(table.clone()),
             Readable::Many(_) => Err(Failure::Several),
         }
+    }
+
+    /// Appends rows, as this table has them.
+    fn append_rows<T: Send + 'static, F>(
+        &self,
+        py: Python<'_>,
+        rows: &Rows,
+        append: impl FnOnce(Opened, RecordBatch) -> F + Send + 'static,
+    ) -> PyResult<T>
+    where
+        F: Future<Output = Result<T, TableError>> + Send + 'static,
+    {
+        let (table, batch) = (self.handle()?, rows.whole()?);
+        let appended = async move {
+            let batch = conforming(&table, &batch).await?;
+            Ok::<_, Failure>(append(table, batch).await?)
+        };
+        wait(py, appended)
     }
 
     /// The table itself, for what is only read but not told of several tables.
@@ -286,14 +305,9 @@ impl Table {
         rows: &Rows,
         time: Option<f64>,
     ) -> PyResult<u64> {
-        let table = self.handle()?;
         let id = BlockId { run: RunId::from(run), attempt, step, rank };
-        let batch = rows.whole()?;
-        let append = async move {
-            let batch = conforming(&table, &batch).await?;
-            Ok::<_, Failure>(table.append_at(id, time, &batch).await?)
-        };
-        Ok(wait(py, append)?.0)
+        let append = move |table: Opened, batch| async move { table.append_at(id, time, &batch).await };
+        Ok(self.append_rows(py, rows, append)?.0)
     }
 
     /// As `append`; none if the table has this block already, be its rows these or others.
@@ -309,14 +323,9 @@ impl Table {
         rows: &Rows,
         time: Option<f64>,
     ) -> PyResult<Option<u64>> {
-        let table = self.handle()?;
         let id = BlockId { run: RunId::from(run), attempt, step, rank };
-        let batch = rows.whole()?;
-        let append = async move {
-            let batch = conforming(&table, &batch).await?;
-            Ok::<_, Failure>(table.append_new(id, time, &batch).await?)
-        };
-        Ok(wait(py, append)?.map(|version| version.0))
+        let append = move |table: Opened, batch| async move { table.append_new(id, time, &batch).await };
+        Ok(self.append_rows(py, rows, append)?.map(|version| version.0))
     }
 
     /// Appends the rows of one rank as its next step, from `from` on: the step that they became, and the version that has
@@ -333,14 +342,11 @@ impl Table {
         rows: &Rows,
         time: Option<f64>,
     ) -> PyResult<(u64, u64)> {
-        let table = self.handle()?;
         let writer = (RunId::from(run), attempt, rank);
-        let batch = rows.whole()?;
-        let append = async move {
-            let batch = conforming(&table, &batch).await?;
-            Ok::<_, Failure>(table.append_next(writer, from_step, time, &batch).await?)
+        let append = move |table: Opened, batch| async move {
+            table.append_next(writer, from_step, time, &batch).await
         };
-        let (step, version) = wait(py, append)?;
+        let (step, version) = self.append_rows(py, rows, append)?;
         Ok((step, version.0))
     }
 
