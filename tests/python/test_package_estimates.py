@@ -1,6 +1,7 @@
 """Estimates: exact where all was read, near the truth elsewhere, and never silent about what is doubtful."""
 
 import math
+import pickle
 
 import numpy
 import pytest
@@ -178,6 +179,25 @@ def test_bins_are_over_what_is_said_and_of_numbers_that_lie_close_together(store
     assert all(each.low < each.high for each in close)
     # What is not a number is a group as well, behind the others.
     assert str(list(table.group_means("x", by="y"))) == "[1.0, 3.0, nan]"
+
+
+def test_a_number_of_times_has_their_unit_and_another_one_what_was_noted(store: atoll.Store) -> None:
+    schema = {"id": "int64", "at": "timestamp[ms]", "d": "date32", "took": "duration[s]", "x": "float64"}
+    table = store.create_table("units", schema, id="id", index="x")
+    table.add_column("charge", "float32[2]", unit="e")
+    days = numpy.array(["2026-01-01", "2026-01-03"], "M8[D]")
+    took = numpy.array([1, 3], "m8[s]")
+    table.append({"id": [1, 2], "at": days, "d": days, "took": took, "x": [0.0, 1.0], "charge": numpy.ones((2, 2), "f4")})
+    told = {column: table.mean(column) for column in ("at", "d", "took", "x", "charge[1]")}
+    assert [mean.value_unit for mean in told.values()] == [
+        "ms since 1970-01-01", "days since 1970-01-01", "s", None, "e"
+    ]  # fmt: skip
+    assert (repr(told["d"]), repr(told["x"])) == ("20455 days since 1970-01-01 (exact)", "0.5 (exact)")
+    assert table.quantile("took", 0.5).value_unit == table.group_means("took", "id")[1].value_unit == "s"
+    assert table.share("x > 0").value_unit is table.histogram("x", 2)[0].share.value_unit is None
+    assert [step.estimate.value_unit for step in table.refine(mean=atoll.col("d"))] == ["days since 1970-01-01"]
+    assert table.within(relative=0.5).mean("charge[0]").value_unit == "e"
+    assert pickle.loads(pickle.dumps(told["at"])) == told["at"]
 
 
 def test_bins_hold_the_farthest_rows_where_nothing_else_is_said(store: atoll.Store) -> None:

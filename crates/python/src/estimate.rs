@@ -125,7 +125,8 @@ pub(crate) fn estimate_histogram<'py>(
     Ok((None, bins, found.rows, found.version.0, found.rows_read, work))
 }
 
-fn column_of(text: &str) -> PyResult<Column> {
+/// A column, or an element of one, as the grammar writes it.
+pub(crate) fn column_of(text: &str) -> PyResult<Column> {
     match Expression::parse(text).map_err(Failure::from)? {
         Expression::Column(column) => Ok(column),
         _ => Err(Failure::input(format!("{text} is no column")).into()),

@@ -3,7 +3,7 @@
 use crate::capsule;
 use crate::error::{Failure, misuse};
 use crate::pickled::{Reduced, reduced};
-use arrow_schema::{DataType, Field, SchemaRef};
+use arrow_schema::{DataType, Field, SchemaRef, TimeUnit};
 use atoll_tables::TypeName;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -80,6 +80,22 @@ pub(crate) fn line_of(field: &Field) -> String {
     let unit = note("unit").map_or(String::new(), |unit| format!(" in {unit}"));
     let description = note("description").map_or(String::new(), |text| format!(", {text}"));
     format!("{name}: {kind}{}{unit}{description}", if is_nullable { "?" } else { "" })
+}
+
+/// In which unit numbers of a column are: what is noted of it, or how its times are counted.
+pub(crate) fn unit_of(field: &Field) -> Option<String> {
+    let of_times = |unit: TimeUnit| match unit {
+        TimeUnit::Second => "s",
+        TimeUnit::Millisecond => "ms",
+        TimeUnit::Microsecond => "us",
+        TimeUnit::Nanosecond => "ns",
+    };
+    field.metadata().get("unit").cloned().or_else(|| match field.data_type() {
+        DataType::Timestamp(unit, _) => Some(format!("{} since 1970-01-01", of_times(*unit))),
+        DataType::Duration(unit) => Some(of_times(*unit).to_owned()),
+        DataType::Date32 => Some("days since 1970-01-01".to_owned()),
+        _ => None,
+    })
 }
 
 /// The type in which a table holds values of a type that differs only in its layout.

@@ -3,14 +3,14 @@
 use crate::ask::Ask;
 use crate::conform::conforming;
 use crate::error::Failure;
-use crate::estimate::Question;
+use crate::estimate::{Question, column_of};
 use crate::loader::Loader;
 use crate::packer::Packer;
 use crate::refinement::Refinement;
 use crate::rows::Rows;
 use crate::runtime::{Kept, wait};
 use crate::scan::Scan;
-use crate::schema::{Schema, field_of, line_of};
+use crate::schema::{Schema, field_of, line_of, unit_of};
 use crate::store::Store;
 use arrow_array::RecordBatch;
 use atoll_store::Place;
@@ -116,6 +116,12 @@ impl Table {
     #[getter]
     fn schema(&self, py: Python<'_>) -> PyResult<Schema> {
         Ok(Schema(Arc::clone(self.schema_now(py)?.columns())))
+    }
+
+    /// In which unit numbers of a column, or of an element of one, are; none where nobody said.
+    fn unit(&self, column: &str) -> PyResult<Option<String>> {
+        let (schema, column) = (self.readable()?.schema().map_err(Failure::from)?, column_of(column)?);
+        Ok(schema.columns().field_with_name(&column.name).ok().and_then(unit_of))
     }
 
     /// Adds a column, which may be null, with what is noted of it; the version from which on it is there.

@@ -51,6 +51,8 @@ class Estimate:
     version: int
     #: What reading them took.
     work: Work
+    #: The unit of the value: what is noted of the column, or how its times are counted; ``None`` where nobody said.
+    value_unit: str | None = None
 
     @property
     def is_valid(self) -> bool:
@@ -64,9 +66,10 @@ class Estimate:
 
     def __repr__(self) -> str:
         missing = f", {self.missing:,} of {self.rows:,} rows without a value" if self.missing else ""
+        unit = f" {self.value_unit}" if self.value_unit else ""
         if self.is_exact:
-            return f"{self.value:.6g} (exact{missing})"
-        told = f"{self.value:.6g} ± {self.half_width:.2g} ({self.confidence:.0%}, {self.units:,} units{missing})"
+            return f"{self.value:.6g}{unit} (exact{missing})"
+        told = f"{self.value:.6g} ± {self.half_width:.2g}{unit} ({self.confidence:.0%}, {self.units:,} units{missing})"
         return told if self.is_valid else f"{told}, not valid: {'; '.join(self.doubts)}"
 
 
@@ -179,7 +182,12 @@ def tolerant(
 
 def estimated(query: Query, question: _Question) -> Estimate:
     """The answer to a question."""
-    return _made(_atoll.estimate(query.table._native, query, question))
+    return _made(_atoll.estimate(query.table._native, query, question), value_unit=unit_of(query, question))
+
+
+def unit_of(query: Query, question: _Question) -> str | None:
+    """The unit of what is asked; of a share there is none."""
+    return None if question.subject == "share" else query.table._native.unit(question.text)
 
 
 def _made(found: dict[str, Any], **rest: Any) -> Estimate:
@@ -197,7 +205,8 @@ def grouped(
     column, by, how = column_name(column), column_name(by), (number(confidence, "confidence"), simultaneous)
     found = _atoll.estimate_groups(query.table._native, query, column_text(column), by, how)
     rows, means, _, version, rows_read, work = found
-    rest = {"version": version, "rows_read": rows_read, "work": Work(**work)}
+    unit = query.table._native.unit(column_text(column))
+    rest = {"version": version, "rows_read": rows_read, "work": Work(**work), "value_unit": unit}
     estimates = [None if mean is None else _made(mean, **rest) for mean in means]
     groups = [] if rows is None else values_of(rows, by)
     # What is not a number, and what has no value, come last.

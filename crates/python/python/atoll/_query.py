@@ -22,6 +22,7 @@ from ._estimate import (
     even_edges,
     grouped,
     tolerant,
+    unit_of,
 )
 from ._expression import Expression, column_name, column_text, condition_text
 from ._of_runs import OfRun, run_told
@@ -124,13 +125,15 @@ class Asking(Choosing, Estimating):
         that of a confidence sequence, and about half as wide again as one that is looked at once.
         """
         query = self.query()
-        refinement = query.table._native.refine(query, _refined(mean, sum, share, quantile, confidence))
+        question = _refined(mean, sum, share, quantile, confidence)
+        refinement = query.table._native.refine(query, question)
+        unit = None if question is None else unit_of(query, question)
         rows_read = 0
         while (found := refinement.next()) is not None:
             rows, version, work, cut, is_last, estimate = found
             answer = Answer(rows, version, Work(**work))
             rows_read += len(answer)
-            told = {"rows_read": rows_read, "version": version, "work": answer.work}
+            told = {"rows_read": rows_read, "version": version, "work": answer.work, "value_unit": unit}
             yield Refined(answer, cut, None if estimate is None else _made(estimate, **told), is_last)
 
     def batches(self, rows: SupportsIndex = 65_536) -> Iterator[Answer]:

@@ -142,7 +142,8 @@ class Table(Asking, Noted, Appending):
     ) -> Query:
         """The rows of one step: by its number, or by its physical time (with ``nearest``, the closest there is).
 
-        Needs a column ``step``. Where several runs have steps of that time, those of all of them; which these are is
+        Needs a column ``step``. A number is a condition like any other: nothing is looked up, and a step that is not there
+        has no rows. Where several runs have steps of that time, those of all of them; which these are is
         looked up now.
 
         Raises ``NotFoundError`` where no step has that time, ``UnsupportedError`` where that are different steps in
