@@ -48,6 +48,12 @@ def test_arrays_are_annotated_where_they_are_taken() -> None:
     assert "Kept: TypeAlias" in inspect.getsource(_columns)
 
 
+def test_an_estimate_is_annotated_where_one_is_asked_for_and_only_there() -> None:
+    steps = [inspect.signature(overload).return_annotation for overload in typing.get_overloads(atoll.Table.refine)]
+    assert steps == ["Iterator[Refined[None]]", "Iterator[Refined[Estimate]]"]
+    assert atoll.Groups.__orig_bases__[0].__args__[1] is atoll.Estimate, "groups that were not met are not there"
+
+
 def test_what_is_annotated_is_taken(table: atoll.Table) -> None:
     three, half = np.int64(3), np.float32(0.5)
     assert table.at(step=three).count() == 500

@@ -97,7 +97,7 @@ class Answer:
                 frame[name] = frames.Series(rows, index=frame.index, dtype=object)
         return frame
 
-    def _pandas(self, frames: Any) -> pandas.DataFrame:
+    def _pandas(self, frames: Any) -> Any:
         try:
             return self.arrow().to_pandas()
         except UnsupportedError:

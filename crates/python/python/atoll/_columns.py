@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy
 
     #: A column of a step.
-    Kept: TypeAlias = "numpy.ndarray | Arrow | Nothing"
+    Kept: TypeAlias = "numpy.ndarray[Any, Any] | Arrow | Nothing"
 
 
 #: Types of columns that take a whole number.
@@ -111,7 +111,7 @@ def rows_of(columns: Mapping[str, Kept]) -> int:
 
 def _lies_across(values: Kept, lengths: Iterable[int | None]) -> bool:
     """Whether it would have as many rows as the others if it were turned."""
-    shape = getattr(values, "shape", ())
+    shape: tuple[int, ...] = getattr(values, "shape", ())
     return len(shape) == 2 and shape[0] != shape[1] and shape[1] in lengths
 
 
@@ -208,7 +208,7 @@ def _width(kind: str) -> int:
 
 def _is_spread(values: Kept) -> bool:
     """Whether a column lies in an object row by row: a number that all rows have lies there once."""
-    if isinstance(values, Arrow):
+    if isinstance(values, Arrow | Nothing):
         return False
     if values.ndim != 1 or values.dtype.kind not in "iufmM" or not len(values):
         return True

@@ -42,7 +42,7 @@ def needed(module: str, what_for: str) -> Any:
 def whole(value: Any, name: str, *, end: int = 2**64) -> int:
     """A whole number that the native half can take: refused here, by its name and with Atoll's own error."""
     try:
-        number = operator.index(value)
+        number: int = operator.index(value)
     except TypeError:
         number = -1
     if isinstance(value, bool) or not 0 <= number < end:
@@ -60,7 +60,7 @@ def number(value: Any, name: str) -> float:
 
 def names(given: Any, role: str) -> list[str]:
     """One name or several, as a list."""
-    listed = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else [given]
+    listed: list[Any] = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else [given]
     if not all(isinstance(name, str) for name in listed):
         raise InvalidInputError.hinted(f"{role} names columns, and {given!r} does not", f'write {role}="x" or ("x", "y")')
     return listed
@@ -263,7 +263,7 @@ def _buffer(name: str, view: memoryview) -> _Column:
     """A column from what has Python's buffer protocol alone, such as ``array.array``."""
     kind = {"b": "i", "h": "i", "i": "i", "l": "i", "q": "i", "f": "f", "d": "f", "?": "b"}
     # ctypes writes the order of the bytes out, also where it is the machine's.
-    code = view.format.lstrip("@=" + ("<" if sys.byteorder == "little" else ">"))
+    code: Any = view.format.lstrip("@=" + ("<" if sys.byteorder == "little" else ">"))
     letter = kind.get(code) or {"B": "u", "H": "u", "I": "u", "L": "u", "Q": "u"}.get(code)
     type_name = _NUMPY_TYPES.get(f"{letter}{view.itemsize}")
     if type_name is None or view.ndim not in (1, 2):

@@ -73,19 +73,17 @@ class Estimate:
         return told if self.is_valid else f"{told}, not valid: {'; '.join(self.doubts)}"
 
 
-class Groups(Mapping[Any, "Estimate | None"]):
-    """Estimates of groups, by the value that the group has: ``means[2].value``; ``None`` for a group that is known and
-    was not met. In rising order of the groups.
-    """
+class Groups(Mapping[Any, Estimate]):
+    """Estimates of groups, by the value that the group has: ``means[2].value``. In rising order of the groups."""
 
-    def __init__(self, column: str, by: str, estimates: dict[Any, Estimate | None]) -> None:
+    def __init__(self, column: str, by: str, estimates: dict[Any, Estimate]) -> None:
         #: The column that was estimated.
         self.column = column
         #: The column whose values are the groups.
         self.by = by
         self._estimates = estimates
 
-    def __getitem__(self, group: Any) -> Estimate | None:
+    def __getitem__(self, group: Any) -> Estimate:
         return self._estimates[group]
 
     def __iter__(self) -> Iterator[Any]:
@@ -207,11 +205,11 @@ def grouped(
     rows, means, _, version, rows_read, work = found
     unit = query.table._native.unit(column_text(column))
     rest = {"version": version, "rows_read": rows_read, "work": Work(**work), "value_unit": unit}
-    estimates = [None if mean is None else _made(mean, **rest) for mean in means]
     groups = [] if rows is None else values_of(rows, by)
+    # Each was met, since none is known but by its rows.
+    estimates = [(group, _made(mean, **rest)) for group, mean in zip(groups, means, strict=True) if mean is not None]
     # What is not a number, and what has no value, come last.
-    ordered = sorted(zip(groups, estimates, strict=True), key=lambda pair: _in_order(pair[0]))
-    return Groups(column, by, dict(ordered))
+    return Groups(column, by, dict(sorted(estimates, key=lambda pair: _in_order(pair[0]))))
 
 
 def _in_order(group: Any) -> tuple[bool, bool, Any]:

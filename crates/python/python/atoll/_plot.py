@@ -132,7 +132,7 @@ class Plot:
         """
         by, column = column_name(by), column_name(column)
         means = self._query.group_means(column, by, confidence=confidence, simultaneous=simultaneous)
-        found = {group: mean for group, mean in means.items() if mean is not None and group is not None}
+        found = {group: mean for group, mean in means.items() if group is not None}
         sure = {group: mean for group, mean in found.items() if math.isfinite(mean.half_width)}
         unsure = {group: mean for group, mean in found.items() if group not in sure}
         options = {"fmt": "o", "markersize": 3, "capsize": 2, "linewidth": 1, **options}

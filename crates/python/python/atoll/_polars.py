@@ -33,9 +33,9 @@ _TICKS = {"Milliseconds": ("ms", 1_000), "Microseconds": ("us", 1_000_000), "Nan
 
 def scan(query: Query) -> polars.LazyFrame:
     """The rows of a query as a lazy frame, read when the frame is collected."""
-    polars = needed("polars", ".scan_polars()")
+    frames = needed("polars", ".scan_polars()")
     plugins = needed("polars.io.plugins", ".scan_polars()")
-    schema = polars.DataFrame(query.limit(0).read()).schema
+    schema = frames.DataFrame(query.limit(0).read()).schema
     types = {name: kind for name, kind, _ in query.table.schema.fields()}
 
     def source(
@@ -52,7 +52,7 @@ def scan(query: Query) -> polars.LazyFrame:
         if n_rows is not None and predicate is None:
             asked = asked.limit(n_rows)
         for batch in asked.batches(batch_size or _BATCH_ROWS):
-            frame = polars.DataFrame(batch)
+            frame = frames.DataFrame(batch)
             if predicate is not None:
                 frame = frame.filter(predicate)
             frame = frame if with_columns is None else frame.select(with_columns)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from .errors import TimedOutError, UnavailableError, UnsupportedError
 
 if TYPE_CHECKING:
-    import numpy
+    from ._columns import Kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Step:
 
     step: int
     time: float | None
-    columns: Mapping[str, numpy.ndarray]
+    columns: Mapping[str, Kept]
     bytes: int
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, SupportsIndex, TypeVar, overload
 
 from ._answer import Answer, Work
 from ._choosing import Choosing
@@ -104,6 +104,9 @@ class Asking(Choosing, Estimating):
         """The columns as NumPy arrays by name: (n,), or (n, k) for vectors; masked where values are missing."""
         return self.read().numpy()
 
+    @overload
+    def refine(self, *, confidence: float = 0.95) -> Iterator[Refined[None]]: ...
+    @overload
     def refine(
         self,
         *,
@@ -112,7 +115,16 @@ class Asking(Choosing, Estimating):
         share: Expression | str | None = None,
         quantile: tuple[str | Expression, float] | None = None,
         confidence: float = 0.95,
-    ) -> Iterator[Refined]:
+    ) -> Iterator[Refined[Estimate]]: ...
+    def refine(
+        self,
+        *,
+        mean: str | Expression | None = None,
+        sum: str | Expression | None = None,
+        share: Expression | str | None = None,
+        quantile: tuple[str | Expression, float] | None = None,
+        confidence: float = 0.95,
+    ) -> Iterator[Refined[Any]]:
         """The rows little by little, lightest first: an answer that gets better for as long as you look at it.
 
         ``for batch, cut, estimate in q.refine(mean="vz"): ...``. Each step brings more of one version: what came so far
@@ -221,7 +233,11 @@ class Asking(Choosing, Estimating):
         return self.read().__arrow_c_stream__(requested_schema)
 
 
-class _Step(NamedTuple):
+#: An estimate, or ``None`` where no number was asked for.
+_Estimated = TypeVar("_Estimated", bound=Estimate | None)
+
+
+class _Step(NamedTuple, Generic[_Estimated]):
     """What a step of a refinement is unpacked into."""
 
     #: The rows that are new.
@@ -229,17 +245,17 @@ class _Step(NamedTuple):
     #: All units below this share have been read: what came so far is ``sample(cut)`` of the query.
     cut: float
     #: What all that came so far says about the number that was asked for; ``None`` if none was.
-    estimate: Estimate | None
+    estimate: _Estimated
 
 
-class Refined(_Step):
+class Refined(_Step[_Estimated]):
     """A step of :meth:`Asking.refine`: ``batch, cut, estimate``, and whether it is the last."""
 
     #: Whether nothing is left.
     is_last: bool
 
-    def __new__(cls, batch: Answer, cut: float, estimate: Estimate | None, is_last: bool) -> Refined:
-        made = super().__new__(cls, batch, cut, estimate)
+    def __new__(cls, batch: Answer, cut: float, estimate: _Estimated, is_last: bool) -> Refined[_Estimated]:
+        made = super().__new__(cls, batch, cut, estimate)  # type: ignore[type-var]
         made.is_last = is_last
         return made
 

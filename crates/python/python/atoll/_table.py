@@ -346,7 +346,8 @@ class Table(Asking, Noted, Appending):
             self.stop_packing()
         finally:
             self._packer = began
-            self._store._packing.add(self)
+            # Only a table of one store comes so far.
+            self._store._packing.add(self)  # type: ignore[union-attr]
 
     def stop_packing(self) -> None:
         """Ends what :meth:`keep_packed` began; raises what went wrong, if it had ended by itself.

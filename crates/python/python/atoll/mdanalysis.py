@@ -140,9 +140,9 @@ def _made_of(atoms: dict[str, Any]) -> Any:
     made = _analysis.Universe.empty(
         count, n_residues=len(residues), atom_resindex=numpy.cumsum(is_first) - 1, trajectory=False
     )
-    for attribute, (column, _) in _FIXED.items():
-        if column in atoms:
-            made.add_TopologyAttr(attribute, atoms[column][residues] if column in known else atoms[column])
+    for attribute, (name, _) in _FIXED.items():
+        if name in atoms:
+            made.add_TopologyAttr(attribute, atoms[name][residues] if name in known else atoms[name])
     return made
 
 

@@ -166,11 +166,11 @@ class Writer:
         bytes_given = sum(values.nbytes for values in columns.values())
         self._pump.reserve(bytes_given)
         try:
-            given = Step(step, time, columns if give else copies(columns), bytes_given)
+            kept = Step(step, time, columns if give else copies(columns), bytes_given)
         except BaseException:
             self._pump.release(bytes_given)
             raise
-        self._pump.put(given)
+        self._pump.put(kept)
         self._last = step
 
     def _check_names(self, names: Iterable[str], step: int) -> None:
@@ -277,7 +277,7 @@ class Writer:
 
     def _name(self, part: Path, path: str | os.PathLike[str]) -> None:
         """Lets a checkpoint count. Its steps first: after a loss of power it must not be ahead of the table."""
-        self.table.store.sync()
+        self.table.store.sync()  # type: ignore[union-attr] # Several stores begin no attempt.
         # All this takes a while, in which a later attempt may have begun, and asked what there is to go on from.
         self._own_state()
         finish(part, path)
