@@ -133,8 +133,9 @@ class Asking(Choosing, Estimating):
 
         Ask for one of ``mean="vz"``, ``sum="vz"``, ``share="type = 2"`` and ``quantile=("vz", 0.5)`` to get an estimate
         from all that came so far. Beyond a million rows there is a new one when a quarter more came, and with the last step;
-        steps in between have the one before, whose interval holds as well. Its interval may be looked at after every step, and holds whenever you stop: it is
-        that of a confidence sequence, and about half as wide again as one that is looked at once.
+        steps in between have the one before, whose interval holds as well. Its interval may be looked at after every step,
+        and holds whenever you stop: it is that of a confidence sequence, and about half as wide again as one that is looked
+        at once.
         """
         query = self.query()
         question = _refined(mean, sum, share, quantile, confidence)
@@ -193,9 +194,9 @@ class Asking(Choosing, Estimating):
     ) -> Groups:
         """The mean of a column in each group of rows that have one value of the column ``by``, from the query's sample.
 
-        ``q.sample(0.01).group_means("vz", by="type")[2].value``. Groups that the sample did not meet are not in it; one of which
-        it met only null and NaN has ``nan`` for a value, and as many ``missing`` as ``rows``. Each interval holds by itself; with ``simultaneous``, all of them
-        together do (Bonferroni).
+        ``q.sample(0.01).group_means("vz", by="type")[2].value``. Groups that the sample did not meet are not in it; one of
+        which it met only null and NaN has ``nan`` for a value, and as many ``missing`` as ``rows``. Each interval holds by
+        itself; with ``simultaneous``, all of them together do (Bonferroni).
 
         Raises ``UnsupportedError`` for groups of vectors, ``NotFoundError`` for a column that is not there.
         """

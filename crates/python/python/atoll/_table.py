@@ -245,9 +245,9 @@ class Table(Asking, Noted, Appending):
     def pack(self, *, whole: bool = False, share: float = 1.0) -> Packed:
         """Rearranges what was appended, so that boxes and samples read little more than they return.
 
-        Changes no answer, but for which of the rows of one id, where several runs have them, comes first. Does what is worth doing, or, with ``whole``, everything, whatever that costs; takes at most
-        this ``share`` of a processor, above 0 and up to 1. Doing it again is harmless, in any process; others may append
-        and ask meanwhile.
+        Changes no answer, but for which of the rows of one id, where several runs have them, comes first. Does what is worth
+        doing, or, with ``whole``, everything, whatever that costs; takes at most this ``share`` of a processor, above 0 and
+        up to 1. Doing it again is harmless, in any process; others may append and ask meanwhile.
         """
         return Packed(**self._native.pack(whole, share))
 
