@@ -301,6 +301,7 @@ def test_splits_of_several_are_estimated_and_refuse_another_version(sweep: atoll
     assert sum(split.sum("x").value for split in splits) == sweep.sum("x").value
     for split in splits:
         assert sum(len(step.batch) for step in split.refine()) == split.count() == split.about_rows
+        assert sum(len(batch) for batch in split.unordered().batches(40)) == split.count()
         assert "about" in repr(split) and "reads" in split.explain()
     with atoll.open(sweep.store.urls[0]) as store:
         store.table("d").append({"id": [1000], "x": [2.0]}, run="later", step=0)
