@@ -45,30 +45,12 @@ impl AttributesOf<'_> {
 }
 
 impl Table {
-    /// Sets the attributes of a table, run or step, all of them; whoever sets them last wins.
-    ///
-    /// # Errors
-    /// [`TableError::Name`] for a run that cannot be called so, [`TableError::Boundary`] for a `cell` that makes no
-    /// sense, errors of the store.
-    pub async fn set_attributes(
-        &self,
-        of: AttributesOf<'_>,
-        attributes: &Attributes,
-    ) -> Result<(), TableError> {
-        of.check()?;
-        if let Some(cell) = attributes.get(CELL_ATTRIBUTE) {
-            Boundary::from_json(cell)?.check(self.schema_now().await?.columns())?;
-        }
-        let (partition, text) = (self.names.attributes(), codec::attributes_to_json(attributes));
-        self.store.put(Cell::new(&partition, &of.key()), text.as_bytes(), WriteOptions::default()).await?;
-        Ok(())
-    }
-
     /// Sets some attributes of a table, run or step, and leaves the others as they are, also those that somebody else sets at the
     /// same time. All that there are then.
     ///
     /// # Errors
-    /// As [`Table::set_attributes`], and [`TableError::Damaged`].
+    /// [`TableError::Name`] for a run that cannot be called so, [`TableError::Boundary`] for a `cell` that makes no
+    /// sense, [`TableError::Damaged`], errors of the store.
     pub async fn note(
         &self,
         of: AttributesOf<'_>,

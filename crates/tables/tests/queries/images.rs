@@ -10,7 +10,7 @@ use atoll_memory::MemoryStore;
 use atoll_tables::expression::{Cell, Expression, parse_box};
 use atoll_tables::protocol::BlockId;
 use atoll_tables::{
-    Attributes, AttributesOf, Boundary, CELL_ATTRIBUTE, PackOptions, Query, Roles, Table, TableSchema, column,
+    AttributesOf, Boundary, CELL_ATTRIBUTE, PackOptions, Query, Roles, Table, TableSchema, column,
 };
 use fastrand::Rng;
 use std::sync::Arc;
@@ -87,8 +87,8 @@ fn what_is_near_or_in_a_box_behind_the_boundary_is_what_its_images_are() {
             let table = table_of(&places).await;
             let cell = Cell::new(&LENGTHS, &tilts).unwrap();
             let boundary = Boundary::new(&AXES.map(str::to_owned), &[], cell).unwrap();
-            let attributes = Attributes::from([(CELL_ATTRIBUTE.to_owned(), boundary.to_json())]);
-            table.set_attributes(AttributesOf::Table, &attributes).await.unwrap();
+            let cell = [(CELL_ATTRIBUTE.to_owned(), Some(boundary.to_json()))].into();
+            table.note(AttributesOf::Table, &cell).await.unwrap();
             let boundary = table.boundary(Some("run"), Some(3)).await.unwrap().unwrap();
             let mut touched = 0;
             for round in 0..24 {
@@ -133,10 +133,10 @@ async fn a_step_has_its_own_cell_or_that_of_its_run_or_of_the_table() {
         let cell = Cell::new(&[length], &[]).unwrap();
         Boundary::new(&["x".to_owned()], &[], cell).unwrap()
     };
-    let kept = |length: f64| Attributes::from([(CELL_ATTRIBUTE.to_owned(), of(length).to_json())]);
-    table.set_attributes(AttributesOf::Table, &kept(1.0)).await.unwrap();
-    table.set_attributes(AttributesOf::Run("run"), &kept(2.0)).await.unwrap();
-    table.set_attributes(AttributesOf::Step("run", 7), &kept(3.0)).await.unwrap();
+    let kept = |length: f64| [(CELL_ATTRIBUTE.to_owned(), Some(of(length).to_json()))].into();
+    table.note(AttributesOf::Table, &kept(1.0)).await.unwrap();
+    table.note(AttributesOf::Run("run"), &kept(2.0)).await.unwrap();
+    table.note(AttributesOf::Step("run", 7), &kept(3.0)).await.unwrap();
     let boundary = async |run, step| table.boundary(run, step).await.unwrap();
     assert_eq!(boundary(None, None).await, Some(of(1.0)));
     assert_eq!(boundary(Some("other"), Some(7)).await, Some(of(1.0)));
@@ -146,6 +146,6 @@ async fn a_step_has_its_own_cell_or_that_of_its_run_or_of_the_table() {
     let deck = [("deck".to_owned(), Some("tube.in".into()))].into();
     table.note(AttributesOf::Run("run"), &deck).await.unwrap();
     assert_eq!(boundary(Some("run"), None).await, Some(of(2.0)));
-    let wrong = Attributes::from([(CELL_ATTRIBUTE.to_owned(), "cube".into())]);
-    assert!(table.set_attributes(AttributesOf::Table, &wrong).await.is_err());
+    let wrong = [(CELL_ATTRIBUTE.to_owned(), Some("cube".into()))].into();
+    assert!(table.note(AttributesOf::Table, &wrong).await.is_err());
 }

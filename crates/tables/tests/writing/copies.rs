@@ -40,9 +40,9 @@ async fn some_table(store: &Arc<dyn Store>) -> Table {
     table.delete(None, None, Some("x > 0.75")).await.unwrap();
     table.delete(Some("a"), Some(3..5), None).await.unwrap();
     table.add_column(Field::new("charge", DataType::Float32, true)).await.unwrap();
-    let attributes = [("deck".to_owned(), "tube.in".into())].into();
-    table.set_attributes(AttributesOf::Run("a"), &attributes).await.unwrap();
-    table.set_attributes(AttributesOf::Step("a", 6), &attributes).await.unwrap();
+    let deck = [("deck".to_owned(), Some("tube.in".into()))].into();
+    table.note(AttributesOf::Run("a"), &deck).await.unwrap();
+    table.note(AttributesOf::Step("a", 6), &deck).await.unwrap();
     table
 }
 
@@ -180,8 +180,8 @@ async fn a_copy_goes_on_with_what_there_is_by_then_and_copies_no_object_twice() 
     for step in 40..45 {
         table.append(block("a", 1, step, 0), &rows(step, 0, 20)).await.unwrap();
     }
-    let attributes = [("deck".to_owned(), "other.in".into())].into();
-    table.set_attributes(AttributesOf::Run("a"), &attributes).await.unwrap();
+    let deck = [("deck".to_owned(), Some("other.in".into()))].into();
+    table.note(AttributesOf::Run("a"), &deck).await.unwrap();
     let report = copy(&table, &there).await.unwrap();
     assert!(report.copied < report.objects && report.copied > 5, "{report:?}");
     assert_same(&table, &open(&there).await).await;

@@ -73,8 +73,8 @@ async fn of_several_tables_none_is_passed_over_whose_attributes_do_not_fit() {
     right.begin("d", 1, 1).await.unwrap();
     right.append(block("d", 1, 1, 0), &rows(1, 9000, 5)).await.unwrap();
     let note = async |table: &Table, run: &str, value: Value| {
-        let attributes = [("temperature".to_owned(), value)].into();
-        table.set_attributes(AttributesOf::Run(run), &attributes).await.unwrap();
+        let temperature = [("temperature".to_owned(), Some(value))].into();
+        table.note(AttributesOf::Run(run), &temperature).await.unwrap();
     };
     note(&left, "a", json!(310)).await;
     let both = Readable::Many(Union::new(vec![left, right.clone()]).unwrap());
@@ -98,7 +98,7 @@ async fn runs_of_several_tables_are_asked_as_those_of_one() {
     for (table, run, name, value) in
         [(&left, "a", "temperature", json!(310)), (&right, "d", "pressure", json!(2))]
     {
-        table.set_attributes(AttributesOf::Run(run), &[(name.to_owned(), value)].into()).await.unwrap();
+        table.note(AttributesOf::Run(run), &[(name.to_owned(), Some(value))].into()).await.unwrap();
     }
     let both = Readable::Many(Union::new(vec![left, right]).unwrap());
     let found = async |condition: &str| {
@@ -177,7 +177,7 @@ async fn runs_are_found_by_what_was_noted_of_them() {
     let note = |run: &'static str, attributes: Value| {
         let table = table.clone();
         let attributes = serde_json::from_value(attributes).unwrap();
-        async move { table.set_attributes(AttributesOf::Run(run), &attributes).await.unwrap() }
+        async move { table.note(AttributesOf::Run(run), &attributes).await.unwrap() }
     };
     note("a", json!({"temperature": 300, "solvent": "water", "list": [1]})).await;
     note("b", json!({"temperature": 310.5})).await;
