@@ -113,7 +113,8 @@ class Store:
     def sync(self) -> None:
         """Returns when everything that was appended so far is on the disk, and survives a loss of power.
 
-        Without it what was appended survives the end of this process, and reaches the disk a little later.
+        Without it what was appended survives the end of this process, and reaches the disk a little later. Raises what went
+        wrong with that, also where the folder was removed while it was open.
         """
         self._native.sync()
 
