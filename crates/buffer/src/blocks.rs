@@ -17,7 +17,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-pub(crate) use crate::runs::Purpose;
+pub(crate) use crate::parts::Purpose;
 
 /// Shorter ones the allocator keeps at hand itself.
 const LINES_LEAST: usize = 3;
@@ -218,7 +218,8 @@ impl Class {
         {
             let place = &mut self.runs[number as usize];
             let Some(Blocks { run, free, used }) = place.take() else { unreachable!("it is there") };
-            match runs::give(run) {
+            // SAFETY: none of its blocks is in use: whoever gave one back promised that nothing refers to it any more.
+            match unsafe { runs::give(run) } {
                 Ok(slab) => emptied.extend(slab),
                 Err(run) => {
                     *place = Some(Blocks { run, free, used });

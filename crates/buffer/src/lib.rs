@@ -11,6 +11,7 @@
 mod blocks;
 mod counted;
 mod huge;
+pub mod parts;
 mod runs;
 mod shared;
 pub mod slab;

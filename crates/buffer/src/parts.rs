@@ -1,0 +1,269 @@
+//! Parts: slabs cut into parts of one length, such as leaves of the engine and runs of blocks.
+//!
+//! What is read from a disk will be looked at for a long time, so slabs for reading are huge pages from the start; those for
+//! writing may become such once they are full, for a writer should not wait for two megabytes to be cleared
+//! (docs/decisions/0016-frames.md). A slab in which nothing is left goes back to the system; one such slab is kept. Where much
+//! of a slab is free, so do the pages behind that, and the slab is no huge page until it is full again.
+//!
+//! A pool has no lock: whoever has one decides who waits for it, and for whom slabs are unmapped outside of it.
+//!
+//! Invariant: a part is in use or free in its slab, never both.
+//! Invariant: the bytes of a part are initialised: zeros from the system, or what was there before.
+
+use crate::slab::{SLAB_BYTES, Slab};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ptr::NonNull;
+
+/// Free parts that memory lies behind are kept up to this share of those in use, and those of one slab.
+const SPARE_SHARE: usize = 16;
+
+/// What memory is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// What is read from a disk.
+    Reading,
+    /// Anything else.
+    Writing,
+}
+
+/// Words that have one bit for each part of such a length of a slab.
+#[must_use]
+pub const fn words_for(part_bytes: usize) -> usize {
+    (SLAB_BYTES / part_bytes).div_ceil(u64::BITS as usize)
+}
+
+/// Every slab, of those cut into parts of `PART_BYTES`, that was not given back to the system. `WORDS` is what [`words_for`]
+/// says for that length.
+pub struct Pool<const PART_BYTES: usize, const WORDS: usize> {
+    /// By address.
+    slabs: BTreeMap<usize, Parted<PART_BYTES, WORDS>>,
+    /// Those with a free part, by purpose; the lowest is used first, so that the others may empty.
+    open: [BTreeSet<usize>; 2],
+    /// How many are empty.
+    empty: usize,
+    /// Parts in use.
+    used: usize,
+    /// Free parts that memory lies behind.
+    spare: usize,
+    /// Slabs with so many of those that giving back is worth it.
+    laden: BTreeSet<usize>,
+}
+
+struct Parted<const PART_BYTES: usize, const WORDS: usize> {
+    slab: Slab,
+    purpose: Purpose,
+    free: Bits<WORDS>,
+    /// Of those, the ones that memory lies behind.
+    backed: Bits<WORDS>,
+    used: usize,
+    /// Some of its pages were given back.
+    is_thin: bool,
+}
+
+impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
+    /// Parts of a slab.
+    pub const PARTS: usize = {
+        assert!(WORDS == words_for(PART_BYTES), "one bit for each part");
+        SLAB_BYTES / PART_BYTES
+    };
+
+    /// A slab with fewer spare ones is left alone: it would cost many calls and its huge page, and give back little.
+    const SPARE_LEAST: usize = Self::PARTS / 8;
+
+    /// Nothing yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            slabs: BTreeMap::new(),
+            open: [BTreeSet::new(), BTreeSet::new()],
+            empty: 0,
+            used: 0,
+            spare: 0,
+            laden: BTreeSet::new(),
+        }
+    }
+
+    /// Takes a part: `PART_BYTES` initialised bytes, for the caller alone until they are given back or the pool ends. They
+    /// begin a multiple of that length behind a multiple of [`SLAB_BYTES`].
+    pub fn take(&mut self, purpose: Purpose) -> NonNull<u8> {
+        // A part that is there is better than the right kind of slab: memory is what budgets are about.
+        let other = [Purpose::Writing, Purpose::Reading][usize::from(purpose == Purpose::Writing)];
+        let open = self.open[purpose as usize].first().or_else(|| self.open[other as usize].first());
+        let base = match open {
+            Some(&base) => base,
+            None => self.add_slab(purpose),
+        };
+        let Some(slab) = self.slabs.get_mut(&base) else { unreachable!("an open slab is one of the slabs") };
+        self.empty -= usize::from(slab.used == 0);
+        let (index, was_backed) = slab.take();
+        self.used += 1;
+        self.spare -= usize::from(was_backed);
+        if was_backed && slab.spare() + 1 == Self::SPARE_LEAST {
+            self.laden.remove(&base);
+        }
+        if slab.used == Self::PARTS {
+            self.open[slab.purpose as usize].remove(&base);
+            if slab.purpose == Purpose::Writing || slab.is_thin {
+                slab.slab.may_be_huge();
+                slab.is_thin = false;
+            }
+        }
+        slab.slab.at(index * PART_BYTES)
+    }
+
+    /// Gives a part back; the slab that is to go back to the system, if this part was its last and another one is empty. Pages
+    /// behind other parts that are free go back at once, if there are too many and they may.
+    ///
+    /// # Safety
+    /// `part` came from [`Pool::take`] of this pool, was not given back since, and nothing refers to its bytes any more.
+    #[expect(unsafe_code, reason = "memory by address, docs/decisions/0015-unsafe.md")]
+    pub unsafe fn give(&mut self, part: NonNull<u8>, may_thin_out: bool) -> Option<Slab> {
+        let address = part.as_ptr().addr();
+        let (&base, slab) = self.slabs.range_mut(..=address).next_back()?;
+        debug_assert!((address - base).is_multiple_of(PART_BYTES), "no part of ours");
+        slab.give((address - base) / PART_BYTES);
+        self.used -= 1;
+        self.spare += 1;
+        if slab.spare() == Self::SPARE_LEAST {
+            self.laden.insert(base);
+        }
+        let open = &mut self.open[slab.purpose as usize];
+        open.insert(base);
+        if slab.used == 0 && self.empty > 0 {
+            self.spare -= slab.spare();
+            open.remove(&base);
+            self.laden.remove(&base);
+            return self.slabs.remove(&base).map(|parted| parted.slab);
+        }
+        self.empty += usize::from(slab.used == 0);
+        if may_thin_out {
+            self.thin_out();
+        }
+        None
+    }
+
+    /// Gives pages behind free parts back when there are too many, those of one slab; whether it did.
+    ///
+    /// The last slab gives first, for the first is used first.
+    pub fn thin_out(&mut self) -> bool {
+        if self.spare <= self.used / SPARE_SHARE + Self::PARTS {
+            return false;
+        }
+        let slab = self.laden.pop_last().and_then(|base| self.slabs.get_mut(&base));
+        let is_found = slab.is_some();
+        if let Some(slab) = slab {
+            self.spare -= slab.spare();
+            slab.thin_out();
+        }
+        is_found
+    }
+
+    fn add_slab(&mut self, purpose: Purpose) -> usize {
+        let slab = Slab::map();
+        if purpose == Purpose::Reading {
+            slab.may_be_huge();
+        }
+        let base = slab.at(0).as_ptr().addr();
+        let free = Bits::of(Self::PARTS);
+        // With its first part all of a huge page is there.
+        let backed = if purpose == Purpose::Reading { free } else { Bits::of(0) };
+        let parted = Parted { slab, purpose, free, backed, used: 0, is_thin: false };
+        self.spare += parted.spare();
+        if parted.spare() >= Self::SPARE_LEAST {
+            self.laden.insert(base);
+        }
+        self.slabs.insert(base, parted);
+        self.open[purpose as usize].insert(base);
+        self.empty += 1;
+        base
+    }
+}
+
+impl<const PART_BYTES: usize, const WORDS: usize> Default for Pool<PART_BYTES, WORDS> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<const PART_BYTES: usize, const WORDS: usize> Parted<PART_BYTES, WORDS> {
+    /// Marks a free part as used, of which there is one; whether memory lies behind it, as it does if it can.
+    fn take(&mut self) -> (usize, bool) {
+        let backed = self.backed.first();
+        let index = backed.or_else(|| self.free.first()).unwrap_or_default();
+        debug_assert!(self.free.has(index), "a part is free");
+        self.free.clear(index);
+        self.backed.clear(index);
+        self.used += 1;
+        (index, backed.is_some())
+    }
+
+    fn give(&mut self, index: usize) {
+        debug_assert!(!self.free.has(index), "given back twice");
+        self.free.set(index);
+        self.backed.set(index);
+        self.used -= 1;
+    }
+
+    /// How many free parts memory lies behind.
+    fn spare(&self) -> usize {
+        self.backed.count()
+    }
+
+    /// Gives the pages behind free parts back.
+    fn thin_out(&mut self) {
+        // First, lest the kernel fill what was given back to have a huge page again.
+        self.slab.must_be_small();
+        let mut at = 0;
+        while at < SLAB_BYTES / PART_BYTES {
+            let free = (at..SLAB_BYTES / PART_BYTES).take_while(|&index| self.free.has(index)).count();
+            if free > 0 {
+                // SAFETY: these parts are free, so nobody has their bytes.
+                #[expect(unsafe_code, reason = "memory by address, docs/decisions/0015-unsafe.md")]
+                unsafe {
+                    self.slab.release(at * PART_BYTES..(at + free) * PART_BYTES);
+                }
+            }
+            at += free + 1;
+        }
+        self.backed = Bits::of(0);
+        self.is_thin = true;
+    }
+}
+
+/// One bit for each part of a slab.
+#[derive(Clone, Copy)]
+struct Bits<const WORDS: usize>([u64; WORDS]);
+
+impl<const WORDS: usize> Bits<WORDS> {
+    /// So many ones.
+    fn of(count: usize) -> Self {
+        Self(std::array::from_fn(|word| match count.saturating_sub(word * 64) {
+            left @ ..64 => (1 << left) - 1,
+            64.. => u64::MAX,
+        }))
+    }
+
+    fn first(&self) -> Option<usize> {
+        let word = self.0.iter().position(|&bits| bits != 0)?;
+        Some(word * 64 + self.0[word].trailing_zeros() as usize)
+    }
+
+    fn has(&self, index: usize) -> bool {
+        self.0[index / 64] & (1 << (index % 64)) != 0
+    }
+
+    fn set(&mut self, index: usize) {
+        self.0[index / 64] |= 1 << (index % 64);
+    }
+
+    fn clear(&mut self, index: usize) {
+        self.0[index / 64] &= !(1 << (index % 64));
+    }
+
+    fn count(&self) -> usize {
+        self.0.iter().map(|bits| bits.count_ones() as usize).sum()
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests;

@@ -1,0 +1,157 @@
+//! What a pool promises, for parts as long as leaves, which begin anywhere in a page, and as runs, which are whole pages.
+#![expect(unsafe_code, reason = "memory by address, docs/decisions/0015-unsafe.md")]
+
+use super::*;
+use std::collections::HashSet;
+
+/// As long as a leaf of the engine.
+type Frames = Pool<FRAME, { words_for(FRAME) }>;
+const FRAME: usize = 129 * 64;
+
+/// As long as a run of blocks.
+type Runs = Pool<RUN, { words_for(RUN) }>;
+const RUN: usize = 16 << 10;
+
+#[test]
+fn parts_are_apart_and_aligned_and_come_back_and_one_empty_slab_is_kept() {
+    apart(Frames::new());
+    apart(Runs::new());
+}
+
+fn apart<const BYTES: usize, const WORDS: usize>(mut pool: Pool<BYTES, WORDS>) {
+    let parts = SLAB_BYTES / BYTES;
+    let taken: Vec<_> = (0..3 * parts + 1).map(|_| pool.take(Purpose::Writing)).collect();
+    let other = pool.take(Purpose::Reading);
+    assert_eq!(pool.slabs.len(), 4, "a part that is free is used before there are more slabs");
+    let addresses: HashSet<usize> = taken.iter().chain([&other]).map(|part| part.as_ptr().addr()).collect();
+    assert_eq!(addresses.len(), taken.len() + 1);
+    for (&base, slab) in &pool.slabs {
+        assert!(base.is_multiple_of(SLAB_BYTES));
+        let inside = (0..parts).filter(|index| addresses.contains(&(base + index * BYTES)));
+        assert_eq!(inside.count(), slab.used, "every part lies in a slab, at a place of its own");
+    }
+    let emptied: Vec<Slab> = taken.into_iter().filter_map(|part| give(&mut pool, part)).collect();
+    assert_eq!((emptied.len(), pool.slabs.len(), pool.empty, pool.used), (2, 2, 1, 1));
+    let again = pool.take(Purpose::Writing);
+    assert_eq!(pool.slabs.len(), 2, "and used again");
+    assert!(give(&mut pool, again).is_none());
+    assert!(give(&mut pool, other).is_some() && pool.slabs.len() == 1);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn pages_behind_free_parts_go_back_when_they_are_many_and_nothing_of_what_is_held() {
+    given_back(Frames::new());
+    given_back(Runs::new());
+}
+
+#[cfg(target_os = "linux")]
+fn given_back<const BYTES: usize, const WORDS: usize>(mut pool: Pool<BYTES, WORDS>) {
+    let (parts, mut random) = (SLAB_BYTES / BYTES, fastrand::Rng::with_seed(5));
+    let mut held: Vec<_> = (0..8 * parts).map(|_| pool.take(Purpose::Writing)).collect();
+    held.iter().enumerate().for_each(|(number, &part)| fill::<BYTES>(part, mark_of(number)));
+    let mut held: Vec<_> = held.drain(..).enumerate().collect();
+    random.shuffle(&mut held);
+    let given: HashSet<usize> =
+        held.drain(parts..).map(|(_, part)| (give(&mut pool, part), part.as_ptr().addr()).1).collect();
+    assert_eq!(pool.used, parts);
+    assert!(pool.spare <= parts + parts / SPARE_SHARE, "{} parts are spare", pool.spare);
+    assert!(pool.slabs.values().filter(|slab| slab.is_thin).count() >= 6);
+    let is_kept = |&(number, part): &(usize, NonNull<u8>)| is_filled::<BYTES>(part, mark_of(number));
+    assert!(held.iter().all(is_kept), "and nothing of what is held went");
+    let taken: Vec<_> = (0..6 * parts).map(|_| pool.take(Purpose::Reading)).collect();
+    assert!(taken.iter().all(|part| given.contains(&part.as_ptr().addr())), "they are used again");
+    let emptied = taken.iter().filter(|&&part| has_zeros::<BYTES>(part)).count();
+    assert!(emptied > 4 * parts, "{emptied} parts had lost a page");
+    assert!(pool.slabs.values().filter(|slab| slab.used == parts).all(|slab| !slab.is_thin));
+}
+
+#[test]
+fn only_whole_slabs_go_back_while_pages_may_not() {
+    ending(Frames::new());
+    ending(Runs::new());
+}
+
+fn ending<const BYTES: usize, const WORDS: usize>(mut pool: Pool<BYTES, WORDS>) {
+    let parts = SLAB_BYTES / BYTES;
+    let held: Vec<_> = (0..4 * parts).map(|_| pool.take(Purpose::Writing)).collect();
+    // All but one of each slab.
+    let (kept, gone): (Vec<_>, Vec<_>) = held.into_iter().enumerate().partition(|(at, _)| at % parts == 0);
+    // SAFETY: they came from there, and nothing refers to them.
+    assert!(gone.into_iter().all(|(_, part)| unsafe { pool.give(part, false) }.is_none()));
+    assert_eq!(pool.spare, 4 * (parts - 1), "nothing was asked of the system");
+    while pool.thin_out() {}
+    assert!(!cfg!(target_os = "linux") || pool.spare <= parts, "{} parts are spare", pool.spare);
+    let emptied: Vec<_> = kept.into_iter().filter_map(|(_, part)| give(&mut pool, part)).collect();
+    assert_eq!((emptied.len(), pool.slabs.len()), (3, 1));
+}
+
+#[test]
+fn a_part_keeps_what_was_written_while_others_come_and_go() {
+    kept(Frames::new());
+    kept(Runs::new());
+}
+
+fn kept<const BYTES: usize, const WORDS: usize>(mut pool: Pool<BYTES, WORDS>) {
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut held: Vec<(NonNull<u8>, u8)> = Vec::new();
+    for step in 0..16_000_u32 {
+        // More and more, and then fewer and fewer.
+        let wanted = if step / 4000 % 2 == 0 { 170 } else { 80 };
+        if random.u8(..) < wanted || held.is_empty() {
+            let part = pool.take(if step % 3 == 0 { Purpose::Reading } else { Purpose::Writing });
+            let mark = step as u8;
+            fill::<BYTES>(part, mark);
+            held.push((part, mark));
+        } else {
+            let (part, mark) = held.swap_remove(random.usize(..held.len()));
+            assert!(is_filled::<BYTES>(part, mark), "step {step}");
+            drop(give(&mut pool, part));
+        }
+    }
+    assert!(held.iter().all(|&(part, mark)| is_filled::<BYTES>(part, mark)));
+    check_counts(&pool);
+}
+
+/// What the pool knows of all slabs is what they say themselves.
+fn check_counts<const BYTES: usize, const WORDS: usize>(pool: &Pool<BYTES, WORDS>) {
+    let sum = |count: fn(&Parted<BYTES, WORDS>) -> usize| pool.slabs.values().map(count).sum::<usize>();
+    assert_eq!((pool.spare, pool.used), (sum(Parted::spare), sum(|slab| slab.used)));
+    assert_eq!(pool.empty, sum(|slab| usize::from(slab.used == 0)));
+    assert!(pool.slabs.values().all(|slab| slab.free.count() + slab.used == SLAB_BYTES / BYTES));
+    let is_laden = |slab: &Parted<BYTES, WORDS>| slab.spare() >= Pool::<BYTES, WORDS>::SPARE_LEAST;
+    let laden = pool.slabs.iter().filter(|(_, slab)| is_laden(slab)).map(|(&base, _)| base);
+    assert!(laden.eq(pool.laden.iter().copied()), "those that can give are known, and no others");
+}
+
+fn give<const BYTES: usize, const WORDS: usize>(
+    pool: &mut Pool<BYTES, WORDS>,
+    part: NonNull<u8>,
+) -> Option<Slab> {
+    // SAFETY: the tests give back what they took, once, and look at it no more before they have it again.
+    unsafe { pool.give(part, true) }
+}
+
+/// Never zero.
+fn mark_of(number: usize) -> u8 {
+    (number % 255 + 1) as u8
+}
+
+fn fill<const BYTES: usize>(part: NonNull<u8>, mark: u8) {
+    // SAFETY: the part is the test's own.
+    unsafe { part.write_bytes(mark, BYTES) };
+}
+
+fn is_filled<const BYTES: usize>(part: NonNull<u8>, mark: u8) -> bool {
+    bytes::<BYTES>(&part).iter().all(|&byte| byte == mark)
+}
+
+#[cfg(target_os = "linux")]
+fn has_zeros<const BYTES: usize>(part: NonNull<u8>) -> bool {
+    bytes::<BYTES>(&part).contains(&0)
+}
+
+fn bytes<const BYTES: usize>(part: &NonNull<u8>) -> &[u8] {
+    // SAFETY: the part is the test's own, and its bytes are initialised.
+    unsafe { std::slice::from_raw_parts(part.as_ptr(), BYTES) }
+}
