@@ -10,8 +10,9 @@
 //! Invariant: a part is in use or free in its slab, never both.
 //! Invariant: the bytes of a part are initialised: zeros from the system, or what was there before.
 
-use crate::slab::{SLAB_BYTES, Slab};
+use crate::slab::{self, SLAB_BYTES, Slab};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::ptr::NonNull;
 
 /// Free parts that memory lies behind are kept up to this share of those in use, and those of one slab.
@@ -45,7 +46,7 @@ pub struct Pool<const PART_BYTES: usize, const WORDS: usize> {
     used: usize,
     /// Free parts that memory lies behind.
     spare: usize,
-    /// Slabs with so many of those that giving back is worth it.
+    /// Slabs with so many of those since they gave back last that doing so again is worth it.
     laden: BTreeSet<usize>,
 }
 
@@ -56,6 +57,10 @@ struct Parted<const PART_BYTES: usize, const WORDS: usize> {
     /// Of those, the ones that memory lies behind.
     backed: Bits<WORDS>,
     used: usize,
+    /// How many free parts memory lies behind.
+    spare: usize,
+    /// As many of those kept it when pages were given back last, since each lies on one with a part in use.
+    stuck: usize,
     /// Some of its pages were given back.
     is_thin: bool,
 }
@@ -95,10 +100,11 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
         };
         let Some(slab) = self.slabs.get_mut(&base) else { unreachable!("an open slab is one of the slabs") };
         self.empty -= usize::from(slab.used == 0);
+        let was_laden = slab.fresh() >= Self::SPARE_LEAST;
         let (index, was_backed) = slab.take();
         self.used += 1;
         self.spare -= usize::from(was_backed);
-        if was_backed && slab.spare() + 1 == Self::SPARE_LEAST {
+        if was_laden && slab.fresh() < Self::SPARE_LEAST {
             self.laden.remove(&base);
         }
         if slab.used == Self::PARTS {
@@ -124,13 +130,13 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
         slab.give((address - base) / PART_BYTES);
         self.used -= 1;
         self.spare += 1;
-        if slab.spare() == Self::SPARE_LEAST {
+        if slab.fresh() == Self::SPARE_LEAST {
             self.laden.insert(base);
         }
         let open = &mut self.open[slab.purpose as usize];
         open.insert(base);
         if slab.used == 0 && self.empty > 0 {
-            self.spare -= slab.spare();
+            self.spare -= slab.spare;
             open.remove(&base);
             self.laden.remove(&base);
             return self.slabs.remove(&base).map(|parted| parted.slab);
@@ -142,7 +148,7 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
         None
     }
 
-    /// Gives pages behind free parts back when there are too many, those of one slab; whether it did.
+    /// Gives pages behind free parts back when there are too many, those of one slab; whether one was asked to.
     ///
     /// The last slab gives first, for the first is used first.
     pub fn thin_out(&mut self) -> bool {
@@ -152,8 +158,9 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
         let slab = self.laden.pop_last().and_then(|base| self.slabs.get_mut(&base));
         let is_found = slab.is_some();
         if let Some(slab) = slab {
-            self.spare -= slab.spare();
+            let before = slab.spare;
             slab.thin_out();
+            self.spare -= before - slab.spare;
         }
         is_found
     }
@@ -166,10 +173,11 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
         let base = slab.at(0).as_ptr().addr();
         let free = Bits::of(Self::PARTS);
         // With its first part all of a huge page is there.
-        let backed = if purpose == Purpose::Reading { free } else { Bits::of(0) };
-        let parted = Parted { slab, purpose, free, backed, used: 0, is_thin: false };
-        self.spare += parted.spare();
-        if parted.spare() >= Self::SPARE_LEAST {
+        let (backed, spare) =
+            if purpose == Purpose::Reading { (free, Self::PARTS) } else { (Bits::of(0), 0) };
+        let parted = Parted { slab, purpose, free, backed, used: 0, spare, stuck: 0, is_thin: false };
+        self.spare += spare;
+        if spare >= Self::SPARE_LEAST {
             self.laden.insert(base);
         }
         self.slabs.insert(base, parted);
@@ -194,6 +202,8 @@ impl<const PART_BYTES: usize, const WORDS: usize> Parted<PART_BYTES, WORDS> {
         self.free.clear(index);
         self.backed.clear(index);
         self.used += 1;
+        self.spare -= usize::from(backed.is_some());
+        self.stuck = self.stuck.min(self.spare);
         (index, backed.is_some())
     }
 
@@ -202,31 +212,51 @@ impl<const PART_BYTES: usize, const WORDS: usize> Parted<PART_BYTES, WORDS> {
         self.free.set(index);
         self.backed.set(index);
         self.used -= 1;
+        self.spare += 1;
     }
 
-    /// How many free parts memory lies behind.
-    fn spare(&self) -> usize {
-        self.backed.count()
+    /// Free parts that memory lies behind and that were not found to keep it.
+    fn fresh(&self) -> usize {
+        self.spare - self.stuck
     }
 
-    /// Gives the pages behind free parts back.
+    /// Gives the pages behind free parts back, if there is a whole one.
+    ///
+    /// A part counts as given back with its middle: what is left of it at its ends lies on pages with parts that count.
     fn thin_out(&mut self) {
-        // First, lest the kernel fill what was given back to have a huge page again.
-        self.slab.must_be_small();
-        let mut at = 0;
-        while at < SLAB_BYTES / PART_BYTES {
-            let free = (at..SLAB_BYTES / PART_BYTES).take_while(|&index| self.free.has(index)).count();
-            if free > 0 {
-                // SAFETY: these parts are free, so nobody has their bytes.
-                #[expect(unsafe_code, reason = "memory by address, docs/decisions/0015-unsafe.md")]
-                unsafe {
-                    self.slab.release(at * PART_BYTES..(at + free) * PART_BYTES);
-                }
+        let all_free = std::iter::successors(self.free_from(0), |free| self.free_from(free.end));
+        let mut bytes_of_each = all_free.map(|free| free.start * PART_BYTES..free.end * PART_BYTES);
+        if bytes_of_each.any(|bytes| !slab::whole_pages(bytes).is_empty()) {
+            // First, lest the kernel fill what was given back to have a huge page again.
+            self.slab.must_be_small();
+            self.is_thin = true;
+            let mut next = self.free_from(0);
+            while let Some(free) = next {
+                next = self.free_from(free.end);
+                self.release(free);
             }
-            at += free + 1;
         }
-        self.backed = Bits::of(0);
-        self.is_thin = true;
+        self.stuck = self.spare;
+    }
+
+    /// The next free parts that lie one behind the other.
+    fn free_from(&self, at: usize) -> Option<Range<usize>> {
+        let parts = SLAB_BYTES / PART_BYTES;
+        let start = (at..parts).find(|&index| self.free.has(index))?;
+        let end = (start..parts).find(|&index| !self.free.has(index)).unwrap_or(parts);
+        Some(start..end)
+    }
+
+    fn release(&mut self, free: Range<usize>) {
+        // SAFETY: these parts are free, so nobody has their bytes.
+        #[expect(unsafe_code, reason = "memory by address, docs/decisions/0015-unsafe.md")]
+        let released = unsafe { self.slab.release(free.start * PART_BYTES..free.end * PART_BYTES) };
+        for index in free {
+            if self.backed.has(index) && released.contains(&(index * PART_BYTES + PART_BYTES / 2)) {
+                self.backed.clear(index);
+                self.spare -= 1;
+            }
+        }
     }
 }
 
@@ -260,6 +290,7 @@ impl<const WORDS: usize> Bits<WORDS> {
         self.0[index / 64] &= !(1 << (index % 64));
     }
 
+    #[cfg(test)]
     fn count(&self) -> usize {
         self.0.iter().map(|bits| bits.count_ones() as usize).sum()
     }

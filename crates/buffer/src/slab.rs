@@ -12,8 +12,15 @@ use std::ptr::NonNull;
 /// Bytes and alignment of a slab.
 pub const SLAB_BYTES: usize = 2 << 20;
 
-/// Bytes of a page: where processors differ, the most there are, for advice on a part of a page is advice on all of it.
-const PAGE: usize = if cfg!(target_arch = "x86_64") { 4 << 10 } else { 64 << 10 };
+/// The whole pages of the system among these bytes of a slab; none where it takes no pages back.
+#[must_use]
+pub fn whole_pages(bytes: Range<usize>) -> Range<usize> {
+    if cfg!(not(any(target_os = "linux", target_os = "android"))) {
+        return 0..0;
+    }
+    let page = rustix::param::page_size();
+    bytes.start.next_multiple_of(page)..bytes.end / page * page
+}
 
 /// The memory of one slab, which goes back to the system with it: nobody may use what lies there any more then.
 pub struct Slab(NonNull<u8>);
@@ -68,20 +75,27 @@ impl Slab {
         let _ = unsafe { madvise(self.0.as_ptr().cast(), SLAB_BYTES, Advice::LinuxNoHugepage) };
     }
 
-    /// Gives back the whole pages among these bytes; they are zero, or what they were, when they are next used.
+    /// Gives back the whole pages among these bytes; they are zero, or what they were, when they are next used. The bytes that
+    /// went.
     ///
     /// # Safety
     /// The bytes lie in the slab, and nobody refers to them.
-    pub unsafe fn release(&self, bytes: Range<usize>) {
+    pub unsafe fn release(&self, bytes: Range<usize>) -> Range<usize> {
         debug_assert!(bytes.end <= SLAB_BYTES, "no bytes of the slab");
-        let (start, end) = (bytes.start.next_multiple_of(PAGE), bytes.end / PAGE * PAGE);
+        let pages = whole_pages(bytes);
         // Elsewhere the advice is a weaker one: what is there may stay.
         #[cfg(any(target_os = "linux", target_os = "android"))]
-        if start < end {
-            // SAFETY: as the caller promises; the mapping is private, and what it holds changes to zeros or stays, so it is
-            // initialised either way.
-            let _ = unsafe { madvise(self.0.as_ptr().add(start).cast(), end - start, Advice::LinuxDontNeed) };
+        if !pages.is_empty() {
+            // SAFETY: as the caller promises, for the pages lie among those bytes; the mapping is private, and what it holds
+            // changes to zeros or stays, so it is initialised either way.
+            let went = unsafe {
+                let start = self.0.as_ptr().add(pages.start);
+                madvise(start.cast(), pages.len(), Advice::LinuxDontNeed)
+            };
+            // Memory that is locked stays.
+            return if went.is_ok() { pages } else { 0..0 };
         }
+        0..0
     }
 }
 
