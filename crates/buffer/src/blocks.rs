@@ -6,10 +6,11 @@
 //!
 //! Invariant: a block is in use or free in its run, never both, and its bytes are initialised.
 //! Invariant: nothing here waits for a lock for long: a child that was forked while somebody held it would wait for ever. Who
-//! does not get it takes a block from the allocator, or leaves the one that it gives to whoever has the lock next.
+//! does not get it takes a block from the allocator, or leaves what it gives to whoever has the lock next ([`crate::missed`]).
 #![expect(unsafe_code, reason = "memory by address, docs/decisions/0015-unsafe.md")]
 
 use crate::ALIGNMENT;
+use crate::missed;
 use crate::runs::{self, RUN_BYTES, Run};
 use crate::slab::Slab;
 use std::collections::BTreeSet;
@@ -25,7 +26,7 @@ const LINES_LEAST: usize = 3;
 /// Of longer ones few would be in a run, with much of it unused, and one has more than a page anyway.
 const LINES_MOST: usize = RUN_BYTES / 4 / ALIGNMENT;
 
-const CLASSES: usize = LINES_MOST - LINES_LEAST + 1;
+pub(crate) const CLASSES: usize = LINES_MOST - LINES_LEAST + 1;
 
 /// Most blocks of a run, one bit for each.
 type Bits = [u64; (RUN_BYTES / (LINES_LEAST * ALIGNMENT)).div_ceil(64)];
@@ -81,10 +82,10 @@ pub(crate) fn take(lines: usize, purpose: Purpose) -> Option<(NonNull<u8>, Place
         return None;
     }
     let class = lines - LINES_LEAST;
-    let mut emptied = Vec::new();
+    let mut after = After::default();
     let mut blocks = crate::tried(&BLOCKS[class])?;
-    take_what_was_left(class, &mut blocks, &mut emptied);
-    let (start, run) = blocks.take(lines * ALIGNMENT, purpose)?;
+    take_what_was_left(class, &mut blocks, &mut after);
+    let (start, run) = blocks.take(lines * ALIGNMENT, purpose, &mut after)?;
     drop(blocks);
     Some((start, Place { run, class: class as u8, own_before: 0 }))
 }
@@ -101,10 +102,10 @@ const fn lines_of(class: usize) -> usize {
 /// more.
 pub(crate) unsafe fn give(link: NonNull<Link>, place: Place) {
     let class = usize::from(place.class);
-    let mut emptied = Vec::new();
+    let mut after = After::default();
     if let Some(mut blocks) = crate::tried(&BLOCKS[class]) {
-        take_what_was_left(class, &mut blocks, &mut emptied);
-        blocks.give(lines_of(class) * ALIGNMENT, place.run, link.as_ptr().addr(), &mut emptied);
+        take_what_was_left(class, &mut blocks, &mut after);
+        blocks.give(class, place.run, link.as_ptr().addr(), &mut after);
         drop(blocks);
         return;
     }
@@ -114,14 +115,45 @@ pub(crate) unsafe fn give(link: NonNull<Link>, place: Place) {
         unsafe { link.as_ref() }.next.store(last, Ordering::Relaxed);
         // Release: whoever takes it sees what was done with the block.
         match LEFT[class].compare_exchange_weak(last, link.as_ptr(), Ordering::Release, Ordering::Relaxed) {
-            Ok(_) => return,
+            Ok(_) => return missed::note(class),
             Err(now) => last = now,
         }
     }
 }
 
+/// What is to be done once the lock of a class is free again.
+#[derive(Default)]
+struct After {
+    /// Slabs that go back to the system.
+    emptied: Vec<Slab>,
+    /// The pool was locked, so others may have missed it.
+    had_pool: bool,
+}
+
+impl Drop for After {
+    fn drop(&mut self) {
+        if self.had_pool {
+            missed::catch_up();
+        }
+    }
+}
+
+/// Takes the blocks of a class that others left, and gives its runs back in which nothing is left.
+pub(crate) fn tidy(class: usize) {
+    let mut after = After::default();
+    match BLOCKS[class].try_lock() {
+        Ok(mut blocks) => {
+            take_what_was_left(class, &mut blocks, &mut after);
+            blocks.give_runs(class, &mut after);
+        }
+        Err(_) => missed::note(class),
+    }
+    // Whoever asked for this does so for all classes.
+    after.had_pool = false;
+}
+
 /// Takes the blocks that others left.
-fn take_what_was_left(class: usize, blocks: &mut Class, emptied: &mut Vec<Slab>) {
+fn take_what_was_left(class: usize, blocks: &mut Class, after: &mut After) {
     if LEFT[class].load(Ordering::Relaxed).is_null() {
         return;
     }
@@ -132,7 +164,7 @@ fn take_what_was_left(class: usize, blocks: &mut Class, emptied: &mut Vec<Slab>)
             let link = link.as_ref();
             (link.next.load(Ordering::Relaxed), link.place.run)
         };
-        blocks.give(lines_of(class) * ALIGNMENT, run, link.as_ptr().addr(), emptied);
+        blocks.give(class, run, link.as_ptr().addr(), after);
         next = NonNull::new(before);
     }
 }
@@ -162,10 +194,15 @@ impl Class {
     }
 
     /// A free block, and the number of its run.
-    fn take(&mut self, block_bytes: usize, purpose: Purpose) -> Option<(NonNull<u8>, u32)> {
+    fn take(
+        &mut self,
+        block_bytes: usize,
+        purpose: Purpose,
+        after: &mut After,
+    ) -> Option<(NonNull<u8>, u32)> {
         let number = match self.open.first() {
             Some(&number) => number,
-            None => self.add_run(block_bytes, purpose)?,
+            None => self.add_run(block_bytes, purpose, after)?,
         };
         let Some(blocks) = self.runs[number as usize].as_mut() else { unreachable!("an open run is there") };
         if blocks.used == 0 {
@@ -179,7 +216,8 @@ impl Class {
     }
 
     /// Marks the block as free in which this address is.
-    fn give(&mut self, block_bytes: usize, number: u32, address: usize, emptied: &mut Vec<Slab>) {
+    fn give(&mut self, class: usize, number: u32, address: usize, after: &mut After) {
+        let block_bytes = lines_of(class) * ALIGNMENT;
         let Some(blocks) = self.runs[number as usize].as_mut() else { unreachable!("its run is there") };
         if blocks.used as usize == RUN_BYTES / block_bytes {
             self.open.insert(number);
@@ -187,12 +225,13 @@ impl Class {
         blocks.give((address - blocks.run.address()) / block_bytes);
         if blocks.used == 0 {
             self.empty.push(number);
-            self.give_runs(emptied);
+            self.give_runs(class, after);
         }
     }
 
-    fn add_run(&mut self, block_bytes: usize, purpose: Purpose) -> Option<u32> {
+    fn add_run(&mut self, block_bytes: usize, purpose: Purpose, after: &mut After) -> Option<u32> {
         let run = runs::take(purpose)?;
+        after.had_pool = true;
         let mut free = Bits::default();
         (0..RUN_BYTES / block_bytes).for_each(|index| free[index / 64] |= 1 << (index % 64));
         let blocks = Some(Blocks { run, free, used: 0 });
@@ -212,7 +251,7 @@ impl Class {
     }
 
     /// Gives runs back in which nothing is left, but for one.
-    fn give_runs(&mut self, emptied: &mut Vec<Slab>) {
+    fn give_runs(&mut self, class: usize, after: &mut After) {
         while self.empty.len() > 1
             && let Some(number) = self.empty.pop()
         {
@@ -220,12 +259,14 @@ impl Class {
             let Some(Blocks { run, free, used }) = place.take() else { unreachable!("it is there") };
             // SAFETY: none of its blocks is in use: whoever gave one back promised that nothing refers to it any more.
             match unsafe { runs::give(run) } {
-                Ok(slab) => emptied.extend(slab),
+                Ok(slab) => after.emptied.extend(slab),
                 Err(run) => {
                     *place = Some(Blocks { run, free, used });
-                    return self.empty.push(number);
+                    self.empty.push(number);
+                    return missed::note(class);
                 }
             }
+            after.had_pool = true;
             self.open.remove(&number);
             self.vacant.push(number);
         }
@@ -252,94 +293,4 @@ impl Blocks {
 }
 
 #[cfg(all(test, not(miri), not(atoll_plain_memory)))]
-mod tests {
-    use super::*;
-    use crate::shared::{Shared, lines_for};
-    use std::collections::BTreeMap;
-
-    /// Of a length that no other test has, so that its blocks are those of the test alone. While another test takes a run, there
-    /// may be none.
-    fn block(bytes: usize) -> Shared {
-        loop {
-            let (taken, _) = Shared::allocate(bytes, Purpose::Writing);
-            if taken.is_block() {
-                return taken;
-            }
-            std::thread::yield_now();
-        }
-    }
-
-    #[test]
-    fn blocks_are_apart_in_their_run_and_come_back() {
-        const BYTES: usize = 3_500;
-        let most = RUN_BYTES / (lines_for(BYTES) * ALIGNMENT);
-        let held: Vec<Shared> = (0..3 * most).map(|_| block(BYTES)).collect();
-        let mut starts: Vec<usize> = held.iter().map(|block| block.as_ptr().addr()).collect();
-        starts.sort_unstable();
-        assert!(starts.windows(2).all(|pair| pair[1] - pair[0] >= BYTES + ALIGNMENT));
-        let runs: BTreeMap<usize, usize> = starts.iter().fold(BTreeMap::new(), |mut runs, start| {
-            *runs.entry(start / RUN_BYTES).or_default() += 1;
-            runs
-        });
-        assert!(runs.len() == 3 && runs.values().all(|blocks| *blocks == most), "{runs:?}");
-        let open_and_empty = || {
-            let class = BLOCKS[lines_for(BYTES) - LINES_LEAST].lock().expect("nobody failed");
-            (class.open.len(), class.empty.len())
-        };
-        assert_eq!(open_and_empty(), (0, 0));
-        drop(held);
-        // While another test gives a run back, none goes; then those that are left go with the next.
-        let is_given = (0..10_000).any(|_| {
-            let was = open_and_empty();
-            std::thread::yield_now();
-            drop((0..=most).map(|_| block(BYTES)).collect::<Vec<_>>());
-            was == (1, 1)
-        });
-        assert!(is_given, "one run is kept");
-        assert!(starts.contains(&block(BYTES).as_ptr().addr()), "and used again");
-    }
-
-    #[test]
-    fn what_nobody_can_have_at_once_is_had_elsewhere_and_what_is_left_is_found() {
-        const BYTES: usize = 3_000;
-        let class = lines_for(BYTES) - LINES_LEAST;
-        let held: Vec<Shared> = (0..3).map(|_| block(BYTES)).collect();
-        let starts: Vec<usize> = held.iter().map(|block| block.as_ptr().addr()).collect();
-        let locked = BLOCKS[class].lock().expect("nobody failed");
-        let elsewhere = Shared::allocate(BYTES, Purpose::Writing).0;
-        assert!(
-            !elsewhere.is_block()
-                && elsewhere.len() == BYTES
-                && take(lines_for(BYTES), Purpose::Writing).is_none()
-        );
-        drop(held);
-        assert!(!LEFT[class].load(Ordering::Relaxed).is_null());
-        drop(locked);
-        let again: Vec<Shared> = (0..3).map(|_| block(BYTES)).collect();
-        assert!(LEFT[class].load(Ordering::Relaxed).is_null());
-        assert_eq!(again.iter().map(|block| block.as_ptr().addr()).collect::<Vec<_>>(), starts);
-    }
-
-    #[test]
-    fn a_block_keeps_what_was_written_while_others_come_and_go_on_two_threads() {
-        std::thread::scope(|scope| {
-            for seed in 0..2 {
-                scope.spawn(move || {
-                    let (mut state, mut held) = (seed + 1_u64, Vec::new());
-                    for step in 0..30_000_u32 {
-                        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                        let drawn = (state >> 33) as usize;
-                        if held.len() < 500 || (held.len() < 1000 && drawn.is_multiple_of(2)) {
-                            let mut fresh = block(2_450 + drawn % 3 * 64);
-                            fresh.get_mut().expect("nobody else has it").fill(step as u8);
-                            held.push((fresh, step as u8));
-                        } else {
-                            let (block, mark) = held.swap_remove(drawn % held.len());
-                            assert!(block.iter().all(|byte| *byte == mark), "seed {seed}, step {step}");
-                        }
-                    }
-                });
-            }
-        });
-    }
-}
+mod tests;

@@ -11,6 +11,7 @@
 mod blocks;
 mod counted;
 mod huge;
+mod missed;
 pub mod parts;
 mod runs;
 mod shared;
@@ -19,7 +20,7 @@ mod spare;
 
 pub use counted::Counted;
 pub use huge::may_be_huge;
-pub use runs::{Ending, ending};
+pub use missed::{Ending, ending};
 pub use spare::keep_at_most;
 
 use blocks::Purpose;

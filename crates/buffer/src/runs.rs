@@ -3,6 +3,7 @@
 //! Invariant: a run has one owner, or is free in the pool.
 #![expect(unsafe_code, reason = "memory by address, docs/decisions/0015-unsafe.md")]
 
+use crate::missed;
 use crate::parts::{Pool, Purpose, words_for};
 use crate::slab::Slab;
 use std::ptr::NonNull;
@@ -55,21 +56,26 @@ fn may_thin_out() -> bool {
     ENDINGS.load(Ordering::Relaxed) == 0
 }
 
-/// Much will be given back: whole slabs go to the system meanwhile, and no parts of those that soon follow.
-pub struct Ending(());
-
-/// Begins to give much back, for as long as the answer is kept.
-#[must_use]
-pub fn ending() -> Ending {
-    ENDINGS.fetch_add(1, Ordering::Relaxed);
-    Ending(())
+/// Gives pages behind free runs back while there are too many, unless somebody will soon give whole slabs back.
+pub(crate) fn thin_out() {
+    match crate::tried(&POOL) {
+        Some(mut pool) => while may_thin_out() && pool.thin_out() {},
+        None => missed::note(missed::PAGES),
+    }
 }
 
-impl Drop for Ending {
-    fn drop(&mut self) {
-        ENDINGS.fetch_sub(1, Ordering::Relaxed);
-        if let Some(mut pool) = crate::tried(&POOL) {
-            while may_thin_out() && pool.thin_out() {}
-        }
-    }
+/// Somebody begins to give much back.
+pub(crate) fn ending_begins() {
+    ENDINGS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// And is done with it.
+pub(crate) fn ending_ends() {
+    ENDINGS.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// The lock of the pool, as somebody else may have it.
+#[cfg(test)]
+pub(crate) fn busy() -> impl Sized {
+    POOL.lock().expect("nobody failed")
 }
