@@ -50,6 +50,10 @@ pub struct Pool<const PART_BYTES: usize, const WORDS: usize> {
     laden: BTreeSet<usize>,
 }
 
+/// Memory that is of no slab of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elsewhere;
+
 struct Parted<const PART_BYTES: usize, const WORDS: usize> {
     slab: Slab,
     purpose: Purpose,
@@ -89,14 +93,15 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
     }
 
     /// Takes a part: `PART_BYTES` initialised bytes, for the caller alone until they are given back or the pool ends. They
-    /// begin a multiple of that length behind a multiple of [`SLAB_BYTES`].
-    pub fn take(&mut self, purpose: Purpose) -> NonNull<u8> {
+    /// begin a multiple of that length behind a multiple of [`SLAB_BYTES`]. None where all are in use and the system maps no
+    /// further slab.
+    pub fn take(&mut self, purpose: Purpose) -> Option<NonNull<u8>> {
         // A part that is there is better than the right kind of slab: memory is what budgets are about.
         let other = [Purpose::Writing, Purpose::Reading][usize::from(purpose == Purpose::Writing)];
         let open = self.open[purpose as usize].first().or_else(|| self.open[other as usize].first());
         let base = match open {
             Some(&base) => base,
-            None => self.add_slab(purpose),
+            None => self.add_slab(purpose)?,
         };
         let Some(slab) = self.slabs.get_mut(&base) else { unreachable!("an open slab is one of the slabs") };
         self.empty -= usize::from(slab.used == 0);
@@ -114,18 +119,25 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
                 slab.is_thin = false;
             }
         }
-        slab.slab.at(index * PART_BYTES)
+        Some(slab.slab.at(index * PART_BYTES))
     }
 
     /// Gives a part back; the slab that is to go back to the system, if this part was its last and another one is empty. Pages
     /// behind other parts that are free go back at once, if there are too many and they may.
     ///
+    /// # Errors
+    /// [`Elsewhere`] if the address lies in no slab of the pool: nothing was done.
+    ///
     /// # Safety
-    /// `part` came from [`Pool::take`] of this pool, was not given back since, and nothing refers to its bytes any more.
+    /// If `part` came from [`Pool::take`] of this pool, it was not given back since, and nothing refers to its bytes any more;
+    /// if not, it is the address of memory that is still there and came from elsewhere.
     #[expect(unsafe_code, reason = "memory by address, docs/decisions/0015-unsafe.md")]
-    pub unsafe fn give(&mut self, part: NonNull<u8>, may_thin_out: bool) -> Option<Slab> {
+    pub unsafe fn give(&mut self, part: NonNull<u8>, may_thin_out: bool) -> Result<Option<Slab>, Elsewhere> {
         let address = part.as_ptr().addr();
-        let (&base, slab) = self.slabs.range_mut(..=address).next_back()?;
+        let below = self.slabs.range_mut(..=address).next_back();
+        let Some((&base, slab)) = below.filter(|&(&base, _)| address - base < SLAB_BYTES) else {
+            return Err(Elsewhere);
+        };
         debug_assert!((address - base).is_multiple_of(PART_BYTES), "no part of ours");
         slab.give((address - base) / PART_BYTES);
         self.used -= 1;
@@ -139,13 +151,13 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
             self.spare -= slab.spare;
             open.remove(&base);
             self.laden.remove(&base);
-            return self.slabs.remove(&base).map(|parted| parted.slab);
+            return Ok(self.slabs.remove(&base).map(|parted| parted.slab));
         }
         self.empty += usize::from(slab.used == 0);
         if may_thin_out {
             self.thin_out();
         }
-        None
+        Ok(None)
     }
 
     /// Gives pages behind free parts back when there are too many, those of one slab; whether one was asked to.
@@ -165,8 +177,8 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
         is_found
     }
 
-    fn add_slab(&mut self, purpose: Purpose) -> usize {
-        let slab = Slab::map();
+    fn add_slab(&mut self, purpose: Purpose) -> Option<usize> {
+        let slab = Slab::map()?;
         if purpose == Purpose::Reading {
             slab.may_be_huge();
         }
@@ -183,7 +195,7 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
         self.slabs.insert(base, parted);
         self.open[purpose as usize].insert(base);
         self.empty += 1;
-        base
+        Some(base)
     }
 }
 

@@ -4,7 +4,7 @@
 #![expect(unsafe_code, reason = "memory by address, docs/decisions/0015-unsafe.md")]
 
 use crate::missed;
-use crate::parts::{Pool, Purpose, words_for};
+use crate::parts::{Elsewhere, Pool, Purpose, words_for};
 use crate::slab::Slab;
 use std::ptr::NonNull;
 use std::sync::Mutex;
@@ -36,9 +36,9 @@ impl Run {
     }
 }
 
-/// Takes a run, whose bytes are initialised; none while somebody else takes or gives one.
+/// Takes a run, whose bytes are initialised; none while somebody else takes or gives one, and where no slab can be mapped.
 pub(crate) fn take(purpose: Purpose) -> Option<Run> {
-    Some(Run(crate::tried(&POOL)?.take(purpose)))
+    crate::tried(&POOL)?.take(purpose).map(Run)
 }
 
 /// Gives a run back; the slab that goes back to the system with it, if one does. It comes back itself while somebody else takes
@@ -49,7 +49,8 @@ pub(crate) fn take(purpose: Purpose) -> Option<Run> {
 pub(crate) unsafe fn give(run: Run) -> Result<Option<Slab>, Run> {
     let Some(mut pool) = crate::tried(&POOL) else { return Err(run) };
     // SAFETY: it came from there, and its one owner hands it over; as the caller promises, nothing refers to its bytes.
-    Ok(unsafe { pool.give(run.0, may_thin_out()) })
+    let given = unsafe { pool.give(run.0, may_thin_out()) };
+    Ok(given.unwrap_or_else(|Elsewhere| unreachable!("runs come from there")))
 }
 
 fn may_thin_out() -> bool {

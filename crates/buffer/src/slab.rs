@@ -5,7 +5,6 @@
 #![expect(unsafe_code, reason = "memory from the system, docs/decisions/0015-unsafe.md")]
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
-use std::alloc::{Layout, handle_alloc_error};
 use std::ops::Range;
 use std::ptr::NonNull;
 
@@ -29,18 +28,15 @@ pub struct Slab(NonNull<u8>);
 unsafe impl Send for Slab {}
 
 impl Slab {
-    /// Maps a slab of zeros. As elsewhere, the process ends when there is no memory.
+    /// Maps a slab of zeros; none where the system gives no more addresses or mappings, though there may be memory.
     #[must_use]
-    pub fn map() -> Self {
-        let layout = Layout::new::<[u8; SLAB_BYTES]>();
+    pub fn map() -> Option<Self> {
         // SAFETY: a fresh private mapping at an address of the kernel's choice touches nothing that is there.
         let mapped = unsafe {
             let flags = MapFlags::PRIVATE;
             mmap_anonymous(std::ptr::null_mut(), 2 * SLAB_BYTES, ProtFlags::READ | ProtFlags::WRITE, flags)
         };
-        let Some(start) = mapped.ok().and_then(|start| NonNull::new(start.cast::<u8>())) else {
-            handle_alloc_error(layout)
-        };
+        let start = NonNull::new(mapped.ok()?.cast::<u8>())?;
         let before = start.as_ptr().align_offset(SLAB_BYTES);
         // SAFETY: the aligned part lies within the mapping, which is twice as long; what is cut off in front
         // of it and behind it was mapped above and nothing refers to it.
@@ -48,7 +44,7 @@ impl Slab {
             let slab = start.add(before);
             cut(start, before);
             cut(slab.add(SLAB_BYTES), SLAB_BYTES - before);
-            Self(slab)
+            Some(Self(slab))
         }
     }
 

@@ -11,8 +11,9 @@
 //! Invariant: a frame is in use or free in its slab, never both.
 //! Invariant: the bytes of a frame are initialised: zeros from the system, or what was there before.
 
-use atoll_buffer::parts::{Pool, words_for};
+use atoll_buffer::parts::{Elsewhere, Pool, words_for};
 use parking_lot::Mutex;
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
 pub(crate) use atoll_buffer::parts::Purpose;
@@ -30,7 +31,21 @@ struct Frames {
 
 /// Takes a frame: [`FRAME_BYTES`] initialised bytes on a boundary of 64, for the caller alone.
 pub(crate) fn take(purpose: Purpose) -> NonNull<u8> {
-    FRAMES.lock().pool.take(purpose)
+    let frame = FRAMES.lock().pool.take(purpose);
+    frame.unwrap_or_else(own_memory)
+}
+
+/// Where the system maps no more slabs, a frame is the allocator's. [`give`] finds that out by its address.
+const OWN_MEMORY: Layout = match Layout::from_size_align(FRAME_BYTES, 64) {
+    Ok(layout) => layout,
+    Err(_) => unreachable!(),
+};
+
+#[allow(unsafe_code)]
+fn own_memory() -> NonNull<u8> {
+    // SAFETY: the layout is not empty.
+    let memory = unsafe { alloc_zeroed(OWN_MEMORY) };
+    NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(OWN_MEMORY))
 }
 
 /// Gives a frame back.
@@ -41,10 +56,15 @@ pub(crate) fn take(purpose: Purpose) -> NonNull<u8> {
 pub(crate) unsafe fn give(frame: NonNull<u8>) {
     let mut frames = FRAMES.lock();
     let may_thin_out = frames.endings == 0;
-    // SAFETY: as the caller promises: it came from this pool, which is the only one.
-    let emptied = unsafe { frames.pool.give(frame, may_thin_out) };
+    // SAFETY: as the caller promises: it came from this pool, which is the only one, or from the allocator.
+    let given = unsafe { frames.pool.give(frame, may_thin_out) };
     drop(frames);
-    drop(emptied);
+    match given {
+        Ok(emptied) => drop(emptied),
+        // SAFETY: what `take` gave and is of no slab came from the allocator, with this layout; no slab goes while a frame of
+        // it is in use.
+        Err(Elsewhere) => unsafe { dealloc(frame.as_ptr(), OWN_MEMORY) },
+    }
 }
 
 /// A store gives back all that it has: whole slabs go to the system meanwhile, and no parts of those that soon follow.

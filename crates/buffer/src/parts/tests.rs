@@ -1,5 +1,6 @@
 //! What a pool promises, for parts as long as leaves, which begin anywhere in a page, and as runs, which are whole pages.
 #![expect(unsafe_code, reason = "memory by address, docs/decisions/0015-unsafe.md")]
+#![allow(clippy::expect_used)]
 
 use super::*;
 use std::collections::HashSet;
@@ -20,8 +21,8 @@ fn parts_are_apart_and_aligned_and_come_back_and_one_empty_slab_is_kept() {
 
 fn apart<const BYTES: usize, const WORDS: usize>(mut pool: Pool<BYTES, WORDS>) {
     let parts = SLAB_BYTES / BYTES;
-    let taken: Vec<_> = (0..3 * parts + 1).map(|_| pool.take(Purpose::Writing)).collect();
-    let other = pool.take(Purpose::Reading);
+    let taken: Vec<_> = (0..3 * parts + 1).map(|_| take(&mut pool, Purpose::Writing)).collect();
+    let other = take(&mut pool, Purpose::Reading);
     assert_eq!(pool.slabs.len(), 4, "a part that is free is used before there are more slabs");
     let addresses: HashSet<usize> = taken.iter().chain([&other]).map(|part| part.as_ptr().addr()).collect();
     assert_eq!(addresses.len(), taken.len() + 1);
@@ -32,7 +33,7 @@ fn apart<const BYTES: usize, const WORDS: usize>(mut pool: Pool<BYTES, WORDS>) {
     }
     let emptied: Vec<Slab> = taken.into_iter().filter_map(|part| give(&mut pool, part)).collect();
     assert_eq!((emptied.len(), pool.slabs.len(), pool.empty, pool.used), (2, 2, 1, 1));
-    let again = pool.take(Purpose::Writing);
+    let again = take(&mut pool, Purpose::Writing);
     assert_eq!(pool.slabs.len(), 2, "and used again");
     assert!(give(&mut pool, again).is_none());
     assert!(give(&mut pool, other).is_some() && pool.slabs.len() == 1);
@@ -48,7 +49,7 @@ fn pages_behind_free_parts_go_back_when_they_are_many_and_nothing_of_what_is_hel
 #[cfg(target_os = "linux")]
 fn given_back<const BYTES: usize, const WORDS: usize>(mut pool: Pool<BYTES, WORDS>) {
     let (parts, mut random) = (SLAB_BYTES / BYTES, fastrand::Rng::with_seed(5));
-    let mut held: Vec<_> = (0..8 * parts).map(|_| pool.take(Purpose::Writing)).collect();
+    let mut held: Vec<_> = (0..8 * parts).map(|_| take(&mut pool, Purpose::Writing)).collect();
     held.iter().enumerate().for_each(|(number, &part)| fill::<BYTES>(part, mark_of(number)));
     let mut held: Vec<_> = held.drain(..).enumerate().collect();
     random.shuffle(&mut held);
@@ -60,7 +61,7 @@ fn given_back<const BYTES: usize, const WORDS: usize>(mut pool: Pool<BYTES, WORD
     let is_kept = |&(number, part): &(usize, NonNull<u8>)| is_filled::<BYTES>(part, mark_of(number));
     assert!(held.iter().all(is_kept), "and nothing of what is held went");
     assert_gone_is_gone(&pool);
-    let taken: Vec<_> = (0..6 * parts).map(|_| pool.take(Purpose::Reading)).collect();
+    let taken: Vec<_> = (0..6 * parts).map(|_| take(&mut pool, Purpose::Reading)).collect();
     assert!(taken.iter().all(|part| given.contains(&part.as_ptr().addr())), "they are used again");
     let emptied = taken.iter().filter(|&&part| has_zeros::<BYTES>(part)).count();
     assert!(emptied > 4 * parts, "{emptied} parts had lost a page");
@@ -74,7 +75,7 @@ fn what_shares_a_page_with_what_is_held_is_spare_until_all_of_the_page_is_free()
     const BYTES: usize = 1 << 10;
     let mut pool = Pool::<BYTES, { words_for(BYTES) }>::new();
     let (parts, in_page) = (SLAB_BYTES / BYTES, rustix::param::page_size() / BYTES);
-    let held: Vec<_> = (0..4 * parts).map(|_| pool.take(Purpose::Writing)).collect();
+    let held: Vec<_> = (0..4 * parts).map(|_| take(&mut pool, Purpose::Writing)).collect();
     held.iter().for_each(|&part| fill::<BYTES>(part, 7));
     let of_page = |at: usize| held.iter().copied().skip(at).step_by(in_page);
     assert!((1..in_page).flat_map(of_page).all(|part| give(&mut pool, part).is_none()));
@@ -109,11 +110,11 @@ fn only_whole_slabs_go_back_while_pages_may_not() {
 
 fn ending<const BYTES: usize, const WORDS: usize>(mut pool: Pool<BYTES, WORDS>) {
     let parts = SLAB_BYTES / BYTES;
-    let held: Vec<_> = (0..4 * parts).map(|_| pool.take(Purpose::Writing)).collect();
+    let held: Vec<_> = (0..4 * parts).map(|_| take(&mut pool, Purpose::Writing)).collect();
     // All but one of each slab.
     let (kept, gone): (Vec<_>, Vec<_>) = held.into_iter().enumerate().partition(|(at, _)| at % parts == 0);
     // SAFETY: they came from there, and nothing refers to them.
-    assert!(gone.into_iter().all(|(_, part)| unsafe { pool.give(part, false) }.is_none()));
+    assert!(gone.into_iter().all(|(_, part)| matches!(unsafe { pool.give(part, false) }, Ok(None))));
     assert_eq!(pool.spare, 4 * (parts - 1), "nothing was asked of the system");
     while pool.thin_out() {}
     assert!(!cfg!(target_os = "linux") || pool.spare <= parts, "{} parts are spare", pool.spare);
@@ -134,7 +135,7 @@ fn kept<const BYTES: usize, const WORDS: usize>(mut pool: Pool<BYTES, WORDS>) {
         // More and more, and then fewer and fewer.
         let wanted = if step / 4000 % 2 == 0 { 170 } else { 80 };
         if random.u8(..) < wanted || held.is_empty() {
-            let part = pool.take(if step % 3 == 0 { Purpose::Reading } else { Purpose::Writing });
+            let part = take(&mut pool, if step % 3 == 0 { Purpose::Reading } else { Purpose::Writing });
             let mark = step as u8;
             fill::<BYTES>(part, mark);
             held.push((part, mark));
@@ -160,12 +161,19 @@ fn check_counts<const BYTES: usize, const WORDS: usize>(pool: &Pool<BYTES, WORDS
     assert!(laden.eq(pool.laden.iter().copied()), "those that can give are known, and no others");
 }
 
+fn take<const BYTES: usize, const WORDS: usize>(
+    pool: &mut Pool<BYTES, WORDS>,
+    purpose: Purpose,
+) -> NonNull<u8> {
+    pool.take(purpose).expect("the system maps slabs")
+}
+
 fn give<const BYTES: usize, const WORDS: usize>(
     pool: &mut Pool<BYTES, WORDS>,
     part: NonNull<u8>,
 ) -> Option<Slab> {
     // SAFETY: the tests give back what they took, once, and look at it no more before they have it again.
-    unsafe { pool.give(part, true) }
+    unsafe { pool.give(part, true) }.expect("it is of the pool")
 }
 
 /// Never zero.
