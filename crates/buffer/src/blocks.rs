@@ -16,7 +16,7 @@ use crate::slab::Slab;
 use std::collections::BTreeSet;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 pub(crate) use crate::parts::Purpose;
 
@@ -35,6 +35,27 @@ static BLOCKS: [Mutex<Class>; CLASSES] = [const { Mutex::new(Class::new()) }; CL
 
 /// Blocks that were given back while somebody had the lock of their class: the last one, which knows the one before.
 static LEFT: [AtomicPtr<Link>; CLASSES] = [const { AtomicPtr::new(null_mut()) }; CLASSES];
+
+/// Bytes of runs that no block in use has, as far as classes told of them.
+static UNUSED: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes of runs for blocks of each class for which no block in use answers, within [`RUN_BYTES`] for each length that is used.
+///
+/// Only values of the same length can have them; they are memory all the same.
+#[must_use]
+pub fn unused_bytes() -> usize {
+    UNUSED.load(Ordering::Relaxed)
+}
+
+/// Bytes of memory that each block of a class answers for: its share of the run.
+const SHARES: [usize; CLASSES] = {
+    let (mut shares, mut class) = ([0; CLASSES], 0);
+    while class < CLASSES {
+        shares[class] = RUN_BYTES / (RUN_BYTES / (lines_of(class) * ALIGNMENT));
+        class += 1;
+    }
+    shares
+};
 
 /// Where memory came from.
 #[derive(Clone, Copy)]
@@ -85,7 +106,7 @@ pub(crate) fn take(lines: usize, purpose: Purpose) -> Option<(NonNull<u8>, Place
     let mut after = After::default();
     let mut blocks = crate::tried(&BLOCKS[class])?;
     take_what_was_left(class, &mut blocks, &mut after);
-    let (start, run) = blocks.take(lines * ALIGNMENT, purpose, &mut after)?;
+    let (start, run) = blocks.take(class, purpose, &mut after)?;
     drop(blocks);
     Some((start, Place { run, class: class as u8, own_before: 0 }))
 }
@@ -145,6 +166,7 @@ pub(crate) fn tidy(class: usize) {
         Ok(mut blocks) => {
             take_what_was_left(class, &mut blocks, &mut after);
             blocks.give_runs(class, &mut after);
+            blocks.tell();
         }
         Err(_) => missed::note(class),
     }
@@ -179,6 +201,10 @@ struct Class {
     open: BTreeSet<u32>,
     /// Those in which nothing is left. One is kept.
     empty: Vec<u32>,
+    /// Bytes of all runs for which no block in use answers.
+    unused: usize,
+    /// As many of them are in [`UNUSED`], which others read and write: it hears of them run by run.
+    told: usize,
 }
 
 /// A run and its blocks.
@@ -190,16 +216,19 @@ struct Blocks {
 
 impl Class {
     const fn new() -> Self {
-        Self { runs: Vec::new(), vacant: Vec::new(), open: BTreeSet::new(), empty: Vec::new() }
+        Self {
+            runs: Vec::new(),
+            vacant: Vec::new(),
+            open: BTreeSet::new(),
+            empty: Vec::new(),
+            unused: 0,
+            told: 0,
+        }
     }
 
     /// A free block, and the number of its run.
-    fn take(
-        &mut self,
-        block_bytes: usize,
-        purpose: Purpose,
-        after: &mut After,
-    ) -> Option<(NonNull<u8>, u32)> {
+    fn take(&mut self, class: usize, purpose: Purpose, after: &mut After) -> Option<(NonNull<u8>, u32)> {
+        let block_bytes = lines_of(class) * ALIGNMENT;
         let number = match self.open.first() {
             Some(&number) => number,
             None => self.add_run(block_bytes, purpose, after)?,
@@ -209,10 +238,13 @@ impl Class {
             self.empty.retain(|&empty| empty != number);
         }
         let index = blocks.take();
+        let start = blocks.run.at(index * block_bytes)?;
         if blocks.used as usize == RUN_BYTES / block_bytes {
             self.open.remove(&number);
         }
-        Some((blocks.run.at(index * block_bytes)?, number))
+        self.unused -= SHARES[class];
+        self.tell();
+        Some((start, number))
     }
 
     /// Marks the block as free in which this address is.
@@ -223,10 +255,12 @@ impl Class {
             self.open.insert(number);
         }
         blocks.give((address - blocks.run.address()) / block_bytes);
+        self.unused += SHARES[class];
         if blocks.used == 0 {
             self.empty.push(number);
             self.give_runs(class, after);
         }
+        self.tell();
     }
 
     fn add_run(&mut self, block_bytes: usize, purpose: Purpose, after: &mut After) -> Option<u32> {
@@ -247,6 +281,7 @@ impl Class {
         };
         self.open.insert(number);
         self.empty.push(number);
+        self.unused += RUN_BYTES;
         Some(number)
     }
 
@@ -267,8 +302,18 @@ impl Class {
                 }
             }
             after.had_pool = true;
+            self.unused -= RUN_BYTES;
             self.open.remove(&number);
             self.vacant.push(number);
+        }
+    }
+
+    /// Tells [`UNUSED`] what became of it, once that is a run.
+    fn tell(&mut self) {
+        if self.unused.abs_diff(self.told) >= RUN_BYTES {
+            // Round the end where it is less: the sum of what all told is never below zero.
+            UNUSED.fetch_add(self.unused.wrapping_sub(self.told), Ordering::Relaxed);
+            self.told = self.unused;
         }
     }
 }

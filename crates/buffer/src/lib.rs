@@ -18,9 +18,11 @@ mod shared;
 pub mod slab;
 mod spare;
 
+pub use blocks::unused_bytes;
 pub use counted::Counted;
 pub use huge::may_be_huge;
 pub use missed::{Ending, ending};
+pub use runs::run_bytes;
 pub use spare::keep_at_most;
 
 use blocks::Purpose;

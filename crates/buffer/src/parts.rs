@@ -92,6 +92,12 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
         }
     }
 
+    /// How many parts are in use.
+    #[must_use]
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
     /// Takes a part: `PART_BYTES` initialised bytes, for the caller alone until they are given back or the pool ends. They
     /// begin a multiple of that length behind a multiple of [`SLAB_BYTES`]. None where all are in use and the system maps no
     /// further slab.

@@ -18,6 +18,15 @@ static POOL: Mutex<Pool<RUN_BYTES, { words_for(RUN_BYTES) }>> = Mutex::new(Pool:
 /// How many give back all that they have; while any does, no pages go back but those of whole slabs.
 static ENDINGS: AtomicUsize = AtomicUsize::new(0);
 
+/// Runs that are in use.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes of memory for blocks of all lengths: of those that are in use, and [`crate::unused_bytes`].
+#[must_use]
+pub fn run_bytes() -> usize {
+    USED.load(Ordering::Relaxed) * RUN_BYTES
+}
+
 /// The address of a run that one owner has.
 pub(crate) struct Run(NonNull<u8>);
 
@@ -38,7 +47,10 @@ impl Run {
 
 /// Takes a run, whose bytes are initialised; none while somebody else takes or gives one, and where no slab can be mapped.
 pub(crate) fn take(purpose: Purpose) -> Option<Run> {
-    crate::tried(&POOL)?.take(purpose).map(Run)
+    let mut pool = crate::tried(&POOL)?;
+    let run = pool.take(purpose).map(Run);
+    USED.store(pool.used(), Ordering::Relaxed);
+    run
 }
 
 /// Gives a run back; the slab that goes back to the system with it, if one does. It comes back itself while somebody else takes
@@ -50,6 +62,7 @@ pub(crate) unsafe fn give(run: Run) -> Result<Option<Slab>, Run> {
     let Some(mut pool) = crate::tried(&POOL) else { return Err(run) };
     // SAFETY: it came from there, and its one owner hands it over; as the caller promises, nothing refers to its bytes.
     let given = unsafe { pool.give(run.0, may_thin_out()) };
+    USED.store(pool.used(), Ordering::Relaxed);
     Ok(given.unwrap_or_else(|Elsewhere| unreachable!("runs come from there")))
 }
 

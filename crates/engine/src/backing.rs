@@ -1,6 +1,7 @@
 //! What lies behind the nodes in memory: the disk, the store's identity, and the memory budget.
 
 use crate::meter::{Kind, Meter, Weight};
+use crate::pinned::Pinned;
 use crate::threads::{AtomicBool, AtomicU64, AtomicUsize, Mutex};
 use crate::value::{Chain, PIECE_BYTES, Piece};
 use crate::{Damage, EngineError};
@@ -45,6 +46,8 @@ pub struct Backing {
     /// Values that came into memory and could be read back, oldest first.
     values: Mutex<VecDeque<Piece>>,
     meter: Arc<Meter>,
+    /// Where there is a disk, without which nothing can go.
+    pinned: Option<Pinned>,
     /// Whether a node of the current trees may lie on disk alone.
     has_absent_nodes: AtomicBool,
     /// How often the current trees were told what a delta replaced.
@@ -63,12 +66,14 @@ impl Backing {
             atoll_buffer::keep_at_most(usize::try_from(memory_bytes / SPARE_SHARE).unwrap_or(usize::MAX));
         }
         let name = disk.as_ref().map_or_else(|| "memory".to_owned(), |disk| disk.name().to_owned());
+        let pinned = disk.as_ref().map(|_| Pinned::within(room_of(memory_bytes)));
         Self {
             disk,
             name,
             store_id,
             values: Mutex::default(),
             meter: Arc::default(),
+            pinned,
             has_absent_nodes: AtomicBool::new(false),
             tells: AtomicU64::new(0),
             checks: AtomicUsize::new(0),
@@ -170,10 +175,14 @@ impl Backing {
     /// As [`Backing::shed_values`], while memory is short of `need` bytes.
     pub(crate) fn shed_values_for(&self, need: u64) {
         let is_over = || self.excess_with(need) > 0 && self.value_bytes() > self.memory_bytes / VALUES_SHARE;
-        while is_over() {
+        // No more than are too many now: those that lie among others free nothing yet, however many go.
+        let mut excess = self.excess_with(need);
+        while excess > 0 && is_over() {
             let Some(oldest) = self.values.lock().pop_front() else { break };
             // What was counted, not what was let go of: two readers may have brought the same piece in.
-            self.meter.take_off(Kind::Value, oldest.evict() + VALUE_BYTES);
+            let bytes = oldest.evict() + VALUE_BYTES;
+            self.meter.take_off(Kind::Value, bytes);
+            excess = excess.saturating_sub(bytes);
         }
     }
 
@@ -209,14 +218,14 @@ impl Backing {
         self.meter.bytes_of(Kind::Inner) > self.room() / INNER_SHARE
     }
 
-    /// Bytes of nodes, values and buffers in memory, and of what the allocator keeps between them.
+    /// Bytes of nodes, values and buffers in memory, and of what the allocator and slabs keep between them.
     pub(crate) fn held_bytes(&self) -> u64 {
-        self.meter.held()
+        self.meter.held() + self.pinned.as_ref().map_or(0, Pinned::bytes)
     }
 
     /// Bytes that may be held: a little of the budget is left for small buffers.
     pub(crate) fn room(&self) -> u64 {
-        self.memory_bytes - self.memory_bytes / BUFFERS_SHARE
+        room_of(self.memory_bytes)
     }
 
     /// Bytes beyond what may be held.
@@ -254,6 +263,10 @@ impl Backing {
             && self.meter.newly_unwritten_bytes() > room / 4
             && self.held_bytes() > room / 4 * 3
     }
+}
+
+fn room_of(memory_bytes: u64) -> u64 {
+    memory_bytes - memory_bytes / BUFFERS_SHARE
 }
 
 impl Drop for Backing {

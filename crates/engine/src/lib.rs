@@ -71,6 +71,7 @@ mod meter;
 mod node;
 mod page;
 mod page_writer;
+mod pinned;
 mod retired;
 mod slot;
 mod space;

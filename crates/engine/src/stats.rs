@@ -38,7 +38,8 @@ pub struct Stats {
     pub retired_bytes: u64,
     /// Bytes of leaves in memory, those that snapshots hold included.
     pub leaf_memory_bytes: u64,
-    /// Bytes in memory that count towards the budget: nodes, values, what waits for a checkpoint, large buffers.
+    /// Bytes in memory that count towards the budget: nodes, values, what waits for a checkpoint, large buffers, and what is left
+    /// free between values of one length, if it is much.
     pub memory_bytes: u64,
     /// The most that this was since the store was opened.
     pub memory_bytes_most: u64,

@@ -1,0 +1,63 @@
+//! A budget stays true where values of one length go and leave gaps that values of another one cannot use.
+//!
+//! The only test of its process: what is measured is all of it.
+
+// Under sanitizers values do not lie together.
+#![cfg(all(target_os = "linux", not(atoll_plain_memory)))]
+#![allow(clippy::unwrap_used)]
+
+use atoll_disk::{FileDisk, Mode};
+use atoll_engine::{Durability, Engine, Options, Tree};
+use std::sync::Arc;
+
+const BUDGET: u64 = 64 << 20;
+
+#[test]
+fn what_few_values_of_one_length_keep_from_others_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = FileDisk::open(&folder.path().join("store"), Mode::Create).unwrap();
+    let options = Options { memory_bytes: BUDGET, ..Options::default() };
+    let engine = Engine::open(Arc::new(disk), options).unwrap();
+    let tree = engine.tree("records").unwrap();
+    // As many as the budget has room for, and then one in each run of 15.
+    (0..42_000).for_each(|number| put(&tree, number, 1_000));
+    engine.checkpoint().unwrap();
+    (0..42_000).filter(|number| number % 15 != 0).for_each(|number| {
+        tree.delete(&key(number), Durability::Buffered).unwrap();
+    });
+    engine.checkpoint().unwrap();
+    let beside = anonymous_bytes() - in_slabs(&engine);
+    assert!(atoll_buffer::unused_bytes() as u64 > BUDGET / 3, "{} bytes", atoll_buffer::unused_bytes());
+    let (mut most, mut most_seen) = (0, 0);
+    for number in 100_000..130_000 {
+        put(&tree, number, 3_000);
+        if number.is_multiple_of(100) {
+            (most, most_seen) = (most.max(in_slabs(&engine)), most_seen.max(anonymous_bytes()));
+        }
+    }
+    let bound = BUDGET + BUDGET / 8;
+    assert!(most <= bound, "{most} of {bound} bytes of nodes and runs: {:?}", engine.stats());
+    // Whatever else a process has, it had before.
+    assert!(most_seen - beside <= bound, "{most_seen} of {bound} bytes with {beside}, as the system sees it");
+}
+
+/// Bytes of memory for nodes and values, with what is left free between these.
+fn in_slabs(engine: &Engine) -> u64 {
+    let stats = engine.stats();
+    stats.leaf_memory_bytes + stats.inner_memory_bytes + atoll_buffer::run_bytes() as u64
+}
+
+fn key(number: u64) -> [u8; 8] {
+    number.to_be_bytes()
+}
+
+fn put(tree: &Tree, number: u64, len: usize) {
+    tree.put(&key(number), &vec![number as u8; len], Durability::Buffered).unwrap();
+}
+
+/// Anonymous memory of the process, as the system sees it.
+fn anonymous_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let field = status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.trim().strip_suffix(" kB"));
+    field.unwrap().parse::<u64>().unwrap() * 1024
+}
