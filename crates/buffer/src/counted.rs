@@ -146,20 +146,22 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
+    type Watched = (Arc<()>, [u8; 150]);
+
     #[test]
     fn the_last_owner_drops_it_and_only_a_sole_owner_may_change_it() {
         let witness = Arc::new(());
-        // In a block, and in memory of its own, which is shorter than any.
-        for mut first in [
-            Counted::new((Arc::clone(&witness), [7_u8; 150])),
-            Counted::read((Arc::clone(&witness), [7; 150])),
-        ] {
+        for make in [Counted::new as fn(Watched) -> Counted<Watched>, Counted::read] {
+            let mut first = make((Arc::clone(&witness), [7; 150]));
             first.get_mut().expect("nobody else has it").1[149] = 8;
             let second = first.clone();
             assert!(first.get_mut().is_none() && first.is_same(&second) && second.owners() == 2);
             drop(first);
-            assert_eq!((second.1[0], second.1[149], Arc::strong_count(&witness) > 1), (7, 8, true));
+            assert_eq!((second.1[0], second.1[149], Arc::strong_count(&witness)), (7, 8, 2));
+            drop(second);
+            assert_eq!(Arc::strong_count(&witness), 1);
         }
+        // In memory of its own, for it is shorter than any block.
         drop(Counted::new(Arc::clone(&witness)));
         assert_eq!(Arc::strong_count(&witness), 1);
     }

@@ -1,19 +1,24 @@
 //! What blocks promise, each test with lengths of its own: the classes are those of the process.
+#![allow(clippy::expect_used)]
 
 use super::*;
 use crate::shared::{Shared, lines_for};
 use std::collections::BTreeMap;
 
 /// Of a length that no other test has, so that its blocks are those of the test alone. While another test takes a run, there
-/// may be none.
+/// may be none, but not for long.
 fn block(bytes: usize) -> Shared {
-    loop {
+    let class = lines_for(bytes) - LINES_LEAST;
+    let found = (0..1_000_000).find_map(|_| {
+        assert!(!BLOCKS[class].is_poisoned(), "a test failed with the lock of blocks of {bytes} bytes");
         let (taken, _) = Shared::allocate(bytes, Purpose::Writing);
-        if taken.is_block() {
-            return taken;
+        let is_block = taken.is_block();
+        if !is_block {
+            std::thread::yield_now();
         }
-        std::thread::yield_now();
-    }
+        is_block.then_some(taken)
+    });
+    found.expect("no test keeps the lock of the pool for as long")
 }
 
 #[test]
@@ -119,4 +124,19 @@ fn runs_and_blocks_that_could_not_go_back_at_once_go_with_the_next_ending_or_the
         });
         assert!(is_done, "{:?} stay for good", behind());
     }
+}
+
+#[test]
+fn a_lock_that_somebody_failed_with_stops_nobody_and_is_told_by_tests_that_want_a_block() {
+    const BYTES: usize = 3_560;
+    let class = lines_for(BYTES) - LINES_LEAST;
+    let held = block(BYTES);
+    let failed = std::thread::spawn(move || {
+        let _locked = BLOCKS[class].lock();
+        assert_eq!(class, 0, "this test wants it to fail");
+    });
+    assert!(failed.join().is_err());
+    assert!(!Shared::allocate(BYTES, Purpose::Writing).0.is_block(), "the allocator has memory");
+    drop(held);
+    assert!(std::panic::catch_unwind(|| block(BYTES)).is_err(), "nobody waits for ever");
 }
