@@ -23,7 +23,8 @@ pub(crate) use crate::parts::Purpose;
 /// Shorter ones the allocator keeps at hand itself.
 const LINES_LEAST: usize = 3;
 
-/// Of longer ones few would be in a run, with much of it unused, and one has more than a page anyway.
+/// Of longer ones few would be in a run, with much of it unused, and one has more than a page anyway. The first line is what
+/// lies before the bytes, so the longest value in a block has 4,032 of them, and one of 4 KiB is the allocator's.
 const LINES_MOST: usize = RUN_BYTES / 4 / ALIGNMENT;
 
 pub(crate) const CLASSES: usize = LINES_MOST - LINES_LEAST + 1;
@@ -39,9 +40,9 @@ static LEFT: [AtomicPtr<Link>; CLASSES] = [const { AtomicPtr::new(null_mut()) };
 /// Bytes of runs that no block in use has, as far as classes told of them.
 static UNUSED: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes of runs for blocks of each class for which no block in use answers, within [`RUN_BYTES`] for each length that is used.
+/// Bytes of memory that values of one length left free between them, within 16 KiB for each length that is used.
 ///
-/// Only values of the same length can have them; they are memory all the same.
+/// Only values of the same length can have it.
 #[must_use]
 pub fn unused_bytes() -> usize {
     UNUSED.load(Ordering::Relaxed)
@@ -75,6 +76,11 @@ impl Place {
     /// How far before what is asked for the memory begins, if it is the allocator's.
     pub(crate) fn own_before(self) -> Option<usize> {
         (self.own_before > 0).then_some(usize::from(self.own_before))
+    }
+
+    /// Bytes that a block from there answers for: its share of the run.
+    pub(crate) fn share(self) -> usize {
+        SHARES[usize::from(self.class)]
     }
 }
 

@@ -166,7 +166,8 @@ impl Buffer {
     #[must_use]
     pub fn to_owned_alone(&self) -> Self {
         let is_aligned = self.as_ptr().addr().is_multiple_of(ALIGNMENT);
-        if is_aligned && self.allocated_bytes() < self.len + ALIGNMENT + spare::unused_max(self.len) {
+        let there = self.shared.as_ref().map_or(0, |shared| shared.len());
+        if is_aligned && there <= self.len + spare::unused_max(self.len) {
             self.clone()
         } else {
             Self::copy_from(self)
@@ -196,10 +197,11 @@ impl Buffer {
         self.shared.as_ref().is_none_or(|shared| shared.owners() == 1)
     }
 
-    /// Bytes that the allocation behind this buffer occupies, with what aligns them, about.
+    /// Bytes of memory that the allocation behind this buffer takes: with what aligns it, about, and all that no other value can
+    /// have for it where values of one length lie together.
     #[must_use]
     pub fn allocated_bytes(&self) -> usize {
-        self.shared.as_ref().map_or(0, |shared| shared.len() + ALIGNMENT - 1)
+        self.shared.as_ref().map_or(0, Shared::memory_bytes)
     }
 }
 
@@ -337,7 +339,7 @@ mod tests {
             let alone = part.to_owned_alone();
             assert_eq!(alone, part);
             assert_eq!(alone.as_ptr().addr() % ALIGNMENT, 0);
-            assert!(alone.allocated_bytes() < part.len() + ALIGNMENT);
+            assert!(alone.allocated_bytes() < part.len() + 2 * ALIGNMENT);
         }
     }
 

@@ -96,6 +96,12 @@ impl Shared {
         self.head().owners.load(Ordering::Acquire)
     }
 
+    /// Bytes of memory that it takes: the share of the run if it is a block, and else about what aligns it more than it has.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let place = self.head().link.place();
+        if place.own_before().is_some() { self.len() + ALIGNMENT - 1 } else { place.share() }
+    }
+
     /// Whether both are of one allocation.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.0 == other.0
