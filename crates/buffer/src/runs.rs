@@ -89,7 +89,7 @@ pub(crate) fn ending_ends() {
 }
 
 /// The lock of the pool, as somebody else may have it.
-#[cfg(test)]
+#[cfg(all(test, not(miri), not(atoll_plain_memory)))]
 pub(crate) fn busy() -> impl Sized {
-    POOL.lock().expect("nobody failed")
+    POOL.lock()
 }

@@ -86,7 +86,7 @@ impl Shared {
     }
 
     /// Whether it is a block.
-    #[cfg(test)]
+    #[cfg(all(test, not(miri), not(atoll_plain_memory)))]
     pub(crate) fn is_block(&self) -> bool {
         self.head().link.place().own_before().is_none()
     }
