@@ -174,7 +174,9 @@ impl Backing {
 
     /// As [`Backing::shed_values`], while memory is short of `need` bytes.
     pub(crate) fn shed_values_for(&self, need: u64) {
-        let is_over = || self.excess_with(need) > 0 && self.value_bytes() > self.memory_bytes / VALUES_SHARE;
+        // What they pin is theirs: to let go of the last of them frees most.
+        let theirs = || self.value_bytes() + self.pinned_bytes();
+        let is_over = || self.excess_with(need) > 0 && theirs() > self.memory_bytes / VALUES_SHARE;
         // No more than are too many now: those that lie among others free nothing yet, however many go.
         let mut excess = self.excess_with(need);
         while excess > 0 && is_over() {
@@ -215,12 +217,17 @@ impl Backing {
 
     /// Whether inner nodes take so much that little is left for leaves, and so for everything else.
     pub(crate) fn has_too_many_inner_nodes(&self) -> bool {
-        self.meter.bytes_of(Kind::Inner) > self.room() / INNER_SHARE
+        self.meter.bytes_of(Kind::Inner) > (self.room() - self.pinned_bytes()) / INNER_SHARE
     }
 
     /// Bytes of nodes, values and buffers in memory, and of what the allocator and slabs keep between them.
     pub(crate) fn held_bytes(&self) -> u64 {
-        self.meter.held() + self.pinned.as_ref().map_or(0, Pinned::bytes)
+        self.meter.held() + self.pinned_bytes()
+    }
+
+    /// Bytes that are left free between values, as far as this store answers for them.
+    fn pinned_bytes(&self) -> u64 {
+        self.pinned.as_ref().map_or(0, Pinned::bytes)
     }
 
     /// Bytes that may be held: a little of the budget is left for small buffers.
@@ -236,6 +243,11 @@ impl Backing {
     /// Whether so many bytes more may be held.
     pub(crate) fn has_spare(&self, need: u64) -> bool {
         self.excess_with(need) == 0
+    }
+
+    /// The same of what this store itself holds, whatever others do.
+    pub(crate) fn has_spare_of_its_own(&self, need: u64) -> bool {
+        self.meter.held() + need <= self.room()
     }
 
     /// Bytes beyond what may be held, once `need` more are.
@@ -258,10 +270,11 @@ impl Backing {
     /// Whether so much of the memory cannot be let go of that a checkpoint should write it. What the last one could
     /// not write counts for nothing: the next one could not either.
     pub(crate) fn wants_checkpoint(&self) -> bool {
-        let room = self.room();
+        // It takes nothing from what is pinned.
+        let room = self.room() - self.pinned_bytes();
         self.meter.unwritten_bytes() > room / 2
             && self.meter.newly_unwritten_bytes() > room / 4
-            && self.held_bytes() > room / 4 * 3
+            && self.meter.held() > room / 4 * 3
     }
 }
 

@@ -8,24 +8,40 @@
 
 use atoll_disk::{FileDisk, Mode};
 use atoll_engine::{Durability, Engine, Options, Tree};
+use std::path::Path;
 use std::sync::Arc;
 
 const BUDGET: u64 = 64 << 20;
 
 #[test]
 fn what_few_values_of_one_length_keep_from_others_counts() {
-    let folder = tempfile::tempdir().unwrap();
-    let disk = FileDisk::open(&folder.path().join("store"), Mode::Create).unwrap();
+    values_of_another_length();
+    small_records();
+}
+
+fn open(folder: &Path) -> (Engine, Tree) {
+    let disk = FileDisk::open(&folder.join("store"), Mode::Create).unwrap();
     let options = Options { memory_bytes: BUDGET, ..Options::default() };
     let engine = Engine::open(Arc::new(disk), options).unwrap();
     let tree = engine.tree("records").unwrap();
+    (engine, tree)
+}
+
+/// Leaves one value in each run.
+fn leave_few(engine: &Engine, tree: &Tree) {
     // As many as the budget has room for, and then one in each run of 15.
-    (0..42_000).for_each(|number| put(&tree, number, 1_000));
+    (0..42_000).for_each(|number| put(tree, number, 1_000));
     engine.checkpoint().unwrap();
     (0..42_000).filter(|number| number % 15 != 0).for_each(|number| {
         tree.delete(&key(number), Durability::Buffered).unwrap();
     });
     engine.checkpoint().unwrap();
+}
+
+fn values_of_another_length() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, tree) = open(folder.path());
+    leave_few(&engine, &tree);
     let beside = anonymous_bytes() - in_slabs(&engine);
     assert!(atoll_buffer::unused_bytes() as u64 > BUDGET / 3, "{} bytes", atoll_buffer::unused_bytes());
     let (mut most, mut most_seen) = (0, 0);
@@ -39,6 +55,18 @@ fn what_few_values_of_one_length_keep_from_others_counts() {
     assert!(most <= bound, "{most} of {bound} bytes of nodes and runs: {:?}", engine.stats());
     // Whatever else a process has, it had before.
     assert!(most_seen - beside <= bound, "{most_seen} of {bound} bytes with {beside}, as the system sees it");
+}
+
+/// Those few are not worth what they keep: they go to the last of them where leaves want the room.
+fn small_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, tree) = open(folder.path());
+    leave_few(&engine, &tree);
+    let before = atoll_buffer::unused_bytes() as u64;
+    assert!(before > BUDGET / 3, "{before} bytes");
+    (100_000..600_000).for_each(|number| put(&tree, number, 100));
+    let left = atoll_buffer::unused_bytes() as u64;
+    assert!(left < before / 2, "{left} bytes of {before} are pinned still: {:?}", engine.stats());
 }
 
 /// Bytes of memory for nodes and values, with what is left free between these.

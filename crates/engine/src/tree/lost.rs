@@ -113,10 +113,11 @@ pub(crate) fn put_beside_lost(
     Ok(())
 }
 
-/// The bytes of a value that was put, if they lie in the log and memory has room for them.
+/// The bytes of a value that was put, if they lie in the log and memory has room for them: as far as this store knows, for what
+/// comes back must not depend on others.
 fn bytes_in_log(chain: &Chain, backing: &Backing) -> Result<Option<Buffer>, EngineError> {
     let [piece] = chain.pieces() else { return Ok(None) };
-    if piece.len() as usize >= EXTENT_FROM || !backing.has_spare(piece.len().into()) {
+    if piece.len() as usize >= EXTENT_FROM || !backing.has_spare_of_its_own(piece.len().into()) {
         return Ok(None);
     }
     match piece.load(backing) {
