@@ -106,8 +106,13 @@ impl Drop for Slab {
 /// The range is mapped and nothing refers to it.
 unsafe fn cut(start: NonNull<u8>, bytes: usize) {
     if bytes > 0 {
-        // A failure would leave memory mapped that nobody uses: no reason to stop.
+        // It fails in the middle of a mapping where a process may have no further one: then the addresses are lost, and not the
+        // memory behind them.
         // SAFETY: as the caller promises.
-        let _ = unsafe { munmap(start.as_ptr().cast(), bytes) };
+        let is_unmapped = unsafe { munmap(start.as_ptr().cast(), bytes) }.is_ok();
+        if !is_unmapped {
+            // SAFETY: as above: nobody will read what is gone.
+            let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontNeed) };
+        }
     }
 }

@@ -31,6 +31,7 @@ fn starve() {
     setrlimit(Resource::As, Rlimit { current: Some(most), maximum }).unwrap();
     let values: Vec<Buffer> = (0..1_000).map(|mark| Buffer::copy_from(&[mark as u8; 1_000])).collect();
     let counted: Vec<Counted<[usize; 20]>> = (0..1_000).map(|mark| Counted::read([mark; 20])).collect();
+    assert_eq!(atoll_buffer::run_bytes(), 0, "a slab could be mapped");
     assert!(values.iter().enumerate().all(|(mark, value)| **value == [mark as u8; 1_000]));
     assert!(counted.iter().enumerate().all(|(mark, value)| **value == [mark; 20]));
 }
