@@ -38,8 +38,8 @@ fn content(place: &Place, store: &str) -> Vec<String> {
 
 /// What the store keeps for backups.
 fn kept(place: &Place) -> Vec<String> {
-    let listed = atoll(place, &["store", "snapshot", "list"]);
-    let names = listed.text().lines().filter_map(|line| line.split('\t').next());
+    let listed = atoll(place, &["store", "snapshot", "list", "--json"]).json_lines();
+    let names = listed.iter().filter_map(|snapshot| snapshot["name"].as_str());
     names.filter(|name| name.starts_with("backup-")).map(str::to_owned).collect()
 }
 
