@@ -404,12 +404,15 @@ fn check_role(role: Role, field: &Field) -> Result<(), SchemaError> {
 }
 
 pub(crate) fn nearest_column(columns: &Schema, name: &str) -> Option<String> {
-    let scored = columns
-        .fields()
-        .iter()
-        .map(|field| (strsim::normalized_damerau_levenshtein(field.name(), name), field.name()));
+    likest(name, columns.fields().iter().map(|field| field.name().as_str()), 0.5).map(str::to_owned)
+}
+
+/// The name that is most like another one, if it is at least so much so, from 0 to 1.
+fn likest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>, least: f64) -> Option<&'a str> {
+    let likeness = |other: &str| strsim::normalized_damerau_levenshtein(other, name);
+    let scored = names.into_iter().map(|other| (likeness(other), other));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0));
-    best.filter(|(score, _)| *score >= 0.5).map(|(_, name)| name.clone())
+    best.filter(|(score, _)| *score >= least).map(|(_, other)| other)
 }
 
 /// A field of a table, for those who make schemas in code.

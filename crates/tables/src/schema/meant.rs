@@ -1,7 +1,7 @@
 //! Which type is meant by what is none: names of other tools, NumPy's ways to write a vector, and slips.
 
-use super::TypeName;
 use super::types::PLAIN;
+use super::{TypeName, likest};
 use arrow_schema::{DataType, Field};
 use std::sync::Arc;
 
@@ -50,11 +50,7 @@ pub(super) fn meant(name: &str) -> Option<String> {
 /// The type of one value that is meant.
 fn one(name: &str) -> Option<DataType> {
     let called = ELSEWHERE.iter().find(|(names, _)| names.contains(&name)).map(|(_, here)| *here);
-    let likeness = |plain: &str| match called {
-        Some(called) => f64::from(u8::from(plain == called)),
-        None => strsim::normalized_damerau_levenshtein(plain, name),
-    };
-    let alike = PLAIN.iter().map(|(plain, data_type)| (likeness(plain), data_type));
-    let best = alike.filter(|(likeness, _)| *likeness >= ALIKE).max_by(|a, b| a.0.total_cmp(&b.0));
-    best.map(|(_, data_type)| data_type.clone())
+    let likest = || likest(name, PLAIN.iter().map(|(plain, _)| *plain), ALIKE);
+    let meant = called.or_else(likest)?;
+    PLAIN.iter().find(|(plain, _)| *plain == meant).map(|(_, data_type)| data_type.clone())
 }
