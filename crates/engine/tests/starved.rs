@@ -40,6 +40,8 @@ fn starve() {
     for (key, value) in (0..20_000).map(record) {
         assert!(tree.get_with(&key, |found| found.is_some_and(|found| *found == value)).unwrap());
     }
+    let leaves = engine.stats().leaf_memory_bytes;
+    assert!(leaves > atoll_buffer::slab::SLAB_BYTES as u64, "{leaves} bytes of leaves have room in one slab");
     // Leaves of both kinds go where they came from.
     drop((tree, engine));
 }
