@@ -117,7 +117,10 @@ impl<T> Clone for Counted<T> {
 impl<T> Drop for Counted<T> {
     #[inline]
     fn drop(&mut self) {
-        if self.inner().owners.fetch_sub(1, Ordering::Release) > 1 {
+        let owners = &self.inner().owners;
+        // Who is the one owner stays it: only an owner makes others. Then there is nothing to count, which would take as long
+        // as what is written meanwhile.
+        if owners.load(Ordering::Acquire) > 1 && owners.fetch_sub(1, Ordering::Release) > 1 {
             return;
         }
         // What other owners did happens before the memory is used again.

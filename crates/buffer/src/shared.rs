@@ -142,7 +142,10 @@ impl Clone for Shared {
 impl Drop for Shared {
     #[inline]
     fn drop(&mut self) {
-        if self.head().owners.fetch_sub(1, Ordering::Release) > 1 {
+        let owners = &self.head().owners;
+        // Who is the one owner stays it: only an owner makes others. Then there is nothing to count, which would take as long
+        // as what is written meanwhile.
+        if owners.load(Ordering::Acquire) > 1 && owners.fetch_sub(1, Ordering::Release) > 1 {
             return;
         }
         // What other owners did happens before the memory is used again.
