@@ -16,6 +16,7 @@
 use crate::EngineError;
 use crate::cold::{self, COLD_NUMBER, ColdSegment, VALUE_OVERHEAD_MAX};
 use crate::log::{self, Written};
+use crate::near::Bytes;
 use crate::planted::{self, Bug};
 use crate::search::{self, LANES};
 use crate::shared::Shared;
@@ -159,7 +160,7 @@ impl Shared {
             if number.is_multiple_of(LANES) {
                 let next = values[number..].iter().take(LANES).take_while(|next| next.tree == value.tree);
                 let keys: Vec<&[u8]> = next.map(|next| &bytes[next.key.clone()]).collect();
-                self.bring_nearer(value.tree, &keys);
+                self.bring_nearer(value.tree, &keys, Bytes::Not);
             }
             let (key, content) = (&bytes[value.key.clone()], &bytes[value.value.clone()]);
             match self.piece_at(value, key, victim.extent.offset) {
@@ -283,7 +284,7 @@ impl Shared {
         for values in filling.moving.chunk_by(|value, next| value.tree == next.tree) {
             for values in values.chunks(LANES) {
                 let keys: Vec<&[u8]> = values.iter().map(|value| value.key.as_slice()).collect();
-                self.bring_nearer(values[0].tree, &keys);
+                self.bring_nearer(values[0].tree, &keys, Bytes::Not);
                 values.iter().for_each(|value| self.tell(value, extent));
             }
         }

@@ -12,13 +12,22 @@ use crate::search::{self, LANES};
 use crate::shared::Shared;
 use crate::tree::HashedKey;
 
+/// How far to go on the way to values that lie outside of their leaf.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bytes {
+    /// To where both ends of their bytes are.
+    Too,
+    /// To what knows where their bytes are.
+    Not,
+}
+
 /// Where a key is, as far as somebody looked.
 type Lane<'f> = Option<(&'f SharedLeaf, usize)>;
 
 impl Tree {
     /// Brings nearer what lookups, puts and appends of these keys will touch, as far as it is in memory. It pays from two keys on.
     pub fn bring_nearer<K: AsRef<[u8]>>(&self, keys: &[K]) {
-        self.engine.shared.bring_nearer(self.id(), keys);
+        self.engine.shared.bring_nearer(self.id(), keys, Bytes::Too);
     }
 }
 
@@ -39,7 +48,7 @@ impl Shared {
     }
 
     /// Brings nearer what changes of these keys will touch, in the tree of this number.
-    pub(crate) fn bring_nearer<K: AsRef<[u8]>>(&self, tree: u32, keys: &[K]) {
+    pub(crate) fn bring_nearer<K: AsRef<[u8]>>(&self, tree: u32, keys: &[K], bytes: Bytes) {
         let forest = self.forest.read();
         let Some(tree) = forest.tree(tree) else { return };
         for keys in keys.chunks(LANES) {
@@ -61,7 +70,9 @@ impl Shared {
             step(&|leaf, fingerprint| leaf.bring_record_nearer(fingerprint as u8));
             step(&|leaf, slot| leaf.bring_nearer(slot, Leaf::prefetch_chain));
             step(&|leaf, slot| leaf.bring_nearer(slot, Leaf::prefetch_piece));
-            step(&|leaf, slot| leaf.bring_nearer(slot, Leaf::prefetch_ends));
+            if bytes == Bytes::Too {
+                step(&|leaf, slot| leaf.bring_nearer(slot, Leaf::prefetch_ends));
+            }
         }
     }
 }
