@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 pub(crate) use crate::parts::Purpose;
 
 /// Shorter ones the allocator keeps at hand itself.
-const LINES_LEAST: usize = 3;
+const LINES_LEAST: usize = 2;
 
 /// Of longer ones few would be in a run, with much of it unused, and one has more than a page anyway. The first line is what
 /// lies before the bytes, so the longest value in a block has 4,032 of them, and one of 4 KiB is the allocator's.
@@ -36,6 +36,9 @@ static BLOCKS: [Mutex<Class>; CLASSES] = [const { Mutex::new(Class::new()) }; CL
 
 /// Blocks that were given back while somebody had the lock of their class: the last one, which knows the one before.
 static LEFT: [AtomicPtr<Link>; CLASSES] = [const { AtomicPtr::new(null_mut()) }; CLASSES];
+
+/// Where classes keep what they know of their runs: only ever asked for, never read.
+static KEPT: [AtomicPtr<u8>; CLASSES] = [const { AtomicPtr::new(null_mut()) }; CLASSES];
 
 /// Bytes of runs that no block in use has, as far as classes told of them.
 static UNUSED: AtomicUsize = AtomicUsize::new(0);
@@ -120,6 +123,12 @@ pub(crate) fn take(lines: usize, purpose: Purpose) -> Option<(NonNull<u8>, Place
 /// Lines of the blocks of a class.
 const fn lines_of(class: usize) -> usize {
     LINES_LEAST + class
+}
+
+/// Where it is kept what whoever gives a block back has to look at, most likely: for hints to the processor alone.
+pub(crate) fn kept_at(place: Place) -> *const u8 {
+    let kept = KEPT[usize::from(place.class)].load(Ordering::Relaxed);
+    kept.wrapping_add(place.run as usize * size_of::<Option<Blocks>>())
 }
 
 /// Gives the block back that this link lies in.
@@ -237,7 +246,7 @@ impl Class {
         let block_bytes = lines_of(class) * ALIGNMENT;
         let number = match self.open.first() {
             Some(&number) => number,
-            None => self.add_run(block_bytes, purpose, after)?,
+            None => self.add_run(class, purpose, after)?,
         };
         let Some(blocks) = self.runs[number as usize].as_mut() else { unreachable!("an open run is there") };
         if blocks.used == 0 {
@@ -269,7 +278,8 @@ impl Class {
         self.tell();
     }
 
-    fn add_run(&mut self, block_bytes: usize, purpose: Purpose, after: &mut After) -> Option<u32> {
+    fn add_run(&mut self, class: usize, purpose: Purpose, after: &mut After) -> Option<u32> {
+        let block_bytes = lines_of(class) * ALIGNMENT;
         let run = runs::take(purpose)?;
         after.had_pool = true;
         let mut free = Bits::default();
@@ -282,6 +292,7 @@ impl Class {
             }
             None => {
                 self.runs.push(blocks);
+                KEPT[class].store(self.runs.as_mut_ptr().cast(), Ordering::Relaxed);
                 self.runs.len() as u32 - 1
             }
         };

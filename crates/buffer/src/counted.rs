@@ -77,6 +77,12 @@ impl<T> Counted<T> {
         self.cell.as_ptr().cast_const().cast()
     }
 
+    /// What the end of the value will touch beside it, for hints to the processor alone.
+    #[must_use]
+    pub fn end_touches(&self) -> *const u8 {
+        blocks::kept_at(self.inner().link.place())
+    }
+
     /// Whether both are owners of one value.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {

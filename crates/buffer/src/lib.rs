@@ -135,6 +135,12 @@ impl Buffer {
         }
     }
 
+    /// What the end of its bytes will touch beside them, if there are any, for hints to the processor alone.
+    #[must_use]
+    pub fn end_touches(&self) -> Option<*const u8> {
+        self.shared.as_ref().map(Shared::end_touches)
+    }
+
     /// The part in `range`, clamped to the length, sharing the allocation.
     #[must_use]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Self {

@@ -102,6 +102,11 @@ impl Shared {
         if place.own_before().is_some() { self.len() + ALIGNMENT - 1 } else { place.share() }
     }
 
+    /// What its end will touch beside it.
+    pub(crate) fn end_touches(&self) -> *const u8 {
+        blocks::kept_at(self.head().link.place())
+    }
+
     /// Whether both are of one allocation.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.0 == other.0

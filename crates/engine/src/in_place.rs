@@ -159,6 +159,8 @@ impl Shared {
             }
         });
         let left = left.filter(|_| !is_append);
+        // While locks are given back.
+        left.iter().for_each(Chain::prefetch_end_of_bytes);
         Ok(Some(Done { visible, waiting, chores, left }))
     }
 

@@ -24,6 +24,7 @@ use crate::node::{Home, HomeCell, Inner, Node, PageRef};
 use crate::planted::{self, Bug};
 use crate::slot::Slot;
 use crate::space::UNIT;
+use crate::superblock::DATA_START;
 use crate::value::{Chain, INLINE_BELOW, Piece, Stored};
 use crate::{Damage, EngineError, KEY_MAX};
 use std::sync::Arc;
@@ -236,6 +237,9 @@ fn decode_value<'a>(page: &mut Decoder<'a>) -> Result<Entry<'a>, Malformed> {
     let mut pieces = Vec::new();
     for _ in 0..number {
         let home = page.word()?;
+        if home < DATA_START {
+            return Err(Malformed);
+        }
         let len = u32::try_from(page.varint()?).map_err(|_| Malformed)?;
         pieces.push(Piece::on_disk(home, len, page.u64()?, page.word()?));
     }

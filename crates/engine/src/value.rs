@@ -4,28 +4,24 @@
 //! memory. An append shares the pieces before it, so its cost does not depend on the value's length. The last piece of a
 //! value that nobody else has and no disk grows where it lies.
 //!
-//! Invariant: a piece that is not resident has a home, and bytes read from there pass the checksum.
-//! Invariant: a piece that more than one value, reader or list has does not change.
+//! [`piece`] has the pieces, [`growing`] makes values longer, [`front`] shows how they begin, [`together`] reads several pieces at once.
 
 mod front;
 mod growing;
+mod piece;
 mod together;
 
+use crate::EngineError;
 use crate::backing::Backing;
-use crate::meter::{Kind, Meter};
 use crate::pins::{Pin, Pins};
 use crate::planted::{self, Bug};
-use crate::prefetch::prefetch;
-use crate::threads::Mutex;
-use crate::{Damage, EngineError};
-use atoll_buffer::{Buffer, Counted};
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use atoll_buffer::Buffer;
+use std::sync::Arc;
 use together::{loaded, together};
 
 pub use front::Front;
 pub(crate) use growing::Added;
-use growing::{FRONT, Resident};
+pub(crate) use piece::{PIECE_BYTES, Piece};
 
 /// Values below this many bytes lie in leaf pages.
 pub(crate) const INLINE_BELOW: usize = 256;
@@ -46,259 +42,8 @@ pub(crate) const VALUE_MAX: u64 = 64 << 20;
 /// A piece that grew to this length is not copied again to join it with appended bytes.
 const JOIN_BELOW: u32 = 1 << 20;
 
-/// Lines of a value that a scan asks for; what follows one after the other comes by itself.
-const PREFETCHED_LINES: usize = 16;
-
-/// Lines of memory that whoever looks at the beginning of a value reads, or whoever adds to it writes, most likely.
-const LINES_OF_END: usize = 3;
-
-/// How far before the bytes of a buffer its owners are counted, about.
-const OWNERS_BEFORE: usize = 64;
-
-/// About what a piece takes beside its bytes, and its place among others.
-pub(crate) const PIECE_BYTES: usize = 160;
-
 /// About what bytes in memory take beside themselves: an aligned start, an owner count, and what the allocator adds.
 const BUFFER_BYTES: u64 = 96;
-
-/// Bytes of a value, immutable for all who share them.
-#[derive(Clone)]
-pub(crate) struct Piece(Counted<PieceCell>);
-
-/// In this order: who reads it needs what comes first.
-#[repr(C)]
-struct PieceCell {
-    resident: Mutex<Resident>,
-    /// Where the bytes were when they came into memory: only ever asked for, never read.
-    bytes_at: AtomicPtr<u8>,
-    len: u32,
-    birth: u64,
-    /// Reckoned when somebody asks, where it is not known from the beginning, and before it has a home.
-    checksum: OnceLock<u64>,
-    /// Whether its bytes are in a log group that the disk does not have yet.
-    in_log: bool,
-    /// Where its bytes count for as long as it has no home, and for how many.
-    waits_at: Option<Arc<Meter>>,
-    waiting_bytes: u64,
-    /// What the checksum begins with, where it is not known yet.
-    seed: u64,
-    home: OnceLock<u64>,
-    /// What its bytes in memory count for, once somebody counts them.
-    counted: AtomicU64,
-    /// What it begins with, if it grows or did.
-    front: Option<[u8; FRONT]>,
-}
-
-impl PieceCell {
-    /// Takes its bytes off the meter, with its home or its end.
-    fn wait_ended(&self) {
-        if let Some(meter) = &self.waits_at {
-            meter.take_off(Kind::Waiting, self.waiting_bytes);
-        }
-    }
-}
-
-impl Drop for PieceCell {
-    fn drop(&mut self) {
-        if self.home.get().is_none() {
-            self.wait_ended();
-        }
-    }
-}
-
-impl Piece {
-    /// A piece that lives only in memory, or will soon be told its home.
-    pub(crate) fn resident(bytes: Buffer, checksum: u64, birth: u64) -> Self {
-        Self::new(bytes, checksum, birth, false)
-    }
-
-    /// A piece that lives in memory until a checkpoint writes it.
-    pub(crate) fn waiting(bytes: Buffer, birth: u64, backing: &Backing) -> Self {
-        Self::waiting_as(Resident::Whole(bytes), birth, backing)
-    }
-
-    /// A piece whose bytes are part of a log group that will soon be flushed.
-    pub(crate) fn in_log(bytes: Buffer, checksum: u64, birth: u64) -> Self {
-        Self::new(bytes, checksum, birth, true)
-    }
-
-    fn new(bytes: Buffer, checksum: u64, birth: u64, in_log: bool) -> Self {
-        let mut cell = PieceCell::of(bytes.len() as u32, checksum, birth);
-        cell.in_log = in_log;
-        *cell.bytes_at.get_mut() = bytes.as_ptr().cast_mut();
-        cell.resident = Mutex::new(Resident::Whole(bytes));
-        Self(Counted::new(cell))
-    }
-
-    /// A piece that lies on disk.
-    pub(crate) fn on_disk(home: u64, len: u32, checksum: u64, birth: u64) -> Self {
-        let mut cell = PieceCell::of(len, checksum, birth);
-        cell.home = OnceLock::from(home);
-        Self(Counted::read(cell))
-    }
-
-    pub(crate) fn len(&self) -> u32 {
-        self.0.len
-    }
-
-    pub(crate) fn birth(&self) -> u64 {
-        self.0.birth
-    }
-
-    pub(crate) fn checksum(&self) -> u64 {
-        let reckon = || crate::checksum::checksum(self.0.seed, self.0.resident.lock().bytes());
-        *self.0.checksum.get_or_init(reckon)
-    }
-
-    /// Whether it may get a home although the current tree let go of it in `epoch`.
-    pub(crate) fn may_settle(&self, epoch: u64) -> bool {
-        self.0.in_log || self.0.birth < epoch
-    }
-
-    /// Offset of the bytes on disk, once they were written.
-    pub(crate) fn home(&self) -> Option<u64> {
-        self.0.home.get().copied()
-    }
-
-    pub(crate) fn settle(&self, offset: u64) {
-        // From here on its bytes may go from memory, and what they were must be known then.
-        self.checksum();
-        // Settling twice would mean that two checkpoints wrote it at once; the first home stays true.
-        if self.0.home.set(offset).is_ok() {
-            self.0.wait_ended();
-        }
-    }
-
-    pub(crate) fn resident_bytes(&self) -> Option<Buffer> {
-        self.0.resident.lock().whole()
-    }
-
-    /// The same, where nothing has to be copied for it.
-    fn ready_bytes(&self) -> Option<Buffer> {
-        self.0.resident.lock().ready()
-    }
-
-    fn is_resident(&self) -> bool {
-        !matches!(*self.0.resident.lock(), Resident::Absent)
-    }
-
-    /// Its bytes in memory count for so many more.
-    pub(crate) fn count(&self, bytes: u64) {
-        self.0.counted.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// Lets go of the bytes in memory, if they can be read back; how many they counted for.
-    pub(crate) fn evict(&self) -> u64 {
-        if self.0.home.get().is_none() {
-            return 0;
-        }
-        let bytes = self.0.resident.lock().take();
-        drop(bytes);
-        self.0.counted.swap(0, Ordering::Relaxed)
-    }
-
-    /// Whether nobody has it but the caller, and those who count its bytes in memory.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.0.owners() <= 2
-    }
-
-    /// Takes over the bytes that a piece of the same content has in memory; both can be read back.
-    pub(crate) fn take_over(&self, from: &Self, backing: &Backing) {
-        // Bytes that are shared are only handed on: even who counts their owners need not be looked at.
-        let bytes = match from.0.resident.lock().take() {
-            Resident::Whole(bytes) => bytes,
-            mut other => match other.whole() {
-                Some(bytes) => bytes,
-                None => return,
-            },
-        };
-        let counted = from.0.counted.swap(0, Ordering::Relaxed);
-        backing.meter().take_off(Kind::Value, counted);
-        let counts = if counted > 0 { counted } else { bytes.allocated_bytes() as u64 };
-        let bytes_at = from.0.bytes_at.load(Ordering::Relaxed);
-        self.0.bytes_at.store(bytes_at, Ordering::Relaxed);
-        *self.0.resident.lock() = Resident::Whole(bytes);
-        backing.admit(self.clone(), counts);
-    }
-
-    /// Brings what says where its bytes are nearer.
-    #[inline]
-    pub(crate) fn prefetch(&self) {
-        prefetch(self.0.start(), Counted::<PieceCell>::LINES);
-    }
-
-    /// Brings its first bytes nearer, and what counts who shows them, which lies before them.
-    #[inline]
-    fn prefetch_bytes(&self) {
-        let bytes = self.0.bytes_at.load(Ordering::Relaxed);
-        if !bytes.is_null() {
-            let lines = (self.0.len as usize).div_ceil(64).min(PREFETCHED_LINES);
-            prefetch(bytes.wrapping_sub(OWNERS_BEFORE), lines + 1);
-        }
-    }
-
-    /// Brings nearer what counts who shows its bytes.
-    #[inline]
-    fn prefetch_owners(&self) {
-        let bytes = self.0.bytes_at.load(Ordering::Relaxed);
-        if !bytes.is_null() {
-            prefetch(bytes.wrapping_sub(OWNERS_BEFORE), 1);
-        }
-    }
-
-    /// Brings its first bytes nearer, and those where more may be added.
-    #[inline]
-    fn prefetch_ends(&self) {
-        let bytes = self.0.bytes_at.load(Ordering::Relaxed);
-        if !bytes.is_null() {
-            prefetch(bytes, LINES_OF_END);
-            prefetch(bytes.wrapping_add(self.0.len as usize), LINES_OF_END);
-        }
-    }
-
-    /// What tells this piece from every other that is alive.
-    pub(crate) fn address(&self) -> usize {
-        self.0.start().addr()
-    }
-
-    /// How many hold it.
-    #[cfg(test)]
-    pub(crate) fn owners(&self) -> usize {
-        self.0.owners()
-    }
-
-    pub(crate) fn same(&self, other: &Self) -> bool {
-        self.0.is_same(&other.0)
-    }
-
-    /// Reads the bytes on disk and verifies them.
-    pub(crate) fn verify(&self, backing: &Backing) -> Result<Buffer, EngineError> {
-        let offset = self.home().unwrap_or_default();
-        let bytes = Buffer::try_read(self.0.len as usize, |target| backing.read(offset, target))?;
-        self.check(&bytes, backing)?;
-        Ok(bytes)
-    }
-
-    /// Refuses bytes read back that are not those of this piece.
-    fn check(&self, bytes: &[u8], backing: &Backing) -> Result<(), EngineError> {
-        if backing.checksum(bytes) != self.checksum() && !planted::is(Bug::ValueChecksumIgnored) {
-            return Err(backing.corrupt(self.home().unwrap_or_default(), Damage::ValueChecksum));
-        }
-        Ok(())
-    }
-
-    /// The bytes, read back and verified where they are not resident.
-    pub(crate) fn load(&self, backing: &Backing) -> Result<Buffer, EngineError> {
-        if let Some(bytes) = self.resident_bytes() {
-            return Ok(bytes);
-        }
-        let bytes = self.verify(backing)?;
-        *self.0.resident.lock() = Resident::Whole(bytes.clone());
-        self.0.bytes_at.store(bytes.as_ptr().cast_mut(), Ordering::Relaxed);
-        backing.admit(self.clone(), bytes.allocated_bytes() as u64);
-        Ok(bytes)
-    }
-}
 
 /// One or more pieces, in order.
 #[derive(Clone)]
@@ -351,6 +96,29 @@ impl Chain {
     pub(crate) fn prefetch_owners(&self) {
         if let Self::One(piece) = self {
             piece.prefetch_owners();
+        }
+    }
+
+    /// Brings nearer what the end of its piece will touch beside it, where it is one.
+    #[inline]
+    pub(crate) fn prefetch_end(&self) {
+        if let Self::One(piece) = self {
+            piece.prefetch_end();
+        }
+    }
+
+    /// Brings nearer what the end of its bytes will touch beside them, where they are one piece.
+    pub(crate) fn prefetch_end_of_bytes(&self) {
+        if let Self::One(piece) = self {
+            piece.prefetch_end_of_bytes();
+        }
+    }
+
+    /// The bytes, if they are one piece in memory to be shared that nobody else has.
+    pub(crate) fn into_bytes(self) -> Option<Buffer> {
+        match self {
+            Self::One(piece) => piece.into_bytes(),
+            Self::Many(_) => None,
         }
     }
 

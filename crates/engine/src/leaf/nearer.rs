@@ -3,9 +3,13 @@
 use super::{CHAIN_FLAG, HEAD_LINES, Leaf, RECORD_HEADER, SUFFIX_MASK, head_of, heads_below};
 use crate::prefetch::prefetch;
 use crate::value::Chain;
+use atoll_buffer::Buffer;
 
-/// How far ahead a leaf that ends asks for the pieces of its values, and for their bytes.
-const ENDING_AHEAD: [usize; 2] = [20, 12];
+/// How far ahead a leaf that ends asks for the pieces of its values, and for what counts the owners of their bytes.
+const ENDING_AHEAD: [usize; 2] = [26, 18];
+
+/// How many bytes that nobody has any more wait for what their end will touch.
+const PARTING: usize = 6;
 
 impl Leaf {
     /// Brings nearer what setting `key` will touch: its record, or the place where it will be written, or
@@ -37,10 +41,14 @@ impl Leaf {
         };
         (0..ENDING_AHEAD[0]).for_each(|at| ahead(&chains, at, Chain::prefetch));
         (0..ENDING_AHEAD[1]).for_each(|at| ahead(&chains, at, Chain::prefetch_owners));
+        let mut parting: [Buffer; PARTING] = Default::default();
         for at in 0..chains.len() {
             ahead(&chains, at + ENDING_AHEAD[0], Chain::prefetch);
             ahead(&chains, at + ENDING_AHEAD[1], Chain::prefetch_owners);
-            chains[at] = None;
+            ahead(&chains, at + PARTING, Chain::prefetch_end);
+            let bytes = chains[at].take().and_then(Chain::into_bytes).unwrap_or_default();
+            bytes.end_touches().into_iter().for_each(|address| prefetch(address, 1));
+            parting[at % PARTING] = bytes;
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a value begins with, and how long it is: whoever needs no more of it has nothing copied or shared.
 
-use super::{Chain, LINES_OF_END, Piece, Stored, ValueRef};
+use super::piece::LINES_OF_END;
+use super::{Chain, Piece, Stored, ValueRef};
 use crate::prefetch::prefetch;
 use std::sync::atomic::Ordering;
 
@@ -63,7 +64,7 @@ impl Piece {
     /// Shows its first bytes, so many, if it has them in memory.
     fn front<R>(&self, wanted: usize, show: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let cell = &self.0;
-        if let Some(front) = cell.front.as_ref().and_then(|front| front.get(..wanted)) {
+        if let Some(front) = cell.front().and_then(|front| front.get(..wanted)) {
             // Whoever asks for no more than what a value begins with may be about to add to it.
             let end = cell.bytes_at.load(Ordering::Relaxed).wrapping_add(cell.len as usize);
             prefetch(end, LINES_OF_END);

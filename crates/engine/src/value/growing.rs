@@ -3,14 +3,15 @@
 //! An append to a value that only its leaf has writes behind the bytes that are there, into room that is kept for that. What
 //! anybody else has, or any disk, stays as it is; the value then gets another piece, or a longer one in place of its last.
 
-use super::{ALONE_FROM, BUFFER_BYTES, Chain, JOIN_BELOW, Piece, PieceCell};
+use super::piece::{Home, PieceCell, Waiting};
+use super::{ALONE_FROM, BUFFER_BYTES, Chain, JOIN_BELOW, Piece};
 use crate::backing::Backing;
 use crate::meter::Kind;
 use crate::threads::Mutex;
 use atoll_buffer::{Buffer, Counted};
 use std::ops::Range;
-use std::sync::atomic::{AtomicPtr, AtomicU64};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 
 /// Where the bytes of a piece are.
 #[derive(Default)]
@@ -27,7 +28,7 @@ pub(super) enum Resident {
 /// Parts of a piece that grows which are copied: longer ones are moved to where they can be shared.
 const FEW: usize = 1024;
 
-/// Bytes of a piece that grows which are kept where its length is, so that who asks for no more needs no other line of memory.
+/// Bytes of a piece that grows which are kept where it waits, so that who asks for no more does not wait for where they lie.
 pub(super) const FRONT: usize = 24;
 
 impl Resident {
@@ -64,18 +65,16 @@ impl PieceCell {
     /// One of nothing, which waits for nothing.
     pub(super) fn of(len: u32, checksum: u64, birth: u64) -> Self {
         Self {
-            len,
-            birth,
-            checksum: OnceLock::from(checksum),
-            in_log: false,
-            waits_at: None,
-            waiting_bytes: 0,
-            seed: 0,
-            home: OnceLock::new(),
             resident: Mutex::default(),
-            counted: AtomicU64::new(0),
             bytes_at: AtomicPtr::default(),
-            front: None,
+            home: Home::default(),
+            birth,
+            checksum: AtomicU64::new(checksum),
+            counted: AtomicU64::new(0),
+            waiting: None,
+            len,
+            is_summed: AtomicBool::new(true),
+            in_log: false,
         }
     }
 }
@@ -88,14 +87,17 @@ impl Piece {
             other => (other.bytes(), other.bytes().len()),
         };
         let mut cell = PieceCell::of(bytes.len() as u32, 0, birth);
-        cell.checksum = OnceLock::new();
-        cell.seed = backing.store_id();
-        cell.waiting_bytes = room as u64 + BUFFER_BYTES;
+        let waiting = Waiting {
+            meter: Arc::clone(backing.meter()),
+            bytes: room as u64 + BUFFER_BYTES,
+            seed: backing.store_id(),
+            front: bytes.first_chunk().copied().filter(|_| matches!(resident, Resident::Growing(_))),
+        };
+        waiting.meter.add(Kind::Waiting, waiting.bytes);
+        *cell.is_summed.get_mut() = false;
         *cell.bytes_at.get_mut() = bytes.as_ptr().cast_mut();
-        cell.front = bytes.first_chunk().copied().filter(|_| matches!(resident, Resident::Growing(_)));
         cell.resident = Mutex::new(resident);
-        backing.meter().add(Kind::Waiting, cell.waiting_bytes);
-        cell.waits_at = Some(Arc::clone(backing.meter()));
+        cell.waiting = Some(Box::new(waiting));
         Self(Counted::new(cell))
     }
 
@@ -109,6 +111,11 @@ impl Piece {
 }
 
 impl PieceCell {
+    /// What it begins with, where that is kept.
+    pub(super) fn front(&self) -> Option<&[u8; FRONT]> {
+        self.waiting.as_ref()?.front.as_ref()
+    }
+
     fn grow(&mut self, added: &[u8]) {
         let mut resident = self.resident.lock();
         let Resident::Growing(bytes) = &mut *resident else { return };
@@ -116,13 +123,15 @@ impl PieceCell {
             let room = bytes.capacity();
             bytes.reserve(added.len());
             let more = (bytes.capacity() - room) as u64;
-            self.waits_at.iter().for_each(|meter| meter.add(Kind::Waiting, more));
-            self.waiting_bytes += more;
+            if let Some(waiting) = &mut self.waiting {
+                waiting.meter.add(Kind::Waiting, more);
+                waiting.bytes += more;
+            }
         }
         bytes.extend_from_slice(added);
         self.len = bytes.len() as u32;
         *self.bytes_at.get_mut() = bytes.as_mut_ptr();
-        self.checksum.take();
+        *self.is_summed.get_mut() = false;
     }
 }
 
@@ -221,7 +230,7 @@ impl Chain {
     pub(super) fn few_of_growing(&self, range: Range<u64>) -> Option<Buffer> {
         let Self::One(Piece(cell)) = self else { return None };
         let (from, to) = (range.start as usize, range.end as usize);
-        if let Some(few) = cell.front.as_ref().and_then(|front| front.get(from..to)) {
+        if let Some(few) = cell.front().and_then(|front| front.get(from..to)) {
             return Some(Buffer::copy_from(few));
         }
         match &*cell.resident.lock() {
