@@ -1,8 +1,10 @@
 //! Runs the steps: each phase of each engine in a child of its own, engines taking turns.
 //!
-//! Invariant: no two children run at the same time, and before each the disk has nothing left to store.
+//! Invariant: no two children run at the same time, and before each the disk has nothing left to store; nor is it told what was
+//! removed before, which the system does behind everybody's back, unless others keep the machine busy for minutes.
 
 use super::results::{Failure, Measured};
+use crate::measure::wait_for_calm;
 use crate::peers::{EngineError, EngineName};
 use crate::phases::{Phase, PhaseResult, Spec};
 use std::fs;
@@ -125,6 +127,7 @@ impl Plan {
                 }
                 if ends_a_store(step.phase) {
                     self.clear()?;
+                    self.rest(&mut told);
                 }
             }
             round_ended(repeat + 1, &measured)?;
@@ -181,8 +184,19 @@ impl Plan {
         }
         if step.phase == Phase::LoadSingle || part_of(step) == Part::Pairs {
             fs::remove_dir_all(&spec.folder)?;
+            self.rest(told);
         }
         Ok(())
+    }
+
+    /// Waits until the system is done with what was removed, where that may be much.
+    fn rest(&self, told: &mut impl FnMut(&str)) {
+        if self.scale.records == Scale::FULL.records {
+            rustix::fs::sync();
+            wait_for_calm(true, |busy| {
+                told(&format!("waiting for a calm machine: {:.0} % busy", busy * 100.0))
+            });
+        }
     }
 
     fn spec(&self, engine: EngineName, step: Step) -> Spec {
