@@ -150,9 +150,13 @@ impl Piece {
         if cell.is_summed.load(Ordering::Acquire) {
             return cell.checksum.load(Ordering::Relaxed);
         }
+        let resident = cell.resident.lock();
+        // Meanwhile it may have got a home, before which it is summed, and then its bytes may be gone.
+        if cell.is_summed.load(Ordering::Acquire) {
+            return cell.checksum.load(Ordering::Relaxed);
+        }
         let seed = cell.waiting.as_ref().map_or(0, |waiting| waiting.seed);
-        // Two who reckon at once find the same.
-        let sum = crate::checksum::checksum(seed, cell.resident.lock().bytes());
+        let sum = crate::checksum::checksum(seed, resident.bytes());
         cell.checksum.store(sum, Ordering::Relaxed);
         cell.is_summed.store(true, Ordering::Release);
         sum
