@@ -60,7 +60,7 @@ pub(crate) fn written_format_of(named: Option<RowFormat>, path: &Path) -> Result
 
 /// The name that was probably meant, or all of them.
 pub(crate) fn did_you_mean(name: &str, names: &[String]) -> String {
-    match atoll_row_files::nearest(name, names.iter().map(String::as_str)) {
+    match atoll_errors::nearest(name, names.iter().map(String::as_str)) {
         Some(nearest) => format!("did you mean \"{nearest}\"?"),
         None => format!("there are: {}", names.join(", ")),
     }

@@ -1,10 +1,16 @@
 //! Error kinds: one small append-only list, the same in Rust, Python, RESP, HTTP and exit codes.
 //!
+//! [`nearest`] is for hints that name what was probably meant.
+//!
 //! Each library keeps its own typed errors with the facts of the case; every one of them answers
 //! [`ErrorKind`], and the doors translate the kind and never the text.
 //!
 //! Invariant: a kind, once released, keeps its names and its exit code for ever.
 //! Invariant: names, codes and exit codes are distinct (kept so by the tests below).
+
+mod nearest;
+
+pub use nearest::nearest;
 
 /// What went wrong, in the terms that a caller can act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

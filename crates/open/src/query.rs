@@ -4,7 +4,8 @@
 //! Invariant: every key is known, and none is taken twice.
 
 use crate::url::{UrlError, shortened};
-use atoll_options::{ValueError, nearest};
+use atoll_errors::nearest;
+use atoll_options::ValueError;
 
 /// What a URL says, and its query.
 pub(crate) fn split(rest: &str) -> Result<(&str, &str), UrlError> {

@@ -1,6 +1,7 @@
 //! Entry points for the fuzzer: any bytes may come in, nothing may panic.
 
-use crate::{OptionValue, Schema, Size, Sources, TomlText, nearest, parse_duration, resolve};
+use crate::{OptionValue, Schema, Size, Sources, TomlText, parse_duration, resolve};
+use atoll_errors::nearest;
 use std::time::Duration;
 
 crate::options! {

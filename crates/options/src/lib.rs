@@ -11,7 +11,6 @@
 mod duration;
 mod error;
 pub mod fuzz;
-mod nearest;
 mod number;
 mod schema;
 mod settings;
@@ -21,7 +20,6 @@ mod value;
 
 pub use duration::{format_duration, parse_duration};
 pub use error::{OptionsError, ValueError};
-pub use nearest::nearest;
 pub use schema::{Field, Schema, Section};
 pub use settings::{Setting, Settings, resolve};
 pub use size::Size;

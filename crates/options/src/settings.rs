@@ -2,9 +2,9 @@
 
 use crate::sources::PREFIX;
 use crate::{
-    Assignment, Field, OptionValue, OptionsError, Origin, Schema, Sources, environment_name, nearest,
-    parse_toml,
+    Assignment, Field, OptionValue, OptionsError, Origin, Schema, Sources, environment_name, parse_toml,
 };
+use atoll_errors::nearest;
 
 /// One option with its effective value.
 #[derive(Clone, Debug)]

@@ -25,17 +25,3 @@ pub use part::{BadRecord, Part, PartLimits, RowReader};
 pub use read::{Input, NO_VALUE_KEY, ReadOptions, describe, ends_in_quotes, open};
 pub use size::{bytes_of, rows_within};
 pub use write::{Aligned, RowWriter, aligned, escaped, writer};
-
-/// The name most like `word`, if one is similar enough to be worth asking about.
-#[must_use]
-pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // The distance is quadratic in the length, and nobody mistypes a name of a hundred characters.
-    if word.len() > 100 {
-        return None;
-    }
-    let word = word.to_lowercase();
-    let likeness = |name: &str| strsim::jaro_winkler(&word, &name.to_lowercase());
-    let similar = names.into_iter().filter(|name| name.len() <= 100).map(|name| (likeness(name), name));
-    let best = similar.filter(|(likeness, _)| *likeness >= 0.75).max_by(|a, b| a.0.total_cmp(&b.0));
-    best.map(|(_, name)| name)
-}

@@ -23,8 +23,9 @@ pub use comma::ends_in_quotes;
 pub use infer::NO_VALUE_KEY;
 pub use source::Input;
 
-use crate::{Format, RowFileError, RowReader, nearest};
+use crate::{Format, RowFileError, RowReader};
 use arrow_schema::{DataType, Schema, SchemaRef};
+use atoll_errors::nearest;
 use origin::list_of;
 
 /// How a file is read.

@@ -3,8 +3,9 @@
 use super::ReadOptions;
 use super::field::{Values, values};
 use super::text::Records;
-use crate::{RowFileError, nearest};
+use crate::RowFileError;
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
+use atoll_errors::nearest;
 use std::collections::HashMap;
 
 /// Under this key a column tells that the file has no value of it: that it is of texts is not known, but taken.

@@ -3,8 +3,9 @@
 //! A vector column may lie in a file as columns `pos[0]`, `pos[1]`, and so on.
 
 use super::ReadOptions;
-use crate::{RowFileError, nearest};
+use crate::RowFileError;
 use arrow_schema::{DataType, Field, Schema};
+use atoll_errors::nearest;
 use std::collections::HashSet;
 
 /// Where the values of a wanted column are.

@@ -5,7 +5,7 @@
 use super::boxes::kind as kind_of_literal;
 use super::condition::{Condition, Nullable};
 use super::criterion::{Criterion, Scalar};
-use super::error::{EvaluateError, ExpressionError, Kind, Problem, nearest, shortened};
+use super::error::{EvaluateError, ExpressionError, Kind, Problem, shortened};
 use super::interval::{Interval, necessary};
 use super::leaf::{Leaf, Shape};
 use super::near::BoundNear;
@@ -14,6 +14,7 @@ use super::{Arithmetic, Column, Comparison, Expression, Literal, Near, show};
 use crate::TypeName;
 use arrow_array::{BooleanArray, RecordBatch};
 use arrow_schema::{DataType, Schema};
+use atoll_errors::nearest;
 use std::collections::{BTreeSet, HashSet};
 
 /// A condition on the rows of a schema.

@@ -413,16 +413,3 @@ pub(super) fn shortened(text: &str) -> String {
         Some((end, _)) => format!("{}…", &text[..end]),
     }
 }
-
-/// The candidate most similar to `word`, if one is similar enough to be worth asking about.
-pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // The distance is quadratic in the length, and nobody mistypes a name of a hundred characters.
-    if word.len() > 100 {
-        return None;
-    }
-    let word = word.to_lowercase();
-    let likeness = |name: &str| strsim::jaro_winkler(&word, &name.to_lowercase());
-    let similar = candidates.into_iter().filter(|name| name.len() <= 100).map(|name| (likeness(name), name));
-    let best = similar.filter(|(likeness, _)| *likeness >= 0.75).max_by(|a, b| a.0.total_cmp(&b.0));
-    best.map(|(_, name)| name)
-}

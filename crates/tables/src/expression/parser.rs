@@ -5,12 +5,13 @@
 //!
 //! Invariant: both the recursion of the parser and the height of what it returns are at most [`DEPTH_MAX`].
 
-use super::error::{ExpressionError, Problem, nearest, shortened};
+use super::error::{ExpressionError, Problem, shortened};
 use super::literal::{Typing, is_reserved};
 use super::token::{Lexer, Token, TokenKind};
 use super::{
     Arithmetic, Cell, Column, Comparison, DEPTH_MAX, Expression, Function, LENGTH_MAX, Literal, Near, instant,
 };
+use atoll_errors::nearest;
 use std::ops::Range;
 
 /// An expression and its height: 1 for a literal or a column.

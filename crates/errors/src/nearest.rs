@@ -1,15 +1,19 @@
 //! The name somebody probably meant.
 
+/// Bytes of the longest names that are compared: the measure (Jaro and Winkler) is quadratic in the length, and nobody mistypes a
+/// name of a hundred characters.
+const LONGEST: usize = 100;
+
 /// The candidate most similar to `word`, if one is similar enough to be worth asking about.
 #[must_use]
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // The distance is quadratic in the length, and nobody mistypes a name of a hundred characters.
-    if word.len() > 100 {
+    if word.len() > LONGEST {
         return None;
     }
     let word = word.to_lowercase();
     candidates
         .into_iter()
+        .filter(|candidate| candidate.len() <= LONGEST)
         .map(|candidate| (strsim::jaro_winkler(&word, &candidate.to_lowercase()), candidate))
         .filter(|(similarity, _)| *similarity >= 0.75)
         .max_by(|a, b| a.0.total_cmp(&b.0))
@@ -27,5 +31,6 @@ mod tests {
         assert_eq!(nearest("Store", keys), Some("store"));
         assert_eq!(nearest("qqqq", keys), None);
         assert_eq!(nearest(&"s".repeat(1 << 20), keys), None);
+        assert_eq!(nearest("store", [&*"store".repeat(1 << 18), "stone"]), Some("stone"));
     }
 }
