@@ -4,6 +4,7 @@ use crate::events;
 use crate::failure::USAGE_EXIT;
 use crate::options::{Color, read_settings};
 use crate::output::report;
+use crate::text::quoted;
 use crate::{Failure, GlobalArguments, Session};
 use atoll_options::Settings;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -95,6 +96,9 @@ fn usage_hint(error: &clap::Error, program: &Command) -> String {
     if !elsewhere.is_empty() {
         return format!("did you mean {}?", elsewhere.join(" or "));
     }
+    if let Some(place) = place_behind(error) {
+        return format!("is it a store? name it with --store {}", quoted(&place));
+    }
     let odd = std::env::args_os().find(|argument| argument.to_str().is_none());
     match odd.filter(|_| error.kind() == ErrorKind::InvalidUtf8) {
         Some(odd) => format!(
@@ -103,6 +107,15 @@ fn usage_hint(error: &clap::Error, program: &Command) -> String {
         ),
         None => "`--help` after a verb shows what it takes, with examples".to_owned(),
     }
+}
+
+/// What was typed behind a verb that takes nothing but flags: most likely the store that it should be about.
+fn place_behind(error: &clap::Error) -> Option<String> {
+    let odd = error.get(ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
+    let usage = error.get(ContextKind::Usage)?.to_string().replace("[OPTIONS]", "");
+    let odd = odd.to_string();
+    let is_place = !odd.starts_with('-') && !odd.contains(char::is_control);
+    (is_place && !usage.contains(['<', '['])).then_some(odd)
 }
 
 /// The verbs of all groups that are called so, as they are typed.

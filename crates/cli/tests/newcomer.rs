@@ -1,0 +1,29 @@
+//! What whoever is new here types, and is told: the next line to type, in words that need no knowledge of what is within.
+#![allow(missing_docs, dead_code, clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use support::{Answer, Place};
+
+fn run(place: &Place, line: &str) -> Answer {
+    place.run(&line.split_whitespace().collect::<Vec<_>>())
+}
+
+#[test]
+fn a_folder_behind_a_verb_that_takes_none_is_answered_with_how_a_store_is_named() {
+    let place = Place::new();
+    for verb in ["store check", "store info", "serve", "table list", "ring status"] {
+        let answer = run(&place, &format!("{verb} ./data"));
+        assert!(
+            answer.fails(2).contains("hint: is it a store? name it with --store ./data"),
+            "{}",
+            answer.stderr
+        );
+        let told = run(&place, &format!("{verb} ./data --json")).stderr;
+        assert!(told.contains("name it with --store ./data"), "{told}");
+    }
+    let odd = place.run(&["store", "check", "my data"]);
+    assert!(odd.fails(2).contains("--store 'my data'"), "{}", odd.stderr);
+    let other = run(&place, "kv put p s v ./data");
+    assert!(!other.fails(2).contains("is it a store"), "{}", other.stderr);
+}
