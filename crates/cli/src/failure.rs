@@ -347,11 +347,17 @@ impl Failure {
         lines
     }
 
+    /// What caused it, without what was said already: a message of a ring ends with its cause.
     fn causes(&self) -> Vec<String> {
         let mut causes = Vec::new();
+        let mut said = self.to_string();
         let mut next = self.source();
         while let Some(cause) = next {
-            causes.push(cause.to_string());
+            let told = cause.to_string();
+            if !said.ends_with(&told) {
+                said.clone_from(&told);
+                causes.push(told);
+            }
             next = cause.source();
         }
         causes

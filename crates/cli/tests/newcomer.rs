@@ -27,3 +27,15 @@ fn a_folder_behind_a_verb_that_takes_none_is_answered_with_how_a_store_is_named(
     let other = run(&place, "kv put p s v ./data");
     assert!(!other.fails(2).contains("is it a store"), "{}", other.stderr);
 }
+
+#[test]
+fn a_cause_that_stands_in_the_message_is_not_told_again() {
+    // Nobody listens at port 1.
+    for line in ["ring status", "kv get p s"] {
+        let line = format!("{line} --store ring://127.0.0.1:1/?time-out=1s");
+        let told = run(&Place::new(), &line).stderr;
+        assert_eq!(told.matches("Connection refused").count(), 1, "{told}");
+        let object = run(&Place::new(), &format!("{line} --json")).stderr;
+        assert_eq!(object.matches("Connection refused").count(), 1, "{object}");
+    }
+}
