@@ -39,3 +39,9 @@ fn a_cause_that_stands_in_the_message_is_not_told_again() {
         assert_eq!(object.matches("Connection refused").count(), 1, "{object}");
     }
 }
+
+#[test]
+fn a_swap_without_a_condition_is_answered_with_both_that_there_are() {
+    let told = run(&Place::new(), "--store mem: kv cas p s v").stderr;
+    assert!(told.contains("--expect <VALUE>") && told.contains("--expect-absent"), "{told}");
+}

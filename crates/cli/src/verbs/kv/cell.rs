@@ -171,18 +171,25 @@ pub struct Cas {
     /// Value to set; `-` reads it from standard input
     #[arg(allow_negative_numbers = true)]
     value: String,
+    #[command(flatten)]
+    expected: ExpectedArguments,
+}
+
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+struct ExpectedArguments {
     /// Value that the cell must hold
-    #[arg(long, value_name = "VALUE", allow_hyphen_values = true, required_unless_present = "expect_absent")]
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     expect: Option<String>,
     /// The cell must not exist
-    #[arg(long, conflicts_with = "expect")]
+    #[arg(long)]
     expect_absent: bool,
 }
 
 impl Cas {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let (partition, sort) = self.cell.keys()?;
-        let expected = match &self.expect {
+        let expected = match &self.expected.expect {
             Some(text) => Some(self.cell.encoding.decode("the expected value", text)?),
             None => None,
         };
