@@ -19,7 +19,7 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "demo",
         usage: "cargo xtask demo [--rows COUNT] [--ring NODES] [--json FILE] [--flights]",
-        about: "show the main job: a simulation writes, others look, one rank is killed, on a ring one node too",
+        about: "show the main job: a simulation writes, others look, a rank is killed",
         run: demo::run,
     },
     Verb {
@@ -112,13 +112,19 @@ pub fn dispatch(words: &[String]) -> Result<(), Failure> {
 
 fn help(arguments: Arguments) -> Result<(), Failure> {
     arguments.finish()?;
-    println!("The developer's command of Atoll.\n");
-    let width = VERBS.iter().map(|verb| verb.usage.len()).max().unwrap_or(0);
-    for verb in VERBS {
-        println!("  {:width$}  {}", verb.usage, verb.about);
-    }
-    println!("\nOn a fresh machine start with `cargo xtask demo`; before a commit run `cargo xtask check`.");
+    print!("{}", listed());
     Ok(())
+}
+
+/// All verbs, a line for each: what one takes may be long, and is told by itself.
+fn listed() -> String {
+    let width = VERBS.iter().map(|verb| verb.name.len()).max().unwrap_or(0);
+    let lines = VERBS.iter().map(|verb| format!("  cargo xtask {:width$}  {}\n", verb.name, verb.about));
+    format!(
+        "The developer's command of Atoll.\n\n{}\n`cargo xtask VERB --help` shows what a verb takes. On a fresh \
+         machine start with `cargo xtask demo`;\nbefore a commit run `cargo xtask check`.\n",
+        lines.collect::<String>()
+    )
 }
 
 #[cfg(test)]
@@ -130,6 +136,13 @@ mod tests {
         for verb in VERBS {
             assert!(verb.usage.starts_with(&format!("cargo xtask {}", verb.name)), "{}", verb.usage);
         }
+    }
+
+    #[test]
+    fn the_list_of_verbs_fits_a_screen() {
+        let listed = listed();
+        assert!(VERBS.iter().all(|verb| listed.contains(verb.about)), "{listed}");
+        assert!(listed.lines().all(|line| line.chars().count() <= 100), "{listed}");
     }
 
     #[test]
