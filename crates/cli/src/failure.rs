@@ -8,7 +8,7 @@ use atoll_errors::ErrorKind;
 use atoll_options::OptionsError;
 use atoll_ring::NodeError;
 use atoll_row_files::RowFileError;
-use atoll_store::StoreError;
+use atoll_store::{Conflict, StoreError};
 use atoll_tables::expression::ExpressionError;
 use atoll_tables::{SchemaError, TableError};
 use serde_json::{Value, json};
@@ -76,6 +76,14 @@ pub enum Failure {
     Absent {
         /// Its keys.
         cell: String,
+    },
+    /// The cell does not hold what was expected.
+    #[error("cell {cell} does not hold what was expected")]
+    NotAsExpected {
+        /// Its keys.
+        cell: String,
+        /// What it holds.
+        conflict: Box<Conflict>,
     },
     /// The time of a wait ran out.
     #[error("cell {cell} did not become what was waited for within {time_out}")]
@@ -207,7 +215,7 @@ impl Failure {
             Self::Store(error) | Self::NoStore(error) | Self::NotServing(error) => Some(error.kind()),
             Self::Options(error) => Some(error.kind()),
             Self::File { source, .. } => Some(kind_of_io(source)),
-            Self::Exists { .. } => Some(ErrorKind::Conflict),
+            Self::Exists { .. } | Self::NotAsExpected { .. } => Some(ErrorKind::Conflict),
             Self::Absent { .. } => Some(ErrorKind::NotFound),
             Self::WaitEnded { .. } => Some(ErrorKind::TimedOut),
             Self::Damaged { .. } => Some(ErrorKind::Corrupt),
@@ -244,7 +252,7 @@ impl Failure {
         match self {
             Self::Usage { hint, .. } => Some(hint.clone()),
             Self::Text { source, .. } => Some(source.hint().to_owned()),
-            Self::Store(StoreError::Conflict(_)) => {
+            Self::Store(StoreError::Conflict(_)) | Self::NotAsExpected { .. } => {
                 Some("look at what the cell holds now, and try again with that".to_owned())
             }
             // Without a hint of its own: the nodes are what is missing, not the place.
@@ -315,7 +323,7 @@ impl Failure {
             "hint": self.hint(),
             "exit": self.exit(),
         });
-        if let (Self::Store(StoreError::Conflict(conflict)), Some(fields)) = (self, error.as_object_mut()) {
+        if let (Some(conflict), Some(fields)) = (self.conflict(), error.as_object_mut()) {
             crate::cells::insert_bytes(fields, "sort", &conflict.sort);
             if let Some(actual) = &conflict.actual {
                 crate::cells::insert_bytes(fields, "actual", actual);
@@ -336,7 +344,7 @@ impl Failure {
         if let Self::Expression { error, .. } = self {
             lines.extend(crate::table_hints::pointed(error).into_iter().map(|line| ("  there", line)));
         }
-        if let Self::Store(StoreError::Conflict(conflict)) = self {
+        if let Some(conflict) = self.conflict() {
             let found = match &conflict.actual {
                 None => "nothing: it is absent".to_owned(),
                 Some(actual) => crate::text::shortened(actual, conflict.actual_bytes),
@@ -345,6 +353,16 @@ impl Failure {
         }
         lines.extend(self.hint().map(|hint| ("hint", hint)));
         lines
+    }
+
+    /// What a cell holds instead of what was expected.
+    fn conflict(&self) -> Option<&Conflict> {
+        match self {
+            Self::Store(StoreError::Conflict(conflict)) | Self::NotAsExpected { conflict, .. } => {
+                Some(conflict)
+            }
+            _ => None,
+        }
     }
 
     /// What caused it, without what was said already: a message of a ring ends with its cause.

@@ -45,3 +45,13 @@ fn a_swap_without_a_condition_is_answered_with_both_that_there_are() {
     let told = run(&Place::new(), "--store mem: kv cas p s v").stderr;
     assert!(told.contains("--expect <VALUE>") && told.contains("--expect-absent"), "{told}");
 }
+
+#[test]
+fn a_swap_that_comes_too_late_names_the_cell() {
+    let place = Place::new();
+    run(&place, "--store data kv put run-7 steps 5000");
+    let late = run(&place, "--store data kv cas run-7 steps 6000 --expect 4000");
+    let told = late.fails(11);
+    assert!(told.contains("error: cell \"run-7\" \"steps\" does not hold what was expected\n"), "{told}");
+    assert!(told.contains("found: \"5000\""), "{told}");
+}

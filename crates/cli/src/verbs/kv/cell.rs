@@ -5,7 +5,7 @@ use crate::session::Access;
 use crate::text::Encoding;
 use crate::verbs::kv::CellArguments;
 use crate::{Failure, Session};
-use atoll_store::{Batch, ByteRange, Cell, ReadOptions, SortRange, Written};
+use atoll_store::{Batch, ByteRange, Cell, ReadOptions, SortRange, StoreError, Written};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -197,7 +197,13 @@ impl Cas {
         let value = self.cell.encoding.value(&self.value, store.capabilities().limits.value_bytes).await?;
         let cell = Cell::new(&partition, &sort);
         let written =
-            store.compare_and_swap(cell, expected.as_deref(), &value, session.write_options()?).await?;
+            store.compare_and_swap(cell, expected.as_deref(), &value, session.write_options()?).await;
+        let written = written.map_err(|error| match error {
+            StoreError::Conflict(conflict) => {
+                Failure::NotAsExpected { cell: cell_name(&partition, &sort), conflict }
+            }
+            other => other.into(),
+        })?;
         acknowledge(session, written)
     }
 }
