@@ -81,12 +81,26 @@ fn print(error: &clap::Error, is_help: bool, hint: &str) {
     let colored = if is_help { std::io::stdout().is_terminal() } else { std::io::stderr().is_terminal() };
     let rendered = error.render();
     let text = if colored { rendered.ansi().to_string() } else { rendered.to_string() };
+    let text = if is_help { text } else { of_numbers(text) };
     // Nobody is left to tell when writing fails.
     let _ = match text.rfind("For more information") {
         Some(at) if !is_help => writeln!(std::io::stderr().lock(), "{}hint: {hint}", &text[..at]),
         _ if error.use_stderr() => write!(std::io::stderr().lock(), "{text}"),
         _ => write!(std::io::stdout().lock(), "{text}"),
     };
+}
+
+/// What the language says of a text that is no number, as people say it. All counts begin with 0.
+fn of_numbers(text: String) -> String {
+    let whole = "it is no whole number from 0 on";
+    [
+        ("invalid digit found in string", whole),
+        ("cannot parse integer from empty string", whole),
+        ("number too large to fit in target type", "it is too large"),
+        ("invalid float literal", "it is no number"),
+    ]
+    .into_iter()
+    .fold(text, |text, (said, plain)| text.replace(said, plain))
 }
 
 /// What helps where the parser knows nothing nearer.
@@ -130,7 +144,7 @@ fn verbs_called(name: &str, program: &Command) -> Vec<String> {
 fn report_usage_as_json(error: &clap::Error, hint: String) {
     let message = match error.kind() {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "a verb or an argument is missing".to_owned(),
-        _ => first_paragraph(&error.render().to_string()),
+        _ => of_numbers(first_paragraph(&error.render().to_string())),
     };
     let suggestion =
         [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue]

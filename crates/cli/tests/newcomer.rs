@@ -55,3 +55,23 @@ fn a_swap_that_comes_too_late_names_the_cell() {
     assert!(told.contains("error: cell \"run-7\" \"steps\" does not hold what was expected\n"), "{told}");
     assert!(told.contains("found: \"5000\""), "{told}");
 }
+
+#[test]
+fn a_count_that_is_no_whole_number_is_refused_in_words_of_people() {
+    let place = Place::new();
+    for (typed, told) in [
+        ("table query t --limit -3", "'-3' for '--limit <N>': it is no whole number from 0 on"),
+        ("table query t --first 1.5", "'1.5' for '--first <N>': it is no whole number from 0 on"),
+        ("kv scan p --limit many", "'many' for '--limit <LIMIT>': it is no whole number from 0 on"),
+        (
+            "kv get p s --offset 99999999999999999999",
+            "'99999999999999999999' for '--offset <OFFSET>': it is too large",
+        ),
+    ] {
+        for json in ["", " --json"] {
+            let answer = run(&place, &format!("--store mem: {typed}{json}"));
+            assert_eq!(answer.exit, Some(2), "{typed}: {}", answer.stderr);
+            assert!(answer.stderr.contains(told), "{typed}: {}", answer.stderr);
+        }
+    }
+}
