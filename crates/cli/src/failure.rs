@@ -145,6 +145,8 @@ pub enum Failure {
         what: &'static str,
         /// What is wrong, and where.
         error: Box<ExpressionError>,
+        /// The columns there are; none where that is another matter.
+        present: Vec<String>,
     },
     /// A column is asked for that the table does not have.
     #[error("table \"{table}\" has no column \"{column}\"")]
@@ -294,7 +296,9 @@ impl Failure {
             Self::Schema(error) => crate::table_hints::of_schema(error),
             Self::Rows(error) => crate::table_hints::of_rows(error),
             Self::Compressed { line, .. } => Some(line.clone()),
-            Self::Expression { error, .. } => Some(crate::table_hints::of_expression(error)),
+            Self::Expression { error, present, .. } => {
+                Some(crate::table_hints::of_expression(error, present))
+            }
             Self::Column { column, present, .. } => Some(crate::row_format::did_you_mean(column, present)),
             Self::Delimiter { delimiter, .. } => {
                 Some(format!("add --delimiter '{delimiter}', which stands between the names"))

@@ -75,3 +75,20 @@ fn a_count_that_is_no_whole_number_is_refused_in_words_of_people() {
         }
     }
 }
+
+#[test]
+fn a_column_in_a_question_that_is_like_none_is_answered_with_those_there_are() {
+    let place = Place::new();
+    run(&place, "--store data table create t --column pid:int64,x:float64 --id pid --index x");
+    for question in [
+        "query t --box zzz=0:1",
+        "query t --where zzz>1",
+        "delete t --where zzz>1",
+        "estimate t --share zzz>1",
+    ] {
+        let answer = run(&place, &format!("--store data table {question}"));
+        assert!(answer.fails(12).contains("hint: there are: pid, x"), "{question}: {}", answer.stderr);
+    }
+    let text = run(&place, "--store data table query t --where x=abc");
+    assert!(text.fails(12).contains("'single quotes'"), "{}", text.stderr);
+}

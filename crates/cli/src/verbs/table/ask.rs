@@ -1,6 +1,7 @@
 //! What is asked of a table, as it is typed.
 
 use crate::Failure;
+use arrow_schema::Schema;
 use atoll_tables::expression::{Cell, Expression, ExpressionError, Problem, parse_box};
 use atoll_tables::protocol::Version;
 use atoll_tables::{Boundary, Cut, OfRuns, Query, Table, TableError};
@@ -123,7 +124,7 @@ impl QuestionArguments {
         let columns = schema.columns();
         if let Some(filter) = &filter {
             let what = if self.conditions.is_empty() { "--box" } else { "--where" };
-            filter.bind(columns).map_err(|error| Failure::Expression { what, error: Box::new(error) })?;
+            filter.bind(columns).map_err(|error| of_columns(what, error, columns))?;
         }
         let names: Vec<String> = columns.fields().iter().map(|field| field.name().clone()).collect();
         if let Some(unknown) = self.columns.iter().find(|name| !names.contains(name)) {
@@ -153,7 +154,7 @@ impl QuestionArguments {
         }
         let mut names = self.runs.clone();
         if let Some(text) = &self.runs_where {
-            let wrong = |error| Failure::Expression { what: "--runs-where", error: Box::new(error) };
+            let wrong = |error| of_text("--runs-where", error);
             let condition = Expression::parse(text).map_err(wrong)?;
             let found = match table.runs_where(&condition).await {
                 Ok(found) => found,
@@ -194,8 +195,7 @@ impl QuestionArguments {
         let boundary = if asks_cell { self.boundary(table).await? } else { None };
         let mut parts = Vec::new();
         for text in &self.boxes {
-            let sides = parse_box(text)
-                .map_err(|error| Failure::Expression { what: "--box", error: Box::new(error) })?;
+            let sides = parse_box(text).map_err(|error| of_text("--box", error))?;
             match &boundary {
                 Some(boundary) if self.wrap => parts.extend(boundary.wrapped(&sides).map_err(cell_failure)?),
                 None if self.wrap => return Err(no_cell()),
@@ -208,9 +208,7 @@ impl QuestionArguments {
         }
         for text in &self.conditions {
             let condition = Expression::parse(text);
-            parts.push(
-                condition.map_err(|error| Failure::Expression { what: "--where", error: Box::new(error) })?,
-            );
+            parts.push(condition.map_err(|error| of_text("--where", error))?);
         }
         Ok(parts.into_iter().reduce(Expression::and))
     }
@@ -253,6 +251,17 @@ async fn absent_attribute(table: &Table, error: &ExpressionError) -> Result<Opti
         present.extend(known.remove(&run.name).unwrap_or_default().into_keys());
     }
     Ok(Some(Failure::Attribute { attribute: name.clone(), present: present.into_iter().collect() }))
+}
+
+/// What is wrong with a condition or box of a table with these columns.
+pub(super) fn of_columns(what: &'static str, error: ExpressionError, columns: &Schema) -> Failure {
+    let present = columns.fields().iter().map(|field| field.name().clone()).collect();
+    Failure::Expression { what, error: Box::new(error), present }
+}
+
+/// What is wrong with a condition or box, whatever the table.
+fn of_text(what: &'static str, error: ExpressionError) -> Failure {
+    Failure::Expression { what, error: Box::new(error), present: Vec::new() }
 }
 
 /// The first index columns, as many as there are axes.

@@ -155,9 +155,10 @@ impl SubjectArguments {
             return Ok(Subject::Quantile(column_of(table, name)?, *share));
         }
         if let Some(text) = &self.share {
-            let parsed = Expression::parse(text);
-            let wrong = |error| Failure::Expression { what: "--share", error: Box::new(error) };
-            return Ok(Subject::Share(parsed.map_err(wrong)?));
+            let wrong = |error| super::ask::of_columns("--share", error, table.schema().columns());
+            let condition = Expression::parse(text).map_err(wrong)?;
+            condition.bind(table.schema().columns()).map_err(wrong)?;
+            return Ok(Subject::Share(condition));
         }
         Ok(Subject::Count)
     }
