@@ -92,3 +92,13 @@ fn a_column_in_a_question_that_is_like_none_is_answered_with_those_there_are() {
     let text = run(&place, "--store data table query t --where x=abc");
     assert!(text.fails(12).contains("'single quotes'"), "{}", text.stderr);
 }
+
+#[test]
+fn the_doctor_says_that_a_file_is_no_place_for_a_store() {
+    let place = Place::new();
+    place.write("weather.csv", "a,b\n");
+    for asked in ["weather.csv", "weather.csv/within"] {
+        let answer = run(&place, &format!("doctor {asked}"));
+        assert!(answer.fails(2).contains("weather.csv is a file"), "{}", answer.stderr);
+    }
+}

@@ -22,7 +22,14 @@ impl Folder {
         let failure =
             |source| Failure::File { action: "look at", place: place.display().to_string(), source };
         let absolute = std::path::absolute(place).map_err(failure)?;
-        let path = absolute.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/")).to_path_buf();
+        let there = absolute.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
+        if !there.is_dir() {
+            return Err(Failure::Usage {
+                problem: format!("{} is a file, and a store is a folder", there.display()),
+                hint: "name a folder, there or not yet there".to_owned(),
+            });
+        }
+        let path = there.to_path_buf();
         Ok(Self { path, asked: absolute })
     }
 
