@@ -6,7 +6,7 @@ use atoll_row_files::{Compression, Format, Input};
 use clap::ValueEnum;
 use std::path::Path;
 
-/// How rows are written down.
+/// How rows that are read are written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RowFormat {
     /// Comma-separated values with a header line
@@ -17,11 +17,11 @@ pub enum RowFormat {
     Parquet,
     /// Arrow IPC, a file or a stream
     Arrow,
-    /// A NumPy array; read only
+    /// A NumPy array
     Npy,
-    /// NumPy arrays, one for each column; read only
+    /// NumPy arrays, one for each column
     Npz,
-    /// A LAMMPS text dump; read only
+    /// A LAMMPS text dump
     Lammps,
 }
 
@@ -39,6 +39,30 @@ impl From<RowFormat> for Format {
     }
 }
 
+/// How rows can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WrittenFormat {
+    /// Comma-separated values with a header line
+    Csv,
+    /// One JSON object a line
+    Jsonl,
+    /// Apache Parquet
+    Parquet,
+    /// Arrow IPC, a file or a stream
+    Arrow,
+}
+
+impl From<WrittenFormat> for Format {
+    fn from(format: WrittenFormat) -> Self {
+        match format {
+            WrittenFormat::Csv => Self::Csv,
+            WrittenFormat::Jsonl => Self::JsonLines,
+            WrittenFormat::Parquet => Self::Parquet,
+            WrittenFormat::Arrow => Self::Arrow,
+        }
+    }
+}
+
 /// The format in which a verb reads a file: the one that is named, or the one of the file's ending.
 pub(crate) fn format_of(named: Option<RowFormat>, path: &Path, verb: ReadingVerb) -> Result<Format, Failure> {
     named.map(Format::from).or_else(|| Format::of_path(path)).ok_or_else(|| Failure::Usage {
@@ -51,7 +75,7 @@ pub(crate) fn format_of(named: Option<RowFormat>, path: &Path, verb: ReadingVerb
 }
 
 /// The format in which rows are written: the one that is named, or the one of the file's ending.
-pub(crate) fn written_format_of(named: Option<RowFormat>, path: &Path) -> Result<Format, Failure> {
+pub(crate) fn written_format_of(named: Option<WrittenFormat>, path: &Path) -> Result<Format, Failure> {
     named.map(Format::from).or_else(|| Format::of_path(path)).ok_or_else(|| Failure::Usage {
         problem: format!("the name \"{}\" does not tell the format", path.display()),
         hint: "add --format with csv, jsonl, parquet or arrow".to_owned(),

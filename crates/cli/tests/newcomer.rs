@@ -102,3 +102,14 @@ fn the_doctor_says_that_a_file_is_no_place_for_a_store() {
         assert!(answer.fails(2).contains("weather.csv is a file"), "{}", answer.stderr);
     }
 }
+
+#[test]
+fn only_formats_that_can_be_written_are_offered_where_rows_are_written() {
+    let place = Place::new();
+    for verb in ["query t", "sample t 0.1", "head t", "export t x"] {
+        let told = run(&place, &format!("--store mem: table {verb} --format foo")).stderr;
+        assert!(told.contains("parquet, arrow]") && !told.contains("npy"), "{verb}: {told}");
+    }
+    let read = run(&place, "--store mem: table import t x --format foo").stderr;
+    assert!(read.contains("npy"), "{read}");
+}

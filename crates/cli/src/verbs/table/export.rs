@@ -5,7 +5,7 @@ use super::ask::QuestionArguments;
 use super::create::SCHEMA_KEY;
 use super::rows_out::{OutputArguments, RowsOut};
 use crate::progress::Progress;
-use crate::row_format::RowFormat;
+use crate::row_format::WrittenFormat;
 use crate::session::Access;
 use crate::text::counted;
 use crate::{Failure, Session};
@@ -31,7 +31,7 @@ pub struct Export {
     any_order: bool,
     /// Format; by default what the file's ending says
     #[arg(long, help_heading = "Output")]
-    format: Option<RowFormat>,
+    format: Option<WrittenFormat>,
     /// Replace the file if it exists
     #[arg(long, help_heading = "Output")]
     force: bool,

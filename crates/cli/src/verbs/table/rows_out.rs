@@ -4,7 +4,7 @@
 
 use crate::new_file::NewFile;
 use crate::output::note;
-use crate::row_format::{RowFormat, written_format_of};
+use crate::row_format::{WrittenFormat, written_format_of};
 use crate::text::counted;
 use crate::{Failure, Session};
 use arrow_array::RecordBatch;
@@ -22,9 +22,9 @@ pub(super) struct OutputArguments {
     /// Write the rows to this file; its ending tells the format
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
-    /// How rows are written: csv, jsonl, parquet or arrow; without it, a table for people
+    /// How rows are written; without it, a table for people
     #[arg(long, help_heading = "Output")]
-    format: Option<RowFormat>,
+    format: Option<WrittenFormat>,
     /// Replace the file if it exists
     #[arg(long, help_heading = "Output")]
     force: bool,
@@ -32,7 +32,7 @@ pub(super) struct OutputArguments {
 
 impl OutputArguments {
     /// Output to a file that is named as an argument of its own.
-    pub(super) fn to_file(path: &Path, format: Option<RowFormat>, force: bool) -> Self {
+    pub(super) fn to_file(path: &Path, format: Option<WrittenFormat>, force: bool) -> Self {
         Self { output: (path != Path::new("-")).then(|| path.to_owned()), format, force }
     }
 
