@@ -113,3 +113,12 @@ fn only_formats_that_can_be_written_are_offered_where_rows_are_written() {
     let read = run(&place, "--store mem: table import t x --format foo").stderr;
     assert!(read.contains("npy"), "{read}");
 }
+
+#[test]
+fn a_file_of_rows_among_cells_is_answered_with_the_verbs_on_tables() {
+    let place = Place::new();
+    for verb in ["kv import run.parquet", "kv export run.arrow"] {
+        let answer = run(&place, &format!("--store mem: {verb}"));
+        assert!(answer.fails(2).contains("`atoll table import`"), "{}", answer.stderr);
+    }
+}

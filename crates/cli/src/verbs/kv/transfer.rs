@@ -214,8 +214,15 @@ impl ExportArguments {
 }
 
 fn format_of(named: Option<Format>, path: &Path) -> Result<Format, Failure> {
+    let of_rows = atoll_row_files::Format::of_path(path);
     named.or_else(|| Format::of_path(path)).ok_or_else(|| Failure::Usage {
         problem: format!("the name \"{}\" does not tell the format", path.display()),
-        hint: "add --format jsonl, --format csv or --format binary".to_owned(),
+        hint: match of_rows {
+            Some(format) => format!(
+                "cells are JSON Lines, CSV or binary (--format); rows of {format} go to and from a table: \
+                 `atoll table import`, `atoll table export`"
+            ),
+            None => "add --format jsonl, --format csv or --format binary".to_owned(),
+        },
     })
 }
