@@ -476,4 +476,19 @@ mod tests {
             assert!(hint.contains("who may read"), "{failure}: {hint}");
         }
     }
+    #[test]
+    fn a_node_that_may_not_listen_or_use_its_folder_is_none_to_try_again() {
+        let source = || io::Error::from(io::ErrorKind::PermissionDenied);
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], 80));
+        let failures = [
+            (NodeError::Listen { address, source: source() }, "another port"),
+            (NodeError::Folder { path: "ring".into(), source: source() }, "who may read"),
+        ];
+        for (error, helps) in failures {
+            let failure = Failure::Ring(Box::new(error));
+            assert_eq!(failure.kind(), Some(ErrorKind::Unauthenticated), "{failure}");
+            let hint = failure.hint().unwrap_or_default();
+            assert!(hint.contains(helps), "{failure}: {hint}");
+        }
+    }
 }

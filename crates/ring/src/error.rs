@@ -147,11 +147,15 @@ impl NodeError {
             Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrNotAvailable => {
                 ErrorKind::InvalidInput
             }
+            Self::Listen { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                ErrorKind::Unauthenticated
+            }
             Self::Listen { .. } | Self::System { .. } | Self::InUse { .. } => ErrorKind::Unavailable,
             Self::Folder { source, .. } => match source.kind() {
                 io::ErrorKind::NotFound => ErrorKind::NotFound,
                 io::ErrorKind::StorageFull => ErrorKind::OutOfSpace,
                 io::ErrorKind::ReadOnlyFilesystem => ErrorKind::ReadOnly,
+                io::ErrorKind::PermissionDenied => ErrorKind::Unauthenticated,
                 _ => ErrorKind::Unavailable,
             },
             Self::Access(AccessError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
@@ -186,6 +190,12 @@ impl NodeError {
             ),
             Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
                 Some("another process listens there; choose another port with --listen")
+            }
+            Self::Listen { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                Some("ports below 1024 are for the administrator; choose another port with --listen")
+            }
+            Self::Folder { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                Some("check who may read and write there with `ls -l`")
             }
             Self::InUse { .. } => Some("end that process first, or name another folder with --store"),
             Self::Council(CouncilError::Listen { .. }) => {
