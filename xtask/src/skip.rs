@@ -11,6 +11,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("io-uring", "many containers forbid its system calls"),
     ("direct-io", "not every file system offers it"),
     ("mount", "needs the right to mount file systems"),
+    ("other-user", "needs the right to be another user"),
     ("cassandra-nodes", "`test` starts one node; `cargo xtask bench cassandra` starts three"),
     ("cassandra-auth", "the node of `test` asks for no password; start one with `cassandra up --auth`"),
     ("redis", "not every machine has one; `apt-get install redis-server`"),

@@ -266,6 +266,12 @@ impl Failure {
                         .to_owned(),
                 )
             }
+            Self::Store(StoreError::Owned { host, pid, .. }) if is_of_another_user(host, *pid) => {
+                Some(format!(
+                    "process {pid} is another user's, who alone may attach to it: `ps -o user= -p {pid}` tells whose; \
+                     file:PATH?mode=read shows the last state on disk"
+                ))
+            }
             // What stands in the way may be a limit rather than the disk.
             Self::Store(error @ StoreError::OutOfSpace { .. }) if hint_of_cause(error).is_some() => {
                 hint_of_cause(error).map(|hint| format!("{hint}; nothing was lost"))
@@ -421,6 +427,14 @@ fn hint_of_kind(kind: ErrorKind) -> Option<&'static str> {
         ErrorKind::Internal => Some("this is a bug in Atoll: please report it with the command that you ran"),
         _ => None,
     }
+}
+
+/// Whether a process runs on this machine, and for somebody else than us.
+fn is_of_another_user(host: &str, process: u32) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let is_here = rustix::system::uname().nodename().to_string_lossy() == host;
+    let user = std::fs::metadata(format!("/proc/{process}")).map(|process| process.uid());
+    is_here && user.is_ok_and(|user| user != rustix::process::geteuid().as_raw())
 }
 
 /// How errors of a store hold their sources.

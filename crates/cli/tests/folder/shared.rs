@@ -1,7 +1,7 @@
 //! A store in a folder whose owner serves it to others, also while it is suspended.
 
 use crate::support::{Answer, Place};
-use crate::{atoll, lines, served};
+use crate::{atoll, lines, served, set_rights, unprivileged};
 use std::io::{BufRead, BufReader, Write};
 
 #[test]
@@ -61,6 +61,25 @@ fn an_owner_that_is_suspended_keeps_no_reader_waiting_and_is_named_to_writers() 
     signal(&server, "-CONT");
     atoll(&place, &["kv", "put", "p", "s", "w"]).text();
     assert_eq!(atoll(&place, &["kv", "get", "p", "s"]).text(), "w");
+    signal(&server, "-INT");
+    assert!(server.wait().unwrap().success());
+}
+
+#[test]
+fn an_owner_that_is_another_users_is_not_looked_for_on_another_machine() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED [other-user] nobody else can be played here");
+        return;
+    }
+    let place = Place::new();
+    let mut server = served(&place);
+    for (name, mode) in [(".", 0o755), ("data", 0o777), ("data/store.atoll", 0o666), ("data/lock", 0o666)] {
+        set_rights(&place, name, mode);
+    }
+    let refused = unprivileged(&place, &["--store", "data", "kv", "put", "p", "s", "w"]);
+    let told = refused.fails(16);
+    assert!(told.contains(&format!("process {} is another user's", server.id())), "{told}");
+    assert!(!told.contains("run on "), "{told}");
     signal(&server, "-INT");
     assert!(server.wait().unwrap().success());
 }
