@@ -78,7 +78,8 @@ fn paragraphs(text: &str) -> String {
 
 /// What the argument parser says, ending as all our failures do.
 fn print(error: &clap::Error, is_help: bool, hint: &str) {
-    let colored = if is_help { std::io::stdout().is_terminal() } else { std::io::stderr().is_terminal() };
+    let is_terminal = if is_help { std::io::stdout().is_terminal() } else { std::io::stderr().is_terminal() };
+    let colored = use_colors_unread(is_terminal);
     let rendered = error.render();
     let text = if colored { rendered.ansi().to_string() } else { rendered.to_string() };
     let text = if is_help { text } else { of_numbers(text) };
@@ -176,7 +177,7 @@ pub fn execute(
             let colored = use_colors(&settings);
             (run(&Session::new(global, settings), verb), colored)
         }
-        Err(failure) => (Err(failure), std::io::stderr().is_terminal()),
+        Err(failure) => (Err(failure), use_colors_unread(std::io::stderr().is_terminal())),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -193,11 +194,28 @@ fn use_colors(settings: &Settings) -> bool {
     match settings.get("color") {
         Ok(Color::Always) => true,
         Ok(Color::Never) => false,
-        _ => {
-            std::io::stderr().is_terminal()
-                && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-        }
+        _ => std::io::stderr().is_terminal() && screen_takes_colors(),
     }
+}
+
+/// The same before options are read, or where they cannot be: by what is typed, and by the environment.
+fn use_colors_unread(is_terminal: bool) -> bool {
+    let typed: Vec<String> =
+        std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let apart = typed.iter().skip_while(|word| *word != "--color").nth(1).map(String::as_str);
+    let said = typed.iter().find_map(|word| word.strip_prefix("--color=")).or(apart);
+    let said = said.map(str::to_owned).or_else(|| std::env::var("ATOLL_COLOR").ok());
+    match said.as_deref() {
+        Some("always") => true,
+        Some("never") => false,
+        _ => is_terminal && screen_takes_colors(),
+    }
+}
+
+/// Whether nobody asked all programs for none, and the screen knows how to show them.
+fn screen_takes_colors() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb")
 }
 
 fn run(session: &Session, verb: impl AsyncFnOnce(&Session) -> Result<(), Failure>) -> Result<(), Failure> {

@@ -122,3 +122,34 @@ fn a_file_of_rows_among_cells_is_answered_with_the_verbs_on_tables() {
         assert!(answer.fails(2).contains("`atoll table import`"), "{}", answer.stderr);
     }
 }
+
+/// What a screen gets of a command: what `script` runs has one.
+fn seen(place: &Place, said: &str, arguments: &str) -> String {
+    let typed = format!("env {said} '{}' {arguments}", env!("CARGO_BIN_EXE_atoll"));
+    let mut screen = std::process::Command::new("script");
+    screen.args(["-q", "-c", &typed, "/dev/null"]).current_dir(place.folder.path());
+    screen.env("HOME", place.folder.path()).env("TERM", "xterm").env_remove("NO_COLOR");
+    for name in ["ATOLL_STORE", "ATOLL_COLOR"] {
+        screen.env_remove(name);
+    }
+    let output = screen.stdin(std::process::Stdio::null()).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn whoever_wants_no_colours_gets_none_in_help_and_mistakes_either() {
+    let place = Place::new();
+    for arguments in ["--help", "kv gett", "kv get --help", "ls --config nowhere"] {
+        assert!(seen(&place, "A=1", arguments).contains('\u{1b}'), "{arguments} has colours otherwise");
+        for (said, flag) in [
+            ("NO_COLOR=1", ""),
+            ("TERM=dumb", ""),
+            ("ATOLL_COLOR=never", ""),
+            ("A=1", "--color never "),
+            ("A=1", "--color=never "),
+        ] {
+            let told = seen(&place, said, &format!("{flag}{arguments}"));
+            assert!(!told.contains('\u{1b}'), "{said} {flag}{arguments}: {told:?}");
+        }
+    }
+}
