@@ -238,3 +238,14 @@ def test_rows_of_some_runs_are_asked_by_name_and_by_what_was_noted_of_them(run: 
         run.runs(where="pressure > 1")
     with pytest.raises(atoll.errors.InvalidInputError, match="which runs"):
         run.of_runs()
+
+
+@pytest.mark.parametrize("run", [None, "new"])
+def test_rows_that_do_not_fit_begin_no_run(store: atoll.Store, run: str | None) -> None:
+    table = store.create_table("run", frame(0), id=("pid", "step"), index="x")
+    for wrong in ({"pid": [1]}, {**frame(0), "zz": numpy.zeros(20)}, {**frame(0), "x": ["a"] * 20}):
+        with pytest.raises(atoll.errors.InvalidInputError):
+            table.append(wrong, run=run)
+    assert table.runs() == []
+    table.append(frame(0), run=run)
+    assert [each.steps for each in table.runs()] == [1]

@@ -298,6 +298,12 @@ impl Table {
         of_each.iter().map(text).collect()
     }
 
+    /// The rows as this table has them, before anything of them is written.
+    fn conformed(&self, py: Python<'_>, rows: &Rows) -> PyResult<Rows> {
+        let (table, batch) = (self.handle()?, rows.whole()?);
+        Ok(Rows::new(wait(py, async move { conforming(&table, &batch).await })?))
+    }
+
     /// Appends the rows of one rank and step; the version that has them.
     #[pyo3(signature = (run, attempt, step, rank, rows, time=None))]
     #[expect(clippy::too_many_arguments, reason = "the Python beside it names them")]

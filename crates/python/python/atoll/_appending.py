@@ -79,7 +79,8 @@ class Appending:
         ``ConflictError`` where another attempt of the run has begun meanwhile, where the run has steps from ``step`` on and no
         attempt was begun here, or where ids are unique and the run has some of these already.
         """
-        held, time = rows(data), None if time is None else number(time, "time")
+        # What does not fit is refused before a run is begun for it.
+        held, time = self._native.conformed(rows(data)), None if time is None else number(time, "time")
         if run is None:
             if step is not None or rank or attempt is not None:
                 raise InvalidInputError.hinted("a step, a rank and an attempt belong to a run", "say which: run=")
