@@ -1,5 +1,6 @@
 """Runs and steps: time, attempts, ranks, and which steps a query is about."""
 
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy
@@ -249,3 +250,15 @@ def test_rows_that_do_not_fit_begin_no_run(store: atoll.Store, run: str | None) 
     assert table.runs() == []
     table.append(frame(0), run=run)
     assert [each.steps for each in table.runs()] == [1]
+
+
+def test_rows_that_say_another_step_than_they_are_appended_as_are_warned_of(run: atoll.Table) -> None:
+    with pytest.warns(UserWarning, match="step 50, and one of them says 0 in its column") as warned:
+        run.append(frame(0), run="a", step=50)
+    assert warned[0].filename == __file__
+    assert run.last_complete("a") == 50 and run.at(step=50).count() == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run.append(frame(60), run="a", step=60)
+        with atoll.Writer(run, "b") as writer:
+            writer.step(3, 0.0, {name: values for name, values in frame(3).items() if name != "step"})

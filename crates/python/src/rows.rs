@@ -73,6 +73,11 @@ impl Rows {
         self.batches.iter().map(RecordBatch::get_array_memory_size).sum()
     }
 
+    /// The first step that a row says it is of, if that is another one.
+    fn other_step(&self, step: u64) -> Option<i128> {
+        self.batches.iter().find_map(|batch| atoll_tables::other_step(batch, step))
+    }
+
     /// The same rows in memory of their own: what another library handed over may be changed by it later.
     fn copied(&self, py: Python<'_>) -> PyResult<Self> {
         let whole = self.whole()?;

@@ -22,6 +22,19 @@ class _Turn:
         self.lock, self.step = threading.Lock(), 0
 
 
+def _step_of(step: SupportsIndex, held: _atoll.Rows) -> int:
+    """A step by its number. Whoever asks for it goes by the column: rows that say another one there are warned of."""
+    step = whole(step, "step")
+    said = held.other_step(step)
+    if said is not None:
+        warnings.warn(
+            f'the rows are step {step}, and one of them says {said} in its column "step": whoever asks by that column, as at() and'
+            " last() do, finds it there",
+            stacklevel=3,
+        )
+    return step
+
+
 class Appending:
     """The part of a table that is about what comes into it."""
 
@@ -72,7 +85,8 @@ class Appending:
         one that :meth:`begin` began here, or a new one; ``step``, if it is not given, is the next one that nobody has
         appended as this rank, behind the last complete one and those that this handle appended. ``time`` is the
         physical time of the step, in the unit of your choice. Appending a step again changes nothing, and warns where no
-        ``attempt`` is given: the rows may be others. A *new* attempt that writes a step replaces that step and all later ones
+        ``attempt`` is given: the rows may be others. Rows that say another step in their column ``step`` are appended as
+        ``step`` and found as what they say, which is warned of. A *new* attempt that writes a step replaces that step and all later ones
         of earlier attempts, which has to be said: by ``attempt`` or :meth:`begin`.
 
         Raises ``InvalidInputError`` where the rows do not fit the table, and for a step, rank or attempt without ``run``;
@@ -85,7 +99,7 @@ class Appending:
             if step is not None or rank or attempt is not None:
                 raise InvalidInputError.hinted("a step, a rank and an attempt belong to a run", "say which: run=")
             return self._append_own(held, time)
-        step = None if step is None else whole(step, "step")
+        step = None if step is None else _step_of(step, held)
         is_told = attempt is not None
         attempt = self._attempt_of(run, step) if attempt is None else whole(attempt, "attempt")
         rank = whole(rank, "rank", end=2**32)
