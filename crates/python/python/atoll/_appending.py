@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, SupportsFloat, SupportsIndex
 
 from . import _atoll
-from ._convert import number, rows, whole
+from ._convert import label, number, rows, whole
 from ._loading import load
 from .errors import ConflictError, InvalidInputError
 
@@ -56,7 +56,7 @@ class Appending:
 
         Raises ``ConflictError`` where a later attempt has begun.
         """
-        ranks = whole(ranks, "ranks", end=2**32)
+        run, ranks = label(run, "run"), whole(ranks, "ranks", end=2**32)
         if attempt is None:
             attempt = self._native.begin_next(run, ranks)
         else:
@@ -99,7 +99,7 @@ class Appending:
             if step is not None or rank or attempt is not None:
                 raise InvalidInputError.hinted("a step, a rank and an attempt belong to a run", "say which: run=")
             return self._append_own(held, time)
-        step = None if step is None else _step_of(step, held)
+        run, step = label(run, "run"), None if step is None else _step_of(step, held)
         is_told = attempt is not None
         attempt = self._attempt_of(run, step) if attempt is None else whole(attempt, "attempt")
         rank = whole(rank, "rank", end=2**32)
@@ -136,7 +136,7 @@ class Appending:
         ``ConflictError`` where a step has come of some ranks only, where another attempt has begun, where the run has the
         first step already and no attempt was begun here, or where ids are unique and the run has some of these already.
         """
-        tree_bytes = whole(tree_bytes, "tree_bytes")
+        run, tree_bytes = label(run, "run"), whole(tree_bytes, "tree_bytes")
         told = None if attempt is None else whole(attempt, "attempt")
 
         def begin(first: int) -> _atoll.Loader:

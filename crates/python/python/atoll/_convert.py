@@ -50,6 +50,13 @@ def whole(value: Any, name: str, *, end: int = 2**64) -> int:
     return number
 
 
+def label(value: Any, name: str) -> str:
+    """A name that the native half can take, refused here as :func:`whole` refuses."""
+    if not isinstance(value, str):
+        raise InvalidInputError.hinted(f"{name} is a text, not {value!r}", f'write "{value}" if that is its name')
+    return value
+
+
 def number(value: Any, name: str) -> float:
     """A number that the native half can take, refused here as :func:`whole` refuses."""
     try:
@@ -369,7 +376,13 @@ def _field(name: str, described: Any) -> tuple[str, str, bool]:
         return name, _numpy_type(name, numpy.dtype(described))[0], False
     if hasattr(described, "__arrow_c_schema__"):
         return name, *_atoll.type_name(described)
-    _, type_name, nullable = _atoll.rows([_column(name, described)]).schema.fields()[0]
+    try:
+        example = _column(name, described)
+    except TypeError:
+        raise InvalidInputError.hinted(
+            f'column "{name}": {described!r} is no type and no example of its values', 'write "float64" or an array'
+        ) from None
+    _, type_name, nullable = _atoll.rows([example]).schema.fields()[0]
     return name, type_name, nullable
 
 

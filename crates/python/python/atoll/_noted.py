@@ -9,7 +9,7 @@ from typing import Any, SupportsIndex
 
 from . import _atoll
 from ._cell import Cell
-from ._convert import whole
+from ._convert import label, whole
 from ._expression import literal
 from .errors import InvalidInputError, UnsupportedError
 
@@ -102,6 +102,8 @@ def _the_same(of_stores: list[Any], what: str) -> Any:
 def _of_run(run: str | None, step: SupportsIndex | None) -> int | None:
     if step is not None and run is None:
         raise InvalidInputError.hinted("a step belongs to a run", "say which: run=")
+    if run is not None:
+        label(run, "run")
     return None if step is None else whole(step, "step")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NoReturn, overload
 
 from . import _atoll
-from ._convert import fields, names, whole
+from ._convert import fields, label, names, whole
 from ._table import Table
 from .errors import InvalidInputError, NotFoundError, UnavailableError, UnsupportedError
 
@@ -93,7 +93,7 @@ class Store:
         # What names a row is never missing; most tools do not say so.
         named = {*id, *sample_key}
         columns = [(column, kind, nullable and column not in named) for column, kind, nullable in fields(schema)]
-        native, salt = self._native, whole(salt, "salt")
+        name, native, salt = label(name, "the name of a table"), self._native, whole(salt, "salt")
         _check_pack(pack)
         return self._packed(Table(native.create_table(name, columns, id, sample_key, index, salt, unique), self), pack)
 
@@ -103,7 +103,7 @@ class Store:
         Raises ``NotFoundError`` if there is none of that name.
         """
         _check_pack(pack)
-        return self._packed(Table(self._native.table(name), self), pack)
+        return self._packed(Table(self._native.table(label(name, "the name of a table")), self), pack)
 
     def _packed(self, table: Table, pack: Pack) -> Table:
         if pack == "background" and not self._read_only:
@@ -127,7 +127,7 @@ class Store:
 
         Raises ``NotFoundError`` if there is none of that name.
         """
-        self._native.drop_table(name)
+        self._native.drop_table(label(name, "the name of a table"))
 
     def close(self) -> None:
         """Closes it. Returns when what was appended is on the disk, and raises what went wrong with that.

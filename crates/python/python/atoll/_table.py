@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
 
 from . import _atoll
 from ._appending import Appending
-from ._convert import fields, number, steps_between, whole
+from ._convert import fields, label, number, steps_between, whole
 from ._expression import Expression, col, condition_text
 from ._noted import Noted
 from ._query import Asking, Query
@@ -84,7 +84,7 @@ class Table(Asking, Noted, Appending):
         Raises ``InvalidInputError`` for a name that another column has, ``ConflictError`` where another process adds one
         of that name just now.
         """
-        [(_, type_name, _)] = fields({name: kind})
+        [(_, type_name, _)] = fields({label(name, "the name of a column"): kind})
         notes = {key: text for key, text in (("unit", unit), ("description", description)) if text is not None}
         return self._native.add_column(name, type_name, notes)
 
@@ -131,11 +131,11 @@ class Table(Asking, Noted, Appending):
 
     def steps(self, run: str | None = None) -> list[Step]:
         """The complete steps of a run, or of all, in their order."""
-        return [Step(*found) for found in self._native.steps(run)]
+        return [Step(*found) for found in self._native.steps(None if run is None else label(run, "run"))]
 
     def last_complete(self, run: str) -> int | None:
         """The last step of a run of which every rank's rows are there; ``None`` before the first."""
-        return self._native.last_complete(run)
+        return self._native.last_complete(label(run, "run"))
 
     def at(
         self, *, step: SupportsIndex | None = None, time: SupportsFloat | None = None, nearest: bool = False
@@ -278,6 +278,7 @@ class Table(Asking, Noted, Appending):
                 "delete needs to be told which rows", "give a condition, run= or steps=; or all=True for everything"
             )
         between = None if steps is None else steps_between(steps)
+        run = None if run is None else label(run, "run")
         return self._native.delete(run, between, None if where is None else condition_text(where))
 
     def create_snapshot(self, name: str, version: int | None = None) -> int:
@@ -288,6 +289,7 @@ class Table(Asking, Noted, Appending):
         Raises ``ConflictError`` where there is one of that name with another version, ``NotFoundError`` for a version
         that is gone.
         """
+        name = label(name, "the name of a snapshot")
         return self._native.create_snapshot(name, None if version is None else whole(version, "version"))
 
     def snapshots(self) -> dict[str, int]:
@@ -299,7 +301,7 @@ class Table(Asking, Noted, Appending):
 
         Raises ``NotFoundError`` if there is none of that name.
         """
-        self._native.delete_snapshot(name)
+        self._native.delete_snapshot(label(name, "the name of a snapshot"))
 
     def vacuum(self) -> Vacuumed:
         """Removes what only versions before the current one need; they can be asked no longer, but for those that a

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat, SupportsIndex
 from ._agreed import Agreement
 from ._checkpoints import Checkpoint, finish, unfinished
 from ._columns import Nothing, TableColumns, columns_of, copies, rows_of
-from ._convert import whole
+from ._convert import label, whole
 from ._provenance import of_run, with_attempt
 from ._pump import Pump, Step
 from ._together import all_or_none, check_alike, told_by_first
@@ -107,7 +107,7 @@ class Writer:
         if not hasattr(table, "begin"):
             hint = "open the table: atoll.Writer(store.table(NAME), run=...)"
             raise InvalidInputError.hinted(f"a writer gives its steps to a table, and {table!r} is none", hint)
-        self.table, self.run, self._comm = table, run, comm
+        self.table, self.run, self._comm = table, label(run, "run"), comm
         self.rank, self.size = _place(rank, size, comm)
         if buffer_bytes < 1:
             raise InvalidInputError(f"buffer_bytes is the room for steps that wait, at least 1, not {buffer_bytes}")
