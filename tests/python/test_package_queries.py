@@ -118,6 +118,13 @@ def test_tables_and_queries_say_what_they_are(table: atoll.Table) -> None:
     assert "5 rows" in shown
 
 
+def test_a_notebook_shows_types_and_roles_as_a_table_is_made_with_them(store: atoll.Store) -> None:
+    schema = {"id": "int64", "pos": "float32[3]", "x": "float64?"}
+    shown = store.create_table("t", schema, id="id", index=("pos[0]", "x"))._repr_html_()
+    assert "<td>pos</td><td>float32[3]</td><td>index</td>" in shown
+    assert "<td>x</td><td>float64 or null</td><td>index</td>" in shown
+
+
 def test_an_empty_table_answers_with_no_rows(store: atoll.Store) -> None:
     table = store.create_table("empty", MADE, id=("pid", "step"), index="x")
     answer = table.box(x=(0, 1)).sample(0.5).read()

@@ -13,6 +13,7 @@ from ._appending import Appending
 from ._convert import fields, label, number, steps_between, whole
 from ._expression import Expression, col, condition_text
 from ._noted import Noted
+from ._plot import vector_element
 from ._query import Asking, Query
 from ._told import Copied, Info, Packed, Run, Step, Vacuumed
 from .errors import InvalidInputError, NotFoundError, UnsupportedError
@@ -383,12 +384,21 @@ class Table(Asking, Noted, Appending):
         roles = {"id": self.id, "sample key": self.sample_key, "index": self.index}
 
         def of(column: str) -> str:
-            return ", ".join(role for role, columns in roles.items() if column in columns)
+            # An index column may be an element of a vector.
+            return ", ".join(
+                role for role, columns in roles.items() if any(column in (name, vector_element(name)[0]) for name in columns)
+            )
 
         body = "".join(
-            f"<tr><td>{html.escape(name)}</td><td>{html.escape(kind)}{' or null' if nullable else ''}</td>"
+            f"<tr><td>{html.escape(name)}</td><td>{html.escape(_type_shown(kind))}{' or null' if nullable else ''}</td>"
             f"<td>{of(name)}</td></tr>"
             for name, kind, nullable in self.schema.fields()
         )
         head = "<tr><th>column</th><th>type</th><th>role</th></tr>"
         return f"<p>Table <b>{html.escape(self.name)}</b></p><table><thead>{head}</thead><tbody>{body}</tbody></table>"
+
+
+def _type_shown(kind: str) -> str:
+    """A type as it is written when a table is made: ``float32[3]`` of vectors."""
+    element, comma, length = kind.removeprefix("fixed_size_list[").removesuffix("]").partition(", ")
+    return f"{element}[{length}]" if comma else kind
