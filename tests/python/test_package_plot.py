@@ -150,3 +150,20 @@ def test_an_interval_without_an_end_is_not_drawn_as_the_surest_one(table: atoll.
     assert not axes.containers
     axes = table.sample(0.5).where("x < 0.9 or pid = 3").plot.errorbar("type", "x")
     assert axes.containers and not [line for line in axes.lines if line.get_markerfacecolor() == "none"]
+
+
+def test_a_picture_of_means_tells_the_rows_of_all_groups(table: atoll.Table) -> None:
+    query = table.sample(0.5)
+    assert query.plot.errorbar("type", "x").get_title() == f"{query.count():,} rows of a sample"
+    few = table.sample(0.01)
+    doubtful = sum(not mean.is_valid for mean in few.group_means("x", by="step").values())
+    assert few.plot.errorbar("step", "x").get_title().endswith(f"; {doubtful} intervals are doubtful")
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_doubtful_interval_is_counted_as_one(store: atoll.Store, count: int) -> None:
+    table = store.create_table("few", {"id": "int64", "g": "int64", "x": "float64"}, id="id", index="x")
+    groups = numpy.repeat(numpy.arange(count), 40)
+    table.append({"id": numpy.arange(40 * count), "g": groups, "x": numpy.ones(40 * count)})
+    title = table.sample(0.5).plot.errorbar("g", "x").get_title()
+    assert title.endswith("; 1 interval is doubtful" if count == 1 else "; 2 intervals are doubtful")

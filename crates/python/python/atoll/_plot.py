@@ -112,7 +112,9 @@ class Plot:
             options = {"yerr": list(scaled), "error_kw": {"linewidth": 0.8}, **options}
         ax = _axes(ax)
         ax.bar([each.low for each in found], heights, widths, align="edge", **options)
-        return _labelled(ax, column, "density", _told([each.share for each in found]) + _not_drawn(found))
+        # Each share is one of the same rows.
+        told = _told([each.share for each in found], max(each.share.rows for each in found)) + _not_drawn(found)
+        return _labelled(ax, column, "density", told)
 
     def errorbar(
         self,
@@ -144,7 +146,7 @@ class Plot:
             values = [mean.value for mean in unsure.values()]
             size = options["markersize"]
             ax.plot(list(unsure), values, "o", color="0.5", markerfacecolor="none", markersize=size)
-        return _labelled(ax, by, f"mean of {column}", _told(list(found.values())))
+        return _labelled(ax, by, f"mean of {column}", _told(list(found.values()), sum(mean.rows for mean in found.values())))
 
     def _columns(self, points: int, *names: str | None) -> tuple[dict[str, Any], str]:
         """The columns of these names, an element of a vector by its own, and how many rows they show."""
@@ -211,12 +213,12 @@ def _whiskers(estimates: Sequence[Estimate]) -> tuple[list[float], list[float]]:
     return [reach(each.value - each.low) for each in estimates], [reach(each.high - each.value) for each in estimates]
 
 
-def _told(estimates: Sequence[Estimate]) -> str:
-    rows = max((each.rows for each in estimates), default=0)
+def _told(estimates: Sequence[Estimate], rows: int) -> str:
     if all(each.is_exact for each in estimates):
         return f"{rows:,} rows"
     doubtful = sum(not each.is_valid for each in estimates)
-    return f"{rows:,} rows of a sample" + (f"; {doubtful} intervals are doubtful" if doubtful else "")
+    told = {0: "", 1: "; 1 interval is doubtful"}.get(doubtful, f"; {doubtful} intervals are doubtful")
+    return f"{rows:,} rows of a sample{told}"
 
 
 def _not_drawn(bins: Sequence[Bin]) -> str:
