@@ -167,3 +167,21 @@ def test_a_doubtful_interval_is_counted_as_one(store: atoll.Store, count: int) -
     table.append({"id": numpy.arange(40 * count), "g": groups, "x": numpy.ones(40 * count)})
     title = table.sample(0.5).plot.errorbar("g", "x").get_title()
     assert title.endswith("; 1 interval is doubtful" if count == 1 else "; 2 intervals are doubtful")
+
+
+MISUSES = {
+    'pos has vectors of 3': lambda t: t.plot.scatter("x", "pos"),
+    'write "pos\\[0\\]"': lambda t: t.plot.density("pos", "x"),
+    r"pos\[7\] is no element: the column has vectors of 3": lambda t: t.plot.scatter("x", "pos[7]"),
+    r"x\[0\] is no element: the column has no vectors": lambda t: t.plot.scatter("x[0]", "x"),
+    "name has no numbers to colour by": lambda t: t.plot.scatter("x", "x", color="name"),
+}
+
+
+@pytest.mark.parametrize("told", MISUSES)
+def test_what_a_picture_cannot_show_is_refused_in_our_words(store: atoll.Store, told: str) -> None:
+    columns = {"id": "int64", "x": "float64", "pos": "float32[3]", "name": "utf8"}
+    table = store.create_table("t", columns, id="id", index="x")
+    table.append({"id": [1, 2], "x": [0.1, 0.2], "pos": numpy.zeros((2, 3), "f4"), "name": ["a", "b"]})
+    with pytest.raises(atoll.errors.InvalidInputError, match=told):
+        MISUSES[told](table)

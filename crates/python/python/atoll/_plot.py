@@ -48,6 +48,9 @@ class Plot:
         """
         x, y, color = column_name(x), column_name(y), None if color is None else column_name(color)
         columns, told = self._columns(points, x, y, color)
+        if color is not None and columns[color].dtype.kind not in "biufmM":
+            hint = "draw each of its values in a call of its own: t.where(...).plot.scatter(..., ax=ax, label=...)"
+            raise InvalidInputError.hinted(f"{color} has no numbers to colour by", hint)
         ax = _axes(ax)
         options = {"s": 2, "linewidths": 0, **options}
         if color is not None:
@@ -157,12 +160,28 @@ class Plot:
         columns = {}
         for name in asked:
             column, element = vector_element(name)
-            columns[name] = arrays[column] if element is None else arrays[column][:, element]
+            columns[name] = _of_one_number(name, arrays[column], element)
         is_cut = len(answer) == points and (self._query.rows is None or self._query.rows > points)
         told = f"the {points:,} lightest rows" if is_cut else f"{len(answer):,} rows"
         is_whole = functools.reduce(operator.and_, (is_there(columns[name]) for name in asked))
         lacking = len(answer) - int(is_whole.sum())
         return columns, f"{told}, {lacking:,} of them without a value" if lacking else told
+
+
+def _of_one_number(name: str, values: Any, element: int | None) -> Any:
+    """A column, or one element of its vectors; refused where a picture would have none or several for a row."""
+    length = values.shape[1] if values.ndim == 2 else None
+    if (length is None) == (element is None):
+        return values if element is None else _element(name, values, element)
+    if element is None:
+        raise InvalidInputError.hinted(f"{name} has vectors of {length}", f'write "{name}[0]" for one of their elements')
+    raise InvalidInputError(f"{name} is no element: the column has no vectors")
+
+
+def _element(name: str, values: Any, element: int) -> Any:
+    if element >= values.shape[1]:
+        raise InvalidInputError(f"{name} is no element: the column has vectors of {values.shape[1]}")
+    return values[:, element]
 
 
 def is_there(values: Any) -> Any:
