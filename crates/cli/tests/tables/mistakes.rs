@@ -165,6 +165,20 @@ fn names_of_columns_that_hide_a_delimiter_are_answered_with_it() {
 }
 
 #[test]
+fn a_record_that_is_no_json_is_placed_in_its_line_alone() {
+    let place = filled();
+    atoll(&place, "table create j --column pid:int64 --id pid --index pid").text();
+    place.write("g.jsonl", "{\"pid\": 1}\n{\"pid\": 2\n");
+    let answer = atoll(&place, "table import j g.jsonl");
+    assert!(answer.fails(12).contains("line 2: it is no JSON object: "), "{}", answer.stderr);
+    assert!(
+        answer.stderr.contains(" at column 9") && !answer.stderr.contains("at line"),
+        "{}",
+        answer.stderr
+    );
+}
+
+#[test]
 fn an_argument_that_is_no_text_is_shown_with_what_takes_other_bytes() {
     use std::os::unix::ffi::OsStrExt;
     let place = Place::new();

@@ -33,7 +33,8 @@ pub(super) type Fields = Vec<(String, Member)>;
 pub(super) fn fields_of(line: &[u8]) -> Result<Fields, String> {
     // A byte order mark is no JSON, and some programs write one.
     let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
-    let Members(record) = serde_json::from_slice(line).map_err(|error| no_object(&error))?;
+    let Members(record) =
+        serde_json::from_slice(line.trim_ascii_end()).map_err(|error| no_object(&told(&error)))?;
     let mut names: Vec<&str> = record.iter().map(|(name, _)| name.as_str()).collect();
     names.sort_unstable();
     if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -46,6 +47,11 @@ pub(super) fn fields_of(line: &[u8]) -> Result<Fields, String> {
     members.collect()
 }
 
+/// What is wrong with a line, and where in it: it is the only one that its reader sees.
+fn told(error: &serde_json::Error) -> String {
+    error.to_string().replace(" at line 1 column ", " at column ")
+}
+
 fn no_object(why: &dyn fmt::Display) -> String {
     format!("it is no JSON object: {why}")
 }
@@ -54,7 +60,8 @@ fn member_of(name: &str, value: &RawValue) -> Result<Member, String> {
     if !value.get().starts_with('[') {
         return Ok(Member::Plain(text_of(name, value)?));
     }
-    let elements: Vec<&RawValue> = serde_json::from_str(value.get()).map_err(|error| no_object(&error))?;
+    let elements: Vec<&RawValue> =
+        serde_json::from_str(value.get()).map_err(|error| no_object(&told(&error)))?;
     Ok(Member::List(elements.into_iter().map(|element| text_of(name, element)).collect::<Result<_, _>>()?))
 }
 
@@ -66,7 +73,7 @@ fn text_of(name: &str, value: &RawValue) -> Result<Cell, String> {
             return Err(format!("\"{name}\" {NESTED}"));
         }
         [b'"', ..] => {
-            let text: String = serde_json::from_str(text).map_err(|error| no_object(&error))?;
+            let text: String = serde_json::from_str(text).map_err(|error| no_object(&told(&error)))?;
             Some(Text { bytes: text.into_bytes(), is_quoted: true })
         }
         plain => Some(Text { bytes: plain.to_vec(), is_quoted: false }),
