@@ -86,6 +86,6 @@ pub(crate) fn written_format_of(named: Option<WrittenFormat>, path: &Path) -> Re
 pub(crate) fn did_you_mean(name: &str, names: &[String]) -> String {
     match atoll_errors::nearest(name, names.iter().map(String::as_str)) {
         Some(nearest) => format!("did you mean \"{nearest}\"?"),
-        None => format!("there are: {}", names.join(", ")),
+        None => format!("there are: {}", crate::text::listed(names)),
     }
 }

@@ -1,6 +1,7 @@
 //! What a reader can do about failures of tables, of files of rows, and of conditions.
 
 use crate::compressed::ReadingVerb;
+use crate::text::listed;
 use atoll_errors::ErrorKind;
 use atoll_row_files::RowFileError;
 use atoll_tables::block::BlockError;
@@ -120,13 +121,13 @@ pub(crate) fn of_rows(error: &RowFileError) -> Option<String> {
         RowFileError::Missing { present, .. } => {
             return Some(format!(
                 "the columns of the file are: {}; --rename FROM=TO calls one otherwise",
-                present.join(", ")
+                listed(present)
             ));
         }
         RowFileError::Rename { nearest, present, .. } => {
             return Some(match nearest {
                 Some(nearest) => format!("did you mean \"{nearest}\"?"),
-                None => format!("the columns of the file are: {}", present.join(", ")),
+                None => format!("the columns of the file are: {}", listed(present)),
             });
         }
         RowFileError::Extra { column, nearest: Some(nearest), .. } => {
@@ -169,7 +170,7 @@ pub(crate) fn delimiter_within(column: &str, present: &[String]) -> Option<&'sta
 pub(crate) fn of_expression(error: &ExpressionError, present: &[String]) -> String {
     match error.problem() {
         Problem::UnknownColumn { nearest: None, is_text_perhaps: false, .. } if !present.is_empty() => {
-            format!("there are: {}; a text stands in 'single quotes'", present.join(", "))
+            format!("there are: {}; a text stands in 'single quotes'", listed(present))
         }
         _ => error.hint().unwrap_or_else(|| {
             "conditions look like 'type = 2 and vz > 0.5', boxes like x=0:1,step=100:".to_owned()

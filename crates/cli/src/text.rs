@@ -97,6 +97,21 @@ pub(crate) fn quoted(word: &str) -> String {
     }
 }
 
+/// Names as a screen can show them, whatever a file calls its columns: none too long, and not too many.
+pub(crate) fn listed(names: &[String]) -> String {
+    const NAMES_MAX: usize = 30;
+    let shown = |name: &String| match name.char_indices().nth(40) {
+        Some((end, _)) => format!("{}…", escaped(name[..end].chars())),
+        None => escaped(name.chars()),
+    };
+    let more = names.len().saturating_sub(NAMES_MAX);
+    let mut text = names.iter().take(NAMES_MAX).map(shown).collect::<Vec<_>>().join(", ");
+    if more > 0 {
+        text += &format!(" and {more} more");
+    }
+    text
+}
+
 /// The bytes as text, with escapes for control characters, backslashes and what is not UTF-8.
 pub(crate) fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());

@@ -163,7 +163,7 @@ impl TransferError {
             Self::Columns { present, .. } => {
                 return Some(format!(
                     "the columns are: {}; name some with --partition-columns, --sort-columns and --value-columns",
-                    present.join(", ")
+                    crate::text::listed(present)
                 ));
             }
             Self::Damaged { .. } | Self::Torn { .. } => {

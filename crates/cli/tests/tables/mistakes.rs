@@ -179,6 +179,21 @@ fn a_record_that_is_no_json_is_placed_in_its_line_alone() {
 }
 
 #[test]
+fn names_that_no_screen_shows_are_escaped_and_cut_and_not_all_listed() {
+    let place = filled();
+    let odd = format!("a\u{1b}[2J{}", "b".repeat(300));
+    let names: Vec<String> = (0..100).map(|number| format!("c{number}")).collect();
+    place.write("odd.csv", format!("{odd},{}\n", names.join(",")));
+    for verb in
+        ["table import t odd.csv", "table create u --like odd.csv --id no --index no", "kv import odd.csv"]
+    {
+        let told = atoll(&place, verb).stderr;
+        assert!(told.contains("1b") && !told.contains('\u{1b}'), "{verb}: {told:?}");
+        assert!(told.contains(" and 71 more") && told.len() < 1300, "{verb}: {told:?}");
+    }
+}
+
+#[test]
 fn an_argument_that_is_no_text_is_shown_with_what_takes_other_bytes() {
     use std::os::unix::ffi::OsStrExt;
     let place = Place::new();

@@ -229,9 +229,10 @@ fn tell_guessed(path: &Path, columns: &mut [Field]) {
     }
     if let [first, ..] = guessed.as_slice() {
         crate::output::note(&format!(
-            "{} has no value of {}, taken for utf8: say so if it is another type, as in --types {first}:float64",
+            "{} has no value of {}, taken for utf8: say so if it is another type, as in --types {}:float64",
             path.display(),
-            guessed.join(", ")
+            crate::text::listed(&guessed),
+            crate::text::listed(std::slice::from_ref(first))
         ));
     }
 }
