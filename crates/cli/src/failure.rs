@@ -166,6 +166,14 @@ pub enum Failure {
         /// The attributes there are.
         present: Vec<String>,
     },
+    /// A role of a table is one of a column that the file does not have.
+    #[error("{error}")]
+    Role {
+        /// What is wrong.
+        error: Box<SchemaError>,
+        /// The columns there are.
+        present: Vec<String>,
+    },
     /// A file has another delimiter than the one that is said.
     #[error("the file has no column \"{column}\": its only one is \"{}\"", .found.escape_debug())]
     Delimiter {
@@ -226,6 +234,7 @@ impl Failure {
             Self::Node { .. } | Self::Unfit { .. } => Some(ErrorKind::Unavailable),
             Self::Table(error) => Some(error.kind()),
             Self::Schema(error) => Some(error.kind()),
+            Self::Role { error, .. } => Some(error.kind()),
             Self::Rows(error) => Some(error.kind()),
             Self::Compressed { error, .. } => Some(error.kind()),
             Self::Expression { error, .. } => Some(error.kind()),
@@ -300,6 +309,7 @@ impl Failure {
             Self::Ring(error) => error.hint().or_else(|| hint_of_kind(error.kind())).map(str::to_owned),
             Self::Table(error) => crate::table_hints::of_table(error),
             Self::Schema(error) => crate::table_hints::of_schema(error),
+            Self::Role { present, .. } => Some(crate::table_hints::of_role(present)),
             Self::Rows(error) => crate::table_hints::of_rows(error),
             Self::Compressed { line, .. } => Some(line.clone()),
             Self::Expression { error, present, .. } => {

@@ -81,6 +81,17 @@ pub(crate) fn of_schema(error: &SchemaError) -> Option<String> {
     Some(hint.to_owned())
 }
 
+/// The hint for a role of a column that a file does not have.
+pub(crate) fn of_role(present: &[String]) -> String {
+    if present.iter().any(|name| name.parse::<f64>().is_ok()) {
+        return NAMES_FIRST.to_owned();
+    }
+    format!(
+        "the columns of the file are: {}; --id, --sample-key and --index name some of them",
+        listed(present)
+    )
+}
+
 /// What a CSV file begins with.
 const NAMES_FIRST: &str =
     "the first line of a CSV file names its columns: write such a line before the others";

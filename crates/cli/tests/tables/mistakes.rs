@@ -194,6 +194,17 @@ fn names_that_no_screen_shows_are_escaped_and_cut_and_not_all_listed() {
 }
 
 #[test]
+fn a_role_that_no_column_of_the_file_has_is_answered_with_those_there_are() {
+    let place = filled();
+    place.write("n.csv", "a,b\n1,2\n");
+    let answer = atoll(&place, "table create u --like n.csv --id zzz --index b");
+    assert!(answer.fails(12).contains("the columns of the file are: a, b"), "{}", answer.stderr);
+    place.write("m.csv", "1,0.5\n2,0.6\n");
+    let answer = atoll(&place, "table create u --like m.csv --id pid --index x");
+    assert!(answer.fails(12).contains("the first line of a CSV file names its columns"), "{}", answer.stderr);
+}
+
+#[test]
 fn an_argument_that_is_no_text_is_shown_with_what_takes_other_bytes() {
     use std::os::unix::ffi::OsStrExt;
     let place = Place::new();

@@ -8,7 +8,7 @@ use crate::session::Access;
 use crate::{Failure, Session};
 use arrow_schema::{Field, Schema};
 use atoll_row_files::{Input, NO_VALUE_KEY, ReadOptions, describe};
-use atoll_tables::{Roles, Table, TableSchema, TypeName};
+use atoll_tables::{Roles, SchemaError, Table, TableSchema, TypeName};
 use clap::Args;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -130,8 +130,14 @@ impl Create {
         }
         let is_unique = self.unique || known.as_ref().is_some_and(TableSchema::has_unique_ids);
         let roles = self.roles(known.map(|known| known.roles()))?;
+        let present: Vec<String> = columns.iter().map(|field| field.name().clone()).collect();
         let columns = self.with_units(with_keys(columns, &roles))?;
-        let schema = TableSchema::new(Schema::new(columns), &roles)?;
+        let schema = TableSchema::new(Schema::new(columns), &roles).map_err(|error| match error {
+            SchemaError::Unknown { nearest: None, .. } if self.like.is_some() => {
+                Failure::Role { error: Box::new(error), present }
+            }
+            error => error.into(),
+        })?;
         Ok(if is_unique { schema.with_unique_ids() } else { schema })
     }
 
