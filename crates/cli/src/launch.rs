@@ -204,7 +204,7 @@ fn use_colors_unread(is_terminal: bool) -> bool {
         std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let apart = typed.iter().skip_while(|word| *word != "--color").nth(1).map(String::as_str);
     let said = typed.iter().find_map(|word| word.strip_prefix("--color=")).or(apart);
-    let said = said.map(str::to_owned).or_else(|| std::env::var("ATOLL_COLOR").ok());
+    let said = said.map(str::to_owned).or_else(|| std::env::var_os("ATOLL_COLOR")?.into_string().ok());
     match said.as_deref() {
         Some("always") => true,
         Some("never") => false,
