@@ -170,6 +170,8 @@ mod tests {
             drop(second);
             assert_eq!(Arc::strong_count(&witness), 1);
         }
+        // In blocks of two lines, the shortest that there are.
+        assert_eq!((Counted::<Watched>::LINES, Counted::<(Arc<()>, [usize; 10])>::LINES), (3, 2));
         // In memory of its own, for it is shorter than any block.
         drop(Counted::new(Arc::clone(&witness)));
         assert_eq!(Arc::strong_count(&witness), 1);
@@ -183,11 +185,11 @@ mod tests {
                 let witness = Arc::clone(&witness);
                 scope.spawn(move || {
                     let kept: Vec<_> = (0..rounds)
-                        .map(|round| Counted::new((Arc::clone(&witness), [mark + round; 14])))
+                        .map(|round| Counted::new((Arc::clone(&witness), [mark + round; 10])))
                         .collect();
                     let theirs = kept.clone();
                     let seen = scope.spawn(move || {
-                        theirs.iter().enumerate().all(|(round, one)| one.1 == [mark + round; 14])
+                        theirs.iter().enumerate().all(|(round, one)| one.1 == [mark + round; 10])
                     });
                     drop(kept);
                     assert!(seen.join().expect("it ends"));

@@ -330,6 +330,7 @@ fn leaf_to_change<'f>(forest: &'f Forest, tree: u32, key: &[u8]) -> Option<(&'f 
                     return None;
                 }
                 // Who let go of this node may own one below it since before: its count is looked at after that.
+                // What is let go of here was shared by others once, and who is its one owner looks at no more than the count.
                 fence(Ordering::Acquire);
                 slot = &inner.children[inner.child_of(key)];
             }

@@ -13,6 +13,7 @@
 
 use crate::KEY_MAX;
 use crate::codec::{Decoder, Encode, Malformed};
+use crate::superblock::DATA_START;
 use crate::value::VALUE_MAX;
 use std::ops::Bound;
 
@@ -195,7 +196,11 @@ pub(crate) fn decode<'a>(payload: &mut Decoder<'a>) -> Result<Record<'a>, Malfor
                 let at = payload.position();
                 Logged::Bytes { bytes: payload.take(len as usize)?, at }
             } else {
-                Logged::Extent { offset: payload.varint()?, len, checksum: payload.u64()? }
+                let offset = payload.word()?;
+                if offset < DATA_START {
+                    return Err(Malformed);
+                }
+                Logged::Extent { offset, len, checksum: payload.u64()? }
             };
             if kind == PUT || kind == PUT_EXTENT {
                 Record::Put { tree, key, value }
@@ -275,6 +280,20 @@ mod tests {
             let mut decoder = Decoder::new(&payload);
             assert_eq!(decode(&mut decoder), Ok(record));
             assert!(decoder.is_at_end());
+        }
+    }
+
+    #[test]
+    fn nothing_lies_where_superblocks_do() {
+        for (offset, is_refused) in [(0, true), (64, true), (DATA_START - 1, true), (DATA_START, false)] {
+            let value = Logged::Extent { offset, len: 9, checksum: 7 };
+            for record in
+                [Record::Put { tree: 1, key: b"k", value }, Record::Append { tree: 1, key: b"k", value }]
+            {
+                let mut payload = Vec::new();
+                record.encode(&mut payload);
+                assert_eq!(decode(&mut Decoder::new(&payload)).is_err(), is_refused, "{offset}");
+            }
         }
     }
 }

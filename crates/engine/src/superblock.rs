@@ -148,7 +148,10 @@ impl Superblock {
         let signpost = fields.u64()?;
         let places = [log.segment.offset, log.segment.len, log.number, log.start, log.position, log.sequence];
         let is_sane = places.iter().chain(&[epoch, offset, signpost]).all(|&word| word < WORD_END);
-        if !is_sane || !(log.start..=log.start + log.segment.len).contains(&log.position) {
+        if !is_sane
+            || log.segment.offset < DATA_START
+            || !(log.start..=log.start + log.segment.len).contains(&log.position)
+        {
             return Err(Malformed);
         }
         Ok(Copy::Intact(Self { store_id, epoch, features, clean, table, log, signpost }))
@@ -343,9 +346,9 @@ fn decode_trees(fields: &mut Decoder<'_>) -> Result<Vec<TreeEntry>, Malformed> {
     if are_in_order { Ok(trees) } else { Err(Malformed) }
 }
 
-/// Whether extents follow each other and none lies in another, nor beyond the end of the file.
+/// Whether extents follow each other and none lies in another, nor among the superblocks or beyond the end of the file.
 fn are_apart<'e>(extents: impl IntoIterator<Item = &'e Extent>, end: u64) -> bool {
-    let mut free_from = 0;
+    let mut free_from = DATA_START;
     extents.into_iter().all(|extent| {
         let follows = extent.offset >= free_from && extent.end() <= end;
         free_from = extent.end();
@@ -426,6 +429,27 @@ mod tests {
             assert_eq!(Table::decode(&bytes), Ok(table.clone()));
             bytes.resize(4096, 0);
             assert_eq!(Table::decode(&bytes), Ok(table));
+        }
+    }
+
+    #[test]
+    fn nothing_lies_where_superblocks_do() {
+        let with_log_at = |offset| {
+            let log = LogPoint { segment: Extent { offset, len: 65536 }, ..sample().log };
+            Superblock { log, ..sample() }.encode()
+        };
+        assert!(matches!(Superblock::decode(&with_log_at(DATA_START)), Copy::Intact(_)));
+        for offset in [0, 64, DATA_START - 1] {
+            assert_eq!(Superblock::decode(&with_log_at(offset)), Copy::Damaged, "{offset}");
+        }
+        for (offset, is_refused) in [(0, true), (DATA_START - 64, true), (DATA_START, false)] {
+            let extent = Extent { offset, len: 4096 };
+            let segment = SegmentUse { extent, number: 1, live: 5 };
+            let free = Table { free: vec![extent], end: 1 << 20, ..Table::default() };
+            let used = Table { segments: vec![segment], end: 1 << 20, ..Table::default() };
+            for table in [free, used] {
+                assert_eq!(Table::decode(&table.encode()).is_err(), is_refused, "{table:?}");
+            }
         }
     }
 

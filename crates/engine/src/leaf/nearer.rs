@@ -35,6 +35,9 @@ impl Leaf {
 
     /// Lets go of all values that lie elsewhere. Each counts its owners where it lies: one after the other, all would be waited for.
     pub(super) fn let_go_of_chains(&mut self) {
+        if self.chains.is_empty() {
+            return;
+        }
         let mut chains = std::mem::take(&mut self.chains);
         let ahead = |chains: &[Option<Chain>], at: usize, ask: fn(&Chain)| {
             chains.get(at).and_then(Option::as_ref).map(ask);
@@ -126,12 +129,55 @@ impl Leaf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backing::Backing;
     use crate::checksum::key_hash;
     use crate::frames::Purpose;
     use crate::leaf::Record;
+    use crate::meter::Kind;
     use crate::search::Way;
     use crate::tree::HashedKey;
-    use crate::value::Stored;
+    use crate::value::{Piece, Stored};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_leaf_that_ends_lets_go_of_all_its_values_and_of_nothing_else() {
+        let backing = Arc::new(Backing::new(None, 1, 1 << 20));
+        let bytes = |number: usize| Buffer::copy_from(&vec![number as u8; 300 + number]);
+        let waiting: Vec<Piece> = (0..99).map(|number| Piece::waiting(bytes(number), 1, &backing)).collect();
+        assert!(backing.meter().bytes_of(Kind::Waiting) > 99 * 300);
+        // Of each three one is the leaf's alone, one is somebody's too, and one is the first of two pieces.
+        let chain = |(number, piece): (usize, &Piece)| match number % 3 {
+            2 => Chain::from_pieces(vec![piece.clone(), Piece::on_disk(8192, 300, 1, 1)]),
+            _ => Chain::from_pieces(vec![piece.clone()]),
+        };
+        let chains: Vec<Chain> = waiting.iter().enumerate().map(chain).collect();
+        let keys: Vec<String> = (0..99).map(|number| format!("key{number:03}")).collect();
+        let records: Vec<Record<'_>> = keys
+            .iter()
+            .zip(&chains)
+            .map(|(key, chain)| Record {
+                key: [key.as_bytes(), &[]],
+                fingerprint: key_hash(key.as_bytes()),
+                value: Stored::Chain(chain),
+            })
+            .collect();
+        let leaf = Leaf::build(b"key", 1, &records, 0, Purpose::Writing);
+        drop(records);
+        drop(chains);
+        let kept: Vec<Piece> = waiting.iter().skip(1).step_by(3).cloned().collect();
+        drop(waiting);
+        drop(leaf);
+        assert!(
+            kept.iter()
+                .enumerate()
+                .all(|(at, piece)| piece.owners() == 1 && piece.len() == 301 + 3 * at as u32)
+        );
+        for (at, piece) in kept.iter().enumerate() {
+            assert!(piece.resident_bytes().is_some_and(|found| *found == *bytes(1 + 3 * at)));
+        }
+        drop(kept);
+        assert_eq!(backing.meter().bytes_of(Kind::Waiting), 0);
+    }
 
     #[test]
     fn whatever_slot_is_guessed_the_right_one_is_found() {

@@ -85,7 +85,8 @@ impl Home {
     /// Whether it had none so far, and has this one now.
     fn set(&self, offset: u64) -> bool {
         debug_assert!(offset != Self::NOWHERE, "superblocks lie there");
-        self.0.compare_exchange(Self::NOWHERE, offset, Ordering::Release, Ordering::Relaxed).is_ok()
+        offset != Self::NOWHERE
+            && self.0.compare_exchange(Self::NOWHERE, offset, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 }
 
