@@ -6,7 +6,7 @@ use crate::options::{Color, read_settings};
 use crate::output::report;
 use crate::text::quoted;
 use crate::{Failure, GlobalArguments, Session};
-use atoll_options::Settings;
+use atoll_options::{OptionValue, Settings};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Parser};
 use serde_json::json;
@@ -191,11 +191,7 @@ pub fn execute(
 }
 
 fn use_colors(settings: &Settings) -> bool {
-    match settings.get("color") {
-        Ok(Color::Always) => true,
-        Ok(Color::Never) => false,
-        _ => std::io::stderr().is_terminal() && screen_takes_colors(),
-    }
+    are_shown(settings.get("color").unwrap_or(Color::Auto), std::io::stderr().is_terminal())
 }
 
 /// The same before options are read, or where they cannot be: by what is typed, and by the environment.
@@ -205,17 +201,19 @@ fn use_colors_unread(is_terminal: bool) -> bool {
     let apart = typed.iter().skip_while(|word| *word != "--color").nth(1).map(String::as_str);
     let said = typed.iter().find_map(|word| word.strip_prefix("--color=")).or(apart);
     let said = said.map(str::to_owned).or_else(|| std::env::var_os("ATOLL_COLOR")?.into_string().ok());
-    match said.as_deref() {
-        Some("always") => true,
-        Some("never") => false,
-        _ => is_terminal && screen_takes_colors(),
-    }
+    are_shown(said.and_then(|said| Color::parse(&said).ok()).unwrap_or(Color::Auto), is_terminal)
 }
 
-/// Whether nobody asked all programs for none, and the screen knows how to show them.
-fn screen_takes_colors() -> bool {
-    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-        && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb")
+/// Whether colours are shown: as is said, or else where nobody asked all programs for none and a screen knows how to show them.
+fn are_shown(said: Color, is_terminal: bool) -> bool {
+    match said {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => {
+            let asks_for_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+            is_terminal && !asks_for_none && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb")
+        }
+    }
 }
 
 fn run(session: &Session, verb: impl AsyncFnOnce(&Session) -> Result<(), Failure>) -> Result<(), Failure> {
