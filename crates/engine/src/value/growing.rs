@@ -3,7 +3,7 @@
 //! An append to a value that only its leaf has writes behind the bytes that are there, into room that is kept for that. What
 //! anybody else has, or any disk, stays as it is; the value then gets another piece, or a longer one in place of its last.
 
-use super::piece::{Home, PieceCell, Waiting};
+use super::piece::{PieceCell, PieceHome, Waiting};
 use super::{ALONE_FROM, BUFFER_BYTES, Chain, JOIN_BELOW, Piece};
 use crate::backing::Backing;
 use crate::meter::Kind;
@@ -67,7 +67,7 @@ impl PieceCell {
         Self {
             resident: Mutex::default(),
             bytes_at: AtomicPtr::default(),
-            home: Home::default(),
+            home: PieceHome::default(),
             birth,
             checksum: AtomicU64::new(checksum),
             counted: AtomicU64::new(0),

@@ -36,7 +36,7 @@ pub(super) struct PieceCell {
     pub(super) resident: Mutex<Resident>,
     /// Where the bytes were when they came into memory: only ever asked for, never read.
     pub(super) bytes_at: AtomicPtr<u8>,
-    pub(super) home: Home,
+    pub(super) home: PieceHome,
     pub(super) birth: u64,
     pub(super) checksum: AtomicU64,
     /// What its bytes in memory count for, once somebody counts them.
@@ -66,9 +66,9 @@ pub(super) struct Waiting {
 
 /// Where a piece lies on disk, once it does.
 #[derive(Default)]
-pub(super) struct Home(AtomicU64);
+pub(super) struct PieceHome(AtomicU64);
 
-impl Home {
+impl PieceHome {
     /// No piece lies there, as every file begins with its superblocks.
     const NOWHERE: u64 = 0;
 
@@ -134,7 +134,7 @@ impl Piece {
     /// A piece that lies on disk.
     pub(crate) fn on_disk(home: u64, len: u32, checksum: u64, birth: u64) -> Self {
         let mut cell = PieceCell::of(len, checksum, birth);
-        cell.home = Home::at(home);
+        cell.home = PieceHome::at(home);
         Self(Counted::read(cell))
     }
 
