@@ -1,6 +1,7 @@
 //! The options of the command line: its sections, its flags, and where files and variables are read.
 //!
-//! Invariant: this is the only place that reads options files and the environment.
+//! Invariant: this is the only place that reads options out of files and the environment. What is told of events, and whether
+//! colours are shown, is looked up in `events.rs` and `launch.rs` as well.
 
 use crate::Failure;
 use atoll_open::{OpenOptions, Password};
