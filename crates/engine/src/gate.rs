@@ -2,8 +2,8 @@
 //!
 //! Three ways lead through it:
 //!
-//! - *placing*: a write of one record into a leaf that stays where it is. Any number of them go on at once; two in the
-//!   same leaf take turns at its latch.
+//! - *placing*: a write of one record into a leaf that stays where it is. One of them goes on at each place of the gate; two
+//!   whose leaves share a latch take turns there.
 //! - *alone*: the writer lock. Nobody places and nobody else is alone, and only whoever is may change the shape of a tree
 //!   or let go of nodes.
 //! - *still*: readers of more than one leaf, and whoever clones roots. Any number of them go on at once, and nobody places;
