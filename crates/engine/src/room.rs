@@ -1,7 +1,8 @@
 //! Room in memory: what goes when there is too little, and who waits for it.
 //!
 //! Leaves that are on disk are let go of at once, by whoever brings too much in. What is not on disk yet needs a
-//! checkpoint; it begins when that is half of the budget, and writers who fill the rest before it ends wait for it.
+//! checkpoint; it begins when that is half of the room, a quarter of the room came to it since the last one, and three
+//! quarters of the room are taken. Writers who fill the rest before it ends wait for it.
 //!
 //! Invariant: who waits holds no lock, and waits no longer than until one whole checkpoint ended, perhaps behind one that
 //! runs already.
