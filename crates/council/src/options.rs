@@ -18,9 +18,8 @@ pub struct CouncilOptions {
     pub members: Vec<(NodeId, SocketAddr)>,
     /// Where this node listens, if it is a member.
     pub my_listen: Option<Listen>,
-    /// Where the log and the snapshot of the group lie, if this node is a member; always synced. None: in memory. A member that
-    /// lost its memory comes back as another one, which the others have to agree to: so more than half of them must not restart
-    /// at once.
+    /// Where the log of the group lies, if this node is a member; always synced. None: in memory. A member that lost its memory
+    /// comes back as another one, which the others have to agree to: so more than half of them must not restart at once.
     pub folder: Option<PathBuf>,
     /// Options of the ring that never change.
     pub ring: GroupOptions,
