@@ -9,7 +9,8 @@
 //!             | table: offset 8, length 4, zero 4, checksum 8 | log: segment offset 8, length 8, number 8,
 //!             start 8, position 8, chain 8, sequence 8 | signpost: offset 8, or zero | zero …
 //!             | checksum 8 at the end of the 4 KiB
-//! table:      trees, snapshots, log segments, free extents, retired extents; see `Table::encode`
+//! table:      trees, snapshots, log segments, end, free extents, retired extents, uncounted trees;
+//!             see `Table::encode`
 //! ```
 
 use crate::codec::{Decoder, Encode, Malformed, WORD_END};
