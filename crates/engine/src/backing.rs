@@ -5,7 +5,7 @@ use crate::pinned::Pinned;
 use crate::threads::{AtomicBool, AtomicU64, AtomicUsize, Mutex};
 use crate::value::{Chain, PIECE_BYTES, Piece};
 use crate::{Damage, EngineError};
-use atoll_disk::Disk;
+use atoll_disk::{Disk, DiskError};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,6 +18,10 @@ const VALUES_SHARE: u64 = 8;
 
 /// Of what may be held, inner nodes have at most this share for long.
 const INNER_SHARE: u64 = 2;
+
+/// What a checkpoint writes beyond this goes past the cache of the system: what it writes is in memory here as well, so the
+/// cache would hold it twice, and to copy it there takes a sixth of a load. Less than that may be read by others soon.
+const CACHED_MOST: u64 = 64 << 20;
 
 /// Of the memory, long buffers that are kept to be used again have at most this share.
 const SPARE_SHARE: u64 = 32;
@@ -146,6 +150,17 @@ impl Backing {
             Reading::One | Reading::Along => disk.read_at(offset, target)?,
         }
         Ok(())
+    }
+
+    /// Writes whole blocks, after `before` bytes of the same checkpoint: past the cache of the system where those are many or memory
+    /// is short, for what is written would wait there in memory that others need.
+    pub(crate) fn write_blocks(&self, offset: u64, blocks: &[u8], before: u64) -> Result<(), DiskError> {
+        let Some(disk) = &self.disk else { return Ok(()) };
+        if self.is_short() || before >= CACHED_MOST {
+            disk.write_past(offset, blocks)
+        } else {
+            disk.write_at(offset, blocks)
+        }
     }
 
     /// Counts a value that is now in memory and could be read back; lets go of the oldest beyond the budget.

@@ -59,11 +59,13 @@ struct Moving {
 struct Filling {
     segment: ColdSegment,
     moving: Vec<Moving>,
+    /// Bytes of segments that were written before.
+    written: u64,
 }
 
 impl Filling {
-    fn new() -> Self {
-        Self { segment: ColdSegment::new(), moving: Vec::new() }
+    fn new(room: u64) -> Self {
+        Self { segment: ColdSegment::new(room as usize), moving: Vec::new(), written: 0 }
     }
 }
 
@@ -75,22 +77,24 @@ impl Shared {
     pub(crate) fn clean(&self, standing: Standing) -> Result<(), EngineError> {
         let most = self.options.checkpoint_bytes.max(4 * self.options.log_segment_bytes);
         let held = standing.held;
-        let (mut filling, mut moved) = (Filling::new(), 0);
-        let mut cleaned = Vec::new();
         let victims = self.victims(standing);
-        let _buffer = self.backing.buffer(if victims.is_empty() { 0 } else { self.cold_bytes() });
+        let Some(longest) = victims.iter().map(|victim| victim.extent.len).max() else { return Ok(()) };
+        let (mut filling, mut moved) = (Filling::new(self.cold_bytes()), 0);
+        // Each victim is read to where the one before it was: memory that was never touched costs more than to read them.
+        let (mut bytes, mut cleaned) = (Vec::new(), Vec::new());
+        let _buffers = (self.backing.buffer(self.cold_bytes()), self.backing.buffer(longest));
         for victim in victims {
             // Moving dirties leaves, which only the checkpoint that is to come can let go of.
             if moved > most || (moved > 0 && self.backing.excess() > 0) {
                 break;
             }
-            match self.clean_segment(&victim, held, &mut filling)? {
+            match self.clean_segment(&victim, held, &mut bytes, &mut filling)? {
                 0 => drop(self.fruitless.lock().insert(victim.extent.offset, held)),
                 bytes => cleaned.push((victim, bytes)),
             }
             moved = cleaned.iter().map(|(_, bytes)| bytes).sum();
         }
-        self.write_cold(filling)?;
+        self.write_cold(&mut filling)?;
         if planted::is(Bug::CleanedSegmentFreedEarly) {
             let mut space = self.space.lock();
             for (victim, _) in &cleaned {
@@ -140,20 +144,18 @@ impl Shared {
         &self,
         victim: &SegmentUse,
         held: Option<u64>,
+        bytes: &mut Vec<u8>,
         filling: &mut Filling,
     ) -> Result<u64, EngineError> {
-        let _buffer = self.backing.buffer(victim.extent.len);
         self.make_room();
-        let bytes = match self.bytes_of(victim) {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                self.leave(&error);
-                return Ok(0);
-            }
-        };
+        if let Err(error) = self.read_into(bytes, victim) {
+            self.leave(&error);
+            return Ok(0);
+        }
+        let bytes = bytes.as_slice();
         let values = match victim.number {
-            COLD_NUMBER => cold::values_in(&bytes, &self.backing),
-            _ => log::values_in(victim, &bytes, &self.backing),
+            COLD_NUMBER => cold::values_in(bytes, &self.backing),
+            _ => log::values_in(victim, bytes, &self.backing),
         };
         let mut alive = Vec::new();
         for (number, value) in values.iter().enumerate() {
@@ -182,7 +184,7 @@ impl Shared {
             if filling.segment.len() + key.len() + content.len() + VALUE_OVERHEAD_MAX
                 > self.cold_bytes() as usize
             {
-                self.write_cold(std::mem::replace(filling, Filling::new()))?;
+                self.write_cold(filling)?;
             }
             let at = filling.segment.add(tree, key, content);
             let (from, len) = (victim.extent.offset + value.value.start as u64, content.len() as u32);
@@ -197,12 +199,12 @@ impl Shared {
         self.options.segment_bytes() / 2
     }
 
-    fn bytes_of(&self, segment: &SegmentUse) -> Result<Vec<u8>, EngineError> {
+    /// Reads a segment, as far as the file has it, to where another one was.
+    fn read_into(&self, bytes: &mut Vec<u8>, segment: &SegmentUse) -> Result<(), EngineError> {
         let Extent { offset, len } = segment.extent;
         let end = self.backing.disk().map_or(Ok(0), |disk| disk.len())?;
-        let mut bytes = vec![0; end.saturating_sub(offset).min(len) as usize];
-        self.backing.read(offset, &mut bytes)?;
-        Ok(bytes)
+        bytes.resize(end.saturating_sub(offset).min(len) as usize, 0);
+        self.backing.read(offset, bytes)
     }
 
     /// Says that something stays where it is.
@@ -265,13 +267,14 @@ impl Shared {
         }
     }
 
-    /// Writes a cold segment, and then tells the keys of its values where they lie now.
-    fn write_cold(&self, filling: Filling) -> Result<(), EngineError> {
+    /// Writes a cold segment, and then tells the keys of its values where they lie now; what fills it next begins anew.
+    fn write_cold(&self, filling: &mut Filling) -> Result<(), EngineError> {
         let (Some(disk), false) = (self.backing.disk(), filling.moving.is_empty()) else { return Ok(()) };
         let bytes = filling.segment.finish(self.backing.store_id());
         let extent = self.space.lock().allocate_in_flight(bytes.len() as u64);
-        let written =
-            disk.reserve(extent.offset, extent.len).and_then(|()| disk.write_at(extent.offset, &bytes));
+        let written = disk
+            .reserve(extent.offset, extent.len)
+            .and_then(|()| self.backing.write_blocks(extent.offset, bytes, filling.written));
         if let Err(error) = written {
             self.space.lock().cancel(extent);
             return Err(error.into());
@@ -288,6 +291,9 @@ impl Shared {
                 values.iter().for_each(|value| self.tell(value, extent));
             }
         }
+        filling.written += extent.len;
+        filling.moving.clear();
+        filling.segment.clear();
         Ok(())
     }
 

@@ -13,6 +13,7 @@ use crate::backing::Backing;
 use crate::checksum::checksum;
 use crate::codec::{Decoder, Encode};
 use crate::log::Written;
+use crate::run_bytes::RunBytes;
 
 /// Number of a cold segment in the table.
 pub(crate) const COLD_NUMBER: u64 = 0;
@@ -25,41 +26,52 @@ pub(crate) const VALUE_OVERHEAD_MAX: usize = 15;
 
 /// A cold segment that is being filled.
 pub(crate) struct ColdSegment {
-    bytes: Vec<u8>,
+    bytes: RunBytes,
     values: u64,
 }
 
 impl ColdSegment {
-    pub(crate) fn new() -> Self {
-        Self { bytes: vec![0; HEADER], values: 0 }
+    /// One with room for so many bytes.
+    pub(crate) fn new(room: usize) -> Self {
+        let mut bytes = RunBytes::with_room(room);
+        bytes.put(&[0; HEADER], 1);
+        Self { bytes, values: 0 }
+    }
+
+    /// Begins another one in the same memory.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.put(&[0; HEADER], 1);
+        self.values = 0;
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() as usize
     }
 
     /// Adds a value; where in the segment its bytes lie.
     pub(crate) fn add(&mut self, tree: u32, key: &[u8], value: &[u8]) -> u64 {
-        self.bytes.put_varint(u64::from(tree));
-        self.bytes.put_varint(key.len() as u64);
-        self.bytes.put_varint(value.len() as u64);
-        self.bytes.extend_from_slice(key);
-        let at = self.bytes.len() as u64;
-        self.bytes.extend_from_slice(value);
+        let end = self.bytes.end();
+        end.put_varint(u64::from(tree));
+        end.put_varint(key.len() as u64);
+        end.put_varint(value.len() as u64);
+        end.extend_from_slice(key);
+        let at = self.bytes.len();
+        self.bytes.end().extend_from_slice(value);
         self.values += 1;
         at
     }
 
-    /// All bytes, with the header filled in.
-    pub(crate) fn finish(mut self, store_id: u64) -> Vec<u8> {
+    /// All bytes, with the header filled in, and zeros up to the end of the last block.
+    pub(crate) fn finish(&mut self, store_id: u64) -> &[u8] {
         let mut header = Vec::with_capacity(HEADER);
-        for word in [MAGIC, store_id, self.values, self.bytes.len() as u64, 0, 0, 0] {
+        for word in [MAGIC, store_id, self.values, self.bytes.len(), 0, 0, 0] {
             header.put_u64(word);
         }
         let sum = checksum(store_id, &header);
         header.put_u64(sum);
-        self.bytes[..HEADER].copy_from_slice(&header);
-        self.bytes
+        self.bytes.set_front(&header);
+        self.bytes.whole_blocks()
     }
 }
 
@@ -103,15 +115,17 @@ mod tests {
     #[test]
     fn values_come_back_with_their_keys_and_no_header_that_is_damaged_passes() {
         let backing = Backing::new(None, 42, 0);
-        let mut segment = ColdSegment::new();
+        let mut segment = ColdSegment::new(4096);
+        segment.add(7, b"atoll", &[9; 3000]);
+        segment.clear();
         let places = [segment.add(0, b"reef", &[7; 300]), segment.add(9, b"", &[1; 500])];
         let bytes = segment.finish(42);
-        let found = values_in(&bytes, &backing);
+        let found = values_in(bytes, &backing);
         assert_eq!(found.iter().map(|value| value.value.start as u64).collect::<Vec<_>>(), places);
         assert_eq!((&bytes[found[0].key.clone()], found[1].tree), (b"reef".as_slice(), 9));
         assert_eq!(&bytes[found[1].value.clone()], &[1; 500]);
         for bit in 0..HEADER * 8 {
-            let mut damaged = bytes.clone();
+            let mut damaged = bytes.to_vec();
             damaged[bit / 8] ^= 1 << (bit % 8);
             assert!(values_in(&damaged, &backing).is_empty(), "bit {bit}");
         }

@@ -21,10 +21,6 @@ use std::sync::Arc;
 /// Bytes of one run.
 const RUN: u64 = 1 << 20;
 
-/// What a checkpoint writes beyond this goes past the cache of the system: what it writes is in memory here as well, so the
-/// cache would hold it twice, and to copy it there takes a sixth of a load. Less than that may be read by others soon.
-const CACHED_MOST: u64 = 64 << 20;
-
 /// Children of a node whose pages are asked for together before they are read.
 const ASKED_AT_ONCE: usize = 256;
 
@@ -444,16 +440,10 @@ impl<'a> PageWriter<'a> {
         self.backing.admit(piece.clone(), bytes as u64);
     }
 
-    /// Writes the run that was filled; past the cache of the system where much is written or memory is short, for it would wait
-    /// there in memory that others need.
+    /// Writes the run that was filled.
     fn write_run(&mut self, offset: u64, run: &mut RunBytes) -> Result<(), EngineError> {
-        let Some(disk) = self.backing.disk() else { return Ok(()) };
         let blocks = run.whole_blocks();
-        if self.backing.is_short() || self.written >= CACHED_MOST {
-            disk.write_past(offset, blocks)
-        } else {
-            disk.write_at(offset, blocks)
-        }?;
+        self.backing.write_blocks(offset, blocks, self.written)?;
         self.written += blocks.len() as u64;
         Ok(())
     }

@@ -31,6 +31,16 @@ impl RunBytes {
         self.fill_up(unit);
     }
 
+    /// Where more is put behind them, byte by byte.
+    pub(crate) fn end(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Puts bytes in the place of the first ones.
+    pub(crate) fn set_front(&mut self, bytes: &[u8]) {
+        self.bytes[self.start..][..bytes.len()].copy_from_slice(bytes);
+    }
+
     /// So many bytes from `offset` on, if they are there.
     pub(crate) fn get(&self, offset: u64, len: u32) -> Option<&[u8]> {
         self.bytes[self.start..].get(offset as usize..)?.get(..len as usize)
@@ -71,5 +81,16 @@ mod tests {
             run.clear();
             assert_eq!(run.len(), 0);
         }
+    }
+
+    #[test]
+    fn what_is_put_byte_by_byte_lies_behind_the_rest_and_the_front_can_be_set() {
+        let mut run = RunBytes::with_room(2 * BLOCK as usize);
+        run.put(&[0; 64], 1);
+        run.end().extend_from_slice(b"reef");
+        run.set_front(b"atoll");
+        assert_eq!(run.len(), 68);
+        let blocks = run.whole_blocks();
+        assert!(blocks.starts_with(b"atoll\0") && blocks[64..].starts_with(b"reef\0"));
     }
 }
