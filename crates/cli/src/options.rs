@@ -7,7 +7,9 @@ use crate::Failure;
 use atoll_open::{OpenOptions, Password};
 use atoll_options::{Assignment, Origin, Schema, Section, Settings, Size, Sources, TomlText, resolve};
 use atoll_store::{Durability, WriteOptions};
-use clap::Args;
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, Args, Command};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,13 +23,15 @@ pub struct GlobalArguments {
     #[arg(long, global = true, help_heading = "Global options")]
     pub json: bool,
     /// What writes must survive: default, buffered, flushed or synced
-    #[arg(long, global = true, value_name = "CLASS", help_heading = "Global options")]
+    #[arg(long, global = true, value_name = "CLASS", value_parser = AnyOf(DurabilityChoice::WORDS),
+        hide_possible_values = true, help_heading = "Global options")]
     pub durability: Option<String>,
     /// How long to wait for the store, such as 2s; the outcome is unknown after that
     #[arg(long, global = true, value_name = "DURATION", help_heading = "Global options")]
     pub deadline: Option<String>,
     /// When to use colours: auto, always or never
-    #[arg(long, global = true, value_name = "WHEN", help_heading = "Global options")]
+    #[arg(long, global = true, value_name = "WHEN", value_parser = AnyOf(Color::WORDS),
+        hide_possible_values = true, help_heading = "Global options")]
     pub color: Option<String>,
     /// Options file, instead of the usual ones [env: ATOLL_CONFIG]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
@@ -35,6 +39,27 @@ pub struct GlobalArguments {
     /// Set any option, such as --set engine.memory=512MiB; `atoll config show` lists them
     #[arg(long, global = true, value_name = "KEY=VALUE", help_heading = "Global options")]
     pub set: Vec<String>,
+}
+
+/// Words that a shell completes. What is none of them is refused with all other options, wherever it was said.
+#[derive(Clone, Copy)]
+struct AnyOf(&'static [&'static str]);
+
+impl TypedValueParser for AnyOf {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.0.iter().map(PossibleValue::new)))
+    }
 }
 
 atoll_options::choice! {

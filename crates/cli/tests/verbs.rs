@@ -361,6 +361,22 @@ fn completions_are_there_for_every_shell() {
 }
 
 #[test]
+fn completions_know_the_words_that_an_option_takes() {
+    let scripts = [
+        ("bash", "compgen -W \"auto always never\""),
+        ("zsh", ":WHEN:(auto always never)"),
+        ("fish", "never\\t"),
+    ];
+    for (shell, words) in scripts {
+        let answer = Place::new().run(&["completions", shell]);
+        assert!(answer.text().contains(words), "{shell} does not know {words}");
+    }
+    // And what is none of them is still told where it was said.
+    let wrong = Place::new().run(&["--color", "sometimes", "ls", "--store", "mem:"]);
+    assert!(wrong.fails(12).contains("auto, always or never"), "{}", wrong.stderr);
+}
+
+#[test]
 fn the_doctor_measures_a_place_and_leaves_nothing_behind() {
     let place = Place::new();
     let report = place.run(&["doctor", "not/there/yet", "--json"]).json();

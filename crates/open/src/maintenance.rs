@@ -7,6 +7,9 @@ use std::path::Path;
 
 /// The upkeep of one store. Everything here runs while the store serves.
 pub trait Maintenance: Send + Sync {
+    /// Whether this process has the store itself. Otherwise another one has it, and answers for it as long as it runs.
+    fn is_owner(&self) -> bool;
+
     /// Reads and verifies every byte that the store refers to. Damage is listed, not an error.
     fn check(&self) -> StoreFuture<'_, CheckReport>;
 

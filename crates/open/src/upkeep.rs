@@ -74,6 +74,10 @@ impl Upkeep {
 }
 
 impl Maintenance for Upkeep {
+    fn is_owner(&self) -> bool {
+        self.store.owned().is_some()
+    }
+
     fn check(&self) -> StoreFuture<'_, CheckReport> {
         Box::pin(async move {
             let check = |engine: &Engine| Ok((engine.check()?, engine.recovery().cut));

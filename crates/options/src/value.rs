@@ -129,6 +129,11 @@ macro_rules! choice {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         $visibility enum $name { $( $(#[$variant_meta])* $variant, )+ }
 
+        impl $name {
+            /// How they are written, in the order in which they are shown.
+            $visibility const WORDS: &'static [&'static str] = &[$( $text, )+];
+        }
+
         impl $crate::OptionValue for $name {
             const EXPECTED: &'static str = $expected;
 

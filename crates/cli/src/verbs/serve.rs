@@ -11,7 +11,8 @@ use serde_json::json;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   atoll serve --store ./data
-Every process of this machine that opens ./data meanwhile attaches to this one.
+Every process of this machine that opens ./data meanwhile attaches to this one. Where another process
+has the store already this one stands by, and has it when that ends.
 Ends with Ctrl-C or SIGTERM, after everything is on disk.")]
 pub struct Serve {}
 
@@ -41,11 +42,18 @@ impl Serve {
         }
         let opened = session.open(Access::Create).await?;
         session.end_on_interrupt();
-        let place = opened.place;
-        session.output.either(
-            || format!("serving {place}, until Ctrl-C"),
-            || json!({ "serving": place, "pid": std::process::id() }),
-        )?;
+        let (place, pid) = (opened.place, std::process::id());
+        if opened.maintenance.is_none_or(|upkeep| upkeep.is_owner()) {
+            session.output.either(
+                || format!("serving {place}, until Ctrl-C"),
+                || json!({ "serving": place, "pid": pid }),
+            )?;
+        } else {
+            session.output.either(
+                || format!("standing by: another process serves {place}, and this one does when that ends, until Ctrl-C"),
+                || json!({ "standing_by": place, "pid": pid }),
+            )?;
+        }
         session.output.flush()?;
         std::future::pending().await
     }

@@ -22,6 +22,23 @@ fn a_served_store_is_shared_and_ends_with_the_signal() {
     assert_eq!(atoll(&place, &["kv", "get", "jobs", "17"]).text(), "done");
 }
 
+#[test]
+fn a_second_server_says_that_it_stands_by_and_has_the_store_when_the_first_one_ends() {
+    let place = Place::new();
+    let mut first = served(&place);
+    let mut second = place.spawn(&["serve", "--store", "data"]);
+    let mut stdout = BufReader::new(second.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    assert!(line.starts_with("standing by: another process serves data"), "{line}");
+    atoll(&place, &["kv", "put", "p", "s", "kept"]).text();
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert_eq!(atoll(&place, &["kv", "get", "p", "s"]).text(), "kept");
+    second.kill().unwrap();
+    second.wait().unwrap();
+}
+
 fn signal(child: &std::process::Child, name: &str) {
     let pid = child.id().to_string();
     assert!(std::process::Command::new("kill").args([name, &pid]).status().unwrap().success());
