@@ -90,3 +90,25 @@ fn a_copy_that_finds_no_room_is_no_table_and_can_be_dropped() {
     // No room; nothing is listed; what is not finished cannot be opened; dropped; and gone.
     assert_eq!(codes.split_whitespace().collect::<Vec<_>>(), ["19", "0", "11", "0", "10"], "{errors}");
 }
+
+/// Copies a store to a small file system that it does not fit on: into a folder that was there, and into one that was not.
+const STORE_COPY: &str = r#"
+mount -t tmpfs -o size=4m tmpfs "$PWD" || exit 99
+cd "$PWD"
+mkdir there
+for folder in there new; do "$0" --store "$1" store copy "$folder" >&2; echo $?; done
+ls
+"#;
+
+#[test]
+fn a_copy_of_a_store_that_finds_no_room_leaves_nothing() {
+    let place = Place::new();
+    let cells: String = (0..60_000)
+        .map(|at| format!("{{\"partition\":\"p\",\"sort\":\"{at:07}\",\"value\":\"{at:0100}\"}}\n"))
+        .collect();
+    place.write("cells.jsonl", cells);
+    place.run(&["--store", "data", "kv", "import", "cells.jsonl"]).text();
+    let data = place.folder.path().join("data");
+    let Some((text, errors)) = on_a_small_disk(&place, STORE_COPY, &data) else { return };
+    assert_eq!(text.lines().collect::<Vec<_>>(), ["19", "19", "there"], "{errors}");
+}

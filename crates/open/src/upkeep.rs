@@ -227,6 +227,7 @@ fn copy(
     let file = folder.join(STORE_FILE);
     // The name appears when the copy is whole; until then nobody takes it for a store.
     let part = folder.join(COPY_FILE);
+    let was_there = folder.exists();
     let _held = begin_copy(folder, &part, &target_place)?;
     let copied = copy_into(source, snapshot, &part, progress)
         .map_err(|error| refused("copy", at_fault(&error, place, &target_place), error));
@@ -240,8 +241,11 @@ fn copy(
             }),
         });
     if named.is_err() {
-        // What cannot be removed is a file that no store is made of.
+        // What cannot be removed is a file that no store is made of, in a folder that may be copied to.
         let _ = std::fs::remove_file(&part);
+        if !was_there {
+            let _ = std::fs::remove_dir(folder);
+        }
     }
     named
 }
