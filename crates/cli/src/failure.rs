@@ -145,8 +145,6 @@ pub enum Failure {
         what: &'static str,
         /// What is wrong, and where.
         error: Box<ExpressionError>,
-        /// The columns there are; none where that is another matter.
-        present: Vec<String>,
     },
     /// A column is asked for that the table does not have.
     #[error("table \"{table}\" has no column \"{column}\"")]
@@ -312,9 +310,7 @@ impl Failure {
             Self::Role { present, .. } => Some(crate::table_hints::of_role(present)),
             Self::Rows(error) => crate::table_hints::of_rows(error),
             Self::Compressed { line, .. } => Some(line.clone()),
-            Self::Expression { error, present, .. } => {
-                Some(crate::table_hints::of_expression(error, present))
-            }
+            Self::Expression { error, .. } => Some(crate::table_hints::of_expression(error)),
             Self::Column { column, present, .. } => Some(crate::row_format::did_you_mean(column, present)),
             Self::Delimiter { delimiter, .. } => {
                 Some(format!("add --delimiter '{delimiter}', which stands between the names"))

@@ -5,7 +5,7 @@ use crate::text::listed;
 use atoll_errors::ErrorKind;
 use atoll_row_files::RowFileError;
 use atoll_tables::block::BlockError;
-use atoll_tables::expression::{ExpressionError, Problem};
+use atoll_tables::expression::ExpressionError;
 use atoll_tables::protocol::EditError;
 use atoll_tables::{SchemaError, TableError};
 
@@ -177,16 +177,11 @@ pub(crate) fn delimiter_within(column: &str, present: &[String]) -> Option<&'sta
         .map(|(_, typed)| typed)
 }
 
-/// The hint for a condition or box: what the grammar knows, which columns there are, or where the grammar is told.
-pub(crate) fn of_expression(error: &ExpressionError, present: &[String]) -> String {
-    match error.problem() {
-        Problem::UnknownColumn { nearest: None, is_text_perhaps: false, .. } if !present.is_empty() => {
-            format!("there are: {}; a text stands in 'single quotes'", listed(present))
-        }
-        _ => error.hint().unwrap_or_else(|| {
-            "conditions look like 'type = 2 and vz > 0.5', boxes like x=0:1,step=100:".to_owned()
-        }),
-    }
+/// The hint for a condition or box: what the grammar knows, or where it is told.
+pub(crate) fn of_expression(error: &ExpressionError) -> String {
+    error.hint().unwrap_or_else(|| {
+        "conditions look like 'type = 2 and vz > 0.5', boxes like x=0:1,step=100:".to_owned()
+    })
 }
 
 /// The text of a condition with marks under the place that is wrong.

@@ -17,6 +17,9 @@ use arrow_schema::{DataType, Schema};
 use atoll_errors::nearest;
 use std::collections::{BTreeSet, HashSet};
 
+/// How many columns are named to who asks for one that is not there.
+const SHOWN_MAX: usize = 30;
+
 /// A condition on the rows of a schema.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
@@ -257,8 +260,20 @@ impl Binder<'_> {
         let is_text_perhaps = column.typing.is_quoted;
         // Nobody quotes a name that needs no quotes, but for a text.
         let nearest = nearest.filter(|_| !(is_text_perhaps && column.is_plain()));
-        let name = shortened(&column.name);
-        self.fail(Problem::UnknownColumn { name, nearest, is_text_perhaps }, part)
+        let (name, present) = (shortened(&column.name), self.present());
+        self.fail(Problem::UnknownColumn { name, nearest, is_text_perhaps, present }, part)
+    }
+
+    /// The columns there are, none too long and not too many.
+    fn present(&self) -> String {
+        let fields = self.schema.fields();
+        let shown = |name: &str| shortened(&Column::named(name).to_string());
+        let mut present: Vec<String> =
+            fields.iter().take(SHOWN_MAX).map(|field| shown(field.name())).collect();
+        if let Some(more) = fields.len().checked_sub(SHOWN_MAX + 1) {
+            present.push(format!("and {} more", more + 1));
+        }
+        present.join(", ")
     }
 
     fn arithmetic(

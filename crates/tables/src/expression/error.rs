@@ -101,6 +101,8 @@ pub enum Problem {
         nearest: Option<String>,
         /// Whether it was typed in double quotes, as texts are elsewhere.
         is_text_perhaps: bool,
+        /// The columns there are, as they are written in an expression, with how many more if they are too many to be read.
+        present: String,
     },
     /// An element is asked for of what is no vector.
     #[error("{column} is not a vector column, but {data_type}")]
@@ -332,8 +334,8 @@ impl Problem {
             | Self::UnknownColumn { nearest: Some(nearest), .. } => {
                 return Some(format!("did you mean {nearest}?"));
             }
-            Self::UnknownColumn { nearest: None, .. } => {
-                "a text stands in 'single quotes'; upper and lower case of a column differ"
+            Self::UnknownColumn { nearest: None, present, .. } => {
+                return Some(format!("there are: {present}; a text stands in 'single quotes'"));
             }
             Self::NotVector { column, .. } => return Some(format!("write {column} alone")),
             Self::Vector { column, .. } => return Some(format!("compare one of its elements: {column}[0]")),

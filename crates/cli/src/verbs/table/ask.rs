@@ -1,7 +1,6 @@
 //! What is asked of a table, as it is typed.
 
 use crate::Failure;
-use arrow_schema::Schema;
 use atoll_tables::expression::{Cell, Expression, ExpressionError, Problem, parse_box};
 use atoll_tables::protocol::Version;
 use atoll_tables::{Boundary, Cut, OfRuns, Query, Table, TableError};
@@ -124,7 +123,7 @@ impl QuestionArguments {
         let columns = schema.columns();
         if let Some(filter) = &filter {
             let what = if self.conditions.is_empty() { "--box" } else { "--where" };
-            filter.bind(columns).map_err(|error| of_columns(what, error, columns))?;
+            filter.bind(columns).map_err(|error| of_text(what, error))?;
         }
         let names: Vec<String> = columns.fields().iter().map(|field| field.name().clone()).collect();
         if let Some(unknown) = self.columns.iter().find(|name| !names.contains(name)) {
@@ -253,15 +252,9 @@ async fn absent_attribute(table: &Table, error: &ExpressionError) -> Result<Opti
     Ok(Some(Failure::Attribute { attribute: name.clone(), present: present.into_iter().collect() }))
 }
 
-/// What is wrong with a condition or box of a table with these columns.
-pub(super) fn of_columns(what: &'static str, error: ExpressionError, columns: &Schema) -> Failure {
-    let present = columns.fields().iter().map(|field| field.name().clone()).collect();
-    Failure::Expression { what, error: Box::new(error), present }
-}
-
-/// What is wrong with a condition or box, whatever the table.
-fn of_text(what: &'static str, error: ExpressionError) -> Failure {
-    Failure::Expression { what, error: Box::new(error), present: Vec::new() }
+/// What is wrong with a condition or box.
+pub(super) fn of_text(what: &'static str, error: ExpressionError) -> Failure {
+    Failure::Expression { what, error: Box::new(error) }
 }
 
 /// The first index columns, as many as there are axes.

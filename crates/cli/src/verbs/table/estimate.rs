@@ -155,7 +155,7 @@ impl SubjectArguments {
             return Ok(Subject::Quantile(column_of(table, name)?, *share));
         }
         if let Some(text) = &self.share {
-            let wrong = |error| super::ask::of_columns("--share", error, table.schema().columns());
+            let wrong = |error| super::ask::of_text("--share", error);
             let condition = Expression::parse(text).map_err(wrong)?;
             condition.bind(table.schema().columns()).map_err(wrong)?;
             return Ok(Subject::Share(condition));

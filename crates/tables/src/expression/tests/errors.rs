@@ -59,6 +59,7 @@ fn a_slip_is_pointed_at_with_what_would_be_right() {
 fn what_does_not_fit_the_schema_is_named() {
     check_bind("i64==1 and millo>2", "millo", "no column \"millo\"", "milli");
     check_bind("\"odd nam\" = 1", "\"odd nam\"", "no column \"odd nam\"", "\"odd name\"");
+    check_bind("zz > 1", "zz", "no column \"zz\"", "there are: i8, i16, i32");
     check_bind("word = \"quoted\"", "\"quoted\"", "no column \"quoted\"", "'single quotes'");
     check_bind(
         "flag and (i64 = '1' or f64 < 2)",
@@ -143,4 +144,16 @@ fn an_error_in_a_long_text_is_shown_with_its_neighbourhood_only() {
     assert!(rendered.contains("1) && b"), "{rendered}");
     let rendered = Expression::parse(&format!("a = '{}", "x".repeat(10_000))).unwrap_err().render();
     assert!(rendered.len() < 300, "{rendered}");
+}
+
+#[test]
+fn no_more_columns_are_named_than_anybody_reads() {
+    let field =
+        |number: usize| arrow_schema::Field::new(format!("c{number}"), arrow_schema::DataType::Int8, true);
+    let hint = |count: usize| {
+        let schema = arrow_schema::Schema::new((0..count).map(field).collect::<Vec<_>>());
+        Expression::parse("velocity > 1").unwrap().bind(&schema).unwrap_err().hint().unwrap()
+    };
+    assert!(hint(30).contains(", c28, c29; a text"), "{}", hint(30));
+    assert!(hint(31).contains(", c29, and 1 more; a text"), "{}", hint(31));
 }
