@@ -331,3 +331,10 @@ def test_an_integer_in_a_vector_is_refused_where_it_would_be_rounded(tmp_path: P
             writer.step(0, None, {"pid": [1, 2], "pos": rows})
         t.append({"pid": [1, 2], "pos": [[0.5, 1], [1, 2**53]]})
         assert t.count() == 2
+
+
+def test_who_asks_for_a_column_that_is_not_there_is_told_which_there_are(table) -> None:
+    for ask in (lambda: table.box(zz=(0, 1)).count(), lambda: table.where("zz > 1").count()):
+        with pytest.raises(InvalidInputError, match='there is no column "zz"') as caught:
+            ask()
+        assert "there are: pid, step, x, name" in caught.value.hint
