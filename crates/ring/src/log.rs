@@ -1,11 +1,14 @@
 //! The logs of a node's slots, in a tree of the engine: what is logged and not applied yet.
 //!
 //! The engine keeps the order of all its commits over all trees, and what a crash takes is an end of that order. So an entry
-//! may be deleted as soon as it is applied: whatever survives holds either the entry or what it did.
+//! may be deleted as soon as it is applied: whatever survives holds either the entry or what it did. It is the other way round where
+//! entries of another primary were cut off: they have to be gone first, or would be found behind cells that do not follow from them.
 //!
 //! What comes in one round of the loop is written together: a commit of the engine costs as much as several entries.
 //!
 //! Invariant: nothing is said to be logged before [`SlotLog::write`].
+//! Invariant: nothing is applied to the cells of a slot before what was taken out of its log is gone, which
+//! [`SlotLog::write_what_is_gone`] sees to.
 //! Invariant: within a slot, entries follow each other without gaps behind the last one applied to the cells.
 
 use crate::peer::codec::{Reader, put};
@@ -13,7 +16,7 @@ use atoll_engine::{Direction, Durability, Engine, EngineError, Tree, WriteBatch}
 use atoll_errors::ErrorKind;
 use atoll_keyspace::Applied;
 use atoll_replica::{Entry, Epoch, Found, Position, Sequence, Slot};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use thiserror::Error;
@@ -25,6 +28,8 @@ pub(crate) struct SlotLog {
     /// What is to be written with the next commit, in its order, and about how many bytes that are.
     batch: WriteBatch,
     batch_bytes: usize,
+    /// Slots of which it takes entries out that were not applied.
+    cut: BTreeSet<Slot>,
     /// For each slot the first place that may still be in the tree, and the last that is.
     kept: BTreeMap<Slot, Kept>,
 }
@@ -73,8 +78,8 @@ impl SlotLog {
     /// The logs in the tree of this name, which is made if there is none.
     pub(crate) fn open(engine: &Engine, name: &str) -> Result<Self, LogError> {
         let tree = engine.tree(name)?;
-        let (batch, batch_bytes, kept) = Default::default();
-        Ok(Self { engine: engine.clone(), tree, batch, batch_bytes, kept })
+        let (batch, batch_bytes, cut, kept) = Default::default();
+        Ok(Self { engine: engine.clone(), tree, batch, batch_bytes, cut, kept })
     }
 
     /// What is logged behind what was applied, for every slot that has either.
@@ -117,6 +122,7 @@ impl SlotLog {
         if kept.last > after.sequence {
             let (from, to) = (name(slot, first), name(slot, kept.last));
             self.batch.delete_range(&self.tree, (Bound::Included(&from), Bound::Included(&to)));
+            self.cut.insert(slot);
         }
         kept.last = entries.last().map_or(after.sequence, |entry| entry.position.sequence);
         kept.first = kept.first.min(first);
@@ -148,7 +154,14 @@ impl SlotLog {
             false => self.batch.clear(),
         }
         self.batch_bytes = 0;
+        self.cut.clear();
         Ok(())
+    }
+
+    /// To be called before an entry is applied: writes what came, if that takes entries out of this slot which others took the place
+    /// of. Mostly it does not, and the entries of a round are written together.
+    pub(crate) fn write_what_is_gone(&mut self, slot: Slot) -> Result<(), LogError> {
+        if self.cut.contains(&slot) { self.write() } else { Ok(()) }
     }
 
     /// Lets go of what is applied, some at a time, with the next [write](Self::write): whatever is there once more after a crash
@@ -171,6 +184,7 @@ impl SlotLog {
     pub(crate) fn forget(&mut self, slots: &[Slot]) {
         for &slot in slots {
             self.kept.remove(&slot);
+            self.cut.insert(slot);
             let (from, to) = (name(slot, Sequence(0)), name(slot, Sequence(u64::MAX)));
             self.batch.delete_range(&self.tree, (Bound::Included(&from), Bound::Included(&to)));
         }

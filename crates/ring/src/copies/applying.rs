@@ -37,6 +37,9 @@ impl Copies {
         entry: &Entry,
         ticket: Option<Ticket>,
     ) -> Result<(), NodeError> {
+        if let Some(log) = &mut self.log {
+            log.write_what_is_gone(slot)?;
+        }
         let Position { epoch, sequence } = entry.position;
         let applied = Applied { epoch: epoch.0, sequence: sequence.0 };
         let protocol = match ticket.and_then(|ticket| self.waiting.get(ticket)) {
@@ -115,3 +118,6 @@ impl Copies {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

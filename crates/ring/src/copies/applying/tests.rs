@@ -1,0 +1,118 @@
+//! What entries do to cells is on the disk behind what the log says of them, whenever the process ends.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::copies::GatheringRoom;
+use crate::keyspaces::Keyspaces;
+use crate::log::SlotLog;
+use crate::options::Persistence;
+use crate::peer::{Peers, Spoken};
+use atoll_disk::SimDisk;
+use atoll_engine::Engine;
+use atoll_replica::{
+    Configuration, Epoch, Found, Incarnation, Input, Member, Message, Moment, NodeId, Options, Sequence,
+    SlotMessage, Table, Version,
+};
+use atoll_resp::write_request;
+use std::net::TcpListener;
+use std::sync::Arc;
+
+const ME: NodeId = NodeId(2);
+const SLOT: Slot = Slot(5);
+const NOW: Now = Now { moment: Moment(1), date_ms: 1 };
+
+/// Who leads in an epoch: another one than in the one before.
+fn primary_of(epoch: u64) -> NodeId {
+    NodeId(if epoch.is_multiple_of(2) { 3 } else { 1 })
+}
+
+/// A table in which a slot is in this epoch, and this node is to catch up.
+fn table(epoch: u64) -> Arc<Table> {
+    let primary = primary_of(epoch);
+    let mut table = Table::empty(16_384);
+    table.version = Version(epoch);
+    for node in 1..=3 {
+        let (incarnation, is_up, is_leaving) = (Incarnation(1), true, false);
+        let member = Member { incarnation, is_up, is_leaving, address: "".into() };
+        table.members.insert(NodeId(node), member);
+    }
+    let configuration = Configuration {
+        epoch: Epoch(epoch),
+        since: table.version,
+        primary: Some(primary),
+        in_sync: atoll_replica::Copies::of(&[primary]),
+        joining: atoll_replica::Copies::of(&[ME]),
+        ..Configuration::default()
+    };
+    table.slots.change_each(|slot, one| {
+        if slot == SLOT {
+            *one = configuration;
+        }
+    });
+    Arc::new(table)
+}
+
+/// A node that has a copy, and what its sockets are watched with.
+fn begun(engine: &Engine) -> (Copies, mio::Poll) {
+    let (poll, listener) = (mio::Poll::new().unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let peers = Peers::listen(ME, (None, None), listener, poll.registry()).unwrap();
+    let keyspaces = Keyspaces::open(engine, Persistence::Always).unwrap();
+    let log = SlotLog::open(engine, "log").unwrap();
+    let gathering = GatheringRoom { slot_bytes_max: 30_000, bytes_max: 60_000 };
+    let mut copies = Copies::new(ME, Options::default(), keyspaces, Some(log), peers, 1 << 20, gathering);
+    copies.begin(NOW, Incarnation(1)).unwrap();
+    copies.step(NOW, Input::Table(table(1))).unwrap();
+    (copies, poll)
+}
+
+fn at(epoch: u64, sequence: u64) -> Position {
+    Position { epoch: Epoch(epoch), sequence: Sequence(sequence) }
+}
+
+/// Entries of one epoch behind a place come from whoever leads in another one, or the same.
+fn hear(copies: &mut Copies, leads: u64, previous: Position, (epoch, through): (u64, u64), committed: u64) {
+    let mut body = vec![0];
+    write_request(&mut body, &["set", "key", "value"]);
+    let body: Arc<[u8]> = body.into();
+    let entry = |sequence| Entry { position: at(epoch, sequence), time_ms: sequence, body: body.clone() };
+    let entries = (previous.sequence.0 + 1..=through).map(entry).collect();
+    let about = SlotMessage::Append { previous, entries, committed: Sequence(committed) };
+    let message = Message::Slot { slot: SLOT, epoch: Epoch(leads), about };
+    copies.hear(NOW, primary_of(leads), Incarnation(1), Spoken::Message(message)).unwrap();
+}
+
+/// What is there for who opens the store again.
+fn found_again(engine: &Engine) -> Vec<Found> {
+    let keyspaces = Keyspaces::open(engine, Persistence::Always).unwrap();
+    SlotLog::open(engine, "log").unwrap().found(crate::copies::applied(&keyspaces)).unwrap()
+}
+
+#[test]
+fn nothing_is_applied_before_it_is_written_that_what_was_logged_in_its_place_is_cut_off() {
+    let engine = Engine::open(Arc::new(SimDisk::seeded(1)), atoll_engine::Options::default()).unwrap();
+    let (mut copies, _poll) = begun(&engine);
+    hear(&mut copies, 1, Position::default(), (1, 5), 5);
+    hear(&mut copies, 1, at(1, 5), (1, 9), 5);
+    copies.write_log().unwrap();
+    assert_eq!(found_again(&engine)[0].entries.len(), 4, "logged, and not committed");
+    copies.step(NOW, Input::Table(table(2))).unwrap();
+    hear(&mut copies, 2, at(1, 5), (2, 7), 7);
+    // The round does not come to its end.
+    let found = found_again(&engine);
+    assert_eq!((found[0].base, found[0].entries.len()), (at(2, 7), 0));
+}
+
+#[test]
+fn what_is_cut_off_may_be_of_a_later_epoch_than_what_is_applied_in_its_place() {
+    let engine = Engine::open(Arc::new(SimDisk::seeded(1)), atoll_engine::Options::default()).unwrap();
+    let (mut copies, _poll) = begun(&engine);
+    hear(&mut copies, 1, Position::default(), (1, 5), 5);
+    copies.step(NOW, Input::Table(table(2))).unwrap();
+    hear(&mut copies, 2, at(1, 5), (2, 8), 5);
+    copies.write_log().unwrap();
+    // Whoever leads next never heard of the second epoch, and has an entry of the first one that this copy has not.
+    copies.step(NOW, Input::Table(table(3))).unwrap();
+    hear(&mut copies, 3, at(1, 5), (1, 6), 6);
+    let found = found_again(&engine);
+    assert_eq!((found[0].base, found[0].entries.len()), (at(1, 6), 0));
+}
