@@ -19,6 +19,8 @@ pub enum Flaw {
     OldCellsInstalled,
     /// Cells that came are not on the disk when the protocol is told that they are.
     CellsSaidBeforeSynced,
+    /// Entries are applied before it is on the disk that others are gone which they came in place of.
+    AppliedBeforeCut,
     /// Cells of which some came when a process ended are taken for all of them by the next one.
     HalfBelieved,
     /// A client sends a write again whose outcome it does not know.
@@ -35,7 +37,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::WildClocks,
         Self::ClockStandsStill,
         Self::NowBeforePause,
@@ -43,6 +45,7 @@ impl Flaw {
         Self::LossDenied,
         Self::OldCellsInstalled,
         Self::CellsSaidBeforeSynced,
+        Self::AppliedBeforeCut,
         Self::HalfBelieved,
         Self::WrittenAgain,
         Self::ToldBeforeCommitted,

@@ -85,6 +85,7 @@ pub(crate) const EXPECTED: &[&str] = &[
     "messages_cut",
     "faults_kill",
     "faults_power_loss",
+    "faults_kill_behind_a_cut",
     "faults_stop",
     "faults_outage_killed",
     "faults_outage_power_lost",

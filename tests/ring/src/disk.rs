@@ -1,6 +1,7 @@
 //! The disk of a node: what is written, what is synced, and what is left of it when the node dies.
 //!
-//! Everything for all slots goes to one file, in order, as records; slots are what the records up to a place make of them.
+//! Everything for all slots goes to one file, in order, as records; slots are what the records up to a place make of them. Entries go
+//! there together, behind all else that came of the same input: what of them is committed already is applied before.
 //!
 //! Invariant: what is left is the synced records and some beginning of those behind them, the last of which may be torn.
 
@@ -8,7 +9,7 @@ use crate::cells::State;
 use crate::queue::Cells;
 use atoll_replica::{Entry, Found, Position, Sequence, Slot};
 use fastrand::Rng;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What is written.
 #[derive(Clone, Debug)]
@@ -47,6 +48,9 @@ pub(crate) struct Disk {
     slots: BTreeMap<Slot, Stored>,
     records: VecDeque<Record>,
     first: u64,
+    /// Entries that become records together, and the slots out of which they take others.
+    together: Vec<Record>,
+    cut: BTreeSet<Slot>,
     /// How many records, ever, are written.
     pub(crate) written: u64,
     /// How many are synced.
@@ -63,8 +67,38 @@ impl Disk {
         self.first + self.records.len() as u64
     }
 
+    /// The same once those are there that become records together.
+    pub(crate) fn coming(&self) -> u64 {
+        self.last() + self.together.len() as u64
+    }
+
     pub(crate) fn append(&mut self, record: Record) {
+        self.settle();
         self.records.push_back(record);
+    }
+
+    /// Entries behind a place, and whether there are others to be taken out for them.
+    pub(crate) fn log(&mut self, slot: Slot, after: Position, entries: Vec<Entry>, is_cut: bool) {
+        self.together.push(Record::Log { slot, after, entries });
+        if is_cut {
+            self.cut.insert(slot);
+        }
+    }
+
+    /// Whether entries are to be taken out of a slot, and still are there.
+    pub(crate) fn is_cut(&self, slot: Slot) -> bool {
+        self.cut.contains(&slot)
+    }
+
+    /// The cells as they are behind what was applied, whatever of the log is still to become records.
+    pub(crate) fn write_cells(&mut self, cells: Cells) {
+        self.records.push_back(Record::Checkpoint(Box::new(cells)));
+    }
+
+    /// Nothing more comes of this input.
+    pub(crate) fn settle(&mut self) {
+        self.records.extend(self.together.drain(..));
+        self.cut.clear();
     }
 
     /// The last entry of each slot in records `from` to `through`, also that of cells: that is what is logged with them.
@@ -171,6 +205,8 @@ impl Disk {
         }
         self.first = last;
         self.records.clear();
+        self.together.clear();
+        self.cut.clear();
         (self.written, self.synced, self.is_busy, self.stalls_until) = (last, last, false, 0);
         kept < last
     }
@@ -192,9 +228,12 @@ impl Disk {
         let found = self.slots.iter().map(|(&slot, stored)| {
             let behind = stored.log.iter().filter(|entry| entry.position.sequence > stored.base.sequence);
             let entries: Vec<_> = behind.cloned().collect();
-            let follows =
-                |(entry, at): (&Entry, u64)| entry.position.sequence.0 == stored.base.sequence.0 + at;
-            if !entries.iter().zip(1..).all(follows) {
+            let mut last = stored.base;
+            let follows = |entry: &Entry| {
+                let before = std::mem::replace(&mut last, entry.position);
+                last.sequence == before.sequence.next() && last.epoch >= before.epoch
+            };
+            if !entries.iter().all(follows) {
                 return Err(format!("slot {}: the log does not follow the cells at {}", slot.0, stored.base));
             }
             let cells =

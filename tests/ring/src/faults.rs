@@ -84,6 +84,22 @@ impl World {
         is_last && self.random.u8(..16) > 0
     }
 
+    /// Now and then a process ends right behind the first entry that it applied in place of others, before it wrote anything more.
+    pub(crate) fn something_ends_behind_a_cut(&mut self, node: NodeId) {
+        let may_end = self.phase == Phase::Chaos && !self.is_planned && self.dying.is_none();
+        if may_end && self.random.bool() && !self.spares(node, Ending::PowerLost) {
+            self.dying = Some(node);
+        }
+    }
+
+    /// It ends now.
+    pub(crate) fn end_behind_a_cut(&mut self, node: NodeId) {
+        self.dying = None;
+        self.counts.bump("faults_kill_behind_a_cut");
+        let ending = if self.random.bool() { Ending::Killed } else { Ending::PowerLost };
+        self.goes_down(node, ending);
+    }
+
     fn stop_one(&mut self, node: NodeId) {
         if self.node(node).process.is_some() && !self.spares(node, Ending::Stopped) {
             self.counts.bump("faults_stop");

@@ -3,7 +3,6 @@
 use crate::case::Flaw;
 use crate::clients::Told;
 use crate::council::Asking;
-use crate::disk::Record;
 use crate::network::GROUP;
 use crate::node::{Live, Pause, Process};
 use crate::queue::{Cells, Event, ToNode};
@@ -152,8 +151,7 @@ impl World {
                     let cells = slots.filter(|_| process.incarnation.is_some()).filter(is_whole);
                     for (&slot, live) in cells {
                         let (position, time_ms, state) = (live.applied, live.time_ms, live.state.clone());
-                        let cells = Box::new(Cells { slot, position, time_ms, state });
-                        there.disk.append(Record::Checkpoint(cells));
+                        there.disk.write_cells(Cells { slot, position, time_ms, state });
                     }
                     let last = there.disk.last();
                     there.disk.sync(last);

@@ -74,6 +74,10 @@ impl World {
             self.perform(node, effect);
         }
         self.effects = effects;
+        match self.dying == Some(node) {
+            true => return self.end_behind_a_cut(node),
+            false => self.node_mut(node).disk.settle(),
+        }
         if is_superseded {
             self.begin_again(node);
         }
@@ -164,13 +168,14 @@ impl World {
         let (applied, former) = (live.applied, live.logged);
         live.logged = entries.last().map_or(live.logged, |entry| entry.position);
         say!(self, "{node} logs {} behind {after} in slot {}", live_positions(&entries), slot.0);
-        if former.sequence > after.sequence {
+        let is_cut = former.sequence > after.sequence;
+        if is_cut {
             self.counts.bump("truncations");
         }
         if after.sequence < applied.sequence {
             self.break_promise(format!("{node} truncates behind {after}, but has applied {applied}"));
         }
-        self.node_mut(node).disk.append(Record::Log { slot, after, entries });
+        self.node_mut(node).disk.log(slot, after, entries, is_cut);
         self.flush(node);
     }
 
@@ -181,11 +186,11 @@ impl World {
         let Self { nodes, queue, .. } = self;
         let there = &mut nodes[node.0 as usize - 1];
         let disk = &mut there.disk;
-        if disk.is_busy || disk.written == disk.last() {
+        if disk.is_busy || disk.written == disk.coming() {
             return;
         }
         disk.is_busy = true;
-        let (life, through) = (there.life, disk.last());
+        let (life, through) = (there.life, disk.coming());
         let at = (now + delay).max(disk.stalls_until);
         queue.push(at, Event::ToNode { node, what: ToNode::Written { life, through } });
     }
@@ -248,6 +253,10 @@ impl World {
             Ok(expected) => expected,
             Err(what) => return self.break_promise(format!("{node}, slot {}: {what}", slot.0)),
         };
+        let is_behind_cut = self.node(node).disk.is_cut(slot);
+        if is_behind_cut && self.flaw != Some(Flaw::AppliedBeforeCut) {
+            self.node_mut(node).disk.settle();
+        }
         let now = self.node(node).moment(self.now);
         let rate_error_ppm = self.settings.options.rate_error_ppm;
         let Self { nodes, operations, .. } = self;
@@ -273,12 +282,15 @@ impl World {
             self.answer_write(node, ticket, entry.position.sequence, answer);
         }
         self.tell_watchers(node, slot);
+        if is_behind_cut {
+            self.something_ends_behind_a_cut(node);
+        }
         self.checkpoint(node, slot);
     }
 
     /// Now and then cells are written as they are, and entries that are in synced cells are let go.
     fn checkpoint(&mut self, node: NodeId, slot: Slot) {
-        let writes = self.random.u8(..8);
+        let writes = if self.dying == Some(node) { 1 } else { self.random.u8(..8) };
         if writes > 1 || self.settings.durability == Durability::Memory {
             return;
         }
@@ -288,8 +300,8 @@ impl World {
             let through = there.disk.synced_base(slot);
             there.disk.append(Record::Trimmed { slot, through });
         } else {
-            let cells = Box::new(live.cells_of(slot));
-            there.disk.append(Record::Checkpoint(cells));
+            let cells = live.cells_of(slot);
+            there.disk.write_cells(cells);
         }
         self.flush(node);
     }

@@ -70,6 +70,8 @@ pub(crate) struct World {
     pub(crate) link_faults: u64,
     /// Room for the effects of a step.
     pub(crate) effects: Vec<Effect>,
+    /// Who ends before all is done that came of an input.
+    pub(crate) dying: Option<NodeId>,
     pub(crate) counts: Counts,
     pub(crate) digest: Digest,
     pub(crate) trace: Option<Vec<String>>,
@@ -116,6 +118,7 @@ impl World {
             tickets: 0,
             link_faults: 0,
             effects: Vec::new(),
+            dying: None,
             counts: Counts::default(),
             digest: Digest::default(),
             trace: is_traced.then(Vec::new),
