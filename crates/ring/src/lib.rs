@@ -29,6 +29,7 @@ mod here;
 
 // What requests do.
 mod execute;
+mod failures;
 mod files;
 mod folder;
 mod keyspaces;

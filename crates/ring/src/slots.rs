@@ -9,7 +9,6 @@ mod expiring;
 mod forgetting;
 mod others;
 
-use crate::NodeError;
 use crate::clock::Now;
 use crate::copied::Copied;
 use crate::keyspaces::Keyspaces;
@@ -20,6 +19,7 @@ use crate::shares::Shares;
 use crate::syncer::Rounds;
 use crate::table::SlotTable;
 use crate::watches::{Touched, Watch, Watches};
+use crate::{NodeError, failures};
 use atoll_engine::{Durability, Engine, Tree, WriteBatch};
 use atoll_errors::ErrorKind;
 use atoll_keyspace::{Applied, KeyspaceError, ReadOutcome, ScanPage};
@@ -306,7 +306,7 @@ impl Slots {
     }
 
     /// Tells whoever waits for something, once that is settled.
-    pub(crate) fn look_at_watches(&mut self, now: Now, table: &SlotTable) -> Result<(), NodeError> {
+    pub(crate) fn look_at_watches(&mut self, now: Now, table: &SlotTable) {
         let (keyspaces, touched) = match &mut self.home {
             Home::Alone(keyspaces) => (&**keyspaces, &mut self.touched),
             Home::Copied(copied) => {
@@ -323,9 +323,9 @@ impl Slots {
         if self.watches.is_empty() {
             self.watches.rest();
             *touched = Touched::default();
-            return Ok(());
+            return;
         }
-        Ok(self.watches.look(now, keyspaces, table, touched)?)
+        self.metrics.failures.add(self.watches.look(now, keyspaces, table, touched));
     }
 
     /// Has somebody told when a field is as it has to be.
@@ -375,13 +375,8 @@ impl Slots {
 
     /// Answers that the store failed.
     pub(crate) fn fail(&self, error: &KeyspaceError, reply: &mut Reply<'_>) {
-        let kind = if error.is_unknown() { ErrorKind::TimedOut } else { error.kind() };
         self.metrics.failures.add(1);
-        // An engine without room says so to everybody who writes.
-        if kind != ErrorKind::OutOfSpace {
-            tracing::error!(%error, "a command failed");
-        }
-        ReplyWriter::new(reply.target, reply.protocol).error(kind.names().resp, &error.to_string());
+        failures::write(error, &mut ReplyWriter::new(reply.target, reply.protocol));
     }
 }
 

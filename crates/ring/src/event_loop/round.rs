@@ -40,7 +40,7 @@ impl EventLoop {
         self.revoke();
         // Nobody may be told of a write that could still be lost, so if this fails nobody is told anything more.
         let awaited = self.here.slots.settle(self.here.now, self.poll.registry())?;
-        self.here.slots.look_at_watches(self.here.now, &self.here.table)?;
+        self.here.slots.look_at_watches(self.here.now, &self.here.table);
         self.fill();
         let mut answered = std::mem::take(&mut self.answered);
         if let Some(sync) = awaited {

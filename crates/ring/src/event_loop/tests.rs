@@ -31,6 +31,7 @@ enum Gate {
 /// A disk whose syncs wait at a gate.
 struct Gated {
     disk: MemoryDisk,
+    is_unreadable: AtomicBool,
     gate: Mutex<(Gate, u64)>,
     changed: Condvar,
 }
@@ -40,19 +41,27 @@ impl Relay for Gated {
         &self.disk
     }
 
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        if self.is_unreadable.load(Ordering::Acquire) {
+            return Err(broken(Operation::Read));
+        }
+        self.disk.read_at(offset, target)
+    }
+
     fn sync(&self) -> Result<(), DiskError> {
         let mut state = self.gate.lock().unwrap();
         state.1 += 1;
         self.changed.notify_all();
         let state = self.changed.wait_while(state, |(gate, _)| *gate == Gate::Shut).unwrap();
         match state.0 {
-            Gate::Broken => {
-                let source = io::Error::other("broken");
-                Err(DiskError { operation: Operation::Sync, name: "gated".to_owned(), offset: 0, source })
-            }
+            Gate::Broken => Err(broken(Operation::Sync)),
             _ => self.disk.sync(),
         }
     }
+}
+
+fn broken(operation: Operation) -> DiskError {
+    DiskError { operation, name: "gated".to_owned(), offset: 0, source: io::Error::other("broken") }
 }
 
 impl Gated {
@@ -113,7 +122,12 @@ struct Ready {
 
 fn ready(clock: Arc<dyn Clock>, limits: ConnectionLimits) -> Ready {
     let gate = Mutex::new((Gate::Open, 0));
-    let disk = Arc::new(Gated { disk: MemoryDisk::new(), gate, changed: Condvar::new() });
+    let disk = Arc::new(Gated {
+        disk: MemoryDisk::new(),
+        is_unreadable: AtomicBool::default(),
+        gate,
+        changed: Condvar::new(),
+    });
     let options = Options { background: false, ..Options::default() };
     let engine = Engine::open(disk.clone(), options).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -268,4 +282,26 @@ fn after_a_sync_that_failed_nobody_is_told_anything() {
     drop(client.read_to_end(&mut heard));
     assert!(heard.is_empty(), "{}", heard.escape_ascii());
     assert!(running.thread.join().unwrap().is_err());
+}
+
+#[test]
+fn what_cannot_be_read_is_an_error_for_who_reads_or_waits_for_it_and_for_nobody_else() {
+    let running = run();
+    let mut client = running.connect();
+    let long = "v".repeat(100_000);
+    let mut request = Vec::new();
+    atoll_resp::write_request(&mut request, &["HSET", "long", "f", &long]);
+    client.write_all(&request).unwrap();
+    assert_eq!(hear(&mut client, 4), ":1\r\n");
+    running.disk.is_unreadable.store(true, Ordering::Release);
+    for words in ["HGET long f", "AT.WAIT 60000 long f PRESENT"] {
+        say(&mut client, words);
+        say(&mut client, "HLEN long");
+        let mut told = String::new();
+        while !told.ends_with("\r\n:1\r\n") {
+            told += &hear(&mut client, 1);
+        }
+        assert!(told.starts_with('-') && told.contains("cannot read"), "{words}: {told}");
+    }
+    running.end().unwrap();
 }

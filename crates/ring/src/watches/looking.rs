@@ -1,16 +1,18 @@
 //! Looking whether what is waited for is there: at what was touched, at what began, at whose time is over, and at what other nodes have by now.
 //!
+//! Invariant: what cannot be read is told to who waits for it, and to nobody else.
 //! Invariant: it is looked at once everything that was written is settled, and a field once for all who wait for it one behind another.
 
 use super::watch::{Touched, Watch, slot_of_place};
 use super::{Told, Watches};
 use crate::address::HostPort;
 use crate::clock::Now;
+use crate::failures;
 use crate::keyspaces::{Keyspaces, number_of_slot};
 use crate::table::{Route, SlotTable};
-use atoll_keyspace::{KeyspaceError, OwnCommand, Part, ReadOutcome};
+use atoll_keyspace::{OwnCommand, Part, ReadOutcome};
 use atoll_replica::Moment;
-use atoll_resp::Protocol;
+use atoll_resp::{Protocol, ReplyWriter};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -35,12 +37,19 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(watch: &Watch, now: Now, keyspaces: &Keyspaces) -> Result<Self, KeyspaceError> {
+    fn of(watch: &Watch, now: Now, keyspaces: &Keyspaces, failed: &mut u64) -> Self {
         let get = OwnCommand::Get { key: watch.key(), field: &watch.field, part: Part::ALL };
         let ((keyspace, number), mut reply) = (keyspaces.of(watch.slot()), Vec::new());
-        let outcome = keyspace.read_own(number, now.date_ms, &get, Protocol::Resp2, &mut reply)?;
-        let reply = matches!(outcome, ReadOutcome::Answered).then_some(reply);
-        Ok(Self { place: Arc::clone(&watch.place), field: watch.field.clone(), reply })
+        let reply = match keyspace.read_own(number, now.date_ms, &get, Protocol::Resp2, &mut reply) {
+            Ok(ReadOutcome::Answered) => Some(reply),
+            Ok(ReadOutcome::Expired(_)) => None,
+            Err(error) => {
+                *failed += 1;
+                failures::write(&error, &mut ReplyWriter::new(&mut reply, Protocol::Resp2));
+                Some(reply)
+            }
+        };
+        Self { place: Arc::clone(&watch.place), field: watch.field.clone(), reply }
     }
 
     fn is_of(&self, watch: &Watch) -> bool {
@@ -50,14 +59,14 @@ impl Seen {
 
 impl Watches {
     /// Looks at what was touched or begun, at whose time is over, and at what this node has no more. To be called when
-    /// everything that was written is settled.
+    /// everything that was written is settled. Tells how many fields could not be read.
     pub(crate) fn look(
         &mut self,
         now: Now,
         keyspaces: &Keyspaces,
         table: &SlotTable,
         touched: &mut Touched,
-    ) -> Result<(), KeyspaceError> {
+    ) -> u64 {
         let mut numbers = std::mem::take(&mut self.begun);
         match std::mem::take(&mut touched.all) {
             true => numbers.extend(self.all.keys()),
@@ -67,16 +76,16 @@ impl Watches {
             }
         }
         touched.places.clear();
-        let mut seen = None;
+        let (mut seen, mut failed) = (None, 0);
         for number in numbers {
-            self.look_at(number, now, keyspaces, &mut seen)?;
+            self.look_at(number, now, keyspaces, &mut seen, &mut failed);
         }
         self.end_overdue(now.moment);
         if std::mem::replace(&mut self.seen, table.version()) != table.version() {
             self.look_at_table(table);
         }
         touched.is_wanted = !self.is_empty();
-        Ok(())
+        failed
     }
 
     /// Tells some whose time is over, the first ones first.
@@ -102,22 +111,23 @@ impl Watches {
         now: Now,
         keyspaces: &Keyspaces,
         seen: &mut Option<Seen>,
-    ) -> Result<(), KeyspaceError> {
-        let Some(watch) = self.all.get(&number) else { return Ok(()) };
+        failed: &mut u64,
+    ) {
+        let Some(watch) = self.all.get(&number) else { return };
         let seen = match seen.take_if(|seen| seen.is_of(watch)) {
             Some(same) => seen.insert(same),
-            None => seen.insert(Seen::of(watch, now, keyspaces)?),
+            None => seen.insert(Seen::of(watch, now, keyspaces, failed)),
         };
         let Some(reply) = &seen.reply else {
             // It will be deleted soon, and then it is looked at again.
-            return Ok(());
+            return;
         };
         let told = match reply.first() {
             Some(b'-') => Told::Refused(std::str::from_utf8(&reply[1..]).unwrap_or_default().trim_end()),
             _ => {
                 let value = string_of(reply);
                 if !watch.expected.is_met(value) {
-                    return Ok(());
+                    return;
                 }
                 let bytes = value.map_or(0, |value| value.len() as u64);
                 let is_much = bytes > SHORT_BYTES && self.told_bytes + bytes > TOLD_TOGETHER_MAX;
@@ -133,7 +143,6 @@ impl Watches {
         if let Some(watch) = self.remove(number) {
             self.tell(&watch.waiter, &told);
         }
-        Ok(())
     }
 
     /// What another node has by now is to be waited for there.
