@@ -261,6 +261,7 @@ impl Copied {
         while self.hand_over(now)? {}
         self.copies.propose();
         self.has_pieces = self.copies.send_pieces(now)?;
+        self.metrics.failures.add(self.copies.take_failures());
         self.copies.peers.flush(now.moment, self.copies.dates.own(now.moment), registry);
         let peers = &self.copies.peers;
         self.metrics.peer_messages_sent.set(peers.said);

@@ -53,6 +53,8 @@ pub(crate) struct Copies {
     /// Replies that are ready, for whoever waits for these tickets, and how many bytes they have.
     answers: Vec<(Ticket, Vec<u8>)>,
     answer_bytes: usize,
+    /// How many requests the store failed at.
+    failures: u64,
     /// Slots in which keys are being deleted whose time is over, and how often that was refused.
     expiring: HashSet<Slot>,
     refused_expiries: u64,
@@ -94,7 +96,7 @@ impl Copies {
     ) -> Self {
         let (answers, handed, inputs, effects) = Default::default();
         let (watched, touched, proposals, early) = Default::default();
-        let (answer_bytes, expiring, refused_expiries, full) = Default::default();
+        let (answer_bytes, failures, expiring, refused_expiries, full) = Default::default();
         Self {
             keyspaces,
             peers,
@@ -105,6 +107,7 @@ impl Copies {
             waiting: WaitingList::with_room(waiting_bytes_max),
             answers,
             answer_bytes,
+            failures,
             expiring,
             refused_expiries,
             watched,

@@ -53,6 +53,11 @@ impl Copies {
         self.push_answer(ticket, reply);
     }
 
+    /// How many requests the store failed at since the last time.
+    pub(crate) fn take_failures(&mut self) -> u64 {
+        std::mem::take(&mut self.failures)
+    }
+
     /// Bytes of the replies that are ready.
     pub(crate) fn answer_bytes(&self) -> usize {
         self.answer_bytes

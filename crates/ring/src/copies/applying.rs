@@ -1,15 +1,16 @@
 //! Entries are applied to the cells of their slots, and reads answered from them.
 //!
+//! Invariant: a read that fails is answered so. An entry that cannot be applied ends the node: it would go on with less than others.
 //! Invariant: an entry that cannot be applied changed nothing; while the disk is full it waits, and others of its slot behind it.
 
 use super::body::Body;
 use super::waiting::Waiting;
 use super::{ANSWER_BYTES_MAX, Copies, OWN_TICKETS, number_of};
-use crate::NodeError;
 use crate::clock::Now;
+use crate::{NodeError, failures};
 use atoll_keyspace::{Applied, ReadOutcome};
 use atoll_replica::{Entry, Position, Refusal, Slot, Ticket};
-use atoll_resp::{Command, Protocol, find};
+use atoll_resp::{Command, Protocol, ReplyWriter, find};
 
 impl Copies {
     pub(super) fn apply_or_wait(
@@ -102,9 +103,14 @@ impl Copies {
         let Some(command) = command else { return Err(NodeError::Corrupt { what: "a request that waits" }) };
         let mut reply = Vec::new();
         let (keyspace, number) = self.keyspaces.of(slot);
-        match keyspace.read(number, now.date_ms, &command, protocol, &mut reply)? {
-            ReadOutcome::Answered => self.push_answer(ticket, reply),
-            ReadOutcome::Expired(overdue) => {
+        match keyspace.read(number, now.date_ms, &command, protocol, &mut reply) {
+            Ok(ReadOutcome::Answered) => self.push_answer(ticket, reply),
+            Err(error) => {
+                self.failures += 1;
+                failures::write(&error, &mut ReplyWriter::new(&mut reply, protocol));
+                self.push_answer(ticket, reply);
+            }
+            Ok(ReadOutcome::Expired(overdue)) => {
                 // If deleting them is refused, this is: asked again at once it would find them again.
                 let keys = overdue.iter().map(|key| number_of(&key.key)).collect();
                 self.waiting.insert(ticket, Waiting::Read { slot, request: bytes, protocol });

@@ -1,4 +1,5 @@
-//! What entries do to cells is on the disk behind what the log says of them, whenever the process ends.
+//! What entries do to cells is on the disk behind what the log says of them, whenever the process ends, and what cannot be read there
+//! ends nothing.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -7,7 +8,7 @@ use crate::keyspaces::Keyspaces;
 use crate::log::SlotLog;
 use crate::options::Persistence;
 use crate::peer::{Peers, Spoken};
-use atoll_disk::SimDisk;
+use atoll_disk::{FaultPlan, SimDisk};
 use atoll_engine::Engine;
 use atoll_replica::{
     Configuration, Epoch, Found, Incarnation, Input, Member, Message, Moment, NodeId, Options, Sequence,
@@ -15,6 +16,7 @@ use atoll_replica::{
 };
 use atoll_resp::write_request;
 use std::net::TcpListener;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 const ME: NodeId = NodeId(2);
@@ -28,10 +30,14 @@ fn primary_of(epoch: u64) -> NodeId {
 
 /// A table in which a slot is in this epoch, and this node is to catch up.
 fn table(epoch: u64) -> Arc<Table> {
-    let primary = primary_of(epoch);
+    table_of(epoch, primary_of(epoch), &[ME], 1..=3)
+}
+
+/// The same with who leads, who is to catch up, and of how many nodes.
+fn table_of(epoch: u64, primary: NodeId, joining: &[NodeId], nodes: RangeInclusive<u32>) -> Arc<Table> {
     let mut table = Table::empty(16_384);
     table.version = Version(epoch);
-    for node in 1..=3 {
+    for node in nodes {
         let (incarnation, is_up, is_leaving) = (Incarnation(1), true, false);
         let member = Member { incarnation, is_up, is_leaving, address: "".into() };
         table.members.insert(NodeId(node), member);
@@ -41,7 +47,7 @@ fn table(epoch: u64) -> Arc<Table> {
         since: table.version,
         primary: Some(primary),
         in_sync: atoll_replica::Copies::of(&[primary]),
-        joining: atoll_replica::Copies::of(&[ME]),
+        joining: atoll_replica::Copies::of(joining),
         ..Configuration::default()
     };
     table.slots.change_each(|slot, one| {
@@ -59,10 +65,43 @@ fn begun(engine: &Engine) -> (Copies, mio::Poll) {
     let keyspaces = Keyspaces::open(engine, Persistence::Always).unwrap();
     let log = SlotLog::open(engine, "log").unwrap();
     let gathering = GatheringRoom { slot_bytes_max: 30_000, bytes_max: 60_000 };
-    let mut copies = Copies::new(ME, Options::default(), keyspaces, Some(log), peers, 1 << 20, gathering);
+    let options = Options { in_sync_min: 1, ..Options::default() };
+    let mut copies = Copies::new(ME, options, keyspaces, Some(log), peers, 1 << 20, gathering);
     copies.begin(NOW, Incarnation(1)).unwrap();
     copies.step(NOW, Input::Table(table(1))).unwrap();
     (copies, poll)
+}
+
+/// A node that leads a slot of which nobody else has a copy.
+fn leading(engine: &Engine) -> (Copies, mio::Poll) {
+    let (mut copies, poll) = begun(engine);
+    let table = table_of(2, ME, &[], 2..=2);
+    copies.dates.by(NOW);
+    copies.dates.follow(&table);
+    copies.step(NOW, Input::Table(table)).unwrap();
+    copies.step(NOW, Input::GroupHeard { asked_at: NOW.moment }).unwrap();
+    (copies, poll)
+}
+
+/// What a request is answered.
+fn ask(copies: &mut Copies, words: &[&str]) -> String {
+    let mut bytes = Vec::new();
+    write_request(&mut bytes, words);
+    let mut parser = atoll_resp::RequestParser::new(atoll_resp::Limits::default());
+    let request = parser.parse(&bytes).unwrap().unwrap();
+    let asked = (Ticket(7), Protocol::Resp2);
+    match words[0] {
+        "set" => copies.write(SLOT, NOW, &request, [1].into_iter(), asked).unwrap(),
+        _ => copies.read(SLOT, NOW, &request, [1].into_iter(), asked).unwrap(),
+    }
+    while copies.write_log().unwrap() {
+        let handed = copies.take_handed();
+        if handed.is_empty() {
+            break;
+        }
+        copies.logged(NOW, handed).unwrap();
+    }
+    copies.take_answers().into_iter().map(|(_, reply)| String::from_utf8(reply).unwrap()).collect()
 }
 
 fn at(epoch: u64, sequence: u64) -> Position {
@@ -115,4 +154,17 @@ fn what_is_cut_off_may_be_of_a_later_epoch_than_what_is_applied_in_its_place() {
     hear(&mut copies, 3, at(1, 5), (1, 6), 6);
     let found = found_again(&engine);
     assert_eq!((found[0].base, found[0].entries.len()), (at(1, 6), 0));
+}
+
+#[test]
+fn what_cannot_be_read_is_an_error_for_who_reads_it_and_for_nobody_else() {
+    let disk = SimDisk::seeded(1);
+    let engine = Engine::open(Arc::new(disk.clone()), atoll_engine::Options::default()).unwrap();
+    let (mut copies, _poll) = leading(&engine);
+    assert_eq!(ask(&mut copies, &["set", "long", &"v".repeat(100_000)]), "+OK\r\n");
+    assert_eq!(ask(&mut copies, &["set", "short", "v"]), "+OK\r\n");
+    disk.set_plan(FaultPlan { unreadable: Some(0..u64::MAX), ..FaultPlan::default() });
+    let told = ask(&mut copies, &["get", "long"]);
+    assert!(told.starts_with('-') && told.contains("cannot read"), "{told}");
+    assert_eq!(ask(&mut copies, &["get", "short"]), "$1\r\nv\r\n");
 }
