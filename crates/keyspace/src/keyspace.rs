@@ -2,6 +2,7 @@
 //!
 //! Invariant: what a write changes and the place of its entry in the log are in one batch.
 
+mod aside;
 mod cells;
 mod expiry;
 mod forgetting;
@@ -20,6 +21,7 @@ use crate::evaluate::{self, Done, Reading, Writing};
 use crate::state::SlotState;
 use crate::verify::{self, Digest};
 use crate::{Applied, KeyspaceError, OwnCommand, ReadOutcome, SLOTS};
+use aside::Aside;
 use atoll_engine::{Direction, Engine, Tree};
 use atoll_resp::{Command, Protocol};
 use cells::TreeCells;
@@ -27,6 +29,7 @@ use pending::Pending;
 use std::ops::{Bound, ControlFlow};
 use there::Entry;
 
+pub use aside::Looked;
 pub use listing::ScanPage;
 pub use moving::{Exporter, MovedCells};
 pub use near::NEAR_AT_ONCE;
@@ -45,6 +48,8 @@ pub struct Keyspace {
     expires_next: u16,
     /// The slot in which clients that were silent for long are looked for first.
     forgets_next: u16,
+    /// Slots in which neither is looked for now.
+    aside: Aside,
 }
 
 impl Keyspace {
@@ -71,10 +76,19 @@ impl Keyspace {
             Some(error) => Err(error),
             None => {
                 let (engine, pending) = (engine.clone(), Pending::new(&tree));
-                let (near, expires_next, forgets_next) = Default::default();
+                let (near, expires_next, forgets_next, aside) = Default::default();
                 let keeps_states = true;
-                let mut keyspace =
-                    Self { engine, tree, slots, keeps_states, pending, near, expires_next, forgets_next };
+                let mut keyspace = Self {
+                    engine,
+                    tree,
+                    slots,
+                    keeps_states,
+                    pending,
+                    near,
+                    expires_next,
+                    forgets_next,
+                    aside,
+                };
                 keyspace.remove_unfinished()?;
                 Ok(keyspace)
             }

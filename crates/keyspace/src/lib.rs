@@ -34,7 +34,7 @@ pub use cell::is_moved;
 pub use cells::{CellRef, CellValue, Cells, Changes};
 pub use error::KeyspaceError;
 pub use glob::matches as glob_matches;
-pub use keyspace::{Exporter, Keyspace, MovedCells, NEAR_AT_ONCE, ScanPage};
+pub use keyspace::{Exporter, Keyspace, Looked, MovedCells, NEAR_AT_ONCE, ScanPage};
 pub use model::ModelKeyspace;
 pub use outcome::{Overdue, ReadOutcome};
 pub use refusal::Refusal;

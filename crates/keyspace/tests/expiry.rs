@@ -3,10 +3,12 @@
 
 mod common;
 
+use atoll_disk::{FaultPlan, SimDisk};
 use atoll_engine::{Engine, Options};
 use atoll_keyspace::{Applied, Keyspace, Overdue, ReadOutcome};
 use atoll_resp::{Command, Protocol};
 use common::{SLOT, Subject};
+use std::sync::Arc;
 
 const BEGIN_MS: u64 = 1_000_000;
 
@@ -146,15 +148,41 @@ fn keys_whose_time_is_over_are_found_a_few_at_a_time_and_of_all_slots_in_turn() 
     }
     set(&mut keyspace, 9, "one", "200");
     set(&mut keyspace, 9, "later", "5000");
-    assert!(keyspace.expired(99, 10, |_| true).unwrap().is_empty());
+    assert!(keyspace.expired(99, 10, |_| true).found.is_empty());
     let slots = |overdue: &[Overdue]| overdue.iter().map(|key| key.slot).collect::<Vec<_>>();
     for mut keyspace in [keyspace, Keyspace::open(&engine, "keys").unwrap()] {
-        assert_eq!(slots(&keyspace.expired(200, 10, |_| true).unwrap()), [3; 10]);
+        assert_eq!(slots(&keyspace.expired(200, 10, |_| true).found), [3; 10]);
         // The others are not kept waiting by those that nobody deleted yet.
-        let found = keyspace.expired(200, 10, |_| true).unwrap();
+        let found = keyspace.expired(200, 10, |_| true).found;
         assert_eq!(found[0], Overdue { slot: 9, key: b"one".to_vec(), deadline_ms: 200 });
         assert_eq!(slots(&found[1..]), [3; 9]);
-        assert_eq!(slots(&keyspace.expired(9999, 1000, |slot| slot == 9).unwrap()), [9, 9]);
-        assert_eq!(keyspace.expired(100, 1000, |_| true).unwrap().len(), 100);
+        assert_eq!(slots(&keyspace.expired(9999, 1000, |slot| slot == 9).found), [9, 9]);
+        assert_eq!(keyspace.expired(100, 1000, |_| true).found.len(), 100);
     }
+}
+
+#[test]
+fn slots_that_cannot_be_read_are_told_of_once_and_looked_through_again_after_a_while() {
+    let disk = SimDisk::seeded(1);
+    let open = || Engine::open(Arc::new(disk.clone()), Options::default()).unwrap();
+    let engine = open();
+    let mut keyspace = Keyspace::open(&engine, "keys").unwrap();
+    let value = "v".repeat(200);
+    for sequence in 1..=4_000_u64 {
+        let words: [&[u8]; 5] = [b"set", &sequence.to_be_bytes(), value.as_bytes(), b"px", b"100"];
+        common::apply(&mut keyspace, (sequence % 9) as u16, Applied { epoch: 1, sequence }, 0, &words);
+    }
+    drop(keyspace);
+    engine.close().unwrap();
+    let engine = open();
+    let mut keyspace = Keyspace::open(&engine, "keys").unwrap();
+    disk.set_plan(FaultPlan { unreadable: Some(0..u64::MAX), ..FaultPlan::default() });
+    let look = |keyspace: &mut Keyspace, now_ms| {
+        let looked = keyspace.expired(now_ms, 9_000, |_| true);
+        (looked.found.len(), looked.failed.map(|(slot, _)| slot))
+    };
+    assert_eq!([200, 201].map(|now_ms| look(&mut keyspace, now_ms)), [(0, Some(0)), (0, None)]);
+    disk.set_plan(FaultPlan::default());
+    assert_eq!(look(&mut keyspace, 600_199), (0, None));
+    assert_eq!(look(&mut keyspace, 600_200), (4_000, None));
 }

@@ -1,6 +1,6 @@
 //! Keys whose time is over, so that a node deletes them also where nobody asks for them.
 
-use super::Keyspace;
+use super::{Keyspace, Looked};
 use crate::cell::{self, CellName, DEADLINE};
 use crate::{KeyspaceError, Overdue, SLOTS};
 use atoll_engine::Direction;
@@ -9,27 +9,30 @@ use std::ops::{Bound, ControlFlow};
 impl Keyspace {
     /// Keys of all slots that are `held` whose time is over, at most so many. The next call goes on behind the slot at which
     /// this one ended, so that many such keys in one slot keep no other waiting.
-    ///
-    /// # Errors
-    /// [`KeyspaceError`] when the tree cannot be read.
-    pub fn expired(
-        &mut self,
-        now_ms: u64,
-        most: usize,
-        held: impl Fn(u16) -> bool,
-    ) -> Result<Vec<Overdue>, KeyspaceError> {
-        let (mut overdue, first) = (Vec::new(), self.expires_next);
+    pub fn expired(&mut self, now_ms: u64, most: usize, held: impl Fn(u16) -> bool) -> Looked<Overdue> {
+        self.aside.let_go(now_ms);
+        let (mut found, mut failed, first) = (Vec::new(), None, self.expires_next);
         for slot in (first..SLOTS).chain(0..first) {
-            if overdue.len() >= most {
+            if found.len() >= most {
                 break;
             }
-            let is_due = self.state(slot)?.soonest_ms <= now_ms;
-            if is_due && held(slot) {
-                self.expired_in(slot, now_ms, most, &mut overdue)?;
-                self.expires_next = (slot + 1) % SLOTS;
+            let is_due = self.state(slot).is_ok_and(|state| state.soonest_ms <= now_ms);
+            if !is_due || !held(slot) || self.aside.has(slot) {
+                continue;
             }
+            if let Err(error) = self.expired_in(slot, now_ms, most, &mut found)
+                && self.aside.put(slot, now_ms)
+            {
+                failed = Some((slot, error));
+            }
+            self.expires_next = (slot + 1) % SLOTS;
         }
-        Ok(overdue)
+        Looked { found, failed }
+    }
+
+    /// Leaves a slot alone for a while of which keys were found whose time is over, and could not be deleted; whether no other is.
+    pub fn set_aside(&mut self, slot: u16, now_ms: u64) -> bool {
+        self.aside.put(slot, now_ms)
     }
 
     /// Adds those of one slot, until there are so many, and notes what the soonest deadline is.

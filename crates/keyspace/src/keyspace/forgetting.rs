@@ -1,6 +1,6 @@
 //! Clients that were silent for long, so that a node forgets them also where nobody writes.
 
-use super::Keyspace;
+use super::{Keyspace, Looked};
 use crate::cell::{self, CellName, SESSION_USE};
 use crate::evaluate::is_old;
 use crate::{KeyspaceError, SLOTS};
@@ -13,35 +13,33 @@ const LATE_MS: u64 = 60_000;
 impl Keyspace {
     /// Slots among those that are `held` which remember clients that were silent for long. At most so many slots are looked at, and
     /// the next call goes on behind them.
-    ///
-    /// # Errors
-    /// [`KeyspaceError`] when the tree cannot be read.
-    pub fn remembering(
-        &mut self,
-        now_ms: u64,
-        most: usize,
-        held: impl Fn(u16) -> bool,
-    ) -> Result<Vec<u16>, KeyspaceError> {
-        let (mut found, mut looks, first) = (Vec::new(), 0, self.forgets_next);
+    pub fn remembering(&mut self, now_ms: u64, most: usize, held: impl Fn(u16) -> bool) -> Looked<u16> {
+        self.aside.let_go(now_ms);
+        let (mut found, mut failed, mut looks, first) = (Vec::new(), None, 0, self.forgets_next);
         let is_due = |used_ms: u64| is_old(used_ms.saturating_add(LATE_MS), now_ms);
         for slot in (first..SLOTS).chain(0..first) {
             if looks >= most {
                 break;
             }
-            let state = self.state(slot)?;
-            if state.sessions == 0 || !is_due(state.oldest_use_ms) || state.is_arriving() || !held(slot) {
+            let Ok(state) = self.state(slot) else { continue };
+            let may_be_due = state.sessions > 0 && is_due(state.oldest_use_ms) && !state.is_arriving();
+            if !may_be_due || !held(slot) || self.aside.has(slot) {
                 continue;
             }
-            let oldest_use_ms = self.oldest_use(slot)?;
-            if let Some(state) = self.slots.get_mut(usize::from(slot)) {
-                state.oldest_use_ms = oldest_use_ms;
-            }
-            if is_due(oldest_use_ms) {
-                found.push(slot);
+            match self.oldest_use(slot) {
+                Ok(oldest_use_ms) => {
+                    if let Some(state) = self.slots.get_mut(usize::from(slot)) {
+                        state.oldest_use_ms = oldest_use_ms;
+                    }
+                    if is_due(oldest_use_ms) {
+                        found.push(slot);
+                    }
+                }
+                Err(error) => failed = self.aside.put(slot, now_ms).then_some((slot, error)).or(failed),
             }
             (looks, self.forgets_next) = (looks + 1, (slot + 1) % SLOTS);
         }
-        Ok(found)
+        Looked { found, failed }
     }
 
     /// When that client of a slot was in use last who is silent for longest.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod turns;
+mod unreadable;
 
 use super::*;
 use crate::address::NodeName;
@@ -30,7 +31,7 @@ enum Gate {
 
 /// A disk whose syncs wait at a gate.
 struct Gated {
-    disk: MemoryDisk,
+    disk: Arc<MemoryDisk>,
     is_unreadable: AtomicBool,
     gate: Mutex<(Gate, u64)>,
     changed: Condvar,
@@ -38,7 +39,7 @@ struct Gated {
 
 impl Relay for Gated {
     fn inner(&self) -> &dyn Disk {
-        &self.disk
+        &*self.disk
     }
 
     fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
@@ -121,13 +122,13 @@ struct Ready {
 }
 
 fn ready(clock: Arc<dyn Clock>, limits: ConnectionLimits) -> Ready {
+    ready_on(Arc::default(), clock, limits)
+}
+
+fn ready_on(disk: Arc<MemoryDisk>, clock: Arc<dyn Clock>, limits: ConnectionLimits) -> Ready {
     let gate = Mutex::new((Gate::Open, 0));
-    let disk = Arc::new(Gated {
-        disk: MemoryDisk::new(),
-        is_unreadable: AtomicBool::default(),
-        gate,
-        changed: Condvar::new(),
-    });
+    let (is_unreadable, changed) = (AtomicBool::default(), Condvar::new());
+    let disk = Arc::new(Gated { disk, is_unreadable, gate, changed });
     let options = Options { background: false, ..Options::default() };
     let engine = Engine::open(disk.clone(), options).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -282,26 +283,4 @@ fn after_a_sync_that_failed_nobody_is_told_anything() {
     drop(client.read_to_end(&mut heard));
     assert!(heard.is_empty(), "{}", heard.escape_ascii());
     assert!(running.thread.join().unwrap().is_err());
-}
-
-#[test]
-fn what_cannot_be_read_is_an_error_for_who_reads_or_waits_for_it_and_for_nobody_else() {
-    let running = run();
-    let mut client = running.connect();
-    let long = "v".repeat(100_000);
-    let mut request = Vec::new();
-    atoll_resp::write_request(&mut request, &["HSET", "long", "f", &long]);
-    client.write_all(&request).unwrap();
-    assert_eq!(hear(&mut client, 4), ":1\r\n");
-    running.disk.is_unreadable.store(true, Ordering::Release);
-    for words in ["HGET long f", "AT.WAIT 60000 long f PRESENT"] {
-        say(&mut client, words);
-        say(&mut client, "HLEN long");
-        let mut told = String::new();
-        while !told.ends_with("\r\n:1\r\n") {
-            told += &hear(&mut client, 1);
-        }
-        assert!(told.starts_with('-') && told.contains("cannot read"), "{words}: {told}");
-    }
-    running.end().unwrap();
 }

@@ -1,12 +1,13 @@
 //! Keys whose time is over are deleted, some at a time, through the log of their slot.
 //!
+//! Invariant: a slot that cannot be read is told of once, and left alone for a while.
 //! Invariant: a slot in which that is under way is not asked again, and one that refuses it waits for the next tick.
 
 use super::{Home, Slots, next};
 use crate::clock::Now;
 use crate::keyspaces::slot_at;
 use atoll_errors::ErrorKind;
-use atoll_keyspace::{KeyspaceError, Overdue};
+use atoll_keyspace::{KeyspaceError, Looked, Overdue};
 use atoll_replica::Slot;
 use atoll_resp::Protocol;
 use std::collections::HashSet;
@@ -27,13 +28,19 @@ impl Slots {
         let held = |slot| held(slot) && !under_way.contains(&slot);
         for place in (0..=u8::MAX).take(self.home.keyspaces().count()) {
             let Some(keyspace) = self.home.keyspaces_mut().get_mut(place) else { break };
-            let overdue =
-                keyspace.expired(now.date_ms, EXPIRED_MAX, |number| held(slot_at(place, number)))?;
+            let Looked { found: overdue, failed } =
+                keyspace.expired(now.date_ms, EXPIRED_MAX, |number| held(slot_at(place, number)));
+            if let Some((number, error)) = failed {
+                unreadable(slot_at(place, number), &error);
+            }
             let mut is_taken = false;
             for of_slot in overdue.chunk_by(|one, other| one.slot == other.slot) {
                 let Some(first) = of_slot.first() else { continue };
-                match self.expire(slot_at(place, first.slot), of_slot, now) {
+                let slot = slot_at(place, first.slot);
+                match self.expire(slot, of_slot, now) {
                     Err(error) if error.kind() == ErrorKind::OutOfSpace => {}
+                    // Nothing was changed, and nobody else has a copy that could have been.
+                    Err(error) if !error.is_unknown() => self.set_aside(slot, now, &error),
                     expired => is_taken |= expired?,
                 }
             }
@@ -48,6 +55,14 @@ impl Slots {
         match &self.home {
             Home::Alone(_) => HashSet::new(),
             Home::Copied(copied) => copied.copies.expiring().clone(),
+        }
+    }
+
+    /// Leaves a slot alone for a while in which that failed which is due.
+    pub(super) fn set_aside(&mut self, slot: Slot, now: Now, error: &KeyspaceError) {
+        let (keyspace, number) = self.home.keyspaces_mut().of_mut(slot);
+        if keyspace.set_aside(number, now.date_ms) {
+            unreadable(slot, error);
         }
     }
 
@@ -76,4 +91,13 @@ impl Slots {
         keyspace.apply_expiry(number, next, now.date_ms, &keys, Protocol::Resp2, &mut count)?;
         Ok(true)
     }
+}
+
+/// Says that a slot cannot be looked through.
+pub(super) fn unreadable(slot: Slot, error: &KeyspaceError) {
+    tracing::error!(
+        slot = slot.0,
+        %error,
+        "a slot cannot be read: keys of it whose time is over, and those of others like it, are deleted only once they are asked for"
+    );
 }

@@ -3,12 +3,13 @@
 //!
 //! Invariant: who is forgotten follows from the entry in the log, its date included, and not from when a node looks.
 
+use super::expiring::unreadable;
 use super::{Home, Slots, next};
 use crate::clock::Now;
 use crate::keyspaces::slot_at;
 use crate::shares::{Client, Shares};
 use atoll_errors::ErrorKind;
-use atoll_keyspace::KeyspaceError;
+use atoll_keyspace::{KeyspaceError, Looked};
 use atoll_replica::{Slot, Ticket};
 use atoll_resp::Protocol;
 
@@ -58,9 +59,14 @@ impl Slots {
                 held(slot) && !under_way.contains(&slot)
             };
             let Some(keyspace) = self.home.keyspaces_mut().get_mut(place) else { break };
-            for number in keyspace.remembering(now.date_ms, SLOTS_MAX, held)? {
-                match self.forget_clients(slot_at(place, number), now) {
+            let Looked { found, failed } = keyspace.remembering(now.date_ms, SLOTS_MAX, held);
+            if let Some((number, error)) = failed {
+                unreadable(slot_at(place, number), &error);
+            }
+            for slot in found.into_iter().map(|number| slot_at(place, number)) {
+                match self.forget_clients(slot, now) {
                     Err(error) if error.kind() == ErrorKind::OutOfSpace => {}
+                    Err(error) if !error.is_unknown() => self.set_aside(slot, now, &error),
                     forgotten => forgotten?,
                 }
             }
