@@ -304,7 +304,7 @@ impl Copies {
             Effect::Read { ticket } => self.answer_read(now, ticket)?,
             Effect::Refuse { ticket, refusal } => self.refuse(ticket, refusal),
             Effect::Unknown { ticket } => self.answer(ticket, refusals::unknown),
-            Effect::Transfer { slot, to } => self.moves.outgoing.add(slot, to),
+            Effect::Transfer { slot, to } => self.moves.outgoing.add(slot, to, now.moment),
             Effect::Propose(proposal) => self.proposals.push(proposal),
             Effect::FetchTable => self.group.iter().for_each(|group| group.fetch_table()),
             Effect::Forget { slot } => self.moves.forgotten.push(slot),

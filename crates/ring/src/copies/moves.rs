@@ -3,6 +3,7 @@
 //! What goes out is the state of one moment, in pieces, as fast as the connection takes them. What comes in is put together
 //! and takes the place of what was there in one step, if it is not too much; a long slot comes [in place](super::in_place).
 //!
+//! Invariant: a slot that cannot be read here is not sent for a while, and ends nothing.
 //! Invariant: a slot holds the cells of one moment, never some of one and some of another.
 //! Invariant: what is on its way takes bounded memory, here and there.
 
@@ -55,7 +56,7 @@ impl Copies {
         let (mut began, mut ended, mut left, mut room) = (Vec::new(), Vec::new(), Vec::new(), ROUND_BYTES);
         for mut one in outgoing {
             let waited = one.begun.is_none();
-            let is_over = self.send_some(&mut one, &mut room)?;
+            let is_over = self.send_some(now, &mut one, &mut room);
             if let Some(begun) = one.begun.as_ref().filter(|_| waited) {
                 began.push(Input::TransferBegan { slot: one.slot, to: one.to, position: begun.position });
             }
@@ -77,37 +78,50 @@ impl Copies {
     }
 
     /// Whether this is over: all is sent, or nobody is there, or needs it any more.
-    fn send_some(&mut self, outgoing: &mut Outgoing, room: &mut usize) -> Result<bool, NodeError> {
+    fn send_some(&mut self, now: Now, outgoing: &mut Outgoing, room: &mut usize) -> bool {
         loop {
             match self.peers.waiting_bytes(outgoing.to) {
-                None => return Ok(true),
-                Some(waiting) if waiting > WAITING_BYTES_MAX || *room == 0 => return Ok(false),
+                None => return true,
+                Some(waiting) if waiting > WAITING_BYTES_MAX || *room == 0 => return false,
                 Some(_) => {}
             }
-            let Outgoing { slot, to, ref mut begun } = *outgoing;
+            let (slot, to) = (outgoing.slot, outgoing.to);
             if !self.replica.needs_cells(slot, to) {
-                return Ok(true);
+                return true;
             }
-            if begun.is_none() && self.lacks_cells(slot) {
+            if outgoing.begun.is_none() && self.lacks_cells(slot) {
                 // What it holds is less than what it is taken for.
-                return Ok(false);
+                return false;
             }
-            let begun = begun.get_or_insert_with(|| {
-                let (keyspace, number) = self.keyspaces.of(slot);
-                let position = super::applied_position(&self.keyspaces, slot);
-                let (time_ms, cells) = (keyspace.time_ms(number), keyspace.exporter(number));
-                Begun { position, time_ms, number: 0, cells }
-            });
-            let (cells, is_last) = begun.cells.next(PIECE_BYTES)?;
-            let bytes: usize = cells.iter().map(|(name, value)| name.len() + value.len()).sum();
+            let Some(piece) = self.next_piece(now, outgoing) else { return true };
+            let bytes: usize = piece.cells.iter().map(|(name, value)| name.len() + value.len()).sum();
             *room = room.saturating_sub(PIECE_COST_BYTES + bytes);
-            let Begun { position, time_ms, number, .. } = *begun;
-            let piece = Piece { slot, position, time_ms, number, is_last, cells };
-            begun.number += 1;
-            if !self.peers.send_piece(to, &piece) || is_last {
-                return Ok(true);
+            if !self.peers.send_piece(to, &piece) || piece.is_last {
+                return true;
             }
         }
+    }
+
+    /// The next piece of a slot; none where it cannot be read, and then it is not begun again for a while.
+    pub(super) fn next_piece(&mut self, now: Now, outgoing: &mut Outgoing) -> Option<Piece> {
+        let Outgoing { slot, ref mut begun, .. } = *outgoing;
+        let begun = begun.get_or_insert_with(|| {
+            let (keyspace, number) = self.keyspaces.of(slot);
+            let position = super::applied_position(&self.keyspaces, slot);
+            let (time_ms, cells) = (keyspace.time_ms(number), keyspace.exporter(number));
+            Begun { position, time_ms, number: 0, cells }
+        });
+        let (cells, is_last) = match begun.cells.next(PIECE_BYTES) {
+            Ok(next) => next,
+            Err(error) => {
+                self.moves.outgoing.rest(slot, now.moment);
+                tracing::warn!(slot = slot.0, %error, "a slot cannot be copied to another node while it cannot be read here; it is tried again");
+                return None;
+            }
+        };
+        let Begun { position, time_ms, number, .. } = *begun;
+        begun.number += 1;
+        Some(Piece { slot, position, time_ms, number, is_last, cells })
     }
 
     /// Takes a piece of a slot; with the last one the slot is what came.

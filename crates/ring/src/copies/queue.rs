@@ -4,8 +4,8 @@
 //! Invariant: what waits costs no more than its name: its cells are those of the moment at which the first of them are sent.
 
 use atoll_keyspace::Exporter;
-use atoll_replica::{NodeId, Position, Slot};
-use std::collections::HashSet;
+use atoll_replica::{Moment, NodeId, Position, Slot};
+use std::collections::{BTreeMap, HashSet};
 
 /// A slot on its way to a node, or waiting for that.
 pub(super) struct Outgoing {
@@ -30,14 +30,28 @@ pub(super) struct Queue {
     outgoing: Vec<Outgoing>,
     /// The same: there are thousands while a node joins, and each is asked for again and again.
     known: HashSet<(Slot, NodeId)>,
+    /// Slots that could not be read, and until when they are not begun again.
+    resting: BTreeMap<Slot, Moment>,
 }
 
+/// For how long, in microseconds. It is asked for again and again meanwhile.
+const REST_US: u64 = 60_000_000;
+
 impl Queue {
-    /// Puts one behind all others, unless it is there.
-    pub(super) fn add(&mut self, slot: Slot, to: NodeId) {
+    /// Puts one behind all others, unless it is there, or could not be read just now.
+    pub(super) fn add(&mut self, slot: Slot, to: NodeId, now: Moment) {
+        if self.resting.get(&slot).is_some_and(|until| now < *until) {
+            return;
+        }
         if self.known.insert((slot, to)) {
             self.outgoing.push(Outgoing { slot, to, begun: None });
         }
+    }
+
+    /// A slot could not be read.
+    pub(super) fn rest(&mut self, slot: Slot, now: Moment) {
+        self.resting.retain(|_, until| now < *until);
+        self.resting.insert(slot, now.after(REST_US));
     }
 
     /// All of them, to be worked on; those that are not done are put [back](Self::put_back).
@@ -80,16 +94,16 @@ mod tests {
     fn what_is_asked_for_again_keeps_its_place() {
         let mut queue = Queue::default();
         for (slot, node) in [(1, 2), (2, 2), (1, 3), (1, 2), (2, 2)] {
-            queue.add(Slot(slot), NodeId(node));
+            queue.add(Slot(slot), NodeId(node), Moment(1));
         }
         assert_eq!(names(&mut queue), [(1, 2), (2, 2), (1, 3)]);
         let mut all = queue.take();
         let done = all.remove(0);
         queue.put_back(all, &[(done.slot, done.to)]);
-        queue.add(done.slot, done.to);
+        queue.add(done.slot, done.to, Moment(1));
         assert_eq!(names(&mut queue), [(2, 2), (1, 3), (1, 2)], "what is over can be asked for again");
         queue.forget(&[Slot(1), Slot(7)]);
-        queue.add(Slot(1), NodeId(3));
+        queue.add(Slot(1), NodeId(3), Moment(1));
         assert_eq!(names(&mut queue), [(2, 2), (1, 3)]);
     }
 }

@@ -8,11 +8,12 @@ use crate::keyspaces::Keyspaces;
 use crate::log::SlotLog;
 use crate::options::Persistence;
 use crate::peer::{Peers, Spoken};
+use crate::warned;
 use atoll_disk::{FaultPlan, SimDisk};
 use atoll_engine::Engine;
 use atoll_replica::{
-    Configuration, Epoch, Found, Incarnation, Input, Member, Message, Moment, NodeId, Options, Sequence,
-    SlotMessage, Table, Version,
+    Configuration, Effect, Epoch, Found, Incarnation, Input, Member, Message, Moment, NodeId, Options,
+    Sequence, SlotMessage, Table, Version,
 };
 use atoll_resp::write_request;
 use std::net::TcpListener;
@@ -167,4 +168,26 @@ fn what_cannot_be_read_is_an_error_for_who_reads_it_and_for_nobody_else() {
     let told = ask(&mut copies, &["get", "long"]);
     assert!(told.starts_with('-') && told.contains("cannot read"), "{told}");
     assert_eq!(ask(&mut copies, &["get", "short"]), "$1\r\nv\r\n");
+}
+
+#[test]
+fn a_slot_that_cannot_be_read_is_not_sent_for_a_while_and_told_of_once() {
+    let disk = SimDisk::seeded(1);
+    let engine = Engine::open(Arc::new(disk.clone()), atoll_engine::Options::default()).unwrap();
+    let (mut copies, _poll) = leading(&engine);
+    ask(&mut copies, &["set", "long", &"v".repeat(100_000)]);
+    let mut send = |moment| {
+        let now = Now { moment: Moment(moment), ..NOW };
+        copies.perform(now, Effect::Transfer { slot: SLOT, to: NodeId(3) }).unwrap();
+        let (mut one, mut has_sent) = (copies.moves.outgoing.take(), false);
+        let warned = warned::times(|| {
+            has_sent = one.first_mut().is_some_and(|one| copies.next_piece(now, one).is_some());
+        });
+        copies.moves.outgoing.put_back(Vec::new(), &[(SLOT, NodeId(3))]);
+        (has_sent, warned)
+    };
+    disk.set_plan(FaultPlan { unreadable: Some(0..u64::MAX), ..FaultPlan::default() });
+    assert_eq!([1, 2].map(&mut send), [(false, 1), (false, 0)]);
+    disk.set_plan(FaultPlan::default());
+    assert_eq!([60_000_000, 60_000_001].map(&mut send), [(false, 0), (true, 0)]);
 }
