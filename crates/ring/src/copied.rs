@@ -149,13 +149,8 @@ impl Copied {
         let hear = &mut |from, incarnation, spoken| heard.push((from, incarnation, spoken));
         self.copies.peers.receive_rest(registry, hear);
         self.copies.peers.shake_hands(registry, hear);
-        let told: Vec<Told> = self.told.try_iter().collect();
-        // Of several tables only the newest says anything.
-        let newest = told.iter().rposition(|one| matches!(one, Told::Group(GroupSaid::Table(_))));
-        for (at, one) in told.into_iter().enumerate() {
-            if !matches!(one, Told::Group(GroupSaid::Table(_))) || Some(at) == newest {
-                self.take(one, now, registry)?;
-            }
+        for one in to_be_taken(self.told.try_iter().collect()) {
+            self.take(one, now, registry)?;
         }
         self.metrics.peer_messages_received.add(self.heard.len() as u64);
         for (from, incarnation, spoken) in self.heard.drain(..) {
@@ -320,5 +315,43 @@ impl Copied {
 
     pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Vec<u8>)> {
         self.copies.take_answers()
+    }
+}
+
+/// What is to be taken of what was told, in its order. Of several tables only the newest says anything; that the group heard this
+/// node counts behind a table as new as the group's was then, and so behind that one.
+fn to_be_taken(mut told: Vec<Told>) -> Vec<Told> {
+    let is_table = |one: &Told| matches!(one, Told::Group(GroupSaid::Table(_)));
+    let Some(newest) = told.iter().rposition(is_table) else { return told };
+    let behind = told.split_off(newest);
+    told.retain(|one| !is_table(one));
+    let (heard, mut taken): (Vec<_>, Vec<_>) =
+        told.into_iter().partition(|one| matches!(one, Told::Group(GroupSaid::Heard(..))));
+    let mut behind = behind.into_iter();
+    taken.extend(behind.next());
+    taken.extend(heard);
+    taken.extend(behind);
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_the_group_heard_this_node_is_taken_behind_the_newest_table() {
+        let table = |version| {
+            let table = Table { version: Version(version), ..Table::empty(1) };
+            Told::Group(GroupSaid::Table(Arc::new(table)))
+        };
+        let heard = |us| Told::Group(GroupSaid::Heard(Moment(us), None));
+        let told = vec![table(5), heard(1), Told::Synced(Ok(Vec::new())), heard(2), table(6), heard(3)];
+        let taken = to_be_taken(told).into_iter().map(|one| match one {
+            Told::Group(GroupSaid::Table(table)) => format!("table {}", table.version.0),
+            Told::Group(GroupSaid::Heard(asked_at, _)) => format!("heard {}", asked_at.0),
+            _ => "synced".to_owned(),
+        });
+        assert_eq!(taken.collect::<Vec<_>>(), ["synced", "table 6", "heard 1", "heard 2", "heard 3"]);
+        assert_eq!(to_be_taken(vec![heard(1), Told::Synced(Ok(Vec::new()))]).len(), 2);
     }
 }
