@@ -67,6 +67,10 @@ impl Watches {
         table: &SlotTable,
         touched: &mut Touched,
     ) -> u64 {
+        // First: cells of a slot that another node has by now may be gone already.
+        if std::mem::replace(&mut self.seen, table.version()) != table.version() {
+            self.look_at_table(table);
+        }
         let mut numbers = std::mem::take(&mut self.begun);
         match std::mem::take(&mut touched.all) {
             true => numbers.extend(self.all.keys()),
@@ -81,9 +85,6 @@ impl Watches {
             self.look_at(number, now, keyspaces, &mut seen, &mut failed);
         }
         self.end_overdue(now.moment);
-        if std::mem::replace(&mut self.seen, table.version()) != table.version() {
-            self.look_at_table(table);
-        }
         touched.is_wanted = !self.is_empty();
         failed
     }

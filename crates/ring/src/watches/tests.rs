@@ -121,3 +121,19 @@ fn many_whose_time_is_over_at_once_are_told_some_with_each_round() {
     let told = [1, 2, 3, 4].map(|_| round(2_000_000));
     assert_eq!(told, [(ENDED_MAX, true), (ENDED_MAX, true), (1, false), (0, false)]);
 }
+
+#[test]
+fn what_another_node_has_by_now_is_not_looked_at_here() {
+    let engine = Engine::in_memory(Options::default()).unwrap();
+    let keyspaces = Keyspaces::open(&engine, Persistence::Off).unwrap();
+    let mut table = Table::empty(SLOTS.into());
+    table.version = Version(1);
+    let table = SlotTable::of(Arc::new(table), NodeId(1));
+    let mut watches = Watches::default();
+    // It is as it has to be in the cells, which are those of nobody any more.
+    watches.begin(watch(0, None));
+    let mut touched = Touched { all: true, ..Touched::default() };
+    watches.look(Now { moment: Moment(1), date_ms: 1 }, &keyspaces, &table, &mut touched);
+    let told = watches.take_answers();
+    assert!(told.len() == 1 && told[0].1.starts_with(b"-CLUSTERDOWN"), "{told:?}");
+}
