@@ -235,6 +235,10 @@ impl Connection {
                 // The end that the poll told of is behind what there is no room for, and it waits for nothing any more.
                 here.slots.watches().give_up(self.session.key);
             }
+            if self.session.is_ending && self.outbox.awaited() > 0 {
+                // Nobody looks at its socket any more, so that it would keep its place until its waits are over, gone or not.
+                here.slots.watches().give_up(self.session.key);
+            }
             if self.session.is_ending || is_full || !(self.is_readable || self.is_paused) {
                 return Turn::Waits;
             }

@@ -4,6 +4,7 @@
 mod support;
 
 use atoll_ring::{Node, NodeOptions, Place};
+use std::io::Write;
 use std::time::{Duration, Instant};
 use support::{Client, node, show};
 
@@ -130,6 +131,21 @@ fn watches_end_with_their_connection() {
     pair.watched(0);
     pair.writes.say("HSET k1 f 1");
     assert_eq!(pair.waits.say("PING"), "PONG");
+}
+
+#[test]
+fn who_ends_while_it_waits_waits_no_more() {
+    for ends in [&b"QUIT\r\n"[..], b"*no number\r\n"] {
+        let mut pair = pair();
+        pair.send("AT.WAIT 60000 k f PRESENT");
+        pair.watched(1);
+        pair.waits.socket.write_all(ends).unwrap();
+        assert_eq!(pair.told(), "[0 nil]");
+        let last = pair.told();
+        assert!(last == "OK" || last.starts_with("-ERR"), "{last}");
+        assert!(pair.waits.is_ended());
+        pair.watched(0);
+    }
 }
 
 #[test]
