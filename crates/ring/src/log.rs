@@ -93,10 +93,14 @@ impl SlotLog {
                 (slot, Found { slot, base: position_of(applied), base_time_ms, entries: Vec::new() })
             })
             .collect();
-        let mut wrong = None;
+        let (mut wrong, mut last) = (None, BTreeMap::new());
         self.tree.scan((Bound::Unbounded, Bound::Unbounded), Direction::Forward, |name, value| {
             let read = value.bytes().map_err(LogError::from).and_then(|bytes| read_entry(name, &bytes));
-            match read.and_then(|(slot, entry)| add(&mut found, slot, entry)) {
+            let added = read.and_then(|(slot, entry)| {
+                last.insert(slot, entry.position.sequence);
+                add(&mut found, slot, entry)
+            });
+            match added {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) => {
                     wrong = Some(error);
@@ -107,11 +111,9 @@ impl SlotLog {
         if let Some(error) = wrong {
             return Err(error);
         }
-        for (&slot, found) in &found {
-            if let Some(last) = found.entries.last() {
-                self.kept.insert(slot, Kept { first: Sequence(1), last: last.position.sequence });
-            }
-        }
+        // Also those that are applied and were on their way out: they go with the next ones.
+        let kept = last.into_iter().map(|(slot, last)| (slot, Kept { first: Sequence(1), last }));
+        self.kept.extend(kept);
         Ok(found.into_values().collect())
     }
 
@@ -282,6 +284,20 @@ mod tests {
         log.forget(&[Slot(4)]);
         log.write().unwrap();
         assert_eq!(count(&engine), 0, "what was on its way is forgotten with the rest");
+    }
+
+    #[test]
+    fn what_was_on_its_way_out_when_a_node_ended_goes_with_what_is_applied_next() {
+        let engine = Engine::in_memory(Options::default()).unwrap();
+        let (mut log, _) = open(&engine, 0);
+        log.append(Slot(3), position(0, 0), &entries(1, 1..=3));
+        log.write().unwrap();
+        let (mut log, found) = open(&engine, 3);
+        assert!(found[0].entries.is_empty());
+        log.append(Slot(3), position(1, 3), &entries(1, 4..=4));
+        log.applied(Slot(3), Sequence(4));
+        log.write().unwrap();
+        assert_eq!(engine.tree("log").unwrap().len().unwrap(), 0);
     }
 
     #[test]
