@@ -12,7 +12,7 @@ use crate::NodeError;
 use crate::connection::{Connection, End, Session, Spare};
 use crate::connections::Connections;
 use crate::here::Here;
-use crate::listening::prepare;
+use crate::listening::{is_of_one_connection, prepare};
 use crate::peer::Peers;
 use atoll_replica::Gathering;
 use atoll_tls::Stream;
@@ -307,12 +307,6 @@ impl EventLoop {
         }
         Ok(())
     }
-}
-
-/// Whether a connection went before it was accepted, and nothing else is wrong.
-fn is_of_one_connection(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
-    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
 #[cfg(test)]

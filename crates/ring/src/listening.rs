@@ -1,7 +1,8 @@
-//! What clients' connections have from the socket that they come from.
+//! What clients' connections have from the socket that they come from, and what it means that one cannot be accepted.
 
 use mio::net::TcpListener;
 use rustix::net::sockopt;
+use std::io;
 use std::time::Duration;
 
 /// How long nothing may come from a client's host before it is asked whether it is there, how often, and how many times: one
@@ -17,6 +18,12 @@ pub(crate) fn prepare(listener: &TcpListener) -> rustix::io::Result<()> {
     sockopt::set_tcp_keepintvl(listener, ASKED_EVERY)?;
     sockopt::set_tcp_keepcnt(listener, ASKED_COUNT)?;
     sockopt::set_socket_keepalive(listener, true)
+}
+
+/// Whether a connection went before it was accepted, and nothing else is wrong.
+pub(crate) fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 
 use crate::NodeError;
 use crate::clock::Clock;
+use crate::listening::is_of_one_connection;
 use crate::token::Token;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Waker};
@@ -26,6 +27,9 @@ const REQUEST_BYTES_MAX: usize = 8 << 10;
 const CONNECTIONS_MAX: usize = 16;
 /// How long a request may take to arrive, and an answer to be taken.
 const TIME_MAX: Duration = Duration::from_secs(5);
+
+/// How soon it is tried again to accept who waits, where no file was left to open.
+const AGAIN: Duration = Duration::from_millis(100);
 
 const LISTENER: mio::Token = mio::Token(0);
 const WAKER: mio::Token = mio::Token(1);
@@ -65,11 +69,15 @@ impl Door {
         let ends = is_over.clone();
         let run = move || {
             let mut events = Events::with_capacity(8);
+            let mut has_waiting = false;
             while !ends.load(Ordering::Acquire) {
                 // It waits for sockets only; where that fails nothing is left to be told.
-                match poll.poll(&mut events, None) {
+                match poll.poll(&mut events, has_waiting.then_some(AGAIN)) {
                     Err(error) if error.kind() != io::ErrorKind::Interrupted => return,
-                    _ => accept(&listener, &inside),
+                    _ => {
+                        has_waiting =
+                            accept_all(|| listener.accept(), |(socket, _)| begin(socket.into(), &inside));
+                    }
                 }
             }
         };
@@ -96,21 +104,32 @@ impl Drop for Door {
     }
 }
 
-fn accept(listener: &TcpListener, inside: &Arc<Inside>) {
-    while let Ok((socket, _)) = listener.accept() {
-        if inside.connections.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
-            inside.connections.fetch_sub(1, Ordering::AcqRel);
-            continue;
+/// Accepts who is there; whether others may be, of whom the poll tells nothing more.
+fn accept_all<S>(mut accept: impl FnMut() -> io::Result<S>, mut begin: impl FnMut(S)) -> bool {
+    loop {
+        match accept() {
+            Ok(accepted) => begin(accepted),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(error) if is_of_one_connection(&error) => {}
+            // No file is left to open.
+            Err(_) => return true,
         }
-        let of_it = inside.clone();
-        let run = move || {
-            // Whoever asked sees that the connection ended; nobody else has to know.
-            drop(of_it.serve(socket.into()));
-            of_it.connections.fetch_sub(1, Ordering::AcqRel);
-        };
-        if std::thread::Builder::new().name("atoll-ring-metrics".to_owned()).spawn(run).is_err() {
-            inside.connections.fetch_sub(1, Ordering::AcqRel);
-        }
+    }
+}
+
+fn begin(socket: TcpStream, inside: &Arc<Inside>) {
+    if inside.connections.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
+        inside.connections.fetch_sub(1, Ordering::AcqRel);
+        return;
+    }
+    let of_it = inside.clone();
+    let run = move || {
+        // Whoever asked sees that the connection ended; nobody else has to know.
+        drop(of_it.serve(socket));
+        of_it.connections.fetch_sub(1, Ordering::AcqRel);
+    };
+    if std::thread::Builder::new().name("atoll-ring-metrics".to_owned()).spawn(run).is_err() {
+        inside.connections.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -216,6 +235,23 @@ mod tests {
         assert_eq!(asked("GET /metrics HTTP/1.1\r\n", None), "");
         let endless = "GET /metrics HTTP/1.1\r\n".to_owned() + &"a: b\r\n".repeat(2_000);
         assert!(asked(&endless, None).starts_with("HTTP/1.1 431 "));
+    }
+
+    #[test]
+    fn who_waits_to_be_accepted_is_not_forgotten_for_one_who_went_or_for_lack_of_files() {
+        let of = |kinds: &[Option<io::ErrorKind>]| {
+            let (mut kinds, mut begun) = (kinds.iter(), 0);
+            let accept = || kinds.next().map_or(Err(io::ErrorKind::WouldBlock.into()), accepted);
+            let has_waiting = accept_all(accept, |()| begun += 1);
+            (begun, has_waiting)
+        };
+        let lacks = io::ErrorKind::QuotaExceeded;
+        assert_eq!(of(&[None, Some(io::ErrorKind::ConnectionAborted), None]), (2, false));
+        assert_eq!(of(&[None, Some(lacks), None]), (1, true));
+    }
+
+    fn accepted(error: &Option<io::ErrorKind>) -> io::Result<()> {
+        error.map_or(Ok(()), |kind| Err(kind.into()))
     }
 
     #[test]
