@@ -60,3 +60,20 @@ fn slots_that_cannot_be_looked_through_are_told_once_and_end_nothing() {
     };
     assert_eq!([0; 4].map(|_| tick(&mut ready)), [1, 0, 0, 0]);
 }
+
+#[test]
+fn a_key_that_cannot_be_deleted_in_its_time_ends_nothing() {
+    let running = run();
+    let mut client = running.connect();
+    running.disk.is_unreadable.store(true, Ordering::Release);
+    let mut request = Vec::new();
+    write_request(&mut request, &["SET", "long", &"v".repeat(100_000), "PX", "1"]);
+    client.write_all(&request).unwrap();
+    assert_eq!(hear(&mut client, 5), "+OK\r\n");
+    while running.metrics.expired.get() == 0 {
+        std::thread::yield_now();
+    }
+    say(&mut client, "GET long");
+    assert!(hear(&mut client, 30).starts_with("-TRYAGAIN cannot read"));
+    running.end().unwrap();
+}
