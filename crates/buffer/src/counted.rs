@@ -7,17 +7,17 @@
 
 use crate::ALIGNMENT;
 use crate::blocks::{self, Link, Place, Purpose};
-use crate::shared::{OWN_MEMORY, OWNERS_MAX};
+use crate::owners::Owners;
+use crate::shared::OWN_MEMORY;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 #[repr(C)]
 struct Cell<T> {
     link: Link,
-    owners: AtomicUsize,
+    owners: Owners,
     value: T,
 }
 
@@ -56,7 +56,7 @@ impl<T> Counted<T> {
         let (start, place) = block.unwrap_or_else(|| (own_memory(Layout::new::<Cell<T>>()), Place::own(1)));
         let cell = start.cast::<Cell<T>>();
         // SAFETY: the memory is as long as a cell and as aligned, and the caller's alone.
-        unsafe { cell.write(Cell { link: Link::of(place), owners: AtomicUsize::new(1), value }) };
+        unsafe { cell.write(Cell { link: Link::of(place), owners: Owners::one(), value }) };
         Self { cell, owned: PhantomData }
     }
 
@@ -68,7 +68,7 @@ impl<T> Counted<T> {
     /// How many owners there are.
     #[must_use]
     pub fn owners(&self) -> usize {
-        self.inner().owners.load(Ordering::Acquire)
+        self.inner().owners.count()
     }
 
     /// Where it begins, with [`Counted::LINES`] lines.
@@ -95,7 +95,7 @@ impl<T> Counted<T> {
             return None;
         }
         // SAFETY: this is the one owner, borrowed for itself alone, so nobody can read the value or come to own it meanwhile;
-        // the load above saw the last of what former owners did.
+        // to count them showed the last of what former owners did.
         Some(unsafe { &mut (*self.cell.as_ptr()).value })
     }
 }
@@ -112,10 +112,7 @@ impl<T> Deref for Counted<T> {
 impl<T> Clone for Counted<T> {
     #[inline]
     fn clone(&self) -> Self {
-        // Relaxed: whoever gets the new owner gets it by a way that orders what was done before.
-        if self.inner().owners.fetch_add(1, Ordering::Relaxed) > OWNERS_MAX {
-            std::process::abort();
-        }
+        self.inner().owners.add();
         Self { cell: self.cell, owned: PhantomData }
     }
 }
@@ -123,14 +120,9 @@ impl<T> Clone for Counted<T> {
 impl<T> Drop for Counted<T> {
     #[inline]
     fn drop(&mut self) {
-        let owners = &self.inner().owners;
-        // Who is the one owner stays it: only an owner makes others. Then there is nothing to count, which would take as long
-        // as what is written meanwhile.
-        if owners.load(Ordering::Acquire) > 1 && owners.fetch_sub(1, Ordering::Release) > 1 {
+        if !self.inner().owners.take_off() {
             return;
         }
-        // What other owners did happens before the memory is used again.
-        fence(Ordering::Acquire);
         let place = self.inner().link.place();
         // SAFETY: the last owner is gone, so nothing refers to the value; its memory goes where it came from. The link is no
         // part of what is dropped.

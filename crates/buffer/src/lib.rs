@@ -12,6 +12,7 @@ mod blocks;
 mod counted;
 mod huge;
 mod missed;
+mod owners;
 pub mod parts;
 mod runs;
 mod shared;

@@ -9,22 +9,19 @@
 
 use crate::ALIGNMENT;
 use crate::blocks::{self, Link, Place, Purpose};
+use crate::owners::Owners;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 /// Under sanitizers every allocation is one of the allocator's, so that they see what happens to it.
 pub(crate) const OWN_MEMORY: bool = cfg!(any(miri, atoll_plain_memory));
-
-/// Owners beyond which something is forgetting them: counting on might come round to zero.
-pub(crate) const OWNERS_MAX: usize = isize::MAX as usize;
 
 /// What lies right before the bytes.
 #[repr(C)]
 struct Head {
     link: Link,
-    owners: AtomicUsize,
+    owners: Owners,
     bytes: usize,
 }
 
@@ -70,7 +67,7 @@ impl Shared {
         // SAFETY: as the caller promises; heads are aligned if what follows is, since their length is a multiple of that.
         unsafe {
             let head = start.sub(HEAD_BYTES).cast::<Head>();
-            head.write(Head { link: Link::of(place), owners: AtomicUsize::new(1), bytes });
+            head.write(Head { link: Link::of(place), owners: Owners::one(), bytes });
             Self(head)
         }
     }
@@ -93,7 +90,7 @@ impl Shared {
 
     /// How many there are of it.
     pub(crate) fn owners(&self) -> usize {
-        self.head().owners.load(Ordering::Acquire)
+        self.head().owners.count()
     }
 
     /// Bytes of memory that it takes: the share of the run if it is a block, and else about what aligns it more than it has.
@@ -118,7 +115,7 @@ impl Shared {
             return None;
         }
         // SAFETY: this is the one owner, borrowed for itself alone, so nobody can read the bytes or come to own them meanwhile;
-        // the load above saw the last of what former owners did.
+        // to count them showed the last of what former owners did.
         Some(unsafe { std::slice::from_raw_parts_mut(self.start(), self.head().bytes) })
     }
 }
@@ -136,10 +133,7 @@ impl Deref for Shared {
 impl Clone for Shared {
     #[inline]
     fn clone(&self) -> Self {
-        // Relaxed: whoever gets the new owner gets it by a way that orders what was done before.
-        if self.head().owners.fetch_add(1, Ordering::Relaxed) > OWNERS_MAX {
-            std::process::abort();
-        }
+        self.head().owners.add();
         Self(self.0)
     }
 }
@@ -147,14 +141,9 @@ impl Clone for Shared {
 impl Drop for Shared {
     #[inline]
     fn drop(&mut self) {
-        let owners = &self.head().owners;
-        // Who is the one owner stays it: only an owner makes others. Then there is nothing to count, which would take as long
-        // as what is written meanwhile.
-        if owners.load(Ordering::Acquire) > 1 && owners.fetch_sub(1, Ordering::Release) > 1 {
+        if !self.head().owners.take_off() {
             return;
         }
-        // What other owners did happens before the memory is used again.
-        fence(Ordering::Acquire);
         let (place, bytes) = (self.head().link.place(), self.head().bytes);
         match place.own_before() {
             // SAFETY: the last owner is gone, so nothing refers to the memory; it was allocated with this layout, and begins so
