@@ -22,6 +22,20 @@ pub(crate) fn is_full(text: &[u8]) -> bool {
     text.starts_with(b"ERR max number of clients")
 }
 
+/// Whether a node lets nobody in now, whoever it is: it has no place, or has not heard yet what its ring is.
+pub(crate) fn is_busy(text: &[u8]) -> bool {
+    is_full(text) || text.starts_with(b"LOADING ")
+}
+
+/// Whether a node says of whoever greets it that there is no such keyspace, which one that hears of it late says as well.
+pub(crate) fn is_of_keyspace(text: &[u8]) -> bool {
+    let is_of_user = || {
+        let text = String::from_utf8_lossy(text);
+        text.starts_with("NOPERM ") && text.contains(" begins in keyspace ")
+    };
+    text.starts_with(b"NOTFOUND ") || is_of_user()
+}
+
 /// The meaning of an error that a node answered while it did `what`.
 pub(crate) fn meaning(text: &[u8], what: &'static str, place: &str) -> Refused {
     if is_full(text) {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a connection whose answer was not read whole is never used again.
 
-use crate::answer::{FULL, Refused, is_full, meaning};
+use crate::answer::{FULL, Refused, is_busy, is_of_keyspace, meaning};
 use crate::options::RingOptions;
 use atoll_resp::{Limits, ReplyParser, Value, write_request};
 use atoll_store::StoreError;
@@ -30,8 +30,8 @@ pub(crate) enum Silent {
     Sent(io::Error),
     /// The node lets nobody in who says this.
     Stranger(StoreError),
-    /// The node knows of no keyspace of this name, or not yet.
-    Elsewhere,
+    /// The node knows of no such keyspace, or not yet; the error is that of a ring in which there is none.
+    Elsewhere(StoreError),
 }
 
 impl Silent {
@@ -40,7 +40,7 @@ impl Silent {
         match self {
             Self::Unsent(_) | Self::Sent(_) => Self::Unsent(self.error()),
             Self::Stranger(error) => Self::Stranger(error.clone()),
-            Self::Elsewhere => Self::Elsewhere,
+            Self::Elsewhere(error) => Self::Elsewhere(error.clone()),
         }
     }
 
@@ -48,7 +48,7 @@ impl Silent {
     pub(crate) fn error(&self) -> io::Error {
         match self {
             Self::Unsent(error) | Self::Sent(error) => io::Error::new(error.kind(), error.to_string()),
-            Self::Stranger(_) | Self::Elsewhere => io::ErrorKind::PermissionDenied.into(),
+            Self::Stranger(_) | Self::Elsewhere(_) => io::ErrorKind::PermissionDenied.into(),
         }
     }
 }
@@ -64,23 +64,20 @@ impl Connection {
             if let Some(token) = &options.token
                 && let Value::Error(text) = connection.ask(&authentication(options, token)).await?
             {
-                return Ok(Err(turned_away(&text, place)));
+                return Ok(Err(turned_away(&text, options, place)));
             }
             if let Some(keyspace) = &options.keyspace
                 && let Value::Error(text) = connection.ask(&entering(keyspace)).await?
             {
-                return Ok(Err(match text.starts_with(b"NOTFOUND ") {
-                    true => Silent::Elsewhere,
-                    false => turned_away(&text, place),
-                }));
+                return Ok(Err(turned_away(&text, options, place)));
             }
             if let Some(milliseconds) = options.latency.milliseconds()
                 && let Value::Error(text) =
                     connection.ask(&written(&["AT.CLASS", &milliseconds.to_string()])).await?
                 // A node that does not know of classes is as fast as it can be.
-                && is_full(&text)
+                && is_busy(&text)
             {
-                return Ok(Err(Silent::Unsent(full(&text))));
+                return Ok(Err(Silent::Unsent(busy(&text))));
             }
             Ok(Ok(connection))
         });
@@ -185,7 +182,7 @@ pub(crate) async fn open(address: &str, options: &RingOptions) -> io::Result<Lin
     let greeted = TlsConnector::from(Arc::clone(&tls.config)).connect(host, stream).await;
     match greeted {
         Ok(greeted) => Ok(Box::new(greeted)),
-        Err(error) if atoll_tls::is_of_full(&error) => Err(full(FULL)),
+        Err(error) if atoll_tls::is_of_full(&error) => Err(busy(FULL)),
         Err(error) => Err(error),
     }
 }
@@ -235,15 +232,19 @@ pub(crate) fn too_late(late: tokio::time::error::Elapsed) -> io::Error {
 }
 
 /// What it means that a node answers whoever greets it with an error.
-fn turned_away(text: &[u8], place: &str) -> Silent {
-    match is_full(text) {
-        true => Silent::Unsent(full(text)),
-        false => Silent::Stranger(stranger(text, place)),
+fn turned_away(text: &[u8], options: &RingOptions, place: &str) -> Silent {
+    match &options.keyspace {
+        _ if is_busy(text) => Silent::Unsent(busy(text)),
+        Some(name) if text.starts_with(b"NOTFOUND ") => {
+            Silent::Elsewhere(StoreError::NotFound { what: "keyspace", name: name.clone() })
+        }
+        _ if is_of_keyspace(text) => Silent::Elsewhere(stranger(text, place)),
+        _ => Silent::Stranger(stranger(text, place)),
     }
 }
 
-/// The error of a node that has no place for one more connection.
-pub(crate) fn full(text: &[u8]) -> io::Error {
+/// The error of a node that lets nobody in now.
+pub(crate) fn busy(text: &[u8]) -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, String::from_utf8_lossy(text))
 }
 

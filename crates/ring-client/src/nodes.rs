@@ -2,8 +2,8 @@
 //!
 //! Invariant: what is sent again only reads, or has a name under which it is done once.
 
-use crate::answer::{Refused, is_full, meaning};
-use crate::connection::{Connection, Silent, full, too_late, written};
+use crate::answer::{Refused, is_busy, meaning};
+use crate::connection::{Connection, Silent, busy, too_late, written};
 use crate::lanes::{Lanes, SHARED_BYTES_MAX, Way};
 use crate::options::RingOptions;
 use crate::owners::Owners;
@@ -156,14 +156,14 @@ impl Nodes {
                 }
                 Ok(value) => return Ok(value),
                 Err(Silent::Stranger(error)) => return Err(error),
-                Err(Silent::Elsewhere) => (format!("{target} does not know of the keyspace yet"), None),
+                Err(Silent::Elsewhere(error)) => (format!("{target} lets nobody in yet: {error}"), None),
                 Err(silent @ (Silent::Sent(_) | Silent::Unsent(_))) => {
                     if let Silent::Sent(error) = &silent {
                         silence.was_for_nothing(error);
                         sending.into_iter().for_each(|sending| sending.doubt(sent_at));
                     }
                     let (Silent::Sent(error) | Silent::Unsent(error)) = silent else { continue };
-                    // What there is to a node that only has no place for more is of use still.
+                    // What there is to a node that only lets nobody in now is of use still.
                     if error.kind() != io::ErrorKind::ResourceBusy {
                         self.forget(&target, sent_at);
                     }
@@ -258,14 +258,14 @@ impl Nodes {
         self.refreshing.once(self.ask_all()).await
     }
 
-    /// The first question who has which slot. A node that is full may have a place soon: it is asked again for as long as a call
-    /// goes on.
+    /// The first question who has which slot. A node that is full may have a place soon, and one that has begun a moment ago knows it
+    /// soon: they are asked again for as long as a call goes on.
     pub(crate) async fn begin(&self) -> Result<(), StoreError> {
         let ends = Instant::now() + self.options.patience;
         let mut pause = PAUSE_FIRST;
         loop {
             match self.refresh().await {
-                Err(error) if is_of_full_nodes(&error) && Instant::now() < ends => {}
+                Err(error) if is_of_busy_nodes(&error) && Instant::now() < ends => {}
                 told => return told,
             }
             tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
@@ -277,7 +277,7 @@ impl Nodes {
     async fn ask_all(&self) -> Result<(), StoreError> {
         let mut known = self.addresses();
         known.extend(self.options.seeds.iter().map(|seed| Address::from(seed.as_str())));
-        let (mut last, mut is_elsewhere) = (None, false);
+        let (mut last, mut elsewhere) = (None, None);
         for address in self.refreshing.order(known) {
             // It needs no place: those who have them all may wait for what is asked here. A node has the answer at once, and where
             // slots are scattered that is long on a slow network.
@@ -291,7 +291,7 @@ impl Nodes {
                     *self.owners.lock() = Owners::read(&ranges, SLOTS.into());
                     return Ok(());
                 }
-                Ok(Value::Error(text)) if is_full(&text) => last = Some(full(&text)),
+                Ok(Value::Error(text)) if is_busy(&text) => last = Some(busy(&text)),
                 Ok(Value::Error(text)) => {
                     if let Refused::Failed(error) = meaning(&text, "open", &self.place) {
                         return Err(error);
@@ -299,15 +299,15 @@ impl Nodes {
                 }
                 Ok(_) => return Err(self.odd("CLUSTER SLOTS")),
                 Err(Silent::Stranger(error)) => return Err(error),
-                Err(Silent::Elsewhere) => is_elsewhere = true,
+                Err(Silent::Elsewhere(error)) => elsewhere = Some(error),
                 Err(Silent::Sent(error) | Silent::Unsent(error)) => {
-                    // That one of them is only full is what there is to know.
+                    // That one of them only lets nobody in now is what there is to know.
                     last = last.filter(|last| last.kind() == io::ErrorKind::ResourceBusy).or(Some(error));
                 }
             }
         }
-        if let Some(name) = self.options.keyspace.clone().filter(|_| is_elsewhere) {
-            return Err(StoreError::NotFound { what: "keyspace", name });
+        if let Some(error) = elsewhere {
+            return Err(error);
         }
         let reason = last
             .as_ref()
@@ -366,8 +366,8 @@ impl Nodes {
     }
 }
 
-/// Whether nodes did not answer because they have no place for one more connection.
-fn is_of_full_nodes(error: &StoreError) -> bool {
+/// Whether nodes did not answer because they let nobody in now.
+fn is_of_busy_nodes(error: &StoreError) -> bool {
     let StoreError::Unavailable { source: Some(source), .. } = error else { return false };
     source.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
 }

@@ -1,5 +1,7 @@
 //! A store at nodes that answer as they are told to, on a clock that stands while anything is done.
 
+mod loading;
+
 use super::*;
 use crate::stub::{Answer, Stub, usual};
 use atoll_resp::LatencyClass;
