@@ -3,7 +3,7 @@
 //! Invariant: whoever waits on a line is told once, also when the line breaks.
 //! Invariant: what a node tells is read also while it takes nothing: one that is not read takes nothing any more.
 
-use crate::answer::{FULL, is_full};
+use crate::answer::{FULL, is_of_keyspace};
 use crate::connection::{Bytes, entering, open, write_some, written};
 use crate::options::RingOptions;
 use atoll_resp::{Limits, ReplyParser, Value};
@@ -48,6 +48,8 @@ pub(crate) enum Told {
     TimeOut,
     /// It cannot be waited for there, in the words of the node.
     Refused(Vec<u8>),
+    /// The node knows of no such keyspace, or not yet.
+    Elsewhere(String),
     /// The line broke, or never was one.
     Lost(String),
     /// It said nothing, also when the time was over: it may have hung for all of it.
@@ -145,10 +147,20 @@ impl Lines {
 struct Waiting {
     wishes: mpsc::UnboundedReceiver<Wish>,
     told: HashMap<u64, oneshot::Sender<Told>>,
-    /// Whose requests are not answered yet, in order; none for those that nobody waits for.
-    answers: VecDeque<Option<u64>>,
+    /// What is not answered yet, in order.
+    answers: VecDeque<Said>,
     /// What is being written.
     out: Vec<u8>,
+}
+
+/// What was said to a node.
+enum Said {
+    /// Who is there, and in which keyspace.
+    Greeting,
+    /// That this one waits.
+    Watch(u64),
+    /// What nobody waits for.
+    Unwatch,
 }
 
 /// Room for what arrives at a time.
@@ -175,9 +187,9 @@ impl Waiting {
     async fn talk(&mut self, stream: impl Bytes, options: &RingOptions) -> io::Result<()> {
         let (mut reader, mut writer) = tokio::io::split(stream);
         self.out = greeting(options);
-        self.answers.push_back(None);
+        self.answers.push_back(Said::Greeting);
         if options.keyspace.is_some() {
-            self.answers.push_back(None);
+            self.answers.push_back(Said::Greeting);
         }
         let mut is_unflushed = true;
         let (mut parser, mut arrived) = (ReplyParser::new(Limits::default()), Vec::with_capacity(ROOM));
@@ -238,12 +250,12 @@ impl Waiting {
         match wish {
             Wish::Watch { id, request, told } => {
                 self.told.insert(id, told);
-                self.answers.push_back(Some(id));
+                self.answers.push_back(Said::Watch(id));
                 self.out.extend(request);
             }
             Wish::Unwatch(id) => {
                 if self.told.remove(&id).is_some() {
-                    self.answers.push_back(None);
+                    self.answers.push_back(Said::Unwatch);
                     self.out.extend(written(&[b"AT.UNWATCH", id.to_string().as_bytes()]));
                 }
             }
@@ -271,16 +283,14 @@ impl Waiting {
             return Ok(());
         }
         match (self.answers.pop_front(), value) {
-            (Some(Some(id)), Value::Error(text)) => {
+            (Some(Said::Watch(id)), Value::Error(text)) => {
                 if let Some(waits) = self.told.remove(&id) {
                     let _ = waits.send(Told::Refused(text));
                 }
                 Ok(())
             }
-            // It does not let anybody in who greets like this, or nobody more, which is all that it says then.
-            (Some(None), Value::Error(text))
-                if is_full(&text) || self.answers.iter().all(Option::is_some) =>
-            {
+            // It does not let anybody in who greets like this, not yet, or nobody more; what follows in its words follows from that.
+            (Some(Said::Greeting), Value::Error(text)) => {
                 self.refuse(&text);
                 Err(io::ErrorKind::PermissionDenied.into())
             }
@@ -290,7 +300,10 @@ impl Waiting {
 
     /// Tells everybody that it cannot be waited for here, in the words of the node; those included whose wish was not looked at yet.
     fn refuse(&mut self, text: &[u8]) {
-        self.tell_all(|| Told::Refused(text.to_vec()));
+        self.tell_all(|| match is_of_keyspace(text) {
+            true => Told::Elsewhere(String::from_utf8_lossy(text).into_owned()),
+            false => Told::Refused(text.to_vec()),
+        });
     }
 
     /// Tells everybody that the line is no more.

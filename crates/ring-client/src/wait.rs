@@ -103,6 +103,7 @@ async fn watch_for(
                 }
                 Refused::Later(reason) | Refused::Unknown(reason) => reason,
             },
+            Told::Elsewhere(why) => format!("{target} lets nobody in yet: {why}"),
             Told::Lost(reason) => {
                 nodes.forget(&target, asked_at);
                 reason

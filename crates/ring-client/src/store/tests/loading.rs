@@ -1,6 +1,8 @@
 //! Nodes that have begun a moment ago: what they do not know yet is no answer.
 
 use super::*;
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
 
@@ -9,11 +11,16 @@ const NO_HOME: &str = "-NOPERM User ana begins in keyspace 'one', and there is n
 const NO_KEYSPACE: &str = "-NOTFOUND there is no keyspace 'one'; AT.KEYSPACE CREATE makes one\r\n";
 
 /// A node that answers these of the requests that begin so, as they are counted from 0 on, with an error. Where the first one is
-/// answered otherwise, it was killed in between: the first write ends its connection.
+/// answered otherwise, it was killed in between: the first write ends its connection. Whoever waits is told at once.
 async fn begins(start: &'static str, which: Range<usize>, error: &'static str) -> Stub {
-    let (came, writes) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    Stub::start(move |port, _, words| {
+    let (came, writes, strangers) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(BTreeSet::new()));
+    Stub::start(move |port, connection, words| {
+        let is_greeting = words.starts_with("AUTH ") || words.starts_with("HELLO ");
+        if strangers.lock().contains(&connection) && !is_greeting {
+            return Answer::Says("-NOAUTH Authentication required.\r\n".to_owned());
+        }
         if words.starts_with(start) && which.contains(&came.fetch_add(1, Ordering::SeqCst)) {
+            is_greeting.then(|| strangers.lock().insert(connection));
             return Answer::Says(error.to_owned());
         }
         let is_write = words.starts_with("AT.ID");
@@ -21,7 +28,12 @@ async fn begins(start: &'static str, which: Range<usize>, error: &'static str) -
             return Answer::Ends(String::new());
         }
         usual(port, words).unwrap_or_else(|| {
-            Answer::Says(if is_write { "*2\r\n:0\r\n+OK\r\n" } else { "+OK\r\n" }.to_owned())
+            Answer::Says(match words.split(' ').collect::<Vec<_>>()[..] {
+                ["AT.ID", ..] => "*2\r\n:0\r\n+OK\r\n".to_owned(),
+                ["AT.GET", ..] => "$-1\r\n".to_owned(),
+                ["AT.WATCH", id, ..] => format!("+OK\r\n>4\r\n$8\r\nat.watch\r\n:{id}\r\n:1\r\n$1\r\nv\r\n"),
+                _ => "+OK\r\n".to_owned(),
+            })
         })
     })
     .await
@@ -89,5 +101,36 @@ async fn a_keyspace_that_no_node_knows_of_is_told_at_once() {
         assert_eq!(refused.kind(), kind, "{refused}");
         assert!(refused.to_string().contains("one"), "{refused}");
         assert_eq!(node.came(start).len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_outlives_a_node_that_does_not_know_of_its_keyspace_yet() {
+    for (start, which, error) in [
+        // The first one is that of the connection with which the ring is opened.
+        ("AT.KEYSPACE", 1..4, NO_KEYSPACE),
+        ("AT.KEYSPACE", 1..4, LOADING),
+        ("HELLO", 0..3, NO_HOME),
+        ("HELLO", 0..3, LOADING),
+    ] {
+        let node = begins(start, which, error).await;
+        let store = RingStore::open(options(&node)).await.unwrap();
+        let waited = store.wait(CELL, Expectation::Differs(None), Duration::from_secs(3600)).await;
+        assert!(matches!(waited, Ok(Waited::Met(Some(_)))), "{start} {error}: {waited:?}");
+        assert!(node.came(start).len() > 3, "{start}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_where_no_node_lets_anybody_in_for_as_long_as_a_call_goes_on() {
+    for (start, which, error, kind) in [
+        ("AT.KEYSPACE", 1..usize::MAX, NO_KEYSPACE, ErrorKind::Unavailable),
+        ("HELLO", 0..usize::MAX, "-WRONGPASS invalid\r\n", ErrorKind::Unauthenticated),
+    ] {
+        let node = begins(start, which, error).await;
+        let store = RingStore::open(options(&node)).await.unwrap();
+        let waited =
+            store.wait(CELL, Expectation::Differs(None), Duration::from_secs(3600)).await.unwrap_err();
+        assert_eq!(waited.kind(), kind, "{waited}");
     }
 }
