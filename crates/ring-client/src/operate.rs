@@ -5,6 +5,8 @@ use crate::options::RingOptions;
 use atoll_resp::{LatencyClass, Value};
 use atoll_store::{ErrorKind, StoreError};
 use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// A ring, to be looked after.
 pub struct RingOperator {
@@ -109,6 +111,9 @@ pub struct NodeStatus {
     pub is_clock_doubted: bool,
 }
 
+/// Between two questions to nodes that have begun a moment ago.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 impl RingOperator {
     /// Names a ring; nothing is asked yet.
     #[must_use]
@@ -119,12 +124,25 @@ impl RingOperator {
     /// How the ring is.
     ///
     /// # Errors
-    /// `unavailable` if no node answers, `unauthenticated` if the token is not theirs.
+    /// `unavailable` if no node answers, or none knows yet what the ring is; `unauthenticated` if the token is not theirs.
     pub async fn status(&self) -> Result<RingStatus, StoreError> {
-        let answer = self.nodes.ask("status", &[b"AT.RING", b"STATUS"]).await?;
-        let mut status = read(&answer).ok_or_else(|| self.nodes.odd("status"))?;
-        self.ask_each(&mut status).await;
-        Ok(status)
+        let ends = Instant::now() + self.nodes.options.patience;
+        loop {
+            let answer = self.nodes.ask("status", &[b"AT.RING", b"STATUS"]).await?;
+            let mut status = read(&answer).ok_or_else(|| self.nodes.odd("status"))?;
+            // A node that is the whole ring may never have changed anything, and one that has left is none of its nodes. Of both it
+            // is one that has no table yet, which tells of a ring in which nobody is; now it says so itself, and earlier ones did not.
+            if status.version > 0 || status.node > 0 {
+                self.ask_each(&mut status).await;
+                return Ok(status);
+            }
+            if Instant::now() >= ends {
+                let reason = "the node that answers has not heard yet what its ring is".to_owned();
+                let place = self.nodes.place.clone();
+                return Err(StoreError::Unavailable { place, reason, source: None });
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 
     /// Asks each node whom it cannot reach, and those that lead slots how far the others are behind them.

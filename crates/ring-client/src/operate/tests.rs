@@ -1,6 +1,8 @@
 //! What a ring tells of itself, as it is read.
 
 use super::*;
+use crate::stub::{Answer, Stub};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[test]
 fn a_status_is_read_in_both_versions_of_the_protocol() {
@@ -66,4 +68,56 @@ fn a_status_is_read_in_both_versions_of_the_protocol() {
     assert_eq!(third.keyspaces, [scratch]);
     assert_eq!((third.group_silent_ms, third.group_leader), (80, 2));
     assert_eq!(read(&Value::Map(Vec::new())), None);
+}
+
+/// What a node of this number says that goes by this version of the table, in which these nodes are.
+fn status_of(node: u32, version: u64, nodes: &[u32]) -> String {
+    let name = |name: &str| format!("${}\r\n{name}\r\n", name.len());
+    let pair = |of: &str, value: String| name(of) + &value;
+    let number = |of: &str, number: u64| pair(of, format!(":{number}\r\n"));
+    let of_node = |node: &u32| {
+        let rest = ["up", "leaving", "leads", "in_sync", "catching_up"].map(|of| number(of, 0)).concat();
+        "*14\r\n".to_owned() + &number("node", (*node).into()) + &pair("address", name("127.0.0.1:1")) + &rest
+    };
+    let nodes = format!("*{}\r\n", nodes.len()) + &nodes.iter().map(of_node).collect::<String>();
+    let counts =
+        ["group_silent_ms", "group_leader", "slots", "served", "copies_in_sync_min"].map(|of| number(of, 0));
+    "*20\r\n".to_owned()
+        + &number("node", node.into())
+        + &number("version", version)
+        + &counts.concat()
+        + &pair("nodes", nodes)
+        + &["down", "keyspaces"].map(|of| pair(of, "*0\r\n".to_owned())).concat()
+}
+
+/// How a ring is of which a node says so to the first `times` questions, and then something else.
+async fn status_at(first: String, times: usize, then: String) -> (Result<RingStatus, StoreError>, usize) {
+    let asked = AtomicUsize::new(0);
+    let node = Stub::start(move |_, _, _| {
+        Answer::Says(if asked.fetch_add(1, Ordering::SeqCst) < times { first.clone() } else { then.clone() })
+    })
+    .await;
+    let patience = Duration::from_secs(2);
+    let options = RingOptions { patience, ..RingOptions::of(vec![node.address.clone()]) };
+    let status = RingOperator::new(options).status().await;
+    (status, node.came("AT.RING STATUS").len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_has_no_table_yet_tells_nothing_of_its_ring() {
+    let (status, asked) = status_at(status_of(0, 0, &[]), 3, status_of(1, 9, &[1, 4])).await;
+    assert_eq!(status.unwrap().nodes.iter().map(|node| node.node).collect::<Vec<_>>(), [1, 4]);
+    assert_eq!(asked, 4);
+    let (status, _) = status_at(status_of(0, 0, &[]), usize::MAX, String::new()).await;
+    let error = status.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("has not heard yet what its ring is"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_the_whole_ring_tells_of_it_and_so_does_one_that_has_left() {
+    for (node, version) in [(1, 0), (0, 9)] {
+        let (status, asked) = status_at(status_of(node, version, &[1]), usize::MAX, String::new()).await;
+        assert_eq!((status.unwrap().nodes.len(), asked), (1, 1));
+    }
 }
