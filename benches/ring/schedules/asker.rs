@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Beyond this a node is not there.
 const CONNECT_TIME_MAX: Duration = Duration::from_millis(400);
 /// These words of a refusal mean that nothing happened.
-pub(super) const NOTHING_HAPPENED: [&str; 3] = ["CLUSTERDOWN", "NOREPLICAS", "TRYAGAIN"];
+pub(super) const NOTHING_HAPPENED: [&str; 4] = ["CLUSTERDOWN", "LOADING", "NOREPLICAS", "TRYAGAIN"];
 
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -28,6 +28,10 @@ use atoll_tls::is_handshake;
 const TOO_MANY_CLIENTS: &str =
     "writes of too many clients of this user are remembered; try again in some minutes";
 
+/// What a node of several answers until it has heard what its ring is: what it could tell before would be of a ring in which there
+/// is nothing.
+const LOADING: &str = "this node waits to hear from those that keep the configuration what its ring is";
+
 /// What a request meets.
 pub(crate) struct Executor<'a> {
     pub(crate) here: &'a mut Here,
@@ -46,6 +50,9 @@ impl Executor<'_> {
         match known {
             Some(known) if !self.session.is_authenticated && !known.flags.contains(&Flag::NoAuth) => {
                 self.error("NOAUTH", "Authentication required.");
+            }
+            Some(known) if self.here.is_loading && !known.flags.contains(&Flag::Loading) => {
+                self.error("LOADING", LOADING);
             }
             Some(known) => match known.read(request) {
                 Ok(command) if !self.is_allowed(request, known, &command) => {}

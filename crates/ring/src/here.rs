@@ -13,7 +13,7 @@ use crate::seldom::Seldom;
 use crate::slots::Slots;
 use crate::table::SlotTable;
 use crate::token::Token;
-use atoll_replica::{Moment, NodeId, Table, Ticket};
+use atoll_replica::{Moment, NodeId, Table, Ticket, Version};
 use atoll_resp::Limits;
 use atoll_tls::NodeTls;
 use std::fmt::Display;
@@ -139,6 +139,8 @@ pub(crate) struct Here {
     pub(crate) slots: Slots,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) table: Arc<SlotTable>,
+    /// Whether it is not known yet what the ring is, of which this node is one of several.
+    pub(crate) is_loading: bool,
     /// When the clock was read last: behind every call that received something.
     pub(crate) now: Now,
     /// What only the loop can answer, once the turns are over.
@@ -177,6 +179,7 @@ impl Here {
     pub(crate) fn new(shared: Arc<Shared>, slots: Slots, place: usize) -> Self {
         let metrics = shared.metrics.get(place).cloned().unwrap_or_default();
         let (table, now) = (shared.table(), shared.chosen.clock.now());
+        let is_loading = is_of_nothing(&table, &slots);
         let (asked, handshakes, gathered, tickets, ring_seen_at) = Default::default();
         let (wrong_passwords, strangers) = Default::default();
         let (table_changes, access_changes) = Default::default();
@@ -185,6 +188,7 @@ impl Here {
             slots,
             metrics,
             table,
+            is_loading,
             now,
             asked,
             handshakes,
@@ -292,6 +296,7 @@ impl Here {
         let changes = self.shared.table_changes.load(Ordering::Acquire);
         if changes != self.table_changes {
             (self.table_changes, self.table) = (changes, self.shared.table());
+            self.is_loading = is_of_nothing(&self.table, &self.slots);
         }
     }
 
@@ -315,6 +320,11 @@ impl Here {
         let (_, in_sync_min) = self.table.table().copies_of(slot_at(keyspace, 0), chosen);
         in_sync_min.saturating_sub(1)
     }
+}
+
+/// Whether a table is that with which a node of several begins, before the configuration group told it of any.
+fn is_of_nothing(table: &SlotTable, slots: &Slots) -> bool {
+    table.version() == Version(0) && !slots.is_alone()
 }
 
 /// The key of the connection that a ticket was made for.

@@ -50,7 +50,7 @@ fn ask(clients: &mut [Client], words: &str) -> String {
         for client in &mut *clients {
             let said = client.say(words);
             // A machine that is busy may make a copy a lost one for a while.
-            if !["-MOVED", "-CLUSTERDOWN", "-UNKNOWN", "-NOREPLICAS"]
+            if !["-MOVED", "-CLUSTERDOWN", "-LOADING", "-UNKNOWN", "-NOREPLICAS"]
                 .iter()
                 .any(|word| said.starts_with(word))
             {

@@ -79,7 +79,10 @@ impl Client {
                     let text = String::from_utf8_lossy(&text).into_owned();
                     match text.strip_prefix("MOVED ").and_then(|rest| rest.split(' ').nth(1)) {
                         Some(address) => self.address = address.to_owned(),
-                        None if text.starts_with("CLUSTERDOWN") || text.starts_with("UNKNOWN") => {
+                        None if ["CLUSTERDOWN", "UNKNOWN", "LOADING"]
+                            .iter()
+                            .any(|word| text.starts_with(word)) =>
+                        {
                             std::thread::yield_now();
                         }
                         None => return Value::Error(text.into_bytes()),

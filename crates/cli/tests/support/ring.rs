@@ -56,7 +56,7 @@ impl Ring {
         while started.elapsed() < std::time::Duration::from_secs(60) {
             match self.once(line) {
                 Ok(reply)
-                    if ["CLUSTERDOWN", "UNKNOWN", "TRYAGAIN", "NOREPLICAS"]
+                    if ["CLUSTERDOWN", "LOADING", "UNKNOWN", "TRYAGAIN", "NOREPLICAS"]
                         .iter()
                         .any(|word| reply[1..].starts_with(word)) =>
                 {

@@ -44,6 +44,8 @@ pub enum Flag {
     Admin,
     /// It is for anybody, who need not say who they are.
     NoAuth,
+    /// It needs nothing that a server has to get first.
+    Loading,
 }
 
 impl Flag {
@@ -58,6 +60,7 @@ impl Flag {
             Self::Blocking => "blocking",
             Self::Admin => "admin",
             Self::NoAuth => "no_auth",
+            Self::Loading => "loading",
         }
     }
 }
@@ -211,17 +214,18 @@ const SET_FAST: &[Flag] = &[Flag::Write, Flag::DenyOom, Flag::Fast];
 const CHANGE: &[Flag] = &[Flag::Write, Flag::Fast];
 const REMOVE: &[Flag] = &[Flag::Write];
 const ADMIN: &[Flag] = &[Flag::Admin];
-const ANYBODY: &[Flag] = &[Flag::Fast, Flag::NoAuth];
+const ANYBODY: &[Flag] = &[Flag::Fast, Flag::NoAuth, Flag::Loading];
 const FAST: &[Flag] = &[Flag::Fast];
+const ALWAYS: &[Flag] = &[Flag::Fast, Flag::Loading];
 
 /// All commands, by name.
 #[rustfmt::skip]
 pub const COMMANDS: &[Specification] = &[
-    row("acl", -2, &[], Keys::NONE, Group::Server, "Tells of users, and reads their list again.", server::access),
+    row("acl", -2, &[Flag::Loading], Keys::NONE, Group::Server, "Tells of users, and reads their list again.", server::access),
     row("append", 3, SET_FAST, Keys::ONE, Group::String, "Adds bytes at the end of a value.", strings::append),
-    row("asking", 1, FAST, Keys::NONE, Group::Cluster, "Accepted; no slot is ever half here.", connection::accepted),
+    row("asking", 1, ALWAYS, Keys::NONE, Group::Cluster, "Accepted; no slot is ever half here.", connection::accepted),
     row("at.batch", -2, SET, Keys::ONE, Group::Hash, "Changes fields at once, if conditions hold.", own::own),
-    row("at.class", -1, FAST, Keys::NONE, Group::Connection, "How long requests of this connection may take.", class::class),
+    row("at.class", -1, ALWAYS, Keys::NONE, Group::Connection, "How long requests of this connection may take.", class::class),
     row("at.expire", -3, CHANGE, Keys::PAIRS, Group::Generic, "Deletes keys that have these deadlines.", own::own),
     row("at.get", -3, READ, Keys::ONE, Group::Hash, "The value of a field, or some of its bytes.", own::own),
     row("at.id", -6, SET, Keys::OF_INNER, Group::Generic, "Does a write once, however often it is asked for.", once::once),
@@ -233,17 +237,17 @@ pub const COMMANDS: &[Specification] = &[
     row("at.wait", -5, WAIT, Keys::SECOND, Group::Hash, "Waits until a field is as it has to be.", watch::wait),
     row("at.watch", -6, WAIT, Keys::THIRD, Group::Hash, "Tells when a field is as it has to be.", watch::watch),
     row("auth", -2, ANYBODY, Keys::NONE, Group::Connection, "Says who is there.", connection::auth),
-    row("client", -2, FAST, Keys::NONE, Group::Connection, "Names this connection, and tells of all.", connection::client),
+    row("client", -2, ALWAYS, Keys::NONE, Group::Connection, "Names this connection, and tells of all.", connection::client),
     row("cluster", -2, READ_ALL, Keys::NONE, Group::Cluster, "Tells which node has which slots.", server::cluster),
-    row("command", -1, READ_ALL, Keys::NONE, Group::Server, "Tells of commands.", server::command),
-    row("config", -2, ADMIN, Keys::NONE, Group::Server, "Tells options.", server::config),
+    row("command", -1, &[Flag::ReadOnly, Flag::Loading], Keys::NONE, Group::Server, "Tells of commands.", server::command),
+    row("config", -2, &[Flag::Admin, Flag::Loading], Keys::NONE, Group::Server, "Tells options.", server::config),
     row("dbsize", 1, READ, Keys::NONE, Group::Server, "How many keys are on this node.", server::dbsize),
     row("decr", 2, SET_FAST, Keys::ONE, Group::String, "Takes one off a number.", strings::decr),
     row("decrby", 3, SET_FAST, Keys::ONE, Group::String, "Takes something off a number.", strings::decrby),
     row("del", -2, REMOVE, Keys::ALL, Group::Generic, "Deletes keys.", keys::del),
     row("delex", -2, CHANGE, Keys::ONE, Group::String, "Deletes a key if it has this value.", keys::delex),
     row("delifeq", 3, CHANGE, Keys::ONE, Group::String, "Deletes a key if it has this value.", keys::delifeq),
-    row("echo", 2, FAST, Keys::NONE, Group::Connection, "Answers what it is given.", connection::echo),
+    row("echo", 2, ALWAYS, Keys::NONE, Group::Connection, "Answers what it is given.", connection::echo),
     row("exists", -2, READ, Keys::ALL, Group::Generic, "How many of these keys are there.", keys::exists),
     row("expire", -3, CHANGE, Keys::ONE, Group::Generic, "Deletes a key after some seconds.", expiry::seconds),
     row("expireat", -3, CHANGE, Keys::ONE, Group::Generic, "Deletes a key at a date, in seconds.", expiry::at_seconds),
@@ -271,19 +275,19 @@ pub const COMMANDS: &[Specification] = &[
     row("hvals", 2, READ_ALL, Keys::ONE, Group::Hash, "The values of all fields.", hashes::hvals),
     row("incr", 2, SET_FAST, Keys::ONE, Group::String, "Adds one to a number.", strings::incr),
     row("incrby", 3, SET_FAST, Keys::ONE, Group::String, "Adds to a number.", strings::incrby),
-    row("info", -1, READ_ALL, Keys::NONE, Group::Server, "Tells of the server.", server::info),
+    row("info", -1, &[Flag::ReadOnly, Flag::Loading], Keys::NONE, Group::Server, "Tells of the server.", server::info),
     row("mget", -2, READ, Keys::ALL, Group::String, "The values of keys, all of one slot.", strings::mget),
     row("mset", -3, SET, Keys::PAIRS, Group::String, "Sets keys, all of one slot, at once.", strings::mset),
     row("persist", 2, CHANGE, Keys::ONE, Group::Generic, "Takes the lifetime off a key.", expiry::persist),
     row("pexpire", -3, CHANGE, Keys::ONE, Group::Generic, "Deletes a key after some milliseconds.", expiry::milliseconds),
     row("pexpireat", -3, CHANGE, Keys::ONE, Group::Generic, "Deletes a key at a date, in milliseconds.", expiry::at_milliseconds),
     row("pexpiretime", 2, READ, Keys::ONE, Group::Generic, "The date at which a key is deleted, in milliseconds.", expiry::pexpiretime),
-    row("ping", -1, FAST, Keys::NONE, Group::Connection, "Whether somebody is there.", connection::ping),
+    row("ping", -1, ALWAYS, Keys::NONE, Group::Connection, "Whether somebody is there.", connection::ping),
     row("psetex", 4, SET, Keys::ONE, Group::String, "Sets a key for some milliseconds.", strings::psetex),
     row("pttl", 2, READ, Keys::ONE, Group::Generic, "How long a key lives, in milliseconds.", expiry::pttl),
     row("quit", -1, ANYBODY, Keys::NONE, Group::Connection, "Ends the connection.", connection::quit),
-    row("readonly", 1, FAST, Keys::NONE, Group::Cluster, "Accepted; only primaries answer.", connection::accepted),
-    row("readwrite", 1, FAST, Keys::NONE, Group::Cluster, "Accepted; only primaries answer.", connection::accepted),
+    row("readonly", 1, ALWAYS, Keys::NONE, Group::Cluster, "Accepted; only primaries answer.", connection::accepted),
+    row("readwrite", 1, ALWAYS, Keys::NONE, Group::Cluster, "Accepted; only primaries answer.", connection::accepted),
     row("reset", 1, ANYBODY, Keys::NONE, Group::Connection, "The connection as it was when it began.", connection::reset),
     row("scan", -2, READ_ALL, Keys::NONE, Group::Generic, "The keys of this node, some at a time.", server::scan),
     row("select", 2, FAST, Keys::NONE, Group::Connection, "Chooses a keyspace.", connection::select),

@@ -1,6 +1,6 @@
 //! Commands about the connection itself.
 
-use super::Executor;
+use super::{Executor, LOADING};
 use crate::access::{DEFAULT, Known};
 use crate::clients;
 use crate::connection::End;
@@ -21,6 +21,8 @@ enum Refused {
     Password,
     /// It begins in a keyspace that there is not.
     Keyspace(String),
+    /// It begins in a keyspace, and which there are is not known yet.
+    Loading,
 }
 
 impl Executor<'_> {
@@ -101,7 +103,10 @@ impl Executor<'_> {
 
     /// From now on it is this user, or `default`. What another one waits for on this connection is none of its business.
     fn let_in(&mut self, who: Option<Known>) -> Result<(), Refused> {
-        let home = self.home_of(who.as_ref()).map_err(Refused::Keyspace)?;
+        let home = self.home_of(who.as_ref()).map_err(|why| match self.here.is_loading {
+            true => Refused::Loading,
+            false => Refused::Keyspace(why),
+        })?;
         let name = |who: &Option<Known>| who.as_ref().map(|who| who.user().name().to_owned());
         if name(&self.session.who) != name(&who) {
             self.session.users = self.session.users.wrapping_add(1);
@@ -113,9 +118,13 @@ impl Executor<'_> {
     }
 
     fn refuse_authentication(&mut self, refused: &Refused) {
-        if let Refused::Keyspace(why) = refused {
-            tracing::warn!(connection = self.session.id, peer = %self.session.peer, %why, "nobody is let in");
-            return self.error("NOPERM", why);
+        match refused {
+            Refused::Password => {}
+            Refused::Keyspace(why) => {
+                tracing::warn!(connection = self.session.id, peer = %self.session.peer, %why, "nobody is let in");
+                return self.error("NOPERM", why);
+            }
+            Refused::Loading => return self.error("LOADING", LOADING),
         }
         self.here.metrics.authentication_failures.add(1);
         if let Some(times) = self.here.wrong_passwords.happened(self.here.now.moment) {

@@ -111,7 +111,7 @@ impl Executor<'_> {
         let stats = self.here.slots.engine().stats();
         let is_out_of_space = self.sum(|metrics| &metrics.out_of_space) > 0;
         vec![
-            ("loading", "0".to_owned()),
+            ("loading", u8::from(self.here.is_loading).to_string()),
             ("rdb_bgsave_in_progress", "0".to_owned()),
             ("rdb_last_bgsave_status", "ok".to_owned()),
             ("aof_enabled", u8::from(shared.is_kept()).to_string()),

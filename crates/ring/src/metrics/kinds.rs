@@ -3,7 +3,7 @@
 use super::Counter;
 
 /// Words that errors of a node begin with; any other is counted as `other`.
-const KINDS: [&str; 18] = [
+const KINDS: [&str; 19] = [
     "AUTHENTICATION",
     "CLUSTERDOWN",
     "CONFLICT",
@@ -11,6 +11,7 @@ const KINDS: [&str; 18] = [
     "ERR",
     "FORGOTTEN",
     "INTERNAL",
+    "LOADING",
     "MOVED",
     "NOAUTH",
     "NOPERM",

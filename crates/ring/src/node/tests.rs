@@ -77,7 +77,10 @@ impl Client {
             let moved = reply.strip_prefix("-MOVED ").and_then(|rest| rest.split(' ').nth(1));
             if let Some(address) = moved {
                 self.address = address.parse().unwrap();
-            } else if !["-CLUSTERDOWN", "-TRYAGAIN", "-UNKNOWN"].iter().any(|word| reply.starts_with(word)) {
+            } else if !["-CLUSTERDOWN", "-LOADING", "-TRYAGAIN", "-UNKNOWN"]
+                .iter()
+                .any(|word| reply.starts_with(word))
+            {
                 return reply;
             }
             assert!(began.elapsed() < LONG, "{words:?}: {reply}");
