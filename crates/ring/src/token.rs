@@ -16,6 +16,9 @@ pub struct Token(Box<[u8]>);
 /// Random bytes in a token that is made.
 const RANDOM_BYTES: usize = 32;
 
+/// Random bytes in the name of the file that it is written to first.
+const NAME_BYTES: usize = 8;
+
 /// Bytes of a token at least, and at most.
 const LENGTHS: std::ops::RangeInclusive<usize> = 16..=1024;
 
@@ -86,7 +89,10 @@ fn make(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut unfinished = OpenOptions::new();
-    let temporary = folder.join(format!(".{name}.{}", std::process::id()));
+    // A name that nobody else has: processes of several containers have one number, and one that was killed leaves its file behind.
+    let mut chosen = [0; NAME_BYTES];
+    fill_randomly(&mut chosen)?;
+    let temporary = folder.join(format!(".{name}.{}", hexadecimal(&chosen)));
     let mut file = unfinished.write(true).create_new(true).mode(0o600).open(&temporary)?;
     let written = (|| {
         file.set_permissions(Permissions::from_mode(0o600))?;

@@ -107,6 +107,18 @@ fn beyond_this_machine_a_node_does_not_start_without_a_token() {
 }
 
 #[test]
+fn what_a_node_of_the_same_number_left_behind_keeps_no_token_from_being_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("token");
+    // Each container has a process 1.
+    std::fs::write(folder.path().join(format!(".token.{}", std::process::id())), "begun").unwrap();
+    Token::of_file(&path).unwrap();
+    let names: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 2, "what it wrote first is gone: {names:?}");
+}
+
+#[test]
 fn a_token_file_is_made_once_and_only_its_owner_may_read_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("token");
