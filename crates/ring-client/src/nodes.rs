@@ -8,7 +8,7 @@ use crate::lanes::{Lanes, SHARED_BYTES_MAX, Way};
 use crate::options::RingOptions;
 use crate::owners::Owners;
 use crate::refreshing::Refreshing;
-use crate::sending::{Sending, Silence};
+use crate::sending::{Sending, SentAt, Silence};
 use atoll_keyspace::{SLOTS, slot_of};
 use atoll_resp::Value;
 use atoll_store::StoreError;
@@ -107,7 +107,7 @@ impl Nodes {
     pub(crate) async fn ask_node(&self, address: &str, words: &[&[u8]]) -> Option<Value> {
         let (target, request) = (Address::from(address), written(words));
         let within = |_| self.options.request_time_out;
-        let asked = self.once((&target, Way::Reads), &request, (within, None), || ());
+        let asked = self.once((&target, Way::Reads), &request, (within, || None), || ());
         let answer = tokio::time::timeout(self.options.connect_time_out, asked).await.ok()?.ok()?;
         (!matches!(answer, Value::Error(_))).then_some(answer)
     }
@@ -128,9 +128,9 @@ impl Nodes {
         loop {
             let owner = || slot.and_then(|slot| self.owner(slot));
             let target = sent_on.take().or_else(owner).unwrap_or_else(|| self.seed());
-            let sent_at = Instant::now();
+            let sent_at = SentAt::now();
             let within = |begins| silence.of_try(begins, ends);
-            let until = sending.and_then(|sending| sending.sent_until(self.options.doubt_max));
+            let until = || sending.and_then(|sending| sending.sent_until(self.options.doubt_max));
             let trouble = match self.once((&target, way), request, (within, until), begin).await {
                 Ok(Value::Error(text)) => {
                     refused();
@@ -165,12 +165,12 @@ impl Nodes {
                     let (Silent::Sent(error) | Silent::Unsent(error)) = silent else { continue };
                     // What there is to a node that only lets nobody in now is of use still.
                     if error.kind() != io::ErrorKind::ResourceBusy {
-                        self.forget(&target, sent_at);
+                        self.forget(&target, sent_at.instant);
                     }
                     (format!("no answer from {target}: {error}"), Some(error))
                 }
             };
-            let (now, until) = (Instant::now(), sending.and_then(|it| it.sent_until(self.options.doubt_max)));
+            let (now, until) = (Instant::now(), until());
             ends = until.map_or(ends, |until| ends.min(until));
             if until.is_some_and(|until| now >= until) || (now >= ends && !silence.owes_last()) {
                 return Err(self.unanswered(trouble));
@@ -190,19 +190,19 @@ impl Nodes {
 
     /// Sends a request to a node; whoever drops this drops the connection with it, unless others share it. `sending` is called
     /// before the request may arrive, or before it is known whether it may have. The answer of a short one begins `within` what that
-    /// says of a try which begins then, and nothing is sent behind `until`.
+    /// says of a try which begins then, and nothing is sent behind `until`, as it is by then.
     async fn once(
         &self,
         (target, way): (&Address, Way),
         request: &[u8],
-        (within, until): (impl FnOnce(Instant) -> Duration, Option<Instant>),
+        (within, until): (impl FnOnce(Instant) -> Duration, impl Fn() -> Option<Instant>),
         sending: impl Fn(),
     ) -> Result<Value, Silent> {
         // It is never closed, so there is a place in the end. How long that took is not the node's.
         let _place = self.places.acquire().await;
         let within = within(Instant::now());
-        if until.is_some_and(|until| Instant::now() >= until) {
-            let late = "there was no place for it in time";
+        if until().is_some_and(|until| Instant::now() >= until) {
+            let late = "its time was over before there was a place for it";
             return Err(Silent::Unsent(io::Error::new(io::ErrorKind::ResourceBusy, late)));
         }
         self.ask_at((target, way), request, within, sending).await

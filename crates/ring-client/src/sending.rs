@@ -1,11 +1,32 @@
 //! What is known of a request on its way: whether a write may be done, and for how long a try may go unanswered.
 
 use crate::options::RingOptions;
+use atoll_store::age;
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
+
+/// When a try was sent: by the clock of timers, which stands while the machine sleeps, and by those that go on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SentAt {
+    pub(crate) instant: Instant,
+    moment: age::Moment,
+}
+
+impl SentAt {
+    pub(crate) fn now() -> Self {
+        Self { instant: Instant::now(), moment: age::Moment::now() }
+    }
+
+    /// Now, where the machine slept for so long since.
+    #[cfg(test)]
+    pub(crate) fn before_sleep(slept: Duration) -> Self {
+        let now = Self::now();
+        Self { moment: now.moment.earlier(slept), ..now }
+    }
+}
 
 /// What became of a write on its way.
 #[derive(Debug, Default)]
@@ -13,7 +34,7 @@ pub(crate) struct Sending {
     /// Whether it may have arrived, and was not answered.
     is_sent: AtomicBool,
     /// When the first try was sent that may have arrived, and was not answered.
-    doubtful_since: OnceLock<Instant>,
+    doubtful_since: OnceLock<SentAt>,
 }
 
 impl Sending {
@@ -28,13 +49,16 @@ impl Sending {
     }
 
     /// A try that was sent then may be done, and was not answered.
-    pub(crate) fn doubt(&self, sent_at: Instant) {
+    pub(crate) fn doubt(&self, sent_at: SentAt) {
         self.doubtful_since.get_or_init(|| sent_at);
     }
 
-    /// Until when it may be sent again, if a try may be done: behind that it could be done a second time.
+    /// Until when it may be sent again, if a try may be done: behind that it could be done a second time. Nodes forget by dates, so what
+    /// the machine slept since then counts as well.
     pub(crate) fn sent_until(&self, doubt_max: Duration) -> Option<Instant> {
-        self.doubtful_since.get().map(|since| *since + doubt_max)
+        let since = self.doubtful_since.get()?;
+        let slept = since.moment.age().saturating_sub(since.instant.elapsed());
+        Some(since.instant + doubt_max.saturating_sub(slept))
     }
 
     /// Whether some earlier try may still come true, whatever was answered to the last one.
@@ -88,6 +112,27 @@ impl Silence {
         if error.kind() == io::ErrorKind::TimedOut {
             self.next = self.next.saturating_mul(2).min(self.most);
             self.owes_last = !self.is_last;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOUBT_MAX: Duration = Duration::from_secs(540);
+
+    #[tokio::test(start_paused = true)]
+    async fn nodes_forget_while_a_machine_sleeps() {
+        let left = |slept: u64| {
+            let sending = Sending::default();
+            assert_eq!(sending.sent_until(DOUBT_MAX), None);
+            sending.doubt(SentAt::before_sleep(Duration::from_secs(slept)));
+            sending.sent_until(DOUBT_MAX).unwrap().saturating_duration_since(Instant::now()).as_secs_f64()
+        };
+        // The clock that is paused here is the one that a test may hold; the others went on for a moment.
+        for (slept, from) in [(0, 530.0), (300, 230.0), (540, 0.0), (20 * 60, 0.0)] {
+            assert!((from..=from + 10.0).contains(&left(slept)), "{slept}: {}", left(slept));
         }
     }
 }

@@ -110,7 +110,7 @@ async fn a_write_in_doubt_that_waited_for_its_place_for_too_long_is_not_sent() {
     let doubt_max = Duration::from_millis(50);
     let nodes = Nodes::new(RingOptions { doubt_max, ..RingOptions::of(vec![node.address.clone()]) });
     let sending = Sending::default();
-    sending.doubt(Instant::now());
+    sending.doubt(SentAt::now());
     let places = nodes.places.acquire_many(REQUESTS_MAX as u32).await.unwrap();
     let request = written(&["AT.ID", "1", "1", "0", "SET", "k", "v"]);
     let write = nodes.write(b"k", &request, &sending);
@@ -121,6 +121,23 @@ async fn a_write_in_doubt_that_waited_for_its_place_for_too_long_is_not_sent() {
     let (written, ()) = tokio::join!(write, later);
     assert!(matches!(written, Err(StoreError::Unavailable { .. })), "{written:?}");
     assert_eq!(node.asked(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_in_doubt_is_not_sent_by_a_machine_that_slept_until_nodes_may_have_forgotten_it() {
+    let node = Stub::start(|port, _, words| {
+        usual(port, words).unwrap_or_else(|| Answer::Says("*2\r\n:0\r\n+OK\r\n".to_owned()))
+    })
+    .await;
+    let nodes = Nodes::new(RingOptions::of(vec![node.address.clone()]));
+    let request = written(&["AT.ID", "1", "1", "0", "SET", "k", "v"]);
+    for (slept_s, is_sent) in [(20 * 60, false), (60, true)] {
+        let sending = Sending::default();
+        sending.doubt(SentAt::before_sleep(Duration::from_secs(slept_s)));
+        let done = nodes.write(b"k", &request, &sending).await;
+        assert_eq!(done.is_ok(), is_sent, "{done:?}");
+        assert_eq!(node.came("AT.ID").len(), usize::from(is_sent));
+    }
 }
 
 #[tokio::test(start_paused = true)]
