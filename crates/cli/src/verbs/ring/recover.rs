@@ -9,7 +9,7 @@ use atoll_open::{DownSlots, RingOperator};
 use atoll_store::StoreError;
 use clap::Args;
 use serde_json::json;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IsTerminal, Write};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -22,7 +22,8 @@ use std::time::Duration;
   atoll ring recover --accept-loss 12 400-499 --yes --store ring://127.0.0.1:7379/
 For slots that nobody serves because the nodes that had their last copies will not come back: each goes on with
 what another node still has of it, or empty. What was acknowledged since is lost for ever, also should such a node come
-back. Slots that are served, or of which a last copy is there, are left as they are. Without --yes it asks first.")]
+back. Slots that are served, or of which a last copy is there, are left as they are. Without --yes it asks first, and again for
+what a node that went meanwhile had of slots that it took over; with --yes those are left as they are.")]
 pub struct Recover {
     /// Slots that may lose what they held, such as 12 or 400-499; or all that nobody serves
     #[arg(long, value_name = "SLOT", required = true, num_args = 1..)]
@@ -38,6 +39,9 @@ enum Lost {
     All,
     Range(RangeInclusive<u16>),
 }
+
+/// Slots of which a loss was agreed to, each with the nodes that were said to have had its last copies.
+type Agreed = BTreeMap<u16, Vec<u32>>;
 
 /// The highest slot.
 const SLOT_MAX: u16 = atoll_ring::SLOTS - 1;
@@ -70,15 +74,27 @@ const ASK_AGAIN: Duration = Duration::from_secs(3);
 impl Recover {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let operator = operator(session)?;
-        let mut recovered = BTreeSet::new();
+        let mut recovered = Agreed::new();
         // More nodes may go meanwhile, and what they had is another loss to agree to.
         loop {
-            let down = operator.status().await?.down;
-            let meant = &self.meant(&down) - &recovered;
-            if meant.is_empty() {
-                break;
+            let (meant, again) = self.next(&operator.status().await?.down, &recovered);
+            match (meant.is_empty(), again.len()) {
+                (false, _) => {}
+                (true, 0) => break,
+                (true, count) => {
+                    let nodes = named(&again);
+                    let reason = format!(
+                        "the last copies of {count} slots are on node {nodes} by now, which nobody agreed to lose: wait for it, or accept that as well"
+                    );
+                    return Err(StoreError::Unavailable {
+                        place: session.store_url()?,
+                        reason,
+                        source: None,
+                    }
+                    .into());
+                }
             }
-            self.recover(session, &operator, &down, &meant).await?;
+            self.recover(session, &operator, &meant).await?;
             recovered.extend(meant);
         }
         let said = || match recovered.len() {
@@ -94,20 +110,13 @@ impl Recover {
         &self,
         session: &Session,
         operator: &RingOperator,
-        down: &[DownSlots],
-        meant: &BTreeSet<u16>,
+        meant: &Agreed,
     ) -> Result<(), Failure> {
-        let nodes: BTreeSet<u32> = down
-            .iter()
-            .filter(|range| meant.range(range.first..=range.last).next().is_some())
-            .flat_map(|range| range.had_by.iter().copied())
-            .collect();
-        let nodes: Vec<_> = nodes.iter().map(u32::to_string).collect();
+        let nodes = named(meant);
         let said = format!(
-            "{} slots are not served. Their last copies are on node {}: what was acknowledged there and is nowhere \
+            "{} slots are not served. Their last copies are on node {nodes}: what was acknowledged there and is nowhere \
              else will be lost for ever, also when that comes back.",
-            meant.len(),
-            nodes.join(", ")
+            meant.len()
         );
         if !self.yes && !agreed(&said)? {
             return Err(Failure::Usage {
@@ -125,39 +134,67 @@ impl Recover {
         Ok(())
     }
 
+    /// What is to be agreed to next, and what is not: --yes is about what there was to lose, and not about what a node had since of slots
+    /// that were recovered meanwhile.
+    fn next(&self, down: &[DownSlots], recovered: &Agreed) -> (Agreed, Agreed) {
+        let mut meant = self.meant(down);
+        meant.retain(|slot, had_by| recovered.get(slot) != Some(had_by));
+        meant.into_iter().partition(|(slot, _)| !self.yes || !recovered.contains_key(slot))
+    }
+
     /// Of the slots that nobody serves those that were named.
-    fn meant(&self, down: &[DownSlots]) -> BTreeSet<u16> {
+    fn meant(&self, down: &[DownSlots]) -> Agreed {
         let is_named = |slot: &u16| {
             self.accept_loss.iter().any(|lost| match lost {
                 Lost::All => true,
                 Lost::Range(range) => range.contains(slot),
             })
         };
-        down.iter().flat_map(|range| range.first..=range.last).filter(is_named).collect()
+        each(down).filter(|(slot, _)| is_named(slot)).map(|(slot, had_by)| (slot, had_by.to_vec())).collect()
     }
 }
 
 /// Asks for all of them and waits, as long as they become fewer; how many are not served in the end. The configuration
 /// group decides about one after the other, some hundred in a second, and a node drops what is too much at once.
-async fn recover_until_served(operator: &RingOperator, slots: &BTreeSet<u16>) -> Result<usize, Failure> {
-    let mut left: Vec<u16> = slots.iter().copied().collect();
+async fn recover_until_served(operator: &RingOperator, agreed: &Agreed) -> Result<usize, Failure> {
+    let mut left = agreed.clone();
     let (mut asked_at, mut changed_at) = (None, tokio::time::Instant::now());
     while !left.is_empty() && changed_at.elapsed() < STUCK_TIME_MAX {
         if asked_at.is_none_or(|at: tokio::time::Instant| at.max(changed_at).elapsed() > ASK_AGAIN) {
-            for some in left.chunks(SLOTS_AT_ONCE) {
+            let slots: Vec<u16> = left.keys().copied().collect();
+            for some in slots.chunks(SLOTS_AT_ONCE) {
                 operator.recover(some).await?;
             }
             asked_at = Some(tokio::time::Instant::now());
         }
         tokio::time::sleep(LOOK_EVERY).await;
-        let down = operator.status().await?.down;
-        let still: Vec<u16> =
-            down.iter().flat_map(|range| slots.range(range.first..=range.last)).copied().collect();
-        if still.len() != left.len() {
+        let still = still_lost(&operator.status().await?.down, &left);
+        if still != left {
             (left, changed_at) = (still, tokio::time::Instant::now());
         }
     }
     Ok(left.len())
+}
+
+/// The nodes that had slots.
+fn named(slots: &Agreed) -> String {
+    let nodes: BTreeSet<u32> = slots.values().flatten().copied().collect();
+    nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Each slot that nobody serves, and the nodes that had its last copies.
+fn each(down: &[DownSlots]) -> impl Iterator<Item = (u16, &[u32])> {
+    down.iter().flat_map(|range| (range.first..=range.last).map(|slot| (slot, &*range.had_by)))
+}
+
+/// Slots that still nobody serves, of those of which a loss was agreed to, and to just that loss. One that another node took over, and
+/// that is not served by now either, holds what was acknowledged there: that is to be agreed to by itself.
+fn still_lost(down: &[DownSlots], agreed: &Agreed) -> Agreed {
+    let is_agreed = |slot: &u16, had_by: &[u32]| agreed.get(slot).is_some_and(|agreed| agreed == had_by);
+    each(down)
+        .filter(|(slot, had_by)| is_agreed(slot, had_by))
+        .map(|(slot, had_by)| (slot, had_by.to_vec()))
+        .collect()
 }
 
 /// Whether a person agrees; where there is none, nobody does.
@@ -186,13 +223,31 @@ mod tests {
         ];
         let meant = |words: &[&str]| {
             let accept_loss = words.iter().map(|word| word.parse().unwrap()).collect();
-            Recover { accept_loss, yes: true }.meant(&down).into_iter().collect::<Vec<_>>()
+            Recover { accept_loss, yes: true }.meant(&down).into_keys().collect::<Vec<_>>()
         };
         assert_eq!(meant(&["11", "12-400"]), [11, 12]);
         assert_eq!(meant(&["all"]), [10, 11, 12, 16383]);
         assert_eq!(meant(&["0-9"]), [0; 0]);
         for wrong in ["", "16384", "3-2", "-1", "a", "1-", "1-2-3", "ALL"] {
             assert!(wrong.parse::<Lost>().is_err(), "{wrong}");
+        }
+    }
+    #[test]
+    fn what_another_node_had_of_a_slot_since_is_not_given_up_with_what_was_agreed_to() {
+        let slots = |first, last, had_by: &[u32]| DownSlots { first, last, had_by: had_by.to_vec() };
+        let before = [slots(10, 14, &[2]), slots(20, 20, &[2, 4])];
+        let all = Recover { accept_loss: vec![Lost::All], yes: true };
+        let agreed = all.meant(&before);
+        let still = |down: &[DownSlots]| still_lost(down, &agreed).into_keys().collect::<Vec<_>>();
+        assert_eq!(still(&before), [10, 11, 12, 13, 14, 20]);
+        // Node 3 took 12 and 13 over, and does not answer either at the moment.
+        let now = [slots(10, 11, &[2]), slots(12, 13, &[3]), slots(14, 14, &[2]), slots(20, 20, &[4])];
+        assert_eq!(still(&now), [10, 11, 14]);
+        assert_eq!(still(&[slots(9, 9, &[2])]), [0; 0]);
+        // Whoever is asked may agree to that as well, and who said yes in advance did not mean it.
+        for (yes, asked, left) in [(false, vec![12, 13, 20], vec![]), (true, vec![], vec![12, 13, 20])] {
+            let (meant, again) = Recover { accept_loss: vec![Lost::All], yes }.next(&now, &agreed);
+            assert_eq!((meant.into_keys().collect(), again.into_keys().collect()), (asked, left), "{yes}");
         }
     }
 }
