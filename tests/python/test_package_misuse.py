@@ -102,3 +102,18 @@ def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert '"./~nobody' in error.value.hint
     atoll.open("./~").close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "~"]
+
+
+def test_a_store_that_was_opened_by_a_relative_url_stays_that_store_in_another_folder(tmp_path: Path, monkeypatch) -> None:
+    here = tmp_path / "100 % here"
+    (here / "work").mkdir(parents=True)
+    monkeypatch.chdir(here)
+    with atoll.open("runs") as store:
+        store.create_table("t", {"id": "int64", "x": "float64"}, id="id", index="x").append({"id": [1], "x": [0.5]})
+    with atoll.open("file:./runs?mode=read") as store:
+        assert store.url == f"file:{tmp_path}/100%20%25%20here/runs?mode=read"
+        monkeypatch.chdir("work")
+        # Whoever reads beside no owner looks at the newest state from time to time.
+        assert store.table("t").count() == 1
+        with atoll.open(store.url) as again:
+            assert again.table("t").count() == 1

@@ -9,6 +9,7 @@ import os
 import weakref
 from collections.abc import Sequence
 from typing import Any, Literal, NoReturn, overload
+from urllib.parse import quote
 
 from . import _atoll
 from ._convert import fields, label, names, whole
@@ -365,9 +366,13 @@ def _at_home(path: str) -> str:
 
 
 def _absolute(url: str) -> str:
-    """A path as one that means the same in every process; a URL as it is."""
-    scheme = url.partition(":")[0]
+    """A path, also that of a ``file:`` URL, as one that means the same in every process and folder; another URL as it is."""
+    scheme, _, rest = url.partition(":")
     is_url = ":" in url and scheme.isalnum() and "/" not in scheme
+    if is_url and scheme == "file":
+        path, mark, query = rest.partition("?")
+        is_relative = path and not path.startswith("/")
+        return f"file:{os.path.normpath(f'{quote(os.getcwd())}/{path}')}{mark}{query}" if is_relative else url
     return url if is_url or not url or "?" in url else os.path.abspath(url)
 
 
