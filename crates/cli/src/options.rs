@@ -183,8 +183,27 @@ fn read_files(
         .map(PathBuf::from)
         .or_else(|| variable("HOME").map(|home| Path::new(home).join(".config")))
         .map(|folder| folder.join("atoll/atoll.toml"));
-    let candidates = user.into_iter().chain([PathBuf::from("atoll.toml")]);
+    let here = PathBuf::from("atoll.toml");
+    check_whose(&here)?;
+    let candidates = user.into_iter().chain([here]);
     candidates.filter(|path| path.is_file()).map(|path| read_file(&path)).collect()
+}
+
+/// Refuses the file of the current folder where somebody else wrote it: whoever says which store is meant, and which file its
+/// token is in, has both sent to where he likes.
+fn check_whose(here: &Path) -> Result<(), Failure> {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(metadata) = here.metadata() else { return Ok(()) };
+    if [rustix::process::geteuid().as_raw(), 0].contains(&metadata.uid()) {
+        return Ok(());
+    }
+    let (place, user) = (here.display(), metadata.uid());
+    Err(Failure::Usage {
+        problem: format!(
+            "{place} of the current folder is of another user ({user}), who could have another store asked in your name"
+        ),
+        hint: format!("read it, and if it is right, say so with --config {place}"),
+    })
 }
 
 fn read_file(path: &Path) -> Result<(String, String), Failure> {

@@ -353,6 +353,26 @@ fn a_broken_options_file_is_named_with_its_line() {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "what is skipped is told")]
+fn options_that_another_user_left_in_the_folder_are_refused_unless_they_are_named() {
+    let place = Place::new();
+    place.write("atoll.toml", "store = \"mem:\"\n");
+    place.run(&["kv", "put", "p", "s", "v"]).text();
+    if std::os::unix::fs::chown(place.folder.path().join("atoll.toml"), Some(65534), None).is_err() {
+        println!("SKIPPED [other-user] a file cannot be given away here");
+        return;
+    }
+    let refused = place.run(&["kv", "put", "p", "s", "v"]);
+    assert!(
+        refused.fails(2).contains("atoll.toml of the current folder is of another user (65534)"),
+        "{}",
+        refused.stderr
+    );
+    assert!(refused.stderr.contains("hint: read it, and if it is right, say so with --config atoll.toml"));
+    place.run(&["--config", "atoll.toml", "kv", "put", "p", "s", "v"]).text();
+}
+
+#[test]
 fn completions_are_there_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let answer = Place::new().run(&["completions", shell]);
