@@ -37,8 +37,12 @@ const KEYS: [&str; 6] = ["mode", "user", "token-file", "tls-authority", "time-ou
 const PORT: u16 = 7379;
 
 impl RingUrl {
-    /// Reads what follows `ring:`.
+    /// Reads what follows `ring:`. What may be a token or a password is in no error, wherever its characters end up.
     pub(crate) fn parse(rest: &str) -> Result<Self, UrlError> {
+        Self::read(rest).map_err(|error| if may_hold_secret(rest) { UrlError::TokenInUrl } else { error })
+    }
+
+    fn read(rest: &str) -> Result<Self, UrlError> {
         let (text, query) = query::split(rest)?;
         let text = text.strip_prefix("//").ok_or(UrlError::NoNode)?;
         let (hosts, behind) = text.split_once('/').unwrap_or((text, ""));
@@ -81,6 +85,12 @@ impl RingUrl {
     }
 }
 
+/// Whether there is an `@` that is in no value of an option, as behind a token or a password.
+fn may_hold_secret(rest: &str) -> bool {
+    let is_value = |before: &str| KEYS.iter().any(|key| before.contains(&format!("{key}=")));
+    rest.split_once('@').is_some_and(|(before, _)| !is_value(before))
+}
+
 /// As nodes of a ring have it; a number means one, too.
 fn is_keyspace(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
@@ -117,6 +127,14 @@ mod tests {
         let url = RingUrl::parse("//a/?latency=500ms").unwrap();
         assert_eq!((url.latency, url.user), (Some(Duration::from_millis(500)), None));
         assert_eq!(RingUrl::parse("//a/?user=job%207&token-file=t").unwrap().user.as_deref(), Some("job 7"));
+        for secret in
+            ["//tok@h/", "//tok/en@h:1/", "//u:pa#ss@h/", "//u:pa?ss@h/", "//u:pa%ss@h/", "//u:p/a/s@h/ring"]
+        {
+            assert_eq!(RingUrl::parse(secret).unwrap_err(), UrlError::TokenInUrl, "{secret}");
+        }
+        assert!(RingUrl::parse("//a/?token-file=/home/me@here/t").is_ok());
+        let wrong = RingUrl::parse("//a/?token-file=/home/me@here/t&nope=1").unwrap_err();
+        assert_ne!(wrong, UrlError::TokenInUrl);
         for wrong in ["//a/?latency=100ms", "//a/?latency=soon", "//a/?latency=500s"] {
             assert!(RingUrl::parse(wrong).is_err(), "{wrong}");
         }
