@@ -50,6 +50,11 @@ fn cells_written_by_one_process_are_read_by_the_next() {
     );
     atoll(&place, &["kv", "delete", "stations", "KJFK"]).text();
     atoll(&place, &["kv", "get", "stations", "KJFK"]).fails(10);
+    for empty in ["--prefix", "--from"] {
+        let refused = atoll(&place, &["kv", "delete", "stations", empty, ""]);
+        assert!(refused.fails(2).contains("hint: --all removes them"), "{}", refused.stderr);
+    }
+    assert_eq!(atoll(&place, &["ls"]).text(), "stations\n");
     atoll(&place, &["kv", "delete", "stations", "--all"]).text();
     assert_eq!(atoll(&place, &["ls"]).text(), "");
 }

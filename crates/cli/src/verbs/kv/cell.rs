@@ -141,6 +141,13 @@ impl Delete {
                     .to_owned(),
             });
         }
+        let is_empty = |text: &Option<String>| text.as_deref() == Some("");
+        if is_empty(&self.prefix) || is_empty(&self.from) && self.to.is_none() {
+            return Err(Failure::Usage {
+                problem: "an empty text describes every sort key of the partition".to_owned(),
+                hint: "--all removes them; is a variable of the script empty?".to_owned(),
+            });
+        }
         sort_range(self.encoding, self.prefix.as_deref(), self.from.as_deref(), self.to.as_deref())
     }
 }
