@@ -353,7 +353,6 @@ fn a_broken_options_file_is_named_with_its_line() {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "what is skipped is told")]
 fn options_that_another_user_left_in_the_folder_are_refused_unless_they_are_named() {
     let place = Place::new();
     place.write("atoll.toml", "store = \"mem:\"\n");
