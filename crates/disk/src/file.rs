@@ -212,12 +212,19 @@ fn has_names(file: &File) -> io::Result<bool> {
 }
 
 fn sync_parent(path: &Path) -> io::Result<()> {
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    match File::open(parent)?.sync_all() {
-        // Some network file systems cannot sync a folder; there the create itself is already durable.
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => sync_folder(parent),
+        _ => sync_folder(Path::new(".")),
+    }
+}
+
+/// Makes the names in a folder durable, as they are now.
+///
+/// # Errors
+/// Why the folder cannot be opened or synced. That its file system has no such thing is none: there a name is durable as it
+/// is made.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    match File::open(folder)?.sync_all() {
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
             Ok(())
         }

@@ -9,7 +9,7 @@
 
 pub use direct::BLOCK;
 pub use fault::{DiskError, Operation};
-pub use file::{FileDisk, Mode};
+pub use file::{FileDisk, Mode, sync_folder};
 pub use memory::MemoryDisk;
 pub use relay::Relay;
 pub use sim::{Counters, FaultPlan, SimDisk, Survival};

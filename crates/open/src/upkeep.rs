@@ -11,7 +11,7 @@ use crate::{
     BackupReport, CheckReport, CopyProgress, CopyReport, Damage, DamagedCells, FormatDescription, LeftOut,
     Maintenance, SnapshotDescription, Statistic, StatisticUnit,
 };
-use atoll_disk::{FileDisk, Mode as DiskMode};
+use atoll_disk::{FileDisk, Mode as DiskMode, sync_folder};
 use atoll_embedded::{
     COPY_FILE, EmbeddedStore, FolderStore, STORE_FILE, StoreOptions, hurt_cells, open_last_state, refused,
 };
@@ -295,10 +295,6 @@ fn check_empty(folder: &Path, place: &str) -> Result<(), StoreError> {
         });
     }
     Ok(())
-}
-
-fn sync_folder(folder: &Path) -> std::io::Result<()> {
-    File::open(folder)?.sync_all()
 }
 
 fn copy_into(

@@ -6,6 +6,7 @@
 //! Invariant: a file is renamed to the name that promises more only after what it promises is on the disk.
 
 use super::BackupRefusal;
+use atoll_disk::sync_folder;
 use atoll_embedded::owner::{Mode, OwnerOptions, Ownership, Settled, settle};
 use atoll_embedded::{PART_FILE, STORE_FILE, UNFINISHED_FILE};
 use atoll_store::StoreError;
@@ -106,7 +107,7 @@ impl Place {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), StoreError> {
-        let renamed = std::fs::rename(from, to).and_then(|()| std::fs::File::open(&self.folder)?.sync_all());
+        let renamed = std::fs::rename(from, to).and_then(|()| sync_folder(&self.folder));
         renamed.map_err(failed("naming the file of the backup in", &self.folder))
     }
 }
