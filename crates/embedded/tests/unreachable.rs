@@ -7,7 +7,7 @@ use atoll_embedded::attach::{ServeOptions, serve};
 use atoll_embedded::owner::{Mode, OwnerOptions, Ownership, Settled, settle};
 use atoll_embedded::{FolderStore, OpenOptions, STORE_FILE};
 use atoll_memory::MemoryStore;
-use atoll_store::{Cell, ReadOptions, Store, StoreError, WriteOptions};
+use atoll_store::{Cell, ErrorKind, ReadOptions, Store, StoreError, WriteOptions};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,4 +92,21 @@ async fn a_reader_that_closes_waits_for_no_owner_to_begin() {
     };
     let (_, closed) = tokio::time::timeout(Duration::from_secs(20), closing).await.expect("it waits");
     closed.unwrap();
+}
+
+#[tokio::test]
+async fn an_owner_whose_lock_file_was_removed_is_the_only_one_still() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("store");
+    let owner = open(&folder, Mode::Write).await.store();
+    owner.put(CELL, b"v1", WriteOptions::default()).await.unwrap();
+    std::fs::remove_file(folder.join("lock")).unwrap();
+    let refused = atoll_embedded::open(&folder, options(Mode::Write)).await.map(|_| ()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable);
+    assert!(refused.to_string().contains("the file `lock` in it was removed"), "{refused}");
+    assert!(!folder.join("lock").exists(), "a lock that guards nothing");
+    owner.put(CELL, b"v2", WriteOptions::default()).await.unwrap();
+    owner.close().await.unwrap();
+    let next = open(&folder, Mode::Write).await.store();
+    assert_eq!(next.get(CELL, ReadOptions::default()).await.unwrap().unwrap().to_vec(), b"v2");
 }

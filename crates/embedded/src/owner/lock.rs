@@ -1,7 +1,8 @@
 //! The two kinds of locks on a folder.
 //!
-//! [`KernelLock`] is an exclusive `flock` on the file `lock`, with the owner's record as its content; the
-//! file is never removed, since a lock on a removed file guards nothing. [`FileLock`] is the file `owner`:
+//! [`KernelLock`] is an exclusive `flock` on the folder and on the file `lock` in it, with the owner's record as the content
+//! of the file. A lock on a removed file guards nothing, and others may remove a file that seems old; a folder
+//! with a store in it stays. [`FileLock`] is the file `owner`:
 //! it appears by link and is replaced by rename, so it is always whole, and exists as long as its owner.
 
 use super::decide::Heartbeat;
@@ -53,17 +54,23 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
 #[derive(Debug)]
 pub(super) struct KernelLock {
     file: File,
+    /// None where folders cannot be locked.
+    folder: Option<File>,
 }
 
 impl KernelLock {
     /// Takes the lock; none if somebody else has it.
     pub fn take(folder: &Path) -> io::Result<Option<Self>> {
-        let file = open_lock(folder)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Self { file })),
-            Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        // The folder first: whoever is too late must not leave a new lock file behind that names nobody.
+        let opened = File::open(folder)?;
+        let folder_lock = match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Some(opened),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => return Ok(None),
+            Err(Errno::BADF | Errno::INVAL | Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP) => None,
+            Err(error) => return Err(error.into()),
+        };
+        // A build of before locks the file alone.
+        Ok(take_file(folder)?.map(|file| Self { file, folder: folder_lock }))
     }
 
     /// Says who we are. A longer record before it leaves its end behind, which means nothing.
@@ -74,8 +81,21 @@ impl KernelLock {
     /// Takes our name off, so that a copy of the folder names nobody, and gives the lock back: processes that were forked from
     /// this one would have it for as long as they live.
     pub fn erase(&self) -> io::Result<()> {
-        self.file.set_len(0)?;
-        Ok(flock(&self.file, FlockOperation::Unlock)?)
+        let erased = self.file.set_len(0);
+        for locked in [Some(&self.file), self.folder.as_ref()].into_iter().flatten() {
+            flock(locked, FlockOperation::Unlock)?;
+        }
+        erased
+    }
+}
+
+/// Takes the lock on the lock file; none if somebody else has it.
+fn take_file(folder: &Path) -> io::Result<Option<File>> {
+    let file = open_lock(folder)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -116,7 +136,7 @@ impl FileLock {
     /// Only processes of one host take over from each other, and among them the kernel's lock works, even
     /// on file systems where other hosts do not see it.
     pub fn take_over(folder: &Path, dead: &OwnerRecord, record: &OwnerRecord) -> io::Result<Option<Self>> {
-        let Some(_only_one) = KernelLock::take(folder)? else { return Ok(None) };
+        let Some(_only_one) = take_file(folder)? else { return Ok(None) };
         let now = read_file_record(folder)?.as_deref().and_then(OwnerRecord::decode);
         if now.as_ref() != Some(dead) {
             return Ok(None);

@@ -6,7 +6,9 @@
 use super::decide::{Decision, Heartbeat, Host, Lock, Mode, Observed, Owner, Process, Socket, decide};
 use super::file_system::{FileSystem, Locking};
 use super::host::HostIdentity;
-use super::lock::{FileLock, KernelLock, heartbeat, new_nonce, read_file_record, read_kernel_record};
+use super::lock::{
+    FileLock, KernelLock, LOCK_FILE, heartbeat, new_nonce, read_file_record, read_kernel_record,
+};
 use super::record::OwnerRecord;
 use super::socket;
 use atoll_store::StoreError;
@@ -71,6 +73,12 @@ pub enum OwnerError {
         /// The folder.
         folder: PathBuf,
     },
+    /// The folder is locked, and its lock file is gone.
+    #[error("{} is owned by another process, and the file `lock` in it was removed", folder.display())]
+    Unnamed {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// The operating system refused.
     #[error("cannot {action} {}", path.display())]
     Io {
@@ -94,6 +102,14 @@ impl From<OwnerError> for StoreError {
                 place: folder.display().to_string(),
                 reason: "its lock file cannot be read; remove the file `owner` if no process uses the store"
                     .into(),
+                source: None,
+            },
+            OwnerError::Unnamed { folder } => Self::Unavailable {
+                place: folder.display().to_string(),
+                reason:
+                    "another process owns it, and the file `lock` in it was removed, which said which one; \
+                         end that process"
+                        .into(),
                 source: None,
             },
             OwnerError::Io { ref path, ref source, .. } => {
@@ -212,7 +228,7 @@ impl Attempt {
                 }
                 Decision::ReadOnly => return Ok(Some(Settled::ReadOnly)),
                 Decision::LookAgain => return Ok(None),
-                Decision::Refuse => return Err(self.refusal(record, is_deaf)),
+                Decision::Refuse => return Err(self.refusal(lock, record, is_deaf)),
             }
         }
     }
@@ -275,7 +291,7 @@ impl Attempt {
         Ok((Owner::Named(host, process, beat), Some(record)))
     }
 
-    fn refusal(&self, record: Option<OwnerRecord>, is_deaf: bool) -> OwnerError {
+    fn refusal(&self, lock: Lock, record: Option<OwnerRecord>, is_deaf: bool) -> OwnerError {
         let folder = self.folder.clone();
         match record {
             Some(record) => {
@@ -283,6 +299,7 @@ impl Attempt {
                 let HostIdentity { host, pid, .. } = record.identity;
                 OwnerError::Owned { folder, host, pid, is_ending }
             }
+            None if lock == Lock::Taken && !folder.join(LOCK_FILE).exists() => OwnerError::Unnamed { folder },
             None => OwnerError::Unreadable { folder },
         }
     }
