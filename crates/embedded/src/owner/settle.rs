@@ -309,11 +309,10 @@ impl Attempt {
         let nonce = new_nonce();
         let wrong = io_error("listen beside", &self.folder);
         let name = if kernel.is_some() { socket::Name::Beside(nonce) } else { socket::Name::Apart(nonce) };
-        let (listener, path) =
+        let (listener, socket) =
             socket::listen(&self.folder, name, &self.options.run_time_folders).map_err(wrong)?;
         let identity = self.options.identity.clone();
-        let socket = SocketFile { path: path.clone() };
-        let record = OwnerRecord { identity, socket: Some(path), nonce };
+        let record = OwnerRecord { identity, socket: Some(socket.path().to_owned()), nonce };
         let lock = self.sign(guard, kernel, &record);
         let lock = lock.inspect_err(|_| socket.remove()).map_err(io_error("lock", &self.folder))?;
         // Signed first and looked second, so that of two who go by different locks one sees the other.
@@ -369,7 +368,7 @@ pub struct Ownership {
     listener: Option<UnixListener>,
     // Dropped in this order: the heartbeat ends, the socket goes, then the lock.
     stop: Option<StopBeating>,
-    socket: SocketFile,
+    socket: socket::SocketFile,
     lock: HeldLock,
     record: OwnerRecord,
     lost: watch::Receiver<bool>,
@@ -384,7 +383,7 @@ impl Ownership {
     /// Where the socket lies.
     #[must_use]
     pub fn socket(&self) -> &Path {
-        &self.socket.path
+        self.socket.path()
     }
 
     /// What was written about us.
@@ -423,18 +422,6 @@ impl HeldLock {
             Self::Kernel(lock) => lock.erase(),
             Self::File(lock) => lock.release(),
         }
-    }
-}
-
-#[derive(Debug)]
-struct SocketFile {
-    path: PathBuf,
-}
-
-impl SocketFile {
-    fn remove(&self) {
-        // The next owner would replace it.
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 

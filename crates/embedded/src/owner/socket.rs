@@ -1,15 +1,23 @@
 //! The owner's socket: where it lies, and who may be at its ends.
 //!
 //! Invariant: a socket lies beside the folder, or in a folder that only this user can enter.
+//! Invariant: a socket that somebody else listens at is never removed: a folder that was moved away while it is owned leaves
+//! its socket under a name that another folder may have by then, and other programs name their sockets so as well.
 
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Longest path of a socket, its end included.
 const SOCKET_PATH_BYTES: usize = 108;
+
+/// How long a process that was killed may listen on after its lock is gone.
+const KILLED_TIME: Duration = Duration::from_millis(50);
 
 /// Folders for sockets that cannot lie beside their store: the session's, or one in the temporary folder.
 #[must_use]
@@ -34,19 +42,19 @@ pub(super) fn listen(
     folder: &Path,
     name: Name,
     run_time_folders: &[PathBuf],
-) -> io::Result<(UnixListener, PathBuf)> {
+) -> io::Result<(UnixListener, SocketFile)> {
     let (Name::Beside(nonce) | Name::Apart(nonce)) = name;
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "there is no folder for sockets");
     if matches!(name, Name::Beside(_)) {
         match bind(&beside(folder)) {
-            Ok(listener) => return Ok((listener, beside(folder))),
+            Ok(bound) => return Ok(bound),
             Err(error) => failure = error,
         }
     }
     for run_time_folder in run_time_folders {
         let path = run_time_folder.join(format!("atoll-{nonce:016x}.socket"));
         match private(run_time_folder).and_then(|()| bind(&path)) {
-            Ok(listener) => return Ok((listener, path)),
+            Ok(bound) => return Ok(bound),
             Err(error) => failure = error,
         }
     }
@@ -59,19 +67,79 @@ fn beside(folder: &Path) -> PathBuf {
     path.into()
 }
 
-fn bind(path: &Path) -> io::Result<UnixListener> {
+fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     if path.as_os_str().len() >= SOCKET_PATH_BYTES {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is too long for a socket"));
     }
-    // We have the lock, so a socket under our name is of an owner that died.
-    if std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket()) {
+    // We have the lock, so a socket under our name that nobody hears is of an owner that died.
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
+    if is_socket && is_left_behind(path)? {
         std::fs::remove_file(path)?;
     }
     let listener = UnixListener::bind(path)?;
+    let file = SocketFile { path: path.to_owned(), made: Made::of(path)? };
     // Others cannot connect meanwhile either: the owner looks who it is.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     listener.set_nonblocking(true)?;
-    Ok(listener)
+    Ok((listener, file))
+}
+
+/// Whether nobody listens at a socket, or not any more after a moment: of a process that was killed the lock may go before the
+/// socket does. What waits at that end is then told.
+fn is_left_behind(path: &Path) -> io::Result<bool> {
+    let Some(probe) = probe(path)? else { return Ok(true) };
+    probe.set_nonblocking(false)?;
+    probe.set_read_timeout(Some(KILLED_TIME))?;
+    let heard = (&probe).read(&mut [0]);
+    let is_alive =
+        heard.is_err_and(|error| matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut));
+    Ok(!is_alive && self::probe(path)?.is_none())
+}
+
+/// Connects, without waiting for one who is too busy for it; none if nobody listens.
+fn probe(path: &Path) -> io::Result<Option<UnixStream>> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let connected = rustix::net::connect(&socket, &SocketAddrUnix::new(path)?);
+    Ok((connected != Err(Errno::CONNREFUSED)).then(|| socket.into()))
+}
+
+/// The file of a socket that this process listens at.
+#[derive(Debug)]
+pub(super) struct SocketFile {
+    path: PathBuf,
+    made: Made,
+}
+
+impl SocketFile {
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes it, unless something else has its name by now.
+    pub fn remove(&self) {
+        if Made::of(&self.path).is_ok_and(|made| made == self.made) {
+            // The next owner would replace it.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// What tells a file from all that had its name or its number before; nobody writes to a socket as to a file.
+#[derive(Debug, PartialEq, Eq)]
+struct Made {
+    device: u64,
+    number: u64,
+    at: (i64, i64),
+}
+
+impl Made {
+    fn of(path: &Path) -> io::Result<Self> {
+        let metadata = std::fs::symlink_metadata(path)?;
+        let at = (metadata.mtime(), metadata.mtime_nsec());
+        Ok(Self { device: metadata.dev(), number: metadata.ino(), at })
+    }
 }
 
 /// Makes sure that `folder` is a real folder that only this user can enter.
@@ -111,10 +179,10 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("store");
         std::fs::create_dir(&folder).unwrap();
-        let (_listener, path) = listen(&folder, Name::Beside(1), &[]).unwrap();
-        assert_eq!(path, place.path().join("store.socket"));
-        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        connect(&folder, &path).unwrap();
+        let (_listener, file) = listen(&folder, Name::Beside(1), &[]).unwrap();
+        assert_eq!(file.path(), place.path().join("store.socket"));
+        assert_eq!(std::fs::metadata(file.path()).unwrap().mode() & 0o777, 0o600);
+        connect(&folder, file.path()).unwrap();
     }
 
     #[test]
@@ -123,8 +191,8 @@ mod tests {
         let folder = place.path().join("x".repeat(120));
         std::fs::create_dir(&folder).unwrap();
         let run_time = place.path().join("run");
-        let (_listener, path) = listen(&folder, Name::Beside(7), std::slice::from_ref(&run_time)).unwrap();
-        assert_eq!(path, run_time.join("atoll-0000000000000007.socket"));
+        let (_listener, file) = listen(&folder, Name::Beside(7), std::slice::from_ref(&run_time)).unwrap();
+        assert_eq!(file.path(), run_time.join("atoll-0000000000000007.socket"));
         assert_eq!(std::fs::metadata(&run_time).unwrap().mode() & 0o777, 0o700);
     }
 
@@ -144,11 +212,25 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("store");
         drop(listen(&folder, Name::Beside(1), &[]).unwrap());
-        let (_again, path) = listen(&folder, Name::Beside(2), &[]).unwrap();
-        drop(_again);
-        std::fs::remove_file(&path).unwrap();
-        std::fs::write(&path, "somebody's notes").unwrap();
+        let (again, file) = listen(&folder, Name::Beside(2), &[]).unwrap();
+        drop(again);
+        let path = file.path();
+        std::fs::remove_file(path).unwrap();
+        std::fs::write(path, "somebody's notes").unwrap();
+        file.remove();
         assert!(listen(&folder, Name::Beside(3), &[]).is_err());
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "somebody's notes");
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "somebody's notes");
+    }
+
+    #[test]
+    fn a_socket_that_somebody_listens_at_is_left_to_him() {
+        let place = tempfile::tempdir().unwrap();
+        let (folder, run_time) = (place.path().join("store"), place.path().join("run"));
+        let others = place.path().join("store.socket");
+        let listener = UnixListener::bind(&others).unwrap();
+        let (_ours, file) = listen(&folder, Name::Beside(7), std::slice::from_ref(&run_time)).unwrap();
+        assert_eq!(file.path(), run_time.join("atoll-0000000000000007.socket"));
+        let _client = UnixStream::connect(&others).unwrap();
+        listener.accept().unwrap();
     }
 }
