@@ -3,7 +3,9 @@
 //!
 //! Invariant: the lock is held before the store is opened and let go only after it was closed.
 
-use crate::attach::{AttachedStore, Reattach, Route, ServeOptions, Served, Server, Snapshots, attach, serve};
+use crate::attach::{
+    AttachedStore, Reattach, Route, ServeOptions, Served, Server, Snapshots, attach_to, serve,
+};
 use crate::owner::{HostIdentity, Mode, OwnerError, OwnerOptions, OwnerRecord, Ownership, Settled, settle};
 use atoll_store::{ErrorKind, Store, StoreError, StoreFuture};
 use futures::future::BoxFuture;
@@ -155,6 +157,11 @@ impl FolderWay {
         self.watch(None);
         let begun = Instant::now();
         let until = begun + self.options.opening_time;
+        let other_until = begun
+            + match self.mode {
+                Mode::Read => SUCCESSOR_TIME.min(self.options.owner.patience),
+                Mode::Write => self.options.owner.patience,
+            };
         let successor_until = self
             .was_attached
             .swap(false, Ordering::AcqRel)
@@ -181,11 +188,18 @@ impl FolderWay {
                     _ => return self.last_state(looked).await,
                 },
                 Settled::Attached(stream, owner) => match self.attach(stream, &owner).await {
-                    Ok(route) => {
+                    Ok(Some(route)) => {
                         self.was_attached.store(true, Ordering::Release);
                         self.watch(Some(owner));
                         return Ok(route);
                     }
+                    // There may be a next owner, whose record is to be read.
+                    Ok(None) if looked < other_until && !self.is_closing() => {
+                        tokio::time::sleep(BEFORE_NEXT_LOOK).await;
+                        continue;
+                    }
+                    Ok(None) if self.mode == Mode::Read => return self.last_state(looked).await,
+                    Ok(None) => return Err(self.owned_by(&owner)),
                     // Who only reads needs no owner.
                     Err(StoreError::Owned { .. } | StoreError::Suspended { .. })
                         if self.mode == Mode::Read =>
@@ -239,7 +253,8 @@ impl FolderWay {
             ownership.take_listener().ok_or_else(|| broken(std::io::ErrorKind::NotConnected.into()))?;
         let listener = tokio::net::UnixListener::from_std(listener).map_err(broken)?;
         let store = self.opener.open_owned(&self.folder).await?;
-        let served = Served { store: Arc::clone(&store), snapshots: self.opener.snapshots() };
+        let owner = Some(ownership.record().nonce);
+        let served = Served { store: Arc::clone(&store), snapshots: self.opener.snapshots(), owner };
         let server = serve(listener, served, self.options.serve, &Handle::current());
         let mut lost = ownership.lost();
         *self.owned.lock().await = Some(Owned { server, ownership });
@@ -260,22 +275,27 @@ impl FolderWay {
         Ok(Route::Local(store))
     }
 
-    async fn attach(&self, stream: UnixStream, owner: &OwnerRecord) -> Result<Route, StoreError> {
+    fn owned_by(&self, owner: &OwnerRecord) -> StoreError {
+        let (host, pid) = (owner.identity.host.clone(), owner.identity.pid);
+        StoreError::Owned { place: self.folder.display().to_string(), host, pid }
+    }
+
+    /// Attaches to this owner; none if somebody else answers at its socket.
+    async fn attach(&self, stream: UnixStream, owner: &OwnerRecord) -> Result<Option<Route>, StoreError> {
         let place = self.folder.display().to_string();
         let stream = tokio::net::UnixStream::from_std(stream).map_err(|source| StoreError::Unavailable {
             place: place.clone(),
             reason: "the connection to its owner cannot be used".into(),
             source: Some(Arc::new(source)),
         })?;
-        let hello = attach(stream, &place, self.mode == Mode::Read);
+        let hello = attach_to(owner.nonce, stream, &place, self.mode == Mode::Read);
         let mut closing = self.closing.subscribe();
         let pid = owner.identity.pid;
-        let owned = || StoreError::Owned { place: place.clone(), host: owner.identity.host.clone(), pid };
         tokio::select! {
             biased;
-            attached = hello => attached.map(Route::Attached),
-            _ = closing.wait_for(|is_closing| *is_closing) => Err(owned()),
-            () = tokio::time::sleep(self.options.opening_time) => Err(owned()),
+            attached = hello => attached.map(|found| found.map(Route::Attached)),
+            _ = closing.wait_for(|is_closing| *is_closing) => Err(self.owned_by(owner)),
+            () = tokio::time::sleep(self.options.opening_time) => Err(self.owned_by(owner)),
             () = until_suspended(owner, SUSPENDED_CHECK) => Err(StoreError::Suspended { place: place.clone(), pid }),
         }
     }

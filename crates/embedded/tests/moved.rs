@@ -1,9 +1,10 @@
-//! A folder that is renamed while a process owns it: whoever opens it under any of its names has its store and no other.
+//! A folder that is renamed while a process owns it, and a record whose socket is served for another folder: whoever opens
+//! a folder has its store and no other.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use atoll_embedded::OpenOptions;
-use atoll_embedded::owner::Mode;
-use atoll_store::{Cell, ReadOptions, Store, WriteOptions};
+use atoll_embedded::owner::{HostIdentity, Locking, Mode, OwnerRecord};
+use atoll_store::{Cell, ErrorKind, ReadOptions, Store, StoreError, WriteOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,4 +69,53 @@ async fn an_owner_that_ends_leaves_a_socket_that_took_the_place_of_its_own() {
     put(&new, b"of the new").await;
     old.close().await.unwrap();
     assert_eq!(value(&place.open(&folder).await).await, b"of the new");
+}
+
+/// Says in a folder that this process owns it and listens at that socket.
+fn name_owner(folder: &Path, socket: &Path) {
+    let identity = HostIdentity::of_this_process();
+    let record = OwnerRecord { identity, socket: Some(socket.to_owned()), nonce: 9 };
+    std::fs::write(folder.join("owner"), record.encode()).unwrap();
+}
+
+#[tokio::test]
+async fn who_listens_for_another_folder_is_not_taken_for_the_owner() {
+    let place = Place(tempfile::tempdir().unwrap());
+    let (folder, others) = (place.folder("s"), place.folder("others"));
+    let mine = place.open(&folder).await;
+    put(&mine, b"mine").await;
+    mine.close().await.unwrap();
+    let other = place.open(&others).await;
+    put(&other, b"of others").await;
+    // As where the path of the socket means something else than where the owner runs.
+    name_owner(&folder, &place.folder("others.socket"));
+    let mut options = place.options(Mode::Write);
+    options.folder.owner.locking = Some(Locking::File);
+    let opened = atoll_embedded::open(&folder, options.clone()).await.map(|_| ());
+    assert!(matches!(opened, Err(StoreError::Owned { .. })), "{opened:?}");
+    let reading = OpenOptions { mode: Mode::Read, ..options };
+    let reader = atoll_embedded::open(&folder, reading).await.unwrap().store();
+    assert_eq!(value(&reader).await, b"mine");
+}
+
+#[tokio::test]
+async fn an_owner_of_a_release_that_says_hello_otherwise_is_told_at_once() {
+    let place = Place(tempfile::tempdir().unwrap());
+    let folder = place.folder("s");
+    std::fs::create_dir(&folder).unwrap();
+    let socket = place.folder("s.socket");
+    let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+    name_owner(&folder, &socket);
+    let mut options = place.options(Mode::Write);
+    options.folder.owner.locking = Some(Locking::File);
+    let other_release = async {
+        let (stream, _) = listener.accept().await.unwrap();
+        let welcome = |_: &[u8]| Err("use the same release".to_owned());
+        let accepted = atoll_wire::Connection::accept(stream, atoll_wire::Limits::default(), welcome).await;
+        assert!(accepted.is_err());
+    };
+    let opening = async { tokio::join!(atoll_embedded::open(&folder, options), other_release) };
+    let (opened, ()) = tokio::time::timeout(Duration::from_secs(20), opening).await.expect("it asks again");
+    let refused = opened.map(|_| ()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
 }

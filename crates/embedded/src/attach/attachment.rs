@@ -1,6 +1,6 @@
 //! A connection to the owner of a store: saying hello, and what the owner said of itself then.
 
-use super::{Greeting, answer};
+use super::{Greeting, OTHER_OWNER, answer};
 use atoll_store::{Capabilities, Durability, StoreError};
 use atoll_wire::{Client, Limits, Lost, WireError};
 use std::sync::Arc;
@@ -54,6 +54,23 @@ where
     attach_within(Limits::default(), transport, place, is_read_only).await
 }
 
+/// As [`attach`], to the owner whose record has this nonce; none if somebody else answers.
+pub(crate) async fn attach_to<T>(
+    owner: u64,
+    transport: T,
+    place: &str,
+    is_read_only: bool,
+) -> Result<Option<Attachment>, StoreError>
+where
+    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let greeting = Greeting { is_read_only, owner: Some(owner) };
+    match connect(Limits::default(), transport, greeting).await {
+        Err(WireError::Refused { reason }) if reason == OTHER_OWNER => Ok(None),
+        connected => welcomed(place, connected).map(Some),
+    }
+}
+
 pub(super) async fn attach_within<T>(
     limits: Limits,
     transport: T,
@@ -63,16 +80,27 @@ pub(super) async fn attach_within<T>(
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let greeting = Greeting { is_read_only }.encode();
-    let (client, greeting) =
-        Client::connect(transport, limits, greeting).await.map_err(|error| refused(place, error))?;
+    let greeting = Greeting { is_read_only, owner: None };
+    welcomed(place, connect(limits, transport, greeting).await)
+}
+
+async fn connect<T>(limits: Limits, transport: T, greeting: Greeting) -> Result<(Client, Vec<u8>), WireError>
+where
+    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    Client::connect(transport, limits, greeting.encode()).await
+}
+
+fn welcomed(place: &str, connected: Result<(Client, Vec<u8>), WireError>) -> Result<Attachment, StoreError> {
+    let (client, greeting) = connected.map_err(|error| refused(place, error))?;
     let capabilities = answer::decode(&greeting).map_err(|error| unavailable(place, error))??;
     Ok(Attachment { client, capabilities: Arc::new(capabilities) })
 }
 
 fn refused(place: &str, error: WireError) -> StoreError {
     match &error {
-        WireError::Version { .. } => StoreError::Unsupported {
+        // An owner refuses who greets as another release does.
+        WireError::Version { .. } | WireError::Refused { .. } => StoreError::Unsupported {
             what: format!("attaching to the owner of {place} ({error})"),
             hint: "use the same release in all processes that share a store",
         },

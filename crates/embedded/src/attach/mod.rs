@@ -6,6 +6,7 @@
 //! Invariant: a write whose connection was lost is repeated only where that cannot apply it twice; otherwise
 //! its outcome is reported as unknown.
 //! Invariant: a sync never says that it kept buffered writes which were acknowledged by an owner that is gone.
+//! Invariant: whoever found its owner by a record is answered by the owner that wrote it, or refused.
 //! Invariant: no bytes from a peer panic or allocate beyond the limits of the wire.
 
 mod answer;
@@ -24,6 +25,7 @@ mod snapshots;
 #[cfg(test)]
 mod round_trip;
 
+pub(crate) use attachment::attach_to;
 pub use attachment::{Attachment, attach};
 pub use bytes::DecodeError;
 pub use client::{AttachedStore, Reattach, Route};
@@ -38,18 +40,28 @@ use atoll_wire::Limits;
 pub(crate) struct Greeting {
     /// Whether it will only read.
     pub is_read_only: bool,
+    /// The ownership that it looks for, by the nonce of its record; none if it takes whoever answers.
+    pub owner: Option<u64>,
 }
 
 impl Greeting {
-    const FORMAT: u8 = 1;
+    /// Format 1 named no ownership.
+    const FORMAT: u8 = 2;
 
     fn encode(self) -> Vec<u8> {
-        vec![Self::FORMAT, u8::from(self.is_read_only)]
+        let mut bytes = vec![Self::FORMAT, u8::from(self.is_read_only)];
+        bytes.extend(self.owner.map(u64::to_le_bytes).iter().flatten());
+        bytes
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, String> {
-        match bytes {
-            [Self::FORMAT, mode @ (0 | 1)] => Ok(Self { is_read_only: *mode == 1 }),
+        let owner = match bytes.get(2..) {
+            Some([]) => Some(None),
+            Some(nonce) => nonce.try_into().ok().map(|nonce| Some(u64::from_le_bytes(nonce))),
+            None => None,
+        };
+        match (bytes, owner) {
+            ([Self::FORMAT, mode @ (0 | 1), ..], Some(owner)) => Ok(Self { is_read_only: *mode == 1, owner }),
             _ => {
                 Err("the greeting is of a release that this owner does not know; use the same release".into())
             }
@@ -57,11 +69,15 @@ impl Greeting {
     }
 }
 
+/// How an owner refuses who looks for another one.
+const OTHER_OWNER: &str = "this is the owner of another folder, or a later one";
+
 /// Reads every kind of message from arbitrary bytes; for fuzzing.
 pub fn check_bytes(bytes: &[u8]) {
     use atoll_store::{
         Buffer, Capabilities, PartitionPage, Place, ScanPage, Split, Timestamp, Waited, Written,
     };
+    let _ = Greeting::decode(bytes);
     let _ = Request::decode(bytes);
     let _ = answer::decode::<Option<Buffer>>(bytes);
     let _ = answer::decode::<Written>(bytes);

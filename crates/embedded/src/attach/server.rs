@@ -7,10 +7,10 @@
 //! Invariant: what one client does or fails to do holds up no other.
 //! Invariant: after [`Server::stop`] returned, no request of a client touches the store.
 
-use super::Greeting;
 use super::answer;
 use super::request::Request;
 use super::snapshots::Served;
+use super::{Greeting, OTHER_OWNER};
 use atoll_store::{Cell, ErrorKind, StoreError};
 use atoll_wire::{Connection, Limits, Responder, WireError};
 use futures::StreamExt;
@@ -140,9 +140,12 @@ where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let served = served.into();
-    let mut greeting = Greeting { is_read_only: false };
+    let mut greeting = Greeting { is_read_only: false, owner: None };
     let welcome = |bytes: &[u8]| {
         greeting = Greeting::decode(bytes)?;
+        if greeting.owner.zip(served.owner).is_some_and(|(sought, ours)| sought != ours) {
+            return Err(OTHER_OWNER.into());
+        }
         let mut capabilities = served.store.capabilities();
         capabilities.waiters_max = capabilities.waiters_max.min(options.waits);
         Ok(answer::encode(&Ok(capabilities)))

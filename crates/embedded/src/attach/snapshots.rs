@@ -27,11 +27,13 @@ pub struct Served {
     pub store: Arc<dyn Store>,
     /// Its named snapshots, if it has any.
     pub snapshots: Option<Arc<dyn Snapshots>>,
+    /// The nonce of the owner's record: who looks for another owner is refused. None answers everybody.
+    pub owner: Option<u64>,
 }
 
 impl From<Arc<dyn Store>> for Served {
     fn from(store: Arc<dyn Store>) -> Self {
-        Self { store, snapshots: None }
+        Self { store, snapshots: None, owner: None }
     }
 }
 
