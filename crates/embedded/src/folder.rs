@@ -4,7 +4,7 @@
 //! Invariant: the lock is held before the store is opened and let go only after it was closed.
 
 use crate::attach::{
-    AttachedStore, Reattach, Route, ServeOptions, Served, Server, Snapshots, attach_to, serve,
+    AttachedStore, Attachment, Reattach, Route, ServeOptions, Served, Server, Snapshots, attach_to, serve,
 };
 use crate::owner::{HostIdentity, Mode, OwnerError, OwnerOptions, OwnerRecord, Ownership, Settled, settle};
 use atoll_store::{ErrorKind, Store, StoreError, StoreFuture};
@@ -188,10 +188,10 @@ impl FolderWay {
                     _ => return self.last_state(looked).await,
                 },
                 Settled::Attached(stream, owner) => match self.attach(stream, &owner).await {
-                    Ok(Some(route)) => {
+                    Ok(Some(attachment)) => {
                         self.was_attached.store(true, Ordering::Release);
-                        self.watch(Some(owner));
-                        return Ok(route);
+                        self.watch(Some((owner, attachment.clone())));
+                        return Ok(Route::Attached(attachment));
                     }
                     // There may be a next owner, whose record is to be read.
                     Ok(None) if looked < other_until && !self.is_closing() => {
@@ -221,11 +221,12 @@ impl FolderWay {
         }
     }
 
-    /// Tells when this owner is suspended, and of no other one any more: nobody else knows why calls wait then.
-    fn watch(&self, owner: Option<OwnerRecord>) {
-        let owner = owner.filter(|owner| HostIdentity::of_this_process().is_awake(owner));
+    /// Looks after this owner, and no other one any more: nobody else knows why calls wait when it is suspended, and of one that
+    /// was killed a child may keep the connection open.
+    fn watch(&self, owner: Option<(OwnerRecord, Attachment)>) {
+        let owner = owner.filter(|(owner, _)| HostIdentity::of_this_process().is_awake(owner));
         let place = self.folder.display().to_string();
-        let begin = |owner| tokio::spawn(tell_of_suspended(place, owner)).abort_handle();
+        let begin = |(owner, attachment)| tokio::spawn(look_after(place, owner, attachment)).abort_handle();
         let former = std::mem::replace(&mut *self.watching.lock(), owner.map(begin));
         if let Some(former) = former {
             former.abort();
@@ -281,7 +282,11 @@ impl FolderWay {
     }
 
     /// Attaches to this owner; none if somebody else answers at its socket.
-    async fn attach(&self, stream: UnixStream, owner: &OwnerRecord) -> Result<Option<Route>, StoreError> {
+    async fn attach(
+        &self,
+        stream: UnixStream,
+        owner: &OwnerRecord,
+    ) -> Result<Option<Attachment>, StoreError> {
         let place = self.folder.display().to_string();
         let stream = tokio::net::UnixStream::from_std(stream).map_err(|source| StoreError::Unavailable {
             place: place.clone(),
@@ -293,10 +298,13 @@ impl FolderWay {
         let pid = owner.identity.pid;
         tokio::select! {
             biased;
-            attached = hello => attached.map(|found| found.map(Route::Attached)),
+            attached = hello => attached,
             _ = closing.wait_for(|is_closing| *is_closing) => Err(self.owned_by(owner)),
             () = tokio::time::sleep(self.options.opening_time) => Err(self.owned_by(owner)),
-            () = until_suspended(owner, SUSPENDED_CHECK) => Err(StoreError::Suspended { place: place.clone(), pid }),
+            silence = until_silent(owner, SUSPENDED_CHECK) => match silence {
+                Silence::Suspended => Err(StoreError::Suspended { place: place.clone(), pid }),
+                Silence::Ended => Ok(None),
+            },
         }
     }
 }
@@ -316,28 +324,45 @@ const SUSPENDED_CHECK: Duration = Duration::from_millis(500);
 /// The same of one that has answered.
 const SUSPENDED_WATCH: Duration = Duration::from_secs(2);
 
-/// Tells each time that the owner is suspended; never ends.
-async fn tell_of_suspended(place: String, owner: OwnerRecord) {
+/// For how long the connection to an owner that has ended is read for what it said before.
+const LAST_WORDS_TIME: Duration = Duration::from_millis(500);
+
+/// Tells each time that the owner is suspended; ends the connection to one that has ended.
+async fn look_after(place: String, owner: OwnerRecord, attachment: Attachment) {
     let us = HostIdentity::of_this_process();
-    loop {
-        until_suspended(&owner, SUSPENDED_WATCH).await;
-        let pid = owner.identity.pid;
+    let pid = owner.identity.pid;
+    while until_silent(&owner, SUSPENDED_WATCH).await == Silence::Suspended {
         tracing::warn!(store = %place, pid, "the process that owns the store is suspended, and what is asked of it waits until it goes on");
         while us.is_suspended(&owner) {
             tokio::time::sleep(SUSPENDED_WATCH).await;
         }
     }
+    tokio::time::sleep(LAST_WORDS_TIME).await;
+    tracing::warn!(store = %place, pid, "the process that owned the store has ended, and one that it forked keeps its connections");
+    attachment.give_up();
 }
 
-/// Ends when the owner is seen suspended twice in a row: it will answer nobody until somebody wakes it.
-async fn until_suspended(owner: &OwnerRecord, every: Duration) {
+/// Why an owner answers nobody.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Silence {
+    /// Until somebody wakes it.
+    Suspended,
+    /// For ever.
+    Ended,
+}
+
+/// Ends when the owner is seen to have ended, or suspended twice in a row.
+async fn until_silent(owner: &OwnerRecord, every: Duration) -> Silence {
     let us = HostIdentity::of_this_process();
     let mut was_suspended = false;
     loop {
         tokio::time::sleep(every).await;
+        if us.has_ended(owner) {
+            return Silence::Ended;
+        }
         let is_suspended = us.is_suspended(owner);
         if is_suspended && was_suspended {
-            return;
+            return Silence::Suspended;
         }
         was_suspended = is_suspended;
     }

@@ -7,7 +7,8 @@ use atoll_embedded::attach::{ServeOptions, serve};
 use atoll_embedded::owner::{Mode, OwnerOptions, Ownership, Settled, settle};
 use atoll_embedded::{FolderStore, OpenOptions, STORE_FILE};
 use atoll_memory::MemoryStore;
-use atoll_store::{Cell, ErrorKind, ReadOptions, Store, StoreError, WriteOptions};
+use atoll_store::{Cell, ErrorKind, Expectation, ReadOptions, Store, StoreError, WriteOptions};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,4 +110,71 @@ async fn an_owner_whose_lock_file_was_removed_is_the_only_one_still() {
     owner.close().await.unwrap();
     let next = open(&folder, Mode::Write).await.store();
     assert_eq!(next.get(CELL, ReadOptions::default()).await.unwrap().unwrap().to_vec(), b"v2");
+}
+
+/// Another process, until it is killed.
+struct Other(std::process::Child);
+
+impl Other {
+    fn start() -> Self {
+        Self(std::process::Command::new("sleep").arg("3600").spawn().unwrap())
+    }
+
+    /// Signs for it, as if it were this owner and we what it forked, which has the lock and the sockets that it had.
+    fn sign(&self, folder: &Path, owner: &Ownership) {
+        let mut record = owner.record().clone();
+        record.identity.pid = self.0.id();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap();
+        let fields = stat.rsplit_once(')').unwrap().1;
+        record.identity.started = fields.split_ascii_whitespace().nth(19).unwrap().parse().unwrap();
+        let lock = std::fs::OpenOptions::new().write(true).truncate(true).open(folder.join("lock"));
+        lock.unwrap().write_all(record.encode().as_bytes()).unwrap();
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test]
+async fn who_comes_after_an_owner_that_was_killed_and_left_a_child_is_told_so() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("store");
+    let (owner, mut other) = (lone_owner(&folder).await, Other::start());
+    other.sign(&folder, &owner);
+    other.kill();
+    let opening = atoll_embedded::open(&folder, options(Mode::Write));
+    let opened = tokio::time::timeout(Duration::from_secs(20), opening).await.expect("it waits for a hello");
+    let refused = opened.map(|_| ()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable);
+    let process = format!("process {}", other.0.id());
+    assert!(refused.to_string().contains(&process) && refused.to_string().contains("forked"), "{refused}");
+    drop(owner);
+    open(&folder, Mode::Write).await;
+}
+
+#[tokio::test]
+async fn who_is_attached_to_an_owner_that_was_killed_and_left_a_child_waits_no_longer() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("store");
+    let (mut owner, mut other) = (lone_owner(&folder).await, Other::start());
+    other.sign(&folder, &owner);
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::open(Default::default()).unwrap());
+    let listener = tokio::net::UnixListener::from_std(owner.take_listener().unwrap()).unwrap();
+    let _server = serve(listener, store, ServeOptions::default(), &Handle::current());
+    let attached = open(&folder, Mode::Write).await.store();
+    attached.put(CELL, b"v", WriteOptions::default()).await.unwrap();
+    let waiting = attached.wait(CELL, Expectation::Equals(None), Duration::from_secs(3600));
+    let killing = async { other.kill() };
+    let both = async { tokio::join!(waiting, killing) };
+    let (waited, ()) = tokio::time::timeout(Duration::from_secs(20), both).await.expect("it waits for ever");
+    assert!(waited.unwrap_err().to_string().contains("forked"));
 }

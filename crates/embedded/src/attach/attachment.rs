@@ -20,6 +20,11 @@ pub struct Attachment {
 }
 
 impl Attachment {
+    /// Ends the connection, as if the owner had: who waits for an answer looks for the next owner.
+    pub(crate) fn give_up(&self) {
+        self.client.close();
+    }
+
     /// Whether a write that asks for this class is told as done before it is on its way to the disk.
     pub(super) fn buffers(&self, asked: Option<Durability>) -> bool {
         self.capabilities.durability_for(asked).is_ok_and(|class| class == Durability::Buffered)

@@ -135,9 +135,11 @@ fn to_read(seen: Observed) -> Decision {
     }
 }
 
-/// The kernel says that an owner lives; the record may lag behind it.
+/// The kernel says that an owner lives; the record may lag behind it. Or a process lives that the owner had forked before it was
+/// killed, which has all that the owner had: nobody answers at that socket.
 fn beside_owner(seen: Observed) -> Decision {
     match (seen.owner, seen.socket) {
+        (Owner::Named(Host::Here, Process::Dead, _), _) => wait(seen),
         (Owner::Named(..), Socket::Untried) => Decision::Connect,
         _ => wait(seen),
     }
@@ -246,6 +248,14 @@ mod tests {
     #[test]
     fn an_owner_who_answers_is_attached_to() {
         check("attach", |seen, decision| (decision == Decision::Attach) == (seen.socket == Socket::Answers));
+    }
+
+    #[test]
+    fn nobody_connects_to_a_process_proved_dead() {
+        check("dead socket", |seen, decision| {
+            let is_dead = matches!(seen.owner, Owner::Named(Host::Here, Process::Dead, _));
+            !(is_dead && decision == Decision::Connect)
+        });
     }
 
     #[test]

@@ -78,6 +78,12 @@ impl HostIdentity {
             && !self.is_suspended(record)
     }
 
+    /// Whether the process of a record ran on this host since it was started, and is seen to have ended.
+    #[must_use]
+    pub fn has_ended(&self, record: &OwnerRecord) -> bool {
+        self.host_of(record) == Host::Here && self.process_of(record) == Process::Dead
+    }
+
     /// Whether the process of a record was suspended, as with Ctrl-Z; said only of processes of this host.
     #[must_use]
     pub fn is_suspended(&self, record: &OwnerRecord) -> bool {

@@ -67,6 +67,17 @@ pub enum OwnerError {
         /// Whether it runs here and is awake, and nobody listens at its socket: it is about to end then, which may take its time.
         is_ending: bool,
     },
+    /// The owner ended, and somebody else has its lock still.
+    #[error(
+        "process {pid}, which owned {}, was killed, and a process that it had forked has the lock still",
+        folder.display()
+    )]
+    Inherited {
+        /// The folder.
+        folder: PathBuf,
+        /// The process id of the owner that ended.
+        pid: u32,
+    },
     /// The folder is locked, and the lock does not say by whom.
     #[error("{} is locked, and its lock file cannot be read", folder.display())]
     Unreadable {
@@ -102,6 +113,14 @@ impl From<OwnerError> for StoreError {
                 place: folder.display().to_string(),
                 reason: "its lock file cannot be read; remove the file `owner` if no process uses the store"
                     .into(),
+                source: None,
+            },
+            OwnerError::Inherited { folder, pid } => Self::Unavailable {
+                place: folder.display().to_string(),
+                reason: format!(
+                    "process {pid}, which owned it, was killed, and a process that it had forked has the file \
+                     `lock` open still; end that one"
+                ),
                 source: None,
             },
             OwnerError::Unnamed { folder } => Self::Unavailable {
@@ -294,6 +313,9 @@ impl Attempt {
     fn refusal(&self, lock: Lock, record: Option<OwnerRecord>, is_deaf: bool) -> OwnerError {
         let folder = self.folder.clone();
         match record {
+            Some(record) if lock == Lock::Taken && self.options.identity.has_ended(&record) => {
+                OwnerError::Inherited { folder, pid: record.identity.pid }
+            }
             Some(record) => {
                 let is_ending = is_deaf && self.options.identity.is_awake(&record);
                 let HostIdentity { host, pid, .. } = record.identity;
