@@ -9,6 +9,7 @@ use crate::attach::{
 use crate::owner::{HostIdentity, Mode, OwnerError, OwnerOptions, OwnerRecord, Ownership, Settled, settle};
 use atoll_store::{ErrorKind, Store, StoreError, StoreFuture};
 use futures::future::BoxFuture;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,7 +81,8 @@ pub async fn open_folder(
     let (owned, was_attached) = (Arc::default(), AtomicBool::new(false));
     let closing = watch::channel(false).0;
     let watching = parking_lot::Mutex::default();
-    let way = FolderWay { folder, mode, options, opener, owned, was_attached, watching, closing };
+    let identity = OnceLock::new();
+    let way = FolderWay { folder, identity, mode, options, opener, owned, was_attached, watching, closing };
     AttachedStore::open(place, mode == Mode::Read, Arc::new(way), background()?).await
 }
 
@@ -108,6 +110,8 @@ pub fn background() -> Result<Handle, StoreError> {
 /// The way to the store in a folder.
 struct FolderWay {
     folder: PathBuf,
+    /// Device and number of the folder that was opened.
+    identity: OnceLock<(u64, u64)>,
     mode: Mode,
     options: FolderOptions,
     opener: Arc<dyn OpenStore>,
@@ -168,7 +172,7 @@ impl FolderWay {
             .then(|| begun + SUCCESSOR_TIME.min(self.options.owner.patience));
         loop {
             let looked = Instant::now();
-            let settled = match settle(&self.folder, self.mode, &self.options.owner).await {
+            let settled = match self.settle().await {
                 // It hears nobody any more, and its last checkpoint may take longer than the patience of one look.
                 Err(OwnerError::Owned { is_ending: true, .. })
                     if Instant::now() < until && !self.is_closing() =>
@@ -274,6 +278,27 @@ impl FolderWay {
             }
         });
         Ok(Route::Local(store))
+    }
+
+    async fn settle(&self) -> Result<Settled, OwnerError> {
+        self.check_same()?;
+        let settled = settle(&self.folder, self.mode, &self.options.owner).await?;
+        self.check_same()?;
+        Ok(settled)
+    }
+
+    /// Refuses to write to another folder than before: what was moved away under its owner may have a successor of that name.
+    fn check_same(&self) -> Result<(), OwnerError> {
+        if self.mode == Mode::Read {
+            return Ok(());
+        }
+        // What cannot be looked at is told by who looks for the owner there.
+        let Ok(metadata) = std::fs::metadata(&self.folder) else { return Ok(()) };
+        let now = (metadata.dev(), metadata.ino());
+        if *self.identity.get_or_init(|| now) == now {
+            return Ok(());
+        }
+        Err(OwnerError::Replaced { folder: self.folder.clone() })
     }
 
     fn owned_by(&self, owner: &OwnerRecord) -> StoreError {

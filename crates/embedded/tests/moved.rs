@@ -71,6 +71,26 @@ async fn an_owner_that_ends_leaves_a_socket_that_took_the_place_of_its_own() {
     assert_eq!(value(&place.open(&folder).await).await, b"of the new");
 }
 
+#[tokio::test]
+async fn who_was_attached_does_not_go_on_in_another_folder_of_that_name() {
+    let place = Place(tempfile::tempdir().unwrap());
+    let (folder, moved) = (place.folder("s"), place.folder("s-old"));
+    let old = place.open(&folder).await;
+    let attached = place.open(&folder).await;
+    put(&attached, b"of the old").await;
+    std::fs::rename(&folder, &moved).unwrap();
+    let new = place.open(&folder).await;
+    put(&new, b"of the new").await;
+    old.close().await.unwrap();
+    let refused = attached.put(CELL, b"lost", WriteOptions::default()).await.unwrap_err();
+    assert!(refused.kind() == ErrorKind::Unavailable && refused.to_string().contains("another folder"));
+    assert_eq!(value(&new).await, b"of the new");
+    new.close().await.unwrap();
+    std::fs::rename(&folder, place.folder("s-new")).unwrap();
+    std::fs::rename(&moved, &folder).unwrap();
+    assert_eq!(value(&attached).await, b"of the old");
+}
+
 /// Says in a folder that this process owns it and listens at that socket.
 fn name_owner(folder: &Path, socket: &Path) {
     let identity = HostIdentity::of_this_process();

@@ -90,6 +90,12 @@ pub enum OwnerError {
         /// The folder.
         folder: PathBuf,
     },
+    /// The folder is not the one that was opened.
+    #[error("{} is another folder by now: the one that was opened was moved or removed", folder.display())]
+    Replaced {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// The operating system refused.
     #[error("cannot {action} {}", path.display())]
     Io {
@@ -121,6 +127,14 @@ impl From<OwnerError> for StoreError {
                     "process {pid}, which owned it, was killed, and a process that it had forked has the file \
                      `lock` open still; end that one"
                 ),
+                source: None,
+            },
+            OwnerError::Replaced { folder } => Self::Unavailable {
+                place: folder.display().to_string(),
+                reason:
+                    "another folder has its name by now, for the one that was opened was moved or removed; \
+                         open the store anew"
+                        .into(),
                 source: None,
             },
             OwnerError::Unnamed { folder } => Self::Unavailable {
