@@ -39,6 +39,35 @@ fn a_second_server_says_that_it_stands_by_and_has_the_store_when_the_first_one_e
     second.wait().unwrap();
 }
 
+#[test]
+fn an_import_whose_owner_died_with_buffered_cells_ends_with_an_error() {
+    let place = Place::new();
+    let mut server = served(&place);
+    let verb = ["--store", "data", "--durability", "buffered", "kv", "import", "-", "--format", "jsonl"];
+    let more = ["--progress", "json", "--set", "import.window=1KiB"];
+    let mut import = place.spawn(&[&verb[..], &more].concat());
+    let mut input = import.stdin.take().unwrap();
+    let mut told = BufReader::new(import.stderr.take().unwrap()).lines();
+    input.write_all(cells(0).as_bytes()).unwrap();
+    assert!(told.next().unwrap().unwrap().contains("progress"));
+    server.kill().unwrap();
+    server.wait().unwrap();
+    // This process owns the store from here on, and whatever else it has to write is there.
+    input.write_all(cells(100).as_bytes()).unwrap();
+    drop(input);
+    assert_eq!(import.wait().unwrap().code(), Some(17));
+    let told: Vec<_> = told.map(Result::unwrap).collect();
+    assert!(told.iter().any(|line| line.contains("was lost with buffered writes")), "{told:?}");
+}
+
+/// A hundred lines of an import, numbered from there on.
+fn cells(from: usize) -> String {
+    let line = |at: usize| {
+        format!("{{\"partition\":\"p\",\"sort\":\"{at:06}\",\"value\":\"{}\"}}\n", "v".repeat(100))
+    };
+    (from..from + 100).map(line).collect()
+}
+
 fn signal(child: &std::process::Child, name: &str) {
     let pid = child.id().to_string();
     assert!(std::process::Command::new("kill").args([name, &pid]).status().unwrap().success());
@@ -109,17 +138,10 @@ fn whoever_is_attached_is_told_when_the_owner_is_suspended() {
     let mut import = place.spawn(&[&verb[..], &["--set", "import.window=1KiB"]].concat());
     let mut input = import.stdin.take().unwrap();
     let mut told = BufReader::new(import.stderr.take().unwrap()).lines();
-    let mut cells = |from: usize| {
-        let line = |at: usize| {
-            format!("{{\"partition\":\"p\",\"sort\":\"{at:06}\",\"value\":\"{}\"}}\n", "v".repeat(100))
-        };
-        let lines: String = (from..from + 100).map(line).collect();
-        input.write_all(lines.as_bytes()).unwrap();
-    };
-    cells(0);
+    input.write_all(cells(0).as_bytes()).unwrap();
     assert!(told.next().unwrap().unwrap().contains("progress"));
     signal(&server, "-STOP");
-    cells(100);
+    input.write_all(cells(100).as_bytes()).unwrap();
     let word = format!("pid={}", server.id());
     let of_owner = told.by_ref().map(Result::unwrap).find(|line| line.contains("is suspended"));
     assert!(of_owner.as_ref().is_some_and(|line| line.contains(&word)), "{of_owner:?}");

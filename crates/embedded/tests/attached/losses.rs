@@ -204,3 +204,29 @@ async fn who_becomes_the_owner_has_only_what_the_search_left_of_a_deadline() {
     assert_eq!(late.outcome(), Outcome::Unknown, "{late}");
     assert!(started.elapsed() < Duration::from_millis(1500), "{:?}", started.elapsed());
 }
+
+#[tokio::test]
+async fn a_close_of_who_took_over_tells_of_the_buffered_writes_that_died_with_the_owner() {
+    let take_over = async |owners: &Arc<Owners>, store: &AttachedStore| {
+        owners.loses_answer.store(true, Ordering::Release);
+        store.get(CELL, ReadOptions::default()).await.unwrap();
+        assert!(store.is_local());
+    };
+    let owners = Owners::then(&[Found::Owner, Found::HereLate]);
+    let store = owners.open().await;
+    owners.loses_answer.store(false, Ordering::Release);
+    store.put(CELL, b"x", WriteOptions::default()).await.unwrap();
+    take_over(&owners, &store).await;
+    let unknown = store.close().await.unwrap_err();
+    assert_eq!(unknown.outcome(), Outcome::Unknown, "{unknown}");
+    assert!(owners.store.now().await.is_err(), "what lived here is closed all the same");
+
+    // A sync before the loss covers them.
+    let owners = Owners::then(&[Found::Owner, Found::HereLate]);
+    let store = owners.open().await;
+    owners.loses_answer.store(false, Ordering::Release);
+    store.put(CELL, b"x", WriteOptions::default()).await.unwrap();
+    store.sync().await.unwrap();
+    take_over(&owners, &store).await;
+    store.close().await.unwrap();
+}

@@ -3,6 +3,7 @@
 //! Invariant: a call that changes from one to the other does so with what is left of its deadline.
 
 use super::{Asked, AttachedStore};
+use crate::attach::buffered;
 use crate::attach::call::Call;
 use crate::attach::link::Link;
 use crate::attach::{Request, many};
@@ -218,12 +219,7 @@ impl Store for AttachedStore {
             if let Asked::Local(store) = asked {
                 store.sync().await?;
             }
-            if self.shared.buffered.synced(to_cover, by) {
-                return Ok(());
-            }
-            let reason =
-                "the owner was lost with buffered writes that it may not have had on its disk".to_owned();
-            Err(StoreError::Unknown { what: "sync", reason, source: None })
+            self.check_kept(to_cover, by)
         })
     }
 
@@ -232,8 +228,12 @@ impl Store for AttachedStore {
             if self.shared.is_closed.load(Ordering::Acquire) {
                 return Ok(());
             }
-            let is_attached = !self.is_local() && !self.shared.is_read_only;
-            let synced = if is_attached { self.sync().await } else { Ok(()) };
+            let synced = match (self.shared.is_read_only, self.is_local()) {
+                (true, _) => Ok(()),
+                (false, false) => self.sync().await,
+                // What it has itself is synced as it closes; what the owner before had is not.
+                (false, true) => self.check_kept(self.shared.buffered.now(), 0),
+            };
             if self.shared.is_closed.swap(true, Ordering::AcqRel) {
                 return Ok(());
             }
@@ -251,5 +251,17 @@ impl Store for AttachedStore {
             synced?;
             closed.unwrap_or_else(|_| Err(StoreError::closed(&self.shared.place)))
         })
+    }
+}
+
+impl AttachedStore {
+    /// Whether a sync that was answered over connection `by`, 0 for one of this process, kept all that it had to cover.
+    fn check_kept(&self, to_cover: buffered::State, by: u64) -> Result<(), StoreError> {
+        if self.shared.buffered.synced(to_cover, by) {
+            return Ok(());
+        }
+        let reason =
+            "the owner was lost with buffered writes that it may not have had on its disk".to_owned();
+        Err(StoreError::Unknown { what: "sync", reason, source: None })
     }
 }
