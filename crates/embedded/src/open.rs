@@ -87,6 +87,11 @@ impl FolderStore {
         Arc::clone(&self.store) as Arc<dyn Store>
     }
 
+    /// Waits until this process owns the folder; where it only reads, for ever.
+    pub async fn until_owned(&self) {
+        self.store.until_local().await;
+    }
+
     /// The store in this process, while this process owns the folder.
     #[must_use]
     pub fn owned(&self) -> Option<EmbeddedStore> {

@@ -180,17 +180,19 @@ async fn an_owner_ends_though_somebody_who_connected_says_nothing() {
 async fn who_only_reads_follows_the_next_owner_though_there_was_none_for_a_while() {
     for locking in BOTH {
         let place = Place::new(locking);
-        let (first, second) =
-            (place.open(Mode::Write).await.unwrap(), place.open(Mode::Write).await.unwrap());
+        let first = place.open(Mode::Write).await.unwrap();
         let reader = place.open(Mode::Read).await.unwrap();
         first.close().await.unwrap();
         assert_eq!(value(&reader).await, None);
-        assert!(reader.is_local(), "the second is no owner before it is asked");
+        assert!(reader.is_local(), "nobody owns it");
         let follows = async {
             let waiting = reader.wait(CELL, Expectation::Differs(None), Duration::from_secs(3600));
-            let writing = second.put(CELL, b"v2", WriteOptions::default());
-            let (waited, written) = tokio::join!(waiting, writing);
-            written.unwrap();
+            let writing = async {
+                let second = place.open(Mode::Write).await.unwrap();
+                second.put(CELL, b"v2", WriteOptions::default()).await.unwrap();
+                second
+            };
+            let (waited, _second) = tokio::join!(waiting, writing);
             assert_eq!(waited.unwrap(), Waited::Met(Some(b"v2"[..].into())));
             assert_eq!(value(&reader).await.as_deref(), Some(&b"v2"[..]));
         };
@@ -387,5 +389,20 @@ async fn whoever_becomes_the_owner_while_it_is_closed_lets_the_folder_go() {
         let (_, closed) = tokio::join!(second.get(CELL, ReadOptions::default()), second.close());
         closed.unwrap();
         assert!(std::fs::read(place.lock_file()).unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn who_is_attached_and_asks_nothing_takes_over_all_the_same() {
+    for locking in BOTH {
+        let place = Place::new(locking);
+        let owner = place.open(Mode::Write).await.unwrap();
+        let idle = place.open(Mode::Write).await.unwrap();
+        assert!(!idle.is_local());
+        owner.close().await.unwrap();
+        let owned = tokio::time::timeout(Duration::from_secs(20), idle.until_local()).await;
+        assert!(owned.is_ok(), "nobody took over: {locking:?}");
+        assert!(idle.is_local());
+        idle.close().await.unwrap();
     }
 }

@@ -4,11 +4,16 @@
 
 use atoll_store::StoreFuture;
 use std::path::Path;
+use std::pin::Pin;
 
 /// The upkeep of one store. Everything here runs while the store serves.
 pub trait Maintenance: Send + Sync {
     /// Whether this process has the store itself. Otherwise another one has it, and answers for it as long as it runs.
     fn is_owner(&self) -> bool;
+
+    /// Waits until this process has the store itself: it takes the place of the one that has it, should that end before
+    /// others that want it. For who only reads, for ever.
+    fn until_owner(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 
     /// Reads and verifies every byte that the store refers to. Damage is listed, not an error.
     fn check(&self) -> StoreFuture<'_, CheckReport>;

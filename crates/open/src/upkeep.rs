@@ -19,6 +19,7 @@ use atoll_engine::{Engine, EngineError, Options, Snapshot, Stats};
 use atoll_store::{ErrorKind, StoreError, StoreFuture};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 
 /// The upkeep of the store in one folder.
@@ -76,6 +77,10 @@ impl Upkeep {
 impl Maintenance for Upkeep {
     fn is_owner(&self) -> bool {
         self.store.owned().is_some()
+    }
+
+    fn until_owner(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.store.until_owned())
     }
 
     fn check(&self) -> StoreFuture<'_, CheckReport> {

@@ -12,7 +12,7 @@ use serde_json::json;
 #[command(after_help = "Examples:
   atoll serve --store ./data
 Every process of this machine that opens ./data meanwhile attaches to this one. Where another process
-has the store already this one stands by, and has it when that ends.
+has the store already this one stands by; it says so, and again once it serves, when that one ended.
 Ends with Ctrl-C or SIGTERM, after everything is on disk.")]
 pub struct Serve {}
 
@@ -43,17 +43,19 @@ impl Serve {
         let opened = session.open(Access::Create).await?;
         session.end_on_interrupt();
         let (place, pid) = (opened.place, std::process::id());
-        if opened.maintenance.is_none_or(|upkeep| upkeep.is_owner()) {
-            session.output.either(
-                || format!("serving {place}, until Ctrl-C"),
-                || json!({ "serving": place, "pid": pid }),
-            )?;
-        } else {
+        // A store in a folder has somebody who owns it.
+        if let Some(upkeep) = opened.maintenance.filter(|upkeep| !upkeep.is_owner()) {
             session.output.either(
                 || format!("standing by: another process serves {place}, and this one does when that ends, until Ctrl-C"),
                 || json!({ "standing_by": place, "pid": pid }),
             )?;
+            session.output.flush()?;
+            upkeep.until_owner().await;
         }
+        session.output.either(
+            || format!("serving {place}, until Ctrl-C"),
+            || json!({ "serving": place, "pid": pid }),
+        )?;
         session.output.flush()?;
         std::future::pending().await
     }

@@ -3,6 +3,7 @@
 use crate::support::{Answer, Place};
 use crate::{atoll, lines, served, set_rights, unprivileged};
 use std::io::{BufRead, BufReader, Write};
+use std::time::Duration;
 
 #[test]
 fn a_served_store_is_shared_and_ends_with_the_signal() {
@@ -23,20 +24,26 @@ fn a_served_store_is_shared_and_ends_with_the_signal() {
 }
 
 #[test]
-fn a_second_server_says_that_it_stands_by_and_has_the_store_when_the_first_one_ends() {
+fn a_second_server_says_that_it_stands_by_and_serves_when_the_first_one_ends() {
     let place = Place::new();
     let mut first = served(&place);
     let mut second = place.spawn(&["serve", "--store", "data"]);
-    let mut stdout = BufReader::new(second.stdout.take().unwrap());
-    let mut line = String::new();
-    stdout.read_line(&mut line).unwrap();
-    assert!(line.starts_with("standing by: another process serves data"), "{line}");
+    // Lines come by a channel: nobody waits for ever for one that is never written.
+    let (sender, told) = std::sync::mpsc::channel();
+    let stdout = BufReader::new(second.stdout.take().unwrap());
+    std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    let line = || told.recv_timeout(Duration::from_secs(30)).unwrap_or_default();
+    let standing_by = line();
     atoll(&place, &["kv", "put", "p", "s", "kept"]).text();
     first.kill().unwrap();
     first.wait().unwrap();
-    assert_eq!(atoll(&place, &["kv", "get", "p", "s"]).text(), "kept");
+    let serving = line();
+    let kept = atoll(&place, &["kv", "get", "p", "s"]);
     second.kill().unwrap();
     second.wait().unwrap();
+    assert!(standing_by.starts_with("standing by: another process serves data"), "{standing_by}");
+    assert_eq!(serving, "serving data, until Ctrl-C");
+    assert_eq!(kept.text(), "kept");
 }
 
 #[test]
@@ -48,12 +55,17 @@ fn an_import_whose_owner_died_with_buffered_cells_ends_with_an_error() {
     let mut import = place.spawn(&[&verb[..], &more].concat());
     let mut input = import.stdin.take().unwrap();
     let mut told = BufReader::new(import.stderr.take().unwrap()).lines();
-    input.write_all(cells(0).as_bytes()).unwrap();
+    // Longer than a window, so that nothing is under way once it was told.
+    let mut cell = |sort: &str| {
+        let value = "v".repeat(2000);
+        writeln!(input, "{{\"partition\":\"p\",\"sort\":\"{sort}\",\"value\":\"{value}\"}}").unwrap();
+    };
+    cell("a");
     assert!(told.next().unwrap().unwrap().contains("progress"));
     server.kill().unwrap();
     server.wait().unwrap();
-    // This process owns the store from here on, and whatever else it has to write is there.
-    input.write_all(cells(100).as_bytes()).unwrap();
+    // The import owns the store from here on, and has nobody to ask for what it wrote before.
+    cell("b");
     drop(input);
     assert_eq!(import.wait().unwrap().code(), Some(17));
     let told: Vec<_> = told.map(Result::unwrap).collect();

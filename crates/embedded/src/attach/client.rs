@@ -11,14 +11,16 @@ use super::attachment::{Attachment, unavailable};
 use super::buffered::Buffered;
 use super::call::Call;
 use super::link::{LastState, Link};
-use atoll_store::{Store, StoreError, Waited};
-use atoll_wire::Lost;
+use atoll_store::{ErrorKind, Store, StoreError, Waited};
+use atoll_wire::{Client, Lost};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::sync::SetOnce;
+use tokio::task::AbortHandle;
 
 /// How many owners in a row may be lost under one call before it gives up.
 const LOSSES_MAX: usize = 20;
@@ -64,7 +66,7 @@ pub struct AttachedStore {
 struct Shared {
     place: String,
     is_read_only: bool,
-    local: OnceLock<Arc<dyn Store>>,
+    local: SetOnce<Arc<dyn Store>>,
     /// Numbered, so that each is given up once.
     link: Mutex<Option<(u64, Link)>>,
     reattaching: tokio::sync::Mutex<()>,
@@ -74,7 +76,12 @@ struct Shared {
     runtime: Handle,
     is_closed: AtomicBool,
     buffered: Buffered,
+    /// Looks for the next owner when this one ends, whether or not anybody asks for something.
+    following: Mutex<Option<AbortHandle>>,
 }
+
+/// After a search for the next owner that failed, and of which nobody was told.
+const BEFORE_NEXT_SEARCH: Duration = Duration::from_secs(1);
 
 /// How a call is to be answered.
 pub(super) enum Asked<T> {
@@ -96,7 +103,7 @@ impl AttachedStore {
         let shared = Arc::new(Shared {
             place,
             is_read_only,
-            local: OnceLock::new(),
+            local: SetOnce::new(),
             link: Mutex::new(None),
             reattaching: tokio::sync::Mutex::new(()),
             failed: Mutex::default(),
@@ -104,6 +111,7 @@ impl AttachedStore {
             runtime,
             is_closed: AtomicBool::new(false),
             buffered: Buffered::default(),
+            following: Mutex::default(),
         });
         let store = Self { shared };
         store.find_owner(0).await?;
@@ -114,6 +122,11 @@ impl AttachedStore {
     #[must_use]
     pub fn is_local(&self) -> bool {
         self.local().is_some() || self.shared.last_state().is_some()
+    }
+
+    /// Waits until this process owns the store; for who only reads, for ever.
+    pub async fn until_local(&self) {
+        self.shared.local.wait().await;
     }
 
     pub(super) fn local(&self) -> Option<&Arc<dyn Store>> {
@@ -246,7 +259,7 @@ impl AttachedStore {
 }
 
 impl Shared {
-    async fn find_owner(&self, lost: u64) -> Result<(), StoreError> {
+    async fn find_owner(self: &Arc<Self>, lost: u64) -> Result<(), StoreError> {
         let failed_before = self.failed.lock().0;
         let _only_one = self.reattaching.lock().await;
         let number = self.link.lock().as_ref().map_or(0, |(number, _)| *number);
@@ -267,7 +280,10 @@ impl Shared {
             *failed = (failed.0 + 1, Some(error.clone()));
         })?;
         let link = match found {
-            Route::Attached(attachment) => Link::Owner(attachment),
+            Route::Attached(attachment) => {
+                self.follow(number + 1, attachment.client.clone());
+                Link::Owner(attachment)
+            }
             Route::LastState(store, good_for) => Link::LastState(LastState::new(store, good_for)),
             Route::Local(store) => {
                 // The first one stays; there is only one at a time because of the lock above.
@@ -279,6 +295,37 @@ impl Shared {
         // The memory of a whole store may go with it, and every call takes that lock.
         drop(former);
         Ok(())
+    }
+
+    /// Takes part in the search for the next owner once connection `number` ends: the store would be nobody's if all who are
+    /// attached to it waited for something to be asked of them. Who only reads cannot become the owner.
+    fn follow(self: &Arc<Self>, number: u64, client: Client) {
+        if self.is_read_only {
+            return;
+        }
+        let shared = Arc::downgrade(self);
+        let following = self.runtime.spawn(async move {
+            client.ended().await;
+            drop(client);
+            while let Some(shared) = shared.upgrade() {
+                // A task of its own: it goes on whatever becomes of this one.
+                let finding = {
+                    let runtime = shared.runtime.clone();
+                    runtime.spawn(async move { shared.find_owner(number).await })
+                };
+                match finding.await {
+                    // Somebody is suspended, say, or cannot be reached.
+                    Ok(Err(error)) if error.kind() == ErrorKind::Unavailable => {
+                        tokio::time::sleep(BEFORE_NEXT_SEARCH).await;
+                    }
+                    _ => return,
+                }
+            }
+        });
+        let former = self.following.lock().replace(following.abort_handle());
+        if let Some(former) = former {
+            former.abort();
+        }
     }
 
     fn last_state(&self) -> Option<LastState> {
@@ -296,6 +343,9 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        if let Some(following) = self.following.lock().take() {
+            following.abort();
+        }
         if !self.is_closed.load(Ordering::Acquire) {
             let (reattach, local) = (Arc::clone(&self.reattach), self.store_here());
             // Whoever wants to know how closing ends calls `close`.
