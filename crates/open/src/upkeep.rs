@@ -3,7 +3,12 @@
 //! A process that owns the folder, or has it open alone, uses its own engine. Beside a live owner, what only
 //! reads (check, figures, copy) opens the last committed state for itself, and the owner is asked for snapshots.
 //!
+//! Invariant: damage beside an owner is told only when it is in the newest state.
 //! Invariant: a copy that failed leaves no file of a store behind.
+
+mod newest;
+#[cfg(test)]
+mod tests;
 
 use crate::backup::{self, Backup, MARK_TREE};
 use crate::carry::Carrier;
@@ -59,8 +64,20 @@ impl Upkeep {
     pub(crate) async fn readable(&self) -> Result<EmbeddedStore, StoreError> {
         match self.store.owned() {
             Some(store) => Ok(store),
-            None => open_last_state(&self.folder, self.options.clone()).await,
+            None => self.last_state().await,
         }
+    }
+
+    async fn last_state(&self) -> Result<EmbeddedStore, StoreError> {
+        open_last_state(&self.folder, self.options.clone()).await
+    }
+
+    /// Checks this state that another process owns, or a newer one.
+    async fn check_beside_owner(&self, state: EmbeddedStore) -> Result<CheckReport, StoreError> {
+        let place = self.place();
+        let check = move |engine: &Engine| check(engine, &place);
+        let first = |report: &CheckReport| report.damage.first().map(|damage| damage.problem.clone());
+        self.on_newest(state, "check", check, first).await
     }
 
     async fn on<T: Send + 'static>(
@@ -85,31 +102,11 @@ impl Maintenance for Upkeep {
 
     fn check(&self) -> StoreFuture<'_, CheckReport> {
         Box::pin(async move {
-            let check = |engine: &Engine| Ok((engine.check()?, engine.recovery().cut));
-            let (report, cut) = self.on(self.readable().await?, "check", check).await?;
-            let cells_of = |place: usize| {
-                let found = report.hurt.iter().filter(|hurt| hurt.damage == place).find_map(hurt_cells);
-                found.map(|[from, to]| DamagedCells { from, to })
-            };
-            let damage = report.damage.iter().enumerate().map(|(place, error)| Damage {
-                place: self.place(),
-                problem: error.to_string(),
-                cells: cells_of(place),
-            });
-            // Salvaged is what lies before damage: that is none the less there.
-            let broken = cut.filter(|cut| cut.was_synced).map(|cut| Damage {
-                place: format!("{} at offset {}", self.place(), cut.offset),
-                problem: atoll_engine::Damage::LogBeforeSyncedEnd.to_string(),
-                cells: None,
-            });
-            Ok(CheckReport {
-                bytes_checked: report.bytes,
-                cells: report.records,
-                damage: damage.chain(broken).collect(),
-                left_out: cut
-                    .filter(|cut| !cut.was_synced)
-                    .map(|cut| LeftOut { offset: cut.offset, bytes: cut.bytes }),
-            })
+            let place = self.place();
+            match self.store.owned() {
+                Some(store) => off_thread("check", move || check(store.engine(), &place)).await,
+                None => self.check_beside_owner(self.last_state().await?).await,
+            }
         })
     }
 
@@ -157,16 +154,17 @@ impl Maintenance for Upkeep {
         progress: CopyProgress,
     ) -> StoreFuture<'a, CopyReport> {
         Box::pin(async move {
-            let store = self.readable().await?;
-            let (place, target) = (self.place(), folder.to_path_buf());
-            let name = snapshot.map(str::to_owned);
-            off_thread("copy", move || {
-                let engine = store.engine();
-                let snapshot = name.map_or_else(|| Ok(engine.snapshot()), |name| engine.open_snapshot(&name));
+            let (place, target, name) = (self.place(), folder.to_path_buf(), snapshot.map(str::to_owned));
+            let copy = move |engine: &Engine| {
+                let named = name.as_ref().map(|name| engine.open_snapshot(name));
+                let snapshot = named.unwrap_or_else(|| Ok(engine.snapshot()));
                 let snapshot = snapshot.map_err(|error| refused("copy", &place, error))?;
                 copy(engine, &snapshot, &place, &target, &progress)
-            })
-            .await
+            };
+            match self.store.owned() {
+                Some(store) => off_thread("copy", move || copy(store.engine())).await,
+                None => self.on_newest(self.last_state().await?, "copy", copy, |_| None).await,
+            }
         })
     }
 
@@ -195,6 +193,34 @@ pub async fn copy_last_complete(
         copy(&engine, &snapshot, &folder.display().to_string(), &target, &progress)
     })
     .await
+}
+
+fn check(engine: &Engine, place: &str) -> Result<CheckReport, StoreError> {
+    let report = engine.check().map_err(|error| refused("check", place, error))?;
+    let cut = engine.recovery().cut;
+    let cells_of = |place: usize| {
+        let found = report.hurt.iter().filter(|hurt| hurt.damage == place).find_map(hurt_cells);
+        found.map(|[from, to]| DamagedCells { from, to })
+    };
+    let damage = report.damage.iter().enumerate().map(|(number, error)| Damage {
+        place: place.to_owned(),
+        problem: error.to_string(),
+        cells: cells_of(number),
+    });
+    // Salvaged is what lies before damage: that is none the less there.
+    let broken = cut.filter(|cut| cut.was_synced).map(|cut| Damage {
+        place: format!("{place} at offset {}", cut.offset),
+        problem: atoll_engine::Damage::LogBeforeSyncedEnd.to_string(),
+        cells: None,
+    });
+    Ok(CheckReport {
+        bytes_checked: report.bytes,
+        cells: report.records,
+        damage: damage.chain(broken).collect(),
+        left_out: cut
+            .filter(|cut| !cut.was_synced)
+            .map(|cut| LeftOut { offset: cut.offset, bytes: cut.bytes }),
+    })
 }
 
 fn statistics(stats: &Stats) -> Vec<Statistic> {

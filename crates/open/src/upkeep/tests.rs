@@ -1,0 +1,118 @@
+//! Upkeep beside an owner that uses the space of what is read again.
+
+use super::Upkeep;
+use crate::{CopyReport, Maintenance};
+use atoll_embedded::{EmbeddedStore, FolderStore, Mode, OpenOptions};
+use atoll_store::{Cell, ErrorKind, Store, StoreError, WriteOptions};
+use std::fs::{File, OpenOptions as FileOptions};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tempfile::TempDir;
+
+const CELLS: usize = 6000;
+
+/// A store, its owner and somebody beside it who only reads.
+struct Beside {
+    folder: TempDir,
+    owner: FolderStore,
+    reader: Upkeep,
+}
+
+impl Beside {
+    async fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let data = folder.path().join("data");
+        let mut options = OpenOptions::default();
+        // Nothing is kept for readers: a large store that is written fast keeps no more.
+        options.store.engine.keep = std::time::Duration::ZERO;
+        let owner = atoll_embedded::open(&data, options.clone()).await.unwrap();
+        options.mode = Mode::Read;
+        let attached = atoll_embedded::open(&data, options.clone()).await.unwrap();
+        let reader = Upkeep::new(data, attached, options.store);
+        let beside = Self { folder, owner, reader };
+        beside.write_all(0).await;
+        beside
+    }
+
+    fn owned(&self) -> EmbeddedStore {
+        self.owner.owned().unwrap()
+    }
+
+    async fn write_all(&self, round: u8) {
+        write_all(&self.owned(), round).await;
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("data").join(atoll_embedded::STORE_FILE)
+    }
+}
+
+/// Writes all cells anew, and makes that a state of its own.
+async fn write_all(store: &EmbeddedStore, round: u8) {
+    for at in 0..CELLS {
+        let cell = (at.to_be_bytes(), vec![round; 1000 + usize::from(round)]);
+        let options = WriteOptions::default();
+        store.put(Cell::new(b"p", &cell.0), &cell.1, options).await.unwrap();
+    }
+    store.engine().checkpoint().unwrap();
+}
+
+#[tokio::test]
+async fn a_check_that_the_owner_overtakes_tells_of_no_damage() {
+    let beside = Beside::new().await;
+    let stale = beside.reader.last_state().await.unwrap();
+    for round in 1..6 {
+        beside.write_all(round).await;
+    }
+    let damage = stale.engine().check().unwrap().damage;
+    assert!(!damage.is_empty(), "nothing of the state was written over");
+    let report = beside.reader.check_beside_owner(stale).await.unwrap();
+    assert_eq!(report.damage, []);
+    assert_eq!(report.cells, CELLS as u64);
+}
+
+#[tokio::test]
+async fn what_is_damaged_in_the_newest_state_is_told() {
+    let beside = Beside::new().await;
+    let stale = beside.reader.last_state().await.unwrap();
+    for round in 1..6 {
+        beside.write_all(round).await;
+    }
+    let file: File = FileOptions::new().read(true).write(true).open(beside.file()).unwrap();
+    let bytes = file.metadata().unwrap().len();
+    let mut block = vec![0; 4096];
+    for at in (1 << 16..bytes - 4096).step_by(4096) {
+        file.read_exact_at(&mut block, at).unwrap();
+        // What the last round wrote.
+        if block.iter().filter(|&&byte| byte == 5).count() > 2000 {
+            block.reverse();
+            file.write_all_at(&block, at).unwrap();
+        }
+    }
+    let report = beside.reader.check_beside_owner(stale).await.unwrap();
+    assert!(!report.damage.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_the_owner_overtakes_is_begun_anew() {
+    let beside = Beside::new().await;
+    let (owned, is_overtaken) = (beside.owned(), AtomicBool::new(false));
+    let runtime = tokio::runtime::Handle::current();
+    let overtake = move |_, _| {
+        if !is_overtaken.swap(true, Ordering::Relaxed) {
+            runtime.block_on(async {
+                for round in 1..6 {
+                    write_all(&owned, round).await;
+                }
+            });
+        }
+    };
+    let there = beside.folder.path().join("there");
+    let copied: Result<CopyReport, StoreError> =
+        beside.reader.copy_to(&there, None, Box::new(overtake)).await;
+    assert_ne!(copied.as_ref().err().map(StoreError::kind), Some(ErrorKind::Corrupt), "{copied:?}");
+    assert!(copied.unwrap().bytes > 1000 * CELLS as u64);
+    let copy = atoll_embedded::open(&there, OpenOptions::default()).await.unwrap();
+    assert_eq!(copy.owned().unwrap().engine().check().unwrap().records, CELLS as u64);
+}
