@@ -82,6 +82,8 @@ struct Shared {
 
 /// After a search for the next owner that failed, and of which nobody was told.
 const BEFORE_NEXT_SEARCH: Duration = Duration::from_secs(1);
+/// The same after many: each leaves a connection to an owner that does not take it.
+const BEFORE_NEXT_SEARCH_MAX: Duration = Duration::from_secs(60);
 
 /// How a call is to be answered.
 pub(super) enum Asked<T> {
@@ -307,16 +309,20 @@ impl Shared {
         let following = self.runtime.spawn(async move {
             client.ended().await;
             drop(client);
-            while let Some(shared) = shared.upgrade() {
+            let mut pause = BEFORE_NEXT_SEARCH;
+            while let Some(shared) = shared.upgrade().filter(|shared| !shared.is_closed.load(Ordering::Acquire)) {
+                let (runtime, place) = (shared.runtime.clone(), shared.place.clone());
                 // A task of its own: it goes on whatever becomes of this one.
-                let finding = {
-                    let runtime = shared.runtime.clone();
-                    runtime.spawn(async move { shared.find_owner(number).await })
-                };
+                let finding = runtime.spawn(async move { shared.find_owner(number).await });
                 match finding.await {
-                    // Somebody is suspended, say, or cannot be reached.
+                    // The next owner is suspended, say, or cannot be reached.
                     Ok(Err(error)) if error.kind() == ErrorKind::Unavailable => {
-                        tokio::time::sleep(BEFORE_NEXT_SEARCH).await;
+                        tokio::time::sleep(pause).await;
+                        pause = (pause * 2).min(BEFORE_NEXT_SEARCH_MAX);
+                    }
+                    Ok(Err(error)) => {
+                        tracing::warn!(store = %place, %error, "the process that owned the store has ended, and this one cannot take its place");
+                        return;
                     }
                     _ => return,
                 }

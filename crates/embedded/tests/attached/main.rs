@@ -332,6 +332,24 @@ async fn one_search_for_the_owner_that_fails_is_the_end_of_all_calls_that_wait_f
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_found_no_owner_looks_again_until_it_is_closed() {
+    let way = Way::to(memory(), calm);
+    let store = way.open_on(Handle::current()).await;
+    *way.search.lock().unwrap() = Search::FailsAfter(Duration::from_secs(5));
+    way.stop_owner();
+    // The time is simulated: nobody asks anything in these minutes.
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert!((4..20).contains(&way.attempts()), "{} searches", way.attempts());
+    *way.search.lock().unwrap() = Search::AtOnce;
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let found = way.attempts();
+    assert_eq!(store.get(Cell::new(b"p", b"k"), ReadOptions::default()).await.unwrap(), None);
+    store.close().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(way.attempts(), found, "it was found before anybody asked, and a closed store needs none");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deadline_bounds_the_search_for_the_owner_as_well() {
     let way = Way::to(memory(), calm);
     let store = way.open_on(Handle::current()).await;
