@@ -3,7 +3,7 @@
 use crate::support::{Answer, Place};
 use crate::{atoll, lines, served, set_rights, unprivileged};
 use std::io::{BufRead, BufReader, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_served_store_is_shared_and_ends_with_the_signal() {
@@ -47,6 +47,7 @@ fn a_second_server_says_that_it_stands_by_and_serves_when_the_first_one_ends() {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods)]
 fn an_import_whose_owner_died_with_buffered_cells_ends_with_an_error() {
     let place = Place::new();
     let mut server = served(&place);
@@ -64,7 +65,13 @@ fn an_import_whose_owner_died_with_buffered_cells_ends_with_an_error() {
     assert!(told.next().unwrap().unwrap().contains("progress"));
     server.kill().unwrap();
     server.wait().unwrap();
-    // The import owns the store from here on, and has nobody to ask for what it wrote before.
+    // The import owns the store soon, and has nobody to ask for what it wrote before. No event tells of it.
+    let (lock, owned) = (place.folder.path().join("data/lock"), format!("\npid {}\n", import.id()));
+    let begun = Instant::now();
+    while !std::fs::read_to_string(&lock).unwrap().contains(&owned) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it did not take over");
+        std::thread::sleep(Duration::from_millis(2));
+    }
     cell("b");
     drop(input);
     assert_eq!(import.wait().unwrap().code(), Some(17));
