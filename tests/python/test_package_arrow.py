@@ -62,6 +62,21 @@ def test_rows_come_out_as_they_went_in(store: atoll.Store, source: str) -> None:
         numpy.testing.assert_array_equal(found[name], values, err_msg=name)
 
 
+def test_the_order_of_the_rows_of_a_pandas_frame_is_no_column(store: atoll.Store) -> None:
+    frame = pandas.DataFrame({"pid": [3, 1, 2], "x": [0.5, 2.5, 1.5], "name": ["c", "a", None]}).sort_values("x")
+    table = store.create_table("run", frame, id="pid", index="x")
+    assert table.columns == ["pid", "x", "name"]
+    table.append(frame)
+    table.append({name: frame[name] for name in frame})
+    table.append(frame.set_index("pid").sort_values("name"))
+    table.append(frame.set_index(["pid", "x"]))
+    assert sorted(table.numpy()["pid"]) == [1] * 4 + [2] * 4 + [3] * 4
+    assert table.where("name is null and pid = 2").count() == 4
+    with atoll.Writer(table, "w") as writer:
+        writer.step(0, None, frame)
+    assert table.where("name = 'a' and x = 2.5").count() == 5
+
+
 def test_a_pandas_frame_goes_in_and_comes_out(store: atoll.Store) -> None:
     frame = pandas.DataFrame({name: MADE[name] for name in ("pid", "step", "x", "type")})
     frame["name"] = [f"p{pid}" if pid % 3 else None for pid in frame["pid"]]

@@ -190,6 +190,24 @@ def test_what_pandas_says_where_a_value_is_missing_is_null(table) -> None:
     assert sorted(table.where("name is null").numpy()["pid"].tolist()) == [1, 3, 3]
 
 
+def test_nan_in_a_column_of_numpy_in_pandas_is_nan_by_whichever_door(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"pid": [1, 2], "x": [1.5, np.nan], "y": np.array([np.nan, 0.5], "f4")})
+    with atoll.open(tmp_path / "store") as store:
+        columns = {"pid": "int64", "x": "float64?", "y": "float32"}
+        table = store.create_table("t", columns, id="pid", index="pid")
+        for data in (frame, dict(frame), {name: frame[name].to_numpy() for name in frame}):
+            table.append(data)
+        table.load([(0, frame)], run="loaded")
+        with atoll.Writer(table, "written") as writer:
+            writer.step(0, None, frame)
+        assert table.where("x is nan").count() == table.where("y is nan").count() == 5
+        with pytest.raises(InvalidInputError, match='column "pid"'):
+            table.append(frame.assign(pid=[1, np.nan]))
+        # Where pandas has a value for "none", that is what says so.
+        table.append(frame.convert_dtypes().assign(y=[0.5, 0.5]))
+        assert table.where("x is null").count() == 1
+
+
 def test_dates_beyond_what_a_table_holds_are_refused_with_their_row(tmp_path: Path) -> None:
     with atoll.open(tmp_path / "store") as store:
         table = store.create_table("t", {"pid": "int64", "day": "date32?"}, id=("pid",), index=("pid",))

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from . import _atoll
+from ._frames import columns_of_frame, is_frame, is_plain_float
 from ._times import times, without_nat
 from .errors import InvalidInputError, UnsupportedError
 
@@ -123,6 +124,8 @@ def rows(data: Any) -> _atoll.Rows:
         return native
     if isinstance(data, Mapping):
         return _atoll.rows([_column(str(name), values) for name, values in data.items()])
+    if is_frame(data):
+        return _atoll.rows([_column(str(name), values) for name, values in columns_of_frame(data)])
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         return _atoll.rows(data)
     names = getattr(getattr(data, "dtype", None), "names", None)
@@ -145,7 +148,10 @@ def _column(name: str, values: Any) -> _Column:
         values = needed("pandas", f'column "{name}", an array of pandas,').Series(values)
     if hasattr(values, "to_frame") and not hasattr(values, "__arrow_c_array__"):
         # A series of pandas or Polars: as a frame it speaks Arrow.
-        frame = values.to_frame()
+        if is_plain_float(values):
+            return _array(name, values)
+        # Of pandas without its index, which would be another column.
+        frame = (values.reset_index(drop=True) if hasattr(values, "reset_index") else values).to_frame()
         if hasattr(frame, "__arrow_c_stream__"):
             return name, None, _Only(_atoll.rows(frame)), None, None
     if hasattr(values, "combine_chunks"):
@@ -359,6 +365,9 @@ def numpy_column(held: _atoll.Rows, name: str) -> Any:
 
 def fields(schema: Any) -> list[tuple[str, str, bool]]:
     """The columns of a new table: name, type and whether it may be null, from any description of them."""
+    if is_frame(schema):
+        columns = {str(name) for name, _ in columns_of_frame(schema)}
+        return [field for field in _atoll.fields(schema) if field[0] in columns]
     if hasattr(schema, "__arrow_c_schema__") or hasattr(schema, "__arrow_c_stream__"):
         return _atoll.fields(schema)
     if isinstance(schema, Mapping):
