@@ -32,6 +32,10 @@ def taken(tmp_path: Path, kind: str, values: object) -> list:
     return held[:count]
 
 
+def test_the_sign_of_a_zero_in_a_list_is_kept(tmp_path: Path) -> None:
+    assert [str(zero) for zero in taken(tmp_path, "float64?", [-0.0, None, 0.0, 0])] == ["-0.0", "None", "0.0", "0.0"]
+
+
 @pytest.mark.parametrize(
     ("kind", "values", "wanted"),
     [

@@ -199,7 +199,7 @@ def _listed(name: str, values: list[Any]) -> _Column:
             raise InvalidInputError(f'column "{name}": its integers do not fit 64 bits') from None
     if kinds <= {int, float, bool}:
         try:
-            held = array.array("d", (float(value or 0) for value in values))
+            held = array.array("d", (0.0 if value is None else float(value) for value in values))
         except OverflowError:
             raise InvalidInputError(f'column "{name}": one of its integers is too large for a float64') from None
         check_exact(name, values, held)
