@@ -158,6 +158,13 @@ def test_groups_of_instants_are_instants_whatever_their_unit(store: atoll.Store,
     assert days == ["2026-01-01", "2026-01-02", None]
 
 
+def test_groups_of_instants_beyond_the_years_of_python_are_in_the_order_of_time(store: atoll.Store) -> None:
+    table = store.create_table("t", {"x": "float64", "at": "timestamp[us]?"}, id=("x",), index=("x",))
+    at = numpy.array(["20000-01-01", "2026-01-02", "NaT", "-5000-01-01", "2026-01-01"], dtype="datetime64[us]")
+    table.append({"x": [5.0, 3.0, 6.0, 1.0, 2.0], "at": at})
+    assert [mean.value for mean in table.group_means("x", by="at").values()] == [1.0, 2.0, 3.0, 5.0, 6.0]
+
+
 def test_bins_may_be_counted_by_numpy_and_need_numbers(store: atoll.Store) -> None:
     table = store.create_table("t", {"x": "float64", "at": "timestamp[us]"}, id=("x",), index=("x",))
     table.append({"x": [1.0, 2.0], "at": numpy.array(["2026-01-01", "2026-01-02"], dtype="datetime64[us]")})

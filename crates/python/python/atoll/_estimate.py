@@ -212,8 +212,10 @@ def grouped(
     return Groups(column, by, dict(sorted(estimates, key=lambda pair: _in_order(pair[0]))))
 
 
-def _in_order(group: Any) -> tuple[bool, bool, Any]:
-    return group is None, group != group, group
+def _in_order(group: Any) -> tuple[bool, bool, int, Any]:
+    # Times beyond those of Python are whole numbers: long before the others, or long after them.
+    era = (-1 if group < 0 else 1) if isinstance(group, int) else 0
+    return group is None, group != group, era, group
 
 
 def binned(
