@@ -133,6 +133,14 @@ def test_instants_of_numpy_of_any_unit_are_literals(store: atoll.Store, instant:
     assert table.where(col("at") < numpy.datetime64(instant)).count() == 1
 
 
+@pytest.mark.parametrize("instant", [("2026-01-01T00:00:00.000000000001", "ps"), (400_000, "Y"), (-(2**62), "h")])
+def test_instants_of_numpy_that_have_no_text_are_refused_and_not_cut(instant: tuple[str | int, str]) -> None:
+    with pytest.raises(atoll.errors.InvalidInputError, match="nanoseconds"):
+        col("t") > numpy.datetime64(*instant)
+    exact = numpy.datetime64("1970-01-01T00:00:00.000000001", "as")
+    assert str(col("t") > exact) == "t > timestamp '1970-01-01T00:00:00.000000001'"
+
+
 def test_where_a_column_is_named_the_object_will_do(table: atoll.Table) -> None:
     x, element = col("x"), col("pos")[1]
     assert repr(table.mean(x)) == repr(table.mean("x"))

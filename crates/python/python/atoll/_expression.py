@@ -236,8 +236,7 @@ def literal(value: Any) -> str:
     A ``datetime`` without a zone is taken as UTC.
     """
     if type(value).__name__ == "datetime64":
-        # Written out to the second at least: NumPy leaves away what its unit does not have.
-        return f"timestamp '{value if value.dtype.name == 'datetime64[ns]' else value.astype('M8[us]')}'"
+        return f"timestamp '{_instant(value)}'"
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         value = value.item()
     if value is None:
@@ -261,3 +260,13 @@ def _of(value: Any) -> Expression:
         return value
     text = literal(value)
     return Expression(text, _NEGATION if text.startswith("-") else _ATOM)
+
+
+def _instant(value: Any) -> str:
+    """An instant of NumPy, written out to the second at least: NumPy leaves away what its unit does not have."""
+    unit = value.dtype.str.partition("[")[2].rstrip("]").lstrip("0123456789")
+    written = value.astype("M8[ns]" if unit in ("ns", "ps", "fs", "as") else "M8[us]")
+    # What does not come back was cut off, or wrapped around.
+    if written.astype(value.dtype) != value and value == value:
+        raise InvalidInputError(f"{value!r} is no instant of whole nanoseconds within the years that a table can hold")
+    return str(written)
