@@ -11,6 +11,7 @@ mod types;
 
 pub use indexed::IndexColumn;
 pub use types::TypeName;
+pub(crate) use types::number_bytes;
 
 use crate::name;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -247,6 +248,12 @@ impl TableSchema {
     #[must_use]
     pub const fn has_unique_ids(&self) -> bool {
         self.has_unique_ids
+    }
+
+    /// Bytes that the numbers of a row take in memory.
+    pub(crate) fn row_bytes(&self) -> u64 {
+        let fields = self.columns.fields().iter();
+        fields.map(|field| number_bytes(field.data_type())).fold(0, u64::saturating_add)
     }
 
     /// The columns, in their order.

@@ -9,6 +9,14 @@ use std::sync::Arc;
 /// Longest vector of a column.
 const VECTOR_LEN_MAX: i32 = 65_536;
 
+/// Bytes that the numbers of a row take in memory in a column of this type; nothing where it has none.
+pub(crate) fn number_bytes(data_type: &DataType) -> u64 {
+    match data_type {
+        DataType::FixedSizeList(item, len) => number_bytes(item.data_type()).saturating_mul(*len as u64),
+        other => other.primitive_width().unwrap_or(0) as u64,
+    }
+}
+
 /// A type that a column may have, by its name.
 ///
 /// Names are those of Arrow's type strings in lower case: `int64`, `float32`, `utf8`, `timestamp[ns, UTC]`,

@@ -53,8 +53,9 @@ pub struct PackOptions {
     pub rows_min: u64,
     /// How many trees of about one size become one of the next size, at least 2.
     pub fan: usize,
-    /// Bytes of objects that one tree is made from, at most; the memory that a pack takes is about three times
-    /// this, and larger tables have several trees.
+    /// Bytes of rows that one tree is made from, at most, of objects or in memory, whichever are more: numbers that are all
+    /// alike, or null, take no room before they are unpacked. The memory that a pack takes is about three times this,
+    /// and larger tables have several trees. A tree that is there is packed as a whole, whatever it takes by now.
     pub tree_bytes_max: u64,
     /// Whether blocks are packed however few they are, with the trees that are at most [`PackOptions::fan`] times
     /// as large: what a table at rest deserves.
@@ -168,9 +169,12 @@ impl Table {
         loop {
             let state = self.ledger.current().await?;
             let up_to = *up_to.get_or_insert(state.manifest.version);
-            let Some(group) = plan::next(&state.manifest, up_to, options) else { return Ok(report) };
             // What is written has the columns of this table alone, though it be one of a union.
             let table = Self { also: std::sync::Arc::default(), ..self.clone() }.at(&state.manifest)?;
+            let row_bytes = table.schema.row_bytes();
+            let Some(group) = plan::next(&state.manifest, up_to, row_bytes, options) else {
+                return Ok(report);
+            };
             let packed = match table.pack_group(&state.manifest, &group, options, &mut report).await {
                 Err(error) => Err(self.if_vacuumed(state.manifest.version, error).await),
                 packed => packed,

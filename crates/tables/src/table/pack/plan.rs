@@ -21,9 +21,12 @@ fn is_block(placed: &Placed) -> bool {
     placed.piece.form == Form::Block
 }
 
-/// Bytes of a piece, about.
-fn bytes_of(placed: &Placed) -> u64 {
-    if placed.piece.bytes > 0 { placed.piece.bytes } else { placed.piece.rows.saturating_mul(ROW_BYTES) }
+/// Bytes that a piece takes, about, packed or unpacked, with `row_bytes` of numbers in a row: numbers that are all alike, or
+/// null, take no room before they are unpacked.
+fn bytes_of(placed: &Placed, row_bytes: u64) -> u64 {
+    let piece = &placed.piece;
+    let packed = if piece.bytes > 0 { piece.bytes } else { piece.rows.saturating_mul(ROW_BYTES) };
+    packed.max(piece.rows.saturating_mul(row_bytes))
 }
 
 /// Pieces that become one tree.
@@ -33,16 +36,23 @@ pub(super) struct Group {
     rows: u64,
     bytes: u64,
     trees: usize,
+    /// Bytes of the numbers of a row in memory.
+    row_bytes: u64,
 }
 
 impl Group {
+    fn of_rows(row_bytes: u64) -> Self {
+        Self { row_bytes, ..Self::default() }
+    }
+
     pub(super) const fn rows(&self) -> u64 {
         self.rows
     }
 
     fn add(&mut self, pieces: &[Placed]) {
         self.rows += pieces.iter().map(|placed| placed.piece.rows).sum::<u64>();
-        self.bytes += bytes(pieces);
+        let bytes = pieces.iter().map(|placed| bytes_of(placed, self.row_bytes));
+        self.bytes = bytes.fold(self.bytes, u64::saturating_add);
         self.pieces.extend_from_slice(pieces);
     }
 
@@ -58,10 +68,6 @@ impl Group {
     }
 }
 
-fn bytes(pieces: &[Placed]) -> u64 {
-    pieces.iter().map(bytes_of).sum()
-}
-
 /// A tree as a version has it.
 struct Standing {
     pieces: Vec<Placed>,
@@ -71,13 +77,19 @@ struct Standing {
     is_struck: bool,
 }
 
-/// What to pack next, of the blocks that version `up_to` has and for what was deleted in it; none if it is not worth it.
-pub(super) fn next(manifest: &Manifest, up_to: Version, options: &PackOptions) -> Option<Group> {
-    let (mut blocks, mut trees) = sort(manifest, up_to);
+/// What to pack next, of the blocks that version `up_to` has and for what was deleted in it, where the numbers of a row take
+/// `row_bytes` in memory; none if it is not worth it.
+pub(super) fn next(
+    manifest: &Manifest,
+    up_to: Version,
+    row_bytes: u64,
+    options: &PackOptions,
+) -> Option<Group> {
+    let (mut blocks, mut trees) = sort(manifest, up_to, row_bytes);
     // Whoever packs while others write, or delete, would never be done.
     blocks.retain(|placed| placed.born <= up_to);
     trees.sort_by_key(|tree| tree.rows);
-    let mut group = blocks_of(&blocks, options.tree_bytes_max);
+    let mut group = blocks_of(&blocks, row_bytes, options.tree_bytes_max);
     let is_cut = group.pieces.len() < blocks.len();
     if is_cut {
         // A tree of blocks alone, as large as a tree may be: the others come next.
@@ -91,7 +103,7 @@ pub(super) fn next(manifest: &Manifest, up_to: Version, options: &PackOptions) -
 }
 
 /// The blocks, in the order of their steps, and the trees.
-fn sort(manifest: &Manifest, up_to: Version) -> (Vec<Placed>, Vec<Standing>) {
+fn sort(manifest: &Manifest, up_to: Version, row_bytes: u64) -> (Vec<Placed>, Vec<Standing>) {
     let mut blocks = Vec::new();
     let mut trees: BTreeMap<Version, Standing> = BTreeMap::new();
     for placed in manifest.pieces.values() {
@@ -102,7 +114,7 @@ fn sort(manifest: &Manifest, up_to: Version) -> (Vec<Placed>, Vec<Standing>) {
         let none = || Standing { pieces: Vec::new(), rows: 0, bytes: 0, is_struck: false };
         let tree = trees.entry(placed.born).or_insert_with(none);
         tree.rows += placed.piece.rows;
-        tree.bytes += bytes_of(placed);
+        tree.bytes = tree.bytes.saturating_add(bytes_of(placed, row_bytes));
         tree.is_struck |= manifest.tombstones_of(placed).any(|tombstone| tombstone.version <= up_to);
         tree.pieces.push(placed.clone());
     }
@@ -114,11 +126,11 @@ fn sort(manifest: &Manifest, up_to: Version) -> (Vec<Placed>, Vec<Standing>) {
 }
 
 /// The first blocks, as many as one tree may be made from; one at least, if there is one.
-fn blocks_of(blocks: &[Placed], bytes_max: u64) -> Group {
-    let mut group = Group::default();
+fn blocks_of(blocks: &[Placed], row_bytes: u64, bytes_max: u64) -> Group {
+    let mut group = Group::of_rows(row_bytes);
     let mut total = 0_u64;
     let fits = |placed: &&Placed| {
-        total = total.saturating_add(bytes_of(placed));
+        total = total.saturating_add(bytes_of(placed, row_bytes));
         total <= bytes_max
     };
     let count = blocks.iter().take(PIECES_MAX).take_while(fits).count().max(1).min(blocks.len());
@@ -141,7 +153,7 @@ fn whole(mut group: Group, trees: &[Standing], options: &PackOptions) -> Option<
         return Some(group);
     }
     let struck = trees.iter().find(|tree| tree.is_struck)?;
-    let mut group = Group::default();
+    let mut group = Group::of_rows(group.row_bytes);
     group.add_tree(struck);
     Some(group)
 }
@@ -161,7 +173,7 @@ fn merge(group: &mut Group, trees: &[Standing], options: &PackOptions) -> Option
         };
         let count = left.iter().take_while(is_meant).count();
         let (now, larger) = left.split_at(count);
-        let of_trees: u64 = now.iter().map(|tree| tree.bytes).sum();
+        let of_trees = now.iter().map(|tree| tree.bytes).fold(0, u64::saturating_add);
         // One of the fan is the group itself.
         let is_time = count + 1 >= options.fan;
         if !is_time || group.bytes.saturating_add(of_trees) > options.tree_bytes_max {
@@ -256,18 +268,18 @@ mod tests {
     #[test]
     fn a_pack_of_everything_ends_however_often_somebody_deletes_meanwhile() {
         let mut manifest = small_blocks(10);
-        let group = next(&manifest, manifest.version, &PackOptions::whole()).unwrap();
+        let group = next(&manifest, manifest.version, 8, &PackOptions::whole()).unwrap();
         manifest = struck(&packed(&manifest, &group, 1000));
         let up_to = manifest.version;
         let mut packs = 0;
-        while let Some(group) = next(&manifest, up_to, &PackOptions::whole()) {
+        while let Some(group) = next(&manifest, up_to, 8, &PackOptions::whole()) {
             packs += 1;
             assert!(packs < 5, "it goes on with what was deleted since it began");
             manifest = struck(&packed(&manifest, &group, 1000 + packs));
         }
         assert_eq!(packs, 1, "what was deleted before is packed");
         assert!(
-            next(&manifest, manifest.version, &PackOptions::whole()).is_some(),
+            next(&manifest, manifest.version, 8, &PackOptions::whole()).is_some(),
             "the next one takes the rest"
         );
     }
@@ -275,13 +287,45 @@ mod tests {
     #[test]
     fn the_edit_of_a_pack_fits_into_a_batch_however_many_small_blocks_there_are() {
         let manifest = small_blocks(100_000);
-        let group = next(&manifest, manifest.version, &PackOptions::whole()).unwrap();
+        let group = next(&manifest, manifest.version, 8, &PackOptions::whole()).unwrap();
         let edit =
             Edit::Pack { base: manifest.version, remove: removals(&group), add: Vec::new(), dropped: 0 };
         let bytes = codec::edit_to_json(EditId { session: ME, sequence: 1 }, &edit).len();
         // Half of a batch is left for a part of a whole manifest and for what is added.
         assert!(bytes <= 4 << 20, "{bytes} bytes");
         assert!(group.pieces.len() > 10_000, "{}", group.pieces.len());
+    }
+
+    #[test]
+    fn rows_that_take_room_once_they_are_unpacked_are_not_all_in_one_tree() {
+        let mut manifest = small_blocks(8);
+        let mut pieces: Vec<Placed> = manifest.pieces.values().cloned().collect();
+        pieces.iter_mut().for_each(|placed| placed.piece.rows = 1_000_000);
+        let pieces_of = |pieces: &[Placed]| {
+            let pairs = pieces.iter().map(|placed| (placed.piece.key(), placed.clone()));
+            pairs.fold(Manifest::default().pieces, |mut pieces, (key, placed)| {
+                pieces.insert(key, placed);
+                pieces
+            })
+        };
+        manifest.pieces = pieces_of(&pieces);
+        let group = |manifest: &Manifest, row_bytes, options: &PackOptions| {
+            next(manifest, manifest.version, row_bytes, options).unwrap().pieces.len()
+        };
+        let whole = PackOptions::whole();
+        assert_eq!(group(&manifest, 8, &whole), 8);
+        assert_eq!(group(&manifest, 160, &whole), 3, "each takes 160 MB");
+        assert_eq!(group(&manifest, 16 << 10, &whole), 1, "one is always packed");
+        for (version, placed) in (1..).zip(&mut pieces) {
+            (placed.born, placed.piece.form) = (Version(version), Form::Cube);
+        }
+        manifest.pieces = pieces_of(&pieces);
+        manifest.version = Version(8);
+        let settling = PackOptions { is_settling: true, ..PackOptions::default() };
+        for options in [whole, settling] {
+            assert_eq!((group(&manifest, 8, &options), group(&manifest, 160, &options)), (8, 3));
+            assert!(next(&manifest, Version(8), 16 << 10, &options).is_none(), "no two go together");
+        }
     }
 
     #[test]
@@ -299,10 +343,10 @@ mod tests {
         }
         let settling = PackOptions { is_settling: true, ..PackOptions::default() };
         for options in [PackOptions::whole(), settling] {
-            let group = next(&manifest, Version(70_000), &options).unwrap();
+            let group = next(&manifest, Version(70_000), 8, &options).unwrap();
             assert!((2..=PIECES_MAX).contains(&group.pieces.len()), "{}", group.pieces.len());
         }
-        let (_, trees) = sort(&manifest, Version(70_000));
+        let (_, trees) = sort(&manifest, Version(70_000), 8);
         let mut group = Group::default();
         group.add(&small_blocks(1).pieces.values().cloned().collect::<Vec<_>>());
         let often = PackOptions { rows_min: 1, ..PackOptions::default() };

@@ -15,10 +15,10 @@ use super::super::Work;
 use super::super::found::{Found, Ordered, place_of};
 use super::super::portion::Planned;
 use super::{Handed, Reading, arrow};
+use crate::schema::number_bytes;
 use crate::table::TableError;
 use crate::threads::{map, threads};
 use arrow_array::RecordBatch;
-use arrow_schema::DataType;
 use arrow_select::concat::concat_batches;
 use atoll_store::Buffer;
 use decoder::{Beside, Decoder};
@@ -159,13 +159,8 @@ impl Reading {
     /// Bytes that the numbers of a row of a band take in memory; all else is stored as it is.
     fn row_bytes(&self, is_certain: bool) -> u64 {
         let fields = self.table.schema.columns().fields();
-        let bytes = |&place: &usize| match fields[place].data_type() {
-            DataType::FixedSizeList(item, len) => {
-                item.data_type().primitive_width().unwrap_or(0) * (*len as usize)
-            }
-            other => other.primitive_width().unwrap_or(0),
-        };
-        self.columns_if(is_certain).iter().map(bytes).sum::<usize>() as u64
+        let bytes = |&place: &usize| number_bytes(fields[place].data_type());
+        self.columns_if(is_certain).iter().map(bytes).sum()
     }
 
     /// The planned bands up to a place, and where their slices lie.
