@@ -29,7 +29,10 @@ impl RowBytes {
                 DataType::Utf8 => sizes.add_texts::<Utf8Type>(column),
                 DataType::Binary => sizes.add_texts::<BinaryType>(column),
                 other => {
-                    let of_vectors = || column.get_array_memory_size() / column.len().max(1);
+                    // Where no row has a vector they take next to nothing, whatever lies below the nulls.
+                    let bytes =
+                        if column.null_count() < column.len() { column.get_array_memory_size() } else { 0 };
+                    let of_vectors = || bytes / column.len().max(1);
                     sizes.each += other.primitive_width().unwrap_or_else(of_vectors);
                 }
             }

@@ -71,7 +71,7 @@ impl Source {
         }
         let some = self.column.slice(rows.start, rows.len());
         match Numbers::of(&some) {
-            // Vectors of which others are null.
+            // Vectors of which others lack an element.
             Some(numbers) => {
                 numbers.encode(0..rows.len(), room, bytes);
                 Ok(())
@@ -102,7 +102,7 @@ impl Source {
 }
 
 impl Numbers {
-    /// The numbers of a column; none where it has nulls that are not those of single numbers.
+    /// The numbers of a column; none where a vector that is there has an element that is not.
     fn of(column: &ArrayRef) -> Option<Self> {
         let numeric = Numeric::of(column.data_type())?;
         let data = column.to_data();
@@ -110,7 +110,7 @@ impl Numbers {
         let (buffer, offset) = match data.data_type() {
             DataType::FixedSizeList(..) => {
                 let child: &ArrayData = data.child_data().first()?;
-                if data.null_count() > 0 || child.null_count() > 0 {
+                if !are_whole(&data, child, numeric.per_row) {
                     return None;
                 }
                 (child.buffers().first()?, child.offset() + offset)
@@ -141,10 +141,10 @@ impl Numbers {
             4 => ranks(raw, kind, u32::from_le_bytes, narrow),
             _ => {
                 ranks(raw, kind, u64::from_le_bytes, wide);
-                return put(wide, nulls.as_deref(), bytes);
+                return put(wide, nulls.as_deref(), self.numeric.per_row, bytes);
             }
         }
-        put(narrow, nulls.as_deref(), bytes);
+        put(narrow, nulls.as_deref(), self.numeric.per_row, bytes);
     }
 
     /// Puts the tag and, if some of the rows are null, which; whether each has a value then.
@@ -182,14 +182,24 @@ where
     }
 }
 
-fn put<N: Packable>(ranks: &mut [N], valid: Option<&[bool]>, bytes: &mut Vec<u8>) {
+/// Whether all vectors that are there have all of their elements; what lies below one that is null is nothing.
+fn are_whole(vectors: &ArrayData, elements: &ArrayData, per_row: usize) -> bool {
+    let Some(missing) = elements.nulls().filter(|missing| missing.null_count() > 0) else { return true };
+    let first = vectors.offset() * per_row;
+    let is_there = |row: &usize| vectors.nulls().is_none_or(|nulls| nulls.is_valid(*row));
+    (0..vectors.len())
+        .filter(is_there)
+        .all(|row| missing.slice(first + row * per_row, per_row).null_count() == 0)
+}
+
+/// Puts the numbers of rows that have so many each, of which some rows may be null.
+fn put<N: Packable>(ranks: &mut [N], valid: Option<&[bool]>, per_row: usize, bytes: &mut Vec<u8>) {
     if let Some(valid) = valid {
         // Nothing that is seen lies below a null, so it takes no room.
-        let pairs = || ranks.iter().zip(valid);
-        let least =
-            pairs().filter(|(_, is_valid)| **is_valid).map(|(rank, _)| *rank).min().unwrap_or_default();
-        let pairs = ranks.iter_mut().zip(valid);
-        pairs.filter(|(_, is_valid)| !**is_valid).for_each(|(rank, _)| *rank = least);
+        let rows = ranks.chunks_exact(per_row).zip(valid);
+        let least = rows.filter(|(_, is_valid)| **is_valid).flat_map(|(row, _)| row).min().copied();
+        let rows = ranks.chunks_exact_mut(per_row).zip(valid).filter(|(_, is_valid)| !**is_valid);
+        rows.for_each(|(row, _)| row.fill(least.unwrap_or_default()));
     }
     put_words(ranks, bytes);
 }

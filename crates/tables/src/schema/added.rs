@@ -4,8 +4,8 @@
 
 use super::{COLUMNS_MAX, SchemaError, TableSchema, TypeName, check_fields, indexed, json};
 use crate::planted::{self, Bug};
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
-use arrow_schema::{ArrowError, Field, FieldRef, Schema};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, make_array, new_null_array};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema};
 use std::sync::Arc;
 
 impl TableSchema {
@@ -79,13 +79,22 @@ impl TableSchema {
 
 /// The values of a column in rows that were written before it was there.
 fn missing(field: &Field, rows: usize) -> ArrayRef {
-    let nulls = new_null_array(field.data_type(), rows);
+    let nulls = nulls(field.data_type(), rows);
     if planted::is(Bug::MissingIsZero) {
         // Null buffers hold zeros.
         let bare = nulls.to_data().into_builder().nulls(None).build();
-        return bare.map_or(nulls, arrow_array::make_array);
+        return bare.map_or(nulls, make_array);
     }
     nulls
+}
+
+/// Rows without a value. Below vectors that are null lie zeros: nulls of their own would only be in the way of whoever
+/// puts the rows in order, which then takes a word more for each.
+fn nulls(data_type: &DataType, rows: usize) -> ArrayRef {
+    let nulls = new_null_array(data_type, rows).to_data();
+    let zeros = nulls.child_data().iter().map(|child| child.clone().into_builder().nulls(None).build());
+    let bare = zeros.collect::<Result<Vec<_>, _>>();
+    make_array(bare.and_then(|zeros| nulls.clone().into_builder().child_data(zeros).build()).unwrap_or(nulls))
 }
 
 #[cfg(test)]
@@ -93,7 +102,6 @@ mod tests {
     use super::super::{Roles, column};
     use super::*;
     use arrow_array::{Array, Int64Array};
-    use arrow_schema::DataType;
 
     fn schema() -> TableSchema {
         let position = Arc::new(Field::new("item", DataType::Float64, false));

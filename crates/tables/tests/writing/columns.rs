@@ -3,8 +3,8 @@
 use crate::rows::schema;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Int64Type};
-use arrow_array::{Array, ArrayRef, Float32Array, Float64Array, Int64Array, RecordBatch};
-use arrow_schema::{DataType, Field};
+use arrow_array::{Array, ArrayRef, FixedSizeListArray, Float32Array, Float64Array, Int64Array, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
 use atoll_memory::MemoryStore;
 use atoll_store::Store;
 use atoll_tables::expression::Expression;
@@ -114,6 +114,51 @@ async fn cubes_from_before_a_column_answer_beside_blocks_from_after_it() {
     check(&table).await;
     table.pack(&PackOptions::whole()).await.unwrap();
     check(&table).await;
+}
+
+/// A step of which half of the rows have a vector.
+async fn append_spectra(table: &Table, step: u64, elements: i32) {
+    let spectrum = |pid: i64| (0..elements).map(move |place| Some((pid + i64::from(place)) as f32));
+    let spectra = (0..ROWS).map(|pid| (pid % 2 > 0).then(|| spectrum(pid)));
+    let spectra = FixedSizeListArray::from_iter_primitive::<Float32Type, _, _>(spectra, elements);
+    let bare = rows(step, false);
+    let field = Field::new("spectrum", spectra.data_type().clone(), true);
+    let fields: Vec<_> = bare.schema().fields().iter().cloned().chain([Arc::new(field)]).collect();
+    let columns = bare.columns().iter().cloned().chain([Arc::new(spectra) as ArrayRef]).collect();
+    let rows = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+    let id = BlockId { run: "run".into(), attempt: 1, step, rank: 0 };
+    table.append(id, &rows).await.unwrap();
+}
+
+#[tokio::test]
+async fn vectors_that_rows_do_not_have_take_no_room_in_a_tree() {
+    let table = Table::create(memory(), "run", schema()).await.unwrap();
+    table.begin("run", 1, 1).await.unwrap();
+    for step in 1..=2 {
+        append(&table, step, false).await;
+    }
+    let elements = 4096;
+    let item = Arc::new(Field::new("item", DataType::Float32, true));
+    let spectrum = Field::new("spectrum", DataType::FixedSizeList(item, elements), true);
+    table.add_column(spectrum).await.unwrap();
+    let packed = table.pack(&PackOptions::whole()).await.unwrap();
+    assert_eq!(packed.rows, 2 * ROWS as u64);
+    assert!(packed.bytes_written < 200_000, "{} bytes for rows without vectors", packed.bytes_written);
+    append_spectra(&table, 3, elements).await;
+    let packed = table.pack(&PackOptions::whole()).await.unwrap();
+    assert_eq!(packed.rows, 3 * ROWS as u64);
+    // Beside vectors that are there a null takes the bits of a packed one, and never all of its bytes.
+    let all = packed.rows * elements as u64 * 4;
+    assert!(packed.bytes_written < all / 3, "{} bytes of {all}", packed.bytes_written);
+    assert_eq!(count(&table, "spectrum is null").await, 5 * ROWS as u64 / 2);
+    let answer = table.query(&Query::default().select(["pid", "spectrum"])).await.unwrap().rows;
+    let (pid, spectra) =
+        (answer.column(0).as_primitive::<Int64Type>(), answer.column(1).as_fixed_size_list());
+    for row in (0..answer.num_rows()).filter(|&row| spectra.is_valid(row)) {
+        let found = spectra.value(row);
+        let expected = (0..elements).map(|place| (pid.value(row) + i64::from(place)) as f32);
+        assert!(found.as_primitive::<Float32Type>().values().iter().copied().eq(expected), "row {row}");
+    }
 }
 
 #[tokio::test]
