@@ -137,7 +137,8 @@ class Writer:
         for a step becomes visible when all ranks' rows have come; a rank that passes over one that another gave is told so
         by a later call.
 
-        Missing values stay missing, as in :meth:`Table.append`: of PyArrow, Polars and the nullable types of pandas, and ``None`` in lists.
+        Missing values stay missing, as in :meth:`Table.append`: of PyArrow, Polars and the nullable types of pandas, and
+        ``None`` in lists.
 
         The rows of one rank and step are one object of the store, which has 64 MiB at most. A writer that is the only rank
         loads larger steps of 131,072 rows or more as several (:meth:`Table.load`), which takes a multiple of their memory
