@@ -138,7 +138,7 @@ impl Table {
         Ok(noted)
     }
 
-    /// Removes attributes of runs of which nothing is left and nothing may come, where they are still as they were; not while there is a
+    /// Removes attributes of runs of which nothing is left or arriving, where they are still as they were; not while there is a
     /// snapshot, which may show those runs.
     pub(super) async fn forget_attributes(&self, noted: Vec<ScanEntry>) -> Result<(), TableError> {
         if noted.is_empty() || !self.snapshots().await?.is_empty() {

@@ -203,7 +203,8 @@ impl Table {
     /// Whole steps go as such; of others the rows are left out by queries until they are packed. Older versions
     /// keep what they had. A step that went as a whole can be written again by a new attempt only: for the attempt that
     /// wrote it, it is there already. With all steps of a run goes what its ranks noted of them, and its attributes, unless an
-    /// attempt that may still write has it, or a snapshot is kept that may show it.
+    /// attempt that began has completed no step yet, or a snapshot is kept that may show it. An attempt that had completed
+    /// some and goes on notes its attributes again.
     ///
     /// # Errors
     /// [`TableError::NoRun`], [`TableError::Steps`] for steps inside out, [`TableError::Filter`] for one that
