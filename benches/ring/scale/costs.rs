@@ -1,37 +1,41 @@
 //! What an operation costs, as the model has it: fitted on two and four real processes.
 //!
-//! Processor time is divided into what an operation takes when its process finds the processor as it left it (`warm`), and what
-//! it takes more each time others ran there meanwhile (`cold`): caches, address translations, the switch itself.
+//! Processor time of an operation is divided into what it takes when its process finds everything at hand, what it takes more
+//! to get back what others pushed out (`cold`), and what it takes to wake a processor that is idle. The last two are measured by
+//! themselves, on those processes and on this machine; how often they happen says the model. So no throughput enters it.
 
+use super::cold::{Both, Cold, OTHERS, TOUCHED_KB};
 use super::events::{self, Machine};
+use super::processor::Found;
 use super::real::Measured;
 
-/// Processes whose work a processor still has at hand. Two processes are two nodes and two clients: with these all is warm.
-pub const AT_HAND: usize = 4;
 const STEPS: usize = 6;
 const SECONDS: f64 = 0.5;
-const WAKE_US_MAX: f64 = 200.0;
-const FACTOR_MAX: f64 = 10.0;
+const LEAST_US: f64 = 0.1;
+/// More than a processor's own caches hold, in KiB.
+const OWN_KB: f64 = 4096.0;
 
 /// Microseconds, unless something else is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Costs {
     /// A node, for each operation.
-    pub node_warm_us: f64,
-    /// A node, more for each time it gets a processor that others had.
-    pub node_cold_us: f64,
+    pub node_us: f64,
     /// A client, for each operation.
-    pub client_warm_us: f64,
-    /// A client, more for each time it gets a processor that others had.
-    pub client_cold_us: f64,
+    pub client_us: f64,
     /// Until an idle processor runs what it is woken for.
     pub wake_us: f64,
+    /// Processor time of who wakes it.
+    pub waking_us: f64,
     /// Processors that two nodes use for ticks and the configuration while nobody asks.
     pub idle_two: f64,
     /// The power of the number of nodes that this grows with: processors that are seldom idle are woken for less.
     pub idle_power: f64,
     /// More for a connection that is made for one operation: of the node, and of the client.
     pub connect_us: (f64, f64),
+    /// More for what others pushed out.
+    pub cold: Cold,
+    /// Of that, for twice as many nodes on one processor.
+    pub doubling: Both,
 }
 
 impl Costs {
@@ -40,84 +44,94 @@ impl Costs {
         self.idle_two * (nodes as f64 / 2.0).powf(self.idle_power) / nodes as f64
     }
 
-    /// What makes the model do on two and on four processes as these did.
+    /// What a node, or a client, takes more as it finds its processor like this. Nodes that ran there have pushed it out of the
+    /// processor's own caches, and those on all processors out of the one that these share. Who comes from another processor
+    /// finds nothing in the former.
+    pub fn cold_us(&self, is_node: bool, found: Found) -> f64 {
+        let side = |both: Both| if is_node { both.node_us } else { both.client_us };
+        let spaces = if found.is_out { side(self.cold.spaces) } else { 0.0 };
+        // That the node ran which is asked was so when the client was measured.
+        let others = |ran: u64| if is_node { ran } else { ran.saturating_sub(1) } as usize;
+        let here = found.here.map_or(OTHERS, others);
+        let own = side(self.doubling) * (here as f64 + 1.0).log2();
+        let touched = self.cold.touched.map(side);
+        let shared = between(others(found.anywhere) as f64 * self.cold.pushed_kb, &touched)
+            - between(OWN_KB, &touched);
+        spaces + own + shared.max(0.0)
+    }
+
+    /// From what two and four processes used.
     pub fn fitted(two: &Measured, four: &Measured, processors: usize) -> Self {
         let idle_two = two.idle_processors.max(0.0);
         let idle_power = (four.idle_processors / idle_two.max(1e-6)).max(1.0).log2().min(1.0);
-        let mut costs = Self { idle_two, idle_power, ..Self::default() };
+        let (cold, waking) = (four.cold.unwrap_or_default(), four.waking.unwrap_or_default());
+        let mut costs = Self {
+            wake_us: waking.wake_us,
+            waking_us: waking.waking_us,
+            idle_two,
+            idle_power,
+            cold,
+            doubling: doubling(&cold),
+            ..Self::default()
+        };
         // Ticks go on beside operations, and belong to none.
-        let own = |nodes: usize, node_us: f64, throughput: f64| {
-            (node_us - costs.idle_of_one(nodes) * nodes as f64 * 1e6 / throughput).max(0.1)
+        let own = |measured: &Measured, node_us: f64, throughput: f64| {
+            let idle = costs.idle_of_one(measured.nodes) * measured.nodes as f64;
+            node_us - idle * 1e6 / throughput
         };
-        let (node_two, client_two) = (own(2, two.node_us, two.throughput), two.client_us);
-        let (node_four, client_four) = (own(4, four.node_us, four.throughput), four.client_us);
-        let made = two.connecting;
-        let node_made = own(2, made.node_us, made.throughput);
-        costs.connect_us = ((node_made - node_two).max(0.0), (made.client_us - client_two).max(0.0));
-        costs.node_warm_us = node_two;
-        costs.client_warm_us = client_two;
-        let run = |costs: &Self, nodes| events::run(&Machine::shared(*costs, nodes, processors), SECONDS, 1);
+        let seen = [two, four].map(|one| (one, own(one, one.node_us, one.throughput), one.client_us));
+        let made = [two, four].map(|one| {
+            let made = one.connecting;
+            (own(one, made.node_us, made.throughput), made.client_us)
+        });
         for _ in 0..STEPS {
-            let (at_two, at_four) = (run(&costs, 2), run(&costs, 4));
-            let solve = |two: f64, four: f64, share_two: f64, share_four: f64| {
-                let cold = ((four - two) / (share_four - share_two).max(0.05)).max(0.0);
-                ((two - cold * share_two).max(0.1), cold)
-            };
-            (costs.node_warm_us, costs.node_cold_us) =
-                solve(node_two, node_four, at_two.node_cold_share, at_four.node_cold_share);
-            (costs.client_warm_us, costs.client_cold_us) =
-                solve(client_two, client_four, at_two.client_cold_share, at_four.client_cold_share);
-        }
-        // What is not seen in anybody's processor time: interrupts, and processors that wait though there is work.
-        costs.scale_to(four.throughput, |costs| run(costs, 4).throughput);
-        let wake_us =
-            bisected(two.throughput, WAKE_US_MAX, |wake_us| run(&Self { wake_us, ..costs }, 2).throughput);
-        // One client alone waits for no processor, but is woken and has its node woken: more than half of what that takes
-        // beside the work is somebody else's doing.
-        let beside_us = (two.alone_us - costs.node_warm_us - costs.client_warm_us).max(0.0);
-        costs.wake_us = wake_us.min(beside_us / 2.0);
-        costs.scale_to(four.throughput, |costs| run(costs, 4).throughput);
-        costs.connections_scaled(four.connecting.throughput, |costs| {
-            let machine = Machine { connecting_share: 1.0, ..Machine::shared(*costs, 4, processors) };
-            events::run(&machine, SECONDS, 1).throughput
-        })
-    }
-
-    /// With connections that take as much longer, or shorter, that the model does as much with them as was measured.
-    fn connections_scaled(self, throughput: f64, run: impl Fn(&Self) -> f64) -> Self {
-        let with = |factor: f64| Self {
-            connect_us: (self.connect_us.0 * factor, self.connect_us.1 * factor),
-            ..self
-        };
-        let factor = bisected(throughput, FACTOR_MAX, |factor| run(&with(factor)));
-        with(factor)
-    }
-
-    /// Lengthens everything until the model does as much as was measured.
-    fn scale_to(&mut self, throughput: f64, run: impl Fn(&Self) -> f64) {
-        for _ in 0..STEPS {
-            let factor = run(self) / throughput;
-            for cost in [
-                &mut self.node_warm_us,
-                &mut self.node_cold_us,
-                &mut self.client_warm_us,
-                &mut self.client_cold_us,
-            ] {
-                *cost *= factor;
+            let mut sums = [0.0; 4];
+            for ((measured, node_us, client_us), (node_made_us, client_made_us)) in seen.iter().zip(made) {
+                let machine = Machine::shared(costs, measured.nodes, processors);
+                let beside = |connecting_share| {
+                    let machine = Machine { connecting_share, ..machine.clone() };
+                    let played = events::run(&machine, SECONDS, 1);
+                    let woken = |wakes: f64| wakes * costs.waking_us;
+                    (
+                        played.node_cold_us + woken(played.node_wakes),
+                        played.client_cold_us + woken(played.client_wakes),
+                    )
+                };
+                let (kept, connecting) = (beside(0.0), beside(1.0));
+                sums[0] += node_us - kept.0;
+                sums[1] += client_us - kept.1;
+                sums[2] += node_made_us - connecting.0;
+                sums[3] += client_made_us - connecting.1;
             }
+            let [node_us, client_us, node_made_us, client_made_us] = sums.map(|sum| sum / 2.0);
+            costs.node_us = node_us.max(LEAST_US);
+            costs.client_us = client_us.max(LEAST_US);
+            costs.connect_us = ((node_made_us - node_us).max(0.0), (client_made_us - client_us).max(0.0));
         }
+        costs
     }
 }
 
-/// How large that is which leaves so much to be done; nothing if less is done without it.
-fn bisected(throughput: f64, most: f64, run: impl Fn(f64) -> f64) -> f64 {
-    let (mut low, mut high) = (0.0, most);
-    if run(low) <= throughput {
-        return 0.0;
+/// By the least squares of what was seen behind one node, two and three. That it goes on like this is assumed.
+fn doubling(cold: &Cold) -> Both {
+    let doublings: [f64; OTHERS] = std::array::from_fn(|at| (at as f64 + 2.0).log2());
+    let squares: f64 = doublings.iter().map(|one| one * one).sum();
+    let fitted = |side: fn(&Both) -> f64| {
+        let products = cold.asked.iter().zip(doublings).map(|(seen, doublings)| side(seen) * doublings);
+        products.sum::<f64>() / squares
+    };
+    Both { node_us: fitted(|both| both.node_us), client_us: fitted(|both| both.client_us) }
+}
+
+/// What so much memory costs, between what was measured; beyond that it is no more.
+fn between(kibibytes: f64, touched_us: &[f64; TOUCHED_KB.len()]) -> f64 {
+    let (mut below_kb, mut below_us) = (0.0, 0.0);
+    for (kb, us) in TOUCHED_KB.into_iter().zip(*touched_us) {
+        let (kb, us) = (kb as f64, us.max(below_us));
+        if kibibytes < kb {
+            return below_us + (us - below_us) * (kibibytes - below_kb) / (kb - below_kb);
+        }
+        (below_kb, below_us) = (kb, us);
     }
-    for _ in 0..20 {
-        let middle = (low + high) / 2.0;
-        if run(middle) > throughput { low = middle } else { high = middle }
-    }
-    (low + high) / 2.0
+    below_us
 }

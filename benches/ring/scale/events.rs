@@ -1,13 +1,15 @@
 //! The model: nodes and clients that share processors, and messages between them, event by event.
 //!
 //! Each client asks one node after the other, drawn at random, and waits for the answer. A node that runs takes all that has
-//! come, and answers one by one. Whoever has something to do waits for a processor of its host in the order of coming.
+//! come, and answers one by one. Whoever has something to do waits for its own processor, in the order of coming: a system
+//! leaves a thread where it ran last, even if another processor is idle, and moves it only now and then.
 //!
 //! Invariant: the same machine and seed give the same figures; nothing here looks at a clock.
 
 use super::FITTED_MOST;
-use super::costs::{AT_HAND, Costs};
+use super::costs::Costs;
 use super::network::Network;
+use super::processor::{Left, Processor};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -64,27 +66,36 @@ pub struct Outcome {
     pub latency_us: f64,
     /// One in a hundred takes longer.
     pub p99_us: f64,
-    /// How often a node got a processor that others had, for each operation.
-    pub node_cold_share: f64,
+    /// Microseconds that nodes took to get back what others had pushed out, for each operation.
+    pub node_cold_us: f64,
     /// The same of clients.
-    pub client_cold_share: f64,
+    pub client_cold_us: f64,
+    /// How often a node woke a processor that was idle, for each operation.
+    pub node_wakes: f64,
+    /// The same of clients.
+    pub client_wakes: f64,
     /// Of the processors of all hosts that are played.
     pub busy_share: f64,
 }
 
 /// How often ticks of a node come.
 const TICK_NS: u64 = 1_000_000;
+/// How often the system spreads threads anew over the processors of a host. By traces it does about once a second; more often
+/// here, so that every way to spread them is played.
+const SPREAD_NS: u64 = 20_000_000;
 /// The share of the time that does not count.
 const WARM_SHARE: f64 = 0.2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
-    /// Something for a thread comes.
-    Comes { thread: usize, message: Message },
+    /// Something for a thread comes, of another one if it is not its own tick.
+    Comes { thread: usize, of: usize, message: Message },
     /// A thread has done what it took.
     Ends { thread: usize },
     /// Ticks of a node.
     Ticks { thread: usize },
+    /// Threads of all hosts are spread.
+    Spreads,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,21 +114,26 @@ enum State {
 
 struct Thread {
     host: usize,
+    /// The processor that it waits for.
+    home: usize,
+    space: usize,
+    left: Left,
     state: State,
     inbox: VecDeque<Message>,
 }
 
-#[derive(Clone, Default)]
-struct Processor {
-    is_busy: bool,
-    /// Who ran last, the last one first.
-    at_hand: VecDeque<usize>,
+#[derive(Clone)]
+struct Host {
+    processors: Vec<Processor>,
+    /// How often nodes ran on them.
+    nodes_ran: u64,
 }
 
-#[derive(Default)]
-struct Host {
-    waiting: VecDeque<usize>,
-    processors: Vec<Processor>,
+/// What nodes did, and the same of clients.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    cold_ns: u64,
+    wakes: u64,
 }
 
 struct Play<'a> {
@@ -132,7 +148,7 @@ struct Play<'a> {
     random: fastrand::Rng,
     counts_from: u64,
     latencies: Vec<u32>,
-    cold: [u64; 2],
+    tallies: [Tally; 2],
     busy_ns: u64,
 }
 
@@ -155,32 +171,41 @@ impl<'a> Play<'a> {
     fn new(machine: &'a Machine, counts_from: u64, seed: u64) -> Self {
         let played = machine.played;
         let hosts = if machine.is_shared { 1 } else { played };
-        let thread =
-            |at: usize| Thread { host: at % played % hosts, state: State::Idle, inbox: VecDeque::new() };
-        let host = || Host { processors: vec![Processor::default(); machine.processors], ..Host::default() };
+        let thread = |at: usize| Thread {
+            host: at % played % hosts,
+            home: 0,
+            // Clients of one host are threads of one process.
+            space: if at < played { at } else { played + at % played % hosts },
+            left: Left::default(),
+            state: State::Idle,
+            inbox: VecDeque::new(),
+        };
         Self {
             machine,
             now: 0,
             events: BinaryHeap::new(),
             count: 0,
             threads: (0..2 * played).map(thread).collect(),
-            hosts: (0..hosts).map(|_| host()).collect(),
+            hosts: vec![
+                Host { processors: vec![Processor::default(); machine.processors], nodes_ran: 0 };
+                hosts
+            ],
             asked_at: vec![0; played],
             random: fastrand::Rng::with_seed(seed),
             counts_from,
             latencies: Vec::new(),
-            cold: [0; 2],
+            tallies: [Tally::default(); 2],
             busy_ns: 0,
         }
     }
 
     fn begin(&mut self) {
+        self.spread();
         for at in 0..self.machine.played {
             let spread = self.random.u64(..100_000);
-            self.after(
-                spread,
-                What::Comes { thread: self.machine.played + at, message: Message::Answer { is_stale: true } },
-            );
+            let client = self.machine.played + at;
+            let message = Message::Answer { is_stale: true };
+            self.after(spread, What::Comes { thread: client, of: client, message });
             let spread = self.random.u64(..TICK_NS);
             self.after(spread, What::Ticks { thread: at });
         }
@@ -193,63 +218,76 @@ impl<'a> Play<'a> {
 
     fn happen(&mut self, what: What) {
         match what {
-            What::Comes { thread, message } => self.come(thread, message),
+            What::Comes { thread, of, message } => self.come(thread, of, message),
             What::Ticks { thread } => {
                 self.after(TICK_NS, What::Ticks { thread });
-                self.come(thread, Message::Tick);
+                self.come(thread, thread, Message::Tick);
             }
             What::Ends { thread } => self.end(thread),
+            What::Spreads => self.spread(),
         }
     }
 
-    fn come(&mut self, thread: usize, message: Message) {
-        let of = &mut self.threads[thread];
-        of.inbox.push_back(message);
-        if of.state != State::Idle {
+    /// As many threads for each processor of a host, whichever they are. Who waits or runs does so to the end.
+    fn spread(&mut self) {
+        self.after(SPREAD_NS, What::Spreads);
+        let processors = self.machine.processors;
+        let mut order: Vec<usize> = (0..self.threads.len()).collect();
+        self.random.shuffle(&mut order);
+        let mut placed = vec![self.random.usize(..processors); self.hosts.len()];
+        for thread in order {
+            let thread = &mut self.threads[thread];
+            thread.home = placed[thread.host] % processors;
+            placed[thread.host] += 1;
+        }
+    }
+
+    /// A message of another thread, or of a clock.
+    fn come(&mut self, thread: usize, of: usize, message: Message) {
+        let waker = &self.threads[of];
+        let waker = match waker.state {
+            State::Running { processor } if of != thread => Some((waker.host, processor)),
+            _ => None,
+        };
+        let comes_to = &mut self.threads[thread];
+        comes_to.inbox.push_back(message);
+        if comes_to.state != State::Idle {
             return;
         }
-        of.state = State::Waiting;
-        let host = of.host;
-        self.hosts[host].waiting.push_back(thread);
-        self.dispatch(host, us(self.machine.costs.wake_us));
-    }
-
-    /// Gives processors that are free to who waits.
-    fn dispatch(&mut self, host: usize, wake_ns: u64) {
-        loop {
-            let Host { waiting, processors } = &mut self.hosts[host];
-            let Some(&next) = waiting.front() else { return };
-            let is_free = |processor: &usize| !processors[*processor].is_busy;
-            // Rather where it ran before.
-            let last = (0..processors.len()).filter(is_free).max_by_key(|&at| {
-                let place = processors[at].at_hand.iter().position(|&one| one == next);
-                (Reverse(place.unwrap_or(AT_HAND)), Reverse(at))
-            });
-            let Some(processor) = last else { return };
-            waiting.pop_front();
-            self.run_on(host, processor, next, wake_ns);
+        comes_to.state = State::Waiting;
+        let (host, home) = (comes_to.host, comes_to.home);
+        let processor = &mut self.hosts[host].processors[home];
+        processor.waiting.push_back(thread);
+        if processor.is_busy {
+            return;
         }
+        if let Some((_, wakes)) = waker.filter(|(of_host, _)| *of_host == host) {
+            self.hosts[host].processors[wakes].owed_ns += us(self.machine.costs.waking_us);
+            if self.now >= self.counts_from {
+                self.tallies[usize::from(of >= self.machine.played)].wakes += 1;
+            }
+        }
+        self.dispatch(host, home, us(self.machine.costs.wake_us));
     }
 
-    fn run_on(&mut self, host: usize, processor: usize, thread: usize, wake_ns: u64) {
-        let at_hand = &mut self.hosts[host].processors[processor];
-        at_hand.is_busy = true;
-        let place = at_hand.at_hand.iter().position(|&one| one == thread);
-        let is_cold = place.is_none() && at_hand.at_hand.len() >= AT_HAND;
-        place.map(|place| at_hand.at_hand.remove(place));
-        at_hand.at_hand.push_front(thread);
-        at_hand.at_hand.truncate(AT_HAND);
-        self.threads[thread].state = State::Running { processor };
+    /// Gives a processor that is free to who waits for it.
+    fn dispatch(&mut self, host: usize, place: usize, wake_ns: u64) {
+        let Host { processors, nodes_ran } = &mut self.hosts[host];
+        let processor = &mut processors[place];
+        let Some(thread) = processor.waiting.pop_front() else { return };
+        processor.is_busy = true;
+        let costs = &self.machine.costs;
+        let runs = &mut self.threads[thread];
+        runs.state = State::Running { processor: place };
         let is_node = thread < self.machine.played;
-        let costs = self.machine.costs;
-        let cold = if is_node { costs.node_cold_us } else { costs.client_cold_us };
-        let cold = if is_cold { us(cold) } else { 0 };
-        if is_cold && self.now >= self.counts_from {
-            self.cold[usize::from(!is_node)] += 1;
-        }
-        let took =
-            if is_node { self.serve(thread, wake_ns + cold) } else { self.ask(thread, wake_ns + cold) };
+        let found = processor.runs(place, nodes_ran, (runs.space, is_node), &mut runs.left);
+        let only_ticks = runs.inbox.iter().all(|message| *message == Message::Tick);
+        // What ticks take was measured where everything else had run meanwhile.
+        let cold_ns = if only_ticks { 0 } else { us(costs.cold_us(is_node, found)) };
+        let first_ns = wake_ns + cold_ns;
+        let took = if is_node { self.serve(thread, first_ns) } else { self.ask(thread, first_ns) };
         if self.now >= self.counts_from {
+            self.tallies[usize::from(!is_node)].cold_ns += cold_ns;
             self.busy_ns += took - wake_ns;
         }
         self.after(took, What::Ends { thread });
@@ -264,10 +302,10 @@ impl<'a> Play<'a> {
                 took += (costs.idle_of_one(self.machine.beside()) * TICK_NS as f64) as u64;
                 continue;
             };
-            took += us(costs.node_warm_us + if connects { costs.connect_us.0 } else { 0.0 });
+            took += us(costs.node_us + if connects { costs.connect_us.0 } else { 0.0 });
             let message = Message::Answer { is_stale };
             let way = self.way(node, client - self.machine.played, false);
-            self.after(took + way, What::Comes { thread: client, message });
+            self.after(took + way, What::Comes { thread: client, of: node, message });
         }
         took
     }
@@ -291,14 +329,14 @@ impl<'a> Play<'a> {
         let node = self.random.usize(..self.machine.played);
         let connects = self.random.f64() < self.machine.connecting_share;
         let is_stale = !was_stale && self.random.f64() < self.machine.stale_share;
-        let mut took = first_ns + us(costs.client_warm_us + if connects { costs.connect_us.1 } else { 0.0 });
+        let mut took = first_ns + us(costs.client_us + if connects { costs.connect_us.1 } else { 0.0 });
         let mut way = self.way(node, place, true);
         if connects {
             // A question and an answer of the systems alone come first.
             way += self.way(node, place, true) + self.way(node, place, false);
         }
         let message = Message::Request { client, is_stale, connects };
-        self.after(took + way, What::Comes { thread: node, message });
+        self.after(took + way, What::Comes { thread: node, of: client, message });
         took = took.max(1);
         took
     }
@@ -315,15 +353,23 @@ impl<'a> Play<'a> {
 
     fn end(&mut self, thread: usize) {
         let of = &mut self.threads[thread];
-        let (host, State::Running { processor }) = (of.host, of.state) else { return };
-        self.hosts[host].processors[processor].is_busy = false;
+        let (host, State::Running { processor: place }) = (of.host, of.state) else { return };
+        let processor = &mut self.hosts[host].processors[place];
+        let owed_ns = std::mem::take(&mut processor.owed_ns);
+        if owed_ns > 0 {
+            if self.now >= self.counts_from {
+                self.busy_ns += owed_ns;
+            }
+            return self.after(owed_ns, What::Ends { thread });
+        }
+        processor.is_busy = false;
         if of.inbox.is_empty() {
             of.state = State::Idle;
         } else {
             of.state = State::Waiting;
-            self.hosts[host].waiting.push_back(thread);
+            processor.waiting.push_back(thread);
         }
-        self.dispatch(host, 0);
+        self.dispatch(host, place, 0);
     }
 
     fn outcome(mut self, until: u64) -> Outcome {
@@ -334,13 +380,16 @@ impl<'a> Play<'a> {
         let p99 = self.latencies.get(self.latencies.len() * 99 / 100).copied().unwrap_or(0);
         let latency_us = sum / operations / 1e3;
         let processors = (self.hosts.len() * self.machine.processors) as f64;
+        let [nodes, clients] = self.tallies;
         Outcome {
             // Clients always wait for one operation: what is played stands for all.
             throughput: operations / seconds * self.machine.nodes as f64 / self.machine.played as f64,
             latency_us,
             p99_us: f64::from(p99) / 1e3,
-            node_cold_share: self.cold[0] as f64 / operations,
-            client_cold_share: self.cold[1] as f64 / operations,
+            node_cold_us: nodes.cold_ns as f64 / 1e3 / operations,
+            client_cold_us: clients.cold_ns as f64 / 1e3 / operations,
+            node_wakes: nodes.wakes as f64 / operations,
+            client_wakes: clients.wakes as f64 / operations,
             busy_share: self.busy_ns as f64 / 1e9 / seconds / processors,
         }
     }

@@ -1,22 +1,27 @@
 //! Scale: a model of nodes and clients that is fitted on two and four real processes, held against 8, 16 and 32, and asked about
 //! up to a million nodes.
 //!
-//! `real` starts and measures processes, `asking` is their clients, `costs` fits, `events` is the model, `network` what lies
-//! between hosts, and `large` goes up to a million.
+//! `real` starts and measures processes, `asking` is their clients, `cold` and `waking` measure what a processor that others had, or
+//! that was idle, costs; `pinned` keeps threads on one for that, `costs` fits, `events` is the model, `processor` one of its processors, `network` what lies between
+//! hosts, and `large` goes up to a million.
 //!
 //! Invariant: what was measured on 8, 16 and 32 processes enters no constant of the model.
 
 mod asking;
+mod cold;
 mod costs;
 mod events;
 mod large;
 mod network;
+mod pinned;
+mod processor;
 mod real;
 mod report;
 mod resident;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod waking;
 
 pub use report::{is_right, print, rows};
 pub use resident::hold;
@@ -121,6 +126,9 @@ pub struct Findings {
     pub costs: Option<Costs>,
     /// Up to a million, each on a host of its own: by the network, and by whether connections are kept.
     pub large: Vec<(Shape, bool, Vec<Size>)>,
+    /// The efficiency of a million in the torus, connections kept and not, were an idle processor woken for nothing: with what
+    /// that takes on this machine two nodes are slow, and everybody looks good beside them.
+    pub without_waking: Option<(f64, f64)>,
     /// Tables.
     pub tables: Vec<tables::Taken>,
     /// Megabytes of a node with a table of a thousand nodes.
@@ -232,6 +240,12 @@ impl Findings {
                 self.large.push((shape, connections == Connections::Kept, sizes));
             }
         }
+        let costs = Costs { wake_us: 0.0, waking_us: 0.0, ..costs };
+        let million = |connections| {
+            let sizes = large::up(&topologies, Shape::Torus, (costs, processors()), connections, effort);
+            sizes.last().map(|last| last.efficiency)
+        };
+        self.without_waking = million(Connections::Kept).zip(million(Connections::AtMost(CONNECTIONS_MAX)));
         Ok(())
     }
 }

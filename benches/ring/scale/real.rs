@@ -2,9 +2,12 @@
 //!
 //! Invariant: every answer is judged, and a wrong one fails the phase.
 
-use super::ScaleError;
 use super::asking::{self, Asked, Lines};
+use super::cold::{self, Cold};
+use super::waking::{self, Waking};
+use super::{FITTED_MOST, ScaleError};
 use crate::local::Status;
+use crate::machine::processors;
 use crate::servers::{Kept, Place};
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -44,6 +47,10 @@ pub struct Measured {
     pub alone_us: f64,
     /// The same clients, who make a connection for each operation.
     pub connecting: Connecting,
+    /// What pushing out costs; of as many nodes alone as the model is fitted on at most.
+    pub cold: Option<Cold>,
+    /// And what waking a processor costs beside them.
+    pub waking: Option<Waking>,
 }
 
 /// What processes did whose clients make a connection for each operation.
@@ -150,6 +157,12 @@ impl Processes {
                 .all(|node| node.catching_up == 0 && node.leads.abs_diff(share) <= share / 8 + 2)
     }
 
+    fn cold(&self, leaders: &[usize], idle: f64, time: Duration) -> Result<Cold, ScaleError> {
+        let nodes: Vec<_> =
+            self.addresses.iter().copied().zip(self.nodes.iter().map(Kept::process)).collect();
+        cold::measure(&nodes, leaders, (idle / nodes.len() as f64, time))
+    }
+
     fn cpu_seconds(&self) -> f64 {
         self.nodes.iter().filter_map(|node| threads_seconds(node.process())).sum()
     }
@@ -166,6 +179,7 @@ impl Processes {
         };
         let asked = all(Lines::Kept)?;
         let operations = asked.operations as f64;
+        let is_last_fitted = self.nodes.len() == FITTED_MOST;
         Ok(Measured {
             nodes: self.nodes.len(),
             throughput: operations / asked.seconds,
@@ -180,12 +194,14 @@ impl Processes {
                 .max(0.0),
             alone_us,
             connecting: Connecting::of(&all(Lines::Made)?),
+            cold: is_last_fitted.then(|| self.cold(&leaders, idle_processors, measured)).transpose()?,
+            waking: is_last_fitted.then(|| waking::measure(processors(), measured)).transpose()?,
         })
     }
 }
 
 /// Seconds that the threads of a process ran, to the nanosecond: what a node uses while nobody asks is less than ticks show.
-fn threads_seconds(process: u32) -> Option<f64> {
+pub fn threads_seconds(process: u32) -> Option<f64> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?.flatten();
     let ran = threads.filter_map(|thread| {
         let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;

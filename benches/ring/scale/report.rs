@@ -110,6 +110,13 @@ pub fn print(findings: &Findings) {
     for (shape, is_kept, sizes) in &findings.large {
         print_large(*shape, *is_kept, sizes);
     }
+    if let Some((kept, made)) = findings.without_waking {
+        println!(
+            "torus, a million nodes, were an idle processor woken for nothing: {:.1} % with connections kept, {:.1} % with 10,000 a node",
+            kept * 100.0,
+            made * 100.0
+        );
+    }
     for why in &findings.missing {
         println!("missing: {why}");
     }

@@ -1,22 +1,46 @@
 //! The model as it must be: the same from the same seed, right where it can be reckoned, and fitted to what it made itself.
 
+use super::cold::{Both, Cold, TOUCHED_KB};
 use super::costs::Costs;
 use super::events::{self, Machine, Outcome};
 use super::large::{self, Connections, Effort, SIZE_MAX};
 use super::network::{Shape, Topologies};
+use super::processor::{Found, Left, Processor};
 use super::real::{Connecting, Measured};
+use super::waking::Waking;
 use super::{Compared, Findings, report};
 
 const COSTS: Costs = Costs {
-    node_warm_us: 10.0,
-    node_cold_us: 6.0,
-    client_warm_us: 8.0,
-    client_cold_us: 2.0,
+    node_us: 10.0,
+    client_us: 8.0,
     wake_us: 3.0,
+    waking_us: 2.0,
     idle_two: 0.04,
     idle_power: 0.7,
     connect_us: (20.0, 15.0),
+    cold: COLD,
+    doubling: both(2.0, 0.5),
 };
+
+const COLD: Cold = Cold {
+    warm: both(8.0, 7.0),
+    spaces: both(1.0, 0.3),
+    asked: [both(2.0, 0.5), both(3.17, 0.792), both(4.0, 1.0)],
+    touched: [both(4.0, 1.0); TOUCHED_KB.len()],
+    pushed_kb: 300.0,
+};
+
+/// As if nothing was ever pushed out.
+const ALWAYS_WARM: Costs = Costs {
+    idle_two: 0.0,
+    cold: Cold { spaces: both(0.0, 0.0), touched: [both(0.0, 0.0); TOUCHED_KB.len()], ..COLD },
+    doubling: both(0.0, 0.0),
+    ..COSTS
+};
+
+const fn both(node_us: f64, client_us: f64) -> Both {
+    Both { node_us, client_us }
+}
 
 fn is_near(one: f64, other: f64, share: f64) -> bool {
     (one / other - 1.0).abs() <= share
@@ -35,22 +59,23 @@ fn as_measured(costs: Costs, nodes: usize) -> Measured {
     let outcome = shared(costs, nodes);
     let idle_processors = costs.idle_of_one(nodes) * nodes as f64;
     let ticks_us = idle_processors * 1e6 / outcome.throughput;
-    let node_us = costs.node_warm_us + costs.node_cold_us * outcome.node_cold_share;
-    let client_us = costs.client_warm_us + costs.client_cold_us * outcome.client_cold_share;
     let connecting = shared_connecting(costs, nodes);
+    let node_us = |of: Outcome| costs.node_us + of.node_cold_us + of.node_wakes * costs.waking_us;
+    let client_us = |of: Outcome| costs.client_us + of.client_cold_us + of.client_wakes * costs.waking_us;
     Measured {
         nodes,
         throughput: outcome.throughput,
-        node_us: node_us + ticks_us,
-        client_us,
+        node_us: node_us(outcome) + ticks_us,
+        client_us: client_us(outcome),
         idle_processors,
-        alone_us: costs.node_warm_us + costs.client_warm_us + 2.0 * costs.wake_us,
         connecting: Connecting {
             throughput: connecting.throughput,
-            node_us: node_us + costs.connect_us.0 + idle_processors * 1e6 / connecting.throughput,
-            client_us: client_us + costs.connect_us.1,
+            node_us: node_us(connecting) + costs.connect_us.0 + idle_processors * 1e6 / connecting.throughput,
+            client_us: client_us(connecting) + costs.connect_us.1,
             ..Connecting::default()
         },
+        cold: Some(costs.cold),
+        waking: Some(Waking { wake_us: costs.wake_us, waking_us: costs.waking_us }),
         ..Measured::default()
     }
 }
@@ -65,8 +90,7 @@ fn the_same_seed_gives_the_same_figures() {
 #[test]
 fn many_processes_do_what_two_processors_can() {
     // Without costs of changing, all that counts is the time of both sides; all are always busy.
-    let costs = Costs { node_cold_us: 0.0, client_cold_us: 0.0, idle_two: 0.0, ..COSTS };
-    let outcome = shared(costs, 32);
+    let outcome = shared(ALWAYS_WARM, 32);
     assert!(is_near(outcome.throughput, 2.0 / 18e-6, 0.01), "{outcome:?}");
     // And as each client waits for one answer, the time of each follows.
     assert!(is_near(outcome.latency_us, 32.0 * 9.0, 0.01), "{outcome:?}");
@@ -75,10 +99,46 @@ fn many_processes_do_what_two_processors_can() {
 
 #[test]
 fn one_that_nobody_disturbs_takes_both_times_and_is_woken_twice() {
-    let costs = Costs { idle_two: 0.0, ..COSTS };
-    let outcome = shared(costs, 1);
+    let outcome = shared(ALWAYS_WARM, 1);
     assert!(is_near(outcome.latency_us, 10.0 + 8.0 + 2.0 * 3.0, 0.01), "{outcome:?}");
     assert!(is_near(outcome.throughput, 1e6 / 24.0, 0.01), "{outcome:?}");
+}
+
+#[test]
+fn few_threads_leave_processors_idle_and_many_none() {
+    let busy = [2, 4, 32].map(|nodes| shared(ALWAYS_WARM, nodes).busy_share);
+    assert!(busy[0] < 0.8 && busy[0] < busy[1] && busy[1] < 0.95 && busy[2] > 0.99, "{busy:?}");
+    // Who wakes an idle processor pays for it, and the one that is woken starts later.
+    let dear = shared(Costs { wake_us: 30.0, waking_us: 10.0, ..ALWAYS_WARM }, 2);
+    assert!(dear.node_wakes > 0.1 && dear.throughput < 0.8 * shared(ALWAYS_WARM, 2).throughput, "{dear:?}");
+}
+
+#[test]
+fn a_processor_has_six_address_spaces_at_hand_and_knows_who_ran_meanwhile() {
+    let (mut processor, mut host_ran) = (Processor::default(), 0);
+    let mut left = [Left::default(); 7];
+    let mut runs = |space: usize| processor.runs(0, &mut host_ran, (space, true), &mut left[space]);
+    let first: Vec<Found> = (0..6).map(&mut runs).collect();
+    assert!(first.iter().all(|found| !found.is_out && found.here.is_none()), "{first:?}");
+    assert_eq!(runs(0), Found { is_out: false, here: Some(5), anywhere: 5 });
+    assert!(runs(6).is_out);
+    // The seventh took the place of the one that was not there for longest.
+    assert_eq!(runs(1), Found { is_out: true, here: Some(6), anywhere: 6 });
+    assert_eq!(runs(0), Found { is_out: false, here: Some(2), anywhere: 2 });
+}
+
+#[test]
+fn more_nodes_push_out_more_and_those_of_another_processor_only_from_what_is_shared() {
+    let mut costs = COSTS;
+    costs.cold.touched[TOUCHED_KB.len() - 1] = both(40.0, 20.0);
+    let cold = |here, anywhere| costs.cold_us(true, Found { is_out: false, here: Some(here), anywhere });
+    assert_eq!([cold(0, 0), cold(1, 1), cold(3, 3)], [0.0, 2.0, 4.0]);
+    // 300 KiB each: a hundred of them are more than fits.
+    assert_eq!(cold(3, 10), 4.0);
+    assert!(cold(3, 100) > 30.0);
+    assert!(costs.cold_us(true, Found { is_out: true, here: Some(0), anywhere: 0 }) == 1.0);
+    // The node that a client asked ran since then in any case.
+    assert_eq!(costs.cold_us(false, Found { is_out: false, here: Some(1), anywhere: 1 }), 0.0);
 }
 
 #[test]
