@@ -1,9 +1,9 @@
 //! Scale: a model of nodes and clients that is fitted on two and four real processes, held against 8, 16 and 32, and asked about
 //! up to a million nodes.
 //!
-//! `real` starts and measures processes, `asking` is their clients, `cold` and `waking` measure what a processor that others had, or
-//! that was idle, costs; `pinned` keeps threads on one for that, `costs` fits, `events` is the model, `processor` one of its processors, `network` what lies between
-//! hosts, and `large` goes up to a million.
+//! `real` starts and measures processes, `asking` is their clients; `cold` and `waking` measure what it costs that others had a
+//! processor, or that it was idle, and `pinned` keeps threads on one for that. `costs` fits, `events` is the model, `processor` one of
+//! its processors, `network` what lies between hosts, and `large` goes up to a million.
 //!
 //! Invariant: what was measured on 8, 16 and 32 processes enters no constant of the model.
 
