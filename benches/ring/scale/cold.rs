@@ -24,15 +24,13 @@ const LITTLE: usize = 8;
 pub const OTHERS: usize = FITTED_MOST - 1;
 /// Operations before something else happens between them.
 const IN_A_ROW: usize = 100;
-/// Memory that is written to between two operations, in KiB: about what fits the caches of a processor, its host's, and less of these
-/// than neighbours leave.
-pub const TOUCHED_KB: [usize; 7] = [256, 512, 1024, 4096, 8192, 16_384, 32_768];
+/// Memory that is written to between two operations, in KiB: from more than a processor's own caches hold to more than neighbours
+/// leave of the one that all share.
+pub const TOUCHED_KB: [usize; 4] = [4096, 8192, 16_384, 32_768];
 const LINE_BYTES: usize = 64;
-/// Memory that takes so long to be written to that there are fewer operations in a row.
-const LONG_KB: usize = 4096;
+/// Fewer operations before something else happens, as writing takes long.
 const IN_A_LONG_ROW: usize = 20;
 const WALKS: usize = 200;
-const WALKED_BEHIND: [Between; 3] = [Between::Nothing, Between::Asked(1), Between::Touched(LONG_KB)];
 /// Keys of each node.
 const KEYS: usize = 64;
 
@@ -66,7 +64,7 @@ impl Both {
 /// What pushing out costs an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Cold {
-    /// An operation when nothing was pushed out: more than nothing only so that it can be looked at.
+    /// An operation when nothing was pushed out: kept to be looked at.
     pub warm: Both,
     /// More when other address spaces took the place of its own.
     pub spaces: Both,
@@ -89,22 +87,22 @@ enum Between {
     Touched(usize),
 }
 
-/// All that is tried.
-const ALL: [Between; 3 + OTHERS + TOUCHED_KB.len()] = {
-    let mut all = [Between::Nothing; 3 + OTHERS + TOUCHED_KB.len()];
-    (all[1], all[2]) = (Between::OneLittle, Between::AllLittle);
-    let mut at = 3;
-    while at < all.len() {
-        let place = at - 3;
-        all[at] = if place < OTHERS {
-            Between::Asked(place + 1)
-        } else {
-            Between::Touched(TOUCHED_KB[place - OTHERS])
-        };
-        at += 1;
-    }
-    all
-};
+/// All that is tried: nothing, address spaces, [`OTHERS`] and [`TOUCHED_KB`].
+const ALL: [Between; 3 + OTHERS + TOUCHED_KB.len()] = [
+    Between::Nothing,
+    Between::OneLittle,
+    Between::AllLittle,
+    Between::Asked(1),
+    Between::Asked(2),
+    Between::Asked(3),
+    Between::Touched(TOUCHED_KB[0]),
+    Between::Touched(TOUCHED_KB[1]),
+    Between::Touched(TOUCHED_KB[2]),
+    Between::Touched(TOUCHED_KB[3]),
+];
+
+/// Behind what memory is walked over: behind the last of these nothing of it is left in the processor's own caches.
+const WALKED_BEHIND: [Between; 3] = [Between::Nothing, Between::Asked(1), Between::Touched(TOUCHED_KB[0])];
 
 /// Measures for so long.
 pub fn measure(
@@ -202,10 +200,7 @@ impl<'a> Bench<'a> {
         let seconds = || threads_seconds(node).unwrap_or(0.0);
         let (start, before) = (Instant::now(), seconds());
         let mut client_seconds = 0.0;
-        let in_a_row = match between {
-            Between::Touched(kibibytes) if kibibytes > LONG_KB => IN_A_LONG_ROW,
-            _ => IN_A_ROW,
-        };
+        let in_a_row = if matches!(between, Between::Touched(_)) { IN_A_LONG_ROW } else { IN_A_ROW };
         for _ in 0..in_a_row {
             self.happen(between)?;
             let before = own_seconds();

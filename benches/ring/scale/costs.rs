@@ -12,8 +12,6 @@ use super::real::Measured;
 const STEPS: usize = 6;
 const SECONDS: f64 = 0.5;
 const LEAST_US: f64 = 0.1;
-/// More than a processor's own caches hold, in KiB.
-const OWN_KB: f64 = 4096.0;
 
 /// Microseconds, unless something else is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -55,9 +53,8 @@ impl Costs {
         let here = found.here.map_or(OTHERS, others);
         let own = side(self.doubling) * (here as f64 + 1.0).log2();
         let touched = self.cold.touched.map(side);
-        let shared = between(others(found.anywhere) as f64 * self.cold.pushed_kb, &touched)
-            - between(OWN_KB, &touched);
-        spaces + own + shared.max(0.0)
+        let shared = beyond_own(others(found.anywhere) as f64 * self.cold.pushed_kb, &touched);
+        spaces + own + shared
     }
 
     /// From what two and four processes used.
@@ -123,15 +120,18 @@ fn doubling(cold: &Cold) -> Both {
     Both { node_us: fitted(|both| both.node_us), client_us: fitted(|both| both.client_us) }
 }
 
-/// What so much memory costs, between what was measured; beyond that it is no more.
-fn between(kibibytes: f64, touched_us: &[f64; TOUCHED_KB.len()]) -> f64 {
-    let (mut below_kb, mut below_us) = (0.0, 0.0);
+/// What so much memory costs beyond what pushes everything out of a processor's own caches, which is the first that was measured;
+/// beyond the last one it is no more.
+fn beyond_own(kibibytes: f64, touched_us: &[f64; TOUCHED_KB.len()]) -> f64 {
+    let own_us = touched_us[0];
+    let (mut below_kb, mut below_us) = (TOUCHED_KB[0] as f64, own_us);
     for (kb, us) in TOUCHED_KB.into_iter().zip(*touched_us) {
         let (kb, us) = (kb as f64, us.max(below_us));
         if kibibytes < kb {
-            return below_us + (us - below_us) * (kibibytes - below_kb) / (kb - below_kb);
+            let share = (kibibytes - below_kb).max(0.0) / (kb - below_kb).max(1.0);
+            return below_us + (us - below_us) * share - own_us;
         }
         (below_kb, below_us) = (kb, us);
     }
-    below_us
+    below_us - own_us
 }

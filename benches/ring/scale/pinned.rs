@@ -1,7 +1,7 @@
 //! Threads that stay on one processor, and the processor time of the one that calls.
 
 use rustix::process::Pid;
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 
@@ -11,19 +11,25 @@ pub fn own_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// From now on the thread that calls runs on this processor alone.
-pub fn on_one(processor: usize) -> io::Result<()> {
-    Ok(sched_setaffinity(None, &only(processor))?)
+/// From now on the thread that calls runs on one processor alone: on the first of those that it may, or on the one behind it.
+pub fn on_one(place: usize) -> io::Result<()> {
+    let one = only(place, &sched_getaffinity(None)?)?;
+    Ok(sched_setaffinity(None, &one)?)
 }
 
-fn only(processor: usize) -> CpuSet {
+fn only(place: usize, of: &CpuSet) -> io::Result<CpuSet> {
+    let mut allowed = (0..CpuSet::MAX_CPU).filter(|processor| of.is_set(*processor));
+    let processor = allowed.nth(place).ok_or_else(|| io::Error::other("there are too few processors"))?;
     let mut one = CpuSet::new();
     one.set(processor);
-    one
+    Ok(one)
 }
 
-/// Threads on one processor; dropped, they may run on every one again.
-pub struct Pinned(Vec<Pid>);
+/// Threads on one processor; dropped, they may run again where the one that made it could.
+pub struct Pinned {
+    threads: Vec<Pid>,
+    before: CpuSet,
+}
 
 impl Pinned {
     /// All threads of these processes and the one that calls, whose children come along.
@@ -35,13 +41,13 @@ impl Pinned {
                 threads.extend(number.and_then(Pid::from_raw));
             }
         }
-        let pinned = Self(threads);
-        pinned.allow(&only(0))?;
+        let pinned = Self { threads, before: sched_getaffinity(None)? };
+        pinned.allow(&only(0, &pinned.before)?)?;
         Ok(pinned)
     }
 
     fn allow(&self, processors: &CpuSet) -> io::Result<()> {
-        for thread in &self.0 {
+        for thread in &self.threads {
             match sched_setaffinity(Some(*thread), processors) {
                 // It has ended by itself.
                 Ok(()) | Err(rustix::io::Errno::SRCH) => {}
@@ -54,9 +60,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        let mut all = CpuSet::new();
-        (0..CpuSet::MAX_CPU).for_each(|processor| all.set(processor));
         // Whoever stays on one processor makes the rest of the round slower, which its figures show.
-        let _ = self.allow(&all);
+        let _ = self.allow(&self.before);
     }
 }
