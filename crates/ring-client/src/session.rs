@@ -4,6 +4,8 @@
 
 use atoll_store::RequestId;
 use parking_lot::Mutex;
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// Names that no write uses now.
 #[derive(Default)]
@@ -21,8 +23,22 @@ impl Names {
     /// A name for a write. Those that were used last are used first, so that nodes know few of them.
     pub(crate) fn take(&self) -> Name<'_> {
         let idle = self.idle.lock().pop();
-        let request = idle.unwrap_or_else(|| RequestId { client: fastrand::u128(..), sequence: 1 });
+        let request = idle.unwrap_or_else(|| RequestId { client: drawn(), sequence: 1 });
         Name { names: self, request }
+    }
+}
+
+/// A number that nobody else draws, of the system's randomness: what begins at a clock is the same in processes that begin together, and
+/// in one that was copied. Of two writes of one name a node does the first, and answers both.
+fn drawn() -> u128 {
+    let mut bytes = [0; 16];
+    match getrandom(&mut bytes[..], GetRandomFlags::empty()) {
+        Ok(count) if count == bytes.len() => u128::from_ne_bytes(bytes),
+        // The standard library knows of other ways to it.
+        _ => {
+            let word = || u128::from(RandomState::new().build_hasher().finish());
+            word() << 64 | word()
+        }
     }
 }
 
@@ -48,5 +64,14 @@ mod tests {
         drop(one);
         let next = names.take();
         assert_eq!((next.request.client, next.request.sequence), (client, 2));
+    }
+
+    #[test]
+    fn processes_whose_chances_are_the_same_draw_different_clients() {
+        let client = || {
+            fastrand::seed(7);
+            Names::default().take().request.client
+        };
+        assert_ne!(client(), client());
     }
 }
