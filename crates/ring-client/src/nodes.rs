@@ -2,8 +2,8 @@
 //!
 //! Invariant: what is sent again only reads, or has a name under which it is done once.
 
-use crate::answer::{Refused, is_busy, meaning};
-use crate::connection::{Connection, Silent, busy, too_late, written};
+use crate::answer::{Refused, meaning};
+use crate::connection::{Connection, Silent, too_late, written};
 use crate::lanes::{Lanes, SHARED_BYTES_MAX, Way};
 use crate::options::RingOptions;
 use crate::owners::Owners;
@@ -16,7 +16,6 @@ use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -43,11 +42,12 @@ pub(crate) struct Nodes {
     pub(crate) options: RingOptions,
     pub(crate) place: String,
     owners: Mutex<Owners>,
+    /// Those that the last table names, and whoever was named since; one that does not answer as well.
+    named: Mutex<BTreeSet<Address>>,
     /// Each with when it answered last.
     idle: Mutex<HashMap<Address, Vec<(Connection, Instant)>>>,
     /// Where requests of a class with time travel together.
     lanes: Lanes,
-    next_seed: AtomicUsize,
     refreshing: Refreshing,
     /// Requests on their way; more than a node takes connections would be refused.
     places: Semaphore,
@@ -60,9 +60,9 @@ impl Nodes {
             options,
             place,
             owners: Mutex::new(owners),
+            named: Mutex::default(),
             idle: Mutex::default(),
             lanes: Lanes::default(),
-            next_seed: AtomicUsize::new(0),
             refreshing: Refreshing::default(),
             places: Semaphore::new(REQUESTS_MAX),
         }
@@ -127,7 +127,7 @@ impl Nodes {
         let mut silence = Silence::of(&self.options);
         loop {
             let owner = || slot.and_then(|slot| self.owner(slot));
-            let target = sent_on.take().or_else(owner).unwrap_or_else(|| self.seed());
+            let target = sent_on.take().or_else(owner).unwrap_or_else(|| self.anyone());
             let sent_at = SentAt::now();
             let within = |begins| silence.of_try(begins, ends);
             let until = || sending.and_then(|sending| sending.sent_until(self.options.doubt_max));
@@ -273,77 +273,24 @@ impl Nodes {
         }
     }
 
-    /// Asks the nodes, one by one.
-    async fn ask_all(&self) -> Result<(), StoreError> {
-        let mut known = self.addresses();
-        known.extend(self.options.seeds.iter().map(|seed| Address::from(seed.as_str())));
-        let (mut last, mut elsewhere) = (None, None);
-        for address in self.refreshing.order(known) {
-            // It needs no place: those who have them all may wait for what is asked here. A node has the answer at once, and where
-            // slots are scattered that is long on a slow network.
-            let (request, within) = (written(&["CLUSTER", "SLOTS"]), self.options.connect_time_out);
-            let asked = self.ask_at((&address, Way::Reads), &request, within, || ());
-            let answer = tokio::time::timeout(self.options.request_time_out, asked).await;
-            let answer = answer.unwrap_or_else(|late| Err(Silent::Sent(too_late(late))));
-            self.refreshing.note(&address, answer.is_ok());
-            match answer {
-                Ok(Value::Array(ranges)) => {
-                    *self.owners.lock() = Owners::read(&ranges, SLOTS.into());
-                    return Ok(());
-                }
-                Ok(Value::Error(text)) if is_busy(&text) => last = Some(busy(&text)),
-                Ok(Value::Error(text)) => {
-                    if let Refused::Failed(error) = meaning(&text, "open", &self.place) {
-                        return Err(error);
-                    }
-                }
-                Ok(_) => return Err(self.odd("CLUSTER SLOTS")),
-                Err(Silent::Stranger(error)) => return Err(error),
-                Err(Silent::Elsewhere(error)) => elsewhere = Some(error),
-                Err(Silent::Sent(error) | Silent::Unsent(error)) => {
-                    // That one of them only lets nobody in now is what there is to know.
-                    last = last.filter(|last| last.kind() == io::ErrorKind::ResourceBusy).or(Some(error));
-                }
-            }
-        }
-        if let Some(error) = elsewhere {
-            return Err(error);
-        }
-        let reason = last
-            .as_ref()
-            .map_or_else(|| "no node was named".to_owned(), |error| format!("no node answers: {error}"));
-        let source = last.map(|error| Arc::new(error) as Source);
-        Err(StoreError::Unavailable { place: self.place.clone(), reason, source })
-    }
-
-    /// The nodes that have slots, in the order of their addresses.
-    pub(crate) fn addresses(&self) -> BTreeSet<Address> {
-        self.owners.lock().addresses().map(Address::from).collect()
-    }
-
     pub(crate) fn owner(&self, slot: u16) -> Option<Address> {
         self.owners.lock().get(slot.into()).map(Address::from)
     }
 
     /// Whom to ask about a slot.
-    pub(crate) fn owner_or_seed(&self, slot: u16) -> Address {
-        self.owner(slot).unwrap_or_else(|| self.seed())
+    pub(crate) fn owner_or_anyone(&self, slot: u16) -> Address {
+        self.owner(slot).unwrap_or_else(|| self.anyone())
     }
 
     pub(crate) fn set_owner(&self, slot: Option<u16>, address: &Address) {
         if let Some(slot) = slot {
             self.owners.lock().set(slot.into(), address);
+            self.named.lock().insert(Address::clone(address));
         }
     }
 
-    fn seed(&self) -> Address {
-        let seeds = &self.options.seeds;
-        let at = self.next_seed.fetch_add(1, Ordering::Relaxed) % seeds.len().max(1);
-        seeds.get(at).map_or_else(|| "".into(), |seed| seed.as_str().into())
-    }
-
-    /// A node that does not answer what it was sent then is asked for nothing until somebody names it again. What it answered since
-    /// says that it is there, and connections that were made since are those of others who tried again.
+    /// A node that does not answer what it was sent then has no slot until somebody names it again, and is asked last who has which.
+    /// What it answered since says that it is there, and connections that were made since are those of others who tried again.
     pub(crate) fn forget(&self, address: &Address, sent_at: Instant) {
         if let Some(kept) = self.idle.lock().get_mut(address) {
             kept.retain(|(_, answered_at)| *answered_at > sent_at);
@@ -372,5 +319,6 @@ fn is_of_busy_nodes(error: &StoreError) -> bool {
     source.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
 }
 
+mod finding;
 #[cfg(test)]
 mod tests;

@@ -44,6 +44,11 @@ impl Refreshing {
         order
     }
 
+    /// Whether a node did not answer last.
+    pub(crate) fn is_silent(&self, address: &Address) -> bool {
+        self.silent.lock().contains(address)
+    }
+
     /// A node answered, or did not.
     pub(crate) fn note(&self, address: &Address, answers: bool) {
         let mut silent = self.silent.lock();

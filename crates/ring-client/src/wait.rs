@@ -80,7 +80,7 @@ async fn watch_for(
         let left = ends.map_or(turn, |ends| ends.saturating_duration_since(Instant::now())).min(turn);
         // Rounded up: it is this side that says when the time is over.
         let milliseconds = u64::try_from(left.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
-        let target = nodes.owner_or_seed(slot);
+        let target = nodes.owner_or_anyone(slot);
         let asked_at = Instant::now();
         let trouble = match shared.lines.wait(&nodes.options, &target, milliseconds, &words).await {
             Told::Met(value) => return Ok(Waited::Met(value.map(Buffer::from))),

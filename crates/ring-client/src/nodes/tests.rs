@@ -4,6 +4,7 @@ use super::*;
 use crate::stub::{Answer, Stub, usual};
 use atoll_resp::{Limits, RequestParser};
 use futures::future::join_all;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

@@ -1,5 +1,6 @@
 //! A store at nodes that answer as they are told to, on a clock that stands while anything is done.
 
+mod finding;
 mod loading;
 
 use super::*;
