@@ -177,8 +177,7 @@ impl Nodes {
             }
             tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
             pause = (pause * 2).min(PAUSE_MAX);
-            // Where nobody tells, the next round asks whoever is known.
-            let _ = self.refresh().await;
+            self.refresh_within(ends.saturating_duration_since(now)).await;
         }
     }
 
@@ -256,6 +255,12 @@ impl Nodes {
     /// Asks who has which slot, together with whoever else wants to know it.
     pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
         self.refreshing.once(self.ask_all()).await
+    }
+
+    /// The same, for no longer than that or than a connection may take: who has many nodes to ask has a time of its own all the same.
+    /// Where nobody tells, the next round asks whoever is known.
+    pub(crate) async fn refresh_within(&self, time: Duration) {
+        let _ = tokio::time::timeout(time.max(self.options.connect_time_out), self.refresh()).await;
     }
 
     /// The first question who has which slot. A node that is full may have a place soon, and one that has begun a moment ago knows it

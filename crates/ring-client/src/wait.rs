@@ -121,8 +121,7 @@ async fn watch_for(
         }
         if nodes.owner(slot).as_ref().is_none_or(|owner| *owner == target) {
             tokio::time::sleep(troubles.pause()).await;
-            // Where nobody tells, the next round asks whoever is known.
-            let _ = nodes.refresh().await;
+            nodes.refresh_within(troubles.left(nodes.options.patience, Instant::now())).await;
         }
     }
 }
@@ -155,6 +154,11 @@ impl Troubles {
             self.are_over();
         }
         now - *self.since.get_or_insert(now) > patience
+    }
+
+    /// For how long they may go on.
+    fn left(&self, patience: Duration, now: Instant) -> Duration {
+        patience.saturating_sub(self.since.map_or(Duration::ZERO, |since| now - since))
     }
 
     /// For how long to rest before a node is asked again.

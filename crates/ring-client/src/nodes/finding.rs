@@ -1,5 +1,6 @@
 //! Who has which slot, and whom to ask what any node can answer.
 //!
+//! Invariant: a node that says nothing costs whoever asks a moment, however long it might take to answer.
 //! Invariant: a node that was named in the last table is asked again, however often it did not answer: who lost sight of all of them
 //! for a moment finds them again.
 
@@ -11,9 +12,15 @@ use crate::owners::Owners;
 use atoll_keyspace::SLOTS;
 use atoll_resp::Value;
 use atoll_store::StoreError;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long nodes may say nothing before the next one is asked as well.
+const NEXT_BEHIND: Duration = Duration::from_millis(200);
 
 impl Nodes {
     /// The nodes of the last table, whoever was named since, and those that are asked first.
@@ -32,50 +39,89 @@ impl Nodes {
         order.into_iter().min_by_key(is_worse).unwrap_or_else(|| "".into())
     }
 
-    /// Asks the nodes, one by one.
+    /// Asks the nodes, until one of them tells: one after the other, but none is waited for alone for long.
     pub(super) async fn ask_all(&self) -> Result<(), StoreError> {
-        let (mut last, mut elsewhere) = (None, None);
-        for address in self.refreshing.order(self.known()) {
-            // It needs no place: those who have them all may wait for what is asked here. A node has the answer at once, and where
-            // slots are scattered that is long on a slow network.
-            let (request, within) = (written(&["CLUSTER", "SLOTS"]), self.options.connect_time_out);
-            let asked = self.ask_at((&address, Way::Reads), &request, within, || ());
-            let answer = tokio::time::timeout(self.options.request_time_out, asked).await;
-            let answer = answer.unwrap_or_else(|late| Err(Silent::Sent(too_late(late))));
-            self.refreshing.note(&address, answer.is_ok());
-            match answer {
-                Ok(Value::Array(ranges)) => {
-                    let owners = Owners::read(&ranges, SLOTS.into());
-                    let named: BTreeSet<_> = owners.addresses().map(Address::from).collect();
-                    // Where nobody has anything, those who had it may have it again.
-                    if !named.is_empty() {
-                        *self.named.lock() = named;
-                    }
-                    *self.owners.lock() = owners;
-                    return Ok(());
-                }
-                Ok(Value::Error(text)) if is_busy(&text) => last = Some(busy(&text)),
-                Ok(Value::Error(text)) => {
-                    if let Refused::Failed(error) = meaning(&text, "open", &self.place) {
-                        return Err(error);
+        let mut left = self.refreshing.order(self.known()).into_iter();
+        let (mut asked, mut troubles) = (FuturesUnordered::new(), Troubles::default());
+        loop {
+            let begun = left.next();
+            asked.extend(begun.clone().map(|address| self.ask_who_has_what(address)));
+            let answered = match left.len() {
+                0 => Ok(asked.next().await),
+                _ => tokio::time::timeout(NEXT_BEHIND, asked.next()).await,
+            };
+            match answered {
+                Ok(Some((address, answer))) => {
+                    self.refreshing.note(&address, answer.is_ok());
+                    if let Some(told) = self.hear(answer, &mut troubles) {
+                        return told;
                     }
                 }
-                Ok(_) => return Err(self.odd("CLUSTER SLOTS")),
-                Err(Silent::Stranger(error)) => return Err(error),
-                Err(Silent::Elsewhere(error)) => elsewhere = Some(error),
-                Err(Silent::Sent(error) | Silent::Unsent(error)) => {
-                    // That one of them only lets nobody in now is what there is to know.
-                    last = last.filter(|last| last.kind() == io::ErrorKind::ResourceBusy).or(Some(error));
-                }
+                Ok(None) => return Err(troubles.error(&self.place)),
+                // It may answer yet. If whoever asks gives up before, the next one who does begins with others.
+                Err(_) => begun.iter().for_each(|address| self.refreshing.note(address, false)),
             }
         }
-        if let Some(error) = elsewhere {
-            return Err(error);
+    }
+
+    async fn ask_who_has_what(&self, address: Address) -> (Address, Result<Value, Silent>) {
+        // It needs no place: those who have them all may wait for what is asked here. A node has the answer at once, and where
+        // slots are scattered that is long on a slow network.
+        let (request, within) = (written(&["CLUSTER", "SLOTS"]), self.options.connect_time_out);
+        let asked = self.ask_at((&address, Way::Reads), &request, within, || ());
+        let answer = tokio::time::timeout(self.options.request_time_out, asked).await;
+        let answer = answer.unwrap_or_else(|late| Err(Silent::Sent(too_late(late))));
+        (address, answer)
+    }
+
+    /// What whoever asks is told, if nobody else has to be asked.
+    fn hear(&self, answer: Result<Value, Silent>, troubles: &mut Troubles) -> Option<Result<(), StoreError>> {
+        match answer {
+            Ok(Value::Array(ranges)) => {
+                let owners = Owners::read(&ranges, SLOTS.into());
+                let named: BTreeSet<_> = owners.addresses().map(Address::from).collect();
+                // Where nobody has anything, those who had it may have it again.
+                if !named.is_empty() {
+                    *self.named.lock() = named;
+                }
+                *self.owners.lock() = owners;
+                return Some(Ok(()));
+            }
+            Ok(Value::Error(text)) if is_busy(&text) => troubles.last = Some(busy(&text)),
+            Ok(Value::Error(text)) => {
+                if let Refused::Failed(error) = meaning(&text, "open", &self.place) {
+                    return Some(Err(error));
+                }
+            }
+            Ok(_) => return Some(Err(self.odd("CLUSTER SLOTS"))),
+            Err(Silent::Stranger(error)) => return Some(Err(error)),
+            Err(Silent::Elsewhere(error)) => troubles.elsewhere = Some(error),
+            Err(Silent::Sent(error) | Silent::Unsent(error)) => {
+                // That one of them only lets nobody in now is what there is to know.
+                let last = troubles.last.take().filter(|last| last.kind() == io::ErrorKind::ResourceBusy);
+                troubles.last = last.or(Some(error));
+            }
         }
-        let reason = last
-            .as_ref()
-            .map_or_else(|| "no node was named".to_owned(), |error| format!("no node answers: {error}"));
-        let source = last.map(|error| Arc::new(error) as Source);
-        Err(StoreError::Unavailable { place: self.place.clone(), reason, source })
+        None
+    }
+}
+
+/// Why nobody told who has which slot.
+#[derive(Default)]
+struct Troubles {
+    last: Option<io::Error>,
+    /// Of a node that knows of no such keyspace, or not yet.
+    elsewhere: Option<StoreError>,
+}
+
+impl Troubles {
+    fn error(self, place: &str) -> StoreError {
+        let unavailable = || {
+            let said = |error: &io::Error| format!("no node answers: {error}");
+            let reason = self.last.as_ref().map_or_else(|| "no node was named".to_owned(), said);
+            let source = self.last.map(|error| Arc::new(error) as Source);
+            StoreError::Unavailable { place: place.to_owned(), reason, source }
+        };
+        self.elsewhere.unwrap_or_else(unavailable)
     }
 }

@@ -88,6 +88,43 @@ async fn a_node_that_does_not_answer_is_asked_last_and_of_the_others_each_is_ask
     assert!(one.asked() > 5 && other.asked() > 5, "{} {}", one.asked(), other.asked());
 }
 
+/// So many nodes that say nothing.
+async fn hanging(count: usize) -> Vec<String> {
+    let nodes = (0..count).map(|_| Stub::start(|_, _, _| Answer::Hangs));
+    join_all(nodes).await.into_iter().map(|node| node.address).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_hang_keep_whoever_asks_who_has_what_for_a_moment_each_and_once() {
+    let node = Stub::start(|port, _, words| usual(port, words).unwrap()).await;
+    let mut seeds = hanging(9).await;
+    seeds.push(node.address.clone());
+    let nodes = Nodes::new(RingOptions::of(seeds));
+    // It is asked last.
+    nodes.forget(&Address::from(node.address.as_str()), Instant::now());
+    for most in [Duration::from_secs(2), Duration::ZERO] {
+        let began = Instant::now();
+        nodes.refresh().await.unwrap();
+        assert!(began.elapsed() <= most, "{:?}", began.elapsed());
+    }
+    assert_eq!(node.came("CLUSTER SLOTS").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_ends_in_time_however_many_nodes_say_nothing() {
+    let [short, second] = [200, 1_000].map(Duration::from_millis);
+    let options = RingOptions {
+        silence_first: short,
+        patience: second,
+        request_time_out: second,
+        ..RingOptions::of(hanging(60).await)
+    };
+    let began = Instant::now();
+    let error = Nodes::new(options).read_slot("get", 7, &written(&["GET", "k"])).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+}
+
 #[tokio::test]
 async fn a_call_goes_on_for_its_time_where_nobody_listens() {
     // Long enough that a few times twice that would be beyond what there is of time.

@@ -2,6 +2,7 @@
 
 mod finding;
 mod loading;
+mod waiting;
 
 use super::*;
 use crate::stub::{Answer, Stub, usual};
