@@ -30,7 +30,7 @@ const PAUSE_FIRST: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
 /// Nodes that a call is sent on to before it takes a breath.
-const HOPS_MAX: usize = 5;
+pub(crate) const HOPS_MAX: usize = 5;
 
 pub(crate) type Address = Arc<str>;
 

@@ -4,6 +4,7 @@
 
 use crate::answer::{Refused, meaning};
 use crate::lines::Told;
+use crate::nodes::HOPS_MAX;
 use crate::store::Shared;
 use atoll_keyspace::slot_of;
 use atoll_store::{Buffer, ByteRange, Cell, Expectation, StoreError, Waited};
@@ -99,6 +100,7 @@ async fn watch_for(
                 Refused::Failed(error) => return Err(error),
                 Refused::Moved(address) => {
                     nodes.set_owner(Some(slot), &Arc::from(address));
+                    troubles.hops += 1;
                     "it is sent from node to node".to_owned()
                 }
                 Refused::Later(reason) | Refused::Unknown(reason) => reason,
@@ -119,7 +121,8 @@ async fn watch_for(
         if troubles.go_on_for(nodes.options.patience, asked_at, Instant::now()) {
             return Err(shared.unavailable(&trouble));
         }
-        if nodes.owner(slot).as_ref().is_none_or(|owner| *owner == target) {
+        let is_asked_again = nodes.owner(slot).as_ref().is_none_or(|owner| *owner == target);
+        if is_asked_again || troubles.take_a_breath() {
             tokio::time::sleep(troubles.pause()).await;
             nodes.refresh_within(troubles.left(nodes.options.patience, Instant::now())).await;
         }
@@ -131,6 +134,8 @@ async fn watch_for(
 struct Troubles {
     since: Option<Instant>,
     pauses: u32,
+    /// How often it was sent on since the last breath.
+    hops: usize,
     /// Whether the last one began before it was noticed.
     is_old: bool,
 }
@@ -154,6 +159,13 @@ impl Troubles {
             self.are_over();
         }
         now - *self.since.get_or_insert(now) > patience
+    }
+
+    /// Whether it was sent on so often that nodes may be of different minds.
+    fn take_a_breath(&mut self) -> bool {
+        let is_due = self.hops >= HOPS_MAX;
+        self.hops %= HOPS_MAX;
+        is_due
     }
 
     /// For how long they may go on.
