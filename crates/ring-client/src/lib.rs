@@ -9,6 +9,7 @@
 
 mod answer;
 mod connection;
+mod idle;
 mod lanes;
 mod lines;
 mod listing;

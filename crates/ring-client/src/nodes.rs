@@ -4,6 +4,7 @@
 
 use crate::answer::{Refused, meaning};
 use crate::connection::{Connection, Silent, too_late, written};
+use crate::idle::Idle;
 use crate::lanes::{Lanes, SHARED_BYTES_MAX, Way};
 use crate::options::RingOptions;
 use crate::owners::Owners;
@@ -13,7 +14,7 @@ use atoll_keyspace::{SLOTS, slot_of};
 use atoll_resp::Value;
 use atoll_store::StoreError;
 use parking_lot::Mutex;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +23,6 @@ use tokio::time::Instant;
 
 /// Requests on their way at a time.
 const REQUESTS_MAX: usize = 256;
-
-/// Connections to a node that are kept while nobody uses them.
-const IDLE_MAX: usize = 128;
 
 const PAUSE_FIRST: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
@@ -44,8 +42,7 @@ pub(crate) struct Nodes {
     owners: Mutex<Owners>,
     /// Those that the last table names, and whoever was named since; one that does not answer as well.
     named: Mutex<BTreeSet<Address>>,
-    /// Each with when it answered last.
-    idle: Mutex<HashMap<Address, Vec<(Connection, Instant)>>>,
+    idle: Idle,
     /// Where requests of a class with time travel together.
     lanes: Lanes,
     refreshing: Refreshing,
@@ -61,7 +58,7 @@ impl Nodes {
             place,
             owners: Mutex::new(owners),
             named: Mutex::default(),
-            idle: Mutex::default(),
+            idle: Idle::default(),
             lanes: Lanes::default(),
             refreshing: Refreshing::default(),
             places: Semaphore::new(REQUESTS_MAX),
@@ -230,26 +227,17 @@ impl Nodes {
         };
         let answer = tokio::time::timeout(self.options.request_time_out, asked).await;
         let value = answer.unwrap_or_else(|late| Err(too_late(late))).map_err(Silent::Sent)?;
-        let mut idle = self.idle.lock();
-        let kept = idle.entry(Arc::clone(target)).or_default();
-        if kept.len() < IDLE_MAX {
-            kept.push((connection, Instant::now()));
-        }
+        self.idle.keep(target, connection);
         Ok(value)
     }
 
     async fn connection(&self, target: &Address) -> Result<Connection, Silent> {
-        loop {
-            let kept = self.idle.lock().get_mut(target).and_then(Vec::pop);
-            match kept {
-                Some((mut connection, _)) => {
-                    if connection.is_alive() {
-                        return Ok(connection);
-                    }
-                }
-                None => return Connection::enter(target, &self.options, &self.place).await,
+        while let Some(mut connection) = self.idle.take(target) {
+            if connection.is_alive() {
+                return Ok(connection);
             }
         }
+        Connection::enter(target, &self.options, &self.place).await
     }
 
     /// Asks who has which slot, together with whoever else wants to know it.
@@ -297,9 +285,7 @@ impl Nodes {
     /// A node that does not answer what it was sent then has no slot until somebody names it again, and is asked last who has which.
     /// What it answered since says that it is there, and connections that were made since are those of others who tried again.
     pub(crate) fn forget(&self, address: &Address, sent_at: Instant) {
-        if let Some(kept) = self.idle.lock().get_mut(address) {
-            kept.retain(|(_, answered_at)| *answered_at > sent_at);
-        }
+        self.idle.forget(address, sent_at);
         self.lanes.forget(address, sent_at);
         self.owners.lock().forget(address);
         self.refreshing.note(address, false);
@@ -307,7 +293,7 @@ impl Nodes {
 
     /// Lets go of connections that nobody uses.
     pub(crate) fn close(&self) {
-        self.idle.lock().clear();
+        self.idle.clear();
         self.lanes.close();
     }
 

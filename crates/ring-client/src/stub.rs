@@ -5,7 +5,7 @@ use atoll_resp::{Limits, RequestParser};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::mpsc;
@@ -50,6 +50,7 @@ type Answering = dyn Fn(u16, usize, &str) -> Answer + Send + Sync;
 pub(crate) struct Stub {
     pub(crate) address: String,
     came: Arc<Mutex<Vec<String>>>,
+    open: Arc<AtomicUsize>,
 }
 
 impl Stub {
@@ -57,7 +58,8 @@ impl Stub {
         let (port, (dialled, mut dials)) = (PORTS.fetch_add(1, Ordering::SeqCst), mpsc::unbounded_channel());
         NODES.lock().get_or_insert_default().insert(port, dialled);
         let (came, answer): (Arc<Mutex<Vec<String>>>, Arc<Answering>) = (Arc::default(), Arc::new(answer));
-        let requests = Arc::clone(&came);
+        let (requests, open) = (Arc::clone(&came), Arc::<AtomicUsize>::default());
+        let connections = Arc::clone(&open);
         tokio::spawn(async move {
             for connection in 0.. {
                 let Some(stream) = dials.recv().await else { return };
@@ -66,10 +68,20 @@ impl Stub {
                     came.lock().push(words.to_owned());
                     answer(port, connection, words)
                 };
-                tokio::spawn(serve(stream, answer));
+                let open = Arc::clone(&connections);
+                tokio::spawn(async move {
+                    open.fetch_add(1, Ordering::SeqCst);
+                    serve(stream, answer).await;
+                    open.fetch_sub(1, Ordering::SeqCst);
+                });
             }
         });
-        Self { address: format!("127.0.0.1:{port}"), came }
+        Self { address: format!("127.0.0.1:{port}"), came, open }
+    }
+
+    /// How many connections there are to it.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
     }
 
     /// The requests that came and begin so, as words with spaces between them.

@@ -201,3 +201,23 @@ async fn a_call_that_waited_for_its_place_has_as_long_an_answer_as_one_that_begi
     let (read, ()) = tokio::join!(nodes.read_slot("get", 7, &request), later);
     assert!(matches!(read, Ok(Value::Simple(_))), "{read:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_the_connections_of_a_burst_few_are_left_soon_behind_it_though_nobody_calls() {
+    let node = Stub::start(|port, _, words| {
+        let late = || Answer::Late(Duration::from_millis(10), "+v\r\n".to_owned());
+        usual(port, words).unwrap_or_else(late)
+    })
+    .await;
+    let nodes = Nodes::new(RingOptions::of(vec![node.address.clone()]));
+    let request = written(&["GET", "k"]);
+    for _ in 0..2 {
+        let read = join_all((0..64).map(|_| nodes.read_slot("get", 7, &request))).await;
+        assert!(read.iter().all(Result::is_ok));
+        assert_eq!(node.open(), 64);
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert_eq!(node.open(), 64, "there may be another burst");
+        tokio::time::sleep(Duration::from_secs(41)).await;
+        assert_eq!(node.open(), 2);
+    }
+}

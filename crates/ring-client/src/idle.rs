@@ -1,0 +1,90 @@
+//! Connections that nobody uses now, and that whoever asks next need not make.
+//!
+//! Invariant: what a burst of calls made ends soon behind it, whether anybody calls again or not: a node has places for so many
+//! connections of all programs together.
+
+use crate::connection::Connection;
+use crate::nodes::Address;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Connections to a node that are kept while nobody uses them.
+const KEPT_MAX: usize = 128;
+
+/// How many of them are kept for longer than this.
+const SPARE_MAX: usize = 2;
+const SPARE_TIME: Duration = Duration::from_secs(30);
+
+/// The connections of a store.
+#[derive(Default)]
+pub(crate) struct Idle {
+    kept: Arc<Mutex<Kept>>,
+}
+
+#[derive(Default)]
+struct Kept {
+    /// To each node, each with when it answered last: those that did so longest ago come first.
+    by_node: HashMap<Address, Vec<(Connection, Instant)>>,
+    /// Whether somebody comes to end those that are too many.
+    is_watched: bool,
+}
+
+impl Idle {
+    /// One that was used last.
+    pub(crate) fn take(&self, node: &Address) -> Option<Connection> {
+        self.kept.lock().by_node.get_mut(node)?.pop().map(|(connection, _)| connection)
+    }
+
+    /// Keeps one that answered just now, unless there are enough.
+    pub(crate) fn keep(&self, node: &Address, connection: Connection) {
+        let mut kept = self.kept.lock();
+        let to_node = kept.by_node.entry(Arc::clone(node)).or_default();
+        if to_node.len() < KEPT_MAX {
+            to_node.push((connection, Instant::now()));
+        }
+        if to_node.len() > SPARE_MAX && !std::mem::replace(&mut kept.is_watched, true) {
+            tokio::spawn(watch(Arc::downgrade(&self.kept)));
+        }
+    }
+
+    /// Ends those to a node that did not answer since then.
+    pub(crate) fn forget(&self, node: &Address, since: Instant) {
+        if let Some(to_node) = self.kept.lock().by_node.get_mut(node) {
+            to_node.retain(|(_, answered_at)| *answered_at > since);
+        }
+    }
+
+    /// Ends all.
+    pub(crate) fn clear(&self) {
+        self.kept.lock().by_node.clear();
+    }
+}
+
+/// Ends those that nobody used for long, until there are few.
+async fn watch(kept: Weak<Mutex<Kept>>) {
+    loop {
+        tokio::time::sleep(SPARE_TIME).await;
+        let Some(kept) = kept.upgrade() else { return };
+        let mut kept = kept.lock();
+        kept.end_spare(Instant::now());
+        kept.is_watched = kept.by_node.values().any(|to_node| to_node.len() > SPARE_MAX);
+        if !kept.is_watched {
+            return;
+        }
+    }
+}
+
+impl Kept {
+    fn end_spare(&mut self, now: Instant) {
+        self.by_node.retain(|_, to_node| {
+            let too_many = to_node.len().saturating_sub(SPARE_MAX);
+            let is_old = |(_, answered_at): &&(Connection, Instant)| now - *answered_at >= SPARE_TIME;
+            let old = to_node.iter().take(too_many).take_while(is_old).count();
+            to_node.drain(..old);
+            !to_node.is_empty()
+        });
+    }
+}
