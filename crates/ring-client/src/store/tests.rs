@@ -1,6 +1,7 @@
 //! A store at nodes that answer as they are told to, on a clock that stands while anything is done.
 
 mod finding;
+mod listing;
 mod loading;
 mod waiting;
 
