@@ -119,7 +119,8 @@ impl Nodes {
         let begin = || sending.into_iter().for_each(Sending::begin);
         let refused = || sending.into_iter().for_each(Sending::refused);
         let way = sending.map_or(Way::Reads, |_| Way::Writes);
-        let mut ends = Instant::now() + self.options.patience;
+        // A write may have waited already for writes before it.
+        let mut ends = sending.map_or_else(Instant::now, |sending| sending.began) + self.options.patience;
         let (mut pause, mut hops, mut sent_on) = (PAUSE_FIRST, 0, None);
         let mut silence = Silence::of(&self.options);
         loop {

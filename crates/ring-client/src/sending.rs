@@ -29,12 +29,20 @@ impl SentAt {
 }
 
 /// What became of a write on its way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Sending {
+    /// Since when somebody waits for it.
+    pub(crate) began: Instant,
     /// Whether it may have arrived, and was not answered.
     is_sent: AtomicBool,
     /// When the first try was sent that may have arrived, and was not answered.
     doubtful_since: OnceLock<SentAt>,
+}
+
+impl Default for Sending {
+    fn default() -> Self {
+        Self { began: Instant::now(), is_sent: AtomicBool::new(false), doubtful_since: OnceLock::new() }
+    }
 }
 
 impl Sending {

@@ -132,19 +132,23 @@ impl Shared {
             return Err(StoreError::ReadOnly { place: self.nodes.place.clone() });
         }
         let durability = self.capabilities().durability_for(options.durability)?;
-        let name = options.request.is_none().then(|| self.names.take());
-        let request = match (&name, options.request) {
-            (Some(name), _) => request::batch(&batch, name.request, name.request.sequence),
-            (None, Some(request)) => request::batch(&batch, request, 0),
-            (None, None) => return Err(self.nodes.odd("write")),
-        };
         let sending = Sending::default();
-        let writing = self.nodes.write(&batch.partition, &request, &sending);
+        let writing = async {
+            let (_name, request) = match options.request {
+                Some(request) => (None, request::batch(&batch, request, 0)),
+                None => {
+                    let name = self.names.take(slot_of(&batch.partition)).await;
+                    let request = request::batch(&batch, name.request, name.request.sequence);
+                    (Some(name), request)
+                }
+            };
+            self.nodes.write(&batch.partition, &request, &sending).await
+        };
         let answer =
             within(options.deadline, ("write", &self.nodes.place), || sending.may_be_done(), writing).await;
         let outcome = answer.and_then(|answer| self.outcome(&batch, &answer));
         // That a write without a name was sent twice is nothing to the caller.
-        let outcome = outcome.map(|repeated| repeated && name.is_none());
+        let outcome = outcome.map(|repeated| repeated && options.request.is_some());
         outcome.map(|repeated| Written { durability, repeated }).map_err(|error| match error {
             // An earlier try may be on its way still, and what was refused now may hold by then.
             error if sending.is_doubtful() && error.outcome() == Outcome::Refused => {

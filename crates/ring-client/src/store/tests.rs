@@ -3,6 +3,7 @@
 mod finding;
 mod listing;
 mod loading;
+mod names;
 mod waiting;
 
 use super::*;
