@@ -24,6 +24,17 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     pattern[pattern_at..].iter().all(|&byte| byte == b'*')
 }
 
+/// How many steps it takes at most to say whether a text of so many bytes is what a pattern describes.
+pub(crate) fn steps_max(pattern: &[u8], text_bytes: usize) -> u64 {
+    // Behind a star that ends it nothing is tried again.
+    let tries_again = pattern.iter().rev().skip(1).any(|&byte| byte == b'*');
+    let steps = match tries_again {
+        true => pattern.len().saturating_mul(text_bytes),
+        false => pattern.len().saturating_add(text_bytes),
+    };
+    steps as u64
+}
+
 /// What every text begins with that a pattern describes.
 pub(crate) fn plain_start(pattern: &[u8]) -> Vec<u8> {
     let (mut start, mut left) = (Vec::new(), pattern);
@@ -131,6 +142,15 @@ mod tests {
             assert_eq!(plain_start(pattern.as_bytes()), start.as_bytes(), "{pattern}");
             let text = [start.as_bytes(), b"x"].concat();
             assert!(!pattern.ends_with('*') || pattern.contains('?') || matches(pattern.as_bytes(), &text));
+        }
+    }
+
+    #[test]
+    fn only_a_star_before_the_end_makes_texts_cost_more_than_their_length() {
+        for (pattern, steps) in
+            [("", 9), ("*", 10), ("run:7:*", 16), ("h?l[lo]", 16), ("*a", 18), ("a*b*", 36)]
+        {
+            assert_eq!(steps_max(pattern.as_bytes(), 9), steps, "{pattern}");
         }
     }
 

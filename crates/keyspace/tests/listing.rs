@@ -172,3 +172,26 @@ fn a_page_of_long_keys_ends_where_it_has_enough_bytes() {
     assert!(longest < 9 << 20, "{longest}");
     assert!(pages.len() < 10, "{}", pages.len());
 }
+
+#[test]
+fn a_page_ends_where_a_pattern_took_long_enough_and_all_pages_have_every_key() {
+    let mut keyspace = Subject::new().keyspace;
+    let mut expected = BTreeSet::new();
+    for number in 0..300 {
+        // Some of them in slots of their own.
+        let slot = if number % 10 == 0 { 100 + number } else { 3 };
+        let key = format!("{number:08}").repeat(500);
+        set(&mut keyspace, slot, &key);
+        expected.insert(key.into_bytes());
+    }
+    // It describes them all, and might have taken as many steps as both lengths multiplied.
+    let pages = pages_of(&keyspace, &"*".repeat(1_000), 10_000);
+    let longest = pages.iter().map(Vec::len).max().unwrap();
+    assert!(longest <= 8, "{longest}");
+    assert!(pages.len() < 1_000, "{}", pages.len());
+    let found = pages.concat();
+    assert_eq!(found.len(), expected.len(), "each once");
+    assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected);
+    // A star at the end costs no more than keys are long.
+    assert_eq!(pages_of(&keyspace, "0*", 10_000).len(), 1);
+}

@@ -3,7 +3,8 @@
 //! A cursor says all that there is to know: the slot, and a number. Keys of a slot are gone through by their hashes, from
 //! that number on, since no number tells where between two keys one was that is gone. Where a slot has more keys than are
 //! asked for, each page is a part of all hashes: it costs a look at all its keys, but at no more than [`PARTS`] times all. Where
-//! only keys are meant that begin with something, no others are looked at; where keys are long, a part ends where it has enough bytes.
+//! only keys are meant that begin with something, no others are looked at; where keys are long, a part ends where it has enough bytes,
+//! and where a pattern takes long with them, where it took long enough.
 //!
 //! Invariant: a key that is there from the first page to the last is on one of them.
 
@@ -57,6 +58,9 @@ const COUNT_MAX: u64 = 10_000;
 /// To look for keys that begin with something costs as much as to look at so many that lie beside each other.
 const LOOK_KEYS: u64 = 8;
 
+/// Steps of patterns after which a page ends: some ten milliseconds. Where a slot has many keys, a part takes a few times as many.
+const STEPS_MAX: u64 = 8 << 20;
+
 /// Hashes are numbers below this one.
 const HASHES: u64 = 1 << 32;
 
@@ -71,6 +75,8 @@ struct Part {
     bytes: usize,
     /// Those included that it does not describe.
     looked_at: u64,
+    /// What the pattern took of them, at most, before some were let go of.
+    steps: u64,
     /// All of them are there whose hashes are lower.
     to: u64,
     /// With more bytes than these some are let go of.
@@ -86,6 +92,17 @@ impl Part {
             // Many of one hash are not sorted again for each that comes.
             self.bytes_max = 2 * self.bytes.max(PAGE_BYTES_MAX);
         }
+    }
+
+    /// Lets go of the half of all hashes from there on that is the higher one, as often as the pattern took too long; of one hash all stay.
+    fn halve(&mut self, from: u64) {
+        while self.steps > STEPS_MAX {
+            self.to = from + self.to.min(HASHES).saturating_sub(from).div_ceil(2);
+            // About so many were of those that stay.
+            self.steps /= 2;
+        }
+        self.keys.retain(|key| hash(key) < self.to);
+        self.bytes = self.keys.iter().map(Vec::len).sum();
     }
 
     /// Lets go of those with the highest hashes until there are as many bytes left as a page has; of one hash all stay or go.
@@ -126,7 +143,7 @@ impl Keyspace {
     }
 
     /// Keys of all slots that are `held`, from the cursor on: about as many as are asked for, before those are left out that
-    /// are not meant, and no more bytes of them than about [`PAGE_BYTES_MAX`] twice.
+    /// are not meant, and no more bytes of them than about [`PAGE_BYTES_MAX`] twice. A page has fewer where the pattern takes long.
     ///
     /// # Errors
     /// [`KeyspaceError`] when the tree cannot be read.
@@ -139,10 +156,10 @@ impl Keyspace {
         let count = request.count.clamp(1, COUNT_MAX);
         let start = request.pattern.map(glob::plain_start).unwrap_or_default();
         let (first, mut from) = (request.cursor / HASHES, request.cursor % HASHES);
-        let (mut keys, mut bytes, mut cost) = (Vec::new(), 0, 0);
+        let (mut keys, mut bytes, mut cost, mut steps) = (Vec::new(), 0, 0, 0);
         for slot in u16::try_from(first).unwrap_or(SLOTS)..SLOTS {
             let held = self.keys_in(slot) > 0 && held(slot);
-            if held && (cost >= count || bytes >= PAGE_BYTES_MAX) {
+            if held && (cost >= count || bytes >= PAGE_BYTES_MAX || steps >= STEPS_MAX) {
                 let cursor = u64::from(slot) * HASHES + from;
                 return Ok(ScanPage { cursor, keys });
             }
@@ -153,6 +170,7 @@ impl Keyspace {
                 let look = if start.is_empty() { 0 } else { LOOK_KEYS.min(self.keys_in(slot)) };
                 cost += part.looked_at.max(look);
                 bytes += part.bytes;
+                steps += part.steps;
                 keys.extend(part.keys);
                 if part.to < HASHES {
                     let cursor = u64::from(slot) * HASHES + part.to;
@@ -186,13 +204,17 @@ impl Keyspace {
         request: &ScanRequest<'_>,
     ) -> Result<Part, KeyspaceError> {
         let (keys, bytes_max) = (Vec::new(), 2 * PAGE_BYTES_MAX);
-        let mut part = Part { keys, bytes: 0, looked_at: 0, to, bytes_max };
+        let mut part = Part { keys, bytes: 0, looked_at: 0, steps: 0, to, bytes_max };
         self.visit_keys(slot, start, |key| {
             let is_all = from == 0 && part.to >= HASHES;
             if is_all || (from..part.to).contains(&hash(key)) {
                 part.looked_at += 1;
+                part.steps += request.pattern.map_or(0, |pattern| glob::steps_max(pattern, key.len()));
                 if request.pattern.is_none_or(|pattern| glob::matches(pattern, key)) {
                     part.push(key);
+                }
+                if part.steps > STEPS_MAX {
+                    part.halve(from);
                 }
             }
             ControlFlow::Continue(())
