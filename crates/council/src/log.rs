@@ -96,6 +96,13 @@ impl Log {
         (Self::of(Kept::new(seat), None, lacks_room), telling)
     }
 
+    /// The same, of which each write is left to whoever calls.
+    #[cfg(test)]
+    pub(crate) fn with_writes_left(seat: SeatId) -> (Self, std::sync::mpsc::Receiver<Job>) {
+        let (jobs, received) = std::sync::mpsc::sync_channel(256);
+        (Self::of(Kept::new(seat), Some(jobs), watch::channel(false).1), received)
+    }
+
     /// Whether it waits for room on its disk: until there is some the consensus of this member stands still.
     pub(crate) fn lacks_room(&self) -> bool {
         *self.lacks_room.borrow()

@@ -7,6 +7,7 @@ use crate::member::Shared;
 use atoll_replica::{Change, Epoch, Slot, Table, Version};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// How long a change waits to be tried again of which nobody knows what came of it.
@@ -27,6 +28,9 @@ struct Reign {
     goes_on: bool,
     /// Whether slots were to be handed over then.
     hands_over: bool,
+    /// What was to be changed then, until it is decided. Nobody here waits for it: whose silence was noticed only after a slow
+    /// disk had taken an entry would stay the primary of slots for as long.
+    placing: Option<JoinHandle<()>>,
 }
 
 /// As long as this member runs: nodes are given up and slots are placed while it leads.
@@ -57,6 +61,7 @@ pub(super) async fn look_after(shared: Arc<Shared>) {
                     planned_for: None,
                     goes_on: false,
                     hands_over: false,
+                    placing: None,
                 })
             }
         };
@@ -69,11 +74,11 @@ pub(super) async fn look_after(shared: Arc<Shared>) {
         reign.looked_at = now;
         if paused > every * 4 {
             // This member stood still, and with it whatever nodes said meanwhile: their silence was ours.
-            shared.duties.nodes().forgive(paused);
+            shared.duties.nodes().forgive(paused, now);
         }
         let table = shared.machine.table();
         shared.give_up_silent(&table, now);
-        shared.plan(&table, reign, now).await;
+        shared.plan(&table, reign, now);
     }
 }
 
@@ -109,7 +114,11 @@ impl Shared {
         });
     }
 
-    async fn plan(&self, table: &Table, reign: &mut Reign, now: Instant) {
+    /// Has slots placed, if it is time for it and nothing of it is being decided any more.
+    fn plan(self: &Arc<Self>, table: &Table, reign: &mut Reign, now: Instant) {
+        if reign.placing.as_ref().is_some_and(|placing| !placing.is_finished()) {
+            return;
+        }
         let is_unfounded = table.slots.any(|slot| slot.epoch == Epoch(0));
         let every = if reign.goes_on { PLAN_ON } else { PLAN_EVERY };
         let is_time = reign.planned_at.is_none_or(|at| now >= at + every);
@@ -133,9 +142,12 @@ impl Shared {
             return;
         }
         tracing::debug!(changes = changes.len(), first = ?slot_of(&changes), "slots are placed");
-        if let Err(error) = self.submit(changes).await {
-            tracing::debug!(?error, "slots were not placed");
-        }
+        let shared = Arc::clone(self);
+        reign.placing = Some(tokio::spawn(async move {
+            if let Err(error) = shared.submit(changes).await {
+                tracing::debug!(?error, "slots were not placed");
+            }
+        }));
     }
 }
 

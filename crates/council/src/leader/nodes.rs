@@ -43,8 +43,11 @@ impl Nodes {
         self.lost.clear();
     }
 
-    pub(super) fn forgive(&mut self, time: Duration) {
-        self.heard.values_mut().chain(self.lost.values_mut()).for_each(|(_, at)| *at += time);
+    /// This member stood still for so long until now. What it heard or lost while it did lies that much less back, and never ahead:
+    /// who was heard a moment ago would have that long to fall silent in.
+    pub(super) fn forgive(&mut self, time: Duration, now: Instant) {
+        let known = self.heard.values_mut().chain(self.lost.values_mut());
+        known.for_each(|(_, at)| *at = (*at + time).min(now).max(*at));
     }
 
     /// Who was not heard for too long.
@@ -73,5 +76,39 @@ impl Nodes {
     pub(super) fn gone(&self, after: Duration, now: Instant) -> Vec<NodeId> {
         let gone = self.down.iter().filter(|(_, since)| now.saturating_duration_since(**since) > after);
         gone.map(|(node, _)| *node).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_replica::{GroupOptions, Member};
+
+    #[test]
+    fn who_was_heard_while_the_leader_stood_still_has_as_long_as_anybody_and_no_longer() {
+        let (node, life) = (NodeId(2), Incarnation(1));
+        let options =
+            CouncilOptions::new(NodeId(1), Vec::new(), GroupOptions { slots: 1, copies: 1 }, String::new());
+        let mut table = Table::empty(1);
+        let (is_up, is_leaving, address) = (true, false, String::new().into());
+        table.members.insert(node, Member { incarnation: life, is_up, is_leaving, address });
+        let began = Instant::now();
+        let now = began + Duration::from_secs(10);
+        let heard_at = |at: Instant| {
+            let mut nodes = Nodes { led_since: Some(began), ..Nodes::default() };
+            nodes.heard.insert(node, (life, at));
+            nodes.forgive(Duration::from_secs(5), now);
+            nodes
+        };
+        let is_silent = |nodes: &mut Nodes, after_ms: u64| {
+            !nodes.silent(&table, &options, now + Duration::from_millis(after_ms)).is_empty()
+        };
+        let mut heard_now = heard_at(now);
+        assert!(!is_silent(&mut heard_now, 1_400));
+        assert!(is_silent(&mut heard_now, 1_600));
+        let mut heard_before = heard_at(now - Duration::from_secs(6));
+        assert!(!is_silent(&mut heard_before, 400), "the silence of five seconds of six was this leader's");
+        assert!(is_silent(&mut heard_before, 600));
+        assert_eq!(heard_at(now + Duration::from_millis(1)).heard[&node].1, now + Duration::from_millis(1));
     }
 }

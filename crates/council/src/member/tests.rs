@@ -8,6 +8,7 @@ use atoll_wire::Client;
 use openraft::raft::VoteRequest;
 use openraft::{LeaderId, Vote};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A member of a group of two that is alone, and a connection to it.
 async fn member() -> (Council, CouncilOptions, Client) {
@@ -144,6 +145,60 @@ fn a_member_whose_log_waits_for_room_queues_nothing_and_goes_on_once_there_is_so
         lacks_room.send_replace(false);
         assert!(shared.leads());
         assert!(matches!(shared.consensus(ask(1)).await, Answer::Voted(_)));
+        member.stop().await;
+    });
+}
+
+#[test]
+fn a_node_that_falls_silent_is_noticed_while_slots_are_being_placed() {
+    on_runtime(async {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let members = vec![(NodeId(1), listener.local_addr().unwrap())];
+        let ring = GroupOptions { slots: 4, copies: 1 };
+        let mut options = CouncilOptions::new(NodeId(1), members, ring, String::new());
+        (options.node_timeout_ms, options.founding_nodes, options.founding_wait_ms) = (300, 2, 600_000);
+        let (log, jobs) = Log::with_writes_left(SeatId(1));
+        // So many writes are made, and the next one is not until the test is over.
+        let passing = Arc::new(AtomicUsize::new(usize::MAX));
+        let (holding, mut held) = tokio::sync::mpsc::unbounded_channel();
+        let passes = Arc::clone(&passing);
+        std::thread::spawn(move || {
+            for job in jobs {
+                let left = |left: usize| left.checked_sub(1);
+                match passes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left) {
+                    Ok(_) => (job.done)(Ok(())),
+                    Err(_) => drop(holding.send(job)),
+                }
+            }
+        });
+        let member = Member::start(Arc::new(options), log, listener).await.unwrap();
+        let shared = &member.shared;
+        let mut metrics = shared.raft.metrics();
+        while !shared.leads() {
+            metrics.changed().await.unwrap();
+        }
+        let register = |node| Change::Register {
+            node: NodeId(node),
+            nonce: 1,
+            address: String::new(),
+            survived: Survived::Nothing,
+        };
+        assert!(matches!(shared.decide(register(1)).await, Answer::Decision(_)));
+        // With the second node all slots are placed, by the write behind that.
+        passing.store(1, Ordering::SeqCst);
+        assert!(matches!(shared.decide(register(7)).await, Answer::Decision(_)));
+        let placing = held.recv().await.unwrap();
+        shared.duties.heard(NodeId(7), Incarnation(1));
+        let noticed = async {
+            while !shared.duties.is_failing(NodeId(7)) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        // An entry may take five seconds.
+        assert!(tokio::time::timeout(Duration::from_secs(4), noticed).await.is_ok(), "it is not noticed");
+        passing.store(usize::MAX, Ordering::SeqCst);
+        (placing.done)(Ok(()));
         member.stop().await;
     });
 }
