@@ -7,6 +7,7 @@
 
 use crate::failure::told;
 use atoll_store::{ErrorKind, StoreError};
+use scylla::value::CqlValue;
 use std::collections::HashMap;
 
 /// Name, type, and part of the primary key, in its order.
@@ -40,8 +41,34 @@ pub(crate) struct Found {
     pub(crate) columns: HashMap<(String, String), (String, String)>,
     /// After how many seconds rows of a table go by themselves; 0 for never.
     pub(crate) times_to_live: HashMap<String, i32>,
+    /// How reads of a table repair what they find to differ, by table. Not every cluster lets that be chosen.
+    pub(crate) read_repairs: HashMap<String, String>,
     /// Whether writes do not go to the commit log.
     pub(crate) is_unlogged: bool,
+}
+
+impl Found {
+    /// Takes in one table as system_schema.tables has it: its columns by name, of which clusters that answer as Cassandra does lack some.
+    pub(crate) fn take_table<'n>(&mut self, columns: impl Iterator<Item = (&'n str, Option<CqlValue>)>) {
+        let (mut table, mut seconds, mut read_repair) = (None, 0, None);
+        for (name, value) in columns {
+            match (name, value) {
+                ("table_name", Some(CqlValue::Text(name))) => table = Some(name),
+                ("default_time_to_live", Some(CqlValue::Int(number))) => seconds = number,
+                ("read_repair", Some(CqlValue::Text(how))) => read_repair = Some(how),
+                _ => {}
+            }
+        }
+        let Some(table) = table else { return };
+        self.times_to_live.insert(table.clone(), seconds);
+        self.read_repairs.extend(read_repair.map(|how| (table, how)));
+    }
+
+    /// How reads of cells repair, where that is not what makes a creation that was seen once stay.
+    fn lax_repair(&self) -> Option<&str> {
+        let how = self.read_repairs.get("cells")?;
+        (!how.eq_ignore_ascii_case("BLOCKING")).then_some(how)
+    }
 }
 
 /// Refuses tables in which something would be missing.
@@ -82,6 +109,19 @@ pub(crate) fn check(place: &str, keyspace: &str, found: &Found) -> Result<(), St
                 ),
             ));
         }
+    }
+    if let Some(how) = found.lax_repair() {
+        return Err(altered(
+            place,
+            format!(
+                "reads of its table cells do not repair what they find (read_repair is {how}), so that a value whose client \
+                 ended while it was created would come and go"
+            ),
+            format!(
+                "ALTER TABLE {keyspace}.cells WITH read_repair = 'BLOCKING'; then end the programs that have the keyspace open, \
+                 and start them again"
+            ),
+        ));
     }
     if found.is_unlogged {
         return Err(altered(
@@ -172,6 +212,38 @@ mod tests {
     fn a_keyspace_that_logs_nothing_is_refused() {
         let unlogged = refusal(|found| found.is_unlogged = true);
         assert!(unlogged.contains("\"k\" WITH durable_writes = true"), "{unlogged}");
+    }
+
+    #[test]
+    fn cells_of_which_reads_do_not_repair_what_they_find_are_refused() {
+        let none = refusal(|found| drop(found.read_repairs.insert("cells".to_owned(), "NONE".to_owned())));
+        assert!(none.contains("\"k\".cells WITH read_repair = 'BLOCKING'"), "{none}");
+        for (table, how) in
+            [("cells", "BLOCKING"), ("cells", "blocking"), ("chunks", "NONE"), ("meta", "NONE")]
+        {
+            let mut found = right();
+            found.read_repairs.insert(table.to_owned(), how.to_owned());
+            check("here", "\"k\"", &found).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_cluster_in_which_read_repair_cannot_be_chosen_has_none_that_is_wrong() {
+        let text = |text: &str| Some(CqlValue::Text(text.to_owned()));
+        let taken = |columns: &[(&str, Option<CqlValue>)]| {
+            let mut found = right();
+            found.times_to_live.clear();
+            found.take_table(columns.iter().cloned());
+            (found.times_to_live.get("cells").copied(), found.lax_repair().map(str::to_owned))
+        };
+        let (name, ends) = (("table_name", text("cells")), ("default_time_to_live", Some(CqlValue::Int(7))));
+        let further = ("read_repair_chance", Some(CqlValue::Double(0.0)));
+        assert_eq!(taken(&[name.clone(), ends.clone(), further]), (Some(7), None));
+        assert_eq!(taken(&[name.clone(), ends.clone(), ("read_repair", text("BLOCKING"))]), (Some(7), None));
+        let none = (Some(7), Some("NONE".to_owned()));
+        assert_eq!(taken(&[("read_repair", text("NONE")), ends, name.clone()]), none);
+        assert_eq!(taken(&[name, ("default_time_to_live", None), ("read_repair", None)]), (Some(0), None));
+        assert_eq!(taken(&[("read_repair", text("NONE"))]), (None, None));
     }
 
     #[test]

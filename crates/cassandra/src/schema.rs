@@ -16,6 +16,7 @@ use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancing
 use scylla::response::query_result::QueryResult;
 use scylla::statement::unprepared::Statement;
 use scylla::statement::{Consistency, SerialConsistency};
+use scylla::value::Row;
 use std::sync::Arc;
 
 /// The format of the tables that this build writes, and the only one that it reads: no release wrote an older one.
@@ -161,7 +162,8 @@ impl Schema<'_> {
         };
         let (columns, tables, keyspaces) = futures::try_join!(
             read("table_name, column_name, type, kind", "columns"),
-            read("table_name, default_time_to_live", "tables"),
+            // Not every cluster has each of the columns that are looked at.
+            read("*", "tables"),
             read("durable_writes", "keyspaces")
         )?;
         let mut found = Found::default();
@@ -170,9 +172,10 @@ impl Schema<'_> {
             let (table, column, kind, part) = row.map_err(|error| self.unread("columns", &error))?;
             found.columns.insert((table, column), (kind, part));
         }
-        for row in tables.rows::<(String, Option<i32>)>().map_err(|error| self.unread("tables", &error))? {
-            let (table, seconds) = row.map_err(|error| self.unread("tables", &error))?;
-            found.times_to_live.insert(table, seconds.unwrap_or(0));
+        let names: Vec<&str> = tables.column_specs().iter().map(|column| column.name()).collect();
+        for row in tables.rows::<Row>().map_err(|error| self.unread("tables", &error))? {
+            let row = row.map_err(|error| self.unread("tables", &error))?;
+            found.take_table(names.iter().copied().zip(row.columns));
         }
         let logged =
             keyspaces.maybe_first_row::<(bool,)>().map_err(|error| self.unread("keyspaces", &error))?;

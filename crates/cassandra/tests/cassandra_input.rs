@@ -65,7 +65,7 @@ async fn tables_that_somebody_altered_are_refused_with_what_differs_and_what_to_
     }
     let _turn = TURN.lock().await;
     let session = session().await;
-    let cases: [(&[&str], [&str; 2]); 6] = [
+    let cases: [(&[&str], [&str; 2]); 7] = [
         (&["DROP TABLE {k}.chunks"], ["table chunks is missing", "snapshot"]),
         (&["DROP TABLE {k}.cells"], ["table cells is missing", "snapshot"]),
         (&["DROP TABLE {k}.meta"], ["does not say by which format", "snapshot"]),
@@ -80,6 +80,10 @@ async fn tables_that_somebody_altered_are_refused_with_what_differs_and_what_to_
         (
             &["ALTER TABLE {k}.cells WITH default_time_to_live = 3600"],
             ["deleted by themselves after 3600 s", "default_time_to_live = 0"],
+        ),
+        (
+            &["ALTER TABLE {k}.cells WITH read_repair = 'NONE'"],
+            ["do not repair what they find", "read_repair = 'BLOCKING'"],
         ),
     ];
     for (statements, words) in cases {
