@@ -1,9 +1,11 @@
 //! Chunks that cells have let go of, deleted a little later: whoever read the cell before may be reading them.
 //!
 //! Invariant: chunks wait here at least [`GRACE`], unless the store is closed.
+//! Invariant: only a few values go at a time, whatever was deleted at once: nobody who reads or writes waits for them.
 
 use crate::codec::ChunkId;
 use crate::link::Link;
+use futures::stream::{self, Stream, StreamExt};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,6 +14,12 @@ use tokio::time::Instant;
 
 /// Longer than reading the longest value takes. Who reads longer reads anew.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// Values whose chunks are deleted at once.
+const AT_ONCE: usize = 8;
+
+/// Values whose chunks may wait, in 10 MB. What is let go of beyond that is left to a sweep.
+const WAITING_MAX: usize = 250_000;
 
 /// Chunks of one name, and how many there are.
 pub(crate) type Gone = (ChunkId, u64);
@@ -34,7 +42,11 @@ impl Leaving {
     /// Takes chunks; tells whether nobody looks after them yet.
     fn take(&self, chunks: Vec<Gone>, now: Instant) -> bool {
         let mut queue = self.queue.lock();
-        queue.due.extend(chunks.into_iter().map(|gone| (now + GRACE, gone)));
+        let room = WAITING_MAX.saturating_sub(queue.due.len());
+        if chunks.len() > room {
+            tracing::debug!(values = chunks.len() - room, "chunks are left to the next sweep");
+        }
+        queue.due.extend(chunks.into_iter().take(room).map(|gone| (now + GRACE, gone)));
         !std::mem::replace(&mut queue.is_watched, true)
     }
 
@@ -43,11 +55,33 @@ impl Leaving {
         let mut queue = self.queue.lock();
         match queue.due.front() {
             Some((at, _)) if *at > now => Some(Err(*at)),
-            Some(_) => queue.due.pop_front().map(|(_, gone)| Ok(gone)),
-            None => {
-                queue.is_watched = false;
-                None
+            _ => queue.due.pop_front().map(|(_, gone)| Ok(gone)),
+        }
+    }
+
+    /// Whether nothing waits; then nobody looks after what comes.
+    fn is_over(&self) -> bool {
+        let mut queue = self.queue.lock();
+        queue.is_watched = !queue.due.is_empty();
+        !queue.is_watched
+    }
+
+    /// What waits, each when it is due.
+    fn due(&self) -> impl Stream<Item = Gone> + '_ {
+        stream::unfold((), move |()| async move {
+            loop {
+                match self.next(Instant::now())? {
+                    Ok(gone) => return Some((gone, ())),
+                    Err(at) => tokio::time::sleep_until(at).await,
+                }
             }
+        })
+    }
+
+    /// Deletes what waits until nothing does.
+    async fn run_out<F: Future<Output = ()>>(&self, delete: impl Fn(Gone) -> F) {
+        while !self.is_over() {
+            self.due().for_each_concurrent(AT_ONCE, &delete).await;
         }
     }
 
@@ -64,22 +98,13 @@ pub(crate) fn delete_later(link: &Arc<Link>, leaving: &Arc<Leaving>, chunks: Vec
         return;
     }
     let (link, leaving) = (Arc::clone(link), Arc::clone(leaving));
-    tokio::spawn(async move {
-        while let Some(next) = leaving.next(Instant::now()) {
-            match next {
-                Ok((id, count)) => {
-                    let link = Arc::clone(&link);
-                    tokio::spawn(async move { link.delete_chunks(id, count).await });
-                }
-                Err(at) => tokio::time::sleep_until(at).await,
-            }
-        }
-    });
+    tokio::spawn(async move { leaving.run_out(|(id, count)| link.delete_chunks(id, count)).await });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn chunks_wait_their_time_and_go_in_order() {
@@ -91,6 +116,39 @@ mod tests {
         assert_eq!(leaving.next(now + GRACE), Some(Err(now + GRACE * 3 / 2)));
         assert_eq!(leaving.all(), [([2; 16], 4)]);
         assert_eq!(leaving.next(now), None);
+        assert!(leaving.is_over());
         assert!(leaving.take(vec![([3; 16], 1)], now), "who looked after them is gone");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn however_many_were_deleted_at_once_only_a_few_go_at_a_time() {
+        let (leaving, began) = (Leaving::default(), Instant::now());
+        let number = |number: u32| u128::from(number).to_be_bytes();
+        assert!(leaving.take((0..10_000).map(|at| (number(at), 32)).collect(), began));
+        let [under_way, most, gone] = [0, 0, 0].map(AtomicUsize::new);
+        let delete = |_| async {
+            let count = under_way.fetch_add(1, Ordering::SeqCst) + 1;
+            most.fetch_max(count, Ordering::SeqCst);
+            if gone.fetch_add(1, Ordering::SeqCst) == 9_999 {
+                // While the last one goes, something else is let go of.
+                assert!(!leaving.take(vec![(number(10_000), 1)], Instant::now()), "somebody looks after it");
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            under_way.fetch_sub(1, Ordering::SeqCst);
+        };
+        leaving.run_out(delete).await;
+        assert_eq!((most.into_inner(), gone.into_inner()), (AT_ONCE, 10_001));
+        assert!(began.elapsed() >= GRACE * 2, "each waited its time");
+        assert!(leaving.take(vec![(number(1), 1)], Instant::now()), "who looked after them is gone");
+    }
+
+    #[test]
+    fn no_more_wait_than_there_is_room_for() {
+        let (leaving, now) = (Leaving::default(), Instant::now());
+        leaving.take(vec![([1; 16], 3); WAITING_MAX - 1], now);
+        leaving.take(vec![([2; 16], 3); 1_000], now);
+        leaving.take(vec![([3; 16], 3)], now);
+        let waiting = leaving.all();
+        assert_eq!((waiting.len(), waiting.last()), (WAITING_MAX, Some(&([2; 16], 3))));
     }
 }

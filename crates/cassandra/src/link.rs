@@ -42,6 +42,8 @@ pub(crate) struct Link {
     pub(crate) place: String,
     /// One budget of requests in flight for everything that is issued in numbers.
     pub(crate) budget: Arc<Semaphore>,
+    /// Another one for deletions of chunks, of which any number may be wanted at once and which nobody waits for.
+    pub(crate) deletions: Semaphore,
     pub(crate) parallelism: usize,
     pub(crate) kept: Kept,
     pub(crate) settled: Settled,
@@ -88,6 +90,7 @@ impl Link {
             profiles,
             options,
             budget: Arc::new(Semaphore::new(parallelism * 2)),
+            deletions: Semaphore::new(parallelism / 2),
             parallelism,
             kept,
             settled: Settled::default(),
