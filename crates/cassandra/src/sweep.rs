@@ -6,6 +6,7 @@
 //! cell that is absent is deleted with it, above whatever a creation may have written before.
 //! Invariant: a chunk that was written again since it was looked at stays, because the deletion carries the
 //! timestamp of what was seen.
+//! Invariant: nothing is deleted for a store that was closed.
 
 use crate::bind::Bind;
 use crate::cells::Piece;
@@ -60,58 +61,110 @@ struct Found {
     written_us: i64,
 }
 
+/// What is swept.
+trait Ground {
+    /// Whether nobody wants it to be swept any more.
+    fn is_over(&self) -> bool;
+    /// Chunks from a token on, and where to go on.
+    fn look(&self, from: i64) -> impl Future<Output = Result<Page, StoreError>> + Send;
+    /// Whether the cell refers to the chunk, or may do so yet.
+    fn is_referred(&self, chunk: &Found) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    fn delete(&self, chunk: &Found) -> impl Future<Output = Result<(), StoreError>> + Send;
+}
+
+/// The chunks of one store.
+struct Sweeping<'a> {
+    shared: &'a Arc<Shared>,
+    /// Whether nobody asked for it, so that it ends with the last handle of the store.
+    is_unasked: bool,
+}
+
+impl Ground for Sweeping<'_> {
+    fn is_over(&self) -> bool {
+        self.shared.is_closed() || (self.is_unasked && Arc::strong_count(self.shared) == 1)
+    }
+
+    async fn look(&self, from: i64) -> Result<Page, StoreError> {
+        look(self.shared, from).await
+    }
+
+    async fn is_referred(&self, chunk: &Found) -> Result<bool, StoreError> {
+        is_referred(self.shared, chunk).await
+    }
+
+    async fn delete(&self, chunk: &Found) -> Result<(), StoreError> {
+        delete(self.shared, chunk).await
+    }
+}
+
 /// Deletes chunks older than `age` that no cell refers to.
 pub(crate) async fn sweep(shared: &Arc<Shared>, age: Duration) -> Result<Swept, StoreError> {
+    sweep_ground(&Sweeping { shared, is_unasked: false }, age).await
+}
+
+async fn sweep_ground(store: &Sweeping<'_>, age: Duration) -> Result<Swept, StoreError> {
+    let link = &store.shared.link;
     // The age of a chunk is what the clock of some node says: a sweep goes by them only if all of them agree.
-    let now_us = crate::clock::of_all(&shared.link).await? / 1000;
+    let now_us = crate::clock::of_all(link).await? / 1000;
     let oldest_us = i64::try_from(now_us.saturating_sub(age.as_micros() as u64)).unwrap_or(0);
+    go_over(store, oldest_us, &link.place).await
+}
+
+/// Goes over the chunks of a store.
+async fn go_over(ground: &impl Ground, oldest_us: i64, place: &str) -> Result<Swept, StoreError> {
     let mut swept = Swept::default();
     let mut from = i64::MIN + 1;
     // Chunks of one value lie on all nodes, and so on many pages.
     let mut referred: HashMap<ChunkId, bool> = HashMap::new();
     loop {
-        let (page, next) = look(shared, from).await?;
+        let Page { looked_at, chunks, next } = ground.look(from).await?;
+        swept.looked_at += looked_at;
         if referred.len() > KNOWN_MAX {
             referred.clear();
         }
-        for chunk in page {
-            swept.looked_at += 1;
-            // Other stores of the keyspace look after their own.
-            let Some(partition) = chunk.partition.strip_prefix(shared.link.options.namespace.as_slice())
-            else {
-                continue;
-            };
-            if chunk.written_us > oldest_us {
-                continue;
+        for chunk in chunks.into_iter().filter(|chunk| chunk.written_us <= oldest_us) {
+            if ground.is_over() {
+                break;
             }
             let is_referred = match referred.get(&chunk.id) {
                 Some(known) => *known,
-                None => match is_referred(shared, partition, &chunk).await {
+                None => match ground.is_referred(&chunk).await {
                     // What a damaged cell refers to nobody knows, and the chunks of others are looked at all the same.
                     Err(error) if error.kind() == ErrorKind::Corrupt => true,
                     asked => asked?,
                 },
             };
             referred.insert(chunk.id, is_referred);
-            if !is_referred {
-                delete(shared, &chunk).await?;
+            // It may have been closed meanwhile.
+            if !is_referred && !ground.is_over() {
+                ground.delete(&chunk).await?;
                 swept.deleted += 1;
             }
         }
         match next {
+            _ if ground.is_over() => return Err(StoreError::closed(place)),
             Some(next) => from = next,
             None => return Ok(swept),
         }
     }
 }
 
-/// Chunks from a token on, and where to go on.
-async fn look(shared: &Shared, from: i64) -> Result<(Vec<Found>, Option<i64>), StoreError> {
+/// Some chunks in the order of tokens.
+struct Page {
+    /// How many there are.
+    looked_at: u64,
+    /// Those of this store: others of the keyspace look after their own.
+    chunks: Vec<Found>,
+    /// Where to go on, if there may be more.
+    next: Option<i64>,
+}
+
+async fn look(shared: &Shared, from: i64) -> Result<Page, StoreError> {
     let link = &shared.link;
     let answer = link.rows("sweeping", &link.statements.plain.owners, &(from, PAGE)).await?;
     type Owned = (Bytes, i32, Option<Bytes>, Option<Bytes>, Option<i64>, i64);
     let rows = answer.rows::<Owned>().map_err(|error| link.not_understood(&error))?;
-    let (mut found, mut last) = (Vec::new(), None);
+    let (mut looked_at, mut chunks, mut last) = (0, Vec::new(), None);
     for row in rows {
         let (id, number, partition, sort, written, token) =
             row.map_err(|error| link.not_understood(&error))?;
@@ -119,16 +172,18 @@ async fn look(shared: &Shared, from: i64) -> Result<(Vec<Found>, Option<i64>), S
         if let (Ok(id), Some(partition), Some(sort), Some(written_us)) =
             (ChunkId::try_from(&id[..]), partition, sort, written)
         {
-            found.push(Found { id, number, partition, sort, written_us });
+            looked_at += 1;
+            if partition.starts_with(&link.options.namespace) {
+                chunks.push(Found { id, number, partition, sort, written_us });
+            }
         }
     }
-    Ok((found, last.filter(|_| answer.rows_num() >= PAGE as usize)))
+    Ok(Page { looked_at, chunks, next: last.filter(|_| answer.rows_num() >= PAGE as usize) })
 }
 
-/// Whether the cell refers to the chunk, or may do so yet.
-async fn is_referred(shared: &Arc<Shared>, partition: &[u8], chunk: &Found) -> Result<bool, StoreError> {
-    let key = shared.key(partition);
-    let pieces = crate::read::read_pieces(shared, &key, &chunk.sort).await?;
+async fn is_referred(shared: &Arc<Shared>, chunk: &Found) -> Result<bool, StoreError> {
+    let (key, partition) = (&chunk.partition[..], shared.without_namespace(&chunk.partition));
+    let pieces = crate::read::read_pieces(shared, key, &chunk.sort).await?;
     match standing(&pieces, &chunk.id) {
         Standing::Refers => Ok(true),
         // A creation that reached one replica, which then was down, must not appear after its chunks are gone.
@@ -143,7 +198,7 @@ async fn is_referred(shared: &Arc<Shared>, partition: &[u8], chunk: &Found) -> R
         Standing::Other => {
             let batch = Batch::on(partition);
             Writing::new(shared, &batch, None, &AtomicBool::new(false)).moving().run().await?;
-            let pieces = crate::read::read_pieces(shared, &key, &chunk.sort).await?;
+            let pieces = crate::read::read_pieces(shared, key, &chunk.sort).await?;
             // One that was deleted meanwhile is left to the next sweep.
             Ok(standing(&pieces, &chunk.id) != Standing::Other)
         }
@@ -200,9 +255,10 @@ async fn turn(shared: Weak<Shared>, is_owed: bool) -> Option<bool> {
     if !is_owed && claim(&shared).await != Some(true) {
         return Some(false);
     }
-    let swept = sweep(&shared, AGE_MIN).await;
+    let swept = sweep_ground(&Sweeping { shared: &shared, is_unasked: true }, AGE_MIN).await;
     match &swept {
         Ok(swept) => tracing::debug!(?swept, "swept"),
+        Err(_) if shared.is_closed() || Arc::strong_count(&shared) == 1 => return None,
         Err(error) => tracing::warn!(%error, "a sweep ended early; it is tried again in some hours"),
     }
     Some(swept.is_err())
@@ -251,5 +307,66 @@ mod tests {
         let expected = [(60, false), (60 + hours, false), (60 + 2 * hours, true), (60 + 3 * hours, false)];
         assert_eq!(*turns.lock(), expected);
         assert!(LOOK_AGAIN < EVERY, "no week goes by");
+    }
+
+    /// Values of one chunk each. After so many deletions the store is closed.
+    struct Few {
+        values: u16,
+        is_told: fn(u16) -> Result<bool, ErrorKind>,
+        closed_after: usize,
+        deleted: Mutex<Vec<u16>>,
+    }
+
+    fn number(chunk: &Found) -> u16 {
+        u16::from_be_bytes([chunk.id[14], chunk.id[15]])
+    }
+
+    impl Ground for Few {
+        fn is_over(&self) -> bool {
+            self.deleted.lock().len() >= self.closed_after
+        }
+
+        /// Two to a page.
+        async fn look(&self, from: i64) -> Result<Page, StoreError> {
+            let first = u16::try_from(from).unwrap_or(0);
+            let of = |at: u16| Found {
+                id: u128::from(at).to_be_bytes(),
+                number: 0,
+                partition: Bytes::new(),
+                sort: Bytes::new(),
+                written_us: i64::from(at),
+            };
+            let chunks: Vec<Found> = (first..self.values).take(2).map(of).collect();
+            let next = first.saturating_add(2);
+            let looked_at = chunks.len() as u64;
+            Ok(Page { looked_at, chunks, next: (next < self.values).then_some(i64::from(next)) })
+        }
+
+        async fn is_referred(&self, chunk: &Found) -> Result<bool, StoreError> {
+            (self.is_told)(number(chunk)).map_err(|kind| crate::failure::told(kind, String::new(), ""))
+        }
+
+        async fn delete(&self, chunk: &Found) -> Result<(), StoreError> {
+            self.deleted.lock().push(number(chunk));
+            Ok(())
+        }
+    }
+
+    /// How a sweep ends, and what it deleted.
+    fn swept(few: Few) -> (Result<u64, String>, Vec<u16>) {
+        let swept = go_over(&few, i64::from(u16::MAX), "here").now_or_never().unwrap();
+        let ends = swept.map(|swept| swept.looked_at);
+        (ends.map_err(|error| error.to_string()), few.deleted.into_inner())
+    }
+
+    #[test]
+    fn a_sweep_ends_when_its_store_is_closed() {
+        let few =
+            |closed_after| Few { values: 7, is_told: |_| Ok(false), closed_after, deleted: Mutex::default() };
+        assert_eq!(swept(few(usize::MAX)), (Ok(7), vec![0, 1, 2, 3, 4, 5, 6]));
+        let (ends, deleted) = swept(few(3));
+        assert!(ends.as_ref().is_err_and(|error| error.contains("it was closed")), "{ends:?}");
+        assert_eq!(deleted, [0, 1, 2]);
+        assert_eq!(swept(few(0)).1, [0; 0]);
     }
 }
