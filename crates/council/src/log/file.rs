@@ -166,10 +166,7 @@ impl LogFile {
     /// Puts these facts in the place of all others.
     pub(crate) fn replace(&mut self, facts: &[u8]) -> io::Result<Written> {
         match write_beside(&self.path, &whole(facts)?) {
-            Err(error) if lacks_room(&error) => {
-                let _ = std::fs::remove_file(unfinished(&self.path));
-                return Ok(Written::NoRoom);
-            }
+            Err(error) if lacks_room(&error) => return Ok(Written::NoRoom),
             written => written?,
         }
         *self = Self::named(&self.path, facts)?;
@@ -211,15 +208,22 @@ fn unfinished(path: &Path) -> PathBuf {
 
 /// Writes a file under another name, for [`name`] to give it its own: it is there whole, or as it was before.
 fn write_beside(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create(unfinished(path))?;
-    file.write_all(bytes)?;
-    file.sync_all()
+    let written = File::create(unfinished(path)).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    written.inspect_err(|_| drop_unfinished(path))
 }
 
 fn name(path: &Path) -> io::Result<()> {
-    std::fs::rename(unfinished(path), path)?;
+    std::fs::rename(unfinished(path), path).inspect_err(|_| drop_unfinished(path))?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()
+}
+
+/// Whatever was wrong, most likely a full disk, whoever else writes there needs the room.
+fn drop_unfinished(path: &Path) {
+    let _ = std::fs::remove_file(unfinished(path));
 }
 
 #[cfg(test)]
@@ -391,5 +395,38 @@ mod tests {
             append(&mut file, Fact::Entry(entry(number)));
         }
         assert_eq!(LogFile::open(&path, SeatId(6)).unwrap().1.entries, (0..4).map(entry).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_written_leaves_nothing_unfinished_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let full = || std::os::unix::fs::symlink("/dev/full", unfinished(&path)).unwrap();
+        let names = || {
+            let names = std::fs::read_dir(folder.path()).unwrap();
+            names.map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>()
+        };
+        let lacks_room = |opened| match opened {
+            Err(CouncilError::Folder { source, .. }) => source.kind() == io::ErrorKind::StorageFull,
+            _ => false,
+        };
+        full();
+        assert!(lacks_room(LogFile::open(&path, SeatId(5))));
+        assert!(names().is_empty(), "a new log: {:?}", names());
+        let (mut file, kept) = LogFile::open(&path, SeatId(5)).unwrap();
+        append(&mut file, Fact::Ring(RingId(1)));
+        full();
+        assert!(lacks_room(LogFile::open(&path, SeatId(5))));
+        assert_eq!(names(), ["log"], "one that was there");
+        full();
+        assert_eq!(file.replace(&kept.facts()).unwrap(), Written::NoRoom);
+        assert_eq!(names(), ["log"], "one that is made anew");
+        assert_eq!(LogFile::open(&path, SeatId(6)).unwrap().1.ring, Some(RingId(1)));
+        // A name that it cannot have.
+        let taken = folder.path().join("taken");
+        std::fs::create_dir(&taken).unwrap();
+        write_beside(&taken, b"log").unwrap();
+        assert!(name(&taken).is_err());
+        assert!(!unfinished(&taken).exists());
     }
 }
