@@ -31,7 +31,7 @@ const NODES: usize = 3;
 /// Nodes that must answer, where there are as many: one alone may be wrong by any time, and nothing would tell.
 const VOICES_MIN: usize = 2;
 
-/// How far a node's answer may be in doubt; one that came later than that says too little.
+/// How far a node's answer may be in doubt; one that came later than that says too little. And how much time may go by unseen.
 const DOUBT_MAX: Duration = Duration::from_millis(250);
 
 /// How far what was told may lie ahead of what the nodes say now.
@@ -69,6 +69,12 @@ impl Looked {
     fn now(&self) -> u64 {
         self.time_ns.saturating_add(self.at.elapsed().as_nanos() as u64)
     }
+
+    /// Whether it still tells the time: not so if the machine slept since, however shortly, or its clock was set.
+    fn is_recent(&self) -> bool {
+        let age = self.moment.age();
+        age < LOOK_AGE_MAX && age.saturating_sub(self.at.elapsed()) < DOUBT_MAX
+    }
 }
 
 impl StoreClock {
@@ -88,7 +94,7 @@ impl StoreClock {
 
     fn recent(&self) -> Option<u64> {
         let looked = *self.looked.lock();
-        looked.filter(|looked| looked.moment.age() < LOOK_AGE_MAX).map(|looked| looked.now())
+        looked.filter(Looked::is_recent).map(|looked| looked.now())
     }
 
     /// A new look may find the clocks a little behind what was told; then time stands still until they are there. It
@@ -157,7 +163,8 @@ async fn look_once(link: &Link, wanted: Wanted) -> Result<Looked, Dumb> {
     // Before they are asked: `at` does not see that the machine sleeps or the process is stopped meanwhile.
     let (moment, before) = (Moment::now(), Instant::now());
     let asked = join_all(nodes.iter().map(|node| ask(link, node))).await;
-    let at = Instant::now();
+    // One after the other: if the machine sleeps between them, more time went by than is seen.
+    let (told_at, at) = (Moment::now(), Instant::now());
     if moment.age().saturating_sub(at - before) > DOUBT_MAX {
         return Err(Dumb::Few(too_few(&link.place, &[])));
     }
@@ -179,7 +186,7 @@ async fn look_once(link: &Link, wanted: Wanted) -> Result<Looked, Dumb> {
     }
     match times.get(times.len() / 2) {
         Some(told) if times.len() >= VOICES_MIN.min(state.get_nodes_info().len()) => {
-            Ok(Looked { at, moment, time_ns: told.time_ns })
+            Ok(Looked { at, moment: told_at, time_ns: told.time_ns })
         }
         _ => Err(Dumb::Few(too_few(&link.place, &times))),
     }
@@ -299,6 +306,19 @@ mod tests {
         let error = clock.told(40 * second, "here").unwrap_err();
         assert!(error.to_string().contains("set back by 60s") && error.hint().is_some(), "{error}");
         assert_eq!(clock.told(101 * second, "here").unwrap(), Timestamp(101 * second));
+    }
+
+    #[test]
+    fn a_look_is_good_for_nothing_once_the_machine_slept_since_however_shortly() {
+        let recent = |slept: Duration| {
+            let looked = Looked { at: Instant::now(), moment: Moment::now().earlier(slept), time_ns: 1 };
+            StoreClock { looked: Mutex::new(Some(looked)), ..StoreClock::default() }.recent()
+        };
+        assert!(recent(Duration::ZERO).is_some());
+        assert!(recent(Duration::from_millis(20)).is_some(), "clocks that are read one after the other");
+        assert_eq!(recent(Duration::from_secs(15)), None);
+        assert_eq!(recent(DOUBT_MAX * 2), None);
+        assert_eq!(recent(Duration::from_secs(60)), None);
     }
 
     #[test]
