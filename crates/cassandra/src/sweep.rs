@@ -43,6 +43,9 @@ const PAGE: i32 = 500;
 /// Values of which a sweep keeps in mind whether they are referred to.
 const KNOWN_MAX: usize = 100_000;
 
+/// Values of which one sweep may not learn whether they are referred to: each may have taken as long as a request may.
+const UNJUDGED_MAX: usize = 256;
+
 /// What a sweep did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
@@ -107,12 +110,19 @@ async fn sweep_ground(store: &Sweeping<'_>, age: Duration) -> Result<Swept, Stor
     // The age of a chunk is what the clock of some node says: a sweep goes by them only if all of them agree.
     let now_us = crate::clock::of_all(link).await? / 1000;
     let oldest_us = i64::try_from(now_us.saturating_sub(age.as_micros() as u64)).unwrap_or(0);
-    go_over(store, oldest_us, &link.place).await
+    let (swept, unjudged) = go_over(store, oldest_us, &link.place).await?;
+    if unjudged > 0 {
+        tracing::warn!(
+            unjudged,
+            "of some values it could not be told whether they are referred to: the next sweep asks again"
+        );
+    }
+    Ok(swept)
 }
 
-/// Goes over the chunks of a store.
-async fn go_over(ground: &impl Ground, oldest_us: i64, place: &str) -> Result<Swept, StoreError> {
-    let mut swept = Swept::default();
+/// Goes over the chunks of a store. Tells also of how many values it could not be learned whether they are referred to.
+async fn go_over(ground: &impl Ground, oldest_us: i64, place: &str) -> Result<(Swept, usize), StoreError> {
+    let (mut swept, mut unjudged) = (Swept::default(), 0);
     let mut from = i64::MIN + 1;
     // Chunks of one value lie on all nodes, and so on many pages.
     let mut referred: HashMap<ChunkId, bool> = HashMap::new();
@@ -131,6 +141,12 @@ async fn go_over(ground: &impl Ground, oldest_us: i64, place: &str) -> Result<Sw
                 None => match ground.is_referred(&chunk).await {
                     // What a damaged cell refers to nobody knows, and the chunks of others are looked at all the same.
                     Err(error) if error.kind() == ErrorKind::Corrupt => true,
+                    // Nor what one does of which replicas do not tell: it must not keep those behind it from being looked at.
+                    Err(error) if error.kind() == ErrorKind::Unavailable && unjudged < UNJUDGED_MAX => {
+                        tracing::debug!(%error, "whether a value is referred to cannot be told");
+                        unjudged += 1;
+                        true
+                    }
                     asked => asked?,
                 },
             };
@@ -144,7 +160,7 @@ async fn go_over(ground: &impl Ground, oldest_us: i64, place: &str) -> Result<Sw
         match next {
             _ if ground.is_over() => return Err(StoreError::closed(place)),
             Some(next) => from = next,
-            None => return Ok(swept),
+            None => return Ok((swept, unjudged)),
         }
     }
 }
@@ -309,7 +325,7 @@ mod tests {
         assert!(LOOK_AGAIN < EVERY, "no week goes by");
     }
 
-    /// Values of one chunk each. After so many deletions the store is closed.
+    /// Values of one chunk each, which nothing refers to. Some cannot be told of, and after so many deletions the store is closed.
     struct Few {
         values: u16,
         is_told: fn(u16) -> Result<bool, ErrorKind>,
@@ -353,9 +369,9 @@ mod tests {
     }
 
     /// How a sweep ends, and what it deleted.
-    fn swept(few: Few) -> (Result<u64, String>, Vec<u16>) {
+    fn swept(few: Few) -> (Result<(u64, usize), String>, Vec<u16>) {
         let swept = go_over(&few, i64::from(u16::MAX), "here").now_or_never().unwrap();
-        let ends = swept.map(|swept| swept.looked_at);
+        let ends = swept.map(|(swept, unjudged)| (swept.looked_at, unjudged));
         (ends.map_err(|error| error.to_string()), few.deleted.into_inner())
     }
 
@@ -363,10 +379,37 @@ mod tests {
     fn a_sweep_ends_when_its_store_is_closed() {
         let few =
             |closed_after| Few { values: 7, is_told: |_| Ok(false), closed_after, deleted: Mutex::default() };
-        assert_eq!(swept(few(usize::MAX)), (Ok(7), vec![0, 1, 2, 3, 4, 5, 6]));
+        assert_eq!(swept(few(usize::MAX)), (Ok((7, 0)), vec![0, 1, 2, 3, 4, 5, 6]));
         let (ends, deleted) = swept(few(3));
         assert!(ends.as_ref().is_err_and(|error| error.contains("it was closed")), "{ends:?}");
         assert_eq!(deleted, [0, 1, 2]);
         assert_eq!(swept(few(0)).1, [0; 0]);
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_left_and_what_is_behind_it_is_swept() {
+        let few =
+            |is_told, values| Few { values, is_told, closed_after: usize::MAX, deleted: Mutex::default() };
+        let one = |at| match at {
+            1 => Err(ErrorKind::Unavailable),
+            2 => Err(ErrorKind::Corrupt),
+            at => Ok(at == 3),
+        };
+        assert_eq!(swept(few(one, 6)), (Ok((6, 1)), vec![0, 4, 5]));
+        let (ends, deleted) = swept(few(|_| Err(ErrorKind::ReadOnly), 6));
+        assert!(ends.is_err() && deleted.is_empty(), "another error ends it");
+    }
+
+    #[test]
+    fn a_sweep_that_is_told_of_nothing_ends() {
+        let few = |values| Few {
+            values,
+            is_told: |_| Err(ErrorKind::Unavailable),
+            closed_after: usize::MAX,
+            deleted: Mutex::default(),
+        };
+        let most = UNJUDGED_MAX as u16;
+        assert_eq!(swept(few(most)), (Ok((u64::from(most), UNJUDGED_MAX)), Vec::new()));
+        assert!(swept(few(most + 1)).0.is_err(), "each may have taken as long as a request may");
     }
 }
