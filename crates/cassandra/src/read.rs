@@ -7,6 +7,7 @@ use crate::cells::Pieces;
 use crate::chunks::{Found, Owner};
 use crate::codec::ChunkId;
 use crate::link::Link;
+use crate::settle::Settling;
 use crate::store::Shared;
 use atoll_store::{Buffer, ByteRange, StoreError};
 use std::sync::Arc;
@@ -85,6 +86,8 @@ async fn read_vowed(
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
     count: usize,
+    /// How often of that nothing changed, and replicas differed.
+    half_made: usize,
     /// The chunks that the last read named and that were gone.
     gone: Option<ChunkId>,
 }
@@ -98,6 +101,20 @@ impl Moves {
         }
         self.gone = Some(id);
         self.again(&link.place)
+    }
+
+    /// Creations were among it that a majority did not have as they were seen.
+    pub(crate) fn unsettled(&mut self, link: &Link, settling: &Settling) -> Result<(), StoreError> {
+        self.unsettled_at(&link.place, &link.options.keyspace, settling)
+    }
+
+    fn unsettled_at(&mut self, place: &str, keyspace: &str, settling: &Settling) -> Result<(), StoreError> {
+        self.half_made += usize::from(settling.is_half_made());
+        // Once something changed as well, that may be all there is.
+        self.again(place).map_err(|error| match self.half_made == self.count {
+            true => half_made(place, keyspace),
+            false => error,
+        })
     }
 
     /// It changed while it was read.
@@ -116,9 +133,25 @@ impl Moves {
     }
 }
 
+fn half_made(place: &str, keyspace: &str) -> StoreError {
+    crate::failure::told(
+        atoll_store::ErrorKind::Unavailable,
+        format!(
+            "{place} could not be read as of one moment: a value is there whose creation broke off before most of its replicas had \
+             it, and those that were asked differ"
+        ),
+        format!(
+            "start the nodes that are down (`nodetool status` names them), then `nodetool repair {}`, after which all replicas \
+             have it; waiting does not help",
+            keyspace
+        ),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settle::Majority;
     use atoll_store::ErrorKind;
 
     #[test]
@@ -126,5 +159,29 @@ mod tests {
         let mut moves = Moves::default();
         let error = (0..1000).find_map(|_| moves.again("here").err()).unwrap();
         assert_eq!((error.kind(), moves.count), (ErrorKind::Unavailable, MOVES_MAX));
+        assert!(error.to_string().contains("changed"), "{error}");
+    }
+
+    #[test]
+    fn a_creation_that_broke_off_is_not_told_as_changes_by_others() {
+        let settling = |others: &[Majority]| Settling {
+            asked: 1,
+            others: others.iter().enumerate().map(|(at, other)| (vec![at as u8], *other)).collect(),
+        };
+        let after = |first: &Settling| {
+            let mut moves = Moves::default();
+            moves.unsettled_at("here", "k", first).unwrap();
+            let broken_off = settling(&[Majority::Absent]);
+            let error = (0..1000).find_map(|_| moves.unsettled_at("here", "k", &broken_off).err()).unwrap();
+            assert_eq!((error.kind(), moves.count), (ErrorKind::Unavailable, MOVES_MAX));
+            format!("{error} [{}]", error.hint().unwrap_or_default())
+        };
+        let said = after(&settling(&[Majority::Absent, Majority::Absent]));
+        assert!(said.contains("creation broke off") && said.contains("nodetool repair k`"), "{said}");
+        assert!(!said.contains("changed"), "{said}");
+        for changed in [settling(&[]), settling(&[Majority::Absent, Majority::Another])] {
+            let said = after(&changed);
+            assert!(said.contains("changed"), "{said}");
+        }
     }
 }

@@ -37,7 +37,7 @@ pub(crate) async fn page(shared: &Arc<Shared>, request: ScanRequest) -> Result<S
         // of one moment.
         if !settling.others.is_empty() || (settling.asked > 0 && !has_settled) {
             has_settled = true;
-            moves.again(&shared.link.place)?;
+            moves.unsettled(&shared.link, &settling)?;
             continue;
         }
         match project(shared, &partition, &request, read).await? {

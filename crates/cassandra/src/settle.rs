@@ -67,6 +67,13 @@ pub(crate) struct Settling {
     pub(crate) others: HashMap<Vec<u8>, Majority>,
 }
 
+impl Settling {
+    /// Whether nothing changed, but a majority does not have what some replica has.
+    pub(crate) fn is_half_made(&self) -> bool {
+        !self.others.is_empty() && self.others.values().all(|other| *other == Majority::Absent)
+    }
+}
+
 /// What a majority has of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Majority {

@@ -21,6 +21,7 @@ use crate::options::REQUEST_MEMORY_MARGIN;
 use crate::plan::{Judged, Plan, View, Written as WrittenChunks, judge, lay_out};
 use crate::read::Moves;
 use crate::recall::Known;
+use crate::settle::Settling;
 use crate::store::Shared;
 use crate::verdict::{Attempt, Traces, Verdict, honest, lost_track, verdict};
 use atoll_store::age::Moment;
@@ -64,8 +65,8 @@ struct Look {
     head: Option<PartitionHead>,
     view: View,
     traces: Traces,
-    /// Whether what was read is of more than one moment.
-    has_moved: bool,
+    /// What a majority has of the creations among it: where that is something else, what was read is of more than one moment.
+    settling: Settling,
 }
 
 /// What a try came to.
@@ -150,7 +151,7 @@ impl<'a> Writing<'a> {
         let is_recalled = recalled.is_some();
         let look = match recalled {
             Some((head, view)) => {
-                Look { head: Some(head), view, traces: Traces::default(), has_moved: false }
+                Look { head: Some(head), view, traces: Traces::default(), settling: Settling::default() }
             }
             None => match self.look(last).await {
                 Ok(look) => look,
@@ -172,9 +173,9 @@ impl<'a> Writing<'a> {
         if look.traces.request.is_some() {
             return Tried::Done(Done::Before);
         }
-        let judged = match look.has_moved {
-            true => self.moves.again(&self.shared.link.place).map(|()| None),
-            false => judge(&self.shared.link, &self.partition, self.batch, &look.view).await.map(Some),
+        let judged = match look.settling.others.is_empty() {
+            false => self.moves.unsettled(&self.shared.link, &look.settling).map(|()| None),
+            true => judge(&self.shared.link, &self.partition, self.batch, &look.view).await.map(Some),
         };
         match judged {
             Err(error) => return Tried::Fails(honest(last, error)),
@@ -288,8 +289,12 @@ impl<'a> Writing<'a> {
             || self.batch.mutations.iter().any(|mutation| matches!(mutation, Mutation::Append(..)));
         let statement =
             if needs_values { &link.statements.reads.names } else { &link.statements.reads.names_heads };
-        let mut look =
-            Look { head: None, view: View::default(), traces: Traces::default(), has_moved: false };
+        let mut look = Look {
+            head: None,
+            view: View::default(),
+            traces: Traces::default(),
+            settling: Settling::default(),
+        };
         for row in link.named(statement, &self.partition, &names, needs_values).await? {
             match row.kind {
                 KIND_CELL => {
@@ -322,7 +327,7 @@ impl<'a> Writing<'a> {
         if needs_values {
             let cells = &look.view.cells;
             let cells = cells.iter().map(|(sort, pieces)| (sort.as_slice(), pieces.as_slice()));
-            look.has_moved = !link.settle(&self.partition, cells).await?.others.is_empty();
+            look.settling = link.settle(&self.partition, cells).await?;
         }
         // Where so much was deleted before that it cannot be read, it can still be deleted: a sweep finds the chunks.
         look.view.left_behind = self.left_behind().await.unwrap_or_else(|error| {
