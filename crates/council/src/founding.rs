@@ -4,6 +4,9 @@
 //! this seat in for whichever one this node had before. If none has, the member with the lowest number founds the group with
 //! the seats that it was told: all of them, since a member that is not asked may have a log.
 //!
+//! A seat with a log asks too: the group may have taken in another one for its node since, or be halfway in that. So long it tells
+//! nobody that it counts.
+//!
 //! Invariant: a group is founded only with seats that have no log, each of which agreed to its number; so two groups that are
 //! founded one after the other, since the first founder was lost, never share a seat that counts in both.
 
@@ -37,40 +40,42 @@ struct Who {
     has_log: bool,
 }
 
-/// Until the log of this member counts.
+/// Until the log of this member counts, as whoever leads says too: an old one may say so of itself, and be long over.
 pub(crate) async fn found_or_join(shared: Arc<Shared>) {
-    if shared.log.has_entries() && !is_learner(&shared).await {
-        return;
-    }
     let mut was_told = false;
-    while !shared.is_seated() {
-        let others = ask_others(&shared).await;
-        let has_log: Vec<_> = others.iter().filter(|who| who.has_log).collect();
-        let all = shared.peers.nodes();
-        if !has_log.is_empty() {
-            join(&shared, &has_log).await;
-            if !was_told && !shared.log.has_entries() && is_lost(&shared, &others) {
-                was_told = true;
-                tell_of_loss(&shared, &others).await;
-            }
-        } else if !shared.log.has_entries()
-            && others.len() == all.len()
-            && all.iter().all(|node| *node > shared.options.me)
-        {
-            found(&shared, &others).await;
+    while !shared.counts() {
+        if shared.leads() {
+            take_answer(&shared, &shared.join(shared.options.me, shared.log.seat()).await);
+        } else {
+            found_or_ask(&shared, &mut was_told).await;
         }
         tokio::time::sleep(EVERY).await;
     }
 }
 
-/// Whether the log of this member is fed by the others and does not count yet.
-async fn is_learner(shared: &Shared) -> bool {
-    let seat = shared.log.seat();
-    let is_learner = shared.raft.with_raft_state(move |state| {
-        let effective = state.membership_state.effective();
-        effective.membership().learner_ids().any(|learner| learner == seat)
-    });
-    is_learner.await.unwrap_or(false)
+async fn found_or_ask(shared: &Shared, was_told: &mut bool) {
+    let others = ask_others(shared).await;
+    let has_log: Vec<_> = others.iter().filter(|who| who.has_log).collect();
+    let all = shared.peers.nodes();
+    if !has_log.is_empty() {
+        join(shared, &has_log).await;
+        if !*was_told && !shared.log.has_entries() && is_lost(shared, &others) {
+            *was_told = true;
+            tell_of_loss(shared, &others).await;
+        }
+    } else if !shared.log.has_entries()
+        && others.len() == all.len()
+        && all.iter().all(|node| *node > shared.options.me)
+    {
+        found(shared, &others).await;
+    }
+}
+
+/// Takes in what whoever leads says of this seat.
+fn take_answer(shared: &Shared, answer: &Answer) {
+    if matches!(answer, Answer::Yes) {
+        shared.is_taken_in.send_replace(true);
+    }
 }
 
 async fn ask_others(shared: &Shared) -> Vec<Who> {
@@ -116,7 +121,7 @@ async fn join(shared: &Shared, has_log: &[&Who]) {
         let ask = Ask::Join { node: shared.options.me, seat: shared.log.seat() };
         match shared.peers.ask(node, &ask, JOIN_TIMEOUT).await {
             Ok(Answer::NotLeader(leader)) => next.extend(leader),
-            Ok(Answer::Yes) => return,
+            Ok(answer @ Answer::Yes) => return take_answer(shared, &answer),
             Ok(answer) => tracing::debug!(?answer, %node, "not taken in yet"),
             Err(error) => tracing::debug!(%error, %node, "cannot ask to be taken in"),
         }

@@ -53,6 +53,8 @@ pub(crate) struct Shared {
     gate: RwLock<()>,
     /// Held while a seat is taken in.
     pub(crate) seating: tokio::sync::Mutex<()>,
+    /// Whether whoever leads said that this seat counts.
+    pub(crate) is_taken_in: tokio::sync::watch::Sender<bool>,
     pub(crate) troubles: tokio::sync::mpsc::Sender<CouncilError>,
     troubled: tokio::sync::Mutex<tokio::sync::mpsc::Receiver<CouncilError>>,
     /// Those who connected and did not speak as members and nodes do.
@@ -107,6 +109,7 @@ impl Member {
             duties,
             gate: RwLock::default(),
             seating: tokio::sync::Mutex::default(),
+            is_taken_in: tokio::sync::watch::Sender::default(),
             troubles,
             troubled: tokio::sync::Mutex::new(troubled),
             turned_away: Seldom::default(),
@@ -126,13 +129,14 @@ impl Member {
         let mut metrics = self.shared.raft.metrics();
         let (mut is_seated, mut lacks_room) = (false, false);
         let mut log = self.shared.log.clone();
+        let mut taken_in = self.shared.is_taken_in.subscribe();
         loop {
             let stopped = metrics.borrow_and_update().running_state.as_ref().err().map(ToString::to_string);
             if let Some(problem) = stopped {
                 events(CouncilEvent::Failed(CouncilError::Member { problem }));
                 return std::future::pending().await;
             }
-            if !std::mem::replace(&mut is_seated, self.shared.is_seated()) && is_seated {
+            if !std::mem::replace(&mut is_seated, self.shared.counts()) && is_seated {
                 events(CouncilEvent::Seated);
             }
             if std::mem::replace(&mut lacks_room, log.lacks_room()) != lacks_room {
@@ -140,6 +144,7 @@ impl Member {
             }
             tokio::select! {
                 () = log.room_changed() => {}
+                Ok(()) = taken_in.changed() => {}
                 Some(trouble) = troubled.recv() => events(CouncilEvent::Trouble(trouble)),
                 changed = metrics.changed() => if changed.is_err() {
                     return std::future::pending().await;
@@ -349,8 +354,13 @@ impl Shared {
             && metrics.state == openraft::ServerState::Leader
     }
 
-    /// Whether this log is one of those that decide.
-    pub(crate) fn is_seated(&self) -> bool {
+    /// Whether this log is one of those that decide, and whoever leads says so.
+    pub(crate) fn counts(&self) -> bool {
+        *self.is_taken_in.borrow() && self.is_seated()
+    }
+
+    /// Whether this log is one of those that decide, as far as it knows.
+    fn is_seated(&self) -> bool {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow();
         let membership = metrics.membership_config.membership();
@@ -468,7 +478,7 @@ impl Shared {
         }
     }
 
-    async fn join(&self, node: NodeId, seat: SeatId) -> Answer {
+    pub(crate) async fn join(&self, node: NodeId, seat: SeatId) -> Answer {
         if !self.options.members.iter().any(|(member, _)| *member == node) {
             return Answer::No;
         }
@@ -477,7 +487,12 @@ impl Shared {
         }
         // Whoever waits meanwhile asks again.
         let Ok(_alone) = self.seating.try_lock() else { return Answer::Unsure };
-        founding::take_in(&self.raft, seat, Seat { node }).await
+        let answer = founding::take_in(&self.raft, seat, Seat { node }).await;
+        // Another one may lead by now, and have taken in another seat of that node.
+        if matches!(answer, Answer::Yes) && !self.duties.confirm().await {
+            return Answer::Unsure;
+        }
+        answer
     }
 }
 

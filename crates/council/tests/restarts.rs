@@ -80,6 +80,27 @@ fn a_member_that_lost_its_memory_comes_back_and_counts() {
 }
 
 #[test]
+fn a_member_whose_old_folder_comes_back_counts_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut nodes, members) = group(3, 16, Some(folder.path()));
+    nodes.iter().for_each(|node| node.until_table("founded", |table| is_founded(table, 3)));
+    let (mounted, aside) = (folder.path().join("n2"), folder.path().join("aside"));
+    let start = || Node::start(options(2, &members, 16, listen(&members, 2), Some(folder.path())));
+    nodes[1].kill();
+    // Its disk is not there yet when it begins again, and then it is.
+    std::fs::rename(&mounted, &aside).unwrap();
+    nodes[1] = start();
+    nodes[1].until("it counts on another seat", |told| told.is_seated);
+    nodes[1].kill();
+    std::fs::remove_dir_all(&mounted).unwrap();
+    std::fs::rename(&aside, &mounted).unwrap();
+    nodes[1] = start();
+    nodes[1].until("it counts on the seat that it had", |told| told.is_seated);
+    nodes[0].kill();
+    nodes[2].until_table("the other two decide", |table| !table.members[&NodeId(1)].is_up);
+}
+
+#[test]
 fn a_group_of_which_more_than_half_lost_their_memory_says_so() {
     let (mut nodes, members) = group(3, 16, None);
     nodes.iter().for_each(|node| node.until_table("founded", |table| is_founded(table, 3)));
