@@ -43,7 +43,7 @@ pub struct Measured {
     pub busy_processors: f64,
     /// Processors that neither nodes nor clients used, but somebody did.
     pub others: f64,
-    /// Microseconds of one operation when nobody else asks.
+    /// Microseconds of one operation when nobody else asks: kept to be looked at, the model does not know it.
     pub alone_us: f64,
     /// The same clients, who make a connection for each operation.
     pub connecting: Connecting,
