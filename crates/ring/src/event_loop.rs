@@ -1,7 +1,8 @@
 //! An event loop: one thread that waits for its sockets and gives each connection its turn.
 //!
 //! A round: what the poll tells of is received and executed, what that wrote is made durable, and then the answers leave.
-//! Where that waits for a sync, the next rounds go on beside it, and the answers of this one are held until it is done.
+//! Where that waits for a sync, the answers of this round are held until it is done, and others have their turns meanwhile: beside
+//! the sync on a slow disk, before it on a quick one.
 //!
 //! Invariant: no connection is looked at twice in a round, and none can keep the others waiting for longer than a turn.
 //! Invariant: a connection whose answers are held has no turn: all that it was answered waits for one sync.
@@ -95,7 +96,7 @@ impl EventLoop {
         mut here: Here,
         stop: Arc<AtomicBool>,
     ) -> io::Result<Self> {
-        here.slots.sync_beside(waker)?;
+        here.slots.sync_in_rounds(here.shared.chosen.clock.clone(), waker)?;
         if let Some(listener) = &mut listener {
             prepare(listener)?;
             poll.registry().register(listener, LISTENER, Interest::READABLE)?;
@@ -126,25 +127,38 @@ impl EventLoop {
     pub(crate) fn run(mut self) -> Result<(), NodeError> {
         let mut events = Events::with_capacity(EVENTS);
         while !self.stop.load(Ordering::Acquire) {
-            let wait = if self.goes_on() { Duration::ZERO } else { self.wait() };
-            match self.poll.poll(&mut events, Some(wait)) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                polled => {
-                    polled.map_err(|source| NodeError::System { action: "wait for sockets", source })?
-                }
-            }
-            events.iter().for_each(|event| self.notice(event));
-            self.here.look_at_clock();
-            self.gather();
-            self.here.slots.hear(self.here.now, self.poll.registry())?;
-            self.here.date_again();
-            self.here.look_at_table();
-            self.release()?;
-            self.accept();
-            self.tick()?;
-            self.round()?;
+            self.pass(&mut events)?;
         }
         Ok(())
+    }
+
+    /// Waits for what the poll tells, and does what is to be done then.
+    fn pass(&mut self, events: &mut Events) -> Result<(), NodeError> {
+        let sync_waits = self.here.slots.sync_waits();
+        let wait = if sync_waits || self.goes_on() { Duration::ZERO } else { self.wait() };
+        match self.poll.poll(events, Some(wait)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            polled => polled.map_err(|source| NodeError::System { action: "wait for sockets", source })?,
+        }
+        events.iter().for_each(|event| self.notice(event));
+        self.here.look_at_clock();
+        self.gather();
+        if sync_waits && !self.has_turns() {
+            self.here.slots.sync_here()?;
+        }
+        self.here.slots.hear(self.here.now, self.poll.registry())?;
+        self.here.date_again();
+        self.here.look_at_table();
+        self.release()?;
+        self.accept();
+        self.tick()?;
+        self.round()
+    }
+
+    /// Whether anybody can have a turn now, who does not wait for a sync.
+    fn has_turns(&self) -> bool {
+        let can = |key: &usize| self.connections.get(*key).is_some_and(|one| !one.outbox.is_held());
+        self.next.iter().any(can)
     }
 
     fn notice(&mut self, event: &Event) {

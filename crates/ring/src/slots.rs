@@ -9,7 +9,7 @@ mod expiring;
 mod forgetting;
 mod others;
 
-use crate::clock::Now;
+use crate::clock::{Clock, Now};
 use crate::copied::Copied;
 use crate::keyspaces::Keyspaces;
 use crate::metrics::Metrics;
@@ -38,7 +38,7 @@ pub(crate) struct Slots {
     barrier: Tree,
     /// Whether something was written since the last one.
     is_unsettled: bool,
-    /// Syncs beside the loop, if nobody is answered before one and nobody else has copies.
+    /// Syncs of rounds, if nobody is answered before one and nobody else has copies.
     rounds: Option<Rounds>,
     room: Room,
     /// Whose clients slots remember that remember many.
@@ -257,10 +257,10 @@ impl Slots {
         self.metrics.out_of_space.set(u64::from(lack == Some(Lack::Disk)));
     }
 
-    /// Syncs beside the loop from now on, where it would wait for them.
-    pub(crate) fn sync_beside(&mut self, waker: Arc<Waker>) -> std::io::Result<()> {
+    /// Holds answers for syncs from now on, where nobody is answered before one; the waker is the loop's.
+    pub(crate) fn sync_in_rounds(&mut self, clock: Arc<dyn Clock>, waker: Arc<Waker>) -> std::io::Result<()> {
         if matches!((&self.home, self.persistence), (Home::Alone(_), Persistence::Always)) {
-            self.rounds = Some(Rounds::begin(self.engine.clone(), waker)?);
+            self.rounds = Some(Rounds::begin(self.engine.clone(), clock, waker)?);
         }
         Ok(())
     }
@@ -277,10 +277,7 @@ impl Slots {
         }
         let is_unsettled = std::mem::take(&mut self.is_unsettled);
         if let Some(rounds) = &mut self.rounds {
-            if is_unsettled {
-                rounds.ask();
-            }
-            return Ok(rounds.awaited());
+            return Ok(rounds.settle(now.moment, is_unsettled));
         }
         if !is_unsettled {
             return Ok(None);
@@ -298,6 +295,16 @@ impl Slots {
             written => drop(written?),
         }
         Ok(None)
+    }
+
+    /// Whether a sync waits until the loop has nothing else to do.
+    pub(crate) fn sync_waits(&self) -> bool {
+        self.rounds.as_ref().is_some_and(Rounds::waits_for_loop)
+    }
+
+    /// Syncs what waits for it: the loop has nothing else to do.
+    pub(crate) fn sync_here(&mut self) -> Result<(), NodeError> {
+        self.rounds.as_mut().map_or(Ok(()), Rounds::sync_here)
     }
 
     /// The number of the last sync that is done.

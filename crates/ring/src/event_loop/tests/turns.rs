@@ -5,7 +5,7 @@ use crate::clock::Now;
 use std::sync::atomic::AtomicU64;
 
 /// A client that sent this already.
-fn client(ready: &Ready, words: &[u8]) -> Socket {
+pub(super) fn client(ready: &Ready, words: &[u8]) -> Socket {
     let mut socket = Socket::connect(ready.address).unwrap();
     socket.write_all(words).unwrap();
     socket.set_nonblocking(true).unwrap();
@@ -13,7 +13,7 @@ fn client(ready: &Ready, words: &[u8]) -> Socket {
 }
 
 /// What arrived by now.
-fn heard(socket: &mut Socket) -> String {
+pub(super) fn heard(socket: &mut Socket) -> String {
     let mut heard = Vec::new();
     drop(socket.read_to_end(&mut heard));
     String::from_utf8(heard).unwrap()
@@ -21,7 +21,7 @@ fn heard(socket: &mut Socket) -> String {
 
 impl Ready {
     /// Lets everybody in who is there.
-    fn let_in(&mut self) {
+    pub(super) fn let_in(&mut self) {
         self.event_loop.has_waiting = true;
         self.event_loop.here.look_at_clock();
         self.event_loop.accept();
@@ -140,7 +140,7 @@ fn what_was_received_for_a_turn_that_was_cut_short_is_executed_behind_the_sync_t
 }
 
 /// A clock that stands until it is put forward.
-struct Standing(Now, AtomicU64);
+pub(super) struct Standing(pub(super) Now, pub(super) AtomicU64);
 
 impl Clock for Standing {
     fn now(&self) -> Now {

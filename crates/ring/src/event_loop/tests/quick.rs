@@ -1,0 +1,101 @@
+//! A loop on a quick disk syncs itself, once nobody else can have a turn.
+
+use super::turns::{Standing, client, heard};
+use super::*;
+use std::sync::atomic::AtomicU64;
+
+/// A loop on a disk that was quick for long, and some clients of it; the clock stands.
+fn quick(clients: usize) -> (Ready, Arc<Standing>, Vec<Socket>) {
+    let clock = Arc::new(Standing(SystemClock.now(), AtomicU64::new(0)));
+    let mut ready = ready(clock.clone(), ConnectionLimits::default());
+    let mut clients: Vec<_> = (0..clients).map(|_| client(&ready, b"PING\r\n")).collect();
+    ready.let_in();
+    while clients.iter_mut().any(|client| client.peek(&mut [0]).is_err()) {
+        ready.pass().unwrap();
+    }
+    clients.iter_mut().for_each(|client| assert_eq!(heard(client), "+PONG\r\n"));
+    for _ in 0..64 {
+        say(&mut clients[0], "SET a 0");
+        while heard(&mut clients[0]).is_empty() {
+            ready.pass().unwrap();
+        }
+    }
+    (ready, clock, clients)
+}
+
+impl Ready {
+    fn pass(&mut self) -> Result<(), NodeError> {
+        self.event_loop.pass(&mut Events::with_capacity(EVENTS))
+    }
+
+    /// Whether the loop, which this thread runs, synced last.
+    fn synced_here(&self) -> bool {
+        *self.disk.synced_by.lock().unwrap() == Some(std::thread::current().id())
+    }
+}
+
+#[test]
+fn a_quick_disk_is_synced_by_the_loop_once_for_all_who_are_there() {
+    let (mut ready, _, mut clients) = quick(3);
+    let before = ready.disk.syncs();
+    clients.iter_mut().for_each(|client| say(client, "SET a 1"));
+    ready.pass().unwrap();
+    assert!(clients.iter_mut().all(|client| heard(client).is_empty()), "nothing is synced yet");
+    assert_eq!(ready.disk.syncs(), before);
+    ready.pass().unwrap();
+    assert!(clients.iter_mut().all(|client| heard(client) == "+OK\r\n"));
+    assert!(ready.synced_here() && ready.disk.syncs() == before + 1);
+}
+
+#[test]
+fn behind_a_slow_sync_the_thread_has_the_next_ones() {
+    let (mut ready, clock, mut clients) = quick(1);
+    let slow = clock.clone();
+    let slow = move || {
+        slow.1.fetch_add(3_000, Ordering::Relaxed);
+    };
+    *ready.disk.meanwhile.lock().unwrap() = Some(Box::new(slow));
+    for synced_here in [true, false, false] {
+        say(&mut clients[0], "SET a 1");
+        while heard(&mut clients[0]).is_empty() {
+            ready.pass().unwrap();
+        }
+        assert_eq!(ready.synced_here(), synced_here);
+    }
+}
+
+#[test]
+fn who_is_held_and_goes_on_asking_does_not_put_its_sync_off() {
+    let (mut ready, _, mut clients) = quick(1);
+    say(&mut clients[0], "SET a 1");
+    ready.pass().unwrap();
+    say(&mut clients[0], "SET a 2");
+    ready.pass().unwrap();
+    assert_eq!(heard(&mut clients[0]), "+OK\r\n");
+}
+
+#[test]
+fn turns_of_others_put_a_sync_off_for_some_time_only() {
+    let (mut ready, clock, mut clients) = quick(3);
+    let before = ready.disk.syncs();
+    say(&mut clients[0], "SET a 1");
+    ready.pass().unwrap();
+    say(&mut clients[1], "PING");
+    ready.pass().unwrap();
+    assert_eq!(ready.disk.syncs(), before, "somebody had a turn");
+    clock.1.fetch_add(20_000, Ordering::Relaxed);
+    say(&mut clients[2], "PING");
+    ready.pass().unwrap();
+    ready.disk.wait_behind(before);
+    assert!(!ready.synced_here());
+}
+
+#[test]
+fn after_a_sync_of_the_loop_that_failed_nobody_is_told_anything() {
+    let (mut ready, _, mut clients) = quick(1);
+    ready.disk.set(Gate::Broken);
+    say(&mut clients[0], "SET a 1");
+    ready.pass().unwrap();
+    assert!(ready.pass().is_err());
+    assert_eq!(heard(&mut clients[0]), "");
+}
