@@ -1,6 +1,7 @@
 //! Connections to members of the group.
 //!
-//! Invariant: a request is given up after its time, whatever the other side does.
+//! Invariant: a request is given up after its time, whatever the other side does. A connection that is being made is not: it is
+//! there for the next request.
 
 use crate::codec::{Answer, Ask, Coded, To};
 use crate::log::Log;
@@ -126,13 +127,12 @@ pub(crate) struct Peers {
 
 struct Peer {
     address: SocketAddr,
-    client: Mutex<Option<Client>>,
+    client: Arc<Mutex<Option<Client>>>,
 }
 
 impl Peers {
     pub(crate) fn new(options: Arc<CouncilOptions>) -> Self {
-        let peer =
-            |&(node, address): &(NodeId, SocketAddr)| (node, Peer { address, client: Mutex::default() });
+        let peer = |&(node, address): &(NodeId, SocketAddr)| (node, Peer { address, client: Arc::default() });
         let others = options.members.iter().filter(|(node, _)| *node != options.me);
         Self { peers: others.map(peer).collect(), options }
     }
@@ -153,13 +153,19 @@ impl Peers {
 
     async fn client(&self, node: NodeId) -> Result<Client, WireError> {
         let peer = self.peers.get(&node).ok_or(WireError::Closed)?;
-        let mut client = peer.client.lock().await;
+        let mut client = Arc::clone(&peer.client).lock_owned().await;
         if let Some(client) = client.as_ref().filter(|client| client.is_open()) {
             return Ok(client.clone());
         }
-        let connected = connect((node, peer.address), &self.options).await?;
-        *client = Some(connected.clone());
-        Ok(connected)
+        let (address, options) = (peer.address, Arc::clone(&self.options));
+        // The consensus gives an append less time than connecting takes where a round trip is long: begun anew with each of them
+        // there would never be a connection.
+        let connecting = tokio::spawn(async move {
+            let connected = connect((node, address), &options).await?;
+            *client = Some(connected.clone());
+            Ok(connected)
+        });
+        connecting.await.unwrap_or(Err(WireError::Closed))
     }
 }
 
@@ -267,5 +273,32 @@ pub(crate) fn refusal(member: NodeId, error: &WireError) -> Option<CouncilError>
             Some(CouncilError::Refused { member, reason: source.to_string() })
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_replica::GroupOptions;
+    use tokio::net::TcpListener;
+
+    #[test]
+    fn a_connection_that_takes_longer_than_who_asked_waits_is_there_for_the_next_one() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let members = vec![(NodeId(2), listener.local_addr().unwrap())];
+            let ring = GroupOptions { slots: 4, copies: 1 };
+            let peers = Peers::new(Arc::new(CouncilOptions::new(NodeId(1), members, ring, String::new())));
+            // Who asked first is gone before the member greets.
+            let (stream, _) = tokio::select! {
+                _ = peers.client(NodeId(2)) => panic!("nobody greeted"),
+                accepted = listener.accept() => accepted.unwrap(),
+            };
+            let welcome = |_: &[u8]| Ok(vec![VERSION]);
+            let greeted = atoll_wire::Connection::accept(stream, limits(), welcome);
+            let (next, greeted) = tokio::join!(peers.client(NodeId(2)), greeted);
+            assert!(next.unwrap().is_open() && greeted.is_ok());
+        });
     }
 }
