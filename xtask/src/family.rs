@@ -1,33 +1,110 @@
 //! A child process and all that it started: Cargo starts test programs, those start nodes, and whoever ends a hang must end
 //! all of them.
 //!
-//! They are found by who started whom rather than put into a process group: a group of their own would not hear of Ctrl-C,
-//! and go on when a developer has ended everything else. One whose parent ended before is not found.
+//! They are found rather than put into a process group: a group of their own would not hear of Ctrl-C, and go on when a
+//! developer has ended everything else. Three things tell them: who started whom; a word in their environment, which
+//! also those have whose parent ended before; and who can still write to the child's output, whatever has become of its
+//! environment (Redis writes its title over it).
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Rounds of looking for what was started meanwhile.
 const ROUNDS_MAX: usize = 10;
 
-/// Kills a child and its descendants. That some may have ended by themselves meanwhile is as good.
-pub fn kill(child: &mut Child) {
-    let mut known = BTreeSet::from([child.id()]);
-    // Whoever is stopped starts nothing more, so that after some rounds all are known.
-    for _ in 0..ROUNDS_MAX {
-        send("-STOP", &known);
-        let before = known.len();
-        add_descendants(&mut known);
-        if known.len() == before {
-            break;
-        }
+/// The variable with the words of all families that a process is of, the outermost first. One that begins with `ATOLL_`
+/// would be an option to the product, which refuses those that it does not know.
+pub const VARIABLE: &str = "XTASK_FAMILIES";
+
+/// A child and whatever it starts.
+pub struct Family {
+    child: Child,
+    word: String,
+    /// What the child's outputs are called in `/proc`.
+    outputs: Vec<PathBuf>,
+}
+
+impl Family {
+    /// Starts the child.
+    pub fn start(command: &mut Command) -> io::Result<Self> {
+        let word = new_word();
+        let outer = std::env::var(VARIABLE).unwrap_or_default();
+        let child = command.env(VARIABLE, format!("{outer} {word}").trim()).spawn()?;
+        let descriptors =
+            [child.stdout.as_ref().map(AsRawFd::as_raw_fd), child.stderr.as_ref().map(AsRawFd::as_raw_fd)];
+        let named = |descriptor| fs::read_link(format!("/proc/self/fd/{descriptor}")).ok();
+        let outputs = descriptors.into_iter().flatten().filter_map(named).collect();
+        Ok(Self { child, word, outputs })
     }
-    send("-KILL", &known);
-    drop(child.kill());
+
+    /// The one that was started first.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Whether the child has ended, whatever became of the others.
+    pub fn has_ended(&mut self) -> bool {
+        // Whoever cannot be asked any more has ended.
+        self.child.try_wait().is_ok_and(|status| status.is_some())
+    }
+
+    /// Waits for the child.
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait()
+    }
+
+    /// Kills everyone who still runs, and tells the names of those that the child left. That some may have ended by
+    /// themselves meanwhile is as good.
+    pub fn kill(&mut self) -> Vec<String> {
+        // The number of one that was waited for may be another's by now.
+        let mut known: BTreeSet<u32> =
+            if self.has_ended() { BTreeSet::new() } else { BTreeSet::from([self.child.id()]) };
+        // Whoever is stopped starts nothing more, so that after some rounds all are known.
+        for _ in 0..ROUNDS_MAX {
+            send("-STOP", &known);
+            let before = known.len();
+            self.add_others(&mut known);
+            add_descendants(&mut known);
+            if known.len() == before {
+                break;
+            }
+        }
+        known.remove(&std::process::id());
+        let others = known.iter().filter(|process| **process != self.child.id());
+        let names = others.filter_map(|process| name(*process)).collect();
+        send("-KILL", &known);
+        drop(self.child.kill());
+        names
+    }
+
+    /// Adds whoever has the word or can write to the outputs.
+    fn add_others(&self, known: &mut BTreeSet<u32>) {
+        let is_other = |process: &u32| *process != std::process::id();
+        known.extend(processes().into_iter().filter(is_other).filter(|process| {
+            let folder = PathBuf::from(format!("/proc/{process}"));
+            has_word(&folder, &self.word) || writes_to(&folder, &self.outputs)
+        }));
+    }
+}
+
+/// Said by no other family, of this program or of one that has its number after it.
+fn new_word() -> String {
+    static FAMILIES: AtomicU64 = AtomicU64::new(0);
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let number = FAMILIES.fetch_add(1, Ordering::Relaxed);
+    format!("{}-{}-{number}", std::process::id(), since.as_nanos())
 }
 
 fn send(signal: &str, processes: &BTreeSet<u32>) {
+    if processes.is_empty() {
+        return;
+    }
     let mut command = Command::new("kill");
     command.arg(signal).args(processes.iter().map(u32::to_string));
     drop(command.stdin(Stdio::null()).stderr(Stdio::null()).status());
@@ -49,21 +126,59 @@ fn add_descendants(known: &mut BTreeSet<u32>) {
     }
 }
 
-/// Every process with its parent; nothing where there is no `/proc`.
+/// Every process; nothing where there is no `/proc`.
+fn processes() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Every process with its parent.
 fn parents() -> Vec<(u32, u32)> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    names
-        .filter_map(|name| {
-            let stat = fs::read_to_string(format!("/proc/{name}/stat")).ok()?;
-            Some((name.parse().ok()?, parent(&stat)?))
-        })
-        .collect()
+    let with_parent = |process: u32| {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        Some((process, parent(&stat)?))
+    };
+    processes().into_iter().filter_map(with_parent).collect()
 }
 
 /// The parent in `PID (NAME) STATE PARENT ...`; a name may hold blanks and brackets.
 fn parent(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// A process as messages show it.
+fn name(process: u32) -> Option<String> {
+    let name = fs::read_to_string(format!("/proc/{process}/comm")).ok()?;
+    Some(format!("{} ({process})", name.trim()))
+}
+
+fn has_word(process: &Path, word: &str) -> bool {
+    // One that has ended, or of another user, says nothing.
+    let environment = fs::read(process.join("environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|variable| is_said(variable, word))
+}
+
+/// Whether this is the variable, and the word is among its words.
+fn is_said(variable: &[u8], word: &str) -> bool {
+    let Some((name, words)) = std::str::from_utf8(variable).ok().and_then(|text| text.split_once('=')) else {
+        return false;
+    };
+    name == VARIABLE && words.split(' ').any(|each| each == word)
+}
+
+/// Whether it holds the end of one of these pipes that is written to; the other end is ours.
+fn writes_to(process: &Path, pipes: &[PathBuf]) -> bool {
+    let entries = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+    entries.filter(|entry| fs::read_link(entry.path()).is_ok_and(|to| pipes.contains(&to))).any(|entry| {
+        let about = fs::read_to_string(process.join("fdinfo").join(entry.file_name()));
+        about.is_ok_and(|about| is_for_writing(&about))
+    })
+}
+
+/// Reads `flags:\t0100001`, which is octal; its last digit is 1 or 2 where one may write.
+fn is_for_writing(about: &str) -> bool {
+    let flags = about.lines().find_map(|line| line.strip_prefix("flags:"));
+    flags.is_some_and(|flags| !flags.trim().ends_with(['0', '4']))
 }
 
 #[cfg(test)]
@@ -72,25 +187,55 @@ mod tests {
     use std::io::Read;
     use std::time::{Duration, Instant};
 
-    #[test]
-    fn a_child_is_killed_with_all_that_it_started() {
+    /// Runs a script of the shell, which says `started`; kills, and waits until nobody is left who could write.
+    fn start_and_kill(script: &str, outputs_are_looked_at: bool) {
         let started = Instant::now();
         let mut command = Command::new("sh");
-        command.args(["-c", "sh -c 'echo started; sleep 60; true'; true"]).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut stdout = child.stdout.take().unwrap();
-        let mut line = [0; 8];
-        stdout.read_exact(&mut line).unwrap();
-        kill(&mut child);
-        child.wait().unwrap();
-        // Ends when nobody is left who could write.
+        let mut family = Family::start(command.args(["-c", script]).stdout(Stdio::piped())).unwrap();
+        if !outputs_are_looked_at {
+            family.outputs.clear();
+        }
+        let mut stdout = family.child().stdout.take().unwrap();
+        stdout.read_exact(&mut [0; 8]).unwrap();
+        family.kill();
+        family.wait().unwrap();
         stdout.read_to_end(&mut Vec::new()).unwrap();
         assert!(started.elapsed() < Duration::from_secs(50));
+    }
+
+    #[test]
+    fn a_child_is_killed_with_all_that_it_started() {
+        start_and_kill("sh -c 'echo started; sleep 60; true'; true", true);
+    }
+
+    #[test]
+    fn one_whose_parent_ended_before_is_killed_too() {
+        start_and_kill("sh -c 'sleep 60 &'; echo started; sleep 60; true", false);
+        start_and_kill("sh -c 'sleep 60 &'; echo started", false);
+    }
+
+    #[test]
+    fn one_that_lost_its_environment_is_known_by_where_it_writes() {
+        start_and_kill("sh -c 'env -i sh -c \"echo started; sleep 60; true\" &'; true", true);
     }
 
     #[test]
     fn the_parent_is_read_past_any_name() {
         assert_eq!(parent("17 (a) b (c) S 12 17 1"), Some(12));
         assert_eq!(parent("17"), None);
+    }
+
+    #[test]
+    fn a_word_is_one_of_the_variable_as_a_whole() {
+        let said = format!("{VARIABLE}=1-2-3 1-2-44");
+        assert!(is_said(said.as_bytes(), "1-2-3") && is_said(said.as_bytes(), "1-2-44"));
+        assert!(!is_said(said.as_bytes(), "1-2-4") && !is_said(b"OTHER=1-2-3", "1-2-3"));
+        assert!(!VARIABLE.starts_with("ATOLL_"), "the product would refuse to start");
+    }
+
+    #[test]
+    fn the_end_of_a_pipe_that_is_written_to_is_told_from_the_other() {
+        assert!(is_for_writing("pos:\t0\nflags:\t01\n") && is_for_writing("flags:\t0102002\n"));
+        assert!(!is_for_writing("pos:\t0\nflags:\t02000000\n") && !is_for_writing(""));
     }
 }

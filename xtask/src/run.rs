@@ -2,24 +2,61 @@
 
 use crate::console::{Step, Verdict};
 use crate::failure::Failure;
-use crate::family;
+use crate::family::Family;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How often a step that waits for a child looks alive.
 const TICK: Duration = Duration::from_millis(100);
 
+/// How often a child is looked at that says nothing any more.
+const MOMENT: Duration = Duration::from_millis(5);
+
+/// How long somebody may hold the output of a child that has ended: what it kills goes on for a moment.
+const LEFT_MAX: Duration = Duration::from_secs(5);
+
 /// What a child said, and how it ended.
+///
+/// Invariant: one that was killed, or left processes behind that kept its output, did not succeed, whatever its own
+/// exit code.
 pub struct Ran {
     /// Standard output, line by line.
     pub stdout: Vec<String>,
     /// Both outputs, in the order in which they came.
     pub everything: Vec<String>,
-    /// How it ended.
-    pub status: ExitStatus,
+    status: ExitStatus,
+    /// Why it was not left to itself.
+    killed: Option<String>,
+}
+
+impl Ran {
+    /// Whether it ended by itself, with exit code 0, and left nobody behind.
+    pub fn succeeded(&self) -> bool {
+        self.killed.is_none() && self.status.success()
+    }
+
+    /// How it ended, in words.
+    pub fn ended(&self) -> String {
+        self.killed.clone().unwrap_or_else(|| ended(self.status))
+    }
+}
+
+/// When a child is not waited for any longer.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// Until it is killed.
+    limit: Option<Duration>,
+    /// Until those are killed that hold its output when it has ended.
+    left: Duration,
+}
+
+impl Patience {
+    const fn until(limit: Option<Duration>) -> Self {
+        Self { limit, left: LEFT_MAX }
+    }
 }
 
 enum Event {
@@ -31,15 +68,15 @@ enum Event {
 pub fn step(name: &str, command: &mut Command) -> Result<Ran, Failure> {
     let mut step = Step::start(name);
     let ran = watched(name, command, &mut step)?;
-    if ran.status.success() {
+    if ran.succeeded() {
         step.end(Verdict::Passed, "");
         return Ok(ran);
     }
-    step.end(Verdict::Failed, &ended(ran.status));
+    step.end(Verdict::Failed, &ran.ended());
     for line in &ran.everything {
         println!("    {line}");
     }
-    Err(Failure::Command { what: name.to_owned(), ended: ended(ran.status) })
+    Err(Failure::Command { what: name.to_owned(), ended: ran.ended() })
 }
 
 /// Runs `command` to its end, ticking `step`; the caller judges how it ended.
@@ -61,7 +98,7 @@ pub fn streamed(
     limit: Option<Duration>,
     on_line: impl FnMut(&str) -> Result<(), Failure>,
 ) -> Result<Ran, Failure> {
-    follow(name, spawned(name, command.stdin(Stdio::null()))?, step, limit, on_line)
+    follow(name, spawned(name, command.stdin(Stdio::null()))?, step, Patience::until(limit), on_line)
 }
 
 /// Like [`watched`]; the child reads what another one writes.
@@ -72,20 +109,20 @@ pub fn fed(
     step: &mut Step,
 ) -> Result<Ran, Failure> {
     command.stdin(from.map_or_else(Stdio::null, Stdio::from));
-    follow(name, spawned(name, command)?, step, None, |_| Ok(()))
+    follow(name, spawned(name, command)?, step, Patience::until(None), |_| Ok(()))
 }
 
 fn follow(
     name: &str,
-    mut child: Child,
+    mut family: Family,
     step: &mut Step,
-    limit: Option<Duration>,
+    patience: Patience,
     mut on_line: impl FnMut(&str) -> Result<(), Failure>,
 ) -> Result<Ran, Failure> {
-    let started = Instant::now();
-    let events = listen(&mut child);
+    let (events, listeners) = listen(family.child());
+    let mut watch = Watch { started: Instant::now(), ended: None, patience };
     let (mut stdout, mut everything) = (Vec::new(), Vec::new());
-    loop {
+    let killed = loop {
         match events.recv_timeout(TICK) {
             Ok(Event::Stdout(line)) => {
                 on_line(&line)?;
@@ -94,17 +131,51 @@ fn follow(
             }
             Ok(Event::Stderr(line)) => everything.push(line),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Disconnected) if family.has_ended() => break None,
+            // It closed its outputs and may go on.
+            Err(RecvTimeoutError::Disconnected) => thread::sleep(MOMENT),
         }
-        if limit.is_some_and(|limit| started.elapsed() > limit) {
-            everything.push(format!("killed after {}", crate::console::seconds(started.elapsed())));
-            family::kill(&mut child);
-            break;
+        let all_is_heard = listeners.iter().all(JoinHandle::is_finished);
+        if let Some(why) = watch.end(&mut family, all_is_heard) {
+            everything.push(why.clone());
+            break Some(why);
         }
         step.tick(everything.last().map_or("", String::as_str));
+    };
+    let status = family.wait().map_err(Failure::io(format!("wait for {name}")))?;
+    Ok(Ran { stdout, everything, status, killed })
+}
+
+/// Looks whether a child is to be killed, or what it left.
+struct Watch {
+    started: Instant,
+    /// When it was first seen that the child has ended.
+    ended: Option<Instant>,
+    patience: Patience,
+}
+
+impl Watch {
+    /// Kills, if it is time to; why it did.
+    fn end(&mut self, family: &mut Family, all_is_heard: bool) -> Option<String> {
+        let took = self.started.elapsed();
+        if self.ended.is_none() && family.has_ended() {
+            self.ended = Some(Instant::now());
+        }
+        // What waits to be read here was heard.
+        if self.ended.is_some() && all_is_heard {
+            return None;
+        }
+        if self.ended.is_some_and(|ended| ended.elapsed() > self.patience.left) {
+            let names = family.kill();
+            let names = if names.is_empty() { "nobody that was found".to_owned() } else { names.join(", ") };
+            return Some(format!("ended, but left somebody behind who kept its output; killed: {names}"));
+        }
+        if self.patience.limit.is_some_and(|limit| took > limit) {
+            family.kill();
+            return Some(format!("was killed after {}", crate::console::seconds(took)));
+        }
+        None
     }
-    let status = child.wait().map_err(Failure::io(format!("wait for {name}")))?;
-    Ok(Ran { stdout, everything, status })
 }
 
 /// Runs `command` with this terminal as its own.
@@ -136,24 +207,24 @@ pub fn ended(status: ExitStatus) -> String {
     }
 }
 
-fn spawned(name: &str, command: &mut Command) -> Result<Child, Failure> {
+fn spawned(name: &str, command: &mut Command) -> Result<Family, Failure> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().map_err(Failure::io(format!("start {name}")))
+    Family::start(command).map_err(Failure::io(format!("start {name}")))
 }
 
 /// One thread an output; the channel closes when both have ended.
-fn listen(child: &mut Child) -> Receiver<Event> {
+fn listen(child: &mut Child) -> (Receiver<Event>, Vec<JoinHandle<()>>) {
     let (sender, events) = channel();
-    if let Some(stdout) = child.stdout.take() {
-        forward(stdout, sender.clone(), Event::Stdout);
-    }
-    if let Some(stderr) = child.stderr.take() {
-        forward(stderr, sender, Event::Stderr);
-    }
-    events
+    let stdout = child.stdout.take().map(|stdout| forward(stdout, sender.clone(), Event::Stdout));
+    let stderr = child.stderr.take().map(|stderr| forward(stderr, sender, Event::Stderr));
+    (events, stdout.into_iter().chain(stderr).collect())
 }
 
-fn forward(from: impl Read + Send + 'static, to: Sender<Event>, as_event: fn(String) -> Event) {
+fn forward(
+    from: impl Read + Send + 'static,
+    to: Sender<Event>,
+    as_event: fn(String) -> Event,
+) -> JoinHandle<()> {
     thread::spawn(move || {
         for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
             let line = String::from_utf8_lossy(&line).trim_end_matches('\r').to_owned();
@@ -161,7 +232,7 @@ fn forward(from: impl Read + Send + 'static, to: Sender<Event>, as_event: fn(Str
                 break;
             }
         }
-    });
+    })
 }
 
 #[cfg(test)]
@@ -184,9 +255,45 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "exec sleep 600"]);
         let mut step = Step::start("a slow child");
-        let limit = Some(Duration::from_millis(50));
-        let ran = streamed("a slow child", &mut command, &mut step, limit, |_| Ok(())).unwrap();
+        let ran = limited("a slow child", &mut command, &mut step, Duration::from_millis(50)).unwrap();
+        assert!(!ran.succeeded() && ran.ended().starts_with("was killed after"), "{}", ran.ended());
         assert_eq!(ended(ran.status), "was ended by signal 9");
+    }
+
+    /// How a child ends that itself ends well, and leaves a process with its output.
+    fn leaves(patience: Patience) -> Ran {
+        let started = Instant::now();
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 60 & echo ok"]);
+        let family = spawned("a child", &mut command).unwrap();
+        let mut step = Step::start("a child that leaves a process");
+        let ran = follow("a child", family, &mut step, patience, |_| Ok(())).unwrap();
+        assert!(started.elapsed() < Duration::from_secs(50), "it was waited for");
+        assert_eq!(ran.stdout, ["ok"]);
+        ran
+    }
+
+    #[test]
+    fn a_child_that_leaves_a_process_with_its_output_did_not_succeed() {
+        let ran = leaves(Patience { limit: None, left: Duration::from_millis(50) });
+        assert!(!ran.succeeded());
+        assert!(ran.ended().contains("killed: sleep ("), "it is named: {}", ran.ended());
+        assert_eq!(ran.everything.last(), Some(&ran.ended()), "whoever shows the output says why");
+    }
+
+    #[test]
+    fn a_child_whose_process_outlives_its_limit_did_not_succeed() {
+        let ran = leaves(Patience { limit: Some(Duration::from_millis(50)), left: Duration::from_secs(50) });
+        assert!(!ran.succeeded());
+    }
+
+    #[test]
+    fn a_child_that_closed_its_outputs_is_killed_too() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec >&- 2>&-; exec sleep 600"]);
+        let mut step = Step::start("a silent child");
+        let ran = limited("a silent child", &mut command, &mut step, Duration::from_millis(50)).unwrap();
+        assert!(!ran.succeeded());
     }
 
     #[test]

@@ -50,7 +50,7 @@ fn count_failures(name: &str, program: &Program, seed: u64, count: u64) -> Resul
     let chunks = ran.stdout.iter().filter_map(|line| Chunk::parse(line));
     let (seeds, failed) =
         chunks.fold((0, 0), |(seeds, failed), chunk| (seeds + chunk.seeds, failed + chunk.failures));
-    let holds = ran.status.success() && failed == 0 && seeds >= count;
+    let holds = ran.succeeded() && failed == 0 && seeds >= count;
     step.end(
         if holds { Verdict::Passed } else { Verdict::Failed },
         &format!("{seeds} seeds, {failed} failures"),

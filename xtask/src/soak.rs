@@ -147,8 +147,8 @@ fn soak_tests(
                 told = Chunk::parse(line).or(told.take());
                 Ok(())
             })?;
-            failures += u64::from(!ran.status.success());
-            if !ran.status.success() {
+            failures += u64::from(!ran.succeeded());
+            if !ran.succeeded() {
                 soaked = with_end(soaked, ran);
             }
         }
@@ -168,8 +168,8 @@ fn soak_tests(
 }
 
 fn with_end(mut soaked: Soaked, ran: Ran) -> Soaked {
-    if !ran.status.success() {
-        soaked.ended = Some(run::ended(ran.status));
+    if !ran.succeeded() {
+        soaked.ended = Some(ran.ended());
         soaked.output.extend(ran.everything);
     }
     soaked

@@ -89,7 +89,7 @@ fn run_one(program: &Program, limit: Duration, guest: &Guest) -> Result<Tally, F
     command.envs(guest.environment()?);
     let mut step = Step::start(&program.name);
     let ran = run::limited(&program.name, &mut command, &mut step, limit)?;
-    let tally = Tally::read(&program.name, &ran.everything, ran.status.success());
+    let tally = Tally::read(&program.name, &ran.everything, ran.succeeded());
     judge(step, &tally, &ran.everything);
     Ok(tally)
 }
@@ -119,7 +119,7 @@ fn documentation(built: &Built) -> Result<Visit, Failure> {
     command.args(["test", "--workspace", "--doc"]).args(cargo::locked());
     let mut step = Step::start("examples in the documentation of the code");
     let ran = run::limited("cargo test --doc", &mut command, &mut step, limit(rooms::DOCS_BUDGET_MINUTES))?;
-    let mut tally = Tally::read("doc", &ran.everything, ran.status.success());
+    let mut tally = Tally::read("doc", &ran.everything, ran.succeeded());
     judge(step, &tally, &ran.everything);
     tally.add(commands::check(built.atoll.as_deref())?);
     Ok(Visit { room: "docs", took: started.elapsed(), budget_minutes: rooms::DOCS_BUDGET_MINUTES, tally })

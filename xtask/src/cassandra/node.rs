@@ -8,7 +8,7 @@ use super::shape::Shape;
 use super::{java, machine, settings};
 use crate::console::Step;
 use crate::failure::{Failure, shown};
-use crate::{run, workspace};
+use crate::{family, run, workspace};
 use std::fs::File;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -91,6 +91,8 @@ impl<'a> Node<'a> {
         }
         command.args(self.flags(jars)?).current_dir(&self.folder).process_group(0);
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
+        // It outlives whoever starts it, a test that is killed too.
+        command.env_remove(family::VARIABLE);
         command.spawn().map_err(Failure::io(doing()))
     }
 

@@ -223,13 +223,13 @@ impl Place {
         let mut step = Step::start(claim);
         let ran = run::watched(claim, &mut self.script(program, files), &mut step)?;
         let told = ran.stdout.last().cloned().unwrap_or_default();
-        if ran.status.success() {
+        if ran.succeeded() {
             step.end(Verdict::Passed, &told);
             return Ok(());
         }
         step.end(Verdict::Failed, &told);
         ran.everything.iter().for_each(|line| println!("       {line}"));
-        Err(Failure::Command { what: claim.to_owned(), ended: run::ended(ran.status) })
+        Err(Failure::Command { what: claim.to_owned(), ended: ran.ended() })
     }
 
     /// Runs a program whose every line is for people.

@@ -22,7 +22,7 @@ pub fn visit() -> Result<Visit, Failure> {
     command.args(["--", "--show-output"]);
     let mut step = Step::start(MANIFEST);
     let ran = run::limited(MANIFEST, &mut command, &mut step, limit(BUDGET_MINUTES))?;
-    let tally = Tally::read("atoll-benches", &ran.everything, ran.status.success());
+    let tally = Tally::read("atoll-benches", &ran.everything, ran.succeeded());
     judge(step, &tally, &ran.everything);
     Ok(Visit { room: "benches", took: started.elapsed(), budget_minutes: BUDGET_MINUTES, tally })
 }

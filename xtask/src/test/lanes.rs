@@ -32,7 +32,7 @@ pub fn run(programs: &[Program], limit: Duration) -> Result<Tally, Failure> {
         let mut tally = Tally::default();
         for (program, step, ran) in ended {
             let ran = ran?;
-            let of_one = Tally::read(&program.name, &ran.everything, ran.status.success());
+            let of_one = Tally::read(&program.name, &ran.everything, ran.succeeded());
             judge(step, &of_one, &ran.everything);
             tally.add(of_one);
         }

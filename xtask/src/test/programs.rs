@@ -103,15 +103,15 @@ pub fn building() -> Result<Command, Failure> {
 pub fn built_by(name: &str, command: &mut Command) -> Result<Built, Failure> {
     let mut step = Step::start(name);
     let ran = run::watched(name, command, &mut step)?;
-    if ran.status.success() {
+    if ran.succeeded() {
         step.end(Verdict::Passed, "");
         return Ok(artifacts(&ran.stdout));
     }
-    step.end(Verdict::Failed, &run::ended(ran.status));
+    step.end(Verdict::Failed, &ran.ended());
     for line in ran.everything.iter().filter(|line| !line.starts_with('{')) {
         println!("    {line}");
     }
-    Err(Failure::Command { what: name.to_owned(), ended: run::ended(ran.status) })
+    Err(Failure::Command { what: name.to_owned(), ended: ran.ended() })
 }
 
 /// All test programs with a feature. Beside the tests of all rooms they are built from the whole workspace, so that what

@@ -47,7 +47,7 @@ fn skipped(need: &str, reason: String) -> Tally {
 fn tests(command: &mut Command, limit: Duration) -> Result<Tally, Failure> {
     let mut step = Step::start("pytest");
     let ran = run::limited("pytest", command, &mut step, limit)?;
-    let tally = read(&ran.everything, ran.status.success());
+    let tally = read(&ran.everything, ran.succeeded());
     let counts = format!("{} passed, {} failed", tally.passed, tally.failed.len());
     step.end(if tally.failed.is_empty() { Verdict::Passed } else { Verdict::Failed }, &counts);
     if !tally.failed.is_empty() {

@@ -63,7 +63,7 @@ fn miri(package: &Package) -> Result<Tally, Failure> {
 fn tests(name: &str, command: &mut std::process::Command) -> Result<Tally, Failure> {
     let mut step = Step::start(name);
     let ran = run::limited(name, command, &mut step, limit(rooms::SANITIZER_BUDGET_MINUTES))?;
-    let tally = Tally::read(name, &ran.everything, ran.status.success());
+    let tally = Tally::read(name, &ran.everything, ran.succeeded());
     judge(step, &tally, &ran.everything);
     Ok(tally)
 }

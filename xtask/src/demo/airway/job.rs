@@ -56,10 +56,10 @@ impl Job<'_> {
             }
             Ok(())
         })?;
-        if ran.status.success() {
+        if ran.succeeded() {
             return Err(malformed("the job ended well, though one of its ranks was killed".to_owned()));
         }
-        println!("       the job is gone: mpiexec {}", run::ended(ran.status));
+        println!("       the job is gone: mpiexec {}", ran.ended());
         Ok(())
     }
 
@@ -78,11 +78,11 @@ impl Job<'_> {
             }
             Ok(())
         })?;
-        if ran.status.success() {
+        if ran.succeeded() {
             return Ok(longest);
         }
         ran.everything.iter().for_each(|line| println!("       {line}"));
-        Err(Failure::Command { what: "the simulation".to_owned(), ended: run::ended(ran.status) })
+        Err(Failure::Command { what: "the simulation".to_owned(), ended: ran.ended() })
     }
 
     fn run(&self, name: &str, mut on: impl FnMut(Said) -> Result<(), Failure>) -> Result<run::Ran, Failure> {

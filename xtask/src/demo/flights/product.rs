@@ -61,7 +61,7 @@ impl Product {
         let mut command = self.command(&words);
         let ran = run::watched("atoll kv import", &mut command, &mut step)?;
         let told = ran.stdout.last().cloned().unwrap_or_default();
-        let verdict = if ran.status.success() { Verdict::Passed } else { Verdict::Failed };
+        let verdict = if ran.succeeded() { Verdict::Passed } else { Verdict::Failed };
         step.end(verdict, &told);
         self.ended_well("atoll kv import", &ran)
     }
@@ -90,7 +90,7 @@ impl Product {
         command.args([table.partition_column, table.sort_columns]);
         let ran = run::fed("verify.py", &mut command, exporting.stdout.take(), &mut step)?;
         let exported = exporting.wait().map_err(Failure::io("wait for atoll kv export"))?;
-        let holds = ran.status.success() && exported.success();
+        let holds = ran.succeeded() && exported.success();
         let told = ran.stdout.last().cloned().unwrap_or_default();
         step.end(if holds { Verdict::Passed } else { Verdict::Failed }, &told);
         match exported.success() {
@@ -102,11 +102,11 @@ impl Product {
     }
 
     fn ended_well(&self, what: &str, ran: &run::Ran) -> Result<(), Failure> {
-        if ran.status.success() {
+        if ran.succeeded() {
             return Ok(());
         }
         ran.everything.iter().for_each(|line| println!("       {line}"));
         println!("     The store is kept in {}.", shown(&self.store));
-        Err(Failure::Command { what: what.to_owned(), ended: run::ended(ran.status) })
+        Err(Failure::Command { what: what.to_owned(), ended: ran.ended() })
     }
 }
