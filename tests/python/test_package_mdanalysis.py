@@ -4,15 +4,12 @@ import json
 import pickle
 from pathlib import Path
 
+import MDAnalysis
 import numpy
 import pytest
 
-pytest.importorskip("MDAnalysis", reason="MDAnalysis is not installed: pip install MDAnalysis")
-
-import MDAnalysis  # noqa: E402
-
-import atoll  # noqa: E402
-import atoll.mdanalysis  # noqa: E402
+import atoll
+import atoll.mdanalysis
 
 #: MDAnalysis warns of what a PDB file does not say.
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -38,8 +38,9 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
 fn house_rules() -> Result<(), Failure> {
     let step = Step::start("the rules of the house");
     let packages = workspace::packages()?;
-    let mut findings = house::findings(&Tree::read(&workspace::root()?)?, &packages)?;
-    findings.extend(rooms::findings(&packages));
+    let tree = Tree::read(&workspace::root()?)?;
+    let mut findings = house::findings(&tree, &packages)?;
+    findings.extend(rooms::findings(&tree, &packages));
     if findings.is_empty() {
         step.end(Verdict::Passed, "");
         return Ok(());

@@ -1,7 +1,7 @@
 //! The rooms that `test` visits, and how many minutes each may take on two cores.
 
-use crate::house::Finding;
-use crate::workspace::Package;
+use crate::house::{Finding, Tree};
+use crate::workspace::{Package, Target};
 
 /// Some crates whose tests run and are timed together.
 pub struct Room {
@@ -110,6 +110,9 @@ pub const FEATURED: &[Featured] = &[
     Featured { room: "crash", package: "atoll-crash", feature: "planted", test: "planted" },
 ];
 
+/// The folders whose tests the room `python` runs.
+pub const PYTHON_FOLDERS: &[&str] = &["tests/python", "tests/clients"];
+
 /// Rooms without a crate of their own.
 pub const OTHERS: &[&str] = &["docs", "python", "benches", "sanitizer"];
 
@@ -118,31 +121,91 @@ pub fn names() -> Vec<&'static str> {
     ROOMS.iter().map(|room| room.name).chain(OTHERS.iter().copied()).collect()
 }
 
-/// Crates that no room tests, and so nobody would.
-pub fn findings(packages: &[Package]) -> Vec<Finding> {
+/// Crates, programs and files of tests that no room runs, and so nobody would.
+pub fn findings(tree: &Tree, packages: &[Package]) -> Vec<Finding> {
     let is_in_a_room = |name: &str| ROOMS.iter().any(|room| room.packages.contains(&name));
     let homeless = packages.iter().filter(|package| !is_in_a_room(&package.name));
-    homeless
-        .map(|package| {
-            let remedy = "give it a room in xtask/src/rooms.rs";
-            Finding::at(&package.name, "the crate is in no room, so `test` does not run it", remedy)
-        })
-        .collect()
+    let homeless = homeless.map(|package| {
+        let remedy = "give it a room in xtask/src/rooms.rs";
+        Finding::at(&package.name, "the crate is in no room, so `test` does not run it", remedy)
+    });
+    let programs = packages.iter().flat_map(|package| {
+        let tests = package.targets.iter().filter(|target| target.kind == "test");
+        tests.filter_map(|test| program_finding(package, test))
+    });
+    let files = tree.ending(".py").map(|(path, _)| path).filter(|path| is_left_out(path)).map(|path| {
+        let remedy = "put it into a folder of PYTHON_FOLDERS in xtask/src/rooms.rs, or the folder into them";
+        Finding::at(path, "the room `python` does not run it", remedy)
+    });
+    homeless.chain(programs).chain(files).collect()
+}
+
+/// Why `test` leaves a test program out.
+fn program_finding(package: &Package, test: &Target) -> Option<Finding> {
+    let place = format!("{}/{}", package.name, test.name);
+    if !test.is_tested {
+        return Some(Finding::at(place, "its manifest says `test = false`", "let it run, or remove it"));
+    }
+    let is_built = |featured: &Featured| {
+        featured.package == package.name
+            && featured.test == test.name
+            && test.required_features.iter().all(|feature| feature == featured.feature)
+    };
+    if test.required_features.is_empty() || FEATURED.iter().any(is_built) {
+        return None;
+    }
+    let problem = format!("it is built with {} only, and `test` does not", test.required_features.join(", "));
+    Some(Finding::at(place, problem, "give it a line in FEATURED in xtask/src/rooms.rs"))
+}
+
+/// Whether pytest would take it for a file of tests, and is never led to it.
+fn is_left_out(path: &str) -> bool {
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let is_of_tests = name.starts_with("test_") || name.ends_with("_test.py");
+    let is_below = |known: &str| folder == known || folder.starts_with(&format!("{known}/"));
+    is_of_tests && !PYTHON_FOLDERS.iter().any(|known| is_below(known))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn package(name: &str, targets: Vec<Target>) -> Package {
+        Package { name: name.to_owned(), folder: String::new(), dependencies: Vec::new(), targets }
+    }
+
+    fn test(name: &str, features: &[&str], is_tested: bool) -> Target {
+        let required_features = features.iter().map(|&feature| feature.to_owned()).collect();
+        Target { name: name.to_owned(), kind: "test".to_owned(), required_features, is_tested }
+    }
+
     #[test]
     fn a_crate_in_no_room_is_found() {
-        let named = |name: &str| Package {
-            name: name.to_owned(),
-            folder: String::new(),
-            dependencies: Vec::new(),
-            targets: Vec::new(),
-        };
-        assert_eq!(findings(&[named("atoll-engine"), named("atoll-attic")]).len(), 1);
+        let packages = [package("atoll-engine", Vec::new()), package("atoll-attic", Vec::new())];
+        assert_eq!(findings(&Tree::default(), &packages).len(), 1);
+    }
+
+    #[test]
+    fn a_test_program_that_is_never_built_is_found() {
+        let count = |test| findings(&Tree::default(), &[package("atoll-engine", vec![test])]).len();
+        assert_eq!(count(test("plain", &[], true)), 0);
+        assert_eq!(count(test("schedules", &["schedules"], true)), 0);
+        assert_eq!(count(test("plain", &[], false)), 1, "switched off");
+        assert_eq!(count(test("other", &["schedules"], true)), 1, "in no list");
+        assert_eq!(
+            count(test("schedules", &["schedules", "more"], true)),
+            1,
+            "built with half of what it needs"
+        );
+    }
+
+    #[test]
+    fn a_file_of_python_tests_that_nobody_runs_is_found() {
+        let count = |path: &str| findings(&Tree::of(&[(path, "")]), &[]).len();
+        assert_eq!(count("tests/python/test_a.py") + count("tests/clients/below/test_a.py"), 0);
+        assert_eq!(count("tests/python/tables.py") + count("examples/latest.py"), 0);
+        assert_eq!(count("tests/slurm/test_a.py") + count("benches/tables/a_test.py"), 2);
+        assert_eq!(count("tests/python-old/test_a.py") + count("test_a.py"), 2);
     }
 
     #[test]

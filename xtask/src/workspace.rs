@@ -50,6 +50,10 @@ pub struct Target {
     pub name: String,
     /// What it is: `lib`, `bin`, `test`, `example`, ...
     pub kind: String,
+    /// Features without which Cargo leaves it out and says nothing.
+    pub required_features: Vec<String>,
+    /// Whether `cargo test` runs it.
+    pub is_tested: bool,
 }
 
 /// One crate of the workspace.
@@ -95,6 +99,8 @@ fn read_package(package: &Value, root: &std::path::Path) -> Package {
     let targets = list(package, "targets").iter().map(|target| Target {
         name: text(target, "name"),
         kind: list(target, "kind").first().and_then(Value::as_str).unwrap_or_default().to_owned(),
+        required_features: texts(target, "required-features"),
+        is_tested: target.get("test").and_then(Value::as_bool).unwrap_or(false),
     });
     Package {
         name: text(package, "name"),
@@ -106,6 +112,10 @@ fn read_package(package: &Value, root: &std::path::Path) -> Package {
 
 fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
     value.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn texts(value: &Value, field: &str) -> Vec<String> {
+    list(value, field).iter().filter_map(|each| each.as_str().map(str::to_owned)).collect()
 }
 
 fn text(value: &Value, field: &str) -> String {
