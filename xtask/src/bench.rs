@@ -6,7 +6,9 @@ mod tables;
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
+use crate::lock::Lock;
 use crate::{cargo, run, workspace};
+use std::path::PathBuf;
 
 const MANIFEST: &str = "benches/Cargo.toml";
 /// How the benches are compiled; Cargo would look for it beside the folder it runs in.
@@ -18,6 +20,7 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     if !workspace::root()?.join(MANIFEST).exists() {
         return Err(arguments.wrong(format!("{MANIFEST} is missing from this checkout")));
     }
+    let _lock = alone()?;
     match name.as_str() {
         "tables" => return tables::run(arguments),
         "cassandra" => return cassandra::run(arguments),
@@ -41,4 +44,11 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     // Everything else is the bench's to judge: it knows its own flags best.
     command.args(arguments.rest().iter().filter(|word| *word != "--"));
     run::attached(&format!("bench {name}"), &mut command)
+}
+
+/// Benches side by side measure each other, and take each other's stores and answers away.
+fn alone() -> Result<Lock, Failure> {
+    let folder =
+        std::env::var_os("ATOLL_BENCH_DIR").map_or_else(workspace::target_dir, |at| Ok(PathBuf::from(at)))?;
+    Lock::take(&folder.join("atoll-bench.lock"), "measure")
 }

@@ -1,19 +1,22 @@
 //! The soak ledger: seeds that ran, added up over runs, machines and months.
 //!
 //! One JSON line for each finished chunk of seeds, in `benches/results/soak/NAME.jsonl`. A soak may be
-//! ended at any time: what it finished stays counted, and the next run goes on with fresh seeds.
+//! ended at any time: what it finished stays counted, and the next run goes on with fresh seeds. One run at a time
+//! has a ledger.
 //!
 //! Chunks that say more of each seed than one line bears are tallies, `cells` of numbers that add up: those of one commit
 //! whose seeds follow each other are one line, which grows.
 //!
 //! Invariant: only lines of the same format version are added up; a program raises its version when what
 //! it promises changes, and the count starts again.
+//! Invariant: no seed is counted twice.
 
 use crate::failure::{Failure, shown};
+use crate::lock::Lock;
 use crate::workspace;
 use serde_json::Value;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Some seeds, one after the other, and how many of them failed.
@@ -54,6 +57,21 @@ impl Chunk {
         self
     }
 
+    /// The chunk, of which no fewer failed than this.
+    pub fn failing(mut self, failures: u64) -> Self {
+        if let Some(mut fields) = self.fields().filter(|_| failures > self.failures) {
+            self.failures = failures;
+            fields.insert("failures".to_owned(), failures.into());
+            self.line = Value::Object(fields).to_string();
+        }
+        self
+    }
+
+    /// The first seed after it.
+    fn end(&self) -> u64 {
+        self.seed_from.saturating_add(self.seeds)
+    }
+
     /// The chunk with which commit ran it, unless it says so itself, and when.
     fn stamped(mut self, commit: &str, date: &str) -> Self {
         if let Some(mut fields) = self.fields() {
@@ -66,9 +84,7 @@ impl Chunk {
 
     /// This chunk and the one after it as one, if both are tallies of one commit.
     fn with(&self, next: &Self) -> Option<Self> {
-        let is_next = self.soak == next.soak
-            && self.format == next.format
-            && self.seed_from + self.seeds == next.seed_from;
+        let is_next = self.soak == next.soak && self.format == next.format && self.end() == next.seed_from;
         let (mut line, other) = (self.fields()?, next.fields()?);
         if !is_next || line.get("commit")? != other.get("commit")? {
             return None;
@@ -141,59 +157,90 @@ pub struct Ledger {
     path: PathBuf,
     chunks: Vec<Chunk>,
     commit: String,
+    _lock: Lock,
 }
 
 impl Ledger {
-    /// Opens the ledger of one soak; a line that is none is an error that names it.
+    /// Opens the ledger of one soak, for as long as this lives; a line that is none is an error that names it.
     pub fn open(name: &str) -> Result<Self, Failure> {
-        let folder = workspace::root()?.join("benches/results/soak");
-        std::fs::create_dir_all(&folder).map_err(Failure::io(format!("make {}", shown(&folder))))?;
-        let path = folder.join(format!("{name}.jsonl"));
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(Failure::io(format!("read {}", shown(&path)))(error)),
-        };
-        Ok(Self { chunks: read(&text, &shown(&path))?, path, commit: commit()? })
+        Self::at(workspace::root()?.join("benches/results/soak").join(format!("{name}.jsonl")), commit()?)
+    }
+
+    fn at(path: PathBuf, commit: String) -> Result<Self, Failure> {
+        let lock = Lock::take(&path.with_extension("lock"), "add to this ledger")?;
+        Ok(Self { chunks: read_file(&path)?, path, commit, _lock: lock })
+    }
+
+    #[cfg(test)]
+    pub fn for_test(path: PathBuf) -> Self {
+        Self::at(path, String::new()).unwrap()
     }
 
     /// Adds a finished chunk, on disk before in memory.
     pub fn add(&mut self, chunk: Chunk) -> Result<(), Failure> {
-        let chunk = chunk.stamped(&self.commit, &date());
-        match self.chunks.last().and_then(|last| last.with(&chunk)) {
-            Some(grown) => self.replace_last(grown),
-            None => self.append(chunk),
+        self.add_all(vec![chunk])
+    }
+
+    /// Adds finished chunks: all of them or, where one counts a seed again, none.
+    pub fn add_all(&mut self, added: Vec<Chunk>) -> Result<(), Failure> {
+        // The file may have got lines by other ways than this program, such as a commit of another machine's.
+        self.chunks = read_file(&self.path)?;
+        let (before, mut chunks, mut lines) = (self.chunks.len(), self.chunks.clone(), String::new());
+        let mut is_at_the_end = true;
+        for chunk in added {
+            if chunk.seed_from < next_seed(&chunks) {
+                return Err(self.counted_already(&chunk));
+            }
+            let chunk = chunk.stamped(&self.commit, &date());
+            match chunks.last().and_then(|last| last.with(&chunk)) {
+                Some(grown) => {
+                    is_at_the_end = false;
+                    chunks.pop();
+                    chunks.push(grown);
+                }
+                None => {
+                    lines.push_str(&format!("{}\n", chunk.line));
+                    chunks.push(chunk);
+                }
+            }
+        }
+        match is_at_the_end && chunks.len() == before + 1 {
+            true => self.append(&lines)?,
+            false => self.replace(&chunks)?,
+        }
+        self.chunks = chunks;
+        Ok(())
+    }
+
+    fn counted_already(&self, chunk: &Chunk) -> Failure {
+        Failure::Malformed {
+            what: format!("the chunk of seeds from {} on", chunk.seed_from),
+            problem: format!("{} has counted seeds below {}", shown(&self.path), next_seed(&self.chunks)),
         }
     }
 
-    fn append(&mut self, chunk: Chunk) -> Result<(), Failure> {
+    fn append(&self, line: &str) -> Result<(), Failure> {
         let doing = format!("add to {}", shown(&self.path));
         let mut file = std::fs::OpenOptions::new()
             .create(true)
             .append(true)
             .open(&self.path)
             .map_err(Failure::io(doing.clone()))?;
-        file.write_all(format!("{}\n", chunk.line).as_bytes()).map_err(Failure::io(doing))?;
-        self.chunks.push(chunk);
-        Ok(())
+        file.write_all(line.as_bytes()).map_err(Failure::io(doing))
     }
 
     /// Writes the ledger beside itself and then in its place: whoever ends this leaves one or the other.
-    fn replace_last(&mut self, grown: Chunk) -> Result<(), Failure> {
+    fn replace(&self, chunks: &[Chunk]) -> Result<(), Failure> {
         let doing = format!("rewrite {}", shown(&self.path));
-        let before = &self.chunks[..self.chunks.len().saturating_sub(1)];
-        let lines = before.iter().chain([&grown]).map(|chunk| format!("{}\n", chunk.line));
+        let lines = chunks.iter().map(|chunk| format!("{}\n", chunk.line));
         let beside = self.path.with_extension("jsonl.new");
         std::fs::write(&beside, lines.collect::<String>()).map_err(Failure::io(doing.clone()))?;
-        std::fs::rename(&beside, &self.path).map_err(Failure::io(doing))?;
-        self.chunks.pop();
-        self.chunks.push(grown);
-        Ok(())
+        std::fs::rename(&beside, &self.path).map_err(Failure::io(doing))
     }
 
     /// The first seed that no chunk has run, whatever its format.
     pub fn next_seed(&self) -> u64 {
-        self.chunks.iter().map(|chunk| chunk.seed_from + chunk.seeds).max().unwrap_or(0)
+        next_seed(&self.chunks)
     }
 
     /// What was run at the newest format.
@@ -242,20 +289,43 @@ fn date_of(mut days: u64) -> String {
     format!("{year}-{month:02}-{:02}", days + 1)
 }
 
-fn read(text: &str, path: &str) -> Result<Vec<Chunk>, Failure> {
-    let malformed = |number: usize| Failure::Malformed {
+fn next_seed(chunks: &[Chunk]) -> u64 {
+    chunks.iter().map(Chunk::end).max().unwrap_or(0)
+}
+
+/// The chunks of a file; none where there is no file yet.
+fn read_file(path: &Path) -> Result<Vec<Chunk>, Failure> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => read(&text, &shown(path)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(Failure::io(format!("read {}", shown(path)))(error)),
+    }
+}
+
+/// Reads chunks, of which none begins before another's end.
+pub fn read(text: &str, path: &str) -> Result<Vec<Chunk>, Failure> {
+    let malformed = |number: usize, problem: String| Failure::Malformed {
         what: format!("{path}:{}", number + 1),
-        problem: "the line is not about a chunk of seeds".to_owned(),
+        problem,
     };
-    text.lines()
-        .enumerate()
-        .map(|(number, line)| Chunk::parse(line).ok_or_else(|| malformed(number)))
-        .collect()
+    let (mut chunks, mut next) = (Vec::new(), 0);
+    for (number, line) in text.lines().enumerate() {
+        let Some(chunk) = Chunk::parse(line) else {
+            return Err(malformed(number, "the line is not about a chunk of seeds".to_owned()));
+        };
+        if chunk.seed_from < next {
+            return Err(malformed(number, format!("lines before it have counted seeds below {next}")));
+        }
+        next = chunk.end();
+        chunks.push(chunk);
+    }
+    Ok(chunks)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     fn line(format: u64, seed_from: u64, seeds: u64, failures: u64) -> String {
         format!(
@@ -263,13 +333,94 @@ mod tests {
         )
     }
 
-    fn ledger(chunks: &[(u64, u64, u64, u64)]) -> Ledger {
+    /// A ledger in a folder of its own, which goes with it.
+    struct Kept {
+        ledger: Ledger,
+        folder: PathBuf,
+    }
+
+    impl Kept {
+        fn with(text: &str) -> Self {
+            static COUNT: AtomicU64 = AtomicU64::new(0);
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let folder = std::env::temp_dir().join(format!("atoll-ledger-{}-{number}", std::process::id()));
+            std::fs::create_dir_all(&folder).unwrap();
+            let path = folder.join("a.jsonl");
+            std::fs::write(&path, text).unwrap();
+            Self { ledger: Ledger::at(path, String::new()).unwrap(), folder }
+        }
+
+        fn text(&self) -> String {
+            std::fs::read_to_string(&self.ledger.path).unwrap()
+        }
+    }
+
+    impl Drop for Kept {
+        fn drop(&mut self) {
+            drop(std::fs::remove_dir_all(&self.folder));
+        }
+    }
+
+    fn kept(chunks: &[(u64, u64, u64, u64)]) -> Kept {
         let text =
             chunks.iter().map(|&(format, from, seeds, failures)| line(format, from, seeds, failures) + "\n");
-        Ledger {
-            path: PathBuf::new(),
-            commit: String::new(),
-            chunks: read(&text.collect::<String>(), "a.jsonl").unwrap(),
+        Kept::with(&text.collect::<String>())
+    }
+
+    #[test]
+    fn a_ledger_that_another_run_has_is_refused() {
+        let kept = kept(&[(1, 0, 100, 0)]);
+        assert!(Ledger::at(kept.ledger.path.clone(), String::new()).is_err());
+    }
+
+    #[test]
+    fn a_seed_is_counted_once() {
+        let twice = format!("{}\n{}\n", line(1, 0, 100, 0), line(2, 99, 10, 0));
+        let failure = read(&twice, "a.jsonl").unwrap_err().to_string();
+        assert!(failure.starts_with("a.jsonl:2 is malformed"), "{failure}");
+        let mut kept = kept(&[(1, 0, 100, 0)]);
+        assert!(kept.ledger.add(Chunk::of("crash", 1, 99, 10, 0)).is_err());
+        assert!(kept.ledger.add(Chunk::of("crash", 1, 100, 10, 0)).is_ok());
+    }
+
+    #[test]
+    fn chunks_are_added_together_or_not_at_all() {
+        let mut kept = kept(&[(1, 0, 100, 0)]);
+        let before = kept.text();
+        let chunks =
+            [(100, 10), (110, 10), (115, 10)].map(|(from, seeds)| Chunk::of("crash", 1, from, seeds, 0));
+        assert!(kept.ledger.add_all(chunks.to_vec()).is_err());
+        assert_eq!((kept.text(), kept.ledger.next_seed()), (before, 100));
+        kept.ledger.add_all(chunks[..2].to_vec()).unwrap();
+        assert_eq!((kept.text().lines().count(), kept.ledger.next_seed()), (3, 120));
+    }
+
+    #[test]
+    fn lines_that_came_by_another_way_stay() {
+        let mut kept = Kept::with("");
+        kept.ledger.add(tallied("a", 0, 19)).unwrap();
+        let other = tallied("a", 20, 18).line + "\n";
+        std::fs::write(&kept.ledger.path, kept.text() + &other).unwrap();
+        assert!(kept.ledger.add(tallied("a", 20, 18)).is_err(), "they were counted meanwhile");
+        kept.ledger.add(tallied("a", 40, 18)).unwrap();
+        assert_eq!(kept.ledger.totals().seeds, 60);
+        assert_eq!(read(&kept.text(), "a.jsonl").unwrap(), kept.ledger.chunks);
+    }
+
+    #[test]
+    fn a_chunk_whose_run_failed_says_so() {
+        let chunk = tallied("a", 0, 19).failing(1);
+        assert_eq!(Chunk::parse(&chunk.line).map(|chunk| chunk.failures), Some(1));
+        assert_eq!(Chunk::of("crash", 1, 0, 9, 3).failing(1).failures, 3);
+    }
+
+    #[test]
+    fn every_ledger_that_is_kept_can_be_read() {
+        let folder = workspace::root().unwrap().join("benches/results/soak");
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        for path in files.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl")) {
+            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+            assert!(read_file(&path).unwrap().iter().all(|chunk| chunk.soak == name), "{name}");
         }
     }
 
@@ -308,26 +459,24 @@ mod tests {
 
     #[test]
     fn tallies_of_one_commit_grow_in_one_line() {
-        let path = std::env::temp_dir().join(format!("atoll-ledger-{}.jsonl", std::process::id()));
-        let mut ledger = Ledger { path: path.clone(), commit: String::new(), chunks: Vec::new() };
+        let mut kept = Kept::with("");
         for (commit, seed_from, right) in [("a", 0, 19), ("a", 20, 18), ("b", 40, 20), ("b", 80, 20)] {
-            ledger.add(tallied(commit, seed_from, right)).unwrap();
+            kept.ledger.add(tallied(commit, seed_from, right)).unwrap();
         }
-        let text = std::fs::read_to_string(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
+        let text = kept.text();
         // Another commit, and seeds that leave some out, begin another line.
         assert_eq!(text.lines().count(), 3);
         let first = text.lines().next().unwrap();
         assert!(first.contains(r#""a":[40,37,6]"#) && first.contains(r#""seeds":40"#), "{first}");
-        assert_eq!((ledger.next_seed(), ledger.totals().seeds), (100, 80));
-        assert_eq!(read(&text, "a.jsonl").unwrap(), ledger.chunks);
+        assert_eq!((kept.ledger.next_seed(), kept.ledger.totals().seeds), (100, 80));
+        assert_eq!(read(&text, "a.jsonl").unwrap(), kept.ledger.chunks);
     }
 
     #[test]
     fn only_seeds_at_the_newest_format_add_up() {
-        let totals = ledger(&[(1, 0, 100, 9), (2, 100, 20, 0), (2, 120, 30, 1)]).totals();
+        let totals = kept(&[(1, 0, 100, 9), (2, 100, 20, 0), (2, 120, 30, 1)]).ledger.totals();
         assert_eq!(totals, Totals { format: 2, seeds: 50, failures: 1, seconds: 0 });
-        assert_eq!(ledger(&[]).totals(), Totals::default());
+        assert_eq!(kept(&[]).ledger.totals(), Totals::default());
     }
 
     #[test]
@@ -335,15 +484,14 @@ mod tests {
         let timed = |from, seconds| Chunk::of("crash", 1, from, 50, 0).taking(Duration::from_secs(seconds));
         let text =
             [timed(0, 3000), timed(50, 4260), Chunk::of("crash", 1, 100, 50, 0)].map(|chunk| chunk.line);
-        let chunks = read(&text.join("\n"), "a.jsonl").unwrap();
-        let ledger = Ledger { path: PathBuf::new(), commit: String::new(), chunks };
-        assert_eq!(ledger.totals().to_string(), "150 seeds, 0 failures, 2 h 01 min of them timed");
+        let kept = Kept::with(&text.join("\n"));
+        assert_eq!(kept.ledger.totals().to_string(), "150 seeds, 0 failures, 2 h 01 min of them timed");
     }
 
     #[test]
     fn the_next_run_takes_seeds_that_none_has_run() {
-        assert_eq!(ledger(&[(1, 0, 100, 0), (2, 100, 20, 0)]).next_seed(), 120);
-        assert_eq!(ledger(&[]).next_seed(), 0);
+        assert_eq!(kept(&[(1, 0, 100, 0), (2, 100, 20, 0)]).ledger.next_seed(), 120);
+        assert_eq!(kept(&[]).ledger.next_seed(), 0);
     }
 
     #[test]

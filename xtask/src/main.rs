@@ -14,6 +14,7 @@ mod cargo;
 mod console;
 mod failure;
 mod family;
+mod lock;
 mod requirements;
 mod run;
 mod skip;

@@ -6,10 +6,10 @@
 use crate::arguments::Arguments;
 use crate::console::{Step, Verdict, heading};
 use crate::failure::{Failure, shown};
-use crate::ledger::{Chunk, Ledger};
+use crate::ledger::{self, Chunk, Ledger};
 use crate::run::{self, Ran};
 use crate::seeded::{self, Kind, Program, SEEDED, Seeded, Tests};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How much longer than asked a soak may take for its last chunk.
@@ -40,7 +40,8 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     let Some(seeded) = seeded::find(&name) else { return Err(unknown) };
     let mut ledger = Ledger::open(&name)?;
     if let Some(file) = added {
-        add(&name, &file, &mut ledger)?;
+        let text = std::fs::read_to_string(&file).map_err(Failure::io(format!("read {}", shown(&file))))?;
+        add(&name, &text, &shown(&file), &mut ledger)?;
         return verdict(&name, seeded);
     }
     let minutes = minutes.ok_or(missing)?;
@@ -59,22 +60,21 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     verdict(&name, seeded)
 }
 
-/// Adds the chunks of a file.
-fn add(name: &str, file: &Path, ledger: &mut Ledger) -> Result<(), Failure> {
-    let text = std::fs::read_to_string(file).map_err(Failure::io(format!("read {}", shown(file))))?;
-    for line in text.lines() {
-        match Chunk::parse(line) {
-            Some(chunk) if chunk.soak == name && chunk.seed_from >= ledger.next_seed() => {
-                ledger.add(chunk)?
-            }
-            _ => {
-                let problem =
-                    format!("a line is no chunk of {name}, or of seeds that were counted: {line:.80}");
-                return Err(Failure::Malformed { what: shown(file), problem });
-            }
-        }
+/// Adds the chunks of a text, all of them or none; ends as a soak does that ran them.
+fn add(name: &str, text: &str, file: &str, ledger: &mut Ledger) -> Result<(), Failure> {
+    let step = Step::start(format!("add {file}"));
+    let chunks = ledger::read(text, file)?;
+    if let Some(other) = chunks.iter().find(|chunk| chunk.soak != name) {
+        let problem = format!("a line is no chunk of {name} but of {}", other.soak);
+        return Err(Failure::Malformed { what: file.to_owned(), problem });
     }
-    Ok(())
+    let mut soaked = Soaked::default();
+    for chunk in &chunks {
+        soaked.seeds += chunk.seeds;
+        soaked.failures += chunk.failures;
+    }
+    ledger.add_all(chunks)?;
+    conclude(name, soaked, step, ledger)
 }
 
 /// What all seeds say together, where they are judged so.
@@ -152,19 +152,26 @@ fn soak_tests(
                 soaked = with_end(soaked, ran);
             }
         }
-        match (told, tests.verdict()?) {
-            (Some(chunk), Some(_)) => ledger.add(chunk.taking(begun.elapsed()))?,
-            // Half of a tally says nothing; and the seeds are to be run again when what broke is mended.
-            (None, Some(_)) => return Ok(Soaked { failures: soaked.failures + failures.max(1), ..soaked }),
-            _ => {
-                let chunk = Chunk::of(name, tests.format, seed_from, tests.seeds_per_run, failures);
-                ledger.add(chunk.taking(begun.elapsed()))?;
-            }
-        }
-        soaked.seeds += tests.seeds_per_run;
-        soaked.failures += failures;
+        let own = Chunk::of(name, tests.format, seed_from, tests.seeds_per_run, failures);
+        let Some(chunk) = chunk_of_run(own, told, tests.verdict.is_some()) else {
+            return Ok(Soaked { failures: soaked.failures + failures.max(1), ..soaked });
+        };
+        soaked.seeds += chunk.seeds;
+        soaked.failures += chunk.failures;
+        ledger.add(chunk.taking(begun.elapsed()))?;
     }
     Ok(soaked)
+}
+
+/// What a run of tests adds to the ledger: its own line where it tells one, in which no fewer failed than the exit codes
+/// say. None where a line is missing: half of a tally says nothing, and the seeds are to be run again when what broke is
+/// mended.
+fn chunk_of_run(own: Chunk, told: Option<Chunk>, tells_a_line: bool) -> Option<Chunk> {
+    match (told, tells_a_line) {
+        (Some(told), true) => Some(told.failing(own.failures)),
+        (None, true) => None,
+        (_, false) => Some(own),
+    }
 }
 
 fn with_end(mut soaked: Soaked, ran: Ran) -> Soaked {
@@ -173,4 +180,37 @@ fn with_end(mut soaked: Soaked, ran: Ran) -> Soaked {
         soaked.output.extend(ran.everything);
     }
     soaked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_that_are_added_fail() {
+        let folder = std::env::temp_dir().join(format!("atoll-soak-{}", std::process::id()));
+        let mut ledger = Ledger::for_test(folder.join("crash.jsonl"));
+        let line = |seed_from, failures| {
+            let (soak, seeds) = ("crash", 10);
+            serde_json::json!({"soak": soak, "format": 1, "seed_from": seed_from, "seeds": seeds, "failures": failures})
+                .to_string()
+        };
+        let mut ended = |text: &str| add("crash", text, "a.jsonl", &mut ledger);
+        assert!(ended(&line(0, 0)).is_ok());
+        assert!(matches!(ended(&line(10, 3)), Err(Failure::Broken { count: 3, .. })));
+        assert!(ended(&line(20, 0).replace("crash", "other")).is_err(), "of another soak");
+        assert!(ended(&format!("{}\n{{", line(20, 0))).is_err(), "torn");
+        assert!(ended("").is_err(), "nothing");
+        assert_eq!(ledger.totals().seeds, 20);
+        drop(ledger);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_line_of_a_run_that_failed_is_not_counted_as_one_that_held() {
+        let chunk = |failures| Chunk::of("coverage", 1, 0, 20, failures);
+        assert_eq!(chunk_of_run(chunk(1), Some(chunk(0)), true).map(|chunk| chunk.failures), Some(1));
+        assert_eq!(chunk_of_run(chunk(0), None, true), None);
+        assert_eq!(chunk_of_run(chunk(1), None, false).map(|chunk| chunk.failures), Some(1));
+    }
 }

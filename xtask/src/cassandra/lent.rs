@@ -4,6 +4,7 @@ use super::cluster::{Cluster, FOLDER};
 use super::shape::{Heap, Shape};
 use super::{jars, java, machine};
 use crate::failure::Failure;
+use crate::lock::Lock;
 use crate::{requirements, workspace};
 use std::path::PathBuf;
 
@@ -24,6 +25,8 @@ pub struct Lent {
     cluster: Cluster,
     shape: Shape,
     folder: PathBuf,
+    /// Checkouts may share the folder of their builds: a node there may be another run's.
+    _lock: Lock,
 }
 
 impl Lent {
@@ -41,6 +44,7 @@ impl Lent {
     /// Starts it, in place of one that a killed run left.
     pub fn start() -> Result<Self, Failure> {
         let folder = workspace::target_dir()?.join(FOLDER_NAME);
+        let lock = Lock::take(&folder.with_extension("lock"), "start a node there")?;
         let cluster = Cluster::at(folder.clone());
         cluster.down(false)?;
         let port = machine::free_port(PORT_FROM).ok_or_else(|| Failure::Refused {
@@ -48,7 +52,7 @@ impl Lent {
             hint: "end what listens there".to_owned(),
         })?;
         let shape = Shape { nodes: 1, heap: Heap { mib: 768 }, port, auth: false, tls: false };
-        let lent = Self { cluster, shape, folder };
+        let lent = Self { cluster, shape, folder, _lock: lock };
         lent.cluster.up(&lent.shape)?;
         Ok(lent)
     }

@@ -10,6 +10,7 @@ mod ring;
 
 use crate::console::{Step, Verdict, heading, seconds};
 use crate::failure::{Failure, shown};
+use crate::lock::Lock;
 use crate::package::{self, Build};
 use crate::{run, venv, workspace};
 use job::{Job, Longest};
@@ -55,6 +56,7 @@ struct Place {
     store: OsString,
     /// The folder with all files of the store.
     files: PathBuf,
+    _lock: Lock,
 }
 
 /// What is to be shown.
@@ -143,6 +145,7 @@ impl Place {
         let python = venv::python()?;
         package::install(&python, Build::Release)?;
         let folder = workspace::target_dir()?.join("demo/airway");
+        let lock = Lock::take(&folder.with_extension("lock"), "begin with an empty folder")?;
         match std::fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(Failure::io("remove what the last demo left")(error));
@@ -152,7 +155,7 @@ impl Place {
         std::fs::create_dir_all(&folder).map_err(Failure::io("make the folder of the demo"))?;
         let files = folder.join("store");
         let (store, examples) = (files.clone().into(), workspace::root()?.join("examples/airway"));
-        Ok(Self { python, folder, examples, store, files })
+        Ok(Self { python, folder, examples, store, files, _lock: lock })
     }
 
     fn at(&self, name: &str) -> PathBuf {

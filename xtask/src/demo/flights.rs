@@ -10,6 +10,7 @@ mod tables;
 
 use crate::console::{heading, seconds};
 use crate::failure::{Failure, shown};
+use crate::lock::Lock;
 use crate::workspace;
 use product::Product;
 use std::time::Instant;
@@ -26,7 +27,10 @@ pub fn run() -> Result<(), Failure> {
     for table in &tables {
         println!("       {:9} {:7} rows", table.name, table.rows);
     }
-    let product = Product::build(fresh_store()?)?;
+    let store = workspace::target_dir()?.join("demo/flights/store");
+    let _lock = Lock::take(&store.with_extension("lock"), "begin with an empty store")?;
+    remove(&store)?;
+    let product = Product::build(store)?;
     load(&product, &tables)?;
     ask(&product)?;
     survive(&product, tables::named(&tables, "flights")?)?;
@@ -36,13 +40,12 @@ pub fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-fn fresh_store() -> Result<std::path::PathBuf, Failure> {
-    let store = workspace::target_dir()?.join("demo/flights/store");
-    match std::fs::remove_dir_all(&store) {
+fn remove(store: &std::path::Path) -> Result<(), Failure> {
+    match std::fs::remove_dir_all(store) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(Failure::io("remove the store of the last demo")(error))
         }
-        _ => Ok(store),
+        _ => Ok(()),
     }
 }
 
