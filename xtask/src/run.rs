@@ -125,7 +125,12 @@ fn follow(
     let killed = loop {
         match events.recv_timeout(TICK) {
             Ok(Event::Stdout(line)) => {
-                on_line(&line)?;
+                if let Err(failure) = on_line(&line) {
+                    // Nobody listens any more; it must not go on beside whatever comes next.
+                    family.kill();
+                    drop(family.wait());
+                    return Err(failure);
+                }
                 stdout.push(line.clone());
                 everything.push(line);
             }
@@ -285,6 +290,21 @@ mod tests {
     fn a_child_whose_process_outlives_its_limit_did_not_succeed() {
         let ran = leaves(Patience { limit: Some(Duration::from_millis(50)), left: Duration::from_secs(50) });
         assert!(!ran.succeeded());
+    }
+
+    #[test]
+    fn a_child_whose_line_was_an_error_does_not_go_on() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $$; exec sleep 60"]);
+        let mut step = Step::start("a child that says something wrong");
+        let (mut process, started) = (String::new(), Instant::now());
+        let failed = streamed("a child", &mut command, &mut step, None, |line| {
+            process = line.to_owned();
+            Err(Failure::Broken { what: "line", count: 1 })
+        });
+        assert!(matches!(failed, Err(Failure::Broken { .. })));
+        assert!(!std::path::Path::new(&format!("/proc/{process}/stat")).exists(), "it goes on");
+        assert!(started.elapsed() < Duration::from_secs(50), "it was waited for");
     }
 
     #[test]

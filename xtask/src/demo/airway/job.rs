@@ -56,8 +56,9 @@ impl Job<'_> {
             }
             Ok(())
         })?;
-        if ran.succeeded() {
-            return Err(malformed("the job ended well, though one of its ranks was killed".to_owned()));
+        if let Err(failure) = ended_by_the_kill(is_killed, ran.succeeded(), &ran.ended()) {
+            ran.everything.iter().for_each(|line| println!("       {line}"));
+            return Err(failure);
         }
         println!("       the job is gone: mpiexec {}", ran.ended());
         Ok(())
@@ -120,6 +121,19 @@ impl Job<'_> {
     }
 }
 
+/// Whether the job ended because its rank was killed: one that ended before that was ended by something that this demo must
+/// not hide.
+fn ended_by_the_kill(is_killed: bool, succeeded: bool, ended: &str) -> Result<(), Failure> {
+    match (is_killed, succeeded) {
+        (true, false) => Ok(()),
+        (true, true) => Err(malformed("the job ended well, though one of its ranks was killed".to_owned())),
+        (false, _) => {
+            let ended = format!("{ended} before a rank was killed");
+            Err(Failure::Command { what: "the simulation".to_owned(), ended })
+        }
+    }
+}
+
 fn kill(process: u64) -> Result<(), Failure> {
     run::captured("kill", Command::new("kill").args(["-9", &process.to_string()])).map(drop)
 }
@@ -147,6 +161,15 @@ fn malformed(problem: String) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_that_dies_by_itself_is_not_taken_for_the_one_that_was_killed() {
+        let ended = |is_killed, succeeded| ended_by_the_kill(is_killed, succeeded, "ended with exit code 1");
+        assert!(ended(true, false).is_ok());
+        assert!(ended(true, true).is_err(), "it went on without its rank");
+        assert!(ended(false, false).is_err(), "it crashed");
+        assert!(ended(false, true).is_err(), "it wrote no step to be killed at");
+    }
 
     #[test]
     fn the_lines_of_the_job_are_understood() {
