@@ -41,12 +41,21 @@ pub fn findings(tree: &Tree) -> Vec<Finding> {
             found.push(Finding::at(&mention.place, problem, "`cargo xtask help` lists the verbs"));
             continue;
         };
-        for flag in mention.flags().filter(|flag| !verb.usage.contains(flag) && *flag != "--help") {
+        for flag in mention.flags().filter(|flag| !has_flag(verb.usage, flag)) {
             let problem = format!("`cargo xtask {name}` has no {flag}");
             found.push(Finding::at(&mention.place, problem, format!("its usage is `{}`", verb.usage)));
         }
     }
     found
+}
+
+/// Whether a usage or a help knows the flag, as a whole word.
+pub fn has_flag(help: &str, flag: &str) -> bool {
+    flag == "--help"
+        || help.match_indices(flag).any(|(at, _)| {
+            let after = help[at + flag.len()..].chars().next();
+            !after.is_some_and(|character| character.is_alphanumeric() || character == '-')
+        })
 }
 
 /// Every place in a page's code where the program of these words is called.
@@ -168,5 +177,9 @@ mod tests {
         );
         assert_eq!(count("`cargo xtask dance`"), 1);
         assert_eq!(count("`cargo xtask check --twice`"), 1);
+        assert_eq!(count("`cargo xtask bench engine --rounds 3 --schedule-seed 1`"), 0);
+        for beginning in ["--round", "--row", "--min", "--schedule"] {
+            assert_eq!(count(&format!("`cargo xtask bench engine {beginning} 3`")), 1, "{beginning}");
+        }
     }
 }

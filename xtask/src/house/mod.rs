@@ -11,13 +11,14 @@ mod finding;
 mod floors;
 mod headers;
 mod links;
+mod lints;
 mod rust_text;
 mod sizes;
 mod tree;
 mod unsafe_code;
 mod words;
 
-pub use commands::{Mention, mentions};
+pub use commands::{Mention, has_flag, mentions};
 pub use finding::Finding;
 pub use tree::Tree;
 pub use unsafe_code::files as unsafe_files;
@@ -31,6 +32,7 @@ pub fn findings(tree: &Tree, packages: &[Package]) -> Result<Vec<Finding>, Failu
     found.extend(architecture::findings(tree, packages));
     found.extend(dependencies::findings(tree));
     found.extend(links::findings(tree));
+    found.extend(lints::findings(tree, packages));
     found.extend(commands::findings(tree));
     found.extend(headers::findings(tree));
     found.extend(sizes::findings(tree));

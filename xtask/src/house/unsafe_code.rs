@@ -1,21 +1,38 @@
-//! Every file that allows `unsafe` code in a crate that ships has a decision page that names it.
+//! Every file that has `unsafe` code, or allows it, in a crate that ships has a decision page that names it.
 
+use super::rust_text::blanked;
 use super::{Finding, Tree};
 
 /// Written in pieces, so that this file is not one of those that it looks for.
-const ALLOWS: [&str; 2] = [concat!("allow(uns", "afe_code"), concat!("expect(uns", "afe_code")];
+const LINT: &str = concat!("uns", "afe_code");
+const KEYWORD: &str = concat!("uns", "afe");
 
-/// The files of shipped crates that allow it, as `(folder of the crate, path)`.
+/// The files of shipped crates that have it or allow it, as `(folder of the crate, path)`.
 pub fn files(tree: &Tree) -> Vec<(String, String)> {
     let shipped =
         tree.ending(".rs").filter(|(path, _)| path.starts_with("crates/") && path.contains("/src/"));
-    let allowing = shipped.filter(|(_, text)| ALLOWS.iter().any(|allows| text.contains(allows)));
+    let allowing = shipped.filter(|(_, text)| text.contains(KEYWORD)).filter(|(_, text)| {
+        let code = blanked(text);
+        has_keyword(&code) || allows(&code)
+    });
     let named =
         allowing.filter_map(|(path, _)| Some((path.split_once("/src/")?.0.to_owned(), path.to_owned())));
     named.collect()
 }
 
-/// Files that allow it without a page.
+/// Whether the word stands in the code, whoever allowed it.
+fn has_keyword(code: &str) -> bool {
+    code.split(|character: char| !character.is_alphanumeric() && character != '_').any(|word| word == KEYWORD)
+}
+
+/// Whether the lint is among those of an `allow(...)` or an `expect(...)`, on however many lines.
+fn allows(code: &str) -> bool {
+    let after = ["allow", "expect"].into_iter().flat_map(|verb| code.split(verb).skip(1));
+    let lists = after.filter_map(|rest| rest.trim_start().strip_prefix('(')?.split(')').next());
+    lists.flat_map(|list| list.split(',')).any(|lint| lint.trim() == LINT)
+}
+
+/// Files that have it without a page.
 pub fn findings(tree: &Tree) -> Vec<Finding> {
     let pages: Vec<&str> = tree
         .ending(".md")
@@ -36,12 +53,26 @@ mod tests {
 
     #[test]
     fn code_that_nobody_decided_on_is_found() {
-        for allows in ALLOWS {
-            let source = format!("//! Why it is here.\n#[{allows})]\nfn f() {{}}\n");
+        let attributes = [
+            format!("#[allow({LINT})]"),
+            format!("#[expect({LINT}, reason = \"why\")]"),
+            format!("#![allow(dead_code, {LINT})]"),
+            format!("#![allow(\n    dead_code,\n    {LINT},\n)]"),
+            format!("#![cfg_attr(not(miri), allow({LINT}))]"),
+            format!("pub {KEYWORD} fn g() {{}}"),
+        ];
+        for attribute in attributes {
+            let source = format!("//! Why it is here.\n{attribute}\nfn f() {{}}\n");
             let file = ("crates/a/src/b.rs", source.as_str());
             assert_eq!(findings(&Tree::of(&[file])).len(), 1);
             let page = ("docs/decisions/0009-b.md", "`crates/a/src/b.rs` does");
             assert_eq!(findings(&Tree::of(&[file, page])), []);
         }
+    }
+    #[test]
+    fn words_about_it_and_lints_against_it_are_left_alone() {
+        let source =
+            format!("//! No {KEYWORD} here.\n#![forbid({LINT})]\n#![allow(dead_code)] // {KEYWORD}\n");
+        assert_eq!(files(&Tree::of(&[("crates/a/src/b.rs", source.as_str())])), []);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::console::{Step, Verdict};
 use crate::failure::Failure;
-use crate::house::{Mention, Tree, mentions};
+use crate::house::{Mention, Tree, has_flag, mentions};
 use crate::skip::Skip;
 use crate::tests_output::Tally;
 use crate::{run, workspace};
@@ -97,15 +97,6 @@ fn subcommands(help: &str) -> Vec<&str> {
     }
     names.extend(others);
     names
-}
-
-/// Whether the help knows the flag as a whole word.
-fn has_flag(help: &str, flag: &str) -> bool {
-    flag == "--help"
-        || help.match_indices(flag).any(|(at, _)| {
-            let after = help[at + flag.len()..].chars().next();
-            !after.is_some_and(|character| character.is_alphanumeric() || character == '-')
-        })
 }
 
 #[cfg(test)]
