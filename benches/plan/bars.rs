@@ -30,6 +30,9 @@ pub struct Row {
     /// Whether more is better.
     #[serde(skip)]
     pub more_is_better: bool,
+    /// Rivals that the bar is about as well and that were not measured: without them there is no best one.
+    #[serde(skip)]
+    pub lacking: Vec<&'static str>,
 }
 
 impl Row {
@@ -72,7 +75,28 @@ fn judge(mut row: Row, measured: &Measured) -> Row {
 
 pub fn at_most(bar: &'static str, unit: &'static str, target: f64, goal: impl Into<Option<f64>>) -> Row {
     let goal = goal.into();
-    Row { bar, figure: None, unit, target, goal, holds: None, peers: BTreeMap::new(), more_is_better: false }
+    Row {
+        bar,
+        figure: None,
+        unit,
+        target,
+        goal,
+        holds: None,
+        peers: BTreeMap::new(),
+        more_is_better: false,
+        lacking: Vec::new(),
+    }
+}
+
+/// How often Atoll's cost goes into that of the best of these rivals; not measured where one of them was not, since that
+/// one may be the best.
+pub fn over_the_best(row: Row, peers: BTreeMap<&'static str, f64>, rivals: &[EngineName]) -> Row {
+    let cost = |engine: &EngineName| peers.get(engine.name()).copied().filter(|cost| cost.is_finite());
+    let lacking: Vec<_> =
+        rivals.iter().filter(|rival| cost(rival).is_none()).map(|rival| rival.name()).collect();
+    let best = rivals.iter().filter_map(cost).min_by(f64::total_cmp).filter(|_| lacking.is_empty());
+    let figure = best.zip(cost(&Atoll)).map(|(best, own)| best / own);
+    Row { figure, peers, lacking, more_is_better: true, ..row }
 }
 
 fn contract_rows(measured: &Measured) -> Vec<Row> {

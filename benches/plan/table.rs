@@ -39,8 +39,19 @@ pub fn print_rows(rows: &[Row]) {
         if matches!(row.unit, "s" | "ms") && row.peers.len() > 1 {
             println!("    {}", by_engine(row));
         }
+        if let Some(lacking) = without(row) {
+            println!("    {lacking}");
+        }
     }
     println!();
+}
+
+/// Which rivals a bar about the best one lacks; nothing is said where none was measured.
+fn without(row: &Row) -> Option<String> {
+    let has_rivals =
+        row.peers.keys().any(|name| EngineName::from_name(name).is_some_and(EngineName::is_peer));
+    let is_told = has_rivals && !row.lacking.is_empty();
+    is_told.then(|| format!("the best rival is not known without {}", row.lacking.join(", ")))
 }
 
 /// What no table of a phase shows: each engine's figure, the best first.

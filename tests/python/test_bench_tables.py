@@ -2,9 +2,11 @@
 
 import json
 import math
+import re
 import struct
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,9 +22,9 @@ from tables.data.tube import Tube
 from tables.data.weights import priorities, weights
 from tables.data.zorder import zorder
 from tables.peers.base import sql
+from tables.phases import cold, timing
 from tables.phases.live import visible_after
 from tables.phases.live_writer import Appended
-from tables.phases.timing import rivals
 from tables.report import bars, table
 from tables.report.measured import Measured, Origin, median, quantile
 
@@ -213,8 +215,34 @@ def test_losses_are_red_and_what_was_left_out_is_named():
 
 
 def test_what_was_told_the_cut_is_no_rival():
-    times = {"atoll": 1.0, "postgis 4-d told the cut": 0.1, "duckdb table": 2.0}
-    assert rivals(times) == {"duckdb table": 2.0}
+    # Their libraries are not those of the tests, so their names are read, not imported.
+    sources = [path.read_text() for path in (Path(__file__).parents[2] / "benches/tables/peers").glob("*.py")]
+    names = {name for source in sources for name in re.findall(r'^    name = "(.+)"$', source, re.MULTILINE)}
+    assert {name for name in names if "told" not in name} == {timing.ATOLL, *timing.RIVALS}
+    times = dict.fromkeys(timing.RIVALS, 3.0) | {"atoll": 1.0, "postgis 4-d told the cut": 0.1, "duckdb table": 2.0}
+    assert timing.best_rival(times) == 2.0
+
+
+def _asked(times: dict[str, float]) -> SimpleNamespace:
+    """What is made of these times of every warm and cold question."""
+    bench = SimpleNamespace(measured=Measured())
+    bench.leave_out = lambda what, why: bench.measured.left_out.append(f"{what}: {why}")
+    timing._record(bench, {name: {"a": times} for name in ("first", "global 1.5 %", "ten percent", "full")})
+    cold._record(bench, {"full": times})
+    return bench
+
+
+def test_there_is_no_best_rival_unless_every_one_answered():
+    best = [bar.text for bar in bars.BARS if "the best rival" in bar.text]
+    everybody = dict.fromkeys(timing.RIVALS, 4.0) | {"atoll": 1.0}
+    assert [_row(_asked(everybody).measured, text).holds for text in best] == [True] * 3
+    for missing in timing.RIVALS:
+        measured = _asked({name: each for name, each in everybody.items() if name != missing}).measured
+        rows = [_row(measured, text) for text in best]
+        assert [(row.figure, row.holds) for row in rows] == [(None, None)] * 3
+        assert [line.partition(":")[0] for line in measured.left_out] == ["warm", "cold"]
+        assert all(line.endswith(f"not measured without {missing}") for line in measured.left_out)
+    assert _asked({"atoll": 1.0}).measured.left_out == [], "nobody asked for rivals"
 
 
 def test_a_step_is_visible_from_the_first_version_that_has_it_and_never_seen_is_for_ever():

@@ -11,7 +11,7 @@ from ..asked.question import Question
 from ..bench import Bench, in_turn, told
 from ..peers.base import Peer
 from ..report.measured import median
-from .timing import ATOLL, ask_once, rivals
+from .timing import ATOLL, ask_once, best_rival, lacking, leave_out_without
 
 _DROP = Path("/proc/sys/vm/drop_caches")
 _ROUNDS_MAX = 3
@@ -27,20 +27,20 @@ def run(bench: Bench, programs: list[Peer]) -> None:
         if questions:
             times[name] = _asked(bench, programs, questions[0])
     bench.measured.detail["cold, ms"] = times
-    worst = max(
-        ((each[ATOLL] / min(rivals(each).values()), name) for name, each in times.items() if _has_both(each)),
-        default=None,
-    )
-    if worst is not None:
-        bench.measured.record("cold time over best", worst[0], times[worst[1]])
-        bench.measured.notes.append(f"cold, the worst of {len(times)} classes is: {worst[1]}")
+    _record(bench, times)
     first = times.get("first", {})
     if ATOLL in first and "postgis 3-d" in first:
         bench.measured.record("cold first over postgis 3-d", first["postgis 3-d"] / first[ATOLL], first)
 
 
-def _has_both(times: dict[str, float]) -> bool:
-    return ATOLL in times and bool(rivals(times))
+def _record(bench: Bench, times: dict[str, dict[str, float]]) -> None:
+    """The worst class; none if somebody who may be the best there did not answer."""
+    if missing := lacking(times.values()):
+        leave_out_without(bench, "cold", "the time of every query over that of", missing)
+    elif times:
+        worst, name = max((each[ATOLL] / best_rival(each), name) for name, each in times.items())
+        bench.measured.record("cold time over best", worst, times[name])
+        bench.measured.notes.append(f"cold, the worst of {len(times)} classes is: {name}")
 
 
 def _asked(bench: Bench, programs: list[Peer], question: Question) -> dict[str, float]:

@@ -6,6 +6,7 @@ memory is no property of this one.
 
 import time
 from collections import defaultdict
+from collections.abc import Iterable
 
 from ..asked.question import Question
 from ..asked.truth import Answer
@@ -17,6 +18,9 @@ ATOLL = "atoll"
 
 Times = dict[str, dict[str, float]]
 """Milliseconds, by question and program: medians over the rounds."""
+
+RIVALS = ("duckdb table", "duckdb parquet", "polars parquet", "postgis 3-d", "spark")
+"""Of whom the best is meant where a bar says so: with one of them missing, nobody knows which is the best."""
 
 
 def run(bench: Bench, programs: list[Peer]) -> None:
@@ -63,9 +67,21 @@ def ask_once(bench: Bench, program: Peer, question: Question) -> float:
     return milliseconds
 
 
-def rivals(times: dict[str, float]) -> dict[str, float]:
-    """The times of all but Atoll and of what was told more than a user knows."""
-    return {name: each for name, each in times.items() if name != ATOLL and "told" not in name}
+def best_rival(times: dict[str, float]) -> float:
+    """The least time of the rivals, all of which are there."""
+    return min(times[name] for name in RIVALS)
+
+
+def lacking(each: Iterable[dict[str, float]]) -> list[str]:
+    """Who did not answer each of these questions, Atoll and the rivals alike."""
+    answered = list(each)
+    return [name for name in (ATOLL, *RIVALS) if not all(name in times for times in answered)]
+
+
+def leave_out_without(bench: Bench, phase: str, bars: str, missing: list[str]) -> None:
+    """Says which bars are not measured, and for want of whom; nothing if there are no rivals at all, nor were to be."""
+    if set(RIVALS) - set(missing):
+        bench.leave_out(phase, f"{bars} the best rival: not measured without {', '.join(missing)}")
 
 
 def _record(bench: Bench, times: dict[str, Times]) -> None:
@@ -79,10 +95,14 @@ def _record(bench: Bench, times: dict[str, Times]) -> None:
     for key, name, rival in against:
         faster = [each[rival] / each[ATOLL] for each in times[name].values() if rival in each and ATOLL in each]
         bench.measured.record(key, median(faster), medians(times[name]))
-    both = {name: [each for each in times[name].values() if ATOLL in each and rivals(each)] for name in times}
-    faster = [min(rivals(each).values()) / each[ATOLL] for each in both["ten percent"]]
+    missing = lacking(each for name in ("ten percent", "full") for each in times[name].values())
+    faster, slower = [], []
+    if missing:
+        leave_out_without(bench, "warm", "what is held against", missing)
+    else:
+        faster = [best_rival(each) / each[ATOLL] for each in times["ten percent"].values()]
+        slower = [each[ATOLL] / best_rival(each) for each in times["full"].values()]
     bench.measured.record("ten percent over best", median(faster), medians(times["ten percent"]))
-    slower = [each[ATOLL] / min(rivals(each).values()) for each in both["full"]]
     bench.measured.record("full time over best", median(slower), medians(times["full"]))
 
 
