@@ -2,9 +2,11 @@
 //!
 //! A thread that waits for a processor is not stalled by the engine. The kernel counts that wait for each
 //! thread (`schedstat`); it is read at every slow call and once in a while besides, so that only waits of
-//! the last calls can be taken off a slow one.
+//! the last calls can be taken off a slow one. When slow calls were is kept, so that what a control thread felt in the very
+//! same time can be taken off instead: one or the other, whichever is more, for both see a processor that is not to be had.
 
 use super::clock::{Ticks, ticks_now, ticks_per_ns};
+use super::stalls::{Control, Span};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -13,6 +15,8 @@ const SUB_BUCKETS: usize = 1 << SUB_BUCKET_BITS;
 const SLOW_NS: f64 = 100_000.0;
 /// Calls between two looks at the kernel's count.
 const CALLS_BETWEEN_LOOKS: u64 = 1024;
+/// Slow calls of which it is kept when they were, at least; from the others nothing is taken off but their wait.
+const SLOW_KEPT: usize = 4096;
 
 /// What calls took, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -32,6 +36,17 @@ pub struct Latency {
     pub worst_us: f64,
     /// The slowest after the wait for a processor was taken off each.
     pub worst_running_us: f64,
+    /// The slowest after either that wait, or what a control thread felt during the call, was taken off each.
+    #[serde(default)]
+    pub worst_own_us: f64,
+}
+
+/// A call that took long, in nanoseconds where nothing else is said.
+#[derive(Clone, Copy, Debug)]
+struct SlowCall {
+    span: Span,
+    waited_ns: f64,
+    running_ns: f64,
 }
 
 /// Times calls that follow each other without a gap.
@@ -40,6 +55,8 @@ pub struct LatencyMeter {
     calls: u64,
     worst: Ticks,
     worst_running_ns: f64,
+    slow_calls: Vec<SlowCall>,
+    worst_forgotten_ns: f64,
     slow: Ticks,
     last: Ticks,
     schedstat: Option<File>,
@@ -54,6 +71,8 @@ impl LatencyMeter {
             calls: 0,
             worst: 0,
             worst_running_ns: 0.0,
+            slow_calls: Vec::new(),
+            worst_forgotten_ns: 0.0,
             slow: (SLOW_NS * ticks_per_ns()) as Ticks,
             last: 0,
             schedstat: File::open("/proc/thread-self/schedstat").ok(),
@@ -89,10 +108,34 @@ impl LatencyMeter {
     #[cold]
     fn look(&mut self, took: Ticks) {
         let waited_ns = self.waited_for_processor_ns();
-        let waited_since = waited_ns.saturating_sub(self.waited_ns);
+        let waited_since = waited_ns.saturating_sub(self.waited_ns) as f64;
         self.waited_ns = waited_ns;
-        let running_ns = took as f64 / ticks_per_ns() - waited_since as f64;
+        let running_ns = took as f64 / ticks_per_ns() - waited_since;
         self.worst_running_ns = self.worst_running_ns.max(running_ns);
+        if took > self.slow {
+            let span = Span { from: self.last, until: self.last + took };
+            self.keep(SlowCall { span, waited_ns: waited_since, running_ns });
+        }
+    }
+
+    fn keep(&mut self, call: SlowCall) {
+        self.slow_calls.push(call);
+        if self.slow_calls.len() >= 2 * SLOW_KEPT {
+            self.slow_calls.sort_by(|left, right| right.running_ns.total_cmp(&left.running_ns));
+            let forgotten = self.slow_calls[SLOW_KEPT].running_ns;
+            self.worst_forgotten_ns = self.worst_forgotten_ns.max(forgotten);
+            self.slow_calls.truncate(SLOW_KEPT);
+        }
+    }
+
+    /// The worst slow call in which neither its wait nor what the control thread felt counts; of those that were forgotten,
+    /// what they had at most.
+    fn worst_own_ns(&self, control: &Control) -> f64 {
+        let own = |call: &SlowCall| {
+            let felt_ns = control.felt_in(call.span) as f64 / ticks_per_ns();
+            call.running_ns.min(call.running_ns + call.waited_ns - felt_ns)
+        };
+        self.slow_calls.iter().map(own).fold(self.worst_forgotten_ns, f64::max)
     }
 
     /// Nanoseconds that this thread was ready but had no processor; 0 where the kernel does not say.
@@ -105,8 +148,13 @@ impl LatencyMeter {
         text.split_whitespace().nth(1).and_then(|field| field.parse().ok()).unwrap_or(0)
     }
 
-    /// The summary.
+    /// The summary, with nobody beside.
     pub fn finish(&self) -> Latency {
+        self.finish_beside(&Control::default())
+    }
+
+    /// The summary, with what a control thread felt taken off where it felt it.
+    pub fn finish_beside(&self, control: &Control) -> Latency {
         let to_us = 1.0 / ticks_per_ns() / 1000.0;
         let worst_us = self.worst as f64 * to_us;
         let at = |share: f64| (self.ticks_at(share) as f64 * to_us).min(worst_us);
@@ -119,6 +167,7 @@ impl LatencyMeter {
             worst_us,
             // Without a slow call every call was faster than the bound for slow ones.
             worst_running_us: (self.worst_running_ns / 1000.0).max(worst_us.min(SLOW_NS / 1000.0)),
+            worst_own_us: (self.worst_own_ns(control) / 1000.0).max(worst_us.min(SLOW_NS / 1000.0)),
         }
     }
 
@@ -178,5 +227,49 @@ mod tests {
         assert_eq!(latency.calls, 5000);
         assert!(latency.worst_us >= 3000.0, "{latency:?}");
         assert!(latency.p50_us < 100.0, "{latency:?}");
+    }
+
+    fn milliseconds(count: f64) -> Ticks {
+        (count * 1e6 * ticks_per_ns()) as Ticks
+    }
+
+    /// A meter that saw one call of 30 ms, one second after it was started, and what is left of it beside this control thread.
+    fn own_of_a_stall(waited_ms: f64, felt: Span) -> f64 {
+        let mut meter = LatencyMeter::start();
+        let from = milliseconds(1000.0);
+        meter.worst = milliseconds(30.0);
+        let span = Span { from, until: from + milliseconds(30.0) };
+        meter.keep(SlowCall { span, waited_ns: waited_ms * 1e6, running_ns: (30.0 - waited_ms) * 1e6 });
+        let control = Control { felt: vec![felt], ..Control::default() };
+        meter.finish_beside(&control).worst_own_us / 1000.0
+    }
+
+    #[test]
+    fn what_the_control_thread_felt_at_another_time_is_not_taken_off() {
+        let at = |from, ms| Span { from: milliseconds(from), until: milliseconds(from + ms) };
+        let is = |found: f64, expected: f64| (found - expected).abs() < 0.01;
+        assert!(is(own_of_a_stall(0.0, at(5000.0, 30.0)), 30.0));
+        assert!(is(own_of_a_stall(0.0, at(1010.0, 10.0)), 20.0));
+        assert!(is(own_of_a_stall(0.0, at(1025.0, 30.0)), 25.0));
+        // The wait and what was felt are the same processor that was not there.
+        assert!(is(own_of_a_stall(10.0, at(1010.0, 10.0)), 20.0));
+        assert!(is(own_of_a_stall(10.0, at(5000.0, 30.0)), 20.0));
+        assert!(is(own_of_a_stall(4.0, at(1010.0, 10.0)), 20.0));
+    }
+
+    #[test]
+    fn slow_calls_that_are_not_kept_are_not_taken_for_fast_ones() {
+        let mut meter = LatencyMeter::start();
+        let all = Control { felt: vec![Span { from: 0, until: Ticks::MAX }], ..Control::default() };
+        let calls = 2 * SLOW_KEPT as u64;
+        for call in 1..=calls {
+            let running_ns = call as f64 * 1e6;
+            let span = Span { from: 0, until: milliseconds(call as f64) };
+            meter.worst = span.until;
+            meter.keep(SlowCall { span, waited_ns: 0.0, running_ns });
+        }
+        assert!(meter.slow_calls.len() <= SLOW_KEPT);
+        let own_ms = meter.finish_beside(&all).worst_own_us / 1000.0;
+        assert!((own_ms - SLOW_KEPT as f64).abs() < 1.0, "{own_ms} ms");
     }
 }

@@ -104,7 +104,7 @@ pub fn read_beside(spec: &Spec) -> Result<PhaseResult, EngineError> {
     }
     let cleaned = engine.segments_cleaned();
     let backup = cleaned.map(|_| back_up_beside(engine.as_mut(), &mut reading)).transpose()?;
-    window.end_calls(spec.requests, Some(checkpoints.finish()));
+    window.end_calls(spec.requests, Some(&checkpoints));
     window.close(engine)?;
     let mut result = window.finish(spec, open_ms, reading.verifier);
     let ratio = checkpoints.finish().p99_us / quiet;

@@ -77,7 +77,7 @@ pub fn run(spec: &Spec) -> Result<PhaseResult, EngineError> {
         watch.look(number);
     }
     let get_seconds = started.elapsed().as_secs_f64();
-    window.end_calls(spec.requests * 2, Some(meter.finish()));
+    window.end_calls(spec.requests * 2, Some(&meter));
     window.close(engine)?;
     let mut result = window.finish(spec, open_ms, verifier);
     let user = spec.requests * spec.record_bytes();

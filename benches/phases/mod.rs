@@ -125,7 +125,7 @@ pub struct PhaseResult {
     pub settled_cpu_seconds: f64,
     /// What single calls took.
     pub latency: Option<Latency>,
-    /// The worst that the control thread felt meanwhile, in microseconds.
+    /// The worst that the control thread felt in all of the window, in microseconds; it is taken off nothing.
     pub control_worst_us: f64,
     /// Bytes written by the process from its start until after close.
     pub io: IoBytes,
@@ -178,9 +178,9 @@ impl PhaseResult {
         self.bytes_to_disk().max(self.bytes_handed_over())
     }
 
-    /// The worst call, less the wait for a processor and less what the control thread felt.
+    /// The worst call, each less its wait for a processor or what the control thread felt in that very time, whichever is more.
     pub fn worst_excess_us(&self) -> Option<f64> {
-        self.latency.map(|latency| (latency.worst_running_us - self.control_worst_us).max(0.0))
+        self.latency.map(|latency| latency.worst_own_us)
     }
 }
 

@@ -58,7 +58,7 @@ fn two_passes<Call>(
         make(call)?;
         meter.lap();
     }
-    window.set_latency(meter.finish(), control.finish().worst_overshoot_us);
+    window.set_latency(&meter, &control.finish());
     Ok(window)
 }
 

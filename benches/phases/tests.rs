@@ -77,8 +77,9 @@ fn figures_follow_from_what_was_counted() {
         settled_cpu_seconds: 0.003,
         io: IoBytes { handed_over: 300, to_disk: 200 },
         user_bytes: 100,
-        latency: Some(Latency { worst_running_us: 50.0, ..Latency::default() }),
-        control_worst_us: 20.0,
+        latency: Some(Latency { worst_running_us: 50.0, worst_own_us: 30.0, ..Latency::default() }),
+        // Of another moment, maybe.
+        control_worst_us: 50.0,
         ..PhaseResult::default()
     };
     assert!((result.cpu_us() - 2.0).abs() < 1e-9);

@@ -2,7 +2,7 @@
 
 use super::{PhaseResult, Spec};
 use crate::measure::{
-    ControlThread, Latency, MachineTime, calibrate, cpu_seconds, io_bytes, peak_resident_bytes,
+    Control, ControlThread, LatencyMeter, MachineTime, calibrate, cpu_seconds, io_bytes, peak_resident_bytes,
 };
 use crate::peers::{Engine, EngineError};
 use crate::workloads::Verifier;
@@ -41,21 +41,20 @@ impl Window {
     }
 
     /// The last call has returned.
-    pub fn end_calls(&mut self, operations: u64, latency: Option<Latency>) {
+    pub fn end_calls(&mut self, operations: u64, meter: Option<&LatencyMeter>) {
         self.result.wall_seconds = self.started.elapsed().as_secs_f64();
-        if let Some(control) = self.control.take() {
-            let felt = control.finish();
-            self.control_cpu_seconds = felt.cpu_seconds;
-            self.result.control_worst_us = felt.worst_overshoot_us;
-        }
+        let control = self.control.take().map(ControlThread::finish).unwrap_or_default();
+        self.control_cpu_seconds = control.cpu_seconds;
         self.result.cpu_seconds = self.used_cpu_seconds();
         self.result.settled_cpu_seconds = self.result.cpu_seconds;
         self.result.operations = operations;
-        self.result.latency = latency;
         let machine = self.machine.until_now();
         let own = self.result.cpu_seconds / machine.seconds / crate::measure::processors() as f64;
         self.result.others_busy_share = (machine.busy - own).max(0.0);
         self.result.stolen_share = machine.stolen;
+        if let Some(meter) = meter {
+            self.set_latency(meter, &control);
+        }
     }
 
     /// Makes the store durable, closes it, and adds what that took.
@@ -82,9 +81,9 @@ impl Window {
         self.result
     }
 
-    /// Takes over how another pass of the same calls felt, one by one.
-    pub fn set_latency(&mut self, latency: Latency, control_worst_us: f64) {
-        self.result.latency = Some(latency);
-        self.result.control_worst_us = control_worst_us;
+    /// How calls felt, one by one: those of the window, or of another pass of them.
+    pub fn set_latency(&mut self, meter: &LatencyMeter, control: &Control) {
+        self.result.latency = Some(meter.finish_beside(control));
+        self.result.control_worst_us = control.worst_overshoot_us;
     }
 }

@@ -38,7 +38,7 @@ pub fn load(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let mut window = Window::start_with_control();
     let mut meter = LatencyMeter::start();
     load_batches(engine.as_mut(), spec, || meter.lap())?;
-    window.end_calls(spec.records, Some(meter.finish()));
+    window.end_calls(spec.records, Some(&meter));
     window.close(engine)?;
     Ok(window.finish(spec, open_ms, Verifier::new(spec.value_bytes)))
 }
@@ -55,7 +55,7 @@ pub fn load_single(spec: &Spec) -> Result<PhaseResult, EngineError> {
         engine.put(&key.0, &value)?;
         meter.lap();
     }
-    window.end_calls(spec.records, Some(meter.finish()));
+    window.end_calls(spec.records, Some(&meter));
     window.close(engine)?;
     Ok(window.finish(spec, open_ms, Verifier::new(spec.value_bytes)))
 }
@@ -81,7 +81,7 @@ pub fn update(spec: &Spec) -> Result<PhaseResult, EngineError> {
         }
         meter.lap();
     }
-    window.end_calls(spec.requests, Some(meter.finish()));
+    window.end_calls(spec.requests, Some(&meter));
     window.close(engine)?;
     let mut result = window.finish(spec, open_ms, verifier);
     result.user_bytes = updates * spec.record_bytes();
