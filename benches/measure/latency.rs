@@ -148,6 +148,16 @@ impl LatencyMeter {
         text.split_whitespace().nth(1).and_then(|field| field.parse().ok()).unwrap_or(0)
     }
 
+    /// Takes over what the meter of another thread saw.
+    pub fn join(&mut self, other: Self) {
+        self.buckets.iter_mut().zip(&other.buckets).for_each(|(own, other)| *own += other);
+        self.calls += other.calls;
+        self.worst = self.worst.max(other.worst);
+        self.worst_running_ns = self.worst_running_ns.max(other.worst_running_ns);
+        self.worst_forgotten_ns = self.worst_forgotten_ns.max(other.worst_forgotten_ns);
+        other.slow_calls.into_iter().for_each(|call| self.keep(call));
+    }
+
     /// The summary, with nobody beside.
     pub fn finish(&self) -> Latency {
         self.finish_beside(&Control::default())

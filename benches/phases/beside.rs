@@ -1,11 +1,13 @@
 //! More than one thread on one store: two that run YCSB A, and one that reads while a checkpoint is written.
 
 use super::window::Window;
-use super::write::open_timed;
+use super::write::{make_updates, open_timed};
 use super::{PhaseResult, SEED, Spec};
 use crate::measure::LatencyMeter;
 use crate::peers::{Engine, EngineError};
-use crate::workloads::{Key, UpdateRequest, Verifier, fill_value, point_requests, update_requests};
+use crate::workloads::{
+    Key, Others, UpdateRequest, Verifier, fill_value, give_versions, point_requests, update_requests,
+};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The reader's p99 while checkpoints are written, over its p99 in quiet.
@@ -19,64 +21,77 @@ const BACKUPS: usize = 2;
 /// How many checkpoints the reader is beside.
 const CHECKPOINTS: u64 = 5;
 
-/// Records have versions below this: request `n` of a phase on this store writes version `n + 1`, the checkpoints' rounds
-/// are fewer than that, and a value of another key would have to be of some version far beyond.
+/// Records have versions below this: A writes as many as it has requests, two threads as many again on top, the checkpoints'
+/// rounds are few, and a value of another key would have to be of some version far beyond.
 fn versions(spec: &Spec) -> u64 {
-    spec.requests + 1
+    3 * (spec.requests + 2)
 }
 
-/// Reads every record once, so that all of it is cached.
-fn read_all(engine: &mut dyn Engine, spec: &Spec, verifier: &mut Verifier) -> Result<(), EngineError> {
-    for counter in 0..spec.records {
+/// Reads every record once, so that all of it is cached; which versions they have.
+fn read_all(engine: &mut dyn Engine, spec: &Spec, verifier: &mut Verifier) -> Result<Vec<u32>, EngineError> {
+    let mut found = vec![0; spec.records as usize];
+    for (counter, version) in (0..).zip(&mut found) {
         let key = Key::of_counter(counter);
-        engine.get(&key.0, &mut |value| verifier.check_any(&key.0, versions(spec), value))?;
+        engine.get(&key.0, &mut |value| {
+            *version = verifier.find(&key.0, u64::from(u32::MAX), value) as u32;
+        })?;
     }
-    Ok(())
+    Ok(found)
 }
 
-/// YCSB A by two threads, half of the calls each; what they read is checked, versions up to the last one.
+/// The calls of two writers of the same records, and what each of them knows.
+struct Pair {
+    requests: Vec<UpdateRequest>,
+    /// Versions from here on are theirs: even ones of the first, odd ones of the second.
+    from: u32,
+}
+
+impl Pair {
+    /// Half of the calls each, into a store that has these versions.
+    fn of(spec: &Spec, found: Vec<u32>) -> Self {
+        let mut requests = update_requests(spec.records, spec.requests, SEED + 9);
+        let from = (found.iter().max().copied().unwrap_or(0) / 2 + 1) * 2;
+        let mut last = [found.clone(), found];
+        let (ours, theirs) = requests.split_at_mut(spec.requests as usize / 2);
+        give_versions(ours, &mut last[0], |number| from + 2 * number);
+        give_versions(theirs, &mut last[1], |number| from + 2 * number + 1);
+        Self { requests, from }
+    }
+
+    /// The calls of one of them, and what it may find of the other.
+    fn calls_of(&self, writer: usize) -> (&[UpdateRequest], Others) {
+        let (ours, theirs) = self.requests.split_at(self.requests.len() / 2);
+        let from = u64::from(self.from);
+        let until = from + 2 * theirs.len() as u64;
+        let others = Others { from, until, parity: 1 - writer as u64 };
+        (if writer == 0 { ours } else { theirs }, others)
+    }
+}
+
+/// YCSB A by two threads, half of the calls each, on the same records, with the work of one thread for each call. A thread must
+/// find what it wrote last itself, or anything that the other wrote.
 pub fn update_pair(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let (mut engine, open_ms) = open_timed(spec)?;
     let mut verifier = Verifier::new(spec.value_bytes);
-    read_all(engine.as_mut(), spec, &mut verifier)?;
-    let requests = update_requests(spec.records, spec.requests, SEED + 9);
-    let (ours, theirs) = requests.split_at(requests.len() / 2);
+    let pair = Pair::of(spec, read_all(engine.as_mut(), spec, &mut verifier)?);
+    let [(ours, of_theirs), (theirs, of_ours)] = [0, 1].map(|writer| pair.calls_of(writer));
     let beside = engine.beside()?;
-    let mut window = Window::start();
-    let found = std::thread::scope(|scope| {
-        let other = scope.spawn(|| run_updates(beside().as_mut(), spec, theirs));
-        let own = run_updates(engine.as_mut(), spec, ours)?;
+    let mut window = Window::start_with_control();
+    let (own, other) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| make_updates(beside().as_mut(), spec, theirs, of_ours));
+        let own = make_updates(engine.as_mut(), spec, ours, of_theirs)?;
         let other = other.join().map_err(|_| "the second thread panicked")??;
-        Ok::<_, EngineError>([own, other])
+        Ok::<_, EngineError>((own, other))
     })?;
-    for what in found.into_iter().filter_map(|found| found.first_wrong) {
-        verifier.note(what);
-    }
-    window.end_calls(spec.requests, None);
+    let ((found, mut meter), (found_beside, meter_beside)) = (own, other);
+    meter.join(meter_beside);
+    window.end_calls(spec.requests, Some(&meter));
+    [found, found_beside].into_iter().for_each(|found| verifier.join(found));
     window.close(engine)?;
     let mut result = window.finish(spec, open_ms, verifier);
-    let updates = requests.iter().filter(|request| request.is_update()).count() as u64;
+    let updates = pair.requests.iter().filter(|request| request.is_update()).count() as u64;
     result.user_bytes = updates * spec.record_bytes();
     Ok(result)
-}
-
-fn run_updates(
-    engine: &mut dyn Engine,
-    spec: &Spec,
-    requests: &[UpdateRequest],
-) -> Result<Verifier, EngineError> {
-    let mut verifier = Verifier::new(spec.value_bytes);
-    let mut value = vec![0; spec.value_bytes];
-    for (number, request) in (0..).zip(requests) {
-        let key = Key::of_counter(request.record());
-        if request.is_update() {
-            fill_value(&key, number + 1, &mut value);
-            engine.put(&key.0, &value)?;
-        } else {
-            engine.get(&key.0, &mut |value| verifier.check_any(&key.0, versions(spec), value))?;
-        }
-    }
-    Ok(verifier)
 }
 
 /// One thread gets records, first alone, then beside checkpoints of a tenth of the records, then beside copies of all, and of

@@ -1,12 +1,13 @@
 //! What updates leave behind: the space of the store after its records were overwritten many times, and what
 //! scans cost then.
 
+use super::read::{check_whole_order, scans};
 use super::window::Window;
 use super::write::open_timed;
 use super::{PhaseResult, SCAN_ENTRIES, SEED, Spec};
 use crate::measure::allocated_bytes;
 use crate::peers::{Engine, EngineError};
-use crate::workloads::{Key, Verifier, Zipfian, fill_value, scan_requests};
+use crate::workloads::{Key, Verifier, Zipfian, fill_value, hash_of_counter, scan_requests};
 
 /// How often the store is overwritten, as updates for each record.
 pub const OVERWRITES: u64 = 10;
@@ -49,41 +50,44 @@ pub fn overwrite(spec: &Spec) -> Result<PhaseResult, EngineError> {
     Ok(result)
 }
 
-/// Scans of 100 of a store that was overwritten; before, every record must hold its last version, and one that no update
-/// chose what phases before wrote.
+/// Scans of 100 of a store that was overwritten, with the work of scans of a fresh one; before, every record must hold its last
+/// version, one that no update chose what phases before wrote, and a scan of everything must find the same.
 pub fn scan(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let mut verifier = Verifier::new(spec.value_bytes);
     let requests = scan_requests(spec.records, spec.requests, SCAN_ENTRIES, SEED + 2);
     let (mut engine, open_ms) = open_timed(spec)?;
-    check_versions(engine.as_mut(), spec, &mut verifier)?;
-    let versions = spec.records * OVERWRITES + 1;
-    let mut window = Window::start();
-    for request in &requests {
-        let mut entries = 0;
-        engine.scan(&request.first_key().0, SCAN_ENTRIES as usize, &mut |key, value| {
-            verifier.check_any(key, versions, Some(value));
-            entries += 1;
-        })?;
-        if entries != request.entries {
-            verifier.note(format!("{entries} entries where {} were due", request.entries));
-        }
-    }
-    window.end_calls(requests.len() as u64, None);
+    engine.expect_only_reads()?;
+    let versions = check_versions(engine.as_mut(), spec, &mut verifier)?;
+    let mut expected: Vec<(u64, u64)> =
+        (0..).map(hash_of_counter).zip(versions.into_iter().map(u64::from)).collect();
+    expected.sort_unstable();
+    check_whole_order(engine.as_mut(), expected.into_iter(), &mut verifier)?;
+    let window = scans(engine.as_mut(), &requests, versions_of(spec), &mut verifier)?;
     engine.close()?;
     let mut result = window.finish(spec, open_ms, verifier);
     result.user_bytes = 0;
     Ok(result)
 }
 
-fn check_versions(engine: &mut dyn Engine, spec: &Spec, verifier: &mut Verifier) -> Result<(), EngineError> {
-    let mut last = vec![0; spec.records as usize];
-    updated(spec.records).for_each(|(record, version)| last[record as usize] = version);
-    for (counter, &version) in (0..).zip(&last) {
+/// All versions are below this one.
+fn versions_of(spec: &Spec) -> u64 {
+    spec.records * OVERWRITES + 1
+}
+
+/// Gets every record; the versions that they have.
+fn check_versions(
+    engine: &mut dyn Engine,
+    spec: &Spec,
+    verifier: &mut Verifier,
+) -> Result<Vec<u32>, EngineError> {
+    let mut last = vec![0_u32; spec.records as usize];
+    updated(spec.records).for_each(|(record, version)| last[record as usize] = version as u32);
+    for (counter, version) in (0..).zip(&mut last) {
         let key = Key::of_counter(counter);
-        engine.get(&key.0, &mut |value| match version {
-            0 => verifier.check_any(&key.0, spec.records * OVERWRITES + 1, value),
-            _ => verifier.check(&key.0, version, value),
+        engine.get(&key.0, &mut |value| match *version {
+            0 => *version = verifier.find(&key.0, versions_of(spec), value) as u32,
+            version => verifier.check(&key.0, u64::from(version), value),
         })?;
     }
-    Ok(())
+    Ok(last)
 }

@@ -11,6 +11,8 @@ pub mod beside;
 pub mod beyond;
 pub mod churn;
 mod contract;
+#[cfg(test)]
+mod faulty;
 pub mod pairs;
 pub mod ranges;
 mod read;

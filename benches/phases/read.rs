@@ -108,25 +108,39 @@ pub fn scan(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let mut verifier = Verifier::new(spec.value_bytes);
     let requests = scan_requests(spec.records, spec.requests, SCAN_ENTRIES, SEED + 2);
     let (mut engine, open_ms) = open_warm(spec, &mut verifier)?;
-    check_whole_order(engine.as_mut(), spec, &mut verifier)?;
-    let window = two_passes(&requests, 1, |request| scan_once(engine.as_mut(), request, &mut verifier))?;
+    let mut hashes: Vec<u64> = (0..spec.records).map(hash_of_counter).collect();
+    hashes.sort_unstable();
+    check_whole_order(engine.as_mut(), hashes.into_iter().map(|hash| (hash, 0)), &mut verifier)?;
+    let window = scans(engine.as_mut(), &requests, 1, &mut verifier)?;
     close(engine)?;
     let mut result = window.finish(spec, open_ms, verifier);
     result.user_bytes = 0;
     Ok(result)
 }
 
+/// Makes these scans of records of versions below `versions`. What checks them costs the same however many there are, so that
+/// scans of a fresh store and of one that was overwritten can be compared.
+pub fn scans(
+    engine: &mut dyn Engine,
+    requests: &[ScanRequest],
+    versions: u64,
+    verifier: &mut Verifier,
+) -> Result<Window, EngineError> {
+    two_passes(requests, 1, |request| scan_once(engine, request, versions, verifier))
+}
+
 #[inline]
 fn scan_once(
     engine: &mut dyn Engine,
     request: &ScanRequest,
+    versions: u64,
     verifier: &mut Verifier,
 ) -> Result<(), EngineError> {
     let (first, last) = (request.first_key(), request.last_key());
     let mut entries = 0;
     let mut before = [0; 3];
     engine.scan(&first.0, SCAN_ENTRIES as usize, &mut |key, value| {
-        verifier.check(key, 0, Some(value));
+        verifier.check_any(key, versions, Some(value));
         let place = order_of(key);
         if place <= before {
             verifier.note(format!("{} does not come after the entry before", key.escape_ascii()));
@@ -150,21 +164,18 @@ fn order_of(key: &[u8]) -> [u64; 3] {
     [word(0), word(8), word(16)]
 }
 
-/// The whole store in order: no key missing, none twice, none too many.
-fn check_whole_order(
+/// The whole store in order, of hashes of keys with their versions: no key missing, none twice, none too many, none stale.
+pub fn check_whole_order(
     engine: &mut dyn Engine,
-    spec: &Spec,
+    mut expected: impl ExactSizeIterator<Item = (u64, u64)>,
     verifier: &mut Verifier,
 ) -> Result<(), EngineError> {
-    let mut hashes: Vec<u64> = (0..spec.records).map(hash_of_counter).collect();
-    hashes.sort_unstable();
-    let mut expected = hashes.into_iter();
     engine.scan(b"user", usize::MAX >> 1, &mut |key, value| {
-        match expected.next().map(Key::of_hash) {
-            Some(right) if right.as_ref() == key => {}
+        let due = expected.next().map(|(hash, version)| (Key::of_hash(hash), version));
+        match due {
+            Some((right, version)) if right.as_ref() == key => verifier.check(key, version, Some(value)),
             other => verifier.note(format!("{} where {other:?} was due", key.escape_ascii())),
         }
-        verifier.check(key, 0, Some(value));
     })?;
     let missing = expected.len();
     if missing > 0 {

@@ -1,5 +1,6 @@
 //! The phases measure what they say, and see what is wrong.
 
+use super::faulty::{Fault, plant};
 use super::*;
 use std::path::Path;
 
@@ -89,4 +90,58 @@ fn figures_follow_from_what_was_counted() {
     assert!((result.bytes_to_disk() - 2.0).abs() < 1e-9);
     assert!((result.bytes_at_most() - 3.0).abs() < 1e-9);
     assert_eq!(result.worst_excess_us(), Some(30.0));
+}
+
+/// Runs phases one after the other on a store of Atoll's, the last with a fault planted.
+fn with_fault(name: &str, phases: &[Phase], fault: Option<Fault>) -> PhaseResult {
+    let folder = folder(name);
+    let (last, before) = phases.split_last().expect("a phase");
+    for &phase in before {
+        run(&spec(phase, EngineName::Atoll, &folder)).expect("runs");
+    }
+    plant(fault);
+    let result = run(&spec(*last, EngineName::Atoll, &folder)).expect("runs");
+    plant(None);
+    let _ = std::fs::remove_dir_all(&folder);
+    result
+}
+
+#[test]
+fn one_writer_and_two_do_the_same_work_for_each_call() {
+    let one = with_fault("one-writer", &[Phase::Load, Phase::Update], None);
+    let two = with_fault("two-writers", &[Phase::Load, Phase::Update, Phase::UpdatePair], None);
+    assert_eq!((one.wrong, two.wrong), (0, 0), "{:?} {:?}", one.first_wrong, two.first_wrong);
+    let timed = |result: &PhaseResult| result.latency.map(|latency| latency.calls);
+    assert_eq!(timed(&one), Some(1600));
+    assert_eq!(timed(&two), timed(&one));
+}
+
+#[test]
+fn scans_of_a_fresh_store_and_of_an_aged_one_do_the_same_work() {
+    let phases = [Phase::Load, Phase::Overwrite, Phase::ScanAged];
+    let fresh = with_fault("fresh", &[Phase::Load, Phase::Scan], None);
+    let aged = with_fault("aged", &phases, None);
+    assert_eq!((fresh.wrong, aged.wrong), (0, 0), "{:?} {:?}", fresh.first_wrong, aged.first_wrong);
+    // Gets of all, one scan of all, and the two passes.
+    assert_eq!(aged.checked + 1, fresh.checked, "opening checks one more");
+    let calls = |result: &PhaseResult| result.latency.map(|latency| latency.calls);
+    assert_eq!(calls(&aged), calls(&fresh));
+}
+
+#[test]
+fn scans_out_of_order_are_wrong_in_a_fresh_store_and_in_an_aged_one() {
+    let repeats = Some(Fault::RepeatsEntries);
+    let fresh = with_fault("fresh-order", &[Phase::Load, Phase::Scan], repeats);
+    let aged = with_fault("aged-order", &[Phase::Load, Phase::Overwrite, Phase::ScanAged], repeats);
+    // The whole store once, and each scan of more than one entry, twice where it is timed as well.
+    assert!(fresh.wrong > 2500 + 1600 && aged.wrong > 2500 + 1600, "{} {}", fresh.wrong, aged.wrong);
+}
+
+#[test]
+fn updates_that_one_writer_or_one_of_two_loses_are_wrong() {
+    let loses = Some(Fault::LosesPuts);
+    let one = with_fault("loses-one", &[Phase::Load, Phase::Update], loses);
+    assert!(one.wrong > 100, "{}", one.wrong);
+    let two = with_fault("loses-two", &[Phase::Load, Phase::Update, Phase::UpdatePair], loses);
+    assert!(two.wrong > 100, "{}", two.wrong);
 }

@@ -4,13 +4,15 @@ use super::window::Window;
 use super::{LOAD_BATCH, PhaseResult, SEED, Spec};
 use crate::measure::LatencyMeter;
 use crate::peers::{self, Engine, EngineError};
-use crate::workloads::{Batch, Key, Verifier, fill_value, update_requests};
+use crate::workloads::{Batch, Key, Others, UpdateRequest, Verifier, fill_value, update_requests};
 use std::time::Instant;
 
 /// Opens the store of the spec; milliseconds until it is open.
 pub fn open_timed(spec: &Spec) -> Result<(Box<dyn Engine>, f64), EngineError> {
     let started = Instant::now();
     let engine = peers::open(spec.engine, &spec.folder, spec.open_options())?;
+    #[cfg(test)]
+    let engine = super::faulty::planted(engine);
     Ok((engine, started.elapsed().as_secs_f64() * 1000.0))
 }
 
@@ -60,30 +62,42 @@ pub fn load_single(spec: &Spec) -> Result<PhaseResult, EngineError> {
     Ok(window.finish(spec, open_ms, Verifier::new(spec.value_bytes)))
 }
 
+/// Makes these calls of YCSB A, each timed and each get checked: the same work by whoever makes them, alone or beside another.
+pub fn make_updates(
+    engine: &mut dyn Engine,
+    spec: &Spec,
+    requests: &[UpdateRequest],
+    others: Others,
+) -> Result<(Verifier, LatencyMeter), EngineError> {
+    let mut verifier = Verifier::new(spec.value_bytes);
+    let mut value = vec![0; spec.value_bytes];
+    let mut meter = LatencyMeter::start();
+    for request in requests {
+        let (key, version) = (Key::of_counter(request.record()), request.version());
+        if request.is_update() {
+            fill_value(&key, version, &mut value);
+            engine.put(&key.0, &value)?;
+        } else {
+            engine.get(&key.0, &mut |value| verifier.check_beside(&key.0, version, others, value))?;
+        }
+        meter.lap();
+    }
+    Ok((verifier, meter))
+}
+
 /// YCSB A: half gets, half updates, zipfian. Version `n` of a record is written by request `n - 1`.
 pub fn update(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let (mut engine, open_ms) = open_timed(spec)?;
     let mut verifier = Verifier::new(spec.value_bytes);
     super::read::warm(engine.as_mut(), spec, &mut verifier)?;
     let requests = update_requests(spec.records, spec.requests, SEED + 3);
-    let mut value = vec![0; spec.value_bytes];
-    let mut updates = 0;
     let mut window = Window::start_with_control();
-    let mut meter = LatencyMeter::start();
-    for (number, request) in (0..).zip(&requests) {
-        let key = Key::of_counter(request.record());
-        if request.is_update() {
-            updates += 1;
-            fill_value(&key, number + 1, &mut value);
-            engine.put(&key.0, &value)?;
-        } else {
-            engine.get(&key.0, &mut |value| verifier.check_any(&key.0, number + 1, value))?;
-        }
-        meter.lap();
-    }
+    let (found, meter) = make_updates(engine.as_mut(), spec, &requests, Others::NONE)?;
     window.end_calls(spec.requests, Some(&meter));
+    verifier.join(found);
     window.close(engine)?;
     let mut result = window.finish(spec, open_ms, verifier);
+    let updates = requests.iter().filter(|request| request.is_update()).count() as u64;
     result.user_bytes = updates * spec.record_bytes();
     Ok(result)
 }

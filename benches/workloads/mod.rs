@@ -5,9 +5,9 @@
 
 pub use keys::{KEY_BYTES, Key, hash_of_counter};
 pub use requests::{
-    ScanRequest, UpdateRequest, point_requests, scan_requests, update_requests, versions_after,
+    ScanRequest, UpdateRequest, give_versions, point_requests, scan_requests, update_requests, versions_after,
 };
-pub use values::{Batch, Verifier, fill_value};
+pub use values::{Batch, Others, Verifier, fill_value};
 pub use zipfian::Zipfian;
 
 mod keys;

@@ -11,42 +11,65 @@ pub fn point_requests(records: u64, count: u64, seed: u64) -> Vec<u32> {
 
 const UPDATE_BIT: u32 = 1 << 31;
 
-/// One call of YCSB A: a get or an update of a record.
+/// One call of YCSB A: a get or an update of a record, and the version that it must find or writes.
+///
+/// That a get knows its version costs whoever makes the call eight bytes that come one after the other, on every side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UpdateRequest(u32);
+pub struct UpdateRequest {
+    record: u32,
+    version: u32,
+}
 
 impl UpdateRequest {
     /// Number of the record.
     #[inline]
     pub fn record(self) -> u64 {
-        u64::from(self.0 & !UPDATE_BIT)
+        u64::from(self.record & !UPDATE_BIT)
     }
 
     /// Whether it is an update.
     #[inline]
     pub fn is_update(self) -> bool {
-        self.0 & UPDATE_BIT != 0
+        self.record & UPDATE_BIT != 0
+    }
+
+    /// What an update writes; what a get finds, if nobody else writes.
+    #[inline]
+    pub fn version(self) -> u64 {
+        u64::from(self.version)
     }
 }
 
-/// `count` calls, half of them updates.
+/// `count` calls, half of them updates, by one writer into records of version 0: call `n` writes version `n + 1`.
 pub fn update_requests(records: u64, count: u64, seed: u64) -> Vec<UpdateRequest> {
     let mut choices = Zipfian::new(records, seed);
-    (0..count)
-        .map(|_| {
-            let record = choices.next_record() as u32;
-            UpdateRequest(if choices.next_coin() { record | UPDATE_BIT } else { record })
-        })
-        .collect()
+    let mut draw = || {
+        let record = choices.next_record() as u32;
+        let record = if choices.next_coin() { record | UPDATE_BIT } else { record };
+        UpdateRequest { record, version: 0 }
+    };
+    let mut requests: Vec<_> = (0..count).map(|_| draw()).collect();
+    give_versions(&mut requests, &mut vec![0; records as usize], |number| number + 1);
+    requests
 }
 
-/// The version that each record holds after these calls: the number of its last update, plus one.
+/// Gives an update the version that belongs to its place among these calls, and a get the one that it finds if these calls are
+/// made in order. `versions` are those of all records before, and then after.
+pub fn give_versions(requests: &mut [UpdateRequest], versions: &mut [u32], version_of: impl Fn(u32) -> u32) {
+    for (number, request) in (0..).zip(requests) {
+        let version = &mut versions[request.record() as usize];
+        if request.is_update() {
+            *version = version_of(number);
+        }
+        request.version = *version;
+    }
+}
+
+/// The version that each record holds after these calls: that of its last update.
 pub fn versions_after(records: u64, requests: &[UpdateRequest]) -> Vec<u64> {
     let mut versions = vec![0; records as usize];
-    for (number, request) in (1..).zip(requests) {
-        if request.is_update() {
-            versions[request.record() as usize] = number;
-        }
+    for request in requests.iter().filter(|request| request.is_update()) {
+        versions[request.record() as usize] = request.version();
     }
     versions
 }
@@ -105,6 +128,13 @@ mod tests {
             let wrote = |request: &UpdateRequest| request.is_update() && request.record() == record;
             assert!(wrote(&requests[version as usize - 1]));
             assert!(!requests[version as usize..].iter().any(wrote));
+        }
+        for (place, get) in requests.iter().enumerate().filter(|(_, request)| !request.is_update()) {
+            let before = requests[..place]
+                .iter()
+                .rev()
+                .find(|other| other.is_update() && other.record() == get.record());
+            assert_eq!(get.version(), before.map_or(0, |update| update.version()));
         }
     }
 

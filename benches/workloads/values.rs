@@ -79,6 +79,27 @@ const fn inverse(odd: u64) -> u64 {
 
 const VERSION_STEP_INVERSE: u64 = inverse(VERSION_STEP);
 
+/// Versions that another writer of the same records writes: every second one of a range.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Others {
+    /// The first.
+    pub from: u64,
+    /// The first beyond.
+    pub until: u64,
+    /// 0 where they are even, 1 where they are odd.
+    pub parity: u64,
+}
+
+impl Others {
+    /// There is one writer.
+    pub const NONE: Self = Self { from: 0, until: 0, parity: 0 };
+
+    #[inline]
+    fn have(self, version: u64) -> bool {
+        (self.from..self.until).contains(&version) && version & 1 == self.parity
+    }
+}
+
 /// Counts what was read and what of it was wrong.
 #[derive(Clone, Debug, Default)]
 pub struct Verifier {
@@ -115,17 +136,42 @@ impl Verifier {
     #[inline]
     pub fn check_any(&mut self, key: &[u8], versions: u64, value: Option<&[u8]>) {
         self.checked += 1;
-        if let Some(value) = value
-            && value.len() == self.value_bytes
-            && let Some(&first) = value.first_chunk()
-        {
-            let first = u64::from_le_bytes(first);
-            let version = first.wrapping_sub(seed_of_key(key)).wrapping_mul(VERSION_STEP_INVERSE);
-            if version < versions && continues_from(first, value) {
-                return;
-            }
+        if self.version_of(key, value).is_some_and(|version| version < versions) {
+            return;
         }
         self.report(key, &format!("a version below {versions} expected"), value);
+    }
+
+    /// Checks that `value` is the one of `key` at `version`, or at one that another writer may have written since.
+    #[inline]
+    pub fn check_beside(&mut self, key: &[u8], version: u64, others: Others, value: Option<&[u8]>) {
+        self.checked += 1;
+        if self.version_of(key, value).is_some_and(|found| found == version || others.have(found)) {
+            return;
+        }
+        self.report(key, &format!("version {version} expected, or of {others:?}"), value);
+    }
+
+    /// The same as [`Self::check_any`], and which version it is; 0 where it is wrong.
+    pub fn find(&mut self, key: &[u8], versions: u64, value: Option<&[u8]>) -> u64 {
+        self.check_any(key, versions, value);
+        self.version_of(key, value).filter(|version| *version < versions).unwrap_or(0)
+    }
+
+    /// Takes over what another one counted.
+    pub fn join(&mut self, other: Self) {
+        self.checked += other.checked;
+        self.wrong += other.wrong;
+        self.first_wrong = self.first_wrong.take().or(other.first_wrong);
+    }
+
+    /// The version of a value, if it is one of this key and whole.
+    #[inline]
+    fn version_of(&self, key: &[u8], value: Option<&[u8]>) -> Option<u64> {
+        let value = value.filter(|value| value.len() == self.value_bytes && key.len() == KEY_BYTES)?;
+        let first = u64::from_le_bytes(*value.first_chunk()?);
+        let version = first.wrapping_sub(seed_of_key(key)).wrapping_mul(VERSION_STEP_INVERSE);
+        continues_from(first, value).then_some(version)
     }
 
     /// Notes something wrong that is not about one value.
@@ -236,6 +282,23 @@ mod tests {
         verifier.check_any(&key.0, 6, None);
         assert_eq!(verifier.wrong, 2);
         assert!(verifier.first_wrong.is_some_and(|message| message.contains("user")));
+    }
+
+    #[test]
+    fn beside_another_writer_only_its_versions_pass_as_well() {
+        let key = Key::of_counter(3);
+        let others = Others { from: 10, until: 20, parity: 1 };
+        let passes = |version, others| {
+            let mut verifier = Verifier::new(100);
+            verifier.check_beside(&key.0, 4, others, Some(&value(&key, version, 100)));
+            verifier.wrong == 0
+        };
+        assert!(passes(4, Others::NONE) && passes(4, others) && passes(11, others) && passes(19, others));
+        assert!(!passes(11, Others::NONE) && !passes(2, others) && !passes(0, others), "stale");
+        assert!(!passes(12, others) && !passes(21, others) && !passes(9, others), "nobody wrote that");
+        let mut verifier = Verifier::new(100);
+        assert_eq!(verifier.find(&key.0, 20, Some(&value(&key, 11, 100))), 11);
+        assert_eq!((verifier.find(&key.0, 20, None), verifier.wrong), (0, 1));
     }
 
     #[test]
