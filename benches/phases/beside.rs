@@ -1,7 +1,7 @@
 //! More than one thread on one store: two that run YCSB A, and one that reads while a checkpoint is written.
 
 use super::window::Window;
-use super::write::{make_updates, open_timed};
+use super::write::{check_again, make_updates, open_timed};
 use super::{PhaseResult, SEED, Spec};
 use crate::measure::LatencyMeter;
 use crate::peers::{Engine, EngineError};
@@ -42,6 +42,8 @@ fn read_all(engine: &mut dyn Engine, spec: &Spec, verifier: &mut Verifier) -> Re
 /// The calls of two writers of the same records, and what each of them knows.
 struct Pair {
     requests: Vec<UpdateRequest>,
+    /// The last version of each record that each of them wrote, or what was there before.
+    last: [Vec<u32>; 2],
     /// Versions from here on are theirs: even ones of the first, odd ones of the second.
     from: u32,
 }
@@ -55,7 +57,7 @@ impl Pair {
         let (ours, theirs) = requests.split_at_mut(spec.requests as usize / 2);
         give_versions(ours, &mut last[0], |number| from + 2 * number);
         give_versions(theirs, &mut last[1], |number| from + 2 * number + 1);
-        Self { requests, from }
+        Self { requests, last, from }
     }
 
     /// The calls of one of them, and what it may find of the other.
@@ -66,10 +68,25 @@ impl Pair {
         let others = Others { from, until, parity: 1 - writer as u64 };
         (if writer == 0 { ours } else { theirs }, others)
     }
+
+    /// Each record has the last version of one of the two, if either updated it, else what it had before.
+    fn check_last(&self, engine: &mut dyn Engine, verifier: &mut Verifier) -> Result<(), EngineError> {
+        for (counter, (&one, &other)) in (0..).zip(self.last[0].iter().zip(&self.last[1])) {
+            let (one, other) = match (one < self.from, other < self.from) {
+                (false, true) => (one, one),
+                (true, false) => (other, other),
+                _ => (one, other),
+            };
+            let (key, other) = (Key::of_counter(counter), u64::from(other));
+            let others = Others { from: other, until: other + 1, parity: other & 1 };
+            engine.get(&key.0, &mut |value| verifier.check_beside(&key.0, u64::from(one), others, value))?;
+        }
+        Ok(())
+    }
 }
 
 /// YCSB A by two threads, half of the calls each, on the same records, with the work of one thread for each call. A thread must
-/// find what it wrote last itself, or anything that the other wrote.
+/// find what it wrote last itself, or anything that the other wrote; in the end each record has the last version of one of them.
 pub fn update_pair(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let (mut engine, open_ms) = open_timed(spec)?;
     let mut verifier = Verifier::new(spec.value_bytes);
@@ -91,6 +108,7 @@ pub fn update_pair(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let mut result = window.finish(spec, open_ms, verifier);
     let updates = pair.requests.iter().filter(|request| request.is_update()).count() as u64;
     result.user_bytes = updates * spec.record_bytes();
+    check_again(spec, &mut result, |engine, verifier| pair.check_last(engine, verifier))?;
     Ok(result)
 }
 

@@ -2,10 +2,10 @@
 //! helps: a load, then updates, then gets.
 
 use super::window::Window;
-use super::write::{load_batches, open_timed};
+use super::write::{check_again, load_batches, open_timed};
 use super::{PhaseResult, SEED, Spec};
 use crate::measure::{LatencyMeter, anonymous_bytes, confine, io_bytes, write_calls};
-use crate::peers::EngineError;
+use crate::peers::{Engine, EngineError};
 use crate::workloads::{Key, Verifier, Zipfian, fill_value};
 use std::time::Instant;
 
@@ -23,6 +23,8 @@ pub const MEMORY: &str = "anonymous memory over budget, data 4x budget";
 const SLACK_BYTES: u64 = 64 << 20;
 /// Calls between two looks at the memory.
 const LOOK_EVERY: u64 = 4096;
+/// Of records that no update chose, one in so many is looked up in the end.
+const UNTOUCHED_EACH: u64 = 20;
 
 /// The most memory seen.
 struct Watch {
@@ -38,13 +40,57 @@ impl Watch {
     }
 }
 
-/// Loads, updates and gets.
+/// The calls, drawn before anything is measured or confined.
+struct Calls {
+    /// Records to update, in order; update `n` writes version `n + 1`.
+    updates: Vec<u32>,
+    /// Records to get behind that, and the versions that they have then.
+    gets: Vec<(u32, u32)>,
+    /// The version of each record behind the updates.
+    last: Vec<u32>,
+}
+
+impl Calls {
+    fn of(spec: &Spec) -> Self {
+        let mut choices = Zipfian::new(spec.records, SEED + 13);
+        let mut draw = || choices.next_record() as u32;
+        let updates: Vec<u32> = (0..spec.requests).map(|_| draw()).collect();
+        let mut last = vec![0; spec.records as usize];
+        (1..).zip(&updates).for_each(|(version, &record)| last[record as usize] = version);
+        let mut get = || {
+            let record = draw();
+            (record, last[record as usize])
+        };
+        let gets = (0..spec.requests).map(|_| get()).collect();
+        Self { updates, gets, last }
+    }
+
+    /// Looks up each record that was updated, and some of the others.
+    fn check_last(&self, engine: &mut dyn Engine, verifier: &mut Verifier) -> Result<(), EngineError> {
+        let all = (0..).zip(&self.last);
+        let looked_up = all.filter(|(counter, version)| **version > 0 || counter % UNTOUCHED_EACH == 0);
+        for (counter, &version) in looked_up {
+            let key = Key::of_counter(counter);
+            engine.get(&key.0, &mut |value| verifier.check(&key.0, u64::from(version), value))?;
+        }
+        Ok(())
+    }
+}
+
+/// Loads, updates and gets, with little memory; then looks up what was updated.
 pub fn run(spec: &Spec) -> Result<PhaseResult, EngineError> {
-    let budget = spec.open_options().budget_bytes.ok_or("no budget was given")?;
-    let _confined = confine(budget + SLACK_BYTES)?;
+    let calls = Calls::of(spec);
+    let _confined = confine(budget(spec)? + SLACK_BYTES)?;
+    measure(spec, &calls)
+}
+
+fn budget(spec: &Spec) -> Result<u64, EngineError> {
+    Ok(spec.open_options().budget_bytes.ok_or("no budget was given")?)
+}
+
+fn measure(spec: &Spec, calls: &Calls) -> Result<PhaseResult, EngineError> {
     let mut verifier = Verifier::new(spec.value_bytes);
     let mut value = vec![0; spec.value_bytes];
-    let mut choices = Zipfian::new(spec.records, SEED + 13);
     let mut watch = Watch { before: anonymous_bytes(), most: 0 };
     let (mut engine, open_ms) = open_timed(spec)?;
     let mut batches = 0;
@@ -57,8 +103,8 @@ pub fn run(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let mut window = Window::start_with_control();
     let mut meter = LatencyMeter::start();
     let started = Instant::now();
-    for number in 0..spec.requests {
-        let key = Key::of_counter(choices.next_record());
+    for (number, &record) in (0..).zip(&calls.updates) {
+        let key = Key::of_counter(u64::from(record));
         fill_value(&key, number + 1, &mut value);
         engine.put(&key.0, &value)?;
         meter.lap();
@@ -69,11 +115,11 @@ pub fn run(spec: &Spec) -> Result<PhaseResult, EngineError> {
     engine.settle()?;
     let update_seconds = started.elapsed().as_secs_f64();
     let written = io_bytes().handed_over - io_before.handed_over;
-    let calls = write_calls() - calls_before;
+    let write_calls = write_calls() - calls_before;
     let started = Instant::now();
-    for number in 0..spec.requests {
-        let key = Key::of_counter(choices.next_record());
-        engine.get(&key.0, &mut |value| verifier.check_any(&key.0, spec.requests + 1, value))?;
+    for (number, &(record, version)) in (0..).zip(&calls.gets) {
+        let key = Key::of_counter(u64::from(record));
+        engine.get(&key.0, &mut |value| verifier.check(&key.0, u64::from(version), value))?;
         watch.look(number);
     }
     let get_seconds = started.elapsed().as_secs_f64();
@@ -86,8 +132,15 @@ pub fn run(spec: &Spec) -> Result<PhaseResult, EngineError> {
         (UPDATES.to_owned(), spec.requests as f64 / update_seconds),
         (GETS.to_owned(), spec.requests as f64 / get_seconds),
         (METADATA.to_owned(), written.saturating_sub(user) as f64 / data),
-        (MEAN_WRITE.to_owned(), written as f64 / 1000.0 / calls.max(1) as f64),
-        (MEMORY.to_owned(), watch.most as f64 / budget as f64),
+        (MEAN_WRITE.to_owned(), written as f64 / 1000.0 / write_calls.max(1) as f64),
+        (MEMORY.to_owned(), watch.most as f64 / budget(spec)? as f64),
     ]);
+    check_again(spec, &mut result, |engine, verifier| calls.check_last(engine, verifier))?;
     Ok(result)
+}
+
+/// The phase in as much memory as there is: what it checks is the same.
+#[cfg(test)]
+pub fn run_unconfined(spec: &Spec) -> Result<PhaseResult, EngineError> {
+    measure(spec, &Calls::of(spec))
 }

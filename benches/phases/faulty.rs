@@ -9,6 +9,8 @@ use std::path::Path;
 pub enum Fault {
     /// Every second put is acknowledged and lost.
     LosesPuts,
+    /// The last put before it is closed is acknowledged and lost.
+    LosesTheLastPut,
     /// A scan shows its first entry again and again, as often as there are entries.
     RepeatsEntries,
 }
@@ -25,7 +27,7 @@ pub fn plant(fault: Option<Fault>) {
 /// The engine with the fault that was planted, if one was.
 pub fn planted(engine: Box<dyn Engine>) -> Box<dyn Engine> {
     match PLANTED.get() {
-        Some(fault) => Box::new(Faulty { engine, fault, puts: 0 }),
+        Some(fault) => Box::new(Faulty { engine, fault, puts: 0, held_back: None }),
         None => engine,
     }
 }
@@ -34,6 +36,8 @@ struct Faulty {
     engine: Box<dyn Engine>,
     fault: Fault,
     puts: u64,
+    /// The last put, which the engine gets only if another one follows.
+    held_back: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Engine for Faulty {
@@ -46,12 +50,22 @@ impl Engine for Faulty {
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
         self.puts += 1;
-        let is_lost = self.fault == Fault::LosesPuts && self.puts.is_multiple_of(2);
-        if is_lost { Ok(()) } else { self.engine.put(key, value) }
+        match self.fault {
+            Fault::LosesPuts if self.puts.is_multiple_of(2) => Ok(()),
+            Fault::LosesTheLastPut => match self.held_back.replace((key.to_vec(), value.to_vec())) {
+                Some((key, value)) => self.engine.put(&key, &value),
+                None => Ok(()),
+            },
+            _ => self.engine.put(key, value),
+        }
     }
 
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> Result<(), EngineError> {
-        self.engine.get(key, found)
+        match &self.held_back {
+            Some((held, value)) if held == key => found(Some(value)),
+            _ => self.engine.get(key, found)?,
+        }
+        Ok(())
     }
 
     fn scan(
@@ -77,7 +91,7 @@ impl Engine for Faulty {
 
     fn beside(&self) -> Result<Beside, EngineError> {
         let (beside, fault) = (self.engine.beside()?, self.fault);
-        Ok(Box::new(move || Box::new(Self { engine: beside(), fault, puts: 0 })))
+        Ok(Box::new(move || Box::new(Self { engine: beside(), fault, puts: 0, held_back: None })))
     }
 
     fn checkpoint(&mut self) -> Result<(), EngineError> {

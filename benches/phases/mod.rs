@@ -180,6 +180,13 @@ impl PhaseResult {
         self.bytes_to_disk().max(self.bytes_handed_over())
     }
 
+    /// Adds what was checked outside of the window.
+    fn add_checks(&mut self, verifier: crate::workloads::Verifier) {
+        self.checked += verifier.checked;
+        self.wrong += verifier.wrong;
+        self.first_wrong = self.first_wrong.take().or(verifier.first_wrong);
+    }
+
     /// The worst call, each less its wait for a processor or what the control thread felt in that very time, whichever is more.
     pub fn worst_excess_us(&self) -> Option<f64> {
         self.latency.map(|latency| latency.worst_own_us)

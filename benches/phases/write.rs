@@ -16,6 +16,23 @@ pub fn open_timed(spec: &Spec) -> Result<(Box<dyn Engine>, f64), EngineError> {
     Ok((engine, started.elapsed().as_secs_f64() * 1000.0))
 }
 
+/// Opens the store once more, behind all that was measured, and has it checked; one that keeps nothing has nothing to check.
+pub fn check_again(
+    spec: &Spec,
+    result: &mut PhaseResult,
+    check: impl FnOnce(&mut dyn Engine, &mut Verifier) -> Result<(), EngineError>,
+) -> Result<(), EngineError> {
+    if !spec.engine.is_persistent() {
+        return Ok(());
+    }
+    let (mut engine, _) = open_timed(spec)?;
+    let mut verifier = Verifier::new(spec.value_bytes);
+    check(engine.as_mut(), &mut verifier)?;
+    engine.close()?;
+    result.add_checks(verifier);
+    Ok(())
+}
+
 /// Inserts all records in batches; `batch_ended` is called after each.
 pub fn load_batches(
     engine: &mut dyn Engine,
@@ -45,7 +62,7 @@ pub fn load(spec: &Spec) -> Result<PhaseResult, EngineError> {
     Ok(window.finish(spec, open_ms, Verifier::new(spec.value_bytes)))
 }
 
-/// YCSB load, one put at a time.
+/// YCSB load, one put at a time; then every record is looked up.
 pub fn load_single(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let (mut engine, open_ms) = open_timed(spec)?;
     let mut value = vec![0; spec.value_bytes];
@@ -59,7 +76,9 @@ pub fn load_single(spec: &Spec) -> Result<PhaseResult, EngineError> {
     }
     window.end_calls(spec.records, Some(&meter));
     window.close(engine)?;
-    Ok(window.finish(spec, open_ms, Verifier::new(spec.value_bytes)))
+    let mut result = window.finish(spec, open_ms, Verifier::new(spec.value_bytes));
+    check_again(spec, &mut result, |engine, verifier| super::read::warm(engine, spec, verifier))?;
+    Ok(result)
 }
 
 /// Makes these calls of YCSB A, each timed and each get checked: the same work by whoever makes them, alone or beside another.

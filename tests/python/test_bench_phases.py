@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import atoll
@@ -16,9 +17,10 @@ from tables.asked.question import Question
 from tables.asked.truth import Truth
 from tables.data.rows import INDEX, SCHEMA
 from tables.data.tube import Tube
-from tables.phases import live, runs, tolerance
+from tables.phases import live, live_writer, runs, sustained, tolerance, writing
 from tables.phases.live_writer import Appended
 from tables.report.measured import Measured
+from tables.writing.table import AtollWriter
 
 
 class _Watched:
@@ -103,3 +105,69 @@ def test_the_first_query_of_many_runs_finds_nothing_read_and_its_answer_is_judge
     monkeypatch.setattr(runs, "_expected", lambda count, expected=runs._expected: expected(count + 1))
     runs.run(bench)
     assert len(bench.measured.wrong) == 1 and "first query" in bench.measured.wrong[0]
+
+
+def _frames(count: int) -> list[dict[str, np.ndarray]]:
+    """Steps of a small tube."""
+    return [{name: frame[name].copy() for name in SCHEMA.names} for frame in Tube(steps=count, particles=500).frames()]
+
+
+class _Loses(AtollWriter):
+    """Acknowledges a step and forgets it, or writes another one."""
+
+    name = "loses"
+    fault = "forgets"
+
+    def step(self, frame: dict[str, np.ndarray]) -> None:
+        if int(frame["step"][0]) != 160:
+            super().step(frame)
+        elif self.fault == "alters":
+            super().step({**frame, "vz": frame["vz"] + np.float32(1.0)})
+
+
+def test_steps_that_were_acknowledged_are_looked_up_after_the_clock_has_stopped(tmp_path: Path):
+    frames = _frames(4)
+
+    def told(kind: type[AtollWriter]) -> list[str]:
+        return writing._rate(tmp_path / "writing", kind, frames, is_synced=False)[1]
+
+    assert told(AtollWriter) == []
+    forgotten = told(_Loses)
+    assert "rows instead of" in forgotten[0] and "step 160" in forgotten[1] and len(forgotten) == 2
+    _Loses.fault = "alters"
+    (altered,) = told(_Loses)
+    assert "step 160" in altered
+
+
+@pytest.mark.parametrize("is_altered", [False, True])
+def test_rows_written_at_full_rate_are_compared(tmp_path: Path, *, is_altered: bool):
+    frames = _frames(3)
+    appended = [Appended(1.0, 1.1, 4, len(frames[number % 3]["pid"])) for number in range(7)]
+    bench = SimpleNamespace(measured=Measured(), dataset=SimpleNamespace(batches=lambda: _batches(frames)))
+    with atoll.open(tmp_path / "store") as store:
+        table = store.create_table("run", SCHEMA, id=("pid", "step"), index=INDEX)
+        for number in range(7):
+            frame = live_writer.at(frames[number % 3], number)
+            table.append({**frame, "vz": frame["vz"] + np.float32(is_altered)}, run="run", step=number)
+        live._check(bench, table, appended)
+        del table
+    assert len(bench.measured.wrong) == (7 if is_altered else 0), bench.measured.wrong
+
+
+def test_rows_written_for_long_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sustained.machine, "end_with_parent", lambda: None)
+    answers: queue.Queue = queue.Queue()
+    sustained._write(str(tmp_path / "right"), _frames(3), 60.0, 5_000, answers)
+    assert answers.get()["wrong"] == []
+    append = atoll.Table.append
+    monkeypatch.setattr(atoll.Table, "append", lambda table, rows, **more: append(table, _stretched(rows), **more))
+    sustained._write(str(tmp_path / "wrong"), _frames(3), 60.0, 5_000, answers)
+    assert len(answers.get()["wrong"]) >= 5
+
+
+def _stretched(rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {**rows, "vz": rows["vz"] + np.float32(1.0)}
+
+
+def _batches(frames: list[dict[str, np.ndarray]]) -> list[pa.RecordBatch]:
+    return [pa.RecordBatch.from_pydict(frame, schema=SCHEMA) for frame in frames]

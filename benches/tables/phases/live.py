@@ -7,13 +7,15 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from itertools import islice
 
+from ..asked import written
 from ..asked.question import Question
 from ..bench import Bench, told
 from ..data.rows import PARTICLES
 from ..peers.base import Unavailable
 from ..report.measured import median, quantile
-from .live_writer import RUN, Appended, Order, write
+from .live_writer import FRAMES, RUN, Appended, Order, at, write
 
 _SECONDS_QUICK = 10.0
 _STEP_SECONDS = 0.4
@@ -141,10 +143,13 @@ def _as_query(table, box: Question):  # noqa: ANN001, ANN202
 
 
 def _check(bench: Bench, table, appended: list[Appended]) -> None:  # noqa: ANN001
-    """What was written is all there."""
-    expected = sum(each.rows for each in appended)
-    if (found := table.count()) != expected:
-        bench.measured.wrong.append(f"atoll, after writing at full rate: {found} rows instead of {expected}")
+    """What was written is all there, and as it was written."""
+    batches = islice(bench.dataset.batches(), min(len(appended), FRAMES))
+    frames = [{name: batch[name].to_numpy() for name in ("pid", "step", "vz")} for batch in batches]
+    wrong = written.wrong(
+        table, lambda number: at(frames[number % len(frames)], number), len(appended), sum(each.rows for each in appended)
+    )
+    bench.measured.wrong += [f"atoll, after writing at full rate: {each}" for each in wrong]
 
 
 def visible_after(appended: list[Appended], seen: list[tuple[float, int]]) -> list[float]:

@@ -12,7 +12,7 @@ from ..data.rows import COLUMNS, INDEX, SCHEMA, STEP_EVERY
 
 RUN = "run"
 
-_FRAMES = 200
+FRAMES = 200
 """Frames that are kept in memory; a longer run begins again with the first, as other steps."""
 
 
@@ -44,7 +44,7 @@ def write(order: Order, dataset: Dataset, appended, is_looked_at) -> None:  # no
 
     machine.end_with_parent()
     frames = []
-    for batch in islice(dataset.batches(), min(order.steps, _FRAMES)):
+    for batch in islice(dataset.batches(), min(order.steps, FRAMES)):
         frame = {name: batch[name].to_numpy() for name in COLUMNS}
         left = frame["x"] < 0
         frames.append([{name: values[side] for name, values in frame.items()} for side in (left, ~left)])
@@ -54,7 +54,7 @@ def write(order: Order, dataset: Dataset, appended, is_looked_at) -> None:  # no
         appended.put(None)
         started = time.monotonic() + 1.0
         for number, frame in zip(range(order.steps), cycle(frames), strict=False):
-            frame = [_at(rows, number) for rows in frame]
+            frame = [at(rows, number) for rows in frame]
             time.sleep(max(0.0, started + number * order.step_seconds - time.monotonic()))
             began = time.monotonic()
             for rank, rows in enumerate(frame):
@@ -63,6 +63,6 @@ def write(order: Order, dataset: Dataset, appended, is_looked_at) -> None:  # no
         is_looked_at.wait(timeout=400)
 
 
-def _at(rows: dict[str, np.ndarray], number: int) -> dict[str, np.ndarray]:
+def at(rows: dict[str, np.ndarray], number: int) -> dict[str, np.ndarray]:
     """Rows as if they were of another step."""
     return {**rows, "step": np.full(len(rows["pid"]), number * STEP_EVERY, dtype=np.int64)}

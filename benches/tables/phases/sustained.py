@@ -8,10 +8,10 @@ from itertools import cycle
 import numpy as np
 
 from .. import machine
+from ..asked import written
 from ..bench import Bench, told
 from ..data.rows import COLUMNS, INDEX, SCHEMA, STEP_EVERY
 from ..peers.base import Unavailable
-from ..writing.files import RawAppend
 
 _BACKLOG_STEPS = 150
 """Steps that are not packed yet beyond which the writer waits: a minute of input at full rate."""
@@ -43,6 +43,7 @@ def run(bench: Bench) -> None:
     writer.join(timeout=60)
     writer.kill()
     shutil.rmtree(place)
+    bench.measured.wrong += [f"atoll, sustained: {each}" for each in made.pop("wrong")]
     raw = _raw(bench, frames, made["rows"])
     appended = _appended(bench, frames, made["rows"])
     rate = made["rows"] / made["packed, s"]
@@ -84,6 +85,7 @@ def _write(place: str, frames: list[dict], seconds: float, rows_max: int, answer
         store.sync()
         packed = time.perf_counter() - started
         report = table.packing
+        wrong = written.wrong(table, lambda number: _at(frames[number % len(frames)], number), steps, rows)
         del table
     answers.put(
         {
@@ -92,6 +94,7 @@ def _write(place: str, frames: list[dict], seconds: float, rows_max: int, answer
             "appended, s": appended,
             "packed, s": packed,
             "times each row was packed": report.rows / rows,
+            "wrong": wrong,
         }
     )
 
@@ -138,6 +141,8 @@ def _at(frame: dict[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
 
 def _raw(bench: Bench, frames: list[dict], rows: int) -> float:
     """Rows a second of a file that columns are appended to; no more rows than fit, and no fewer than a million."""
+    from ..writing.files import RawAppend
+
     place = bench.folder / "raw-sustained"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()

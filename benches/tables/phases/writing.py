@@ -17,7 +17,6 @@ from ..data.rows import COLUMNS
 from ..peers.base import Unavailable
 from ..report.measured import median
 from ..writing.base import Frame, Writer
-from ..writing.everyone import WRITERS
 
 _STEPS = 20
 """Steps of a round: a million rows."""
@@ -27,6 +26,8 @@ _AGAINST = {"hdf5": "hdf5", "adios2": "adios2 bp5", "dump": "lammps dump", "csv"
 
 def run(bench: Bench) -> None:
     """Rows a second of every program, medians over rounds in which they take turns."""
+    from ..writing.everyone import WRITERS
+
     batches = itertools.islice(bench.dataset.batches(), _STEPS)
     # As a simulation has them: in memory of its own, which may be written to.
     frames = [{name: np.array(batch[name].to_numpy()) for name in COLUMNS} for batch in batches]
@@ -38,10 +39,13 @@ def run(bench: Bench) -> None:
             if kind in missing:
                 continue
             try:
-                rates[kind.name].append(_rate(bench.folder / "writing", kind, frames, is_synced=is_synced))
+                rate, wrong = _rate(bench.folder / "writing", kind, frames, is_synced=is_synced)
             except Unavailable as why:
                 missing.add(kind)
                 bench.leave_out(kind.name, why)
+            else:
+                rates[kind.name].append(rate)
+                bench.measured.wrong += [f"{kind.name}, writing: {each}" for each in wrong]
     by_program = {name: median(each) for name, each in rates.items()}
     bench.measured.detail["acknowledged writing, rows/s"] = by_program
     shown = ", ".join(f"{name} {each / 1e3:,.0f}" for name, each in by_program.items())
@@ -62,7 +66,7 @@ def _can_sync() -> bool:
     return hasattr(atoll.Store, "sync")
 
 
-def _rate(folder: Path, kind: type[Writer], frames: list[Frame], *, is_synced: bool) -> float:
+def _rate(folder: Path, kind: type[Writer], frames: list[Frame], *, is_synced: bool) -> tuple[float, list[str]]:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     writer = kind(folder, is_synced=is_synced)
@@ -72,5 +76,6 @@ def _rate(folder: Path, kind: type[Writer], frames: list[Frame], *, is_synced: b
         writer.step(frame)
     seconds = time.perf_counter() - started
     writer.finish()
+    wrong = writer.wrong(frames)
     shutil.rmtree(folder)
-    return sum(len(frame["pid"]) for frame in frames) / seconds
+    return sum(len(frame["pid"]) for frame in frames) / seconds, wrong

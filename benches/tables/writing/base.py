@@ -35,6 +35,9 @@ class Writer(ABC):
     def finish(self) -> None:
         """Ends; not timed."""
 
+    def wrong(self, frames: list[Frame]) -> list[str]:
+        """What is not there, or not as it was written, after the end; not timed, and only Atoll is asked."""
+        return []
 
     def sync(self, *files: Path | int) -> None:
         """Waits until these files, by path or descriptor, are on the disk, if a step is to be."""

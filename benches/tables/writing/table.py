@@ -1,5 +1,6 @@
 """Atoll: a step is appended, and acknowledged as its store does by default, or synced where it can be."""
 
+from ..asked import written
 from ..data.rows import INDEX, SCHEMA
 from ..peers.base import Unavailable
 from .base import Frame, Writer
@@ -27,3 +28,10 @@ class AtollWriter(Writer):
     def finish(self) -> None:
         del self._table
         self._store.close()
+
+    def wrong(self, frames: list[Frame]) -> list[str]:
+        import atoll
+
+        rows = sum(len(frame["pid"]) for frame in frames)
+        with atoll.open(self.folder / "store", create=False) as store:
+            return written.wrong(store.table("run"), frames.__getitem__, len(frames), rows)
