@@ -13,7 +13,7 @@ from .bench import ROWS_TABLE, Bench, told
 from .data import deck
 from .data.dataset import prepare
 from .peers.atoll_table import AtollTable
-from .peers.base import Peer, Unavailable
+from .peers.base import Peer, RivalFailed, Unavailable
 from .phases import cold, counts, load, space, timing
 from .report import bars, table
 
@@ -35,7 +35,7 @@ PHASES = (
 
 
 def main() -> int:
-    """Runs what was asked for; 1 if an answer was wrong."""
+    """Runs what was asked for; 1 if an answer was wrong, or something failed that was there."""
     asked = _arguments()
     if not (asked.quick or asked.build):
         machine.go_first()
@@ -77,7 +77,7 @@ def main() -> int:
         bench.measured.notes.append(warning)
     _run(bench, asked)
     _report(bench, asked)
-    return 1 if bench.measured.wrong else 0
+    return 0 if bench.measured.is_well() else 1
 
 
 def _run(bench: Bench, asked: argparse.Namespace) -> None:
@@ -125,8 +125,10 @@ def _run_alone(bench: Bench, asked: argparse.Namespace) -> None:
             phase.run(bench)
         except Unavailable as missing:
             bench.leave_out(name, missing)
+        except RivalFailed as failed:
+            bench.fail(name, str(failed), ())
         except Exception:
-            bench.leave_out(name, f"it failed: {traceback.format_exc()}")
+            bench.fail(name, f"it failed: {traceback.format_exc()}", bars.OF_PHASE[name])
         _keep(bench, asked)
 
 

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,6 +62,11 @@ class Bench:
         """Keeps for the end what could not run, and says so now."""
         self.measured.left_out.append(f"{what}: {why}")
         told(f"LEFT OUT: {what}: {why}")
+
+    def fail(self, what: str, why: str, keys: Collection[str]) -> None:
+        """Keeps for the end what came to no end, and says so now: these bars do not hold, and the bench does not end well."""
+        self.measured.fail(what, why, keys)
+        told(f"FAILED: {what}: {why}")
 
 
 def told(text: str) -> None:

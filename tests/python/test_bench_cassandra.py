@@ -10,7 +10,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benches"))
 
 from tables import origin
 from tables.on_cassandra import __main__ as program
-from tables.on_cassandra import writing
+from tables.on_cassandra import bars as of_cassandra
+from tables.on_cassandra import suite, writing
 from tables.on_cassandra.bars import BARS
 from tables.on_cassandra.cluster import CONTROL
 from tables.report import bars, table
@@ -63,3 +64,42 @@ def test_a_digest_is_of_what_is_in_the_files(tmp_path: Path):
     other.write_text("else")
     assert origin.digest([one]) != origin.digest([other])
     assert origin.programs(one) == origin.programs(one) != origin.programs(other)
+
+
+def test_tests_that_fail_cases_that_lose_rows_and_phases_without_an_end_fail_the_run():
+    def is_well(**figures: float) -> bool:
+        measured = Measured()
+        for key, figure in figures.items():
+            measured.record(key.replace("_", " "), figure)
+        return of_cassandra.is_well(measured)
+
+    assert is_well(suite_1=0, input=0, over_rows=0.1), "a bar that does not hold is no failure"
+    assert not is_well(suite_1=2)
+    assert not is_well(planted=1)
+    assert not is_well(input=1)
+    measured = Measured()
+    measured.fail("sample", "it failed", of_cassandra.OF_PHASE["sample"])
+    assert not of_cassandra.is_well(measured)
+    (row,) = [row for row in bars.rows(measured, of_cassandra.BARS) if "Spark" in row.bar]
+    assert (row.figure, row.holds) == (None, False)
+
+
+def test_a_test_program_that_is_not_built_has_failed_and_one_without_a_cluster_was_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def failed(said: str, code: int) -> int | None:
+        ran = SimpleNamespace(stdout=said, stderr="", returncode=code)
+        monkeypatch.setattr(suite.subprocess, "run", lambda *words, **more: ran)
+        cluster = SimpleNamespace(environment=dict, folder=tmp_path / "cluster")
+        return suite.ran_test(cluster, "suite-1", "cassandra")[1]
+
+    assert failed("test result: ok. 7 passed; 0 failed", 0) == 0
+    assert failed("test result: FAILED. 7 passed; 2 failed", 101) == 2
+    assert failed("error: could not compile", 101) == 1
+    assert failed("SKIPPED [cassandra-nodes]: no node", 0) is None
+    assert failed("", 0) is None
+
+
+def test_every_phase_has_bars():
+    keys = [key for keys in of_cassandra.OF_PHASE.values() for key in keys]
+    assert sorted(keys) == sorted(bar.key for bar in of_cassandra.BARS)

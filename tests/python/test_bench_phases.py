@@ -13,12 +13,16 @@ import atoll
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benches"))
 
+from tables import __main__ as bench_of_tables
 from tables.asked.question import Question
 from tables.asked.truth import Truth
+from tables.bench import Bench
 from tables.data.rows import INDEX, SCHEMA
 from tables.data.tube import Tube
 from tables.phases import live, live_writer, runs, sustained, tolerance, writing
 from tables.phases.live_writer import Appended
+from tables.peers.base import RivalFailed, Unavailable, of_rival
+from tables.report import bars, table
 from tables.report.measured import Measured
 from tables.writing.table import AtollWriter
 
@@ -171,3 +175,54 @@ def _stretched(rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def _batches(frames: list[dict[str, np.ndarray]]) -> list[pa.RecordBatch]:
     return [pa.RecordBatch.from_pydict(frame, schema=SCHEMA) for frame in frames]
+
+
+def _ran_alone(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> Measured:
+    """A run of one phase that records a good figure, and then ends so."""
+    import tables.phases.packing as packing
+
+    def run(bench: Bench) -> None:
+        bench.measured.record("pack bytes", 1.0)
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(packing, "run", run)
+    bench = Bench(Path(), Path(), SimpleNamespace(rows=1), None, None, is_quick=False, commit="0")
+    asked = SimpleNamespace(phases=("packing",), json=None, detail=None)
+    bench_of_tables._run_alone(bench, asked)
+    return bench.measured
+
+
+def test_a_phase_that_fails_fails_its_bars_and_the_run_and_one_that_lacks_something_neither(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    def holds(measured: Measured) -> list[bool | None]:
+        keys = bars.OF_PHASE["packing"]
+        rows = zip(bars.BARS, bars.rows(measured), strict=True)
+        return [row.holds for bar, row in rows if bar.key in keys]
+
+    well = _ran_alone(monkeypatch, None)
+    assert (holds(well), well.is_well()) == ([True, None, None], True)
+    failed = _ran_alone(monkeypatch, RuntimeError("7 blocks are not packed after 300 s"))
+    assert (holds(failed), failed.is_well()) == ([False] * 3, False)
+    shown = table.shown(bars.rows(failed), failed, colours=False)
+    assert "FAILED: packing: it failed" in shown and "7 blocks are not packed" in shown and "3 do not" in shown
+    lacking = _ran_alone(monkeypatch, Unavailable("LAMMPS is not installed"))
+    assert (holds(lacking), lacking.is_well()) == ([True, None, None], True)
+    rival = _ran_alone(monkeypatch, RivalFailed("hdf5: no space left"))
+    assert (holds(rival), rival.is_well()) == ([True, None, None], False)
+
+
+def test_what_a_rival_does_wrong_is_told_from_what_atoll_does():
+    with pytest.raises(RivalFailed, match="spark"), of_rival("spark"):
+        raise OSError("it ended")
+    with pytest.raises(OSError, match="it ended"), of_rival("atoll"):
+        raise OSError("it ended")
+    with pytest.raises(Unavailable), of_rival("spark"):
+        raise Unavailable("no Java")
+
+
+def test_every_phase_that_goes_on_without_others_has_bars():
+    alone = set(bench_of_tables.PHASES) - {"counts", "warm", "cold", "space"}
+    assert alone == set(bars.OF_PHASE)
+    assert {key for keys in bars.OF_PHASE.values() for key in keys} <= {bar.key for bar in bars.BARS}

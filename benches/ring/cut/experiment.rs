@@ -2,10 +2,11 @@
 
 use super::atoll_ring::AtollRing;
 use super::cluster::{Cluster, HOSTS, wait_until_well};
-use super::hosts::Hosts;
+use super::hosts::{Hosts, possible};
 use super::redis_cluster::RedisCluster;
 use super::{CutError, Task, beside, child, count, milliseconds_now, paced};
 use crate::machine::MachineTime;
+use crate::phases::NOT_OFFERED;
 use crate::schedules::Keeping;
 use crate::servers::Place;
 use std::ffi::OsString;
@@ -112,13 +113,21 @@ impl Whose {
 /// Runs the phase in a child that may make namespaces, as root or in a namespace of users of its own.
 pub fn run(peers: bool, times: Times, place: &Place) -> Result<Findings, CutError> {
     let out = place.folder.join("cut.json");
+    if place.atoll.is_some() || peers {
+        possible()?;
+    }
     let clusters: Vec<Whose> =
         place.atoll.iter().cloned().map(Whose::Atoll).chain(peers.then_some(Whose::Redis)).collect();
     let told = [child::text(&clusters)?, child::text(&times)?].map(OsString::from);
     let words = [vec!["cut".into(), place.folder.clone().into()], told.into(), vec![out.clone().into()]];
     let child = child::spawn(child::before(), &words.concat())?;
     child::wait_for(child, "the whole experiment", TIME_MAX)?;
-    child::read(&out)
+    let mut findings: Findings = child::read(&out)?;
+    if place.atoll.is_none() {
+        let why = format!("{NOT_OFFERED} yet: no program of Atoll was named");
+        findings.missing.push(("atoll".to_owned(), why));
+    }
+    Ok(findings)
 }
 
 /// The phase itself: each cluster in turn, on hosts of its own.

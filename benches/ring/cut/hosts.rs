@@ -3,7 +3,7 @@
 //! Namespaces have no names: each lives as long as the process that holds it, and that ends with the bench. The bridge
 //! has a namespace of its own, so the machine's own network is never touched.
 
-use super::CutError;
+use super::{CutError, before};
 use crate::servers::Kept;
 use std::ffi::OsString;
 use std::fs::File;
@@ -19,6 +19,13 @@ const NOBODY: &str = "02:00:00:00:00:ff";
 pub struct Hosts {
     hosts: Vec<Kept>,
     switch: Kept,
+}
+
+/// Whether whoever runs the bench may make networks of their own.
+pub fn possible() -> Result<(), CutError> {
+    let words = ["unshare", "--net", "--", "ip", "link", "show"].map(OsString::from);
+    let command = [before(), words.into()].concat();
+    output(&command).map(drop).map_err(|error| CutError::NoHosts(Box::new(error)))
 }
 
 impl Hosts {

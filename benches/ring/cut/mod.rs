@@ -25,8 +25,8 @@ pub use beside::authentication;
 pub use child::{before, read, spawn, text, wait_for};
 pub use cluster::{Cluster, HOSTS, wait_until_well};
 pub use experiment::{Findings, Times, Whose, inside, run};
-pub use hosts::Hosts;
-pub use report::{print, rows};
+pub use hosts::{Hosts, possible};
+pub use report::{is_right, print, rows};
 pub use slots::{SLOTS, keys_of_all_slots, moved, slot_of, table};
 
 use crate::servers::StartError;
@@ -79,6 +79,9 @@ pub enum CutError {
         /// Why not.
         source: io::Error,
     },
+    /// This machine makes no hosts for whoever runs the bench.
+    #[error("not offered here: hosts cannot be made")]
+    NoHosts(#[source] Box<CutError>),
     /// A node ended by itself.
     #[error("the node of host {host} ended by itself: {how}")]
     Ended {

@@ -1,6 +1,7 @@
 //! What comes out of cut and heal: everybody's counts, and the bars.
 
 use super::experiment::{Findings, OfCluster};
+use crate::phases::is_failure;
 use crate::report::Row;
 
 const ATOLL: &str = "atoll";
@@ -49,6 +50,14 @@ pub fn print(findings: &Findings) {
         println!("  {name} is missing: {why}");
     }
     println!();
+}
+
+/// Whether Atoll lost nothing, answered for everything, told nothing old, and came to its end where there were hosts.
+pub fn is_right(findings: &Findings) -> bool {
+    let is_well = |of: &OfCluster| of.lost() + of.unanswered() + of.wrong_reads == 0;
+    let mut missing = findings.missing.iter().filter(|(name, _)| name == ATOLL);
+    findings.measured.iter().filter(|of| of.name == ATOLL).all(is_well)
+        && missing.all(|(_, why)| !is_failure(why))
 }
 
 /// The bars of this phase.

@@ -1,6 +1,7 @@
 //! The clients of cut and heal against nodes that send on, fall silent or forget.
 
 use super::count;
+use super::experiment::{Findings, OfCluster};
 use super::key;
 use super::paced::{Bin, LETTER, Report, Spec, run};
 use super::slots::{SLOTS, slot_of};
@@ -148,4 +149,51 @@ fn counted(address: SocketAddr, report: &Report) -> count::Report {
     let counted = count::run(&spec).unwrap();
     std::fs::remove_file(&numbers).unwrap();
     counted
+}
+
+/// What a cluster did in an experiment that nothing was wrong with.
+fn of(name: &str) -> OfCluster {
+    OfCluster {
+        name: name.to_owned(),
+        beside_acknowledged: 7,
+        beside_after_cut: 0,
+        beside_seconds: 0.5,
+        first_error: None,
+        beside: count::Report::default(),
+        majority_acknowledged: 7,
+        majority: count::Report::default(),
+        calm: Bin::default(),
+        after_cut: Bin::default(),
+        later: Bin::default(),
+        wrong_reads: 0,
+        refusals: std::collections::BTreeMap::new(),
+        whole_again_seconds: 1.0,
+        stolen: 0.0,
+    }
+}
+
+#[test]
+fn old_reads_keys_without_an_answer_and_no_end_are_failures_of_ours_and_not_of_a_rival() {
+    let spoils: [fn(&mut OfCluster); 4] = [
+        |of| of.wrong_reads = 1,
+        |of| of.majority.unanswered = 1,
+        |of| of.beside.missing = 1,
+        |of| of.majority.wrong = 1,
+    ];
+    for spoil in spoils {
+        let mut findings = Findings { measured: vec![of("atoll"), of("redis")], ..Findings::default() };
+        assert!(super::is_right(&findings));
+        spoil(&mut findings.measured[1]);
+        assert!(super::is_right(&findings));
+        spoil(&mut findings.measured[0]);
+        assert!(!super::is_right(&findings));
+    }
+    let missing = |name: &str, error: super::CutError| Findings {
+        missing: vec![(name.to_owned(), crate::phases::with_sources(&error))],
+        ..Findings::default()
+    };
+    let ended = || super::CutError::Ended { host: 1, how: "signal 11".to_owned() };
+    assert!(!super::is_right(&missing("atoll", ended())) && super::is_right(&missing("redis", ended())));
+    let no_hosts = super::CutError::NoHosts(Box::new(super::CutError::NothingServed));
+    assert!(super::is_right(&missing("atoll", no_hosts)));
 }

@@ -190,9 +190,9 @@ fn ask_again_and_again(
 }
 
 impl Found {
-    /// Whether nothing wrong came, and nobody waited for longer than was promised.
+    /// Whether nothing wrong came, all came to its end, and nobody waited for longer than was promised.
     pub fn is_right(&self) -> bool {
-        self.patient.wrong.is_empty() && self.late().is_none()
+        self.patient.is_right() && self.late().is_none()
     }
 
     fn late(&self) -> Option<String> {
@@ -262,7 +262,8 @@ mod tests {
         let told = rows(&found);
         assert!(told[0].figure.is_none() && !told[0].holds);
         assert!(told[1].figure.is_some_and(|moved| (moved - 10.0).abs() < 1e-9) && told[1].holds);
-        found.patient.missing.push((Kind::Atoll, "not offered".to_owned()));
-        assert!(rows(&found).iter().all(|row| !row.holds));
+        assert!(found.is_right());
+        found.patient.missing.push((Kind::Atoll, "a client that cannot wait: it was refused".to_owned()));
+        assert!(rows(&found).iter().all(|row| !row.holds) && !found.is_right());
     }
 }

@@ -26,6 +26,14 @@ pub const CLIENTS: u32 = 50;
 /// How many requests a client sends before it waits, where it is pipelined.
 pub const DEPTH: usize = 16;
 
+/// How the reason begins why something was not measured that is no failure of Atoll's: there was nothing to measure, or nowhere.
+pub const NOT_OFFERED: &str = "not offered";
+
+/// Whether that was for a failure, and not because it was not offered: then the bench does not end well.
+pub fn is_failure(why: &str) -> bool {
+    !why.starts_with(NOT_OFFERED)
+}
+
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Scale {
@@ -159,6 +167,13 @@ impl Findings {
         }
     }
 
+    /// Whether Atoll gave no wrong reply and came to the end of everything that it was there for.
+    pub fn is_right(&self) -> bool {
+        let of_atoll = self.missing.iter().filter(|(kind, _)| *kind == Kind::Atoll);
+        self.wrong.iter().all(|(kind, ..)| *kind != Kind::Atoll)
+            && of_atoll.into_iter().all(|(_, why)| !is_failure(why))
+    }
+
     /// What spoils every bar, if anything does: wrong replies of Atoll, or that it could not be measured.
     pub fn spoiled(&self) -> Option<String> {
         let count: u64 =
@@ -266,6 +281,19 @@ fn in_turn<T>(all: &mut [T], round: usize) -> impl Iterator<Item = &mut T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn atoll_fails_by_a_wrong_reply_or_by_not_coming_to_an_end_and_not_by_being_absent() {
+        let found =
+            |kind, why: &str| Findings { missing: vec![(kind, why.to_owned())], ..Findings::default() };
+        assert!(Findings::default().is_right());
+        assert!(!found(Kind::Atoll, "the server was silent for 10 s").is_right());
+        assert!(found(Kind::Redis, "the server was silent for 10 s").is_right());
+        let absent = crate::servers::ServerError::NotOffered { what: "no program of Atoll was named" };
+        assert!(found(Kind::Atoll, &with_sources(&absent)).is_right());
+        let wrong = |kind| Findings { wrong: vec![(kind, 1, "a reply".to_owned())], ..Findings::default() };
+        assert!(!wrong(Kind::Atoll).is_right() && wrong(Kind::Memcached).is_right());
+    }
 
     #[test]
     fn everybody_goes_first_once_in_as_many_rounds() {

@@ -54,7 +54,7 @@ const SECONDS: f64 = 2.0;
 #[derive(Debug, thiserror::Error)]
 pub enum ScaleError {
     /// Nothing to start.
-    #[error("no program of Atoll was named; name one with --atoll")]
+    #[error("not offered: no program of Atoll was named; name one with --atoll")]
     NoProgram,
     /// A node did not start.
     #[error(transparent)]

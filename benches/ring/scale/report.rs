@@ -3,6 +3,7 @@
 use super::large::{SIZE_MAX, Size};
 use super::network::Shape;
 use super::{Compared, FITTED, Findings, middle};
+use crate::phases::is_failure;
 use crate::report::Row;
 
 /// Processors that others may use while processes are measured.
@@ -16,9 +17,9 @@ fn in_the_middle(rounds: &[Compared], off: Off) -> Option<Compared> {
     middle(rounds, |one| off(one).abs())
 }
 
-/// Whether no answer was wrong.
+/// Whether no answer was wrong, and all came to its end.
 pub fn is_right(findings: &Findings) -> bool {
-    !findings.is_wrong
+    !findings.is_wrong && !findings.missing.iter().any(|why| is_failure(why))
 }
 
 impl Findings {

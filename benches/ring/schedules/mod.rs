@@ -25,8 +25,8 @@ pub use plan::Keeping;
 pub use report::{is_right, print, rows};
 pub use trial::Outcome;
 
-use crate::cut::{CutError, before, read, spawn, text, wait_for};
-use crate::phases::with_sources;
+use crate::cut::{CutError, before, possible, read, spawn, text, wait_for};
+use crate::phases::{NOT_OFFERED, with_sources};
 use crate::servers::Place;
 use plan::Plan;
 use std::collections::BTreeMap;
@@ -88,9 +88,10 @@ pub struct Findings {
 /// Runs schedules in a child that may make namespaces; each is told as it ends.
 pub fn run(asked: &Asked, place: &Place) -> Result<Findings, CutError> {
     let Some(program) = place.atoll.clone() else {
-        let missing = Some("not offered yet: no program of Atoll was named".to_owned());
+        let missing = Some(format!("{NOT_OFFERED} yet: no program of Atoll was named"));
         return Ok(Findings { missing, ..Findings::default() });
     };
+    possible()?;
     let kept = place.folder.parent().unwrap_or(&place.folder).to_owned();
     let Asked { seed, count, ledger, is_planted } = asked.clone();
     let spec = Spec { program, seed, count, ledger, is_planted, kept };

@@ -2,6 +2,7 @@
 
 use super::plan::{Keeping, Kind, Share};
 use super::{Findings, HOSTS, Outcome};
+use crate::phases::is_failure;
 use crate::report::{Row, median};
 use std::collections::BTreeMap;
 
@@ -97,9 +98,12 @@ pub fn print(findings: &Findings) {
     println!("  one again: cargo xtask bench ring --phases schedules --schedule-seed N\n");
 }
 
-/// Whether nothing of Atoll's was wrong.
+/// Whether nothing of Atoll's was wrong, and all schedules came to their end; where none were offered there are none.
 pub fn is_right(findings: &Findings) -> bool {
-    let is_whole = findings.missing.is_none() || findings.outcomes.is_empty();
+    let is_whole = match &findings.missing {
+        Some(why) => !is_failure(why),
+        None => !findings.outcomes.is_empty(),
+    };
     is_whole && findings.outcomes.iter().all(Outcome::is_well) && unseen(findings).is_empty()
 }
 

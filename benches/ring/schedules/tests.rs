@@ -385,6 +385,12 @@ fn a_fault_that_never_occurred_a_lost_write_or_a_crash_is_a_failure() {
         spoil(&mut found.outcomes[1]);
         assert!(!is_right(&found) && rows(&found).iter().any(|row| !row.holds));
     }
+    let none = |why: Option<&str>| Findings { missing: why.map(str::to_owned), ..Findings::default() };
+    assert!(!is_right(&none(Some("all schedules failed: exit status: 101"))), "in the very first");
+    assert!(!is_right(&none(None)) && is_right(&none(Some("not offered yet: no program"))));
+    let mut found = findings(1..=3);
+    found.missing = Some("all schedules failed: exit status: 101".to_owned());
+    assert!(!is_right(&found));
     let mut found = findings(1..=3);
     found.outcomes[0].counts.acknowledged = 0;
     assert!(rows(&found).iter().all(|row| !row.holds));

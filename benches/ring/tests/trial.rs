@@ -88,6 +88,9 @@ fn without_rivals_and_without_atoll_every_bar_is_there_and_none_holds() {
             .unwrap();
     assert!(output.status.success(), "{}", shown(&output));
     assert!(shown(&output).contains("not offered yet"), "{}", shown(&output));
+    for phase in ["Throughput", "Always", "Copies", "Cassandra", "Cut", "Schedules"] {
+        assert!(shown(&output).contains(&format!("SKIPPED [{phase}]: not offered")), "{}", shown(&output));
+    }
     let rows = rows(&file);
     assert_eq!(rows.len(), 23);
     for row in rows {

@@ -32,7 +32,7 @@ pub enum WaitError {
     #[error("the side that waits ended")]
     Ended,
     /// The system does not tell.
-    #[error("the memory of a process is not told here")]
+    #[error("not offered here: the memory of a process is not told")]
     NoMemory,
     /// Somebody was told wrongly, or not at all.
     #[error("{0}")]

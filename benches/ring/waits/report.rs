@@ -2,6 +2,7 @@
 
 use super::wake::{Round, Times};
 use super::{CONNECTIONS, Findings};
+use crate::phases::is_failure;
 use crate::report::{Row, median};
 
 /// One of the times of a round.
@@ -21,9 +22,10 @@ impl Findings {
     }
 }
 
-/// Whether nothing wrong came, and memory was used again.
+/// Whether nothing wrong came, all came to its end, and memory was used again.
 pub fn is_right(findings: &Findings) -> bool {
-    findings.wrong == 0 && findings.is_used_again()
+    let has_failed = findings.missing.iter().any(|why| is_failure(why));
+    findings.wrong == 0 && !has_failed && findings.is_used_again()
 }
 
 /// The bars.
@@ -126,7 +128,9 @@ mod tests {
         assert_eq!((told[1].figure, told[1].holds), (Some(4.5), false));
         assert_eq!((told[2].figure, told[2].holds), (None, false));
         findings.missing.push("somebody was told twice".to_owned());
-        assert!(rows(&findings).iter().all(|row| !row.holds));
+        assert!(rows(&findings).iter().all(|row| !row.holds) && !is_right(&findings));
+        findings.missing = vec!["not offered yet: no program of Atoll was named".to_owned()];
+        assert!(is_right(&findings) && rows(&findings).iter().all(|row| !row.holds));
     }
 
     #[test]

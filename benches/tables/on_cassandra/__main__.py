@@ -14,12 +14,12 @@ from ..asked.truth import Truth
 from ..bench import PATHS_TABLE, ROWS_TABLE, Bench, told
 from ..data import deck
 from ..data.dataset import prepare
-from ..peers.base import Unavailable
+from ..peers.base import RivalFailed, Unavailable
 from ..phases import counts
 from ..report import bars as reported
 from ..report import table
 from . import bad_input, costs, questions, sample, suite, writing
-from .bars import BARS
+from .bars import BARS, OF_PHASE, is_well
 from .cluster import CONTROL, Cluster
 
 ROWS = 10_000_000
@@ -31,7 +31,7 @@ _KEPT_PORT = 20_642
 
 
 def main() -> int:
-    """Runs what was asked for; 1 if an answer was wrong."""
+    """Runs what was asked for; 1 if an answer was wrong, a test or a case failed, or something failed that was there."""
     asked = _arguments()
     if not asked.quick:
         machine.go_first()
@@ -50,7 +50,7 @@ def main() -> int:
     _together(bench, asked, cluster)
     print(table.shown(reported.rows(bench.measured, BARS), bench.measured, colours=table.wants_colours(), bars=BARS))
     _keep(bench, asked)
-    return 1 if bench.measured.wrong else 0
+    return 0 if is_well(bench.measured) else 1
 
 
 def _bench(asked: argparse.Namespace, folder: Path) -> Bench:
@@ -150,8 +150,10 @@ def _in_order(bench: Bench, asked: argparse.Namespace, phases: dict[str, Callabl
             phase()
         except Unavailable as missing:
             bench.leave_out(name, missing)
+        except RivalFailed as failed:
+            bench.fail(name, str(failed), ())
         except Exception:  # noqa: BLE001: the others go on
-            bench.leave_out(name, f"it failed: {traceback.format_exc()}")
+            bench.fail(name, f"it failed: {traceback.format_exc()}", OF_PHASE[name])
         _keep(bench, asked)
 
 

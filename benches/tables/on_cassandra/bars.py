@@ -1,6 +1,7 @@
 """The bars: what Atoll must show on a real Cassandra."""
 
 from ..report.bars import TOUCHED, Bar, at_least
+from ..report.measured import Measured
 
 
 def _none(key: str, text: str) -> Bar:
@@ -48,6 +49,25 @@ _REST = [
     at_least("over spark", "1.5 % of everything, whole job, against Spark on a row table", "x", 52, 52),
     _none("input", "bad input: cases without a clear error, or with something lost"),
 ]
+
+_WRONG = ("suite 1", "suite 3", "kill", "planted", "input")
+
+OF_PHASE = {
+    "suite": tuple(bar.key for bar in _SUITE),
+    "input": ("input",),
+    "costs": tuple(bar.key for bar in _COSTS),
+    "writing": tuple(bar.key for bar in _WRITING),
+    "questions": tuple(bar.key for bar in _TIMES),
+    "sample": ("over spark",),
+    "counts": tuple(bar.key for bar in TOUCHED),
+}
+"""Bars of each phase: which do not hold if it comes to no end."""
+
+
+def is_well(measured: Measured) -> bool:
+    """Whether all came to its end, no answer was wrong, and no test or case failed."""
+    return measured.is_well() and not any(measured.figures.get(key, 0) for key in _WRONG)
+
 
 BARS = (*_SUITE, *_COSTS, *TOUCHED, *_TIMES, *_WRITING, *_REST)
 """All of them, in the order of the table."""

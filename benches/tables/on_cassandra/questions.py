@@ -2,7 +2,7 @@
 
 from ..bench import ROWS_TABLE, Bench
 from ..peers.atoll_table import AtollTable
-from ..peers.base import Peer, Unavailable
+from ..peers.base import Peer, Unavailable, of_rival
 from ..phases import timing
 from ..report.measured import median
 
@@ -19,8 +19,9 @@ def run(bench: Bench, *, with_peers: bool) -> None:
     there = []
     for program in programs:
         try:
-            program.build()
-            program.open()
+            with of_rival(program.name):
+                program.build()
+                program.open()
         except Unavailable as missing:
             bench.leave_out(program.name, missing)
         else:

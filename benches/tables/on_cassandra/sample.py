@@ -17,6 +17,7 @@ from ..asked.truth import Answer
 from ..bench import ROWS_TABLE, Bench, told
 from ..data.rows import COLUMNS
 from ..peers.atoll_table import AtollTable
+from ..peers.base import of_rival
 from ..report.measured import median
 from .cluster import Cluster
 from .writing import RIVALS
@@ -30,12 +31,16 @@ def run(bench: Bench, cluster: Cluster, python: Path | None, jars: Path | None) 
     times: dict[str, list[float]] = {"atoll": []}
     atoll = AtollTable(bench.dataset, bench.store(ROWS_TABLE), ROWS_TABLE)
     atoll.open()
-    spark = _Spark(bench, cluster, python, jars) if python and jars else None
+    spark = None
     try:
+        if python and jars:
+            with of_rival("spark"):
+                spark = _Spark(bench, cluster, python, jars)
         for turn in range(min(bench.rounds, _ROUNDS_MAX) + 1):
             answers = {"atoll": _asked(atoll, question)}
             if spark is not None:
-                answers["spark"] = spark.ask(question)
+                with of_rival("spark"):
+                    answers["spark"] = spark.ask(question)
             for name, (seconds, answer) in answers.items():
                 if not answer.agrees(expected := bench.plan.truth[question.name]):
                     bench.measured.wrong.append(f"{name}, {question.name}: {answer} instead of {expected}")
@@ -44,7 +49,8 @@ def run(bench: Bench, cluster: Cluster, python: Path | None, jars: Path | None) 
     finally:
         atoll.close()
         if spark is not None:
-            spark.close()
+            with of_rival("spark"):
+                spark.close()
     medians = {name: median(each) for name, each in times.items()}
     told("  " + ", ".join(f"{name} {each:,.1f} ms" for name, each in medians.items()))
     bench.measured.detail["sample, ms"] = times

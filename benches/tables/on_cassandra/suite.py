@@ -70,6 +70,7 @@ def ran_test(cluster: Cluster, name: str, test: str, settings: dict[str, str] | 
     (cluster.folder.parent / f"{name}.log").write_text(said)
     passed, failed = (sum(int(each[at]) for each in _RESULT.findall(said)) for at in (0, 1))
     told(f"  {name}: {passed} passed, {failed} failed")
-    if "SKIPPED [cassandra" in said or not passed + failed:
+    if "SKIPPED [cassandra" in said or (ran.returncode == 0 and not passed + failed):
         return said, None
+    # One that was not built, or ended before its first result, has failed as well.
     return said, max(failed, int(ran.returncode != 0))

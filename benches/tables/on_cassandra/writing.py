@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from ..bench import ROWS_TABLE, Bench, told
 from ..data.rows import SCHEMA_WITH_PRIORITY
+from ..peers.base import of_rival
 from .cluster import Cluster
 
 RIVALS = "rivals"
@@ -218,7 +219,8 @@ def _rival(
 ) -> dict[str, float]:
     out = bench.folder / "rival.json"
     words = ["--contacts", cluster.contacts, "--keyspace", keyspace, "--from", source, "--out", out]
-    bench.run_counter(verb, *words)
+    with of_rival(verb):
+        bench.run_counter(verb, *words)
     return json.loads(out.read_text())
 
 

@@ -1,6 +1,8 @@
 """What every adapter offers, and the words of SQL that several of them share."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,11 +12,29 @@ from ..asked.question import ALL, Question
 from ..data.dataset import Dataset
 from ..data.rows import AXES, COLUMNS
 
+ATOLL = "atoll"
 FLOATS = (*AXES, "vx", "vy", "vz")
 
 
 class Unavailable(Exception):
     """A program cannot take part here; the text says what is missing and the command that installs it."""
+
+
+class RivalFailed(Exception):
+    """A rival came to no end: nothing is held against it, and no bar of Atoll's fails by that, but the run does not end well."""
+
+
+@contextmanager
+def of_rival(name: str) -> Iterator[None]:
+    """What goes wrong in here is this rival's; Atoll's own failures pass as they are."""
+    try:
+        yield
+    except Unavailable:
+        raise
+    except Exception as error:
+        if name == ATOLL:
+            raise
+        raise RivalFailed(f"{name}: {error!r}") from error
 
 
 class Peer(ABC):

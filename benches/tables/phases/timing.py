@@ -11,10 +11,8 @@ from collections.abc import Iterable
 from ..asked.question import Question
 from ..asked.truth import Answer
 from ..bench import Bench, in_turn, told
-from ..peers.base import Peer
+from ..peers.base import ATOLL, Peer, of_rival
 from ..report.measured import median
-
-ATOLL = "atoll"
 
 Times = dict[str, dict[str, float]]
 """Milliseconds, by question and program: medians over the rounds."""
@@ -45,8 +43,9 @@ def asked(bench: Bench, programs: list[Peer], question: Question) -> dict[str, f
     # The first round is not counted: it brings everything into memory.
     for turn in range(bench.rounds + 1):
         for program in in_turn(programs, turn):
-            program.ask(question)
-            milliseconds = ask_once(bench, program, question)
+            with of_rival(program.name):
+                program.ask(question)
+                milliseconds = ask_once(bench, program, question)
             if turn:
                 found[program.name].append(milliseconds)
     times = {name: median(each) for name, each in found.items()}

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..bench import Bench, in_turn, told
 from ..data.rows import COLUMNS
-from ..peers.base import Unavailable
+from ..peers.base import RivalFailed, Unavailable, of_rival
 from ..report.measured import median
 from ..writing.base import Frame, Writer
 
@@ -39,10 +39,15 @@ def run(bench: Bench) -> None:
             if kind in missing:
                 continue
             try:
-                rate, wrong = _rate(bench.folder / "writing", kind, frames, is_synced=is_synced)
+                with of_rival(kind.name):
+                    rate, wrong = _rate(bench.folder / "writing", kind, frames, is_synced=is_synced)
             except Unavailable as why:
                 missing.add(kind)
                 bench.leave_out(kind.name, why)
+            except RivalFailed as failed:
+                missing.add(kind)
+                rates.pop(kind.name, None)
+                bench.fail("writing", str(failed), ())
             else:
                 rates[kind.name].append(rate)
                 bench.measured.wrong += [f"{kind.name}, writing: {each}" for each in wrong]

@@ -116,6 +116,17 @@ _REST = [
     Bar("runs first query", "10,000 runs of 1,000 rows: first query", "s", 1, 0.2),
 ]
 
+OF_PHASE = {
+    "tolerance": ("tolerance rows", "tolerance exact"),
+    "writing": ("write over hdf5", "write over adios2", "write over dump", "write over csv"),
+    "live": tuple(bar.key for bar in _WHILE_WRITING),
+    "sustained": ("write sustained",),
+    "packing": ("pack bytes", "appends objects", "appends queries"),
+    "runs": ("runs creation", "runs listing", "runs first query"),
+    "slowdown": ("slow-down", "slow-down deferred"),
+}
+"""Bars of the phases that go on without each other: which do not hold if one comes to no end."""
+
 BARS = (*TOUCHED, *_WHILE_WRITING, *_WARM, *_WRITING, *_REST)
 """All of them, in the order of the table."""
 

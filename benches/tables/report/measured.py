@@ -32,6 +32,8 @@ class Measured:
     """Keys of what was measured and came to no end: there is no figure, and the bar does not hold."""
     wrong: list[str] = field(default_factory=list)
     """Answers that were not the truth."""
+    failed: list[str] = field(default_factory=list)
+    """Phases that came to no end, and rivals that did not, with what they said."""
     left_out: list[str] = field(default_factory=list)
     """What could not run here, and what would make it run."""
     notes: list[str] = field(default_factory=list)
@@ -53,6 +55,16 @@ class Measured:
         if key not in self.missed:
             self.missed.append(key)
 
+    def fail(self, phase: str, why: str, keys: Collection[str]) -> None:
+        """Keeps that a phase came to no end, and so no bar of it holds, whatever it recorded before."""
+        self.failed.append(f"{phase}: {why}")
+        for key in keys:
+            self.miss(key)
+
+    def is_well(self) -> bool:
+        """Whether all that was asked for came to its end, or was left out for want of something, and no answer was wrong."""
+        return not self.wrong and not self.failed
+
     def as_json(self) -> dict[str, object]:
         """All of it, for a file."""
         return {name: each for name, each in asdict(self).items() if name != "now"}
@@ -72,6 +84,7 @@ class Measured:
         if left:
             self.notes.append(f"not taken from the earlier run, of other rows or of nobody knows which: {', '.join(left)}")
         self.wrong += earlier["wrong"]
+        self.failed += [line for line in earlier.get("failed", []) if line.partition(":")[0] not in phases]
         self.left_out += [line for line in earlier["left_out"] if line.partition(":")[0] not in phases]
         self.notes += [line for line in earlier["notes"] if line not in self.notes]
         self.detail["earlier"] = earlier["detail"]

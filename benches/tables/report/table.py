@@ -26,6 +26,7 @@ def shown(rows: list[Row], measured: Measured, *, colours: bool, bars: tuple[Bar
     lines += [_coloured(f"WRONG: {each}", _RED, colours) for each in measured.wrong[:_WRONG_SHOWN]]
     if (more := len(measured.wrong) - _WRONG_SHOWN) > 0:
         lines.append(_coloured(f"WRONG: {more} more answers", _RED, colours))
+    lines += [_coloured(f"FAILED: {each}", _RED, colours) for each in measured.failed]
     lines += [f"LEFT OUT: {each}" for each in measured.left_out]
     lines += [f"Note: {each}" for each in measured.notes]
     lines.append(_summary(rows))
