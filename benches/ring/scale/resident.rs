@@ -82,7 +82,7 @@ struct Member(Said);
 
 impl GroupDoor for Prepared {
     fn join(&self, joining: Joining) -> Result<Box<dyn GroupMember>, NodeError> {
-        (joining.said)(GroupSaid::Registered(Incarnation(1)));
+        (joining.said)(GroupSaid::Registered(Incarnation(1), 0));
         (joining.said)(GroupSaid::Table(Arc::clone(&self.table)));
         Ok(Box::new(Member(joining.said)))
     }

@@ -31,6 +31,9 @@ const HEARTBEAT_TIMEOUT: Duration = Duration::from_millis(600);
 /// How long a member may take to decide a change.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(8);
 
+/// How long a member may take to say which ring it is of.
+const WHO_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// A node that was seen at work and then not for so long hangs, whatever its thread of the group could still say.
 const STUCK_US: u64 = 3_000_000;
 
@@ -199,8 +202,10 @@ impl Session<'_> {
         };
         match peers::ask(client, &Ask::Decide(change), CHANGE_TIMEOUT).await {
             Ok(Answer::Decision(Decision::Registered { incarnation })) => {
+                // Asked again, the group says that of this life once more.
+                let ring = self.ring(client).await.ok_or(Next::Other)?;
                 self.known().incarnation = Some(incarnation);
-                self.tell(CouncilEvent::Registered { incarnation });
+                self.tell(CouncilEvent::Registered { incarnation, ring });
                 Ok(incarnation)
             }
             Ok(Answer::NotLeader(Some(leader))) => Err(Next::Leader(leader)),
@@ -211,6 +216,17 @@ impl Session<'_> {
             answer => {
                 tracing::debug!(?answer, "not registered yet");
                 Err(Next::Other)
+            }
+        }
+    }
+
+    /// The number of the ring, of a member that could have a change of it decided.
+    async fn ring(&self, client: &Client) -> Option<u64> {
+        match peers::ask(client, &Ask::Who, WHO_TIMEOUT).await {
+            Ok(Answer::Who { ring, .. }) => ring.map(|ring| ring.0),
+            answer => {
+                tracing::debug!(?answer, "it is not known yet which ring this is");
+                None
             }
         }
     }

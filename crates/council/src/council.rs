@@ -23,6 +23,8 @@ pub enum CouncilEvent {
     Registered {
         /// The life.
         incarnation: Incarnation,
+        /// The number of the ring, drawn when it was founded: no other ring has it.
+        ring: u64,
     },
     /// There is a newer table.
     Table(Arc<Table>),

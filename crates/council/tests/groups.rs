@@ -17,6 +17,8 @@ fn three_nodes_found_a_table_and_each_of_them_is_heard() {
         node.until_table("all slots have copies", |table| is_founded(table, 3));
         node.until("it is heard", |told| told.heard.len() >= 3 && told.incarnation.is_some());
     }
+    let rings: Vec<_> = nodes.iter().map(|node| node.told(|told| told.ring.unwrap())).collect();
+    assert_eq!([rings[1], rings[2]], [rings[0]; 2], "all are told which ring it is");
     let tables: Vec<_> = nodes.iter().map(|node| node.table()).collect();
     assert_eq!(tables[0].slots, tables[1].slots);
     let leads = |node| tables[0].slots.iter().filter(|slot| slot.primary == Some(NodeId(node))).count();
@@ -145,6 +147,7 @@ fn a_node_that_is_no_member_registers_and_gets_copies() {
     nodes.iter().for_each(|node| node.until_table("founded", |table| is_founded(table, 3)));
     let fourth = Node::start(options(4, &members, 64, None, None));
     fourth.until("it is heard", |told| !told.heard.is_empty() && told.table.is_some());
+    assert_eq!(fourth.told(|told| told.ring), nodes[0].told(|told| told.ring), "it is the same ring");
     fourth.until_table("it gets copies", |table| {
         table.slots.iter().any(|slot| slot.joining.contains(NodeId(4)))
     });

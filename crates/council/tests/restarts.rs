@@ -33,7 +33,7 @@ fn a_table_outlives_all_members() {
     let folder = tempfile::tempdir().unwrap();
     let (nodes, members) = group(3, 1_000, Some(folder.path()));
     nodes.iter().for_each(|node| node.until_table("founded", |table| is_founded(table, 3)));
-    let before = nodes[0].table();
+    let (before, ring) = (nodes[0].table(), nodes[0].told(|told| told.ring));
     drop(nodes);
     for round in 2..4 {
         let nodes: Vec<_> = (1..=3)
@@ -46,6 +46,7 @@ fn a_table_outlives_all_members() {
             .collect();
         for node in &nodes {
             node.until("it begins another life", |told| told.incarnation == Some(Incarnation(round)));
+            assert_eq!(node.told(|told| told.ring), ring);
             node.until_table("all are up", |table| is_all_of(table, &before));
         }
     }

@@ -180,7 +180,7 @@ impl Copied {
 
     fn take(&mut self, told: Told, now: Now, registry: &Registry) -> Result<(), NodeError> {
         match told {
-            Told::Group(GroupSaid::Registered(incarnation)) => {
+            Told::Group(GroupSaid::Registered(incarnation, ring)) => {
                 self.has_begun = true;
                 match reliance::note_told(self.copies.keyspaces.engine()) {
                     // Then it says so again in its next life, which asks for more copies than needed and harms nothing else.
@@ -189,7 +189,7 @@ impl Copied {
                     }
                     noted => noted?,
                 }
-                self.copies.begin(now, incarnation)
+                self.copies.begin(now, (incarnation, ring), registry)
             }
             Told::Group(GroupSaid::Table(table)) => self.take_table(table, now, registry),
             Told::Group(GroupSaid::Heard(asked_at, leader)) => {

@@ -33,6 +33,7 @@ use atoll_replica::{
 use atoll_resp::{Protocol, Request, RequestParser};
 use body::Body;
 use full::Full;
+use mio::Registry;
 use moves::Moves;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -133,14 +134,19 @@ impl Copies {
         Ok(Survived::Everything(found.iter().map(last).collect()))
     }
 
-    /// The configuration group gave this node a life.
-    pub(crate) fn begin(&mut self, now: Now, incarnation: Incarnation) -> Result<(), NodeError> {
+    /// The configuration group gave this node a life, in the ring of this number.
+    pub(crate) fn begin(
+        &mut self,
+        now: Now,
+        (incarnation, ring): (Incarnation, u64),
+        registry: &Registry,
+    ) -> Result<(), NodeError> {
         let found = match &mut self.log {
             Some(log) => log.found(applied(&self.keyspaces))?,
             None => Vec::new(),
         };
         self.replica.begin(now.moment, incarnation, found);
-        self.peers.begin(incarnation);
+        self.peers.begin(incarnation, ring, registry);
         self.dates.begin(now.moment);
         Ok(())
     }

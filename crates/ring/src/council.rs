@@ -44,7 +44,7 @@ impl GroupDoor for CouncilGroup {
         let hosts = self.hosts.clone();
         options.tls = self.tls.clone().map(|peers| CouncilTls { peers, hosts });
         let events = move |event| match event {
-            CouncilEvent::Registered { incarnation } => said(GroupSaid::Registered(incarnation)),
+            CouncilEvent::Registered { incarnation, ring } => said(GroupSaid::Registered(incarnation, ring)),
             CouncilEvent::Table(table) => said(GroupSaid::Table(table)),
             CouncilEvent::Heard { asked_at, leader } => said(GroupSaid::Heard(asked_at, Some(leader))),
             CouncilEvent::Left => tracing::info!("this node has left the ring, and may stop"),

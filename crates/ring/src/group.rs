@@ -15,8 +15,8 @@ use std::time::Duration;
 /// What the group says to a node.
 #[derive(Clone, Debug)]
 pub enum GroupSaid {
-    /// It has begun this life.
-    Registered(Incarnation),
+    /// It has begun this life, in the ring of this number, which no other ring has.
+    Registered(Incarnation, u64),
     /// This is the table.
     Table(Arc<Table>),
     /// The group heard what was said at this moment of the node's own clock, and is still the group; this node leads it,
@@ -107,6 +107,9 @@ struct Line {
     clock: Arc<dyn Clock>,
     said: Said,
 }
+
+/// The number of a ring that is of this process alone.
+const RING: u64 = 0;
 
 /// How often every node is heard, and the table looked at.
 const PERIOD: Duration = Duration::from_millis(20);
@@ -236,7 +239,7 @@ impl GroupDoor for LocalGroup {
         if let Decision::Registered { incarnation } =
             state.group.apply(Change::Register { node, nonce, address, survived })
         {
-            said(GroupSaid::Registered(incarnation));
+            said(GroupSaid::Registered(incarnation, RING));
         }
         state.members.insert(node, Line { nonce, clock, said });
         state.publish();

@@ -20,6 +20,7 @@ use atoll_replica::{Incarnation, Message, Moment, NodeId};
 use atoll_tls::{PeerTls, Stream};
 use atoll_wire::Limits;
 use dialled::{Dialled, Showing};
+use greeting::OTHER_RING;
 use heard::{Heard, ROOM_BYTES, Received};
 use mio::event::Event;
 use mio::net::TcpListener;
@@ -118,7 +119,8 @@ impl Peers {
         listener.set_nonblocking(true)?;
         let mut listener = TcpListener::from_std(listener);
         registry.register(&mut listener, mio::Token(LISTENER), Interest::READABLE)?;
-        let greeting = Greeting { node: me, incarnation: Incarnation::default() };
+        let greeting =
+            Greeting { node: me, incarnation: Incarnation::default(), ring: 0, to: NodeId::default() };
         let (dialled, heard, shaking, unread) = Default::default();
         let room = vec![0; ROOM_BYTES];
         let (heard_last, dated_at, said, dropped) = Default::default();
@@ -144,9 +146,16 @@ impl Peers {
         })
     }
 
-    /// The life in which everything is said from now on.
-    pub(crate) fn begin(&mut self, incarnation: Incarnation) {
-        self.greeting.incarnation = incarnation;
+    /// The life in which everything is said from now on, and the ring that it is a life in: who greeted as a node of another one before
+    /// that was known is not heard any more.
+    pub(crate) fn begin(&mut self, incarnation: Incarnation, ring: u64, registry: &Registry) {
+        (self.greeting.incarnation, self.greeting.ring) = (incarnation, ring);
+        let is_other = |(&token, heard): (&usize, &Heard)| {
+            heard.greeting().is_some_and(|greeting| greeting.ring != ring).then_some(token)
+        };
+        for token in self.heard.iter().filter_map(is_other).collect::<Vec<_>>() {
+            self.end(token, Some(OTHER_RING), registry);
+        }
     }
 
     /// Where the others are; who is gone is not dialled any more.
@@ -203,7 +212,7 @@ impl Peers {
             self.accepted_at = now;
             self.accept(registry);
         }
-        let is_alive = self.greeting.incarnation != Incarnation::default();
+        let is_alive = self.greeting.has_begun();
         let is_dated = now >= self.dated_at.after(DATES_EVERY_US);
         if is_dated {
             self.dated_at = now;
@@ -214,7 +223,8 @@ impl Peers {
             }
             if is_alive {
                 let token = mio::Token(DIALLED + node.0 as usize);
-                let (greeting, secret, tls) = (self.greeting, self.secret.as_ref(), self.tls.as_ref());
+                let (secret, tls) = (self.secret.as_ref(), self.tls.as_ref());
+                let greeting = Greeting { to: *node, ..self.greeting };
                 let showing = Showing { greeting, secret, tls, date_ms };
                 dialled.flush(&showing, token, now, registry);
             }
@@ -264,7 +274,7 @@ impl Peers {
         let Some(heard) = self.heard.get_mut(&token) else { return };
         let before = heard.node();
         let room = (self.room.as_mut_slice(), is_closed);
-        let received = heard.receive(room, self.greeting.node, self.secret.as_ref(), hear);
+        let received = heard.receive(room, &self.greeting, self.secret.as_ref(), hear);
         if received == Received::More && !self.unread.contains(&token) {
             self.unread.push_back(token);
         }
@@ -377,12 +387,95 @@ impl Peers {
 mod tests {
     use super::*;
     use crate::warned;
+    use atoll_replica::Version;
     use std::io::Write;
 
     fn peers(registry: &Registry) -> (Peers, SocketAddr) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         (Peers::listen(NodeId(1), (None, None), listener, registry).unwrap(), address)
+    }
+
+    /// A node of ring 7 in some life, and what it heard.
+    struct Node {
+        peers: Peers,
+        poll: mio::Poll,
+        at: SocketAddr,
+        heard: Vec<(NodeId, Incarnation, Spoken)>,
+    }
+
+    impl Node {
+        fn begin(node: u32, life: u64) -> Self {
+            let poll = mio::Poll::new().unwrap();
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let at = listener.local_addr().unwrap();
+            let mut peers = Peers::listen(NodeId(node), (None, None), listener, poll.registry()).unwrap();
+            peers.begin(Incarnation(life), 7, poll.registry());
+            Self { peers, poll, at, heard: Vec::new() }
+        }
+
+        /// Is told that these nodes are there.
+        fn told(&mut self, nodes: &[(u32, SocketAddr)]) {
+            let address = |at| PeerAddress { at, host: String::new() };
+            let addresses = nodes.iter().map(|&(node, at)| (NodeId(node), address(at))).collect();
+            self.peers.set_addresses(&addresses, self.poll.registry());
+        }
+
+        /// Does what there is to do at this moment.
+        fn turn(&mut self, now: Moment) {
+            self.peers.flush(now, 0, self.poll.registry());
+            let mut events = mio::Events::with_capacity(64);
+            self.poll.poll(&mut events, Some(std::time::Duration::from_millis(1))).unwrap();
+            let heard = &mut self.heard;
+            let hear = &mut |from, life, spoken| heard.push((from, life, spoken));
+            events.iter().for_each(|event| self.peers.notice(event, self.poll.registry(), hear));
+        }
+
+        /// The connections on which nodes are heard, with their lives.
+        fn heard_on(&self) -> Vec<(usize, Incarnation)> {
+            let greeted = |(&token, heard): (&usize, &Heard)| Some((token, heard.greeting()?.incarnation));
+            self.peers.heard.iter().filter_map(greeted).collect()
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_taken_for_another_one_as_well_hears_what_is_meant_for_it_alone() {
+        let (mut first, mut third) = (Node::begin(1, 1), Node::begin(3, 1));
+        third.told(&[(1, first.at), (2, first.at)]);
+        let mut on = Vec::new();
+        for round in 1..=200 {
+            for node in [2, 1] {
+                third.peers.say(NodeId(node), &Message::TableIs { version: Version(node.into()) });
+            }
+            let now = Moment(round * 10_000);
+            third.turn(now);
+            first.turn(now);
+            on.extend(first.heard_on());
+        }
+        on.dedup();
+        assert_eq!(on.len(), 1, "it stays on one connection: {on:?}");
+        let said = |(_, _, spoken): &(_, _, Spoken)| match spoken {
+            Spoken::Message(Message::TableIs { version }) => Some(version.0),
+            _ => None,
+        };
+        let heard: Vec<_> = first.heard.iter().filter_map(said).collect();
+        assert!(heard.len() > 50 && heard.iter().all(|version| *version == 1), "{heard:?}");
+    }
+
+    #[test]
+    fn who_greeted_as_a_node_of_another_ring_is_heard_no_more_once_a_node_knows_its_own() {
+        let (mut first, mut second) = (Node::begin(1, 0), Node::begin(2, 1));
+        second.told(&[(1, first.at)]);
+        let mut now = Moment(1);
+        while first.heard_on().is_empty() {
+            now = now.after(10_000);
+            second.turn(now);
+            first.turn(now);
+        }
+        first.peers.begin(Incarnation(1), 7, first.poll.registry());
+        assert_eq!(first.heard_on().len(), 1);
+        first.peers.begin(Incarnation(1), 8, first.poll.registry());
+        assert_eq!(first.heard_on(), []);
     }
 
     #[test]

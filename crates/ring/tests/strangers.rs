@@ -23,6 +23,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use support::Client;
 
+/// The number of a ring whose group is of one process.
+const RING: u64 = 0;
+
 const LONG: Duration = Duration::from_secs(60);
 
 /// Memory is that of the process: one test at a time.
@@ -71,9 +74,13 @@ impl Ring {
         socket
     }
 
-    /// A greeting in the name of a node, in the life that it has.
-    fn greeting_of(&self, node: u32) -> Vec<u8> {
-        greeting(node, self.group.table().incarnation(NodeId(node)).unwrap().0, TOKEN)
+    /// A greeting of one node in the name of another one, in the life that it has.
+    fn greeting_of(&self, node: u32, to: u32) -> Vec<u8> {
+        greeting(node, self.life_of(node), RING, to, TOKEN)
+    }
+
+    fn life_of(&self, node: u32) -> u64 {
+        self.group.table().incarnation(NodeId(node)).unwrap().0
     }
 
     /// Each node answers, and a write and a read of a key succeed.
@@ -114,7 +121,7 @@ fn resident_bytes() -> u64 {
 #[test]
 fn who_does_not_greet_as_a_node_of_the_ring_is_not_listened_to() {
     let ring = Ring::start();
-    let right = ring.greeting_of(2);
+    let right = ring.greeting_of(2, 1);
     let mut huge = framed(&right);
     huge[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
     for (what, bytes) in [
@@ -122,11 +129,14 @@ fn who_does_not_greet_as_a_node_of_the_ring_is_not_listened_to() {
         ("a frame of gigabytes", huge),
         ("a frame that is too long for a greeting", framed(&[7; 4096])),
         ("a message before the greeting", framed(&said(0)[0])),
-        ("no token", framed(&greeting(2, 1, b""))),
-        ("a token that is nearly right", framed(&greeting(2, 1, b"0123456789abcdeg"))),
-        ("a token with something behind it", framed(&greeting(2, 1, b"0123456789abcdef0"))),
-        ("the number of the node itself", framed(&ring.greeting_of(1))),
+        ("no token", framed(&greeting(2, 1, RING, 1, b""))),
+        ("a token that is nearly right", framed(&greeting(2, 1, RING, 1, b"0123456789abcdeg"))),
+        ("a token with something behind it", framed(&greeting(2, 1, RING, 1, b"0123456789abcdef0"))),
+        ("the number of the node itself", framed(&ring.greeting_of(1, 1))),
+        ("one who means another node", framed(&ring.greeting_of(2, 3))),
+        ("one of another ring", framed(&greeting(2, ring.life_of(2), 77, 1, TOKEN))),
         ("another version", framed(&[b"ATOLLPR2", &right[8..]].concat())),
+        ("the last version", framed(&[b"ATOLLPR3", &right[8..20], TOKEN].concat())),
     ] {
         let mut socket = ring.dial(1);
         // It may have been ended already.
@@ -140,7 +150,7 @@ fn who_does_not_greet_as_a_node_of_the_ring_is_not_listened_to() {
 fn a_thousand_who_say_nothing_or_little_keep_no_node_out_and_are_let_go() {
     let mut ring = Ring::start();
     let before = resident_bytes();
-    let greeting = framed(&ring.greeting_of(2));
+    let greeting = framed(&ring.greeting_of(2, 1));
     let mut silent = Vec::new();
     for at in 0..1_000 {
         let mut socket = ring.dial(1);
@@ -173,7 +183,7 @@ fn lengths_of_gigabytes_and_counts_of_billions_from_one_who_knows_the_secret_tak
     let before = resident_bytes();
     for round in 0..50 {
         let mut socket = ring.dial(1);
-        socket.write_all(&framed(&ring.greeting_of(2))).unwrap();
+        socket.write_all(&framed(&ring.greeting_of(2, 1))).unwrap();
         let bytes = if round % 2 == 0 {
             longest.clone()
         } else {
@@ -199,7 +209,7 @@ fn nonsense_of_one_who_knows_the_secret_ends_no_node() {
     for seed in 0..300 {
         let mut random = Rng::with_seed(seed);
         let (from, to) = [(1, 2), (2, 1), (3, 1)][random.usize(..3)];
-        let mut bytes = framed(&ring.greeting_of(from));
+        let mut bytes = framed(&ring.greeting_of(from, to));
         let table = ring.group.table();
         // Lies are about slots that nothing is looked for in below.
         let mut slots = (0..100).filter(|slot| table.slot(Slot(*slot)).primary == Some(NodeId(from)));

@@ -19,6 +19,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub struct Told {
     pub incarnation: Option<Incarnation>,
+    pub ring: Option<u64>,
     pub table: Option<Arc<Table>>,
     pub heard: Vec<Moment>,
     pub is_seated: bool,
@@ -54,7 +55,9 @@ impl Node {
         let events = move |event| {
             let mut told = telling.0.lock().unwrap();
             match event {
-                CouncilEvent::Registered { incarnation } => told.incarnation = Some(incarnation),
+                CouncilEvent::Registered { incarnation, ring } => {
+                    (told.incarnation, told.ring) = (Some(incarnation), Some(ring));
+                }
                 CouncilEvent::Table(table) => {
                     let before = told.table.replace(Arc::clone(&table));
                     let down = table.members.iter().filter(|(_, member)| !member.is_up);

@@ -58,6 +58,11 @@ impl Heard {
         self.from.map(|greeting| greeting.node)
     }
 
+    /// What it said, if that was right.
+    pub(super) fn greeting(&self) -> Option<Greeting> {
+        self.from
+    }
+
     /// Whether it has taken too long to say who it is.
     pub(super) fn is_late(&mut self, now: Moment) -> bool {
         self.from.is_none() && now >= *self.greets_by.get_or_insert(now.after(GREETING_US))
@@ -68,7 +73,7 @@ impl Heard {
     pub(super) fn receive(
         &mut self,
         (room, is_closed): (&mut [u8], bool),
-        me: NodeId,
+        me: &Greeting,
         secret: Option<&Token>,
         hear: &mut impl FnMut(NodeId, Incarnation, Spoken),
     ) -> Received {
@@ -114,7 +119,7 @@ impl Heard {
 
     fn hand_on(
         &mut self,
-        me: NodeId,
+        me: &Greeting,
         secret: Option<&Token>,
         hear: &mut impl FnMut(NodeId, Incarnation, Spoken),
     ) -> bool {
@@ -134,15 +139,15 @@ impl Heard {
                             false => self.refuse(&"it does not know the secret of the ring"),
                         };
                     };
-                    if greeting.node == me {
-                        return self.refuse(&"it says that it is this node itself");
+                    if let Some(why) = greeting.refusal(me) {
+                        return self.refuse(&why);
                     }
                     self.from = Some(greeting);
                     // What comes behind the greeting in the same bytes is kept.
                     let rest = std::mem::replace(&mut self.decoder, Decoder::new(LIMITS)).into_rest();
                     self.decoder.feed(&rest);
                 }
-                Some(Greeting { node, incarnation }) => match codec::decode(&frame.body) {
+                Some(Greeting { node, incarnation, .. }) => match codec::decode(&frame.body) {
                     Ok(spoken) => hear(node, incarnation, spoken),
                     Err(error) => return self.refuse(&error),
                 },
@@ -192,7 +197,8 @@ mod tests {
         socket.set_nonblocking(true).unwrap();
         let mut heard = Heard::new(Stream::plain(TcpStream::from_std(socket)));
         let (mut body, mut words, mut all) = (Vec::new(), Vec::new(), Vec::new());
-        Greeting { node: NodeId(2), incarnation: Incarnation(1) }.encode(None, &mut body);
+        let me = Greeting { node: NodeId(1), incarnation: Incarnation(1), ring: 7, to: NodeId::default() };
+        Greeting { node: NodeId(2), to: NodeId(1), ..me }.encode(None, &mut body);
         frame(&body, &mut all);
         body.clear();
         codec::encode(&Message::TableIs { version: Version(7) }, &mut body);
@@ -203,7 +209,7 @@ mod tests {
         let (mut room, mut each, mut last) = (vec![0; ROOM_BYTES], Vec::new(), Received::All);
         while each.iter().sum::<usize>() < count {
             let mut taken = 0;
-            last = heard.receive((&mut room, true), NodeId(1), None, &mut |_, _, _| taken += 1);
+            last = heard.receive((&mut room, true), &me, None, &mut |_, _, _| taken += 1);
             assert_ne!(last, Received::Over);
             let bytes = taken * words.len();
             assert!(bytes <= TURN_BYTES + ROOM_BYTES, "{bytes} at once");
@@ -213,7 +219,7 @@ mod tests {
         assert_ne!(last, Received::Over);
         drop(writer.join().unwrap().unwrap());
         while last != Received::Over {
-            last = heard.receive((&mut room, true), NodeId(1), None, &mut |_, _, _| ());
+            last = heard.receive((&mut room, true), &me, None, &mut |_, _, _| ());
         }
     }
 }

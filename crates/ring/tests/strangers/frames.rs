@@ -12,9 +12,10 @@ pub fn framed(body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Who dials, in which life, and what it shows.
-pub fn greeting(node: u32, incarnation: u64, token: &[u8]) -> Vec<u8> {
-    [b"ATOLLPR3", &node.to_le_bytes()[..], &incarnation.to_le_bytes(), token].concat()
+/// Who dials, in which life and ring, whom it means, and what it shows.
+pub fn greeting(node: u32, incarnation: u64, ring: u64, to: u32, token: &[u8]) -> Vec<u8> {
+    let (node, incarnation) = (node.to_le_bytes(), incarnation.to_le_bytes());
+    [b"ATOLLPR4", &node[..], &incarnation, &ring.to_le_bytes(), &to.to_le_bytes(), token].concat()
 }
 
 fn slot_message(kind: u8, slot: u64, numbers: &[u64]) -> Vec<u8> {

@@ -68,7 +68,7 @@ fn begun(engine: &Engine) -> (Copies, mio::Poll) {
     let gathering = GatheringRoom { slot_bytes_max: 30_000, bytes_max: 60_000 };
     let options = Options { in_sync_min: 1, ..Options::default() };
     let mut copies = Copies::new(ME, options, keyspaces, Some(log), peers, 1 << 20, gathering);
-    copies.begin(NOW, Incarnation(1)).unwrap();
+    copies.begin(NOW, (Incarnation(1), 0), poll.registry()).unwrap();
     copies.step(NOW, Input::Table(table(1))).unwrap();
     (copies, poll)
 }

@@ -54,7 +54,7 @@ fn begun(now: Now) -> (Copies, mio::Poll) {
     let options = Options { in_sync_min: 1, ..Options::default() };
     let mut copies = Copies::new(ME, options, keyspaces, Some(log), peers, 1 << 20, gathering);
     copies.dates.by(now);
-    copies.begin(now, Incarnation(1)).unwrap();
+    copies.begin(now, (Incarnation(1), 0), poll.registry()).unwrap();
     let table = Arc::new(table());
     copies.dates.follow(&table);
     copies.step(now, Input::Table(table)).unwrap();

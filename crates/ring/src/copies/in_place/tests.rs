@@ -81,10 +81,10 @@ impl Node {
         let keyspaces = Keyspaces::open(&engine, Persistence::Always).unwrap();
         let log = SlotLog::open(&engine, "log").unwrap();
         let gathering = GatheringRoom { slot_bytes_max: 30_000, bytes_max: 60_000 };
-        let copies = Copies::new(ME, Options::default(), keyspaces, Some(log), peers, 1 << 20, gathering);
+        let mut copies = Copies::new(ME, Options::default(), keyspaces, Some(log), peers, 1 << 20, gathering);
         let now = Now { moment: Moment(1), date_ms: 1 };
+        copies.begin(now, (Incarnation(1), 0), poll.registry()).unwrap();
         let mut node = Self { engine, disk, copies, now, tables: 0, _poll: poll };
-        node.copies.begin(now, Incarnation(1)).unwrap();
         node.go_by(1, &[1], &[2]);
         node
     }
