@@ -281,8 +281,8 @@ impl Peers {
         if received == Received::Over {
             let why = heard.refused().map(str::to_owned);
             self.end(token, why.as_deref(), registry);
-        } else if let Some(node) = heard.node().filter(|_| before.is_none()) {
-            self.end_others_of(node, token, registry);
+        } else if let Some(greeting) = heard.greeting().filter(|_| before.is_none()) {
+            self.let_in(greeting, token, registry);
         }
     }
 
@@ -294,19 +294,16 @@ impl Peers {
             (Some(why), Some(node)) => {
                 tracing::warn!(peer = heard.peer(), %node, why, "a peer is not listened to any more");
             }
-            (Some(why), None) => {
-                if let Some(times) = self.strangers.happened(self.now) {
-                    let peer = heard.peer();
-                    tracing::warn!(
-                        peer,
-                        why,
-                        times,
-                        "a stranger is not listened to where nodes talk to each other"
-                    );
-                }
-            }
+            (Some(why), None) => self.tell_of_stranger(&heard, why),
         }
         heard.hang_up(registry);
+    }
+
+    fn tell_of_stranger(&mut self, stranger: &Heard, why: &str) {
+        if let Some(times) = self.strangers.happened(self.now) {
+            let peer = stranger.peer();
+            tracing::warn!(peer, why, times, "a stranger is not listened to where nodes talk to each other");
+        }
     }
 
     /// Whether an event is for peers.
@@ -340,12 +337,23 @@ impl Peers {
         }
     }
 
-    /// A node that dials again has given up what it dialled before, whatever the network makes of the end of that.
-    fn end_others_of(&mut self, node: NodeId, token: usize, registry: &Registry) {
-        let is_former = |(&other, heard): (&usize, &Heard)| {
-            (other != token && heard.node() == Some(node)).then_some(other)
+    /// A node that dials again has given up what it dialled before, whatever the network makes of the end of that; but one that has begun
+    /// anew since, elsewhere, is not to be ended by what is left of its former life.
+    fn let_in(&mut self, greeting: Greeting, token: usize, registry: &Registry) {
+        let is_other = |(&other, heard): (&usize, &Heard)| {
+            let greeted = heard.greeting().filter(|_| other != token)?;
+            (greeted.node == greeting.node).then_some((other, greeted.incarnation))
         };
-        for former in self.heard.iter().filter_map(is_former).collect::<Vec<_>>() {
+        let others: Vec<_> = self.heard.iter().filter_map(is_other).collect();
+        if others.iter().any(|&(_, life)| life > greeting.incarnation) {
+            // It dials again for as long as it runs, so it is told of as seldom as strangers are.
+            if let Some(mut former) = self.heard.remove(&token) {
+                self.tell_of_stranger(&former, "it is in a life of its node that is over");
+                former.hang_up(registry);
+            }
+            return;
+        }
+        for (former, _) in others {
             self.end(former, Some("the node dialled again"), registry);
         }
     }
@@ -460,6 +468,40 @@ mod tests {
         };
         let heard: Vec<_> = first.heard.iter().filter_map(said).collect();
         assert!(heard.len() > 50 && heard.iter().all(|version| *version == 1), "{heard:?}");
+    }
+
+    #[test]
+    fn a_former_life_of_a_node_does_not_end_what_its_present_one_says() {
+        let mut first = Node::begin(1, 1);
+        let (mut present, mut former) = (Node::begin(2, 5), Node::begin(2, 4));
+        let (mut now, mut on) = (Moment(1), Vec::new());
+        let warned = warned::times(|| {
+            present.told(&[(1, first.at)]);
+            while first.heard_on().is_empty() {
+                now = now.after(10_000);
+                present.turn(now);
+                first.turn(now);
+            }
+            on = first.heard_on();
+            former.told(&[(1, first.at)]);
+            for _ in 0..100 {
+                now = now.after(10_000);
+                former.turn(now);
+                present.turn(now);
+                first.turn(now);
+                assert!(first.heard_on().contains(&on[0]), "{:?}", first.heard_on());
+            }
+        });
+        assert!(first.peers.heard_last > 3 && warned <= 3, "{} tries, {warned}", first.peers.heard_last);
+        // A life that begins is let in at once, and ends the one before.
+        let mut next = Node::begin(2, 6);
+        next.told(&[(1, first.at)]);
+        while first.heard_on().iter().all(|(_, life)| *life != Incarnation(6)) {
+            now = now.after(10_000);
+            next.turn(now);
+            first.turn(now);
+        }
+        assert_eq!(first.heard_on().len(), 1);
     }
 
     #[test]
