@@ -3,10 +3,12 @@
 //!
 //! Invariant: whose name cannot be looked up, or names several places, stays where it was as long as it says the same.
 //! Invariant: nobody who asks here waits for a name.
+//! Invariant: who is not up is dialled nowhere where another one is said to be that is.
 
 use crate::address::{HostPort, NodeAddress};
 use crate::peer::PeerAddress;
-use atoll_replica::{Incarnation, NodeId, Table};
+use atoll_replica::{Incarnation, NodeId, Table, Version};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -36,14 +38,24 @@ pub(crate) struct Located {
     address: PeerAddress,
 }
 
+/// What is known of a node of the table.
+#[derive(Default)]
+struct Member {
+    said: Said,
+    /// The first table in which it said that.
+    since: Version,
+    is_up: bool,
+    found: Option<PeerAddress>,
+}
+
 /// What was found so far.
 pub(crate) struct PeerAddresses {
-    found: BTreeMap<NodeId, PeerAddress>,
-    /// What each said when that was found.
-    said: BTreeMap<NodeId, Said>,
+    members: BTreeMap<NodeId, Member>,
     /// Whose names are being looked up.
     sought: BTreeMap<NodeId, Sought>,
-    /// All of them, whenever they are others.
+    /// Who is dialled where.
+    dialled: BTreeMap<NodeId, PeerAddress>,
+    /// All that are sought, whenever they are others.
     to_thread: Sender<Vec<Sought>>,
 }
 
@@ -63,37 +75,61 @@ impl PeerAddresses {
         std::thread::Builder::new()
             .name("ring-names".to_owned())
             .spawn(move || look_up(&sought, again_every, resolve, tell))?;
-        let (found, said, looked_up) = Default::default();
-        Ok(Self { found, said, sought: looked_up, to_thread })
+        let (members, looked_up, dialled) = Default::default();
+        Ok(Self { members, sought: looked_up, dialled, to_thread })
     }
 
     /// Takes addresses that are numbers as they are, and has names looked up of whoever says something new; whose address says nothing is
     /// left out.
     pub(crate) fn follow(&mut self, table: &Table) {
-        let before = std::mem::take(&mut self.sought);
+        let before = self.sought.len();
+        self.members.retain(|node, _| table.members.get(node).is_some());
+        self.sought.retain(|node, _| table.members.get(node).is_some());
+        let mut is_news = self.sought.len() != before;
         for (&node, member) in table.members.iter() {
             let said = (Box::from(member.address.to_string()), member.incarnation);
-            if self.said.get(&node) == Some(&said) {
+            let known = self.members.entry(node).or_default();
+            known.is_up = member.is_up;
+            if known.said == said {
                 continue;
             }
-            self.said.remove(&node);
+            (known.said, known.since) = (said.clone(), table.version);
+            is_news |= self.sought.remove(&node).is_some();
             let Ok(NodeAddress { peers, clients, .. }) = member.address.parse() else { continue };
             let host = clients.host;
             match peers.host.parse::<IpAddr>() {
                 Ok(number) => {
-                    let address = PeerAddress { at: SocketAddr::new(number, peers.port), host };
-                    self.found.insert(node, address);
-                    self.said.insert(node, said);
+                    known.found = Some(PeerAddress { at: SocketAddr::new(number, peers.port), host });
                 }
-                Err(_) => drop(self.sought.insert(node, Sought { node, said, at: peers, host })),
+                Err(_) => {
+                    self.sought.insert(node, Sought { node, said, at: peers, host });
+                    is_news = true;
+                }
             }
         }
-        self.found.retain(|node, _| table.members.get(node).is_some());
-        self.said.retain(|node, _| table.members.get(node).is_some());
-        if self.sought != before {
+        self.choose();
+        if is_news {
             // A thread that is gone finds nothing more, and all others stay where they were.
             drop(self.to_thread.send(self.sought.values().cloned().collect()));
         }
+    }
+
+    /// Of nodes that are said to be at one address those are dialled there that are up; where none is, the one that said so last. The others
+    /// were there once, and whoever is there now would only refuse what is meant for them. Which of several that are up is there is for
+    /// them to say: a name may lag behind its node for longer than the ring takes to see who is gone.
+    fn choose(&mut self) {
+        let mut first: BTreeMap<SocketAddr, _> = BTreeMap::new();
+        for (&node, member) in &self.members {
+            let Some(PeerAddress { at, .. }) = &member.found else { continue };
+            let rank = (member.is_up, member.since, Reverse(node));
+            first.entry(*at).and_modify(|first| *first = rank.max(*first)).or_insert(rank);
+        }
+        let dialled = |(&node, member): (&NodeId, &Member)| {
+            let found = member.found.as_ref()?;
+            let is_first = first.get(&found.at).is_some_and(|(_, _, Reverse(first))| *first == node);
+            (is_first || member.is_up).then(|| (node, found.clone()))
+        };
+        self.dialled = self.members.iter().filter_map(dialled).collect();
     }
 
     /// A name was looked up; whether that is news.
@@ -103,12 +139,16 @@ impl PeerAddresses {
             return false;
         }
         self.sought.remove(&node);
-        self.said.insert(node, said);
-        self.found.insert(node, address.clone()) != Some(address)
+        let Some(member) = self.members.get_mut(&node) else { return false };
+        let is_news = member.found.as_ref() != Some(&address);
+        member.found = Some(address);
+        self.choose();
+        is_news
     }
 
+    /// Who is dialled where.
     pub(crate) fn all(&self) -> &BTreeMap<NodeId, PeerAddress> {
-        &self.found
+        &self.dialled
     }
 }
 
@@ -198,6 +238,39 @@ mod tests {
         addresses.follow(&ring.begin(3, 1, "10.0.0.3"));
         drop(addresses);
         assert!(who_asked.recv().is_err(), "what is known is not looked up again");
+    }
+
+    #[test]
+    fn where_a_node_is_that_is_up_no_other_one_is_dialled_that_is_not() {
+        let tell = |_| ();
+        let mut addresses = PeerAddresses::resolved_by(|_: &HostPort| None, SOON, tell).unwrap();
+        let mut dialled = |table: &Table| {
+            addresses.follow(table);
+            addresses.all().iter().map(|(node, found)| (node.0, found.at)).collect::<Vec<_>>()
+        };
+        let mut ring = Ring::new();
+        ring.begin(1, 1, "10.0.0.1");
+        ring.begin(2, 1, "10.0.0.2");
+        let all = ring.begin(3, 1, "10.0.0.3");
+        assert_eq!(dialled(&all), [(1, at(1)), (2, at(2)), (3, at(3))]);
+        // All begin on other hosts, and the second one not at all: for a moment it is not known that it is gone.
+        let both = ring.begin(1, 2, "10.0.0.2");
+        assert_eq!(dialled(&both), [(1, at(2)), (2, at(2)), (3, at(3))]);
+        ring.0.apply(Change::Fail { node: NodeId(2), incarnation: Incarnation(1) });
+        assert_eq!(dialled(&ring.begin(3, 2, "10.0.0.4")), [(1, at(2)), (3, at(4))]);
+        ring.0.apply(Change::Fail { node: NodeId(1), incarnation: Incarnation(2) });
+        assert_eq!(dialled(&ring.0.table()), [(1, at(2)), (3, at(4))], "it said so last");
+        ring.0.apply(Change::Hear { node: NodeId(2), incarnation: Incarnation(1) });
+        assert_eq!(dialled(&ring.0.table()), [(2, at(2)), (3, at(4))], "it is up");
+        ring.0.apply(Change::Hear { node: NodeId(1), incarnation: Incarnation(2) });
+        ring.0.apply(Change::Fail { node: NodeId(2), incarnation: Incarnation(1) });
+        assert_eq!(dialled(&ring.begin(2, 2, "10.0.0.5")), [(1, at(2)), (2, at(5)), (3, at(4))]);
+        // Who hears of the ring only now goes by what the table says.
+        let mut other = PeerAddresses::resolved_by(|_: &HostPort| None, SOON, |_| ()).unwrap();
+        ring.begin(2, 3, "10.0.0.4");
+        ring.0.apply(Change::Fail { node: NodeId(2), incarnation: Incarnation(3) });
+        other.follow(&ring.0.table());
+        assert_eq!(other.all().keys().map(|node| node.0).collect::<Vec<_>>(), [1, 3]);
     }
 
     #[test]
