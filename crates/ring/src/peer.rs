@@ -25,7 +25,7 @@ use heard::{Heard, ROOM_BYTES, Received};
 use mio::event::Event;
 use mio::net::TcpListener;
 use mio::{Interest, Registry};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -83,6 +83,8 @@ pub(crate) struct Peers {
     has_waiting: bool,
     /// When that was looked at without being told.
     accepted_at: Moment,
+    /// All of the ring, this one included.
+    nodes: BTreeSet<NodeId>,
     dialled: BTreeMap<NodeId, Dialled>,
     heard: BTreeMap<usize, Heard>,
     heard_last: usize,
@@ -121,7 +123,7 @@ impl Peers {
         registry.register(&mut listener, mio::Token(LISTENER), Interest::READABLE)?;
         let greeting =
             Greeting { node: me, incarnation: Incarnation::default(), ring: 0, to: NodeId::default() };
-        let (dialled, heard, shaking, unread) = Default::default();
+        let (nodes, dialled, heard, shaking, unread) = Default::default();
         let room = vec![0; ROOM_BYTES];
         let (heard_last, dated_at, said, dropped) = Default::default();
         let (now, strangers) = Default::default();
@@ -132,6 +134,7 @@ impl Peers {
             listener,
             has_waiting: true,
             accepted_at: Moment::default(),
+            nodes,
             dialled,
             heard,
             heard_last,
@@ -158,17 +161,24 @@ impl Peers {
         }
     }
 
-    /// Where the others are; who is gone is not dialled any more.
-    pub(crate) fn set_addresses(&mut self, addresses: &BTreeMap<NodeId, PeerAddress>, registry: &Registry) {
+    /// Where the nodes of the ring are dialled, if they are; who is gone is not dialled any more.
+    pub(crate) fn set_addresses(
+        &mut self,
+        addresses: &BTreeMap<NodeId, Option<PeerAddress>>,
+        registry: &Registry,
+    ) {
         let me = self.greeting.node;
+        self.nodes = addresses.keys().copied().collect();
+        let address_of = |node: &NodeId| addresses.get(node).and_then(Option::as_ref);
         self.dialled.retain(|node, dialled| {
-            let stays = addresses.get(node) == Some(&dialled.address);
+            let stays = address_of(node) == Some(&dialled.address);
             if !stays {
                 dialled.hang_up(registry);
             }
             stays
         });
-        for (&node, address) in addresses.iter().filter(|(node, _)| **node != me) {
+        let others = addresses.iter().filter(|(node, _)| **node != me);
+        for (&node, address) in others.filter_map(|(node, address)| Some((node, address.as_ref()?))) {
             self.dialled.entry(node).or_insert_with(|| Dialled::new(address.clone()));
         }
     }
@@ -190,7 +200,9 @@ impl Peers {
 
     /// Nodes of the ring to which there is no connection now.
     pub(crate) fn unreached(&self) -> impl Iterator<Item = NodeId> {
-        self.dialled.iter().filter(|(_, dialled)| !dialled.is_open()).map(|(&node, _)| node)
+        let is_open = |node| self.dialled.get(node).is_some_and(Dialled::is_open);
+        let me = self.greeting.node;
+        self.nodes.iter().filter(move |node| **node != me && !is_open(node)).copied()
     }
 
     fn say_encoded(&mut self, to: NodeId, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
@@ -365,7 +377,7 @@ impl Peers {
                 return;
             };
             let strangers = || self.heard.iter().filter(|(_, heard)| heard.node().is_none());
-            let is_full = self.heard.len() >= heard_max(self.dialled.len());
+            let is_full = self.heard.len() >= heard_max(self.nodes.len());
             // Those who come first would keep all others out by saying nothing.
             match strangers().next().map(|(&token, _)| token) {
                 Some(first) if is_full || strangers().count() >= STRANGERS_MAX => {
@@ -424,7 +436,7 @@ mod tests {
 
         /// Is told that these nodes are there.
         fn told(&mut self, nodes: &[(u32, SocketAddr)]) {
-            let address = |at| PeerAddress { at, host: String::new() };
+            let address = |at| Some(PeerAddress { at, host: String::new() });
             let addresses = nodes.iter().map(|&(node, at)| (NodeId(node), address(at))).collect();
             self.peers.set_addresses(&addresses, self.poll.registry());
         }
@@ -518,6 +530,14 @@ mod tests {
         assert_eq!(first.heard_on().len(), 1);
         first.peers.begin(Incarnation(1), 8, first.poll.registry());
         assert_eq!(first.heard_on(), []);
+    }
+
+    #[test]
+    fn a_node_that_nobody_finds_is_not_reached() {
+        let mut first = Node::begin(1, 1);
+        let nobody = BTreeMap::from([(NodeId(1), None), (NodeId(2), None)]);
+        first.peers.set_addresses(&nobody, first.poll.registry());
+        assert_eq!(first.peers.unreached().collect::<Vec<_>>(), [NodeId(2)]);
     }
 
     #[test]

@@ -53,8 +53,8 @@ pub(crate) struct PeerAddresses {
     members: BTreeMap<NodeId, Member>,
     /// Whose names are being looked up.
     sought: BTreeMap<NodeId, Sought>,
-    /// Who is dialled where.
-    dialled: BTreeMap<NodeId, PeerAddress>,
+    /// Where each is dialled, if it is.
+    dialled: BTreeMap<NodeId, Option<PeerAddress>>,
     /// All that are sought, whenever they are others.
     to_thread: Sender<Vec<Sought>>,
 }
@@ -62,12 +62,15 @@ pub(crate) struct PeerAddresses {
 impl PeerAddresses {
     /// Begins the thread, which ends with this. It tells what it finds.
     pub(crate) fn begin(tell: impl Fn(Located) + Send + 'static) -> io::Result<Self> {
-        let resolve = |at: &HostPort| (at.host.as_str(), at.port).to_socket_addrs().ok()?.next();
+        let resolve = |at: &HostPort| {
+            let found = (at.host.as_str(), at.port).to_socket_addrs()?.next();
+            found.ok_or_else(|| io::Error::other("the name has no address"))
+        };
         Self::resolved_by(resolve, AGAIN_EVERY, tell)
     }
 
     fn resolved_by(
-        resolve: impl Fn(&HostPort) -> Option<SocketAddr> + Send + 'static,
+        resolve: impl Fn(&HostPort) -> io::Result<SocketAddr> + Send + 'static,
         again_every: Duration,
         tell: impl Fn(Located) + Send + 'static,
     ) -> io::Result<Self> {
@@ -95,8 +98,14 @@ impl PeerAddresses {
             }
             (known.said, known.since) = (said.clone(), table.version);
             is_news |= self.sought.remove(&node).is_some();
-            let Ok(NodeAddress { peers, clients, .. }) = member.address.parse() else { continue };
-            let host = clients.host;
+            let (peers, host) = match member.address.parse() {
+                Ok(NodeAddress { peers, clients, .. }) => (peers, clients.host),
+                Err(error) => {
+                    let address = member.address.to_string();
+                    tracing::warn!(%node, address, %error, "a node cannot be spoken to: where it is cannot be read");
+                    continue;
+                }
+            };
             match peers.host.parse::<IpAddr>() {
                 Ok(number) => {
                     known.found = Some(PeerAddress { at: SocketAddr::new(number, peers.port), host });
@@ -125,11 +134,12 @@ impl PeerAddresses {
             first.entry(*at).and_modify(|first| *first = rank.max(*first)).or_insert(rank);
         }
         let dialled = |(&node, member): (&NodeId, &Member)| {
-            let found = member.found.as_ref()?;
-            let is_first = first.get(&found.at).is_some_and(|(_, _, Reverse(first))| *first == node);
-            (is_first || member.is_up).then(|| (node, found.clone()))
+            let is_first = |found: &&PeerAddress| {
+                member.is_up || first.get(&found.at).is_some_and(|(_, _, Reverse(first))| *first == node)
+            };
+            (node, member.found.as_ref().filter(is_first).cloned())
         };
-        self.dialled = self.members.iter().filter_map(dialled).collect();
+        self.dialled = self.members.iter().map(dialled).collect();
     }
 
     /// A name was looked up; whether that is news.
@@ -146,8 +156,8 @@ impl PeerAddresses {
         is_news
     }
 
-    /// Who is dialled where.
-    pub(crate) fn all(&self) -> &BTreeMap<NodeId, PeerAddress> {
+    /// All nodes of the table, and where each is dialled, if it is.
+    pub(crate) fn all(&self) -> &BTreeMap<NodeId, Option<PeerAddress>> {
         &self.dialled
     }
 }
@@ -156,10 +166,12 @@ impl PeerAddresses {
 fn look_up(
     sought: &Receiver<Vec<Sought>>,
     again_every: Duration,
-    resolve: impl Fn(&HostPort) -> Option<SocketAddr>,
+    resolve: impl Fn(&HostPort) -> io::Result<SocketAddr>,
     tell: impl Fn(Located),
 ) {
     let mut left: Vec<Sought> = Vec::new();
+    // Of whom it was said that their names cannot be looked up.
+    let mut unknown: BTreeMap<NodeId, Said> = BTreeMap::new();
     loop {
         let news = match left.is_empty() {
             true => sought.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -176,7 +188,16 @@ fn look_up(
             Err(RecvTimeoutError::Disconnected) => return,
         }
         left.retain(|Sought { node, said, at, host }| {
-            let Some(at) = resolve(at) else { return true };
+            let at = match resolve(at) {
+                Ok(at) => at,
+                Err(error) => {
+                    if unknown.insert(*node, said.clone()).as_ref() != Some(said) {
+                        tracing::warn!(%node, host = at.host, %error, "a node cannot be spoken to: its name cannot be looked up");
+                    }
+                    return true;
+                }
+            };
+            unknown.remove(node);
             let address = PeerAddress { at, host: host.clone() };
             tell(Located { node: *node, said: said.clone(), address });
             false
@@ -187,7 +208,9 @@ fn look_up(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::warned;
     use atoll_replica::{Change, Group, GroupOptions, Survived};
+    use std::cell::{Cell, RefCell};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread::ThreadId;
@@ -215,26 +238,62 @@ mod tests {
         SocketAddr::from(([10, 0, 0, node as u8], 17000))
     }
 
+    fn nowhere(_: &HostPort) -> io::Result<SocketAddr> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    fn dialled(addresses: &PeerAddresses) -> Vec<(u32, SocketAddr)> {
+        let dialled = |(node, found): (&NodeId, &Option<PeerAddress>)| Some((node.0, found.as_ref()?.at));
+        addresses.all().iter().filter_map(dialled).collect()
+    }
+
+    #[test]
+    fn of_a_node_that_cannot_be_found_it_is_said_once() {
+        let sought = |life, host: &str| Sought {
+            node: NodeId(2),
+            said: (Box::from(host), Incarnation(life)),
+            at: HostPort { host: host.to_owned(), port: 1 },
+            host: host.to_owned(),
+        };
+        let (to_thread, received) = channel();
+        to_thread.send(vec![sought(1, "somewhere")]).unwrap();
+        let (to_thread, tries) = (RefCell::new(Some(to_thread)), Cell::new(0));
+        let resolve = |wanted: &HostPort| {
+            tries.set(tries.get() + 1);
+            match tries.get() {
+                3 => drop(to_thread.borrow().as_ref().unwrap().send(vec![sought(2, "somewhere")])),
+                6 => drop(to_thread.borrow_mut().take()),
+                _ => {}
+            }
+            nowhere(wanted)
+        };
+        let warned = warned::times(|| look_up(&received, Duration::from_millis(1), resolve, |_| ()));
+        assert_eq!((tries.get(), warned), (6, 2), "once in each life");
+        let mut addresses = PeerAddresses::resolved_by(nowhere, SOON, |_| ()).unwrap();
+        let mut ring = Ring::new();
+        let table = ring.begin(1, 1, "not a host");
+        let again = ring.begin(2, 1, "10.0.0.2");
+        assert_eq!(warned::times(|| [table, again].iter().for_each(|table| addresses.follow(table))), 1);
+        assert_eq!((addresses.all().len(), dialled(&addresses)), (2, vec![(2, at(2))]));
+    }
+
     #[test]
     fn numbers_are_known_at_once_and_names_are_looked_up_by_another_thread() {
         let (tell, located) = channel();
         let (asked, who_asked) = channel::<ThreadId>();
         let resolve = move |_: &HostPort| {
             asked.send(std::thread::current().id()).unwrap();
-            Some(at(2))
+            Ok(at(2))
         };
         let tell = move |one| drop(tell.send(one));
         let mut addresses = PeerAddresses::resolved_by(resolve, SOON, tell).unwrap();
         let mut ring = Ring::new();
         ring.begin(1, 1, "10.0.0.1");
         addresses.follow(&ring.begin(2, 1, "somewhere"));
-        assert_eq!(
-            addresses.all().iter().map(|(node, found)| (node.0, found.at)).collect::<Vec<_>>(),
-            [(1, at(1))]
-        );
+        assert_eq!(dialled(&addresses), [(1, at(1))]);
         assert_ne!(who_asked.recv_timeout(SOON).unwrap(), std::thread::current().id());
         assert!(addresses.locate(located.recv_timeout(SOON).unwrap()));
-        assert_eq!(addresses.all().get(&NodeId(2)).unwrap().at, at(2));
+        assert_eq!(dialled(&addresses), [(1, at(1)), (2, at(2))]);
         addresses.follow(&ring.begin(3, 1, "10.0.0.3"));
         drop(addresses);
         assert!(who_asked.recv().is_err(), "what is known is not looked up again");
@@ -243,34 +302,35 @@ mod tests {
     #[test]
     fn where_a_node_is_that_is_up_no_other_one_is_dialled_that_is_not() {
         let tell = |_| ();
-        let mut addresses = PeerAddresses::resolved_by(|_: &HostPort| None, SOON, tell).unwrap();
-        let mut dialled = |table: &Table| {
+        let mut addresses = PeerAddresses::resolved_by(nowhere, SOON, tell).unwrap();
+        let mut goes_by = |table: &Table| {
             addresses.follow(table);
-            addresses.all().iter().map(|(node, found)| (node.0, found.at)).collect::<Vec<_>>()
+            dialled(&addresses)
         };
         let mut ring = Ring::new();
         ring.begin(1, 1, "10.0.0.1");
         ring.begin(2, 1, "10.0.0.2");
         let all = ring.begin(3, 1, "10.0.0.3");
-        assert_eq!(dialled(&all), [(1, at(1)), (2, at(2)), (3, at(3))]);
+        assert_eq!(goes_by(&all), [(1, at(1)), (2, at(2)), (3, at(3))]);
         // All begin on other hosts, and the second one not at all: for a moment it is not known that it is gone.
         let both = ring.begin(1, 2, "10.0.0.2");
-        assert_eq!(dialled(&both), [(1, at(2)), (2, at(2)), (3, at(3))]);
+        assert_eq!(goes_by(&both), [(1, at(2)), (2, at(2)), (3, at(3))]);
         ring.0.apply(Change::Fail { node: NodeId(2), incarnation: Incarnation(1) });
-        assert_eq!(dialled(&ring.begin(3, 2, "10.0.0.4")), [(1, at(2)), (3, at(4))]);
+        assert_eq!(goes_by(&ring.begin(3, 2, "10.0.0.4")), [(1, at(2)), (3, at(4))]);
         ring.0.apply(Change::Fail { node: NodeId(1), incarnation: Incarnation(2) });
-        assert_eq!(dialled(&ring.0.table()), [(1, at(2)), (3, at(4))], "it said so last");
+        assert_eq!(goes_by(&ring.0.table()), [(1, at(2)), (3, at(4))], "it said so last");
         ring.0.apply(Change::Hear { node: NodeId(2), incarnation: Incarnation(1) });
-        assert_eq!(dialled(&ring.0.table()), [(2, at(2)), (3, at(4))], "it is up");
+        assert_eq!(goes_by(&ring.0.table()), [(2, at(2)), (3, at(4))], "it is up");
         ring.0.apply(Change::Hear { node: NodeId(1), incarnation: Incarnation(2) });
         ring.0.apply(Change::Fail { node: NodeId(2), incarnation: Incarnation(1) });
-        assert_eq!(dialled(&ring.begin(2, 2, "10.0.0.5")), [(1, at(2)), (2, at(5)), (3, at(4))]);
+        assert_eq!(goes_by(&ring.begin(2, 2, "10.0.0.5")), [(1, at(2)), (2, at(5)), (3, at(4))]);
         // Who hears of the ring only now goes by what the table says.
-        let mut other = PeerAddresses::resolved_by(|_: &HostPort| None, SOON, |_| ()).unwrap();
+        let mut other = PeerAddresses::resolved_by(nowhere, SOON, |_| ()).unwrap();
         ring.begin(2, 3, "10.0.0.4");
         ring.0.apply(Change::Fail { node: NodeId(2), incarnation: Incarnation(3) });
         other.follow(&ring.0.table());
-        assert_eq!(other.all().keys().map(|node| node.0).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(dialled(&other), [(1, at(2)), (3, at(4))]);
+        assert_eq!(other.all().keys().map(|node| node.0).collect::<Vec<_>>(), [1, 2, 3]);
     }
 
     #[test]
@@ -278,7 +338,10 @@ mod tests {
         let (tell, located) = channel();
         let tries = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&tries);
-        let resolve = move |_: &HostPort| (counted.fetch_add(1, Ordering::SeqCst) == 2).then(|| at(1));
+        let resolve = move |_: &HostPort| match counted.fetch_add(1, Ordering::SeqCst) {
+            2 => Ok(at(1)),
+            _ => nowhere(&HostPort::from(at(1))),
+        };
         let tell = move |one| drop(tell.send(one));
         let again_every = Duration::from_millis(1);
         let mut addresses = PeerAddresses::resolved_by(resolve, again_every, tell).unwrap();
@@ -294,7 +357,10 @@ mod tests {
     #[test]
     fn a_node_is_reached_where_it_was_until_its_name_is_looked_up_again() {
         let (tell, located) = channel();
-        let resolve = |wanted: &HostPort| (wanted.host != "nowhere").then(|| at(1));
+        let resolve = |wanted: &HostPort| match wanted.host.as_str() {
+            "nowhere" => nowhere(wanted),
+            _ => Ok(at(1)),
+        };
         let tell = move |one| drop(tell.send(one));
         let mut addresses = PeerAddresses::resolved_by(resolve, SOON, tell).unwrap();
         let mut ring = Ring::new();
@@ -304,6 +370,6 @@ mod tests {
         assert!(!addresses.locate(first), "of a life that is over");
         assert!(addresses.locate(located.recv_timeout(SOON).unwrap()));
         addresses.follow(&ring.begin(1, 3, "nowhere"));
-        assert_eq!(addresses.all().get(&NodeId(1)).unwrap().at, at(1));
+        assert_eq!(dialled(&addresses), [(1, at(1))]);
     }
 }
