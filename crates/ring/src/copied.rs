@@ -166,6 +166,7 @@ impl Copied {
                 // What a newer table gave to this node waits: only while it is silent others take that over.
                 self.copies.at_work(now.moment);
             }
+            self.addresses.seek(self.copies.peers.take_lost());
             self.copies.try_again(now)?;
             if let Some((table, _)) =
                 self.put_off.take_if(|(_, tried_at)| now.moment >= tried_at.after(TRY_EACH_US))

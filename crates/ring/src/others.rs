@@ -91,7 +91,7 @@ pub(crate) fn join(
         ),
         false => None,
     };
-    let addresses = PeerAddresses::begin({
+    let addresses = PeerAddresses::begin(others.listen, {
         let tell = tell.clone();
         move |located| tell(Told::Located(located))
     })

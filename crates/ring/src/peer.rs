@@ -6,11 +6,14 @@
 //! Invariant: what waits to be sent to a node is bounded.
 //! Invariant: each node is heard on one connection at a time; those who have not said who they are make room for those who do.
 
+mod address;
 pub(crate) mod codec;
 mod dialled;
 mod greeting;
 mod heard;
+mod reach;
 
+pub(crate) use address::PeerAddress;
 pub(crate) use codec::{Piece, Spoken};
 pub(crate) use greeting::Greeting;
 
@@ -25,9 +28,9 @@ use heard::{Heard, ROOM_BYTES, Received};
 use mio::event::Event;
 use mio::net::TcpListener;
 use mio::{Interest, Registry};
+use reach::Reach;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Tokens of the poll that are for peers: the listener, what is dialled, what is heard.
@@ -64,15 +67,6 @@ pub(crate) const LIMITS: Limits = Limits {
     streams: 1,
 };
 
-/// Where another node is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PeerAddress {
-    /// Where it listens to nodes.
-    pub(crate) at: SocketAddr,
-    /// The host that it is named as, which its certificate has to be for.
-    pub(crate) host: String,
-}
-
 /// The other nodes.
 pub(crate) struct Peers {
     greeting: Greeting,
@@ -86,6 +80,8 @@ pub(crate) struct Peers {
     /// All of the ring, this one included.
     nodes: BTreeSet<NodeId>,
     dialled: BTreeMap<NodeId, Dialled>,
+    /// How it went with each of those.
+    reached: BTreeMap<NodeId, Reach>,
     heard: BTreeMap<usize, Heard>,
     heard_last: usize,
     /// Who waits for the next step of its handshake.
@@ -123,7 +119,7 @@ impl Peers {
         registry.register(&mut listener, mio::Token(LISTENER), Interest::READABLE)?;
         let greeting =
             Greeting { node: me, incarnation: Incarnation::default(), ring: 0, to: NodeId::default() };
-        let (nodes, dialled, heard, shaking, unread) = Default::default();
+        let (nodes, dialled, reached, heard, shaking, unread) = Default::default();
         let room = vec![0; ROOM_BYTES];
         let (heard_last, dated_at, said, dropped) = Default::default();
         let (now, strangers) = Default::default();
@@ -136,6 +132,7 @@ impl Peers {
             accepted_at: Moment::default(),
             nodes,
             dialled,
+            reached,
             heard,
             heard_last,
             shaking,
@@ -171,7 +168,7 @@ impl Peers {
         self.nodes = addresses.keys().copied().collect();
         let address_of = |node: &NodeId| addresses.get(node).and_then(Option::as_ref);
         self.dialled.retain(|node, dialled| {
-            let stays = address_of(node) == Some(&dialled.address);
+            let stays = address_of(node).is_some_and(|address| address.is_same(&dialled.address));
             if !stays {
                 dialled.hang_up(registry);
             }
@@ -180,7 +177,9 @@ impl Peers {
         let others = addresses.iter().filter(|(node, _)| **node != me);
         for (&node, address) in others.filter_map(|(node, address)| Some((node, address.as_ref()?))) {
             self.dialled.entry(node).or_insert_with(|| Dialled::new(address.clone()));
+            self.reached.entry(node).or_insert_with(|| Reach::new(self.now));
         }
+        self.reached.retain(|node, _| self.dialled.contains_key(node));
     }
 
     /// Says something to a node, if it is known and not too much waits.
@@ -203,6 +202,13 @@ impl Peers {
         let is_open = |node| self.dialled.get(node).is_some_and(Dialled::is_open);
         let me = self.greeting.node;
         self.nodes.iter().filter(move |node| **node != me && !is_open(node)).copied()
+    }
+
+    /// Nodes that were dialled for a while and not reached: they may be somewhere else by now. Each is named once in a while.
+    pub(crate) fn take_lost(&mut self) -> Vec<NodeId> {
+        let now = self.now;
+        let sought = |(&node, reach): (&NodeId, &mut Reach)| reach.is_to_be_sought(now).then_some(node);
+        self.reached.iter_mut().filter_map(sought).collect()
     }
 
     fn say_encoded(&mut self, to: NodeId, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
@@ -232,6 +238,10 @@ impl Peers {
         for (node, dialled) in &mut self.dialled {
             if is_dated && dialled.is_open() {
                 dialled.say(|out| codec::encode_date(date_ms, out));
+            }
+            let is_open = dialled.is_open();
+            if self.reached.get_mut(node).is_some_and(|reach| reach.look(is_open, now)) {
+                dialled.address.keep_turn();
             }
             if is_alive {
                 let token = mio::Token(DIALLED + node.0 as usize);
@@ -409,6 +419,7 @@ mod tests {
     use crate::warned;
     use atoll_replica::Version;
     use std::io::Write;
+    use std::net::SocketAddr;
 
     fn peers(registry: &Registry) -> (Peers, SocketAddr) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -436,7 +447,7 @@ mod tests {
 
         /// Is told that these nodes are there.
         fn told(&mut self, nodes: &[(u32, SocketAddr)]) {
-            let address = |at| Some(PeerAddress { at, host: String::new() });
+            let address = |at| PeerAddress::new([at], String::new());
             let addresses = nodes.iter().map(|&(node, at)| (NodeId(node), address(at))).collect();
             self.peers.set_addresses(&addresses, self.poll.registry());
         }
@@ -530,6 +541,31 @@ mod tests {
         assert_eq!(first.heard_on().len(), 1);
         first.peers.begin(Incarnation(1), 8, first.poll.registry());
         assert_eq!(first.heard_on(), []);
+    }
+
+    #[test]
+    fn a_node_is_reached_at_whichever_of_its_addresses_it_listens_and_is_sought_only_while_it_is_not() {
+        let (mut first, mut second) = (Node::begin(1, 1), Node::begin(2, 1));
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = PeerAddress::new([nobody, first.at], String::new());
+        second.peers.set_addresses(&BTreeMap::from([(NodeId(1), address)]), second.poll.registry());
+        let mut now = Moment(1);
+        let mut turn = |first: Option<&mut Node>, second: &mut Node| {
+            now = now.after(100_000);
+            second.turn(now);
+            first.into_iter().for_each(|first| first.turn(now));
+            second.peers.take_lost()
+        };
+        let is_heard = (0..100).any(|_| {
+            turn(Some(&mut first), &mut second);
+            !first.heard_on().is_empty()
+        });
+        assert!(is_heard && second.peers.unreached().count() == 0);
+        let sought: Vec<_> = (0..50).flat_map(|_| turn(Some(&mut first), &mut second)).collect();
+        assert_eq!(sought, []);
+        drop(first);
+        let sought: Vec<_> = (0..50).flat_map(|_| turn(None, &mut second)).collect();
+        assert_eq!(sought, [NodeId(1)], "once in three seconds");
     }
 
     #[test]

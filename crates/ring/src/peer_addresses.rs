@@ -1,5 +1,5 @@
-//! Where the nodes of a table are reached by each other: names are looked up once for each life of a node, by a thread of its own, since
-//! that may take as long as a server of names that does not answer.
+//! Where the nodes of a table are reached by each other: names are looked up for each life of a node, and again while it is not reached
+//! there, by a thread of its own, since that may take as long as a server of names that does not answer.
 //!
 //! Invariant: whose name cannot be looked up, or names several places, stays where it was as long as it says the same.
 //! Invariant: nobody who asks here waits for a name.
@@ -60,17 +60,18 @@ pub(crate) struct PeerAddresses {
 }
 
 impl PeerAddresses {
-    /// Begins the thread, which ends with this. It tells what it finds.
-    pub(crate) fn begin(tell: impl Fn(Located) + Send + 'static) -> io::Result<Self> {
-        let resolve = |at: &HostPort| {
-            let found = (at.host.as_str(), at.port).to_socket_addrs()?.next();
-            found.ok_or_else(|| io::Error::other("the name has no address"))
+    /// Begins the thread, which ends with this. It tells what it finds: addresses like the one that this node listens at come first, as the
+    /// others do as it does.
+    pub(crate) fn begin(listen: SocketAddr, tell: impl Fn(Located) + Send + 'static) -> io::Result<Self> {
+        let resolve = move |at: &HostPort| {
+            let found = (at.host.as_str(), at.port).to_socket_addrs()?;
+            Ok(like_first(listen, found.collect()))
         };
         Self::resolved_by(resolve, AGAIN_EVERY, tell)
     }
 
     fn resolved_by(
-        resolve: impl Fn(&HostPort) -> io::Result<SocketAddr> + Send + 'static,
+        resolve: impl Fn(&HostPort) -> io::Result<Vec<SocketAddr>> + Send + 'static,
         again_every: Duration,
         tell: impl Fn(Located) + Send + 'static,
     ) -> io::Result<Self> {
@@ -108,7 +109,7 @@ impl PeerAddresses {
             };
             match peers.host.parse::<IpAddr>() {
                 Ok(number) => {
-                    known.found = Some(PeerAddress { at: SocketAddr::new(number, peers.port), host });
+                    known.found = PeerAddress::new([SocketAddr::new(number, peers.port)], host);
                 }
                 Err(_) => {
                     self.sought.insert(node, Sought { node, said, at: peers, host });
@@ -118,8 +119,7 @@ impl PeerAddresses {
         }
         self.choose();
         if is_news {
-            // A thread that is gone finds nothing more, and all others stay where they were.
-            drop(self.to_thread.send(self.sought.values().cloned().collect()));
+            self.tell_thread();
         }
     }
 
@@ -129,17 +129,39 @@ impl PeerAddresses {
     fn choose(&mut self) {
         let mut first: BTreeMap<SocketAddr, _> = BTreeMap::new();
         for (&node, member) in &self.members {
-            let Some(PeerAddress { at, .. }) = &member.found else { continue };
             let rank = (member.is_up, member.since, Reverse(node));
-            first.entry(*at).and_modify(|first| *first = rank.max(*first)).or_insert(rank);
+            for at in member.found.iter().flat_map(PeerAddress::all) {
+                first.entry(at).and_modify(|first| *first = rank.max(*first)).or_insert(rank);
+            }
         }
         let dialled = |(&node, member): (&NodeId, &Member)| {
-            let is_first = |found: &&PeerAddress| {
-                member.is_up || first.get(&found.at).is_some_and(|(_, _, Reverse(first))| *first == node)
-            };
-            (node, member.found.as_ref().filter(is_first).cloned())
+            let is_first =
+                |at| member.is_up || first.get(&at).is_some_and(|(_, _, Reverse(first))| *first == node);
+            (node, member.found.as_ref().and_then(|found| found.only(is_first)))
         };
         self.dialled = self.members.iter().map(dialled).collect();
+    }
+
+    /// Has the names of these nodes looked up again.
+    pub(crate) fn seek(&mut self, nodes: Vec<NodeId>) {
+        let before = self.sought.len();
+        for node in nodes {
+            let Some(Member { said, .. }) = self.members.get(&node) else { continue };
+            let Ok(NodeAddress { peers: at, clients, .. }) = said.0.parse() else { continue };
+            if at.host.parse::<IpAddr>().is_err() {
+                let sought = Sought { node, said: said.clone(), at, host: clients.host };
+                self.sought.entry(node).or_insert(sought);
+            }
+        }
+        if self.sought.len() != before {
+            self.tell_thread();
+        }
+    }
+
+    /// Has the thread look up whatever is sought now.
+    fn tell_thread(&self) {
+        // A thread that is gone finds nothing more, and all others stay where they were.
+        drop(self.to_thread.send(self.sought.values().cloned().collect()));
     }
 
     /// A name was looked up; whether that is news.
@@ -150,7 +172,7 @@ impl PeerAddresses {
         }
         self.sought.remove(&node);
         let Some(member) = self.members.get_mut(&node) else { return false };
-        let is_news = member.found.as_ref() != Some(&address);
+        let is_news = member.found.as_ref().is_none_or(|found| !found.is_same(&address));
         member.found = Some(address);
         self.choose();
         is_news
@@ -162,11 +184,18 @@ impl PeerAddresses {
     }
 }
 
+/// These addresses, those of the same kind as this one first: a name may have some of both, and whoever listens at one of a kind is not
+/// reached at the other. Otherwise in the order of whoever told them.
+fn like_first(listen: SocketAddr, mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    addresses.sort_by_key(|address| address.is_ipv4() != listen.is_ipv4());
+    addresses
+}
+
 /// Looks up whatever is sought, and what could not be looked up again after a while.
 fn look_up(
     sought: &Receiver<Vec<Sought>>,
     again_every: Duration,
-    resolve: impl Fn(&HostPort) -> io::Result<SocketAddr>,
+    resolve: impl Fn(&HostPort) -> io::Result<Vec<SocketAddr>>,
     tell: impl Fn(Located),
 ) {
     let mut left: Vec<Sought> = Vec::new();
@@ -188,8 +217,12 @@ fn look_up(
             Err(RecvTimeoutError::Disconnected) => return,
         }
         left.retain(|Sought { node, said, at, host }| {
-            let at = match resolve(at) {
-                Ok(at) => at,
+            let found = resolve(at).and_then(|found| {
+                let found = PeerAddress::new(found, host.clone());
+                found.ok_or_else(|| io::Error::other("the name has no address"))
+            });
+            let address = match found {
+                Ok(address) => address,
                 Err(error) => {
                     if unknown.insert(*node, said.clone()).as_ref() != Some(said) {
                         tracing::warn!(%node, host = at.host, %error, "a node cannot be spoken to: its name cannot be looked up");
@@ -198,7 +231,6 @@ fn look_up(
                 }
             };
             unknown.remove(node);
-            let address = PeerAddress { at, host: host.clone() };
             tell(Located { node: *node, said: said.clone(), address });
             false
         });
@@ -238,7 +270,7 @@ mod tests {
         SocketAddr::from(([10, 0, 0, node as u8], 17000))
     }
 
-    fn nowhere(_: &HostPort) -> io::Result<SocketAddr> {
+    fn nowhere(_: &HostPort) -> io::Result<Vec<SocketAddr>> {
         Err(io::ErrorKind::NotFound.into())
     }
 
@@ -278,12 +310,44 @@ mod tests {
     }
 
     #[test]
+    fn of_a_name_the_addresses_come_first_that_are_like_the_one_that_nodes_listen_at() {
+        let six = |last| SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, last], 17_000));
+        let found = vec![six(1), at(1), six(2), at(2)];
+        assert_eq!(like_first(at(9), found.clone()), [at(1), at(2), six(1), six(2)]);
+        assert_eq!(like_first(six(9), found), [six(1), six(2), at(1), at(2)]);
+    }
+
+    #[test]
+    fn a_node_that_is_not_reached_is_looked_up_again_and_found_elsewhere() {
+        let (tell, located) = channel();
+        let tries = AtomicUsize::new(0);
+        // The record of its name is late.
+        let resolve = move |_: &HostPort| match tries.fetch_add(1, Ordering::SeqCst) {
+            0 => Ok(vec![at(1)]),
+            _ => Ok(vec![at(3), at(2)]),
+        };
+        let tell = move |one| drop(tell.send(one));
+        let mut addresses = PeerAddresses::resolved_by(resolve, SOON, tell).unwrap();
+        let mut ring = Ring::new();
+        ring.begin(2, 1, "10.0.0.2");
+        addresses.follow(&ring.begin(1, 1, "somewhere"));
+        assert!(addresses.locate(located.recv_timeout(SOON).unwrap()));
+        assert_eq!(dialled(&addresses), [(1, at(1)), (2, at(2))]);
+        addresses.seek(vec![NodeId(1), NodeId(2), NodeId(7)]);
+        assert!(addresses.locate(located.recv_timeout(SOON).unwrap()));
+        let first = addresses.all()[&NodeId(1)].as_ref().unwrap();
+        assert_eq!(first.all().collect::<Vec<_>>(), [at(3), at(2)]);
+        addresses.seek(vec![NodeId(1)]);
+        assert!(!addresses.locate(located.recv_timeout(SOON).unwrap()), "it is where it was");
+    }
+
+    #[test]
     fn numbers_are_known_at_once_and_names_are_looked_up_by_another_thread() {
         let (tell, located) = channel();
         let (asked, who_asked) = channel::<ThreadId>();
         let resolve = move |_: &HostPort| {
             asked.send(std::thread::current().id()).unwrap();
-            Ok(at(2))
+            Ok(vec![at(2)])
         };
         let tell = move |one| drop(tell.send(one));
         let mut addresses = PeerAddresses::resolved_by(resolve, SOON, tell).unwrap();
@@ -339,7 +403,7 @@ mod tests {
         let tries = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&tries);
         let resolve = move |_: &HostPort| match counted.fetch_add(1, Ordering::SeqCst) {
-            2 => Ok(at(1)),
+            2 => Ok(vec![at(1)]),
             _ => nowhere(&HostPort::from(at(1))),
         };
         let tell = move |one| drop(tell.send(one));
@@ -359,7 +423,7 @@ mod tests {
         let (tell, located) = channel();
         let resolve = |wanted: &HostPort| match wanted.host.as_str() {
             "nowhere" => nowhere(wanted),
-            _ => Ok(at(1)),
+            _ => Ok(vec![at(1)]),
         };
         let tell = move |one| drop(tell.send(one));
         let mut addresses = PeerAddresses::resolved_by(resolve, SOON, tell).unwrap();

@@ -132,7 +132,7 @@ impl Dialled {
         let is_of_tls = error.kind() == io::ErrorKind::InvalidData;
         let text = error.to_string();
         if is_of_tls && self.trouble.as_ref() != Some(&text) {
-            let PeerAddress { at, host } = &self.address;
+            let PeerAddress { at, host, .. } = &self.address;
             tracing::warn!(peer = %at, host, %error, "a node cannot be spoken to");
             self.trouble = Some(text);
         }
@@ -160,7 +160,7 @@ impl Dialled {
     }
 
     fn dial(&mut self, showing: &Showing<'_>, token: mio::Token, registry: &Registry) {
-        let Ok(mut socket) = TcpStream::connect(self.address.at) else { return };
+        let Ok(mut socket) = TcpStream::connect(self.address.take_turn()) else { return };
         let interest = Interest::READABLE | Interest::WRITABLE;
         // Without it the connection is only given up later.
         let _ = rustix::net::sockopt::set_tcp_user_timeout(&socket, SILENCE_MS);
