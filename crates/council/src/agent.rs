@@ -6,10 +6,10 @@
 use crate::codec::{Answer, Ask, Coded, Update};
 use crate::council::Events;
 use crate::peers::{self, NoAnswer};
+use crate::places::Places;
 use crate::{CouncilClock, CouncilError, CouncilEvent, CouncilOptions};
 use atoll_replica::{Change, Decision, Incarnation, Moment, NodeId, Proposal, Survived, Table, Version};
 use atoll_wire::Client;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -114,13 +114,13 @@ struct Wishes {
 pub(crate) async fn run(agent: &Agent, commands: mpsc::Receiver<Command>) {
     let known = Mutex::new(Known::default());
     let wishes = tokio::sync::Mutex::new(Wishes { commands, waiting: None });
-    let members = &agent.options.members;
+    let (members, places) = (&agent.options.members, Places::new(&agent.options));
     let mut at = members.iter().position(|(node, _)| *node == agent.options.me).unwrap_or(0);
     let (mut told, mut refused) = (0, 0);
     loop {
-        let Some(&(node, address)) = members.get(at % members.len()) else { return };
+        let Some(&(node, _)) = members.get(at % members.len()) else { return };
         let session = Session { agent, known: &known, wishes: &wishes, node };
-        let next = session.run(address).await;
+        let next = session.run(&places).await;
         // Who is not there, or does not lead so far, may be what this node waits for.
         refused = if matches!(next, Next::Refused) { refused + 1 } else { 0 };
         match next {
@@ -168,8 +168,8 @@ impl Session<'_> {
         }
     }
 
-    async fn run(&self, address: SocketAddr) -> Next {
-        let client = match peers::connect((self.node, address), &self.agent.options).await {
+    async fn run(&self, places: &Places) -> Next {
+        let client = match places.connect(self.node, &self.agent.options).await {
             Ok(client) => client,
             Err(error) => {
                 let Some(refused) = peers::refusal(self.node, &error) else { return Next::Other };

@@ -20,6 +20,7 @@ mod log;
 mod machine;
 mod member;
 mod peers;
+mod places;
 mod seldom;
 
 // What nodes use.

@@ -16,6 +16,9 @@ pub struct CouncilOptions {
     pub me: NodeId,
     /// The members of the group and where they listen for it: the same list on all nodes, at most 9, best 3 or 5.
     pub members: Vec<(NodeId, SocketAddr)>,
+    /// The hosts that members are named as: they are looked up again where a member is not reached at its address. Whoever has no name
+    /// stays there.
+    pub names: BTreeMap<NodeId, String>,
     /// Where this node listens, if it is a member.
     pub my_listen: Option<Listen>,
     /// Where the log of the group lies, if this node is a member; always synced. None: in memory. A member that lost its memory
@@ -79,6 +82,7 @@ impl CouncilOptions {
         Self {
             me,
             members,
+            names: BTreeMap::new(),
             my_listen: None,
             folder: None,
             ring,

@@ -5,6 +5,7 @@
 
 use crate::codec::{Answer, Ask, Coded, To};
 use crate::log::Log;
+use crate::places::Places;
 use crate::types::{Seat, SeatId, Types, VoteOf};
 use crate::{CouncilError, CouncilOptions};
 use atoll_replica::NodeId;
@@ -122,24 +123,20 @@ pub(crate) async fn ask(client: &Client, ask: &Ask, within: Duration) -> Result<
 /// The other members.
 pub(crate) struct Peers {
     options: Arc<CouncilOptions>,
-    peers: BTreeMap<NodeId, Peer>,
-}
-
-struct Peer {
-    address: SocketAddr,
-    client: Arc<Mutex<Option<Client>>>,
+    places: Arc<Places>,
+    clients: BTreeMap<NodeId, Arc<Mutex<Option<Client>>>>,
 }
 
 impl Peers {
     pub(crate) fn new(options: Arc<CouncilOptions>) -> Self {
-        let peer = |&(node, address): &(NodeId, SocketAddr)| (node, Peer { address, client: Arc::default() });
         let others = options.members.iter().filter(|(node, _)| *node != options.me);
-        Self { peers: others.map(peer).collect(), options }
+        let clients = others.map(|(node, _)| (*node, Arc::default())).collect();
+        Self { clients, places: Arc::new(Places::new(&options)), options }
     }
 
     /// The other members.
     pub(crate) fn nodes(&self) -> Vec<NodeId> {
-        self.peers.keys().copied().collect()
+        self.clients.keys().copied().collect()
     }
 
     /// Asks another member.
@@ -152,16 +149,16 @@ impl Peers {
     }
 
     async fn client(&self, node: NodeId) -> Result<Client, WireError> {
-        let peer = self.peers.get(&node).ok_or(WireError::Closed)?;
-        let mut client = Arc::clone(&peer.client).lock_owned().await;
+        let client = self.clients.get(&node).ok_or(WireError::Closed)?;
+        let mut client = Arc::clone(client).lock_owned().await;
         if let Some(client) = client.as_ref().filter(|client| client.is_open()) {
             return Ok(client.clone());
         }
-        let (address, options) = (peer.address, Arc::clone(&self.options));
+        let (places, options) = (Arc::clone(&self.places), Arc::clone(&self.options));
         // The consensus gives an append less time than connecting takes where a round trip is long: begun anew with each of them
         // there would never be a connection.
         let connecting = tokio::spawn(async move {
-            let connected = connect((node, address), &options).await?;
+            let connected = places.connect(node, &options).await?;
             *client = Some(connected.clone());
             Ok(connected)
         });

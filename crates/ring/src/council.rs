@@ -25,7 +25,8 @@ pub struct CouncilGroup {
     pub ring: GroupOptions,
     /// How many nodes there should be before slots are first given to nodes.
     pub founding_nodes: usize,
-    /// The hosts that the members are named as, which their certificates have to be for.
+    /// The hosts that the members are named as, which their certificates have to be for; names are looked up again where a member is not
+    /// reached at its address.
     pub hosts: BTreeMap<NodeId, String>,
     /// What they encrypt with, if anything.
     pub tls: Option<PeerTls>,
@@ -42,6 +43,7 @@ impl GroupDoor for CouncilGroup {
         options.founding_nodes = self.founding_nodes;
         options.token = self.token.as_ref().and_then(|token| Secret::new(token.text()));
         let hosts = self.hosts.clone();
+        options.names = hosts.clone();
         options.tls = self.tls.clone().map(|peers| CouncilTls { peers, hosts });
         let events = move |event| match event {
             CouncilEvent::Registered { incarnation, ring } => said(GroupSaid::Registered(incarnation, ring)),
