@@ -13,7 +13,7 @@ mod sending;
 use crate::copy::{Around, Replicated};
 use crate::held::{Held, Request, Write};
 use crate::lease::Leases;
-use crate::log::Needed;
+use crate::log::{Log, Needed};
 use crate::planted::{self, Bug};
 use crate::{
     Effect, Entry, Incarnation, Moment, NodeId, Position, Refusal, Sequence, Slot, Table, Ticket, Version,
@@ -51,6 +51,12 @@ impl Peer {
     fn held_behind(&self, around: &Around<'_>) -> Option<Sequence> {
         let patience_us = 10 * around.options.suspect_us;
         self.held_from.filter(|_| around.now < self.heard_at.after(patience_us))
+    }
+
+    /// Whether the log can bring all that it lacks, and it follows: one to which cells came is where they end once they are durable.
+    fn lacks_entries_only(&self, log: &Log) -> bool {
+        let follows = self.takes_entries && self.matched >= self.hint;
+        follows || log.position(self.matched).is_some()
     }
 }
 

@@ -8,13 +8,15 @@ use crate::planted::{self, Bug};
 use crate::{Effect, Proposal};
 
 impl Replicated {
-    /// A copy that is nearly as far as the others is waited for from now on; once it is, the group is asked to count it in.
+    /// A copy that is nearly as far as the others is waited for from now on; once it is, the group is asked to count it in. One that
+    /// needs cells is not near, however few entries a slot has: nobody knows when they come.
     pub(super) fn count_in(&self, primary: &mut Primary, knowing: &Knowing<'_>, around: &mut Around<'_>) {
         let last = self.log.last().sequence;
         let is_near = |peer: &&Peer| {
             let member = knowing.table.members.get(&peer.node);
             self.configuration.joining.contains(peer.node)
                 && peer.matched.0 + around.options.nearly_caught_up >= last.0
+                && peer.lacks_entries_only(&self.log)
                 && peer.owes_since.is_none_or(|since| around.now < since.after(around.options.suspect_us))
                 && peer.is_known
                 && member.is_some_and(|member| member.is_up && member.incarnation == peer.incarnation)

@@ -74,6 +74,7 @@ impl Replicated {
     /// A copy does not have what the last message stood on.
     pub(crate) fn rejected(&mut self, from: NodeId, hint: Sequence, around: &mut Around<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
+        let mut is_given_up = false;
         // One that the group was asked to count in has all that is committed: no cells can be newer than what it has.
         let is_proposed = |candidate: &Candidate| candidate.node == from && candidate.proposed_at.is_some();
         let may_have_lost = !self.configuration.in_sync.contains(from)
@@ -85,7 +86,7 @@ impl Replicated {
             if hint == Sequence(0) && may_have_lost && !planted::is(Bug::EmptiedUnheard) {
                 // It lets go of what it had, for cells that come in pieces. An older word that says so costs one more question.
                 peer.matched = Sequence(0);
-                primary.candidate.take_if(|candidate| candidate.node == from);
+                is_given_up = primary.candidate.take_if(|candidate| candidate.node == from).is_some();
             }
             if hint < peer.matched {
                 // An older word, or a copy that does not have what it said: asked again at once it would answer the same, without end.
@@ -106,6 +107,10 @@ impl Replicated {
             self.send_entries(&mut primary, at, true, around);
         }
         self.primary = Some(primary);
+        if is_given_up {
+            // What waited for it alone waits no more.
+            self.advance(around);
+        }
     }
 
     pub(super) fn remind(&self, primary: &mut Primary, at: usize, around: &mut Around<'_>) {

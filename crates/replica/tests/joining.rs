@@ -1,0 +1,79 @@
+//! A copy that is on its way keeps nobody waiting: it is waited for once the log alone can bring the little that it lacks.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod small_ring;
+
+use atoll_replica::{Change, Incarnation, NodeId, Options};
+use small_ring::{Ring, SLOT, Told};
+
+/// A ring of which two nodes have a copy with a few entries, with a third one that gets none of the cells that it lacks.
+fn without_cells(nodes: u32) -> (Ring, NodeId, Vec<NodeId>) {
+    let mut ring = Ring::of(nodes, 2, &Options::default());
+    ring.pass(100);
+    let (leader, in_sync) = (ring.primary(), ring.group.table().slot(SLOT).in_sync);
+    (1..=10).for_each(|ticket| ring.write(leader.0, ticket));
+    ring.pass(100);
+    assert_eq!(ring.told(10), Some(Told::Written));
+    let others: Vec<_> = (1..=nodes).map(NodeId).filter(|node| !in_sync.contains(*node)).collect();
+    ring.decide(Change::Copy { slot: SLOT, node: others[0] });
+    (0..10).for_each(|_| ring.tick());
+    assert_eq!(ring.transfers, [(leader, others[0])]);
+    (ring, leader, others)
+}
+
+#[test]
+fn a_copy_that_needs_cells_is_not_waited_for_however_few_entries_it_lacks() {
+    let (mut ring, leader, _) = without_cells(3);
+    ring.write(leader.0, 11);
+    ring.tick();
+    assert_eq!(ring.told(11), Some(Told::Written));
+    for ticket in 12..112 {
+        ring.write(leader.0, ticket);
+        ring.tick();
+        assert_eq!(ring.told(ticket), Some(Told::Written));
+    }
+}
+
+#[test]
+fn a_copy_that_never_gets_its_cells_keeps_no_other_one_from_counting() {
+    let (mut ring, leader, others) = without_cells(4);
+    ring.decide(Change::Copy { slot: SLOT, node: others[1] });
+    for _ in 0..200 {
+        ring.tick();
+        for (from, to) in std::mem::take(&mut ring.transfers) {
+            if to == others[1] {
+                ring.transfer(from, to);
+            }
+        }
+        for change in std::mem::take(&mut ring.proposals) {
+            ring.decide(change);
+        }
+    }
+    let is_there = others.iter().map(|node| ring.group.table().slot(SLOT).in_sync.contains(*node));
+    assert_eq!((is_there.collect::<Vec<_>>(), ring.primary()), (vec![false, true], leader));
+}
+
+#[test]
+fn a_copy_that_lacks_many_entries_is_not_waited_for() {
+    let options = Options { nearly_caught_up: 4, ..Options::default() };
+    let mut ring = Ring::of(3, 3, &options);
+    ring.pass(100);
+    assert_eq!(ring.primary(), NodeId(1));
+    ring.fail(3);
+    ring.write(1, 1);
+    ring.pass(400);
+    assert_eq!(ring.applied(3), [1], "it follows");
+    ring.isolate(3);
+    (2..=10).for_each(|ticket| ring.write(1, ticket));
+    ring.decide(Change::Hear { node: NodeId(3), incarnation: Incarnation(1) });
+    for ticket in 11..=20 {
+        ring.write(1, ticket);
+        ring.tick();
+        assert_eq!(ring.told(ticket), Some(Told::Written));
+    }
+    assert_eq!((ring.applied(3), ring.proposals.len()), (vec![1], 0));
+    ring.cut.clear();
+    ring.pass(400);
+    assert_eq!(ring.group.table().slot(SLOT).in_sync.len(), 3, "it counts once it has them");
+}
