@@ -7,7 +7,8 @@ use crate::log::{Log, Needed};
 use crate::planted::{self, Bug};
 use crate::primary::Primary;
 use crate::{
-    Configuration, Effect, Entry, Message, NodeId, Options, Position, Sequence, Slot, SlotMessage, Version,
+    Configuration, Effect, Entry, LogRun, Message, NodeId, Options, Position, Sequence, Slot, SlotMessage,
+    Version,
 };
 
 /// What all copies of a node are given with each step.
@@ -33,6 +34,8 @@ pub(crate) struct Replicated {
     pub(crate) log: Log,
     /// All up to here is logged here at its class.
     pub(crate) logged: Sequence,
+    /// Goes with what is written to the log, and comes back with the end of that.
+    pub(crate) run: LogRun,
     /// Cells came with everything up to here, and are not as durable as entries are.
     unsettled: Option<Position>,
     pub(crate) committed: Sequence,
@@ -46,7 +49,8 @@ pub(crate) struct Replicated {
 }
 
 impl Replicated {
-    pub(crate) fn new(slot: Slot, base: Position, time_ms: u64, entries: Vec<Entry>) -> Self {
+    /// A copy, under a number that no other one of this node has.
+    pub(crate) fn new(slot: Slot, copy: u64, base: Position, time_ms: u64, entries: Vec<Entry>) -> Self {
         let mut log = Log::behind(base);
         let time_ms = entries.last().map_or(time_ms, |entry| entry.time_ms);
         entries.into_iter().for_each(|entry| log.push(entry));
@@ -55,6 +59,7 @@ impl Replicated {
             configuration: Configuration::default(),
             epoch_since: Version::default(),
             logged: log.last().sequence,
+            run: LogRun { copy, cuts: 0 },
             unsettled: None,
             committed: base.sequence,
             verified: base.sequence,
@@ -116,6 +121,7 @@ impl Replicated {
 
     fn forget(&mut self) {
         self.log = Log::default();
+        self.run.cuts += 1;
         (self.logged, self.committed, self.verified, self.unsettled) = Default::default();
         self.time_ms = 0;
     }
@@ -226,6 +232,7 @@ impl Replicated {
     fn truncate_behind(&mut self, sequence: Sequence) {
         debug_assert!(sequence >= self.committed || cfg!(feature = "planted"), "what is committed stays");
         if self.log.truncate_behind(sequence) {
+            self.run.cuts += 1;
             self.logged = self.logged.min(sequence);
             self.verified = self.verified.min(sequence);
         }
@@ -239,14 +246,17 @@ impl Replicated {
     /// Has entries logged; without a log they are at once.
     pub(crate) fn write(&mut self, after: Position, entries: Vec<Entry>, around: &mut Around<'_>) {
         if around.options.logs {
-            around.effects.push(Effect::Log { slot: self.slot, after, entries });
+            around.effects.push(Effect::Log { slot: self.slot, after, entries, run: self.run });
         } else {
             self.logged = self.log.last().sequence;
         }
     }
 
-    /// The log holds this entry and all before it.
-    pub(crate) fn logged(&mut self, position: Position, around: &mut Around<'_>) {
+    /// The log holds this entry and all before it. What was written before entries were cut off may have been in their place.
+    pub(crate) fn logged(&mut self, position: Position, run: LogRun, around: &mut Around<'_>) {
+        if run != self.run && !planted::is(Bug::LoggedOfAnother) {
+            return;
+        }
         // Of what was there before cells came, nothing counts any more that is logged late.
         let is_gone = match self.unsettled {
             Some(cells) => position == cells,

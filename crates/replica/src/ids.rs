@@ -47,6 +47,16 @@ pub struct Moment(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
+/// What of a slot's log a write to it belongs to: all that was written since the copy began, or since entries were cut off last. Cut off
+/// and written again, an entry has the same position, and its second write is not done with the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogRun {
+    /// Which copy of this node, of all that it ever had in this life.
+    pub(crate) copy: u64,
+    /// How often entries of it were cut off, or all that it had went.
+    pub(crate) cuts: u64,
+}
+
 impl Epoch {
     /// The one behind it.
     #[must_use]

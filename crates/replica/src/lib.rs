@@ -37,7 +37,7 @@ mod planted;
 pub use configurations::Configurations;
 pub use gathering::Gathering;
 pub use group::{Change, Decision, Group, GroupOptions, Survived};
-pub use ids::{Epoch, Incarnation, Moment, NodeId, Position, Sequence, Slot, Ticket, Version};
+pub use ids::{Epoch, Incarnation, LogRun, Moment, NodeId, Position, Sequence, Slot, Ticket, Version};
 pub use keyspaces::{KEYSPACES_MAX, KeyspaceRules, SLOTS_MAX, problem_of_name};
 pub use members::{Address, Member, Members};
 pub use message::{Effect, Entry, Input, Message, Proposal, Refusal, SlotMessage};

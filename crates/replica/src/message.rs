@@ -2,7 +2,7 @@
 //!
 //! Invariant: messages may be lost, doubled, delayed and reordered; nothing but progress depends on them.
 
-use crate::{Epoch, Incarnation, Moment, NodeId, Position, Sequence, Slot, Table, Ticket, Version};
+use crate::{Epoch, Incarnation, LogRun, Moment, NodeId, Position, Sequence, Slot, Table, Ticket, Version};
 use std::sync::Arc;
 
 /// A write in the log of a slot. What it does is for whoever applies it.
@@ -123,6 +123,8 @@ pub enum Input {
         slot: Slot,
         /// The last entry of the [`Effect::Log`] that is done.
         position: Position,
+        /// Its run; for cells [`Replica::log_run`](crate::Replica::log_run) as it was when they were put in place.
+        run: LogRun,
     },
     /// A copy of the cells that another node sent was installed here, in answer to its [`Effect::Transfer`]. Where there is a log,
     /// [`Input::Logged`] of their last entry tells that they are as durable as entries are.
@@ -187,6 +189,8 @@ pub enum Effect {
         after: Position,
         /// The entries, in order; not empty.
         entries: Vec<Entry>,
+        /// Comes back when that is done.
+        run: LogRun,
     },
     /// It is committed: apply it to the cells, in this order, each once.
     Apply {

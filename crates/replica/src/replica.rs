@@ -15,8 +15,8 @@ use crate::lease::{Leases, Question};
 use crate::planted::{self, Bug};
 use crate::primary::Knowing;
 use crate::{
-    Configuration, Effect, Entry, Epoch, Incarnation, Input, Message, Moment, NodeId, Options, Position,
-    Reads, Sequence, Slot, SlotMessage, Table,
+    Configuration, Effect, Entry, Epoch, Incarnation, Input, LogRun, Message, Moment, NodeId, Options,
+    Position, Reads, Sequence, Slot, SlotMessage, Table,
 };
 use led::Led;
 use slots::Slots;
@@ -46,6 +46,8 @@ pub struct Replica {
     /// The newest table, while a promise stands against it.
     pending: Option<Arc<Table>>,
     slots: Slots,
+    /// How many copies it began with or made.
+    copies_made: u64,
     /// Those of them that this node leads.
     led: Led,
     /// What clients ask for in slots that this node is about to lead.
@@ -72,6 +74,7 @@ impl Replica {
             table: Arc::new(Table::default()),
             pending: None,
             slots: Slots::default(),
+            copies_made: 0,
             led: Led::default(),
             early: BTreeMap::new(),
             called: BTreeMap::new(),
@@ -90,8 +93,13 @@ impl Replica {
             self.quiet_until = now.after(self.options.promise_us());
         }
         for Found { slot, base, base_time_ms, entries } in found {
-            self.slots.insert(Replicated::new(slot, base, base_time_ms, entries));
+            self.add(slot, base, base_time_ms, entries);
         }
+    }
+
+    fn add(&mut self, slot: Slot, base: Position, base_time_ms: u64, entries: Vec<Entry>) {
+        self.copies_made += 1;
+        self.slots.insert(Replicated::new(slot, self.copies_made, base, base_time_ms, entries));
     }
 
     /// Takes one input, at a moment read after it came.
@@ -112,8 +120,8 @@ impl Replica {
             Input::Read { slot, ticket, keys } => {
                 self.client_asks(slot, Request::Read { ticket, keys }, now, effects);
             }
-            Input::Logged { slot, position } => {
-                self.with(slot, now, effects, |copy, around| copy.logged(position, around));
+            Input::Logged { slot, position, run } => {
+                self.with(slot, now, effects, |copy, around| copy.logged(position, run, around));
                 self.look_at(slot, now, effects);
             }
             Input::Installed { slot, position, time_ms } => {
@@ -139,6 +147,12 @@ impl Replica {
     #[must_use]
     pub fn last(&self, slot: Slot) -> Position {
         self.slots.get(slot).map(|copy| copy.log.last()).unwrap_or_default()
+    }
+
+    /// What the end of a write to a slot's log that begins now is to be given with.
+    #[must_use]
+    pub fn log_run(&self, slot: Slot) -> LogRun {
+        self.slots.get(slot).map(|copy| copy.run).unwrap_or_default()
     }
 
     /// Up to which entry a slot is committed, as far as this node knows.

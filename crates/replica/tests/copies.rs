@@ -257,7 +257,8 @@ fn a_copy_catches_up_with_a_slot_in_which_much_is_written_while_its_cells_are_on
     assert_eq!(ring.told(60), Some(Told::Written));
     let there = ring.nodes.get_mut(&NodeId(3)).unwrap();
     (there.log, there.applied) = (cells.clone(), cells);
-    there.unlogged.push_back(position);
+    let run = there.replica.log_run(SLOT);
+    there.unlogged.push_back((position, run));
     ring.give(NodeId(3), Input::Installed { slot: SLOT, position, time_ms });
     (0..20).for_each(|_| ring.tick());
     assert_eq!(ring.transfers, [], "what came meanwhile was kept for it");
@@ -350,7 +351,9 @@ fn messages_of_a_former_life_or_a_former_epoch_count_for_nothing() {
         let message = appended(Sequence(1));
         ring.give(NodeId(1), Input::Message { from: NodeId(node), incarnation: Incarnation(0), message });
     }
-    ring.give(NodeId(1), Input::Logged { slot: SLOT, position: Position { epoch, sequence: Sequence(1) } });
+    let run = ring.nodes[&NodeId(1)].replica.log_run(SLOT);
+    let position = Position { epoch, sequence: Sequence(1) };
+    ring.give(NodeId(1), Input::Logged { slot: SLOT, position, run });
     assert_eq!(ring.told(1), None);
     for node in [2, 3] {
         let message = appended(Sequence(1));

@@ -106,7 +106,8 @@ fn fill(ring: &mut Ring, cells: &[Entry]) {
     let third = ring.nodes.get_mut(&THIRD).unwrap();
     (third.log, third.applied) = (cells.to_vec(), cells.to_vec());
     let Entry { position, time_ms, .. } = *cells.last().unwrap();
-    third.unlogged.push_back(position);
+    let run = third.replica.log_run(SLOT);
+    third.unlogged.push_back((position, run));
     ring.give(THIRD, Input::Installed { slot: SLOT, position, time_ms });
     ring.settle();
 }

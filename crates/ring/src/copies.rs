@@ -24,11 +24,12 @@ use crate::group::GroupMember;
 use crate::keyspaces::Keyspaces;
 use crate::log::{SlotLog, position_of};
 use crate::peer::{Peers, Spoken};
+use crate::syncer::Logged;
 use crate::watches::{Touched, Watch};
 use atoll_keyspace::Applied;
 use atoll_replica::{
-    Change, Effect, Entry, Incarnation, Input, Message, Moment, NodeId, Options, Position, Proposal, Refusal,
-    Replica, Slot, SlotMessage, Survived, Ticket,
+    Change, Effect, Entry, Incarnation, Input, LogRun, Message, Moment, NodeId, Options, Position, Proposal,
+    Refusal, Replica, Slot, SlotMessage, Survived, Ticket,
 };
 use atoll_resp::{Protocol, Request, RequestParser};
 use body::Body;
@@ -64,7 +65,7 @@ pub(crate) struct Copies {
     /// What was written.
     pub(crate) touched: Touched,
     /// What was handed to the log and is not durable as was chosen.
-    handed: Vec<(Slot, Position)>,
+    handed: Logged,
     inputs: VecDeque<Input>,
     /// What was asked before the clock of this node was known to be right.
     early: VecDeque<Input>,
@@ -305,7 +306,7 @@ impl Copies {
         }
         match effect {
             Effect::Send { to, message } => self.peers.say(to, &message),
-            Effect::Log { slot, after, entries } => self.hand_to_log(slot, after, &entries)?,
+            Effect::Log { slot, after, entries, run } => self.hand_to_log(slot, after, &entries, run)?,
             Effect::Apply { slot, entry, ticket } => self.apply_or_wait(slot, &entry, ticket)?,
             Effect::Read { ticket } => self.answer_read(now, ticket)?,
             Effect::Refuse { ticket, refusal } => self.refuse(ticket, refusal),
@@ -318,12 +319,18 @@ impl Copies {
         Ok(())
     }
 
-    fn hand_to_log(&mut self, slot: Slot, after: Position, entries: &[Entry]) -> Result<(), NodeError> {
+    fn hand_to_log(
+        &mut self,
+        slot: Slot,
+        after: Position,
+        entries: &[Entry],
+        run: LogRun,
+    ) -> Result<(), NodeError> {
         let Some(log) = &mut self.log else { return Ok(()) };
         log.append(slot, after, entries);
         let is_long = log.is_long();
         if let Some(last) = entries.last() {
-            self.handed.push((slot, last.position));
+            self.handed.push((slot, last.position, run));
         }
         if is_long {
             self.write_log()?;
@@ -341,14 +348,14 @@ impl Copies {
     }
 
     /// What was handed to the log since the last time.
-    pub(crate) fn take_handed(&mut self) -> Vec<(Slot, Position)> {
+    pub(crate) fn take_handed(&mut self) -> Logged {
         std::mem::take(&mut self.handed)
     }
 
     /// These entries are as durable as was chosen.
-    pub(crate) fn logged(&mut self, now: Now, entries: Vec<(Slot, Position)>) -> Result<(), NodeError> {
-        for (slot, position) in entries {
-            self.step(now, Input::Logged { slot, position })?;
+    pub(crate) fn logged(&mut self, now: Now, entries: Logged) -> Result<(), NodeError> {
+        for (slot, position, run) in entries {
+            self.step(now, Input::Logged { slot, position, run })?;
         }
         Ok(())
     }

@@ -7,16 +7,16 @@ mod rounds;
 pub(crate) use rounds::Rounds;
 
 use atoll_engine::{Engine, EngineError};
-use atoll_replica::{Position, Slot};
+use atoll_replica::{LogRun, Position, Slot};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Entries of logs, by slot.
-pub(crate) type Logged = Vec<(Slot, Position)>;
+/// Entries of logs, by slot, and what of the log each belongs to.
+pub(crate) type Logged = Vec<(Slot, Position, LogRun)>;
 
 /// The thread, and the way to it. It is handed names of what was written, such as entries of logs.
-pub(crate) struct Syncer<T = (Slot, Position)> {
+pub(crate) struct Syncer<T = (Slot, Position, LogRun)> {
     handed: Option<Sender<Vec<T>>>,
     thread: Option<JoinHandle<()>>,
 }

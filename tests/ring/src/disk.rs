@@ -7,7 +7,7 @@
 
 use crate::cells::State;
 use crate::queue::Cells;
-use atoll_replica::{Entry, Found, Position, Sequence, Slot};
+use atoll_replica::{Entry, Found, LogRun, Position, Sequence, Slot};
 use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,11 +15,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 #[derive(Clone, Debug)]
 pub(crate) enum Record {
     /// Entries behind a place; what was there is gone.
-    Log { slot: Slot, after: Position, entries: Vec<Entry> },
+    Log { slot: Slot, after: Position, entries: Vec<Entry>, run: LogRun },
     /// The cells as they are behind an entry.
     Checkpoint(Box<Cells>),
     /// Cells that came from elsewhere, in place of everything.
-    Installed(Box<Cells>),
+    Installed(Box<Cells>, LogRun),
     /// Everything of the slot is gone: cells come from elsewhere one after the other.
     Emptied(Slot),
     /// Some of those cells.
@@ -78,8 +78,14 @@ impl Disk {
     }
 
     /// Entries behind a place, and whether there are others to be taken out for them.
-    pub(crate) fn log(&mut self, slot: Slot, after: Position, entries: Vec<Entry>, is_cut: bool) {
-        self.together.push(Record::Log { slot, after, entries });
+    pub(crate) fn log(
+        &mut self,
+        slot: Slot,
+        (after, entries): (Position, Vec<Entry>),
+        run: LogRun,
+        is_cut: bool,
+    ) {
+        self.together.push(Record::Log { slot, after, entries, run });
         if is_cut {
             self.cut.insert(slot);
         }
@@ -102,16 +108,16 @@ impl Disk {
     }
 
     /// The last entry of each slot in records `from` to `through`, also that of cells: that is what is logged with them.
-    pub(crate) fn logged(&self, from: u64, through: u64) -> BTreeMap<Slot, Position> {
+    pub(crate) fn logged(&self, from: u64, through: u64) -> BTreeMap<Slot, (Position, LogRun)> {
         let skipped = from.saturating_sub(self.first) as usize;
         let count = through.saturating_sub(from.max(self.first)) as usize;
         let mut logged = BTreeMap::new();
         for record in self.records.iter().skip(skipped).take(count) {
             match record {
-                Record::Log { slot, entries, .. } => {
-                    logged.extend(entries.last().map(|last| (*slot, last.position)));
+                Record::Log { slot, entries, run, .. } => {
+                    logged.extend(entries.last().map(|last| (*slot, (last.position, *run))));
                 }
-                Record::Installed(cells) => drop(logged.insert(cells.slot, cells.position)),
+                Record::Installed(cells, run) => drop(logged.insert(cells.slot, (cells.position, *run))),
                 _ => {}
             }
         }
@@ -148,7 +154,7 @@ impl Disk {
 
     fn take_in(&mut self, record: Record) {
         match record {
-            Record::Log { slot, after, entries } => {
+            Record::Log { slot, after, entries, .. } => {
                 let stored = self.slots.entry(slot).or_default();
                 stored.log.retain(|entry| entry.position.sequence <= after.sequence);
                 stored.log.extend(entries);
@@ -157,7 +163,7 @@ impl Disk {
                 let stored = self.slots.entry(cells.slot).or_default();
                 (stored.base, stored.time_ms, stored.state) = (cells.position, cells.time_ms, cells.state);
             }
-            Record::Installed(cells) => {
+            Record::Installed(cells, _) => {
                 let Cells { slot, position: base, time_ms, state } = *cells;
                 self.slots.insert(slot, Stored { base, time_ms, state, ..Stored::default() });
             }
@@ -196,11 +202,11 @@ impl Disk {
             _ => random.u64(kept.min(last)..=last),
         };
         self.fold(kept);
-        if let Some(Record::Log { slot, after, mut entries }) = self.records.pop_front() {
+        if let Some(Record::Log { slot, after, mut entries, run }) = self.records.pop_front() {
             entries.truncate(random.usize(..=entries.len()).saturating_sub(1));
             // A torn record counts up to its last whole entry.
             if !entries.is_empty() {
-                self.take_in(Record::Log { slot, after, entries });
+                self.take_in(Record::Log { slot, after, entries, run });
             }
         }
         self.first = last;

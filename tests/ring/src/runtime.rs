@@ -12,7 +12,8 @@ use crate::settings::Durability;
 use crate::world::{World, say};
 use atoll_linearizability::Answer;
 use atoll_replica::{
-    Effect, Entry, Input, Message, Moment, NodeId, Position, Proposal, Slot, SlotMessage, Ticket, Version,
+    Effect, Entry, Input, LogRun, Message, Moment, NodeId, Position, Proposal, Slot, SlotMessage, Ticket,
+    Version,
 };
 
 impl World {
@@ -96,7 +97,7 @@ impl World {
         }
         match effect {
             Effect::Send { to, message } => self.send(node, to, message),
-            Effect::Log { slot, after, entries } => self.log(node, slot, after, entries),
+            Effect::Log { slot, after, entries, run } => self.log(node, slot, (after, entries), run),
             Effect::Apply { slot, entry, ticket } => self.apply(node, slot, &entry, ticket),
             Effect::Read { ticket } => self.read(node, ticket),
             Effect::Refuse { ticket, refusal } => self.refuse(node, ticket, refusal),
@@ -162,7 +163,7 @@ impl World {
         }
     }
 
-    fn log(&mut self, node: NodeId, slot: Slot, after: Position, entries: Vec<Entry>) {
+    fn log(&mut self, node: NodeId, slot: Slot, (after, entries): (Position, Vec<Entry>), run: LogRun) {
         let Some(process) = &mut self.node_mut(node).process else { return };
         let live = process.slots.entry(slot).or_default();
         let (applied, former) = (live.applied, live.logged);
@@ -175,7 +176,7 @@ impl World {
         if after.sequence < applied.sequence {
             self.break_promise(format!("{node} truncates behind {after}, but has applied {applied}"));
         }
-        self.node_mut(node).disk.log(slot, after, entries, is_cut);
+        self.node_mut(node).disk.log(slot, (after, entries), run, is_cut);
         self.flush(node);
     }
 
@@ -210,8 +211,8 @@ impl World {
         } else {
             self.flush(node);
         }
-        for (slot, position) in logged {
-            self.give(node, Input::Logged { slot, position });
+        for (slot, (position, run)) in logged {
+            self.give(node, Input::Logged { slot, position, run });
         }
     }
 
@@ -225,8 +226,8 @@ impl World {
             self.node_mut(node).disk.is_busy = false;
             self.flush(node);
         }
-        for (slot, position) in logged {
-            self.give(node, Input::Logged { slot, position });
+        for (slot, (position, run)) in logged {
+            self.give(node, Input::Logged { slot, position, run });
         }
     }
 
@@ -381,14 +382,15 @@ impl World {
         (live.state, live.applied, live.time_ms) = (cells.state.clone(), position, time_ms);
         live.logged = position;
         live.set_deadlines(now, rate_error_ppm);
-        there.disk.append(Record::Installed(cells));
+        let run = process.replica.log_run(slot);
+        there.disk.append(Record::Installed(cells, run));
         self.counts.bump("transfers_installed");
         say!(self, "{node} puts cells up to {position} of slot {} in place", slot.0);
         self.flush(node);
         self.give(node, Input::Installed { slot, position, time_ms });
         // Whoever has a log says that they are here once they are as durable as entries are.
         if is_said_early {
-            self.give(node, Input::Logged { slot, position });
+            self.give(node, Input::Logged { slot, position, run });
         }
     }
 

@@ -143,7 +143,7 @@ impl Replica {
         self.led.change(slot, (configuration.primary == Some(self.me)).then_some(configuration), self.me);
         if configuration.has(self.me) {
             if !self.slots.has(slot) {
-                self.slots.insert(Replicated::new(slot, Position::default(), 0, Vec::new()));
+                self.add(slot, Position::default(), 0, Vec::new());
             }
             self.with(slot, now, effects, |copy, around| copy.reconfigure(configuration, around));
             return;

@@ -8,7 +8,7 @@ use crate::faults::{Counts, Faults};
 use crate::history::{Ended, History};
 use crate::schedule::Scheduled;
 use atoll_replica::{
-    Change, Effect, Entry, Group, GroupOptions, Incarnation, Input, Message, Moment, NodeId, Options,
+    Change, Effect, Entry, Group, GroupOptions, Incarnation, Input, LogRun, Message, Moment, NodeId, Options,
     Position, Replica, Slot, Survived, Table, Ticket,
 };
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -53,7 +53,7 @@ struct Node {
     log: Vec<Entry>,
     synced: usize,
     /// The order of writes: what each left behind as the length of the log.
-    writes: Vec<Position>,
+    writes: Vec<(Position, LogRun)>,
     applied: Vec<Entry>,
     checkpoint: usize,
 }
@@ -317,7 +317,7 @@ impl World {
                     self.at(delay, Event::Message { from: node, incarnation, to, message });
                 }
             }
-            Effect::Log { after, entries, .. } => self.log(node, after, entries),
+            Effect::Log { after, entries, run, .. } => self.log(node, (after, entries), run),
             Effect::Apply { entry, ticket, .. } => self.apply(node, entry, ticket),
             Effect::Read { ticket } => {
                 let list = self.nodes[&node].applied.iter().map(number_of).collect();
@@ -341,7 +341,7 @@ impl World {
         }
     }
 
-    fn log(&mut self, node: NodeId, after: Position, entries: Vec<Entry>) {
+    fn log(&mut self, node: NodeId, (after, entries): (Position, Vec<Entry>), run: LogRun) {
         let there = self.nodes.get_mut(&node).unwrap();
         let before = there.log.len();
         there.log.retain(|entry| entry.position.sequence <= after.sequence);
@@ -350,7 +350,7 @@ impl World {
         }
         there.synced = there.synced.min(there.log.len());
         there.log.extend(entries);
-        there.writes.push(there.log.last().unwrap().position);
+        there.writes.push((there.log.last().unwrap().position, run));
         let (written, life) = (there.writes.len(), there.life);
         let delay = if self.survives { self.random.u64(100..5_000) } else { 0 };
         self.at(delay, Event::Logged { node, life, written });
@@ -362,11 +362,11 @@ impl World {
             return;
         }
         let there = self.nodes.get_mut(&node).unwrap();
-        let Some(&position) = there.writes.get(written - 1) else { return };
+        let Some(&(position, run)) = there.writes.get(written - 1) else { return };
         if let Some(at) = there.log.iter().position(|entry| entry.position == position) {
             there.synced = there.synced.max(at + 1);
         }
-        self.give(node, Input::Logged { slot: SLOT, position });
+        self.give(node, Input::Logged { slot: SLOT, position, run });
     }
 
     fn apply(&mut self, node: NodeId, entry: Entry, ticket: Option<Ticket>) {
@@ -413,7 +413,8 @@ impl World {
         there.checkpoint = applied.len();
         there.applied = applied;
         self.give(node, Input::Installed { slot: SLOT, position: last.position, time_ms: last.time_ms });
-        self.give(node, Input::Logged { slot: SLOT, position: last.position });
+        let run = self.nodes[&node].replica.log_run(SLOT);
+        self.give(node, Input::Logged { slot: SLOT, position: last.position, run });
     }
 
     fn tick(&mut self, node: NodeId, life: u64) {

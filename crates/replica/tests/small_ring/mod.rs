@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use atoll_replica::{
-    Change, Decision, Effect, Entry, Found, Group, GroupOptions, Incarnation, Input, Message, Moment, NodeId,
-    Options, Position, Refusal, Replica, Slot, Survived, Ticket,
+    Change, Decision, Effect, Entry, Found, Group, GroupOptions, Incarnation, Input, LogRun, Message, Moment,
+    NodeId, Options, Position, Refusal, Replica, Slot, Survived, Ticket,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct Node {
     pub replica: Replica,
     pub incarnation: Incarnation,
     pub log: Vec<Entry>,
-    pub unlogged: VecDeque<Position>,
+    pub unlogged: VecDeque<(Position, LogRun)>,
     pub applied: Vec<Entry>,
     pub is_dead: bool,
 }
@@ -119,9 +119,9 @@ impl Ring {
         let there = self.nodes.get_mut(&node).unwrap();
         match effect {
             Effect::Send { to, message } => self.network.push_back((node, there.incarnation, to, message)),
-            Effect::Log { after, entries, .. } => {
+            Effect::Log { after, entries, run, .. } => {
                 there.log.truncate(after.sequence.0 as usize);
-                there.unlogged.push_back(entries.last().unwrap().position);
+                there.unlogged.push_back((entries.last().unwrap().position, run));
                 there.log.extend(entries);
             }
             Effect::Apply { entry, ticket, .. } => {
@@ -155,8 +155,8 @@ impl Ring {
 
     pub fn log_all(&mut self) {
         for node in self.nodes.keys().copied().collect::<Vec<_>>() {
-            while let Some(position) = self.nodes.get_mut(&node).unwrap().unlogged.pop_front() {
-                self.give(node, Input::Logged { slot: SLOT, position });
+            while let Some((position, run)) = self.nodes.get_mut(&node).unwrap().unlogged.pop_front() {
+                self.give(node, Input::Logged { slot: SLOT, position, run });
             }
         }
     }
@@ -200,7 +200,8 @@ impl Ring {
         if there.replica.would_install(SLOT, position) {
             there.log = applied.clone();
             there.applied = applied;
-            there.unlogged.push_back(position);
+            let run = there.replica.log_run(SLOT);
+            there.unlogged.push_back((position, run));
             self.give(to, Input::Installed { slot: SLOT, position, time_ms });
         }
     }

@@ -166,7 +166,7 @@ impl Copies {
         keyspace.install(number, applied, time_ms, cells)?;
         if self.log.is_some() {
             // The primary is told that all of this is here once it is as durable as entries are.
-            self.handed.push((slot, position));
+            self.handed.push((slot, position, self.replica.log_run(slot)));
         }
         Ok(())
     }

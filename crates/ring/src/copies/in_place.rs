@@ -70,7 +70,7 @@ impl Copies {
         self.moves.arrivals.finish(slot);
         if self.log.is_some() {
             // As for a slot that came at once.
-            self.handed.push((slot, position));
+            self.handed.push((slot, position, self.replica.log_run(slot)));
         }
         self.step(now, Input::Installed { slot, position, time_ms })
     }
@@ -83,7 +83,7 @@ impl Copies {
     fn empty(&mut self, slot: Slot) -> Result<(), NodeError> {
         self.moves.arrivals.begin_in_place(slot);
         self.moves.outgoing.forget(&[slot]);
-        self.handed.retain(|(handed, _)| *handed != slot);
+        self.handed.retain(|(handed, ..)| *handed != slot);
         if let Some(log) = &mut self.log {
             log.forget(&[slot]);
         }

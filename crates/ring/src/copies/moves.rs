@@ -216,7 +216,7 @@ impl Copies {
         slots.iter().for_each(|&slot| self.moves.arrivals.forget(slot));
         self.moves.outgoing.forget(&slots);
         // What is said to be logged of them is of no copy that comes.
-        self.handed.retain(|(slot, _)| !slots.contains(slot));
+        self.handed.retain(|(slot, ..)| !slots.contains(slot));
         let unanswered = self.full.as_mut().map(|full| full.forget(&slots)).unwrap_or_default();
         unanswered.into_iter().for_each(|ticket| self.answer(ticket, refusals::unknown));
         if let Some(log) = &mut self.log {
