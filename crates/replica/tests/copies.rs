@@ -201,6 +201,18 @@ fn with_too_few_copies_nothing_is_written_but_reads_go_on() {
 }
 
 #[test]
+fn a_write_that_is_committed_with_too_few_copies_is_not_acknowledged() {
+    let mut ring = three();
+    [2, 3].into_iter().for_each(|node| ring.kill(node));
+    ring.write(1, 1);
+    ring.settle();
+    assert_eq!(ring.told(1), None);
+    [2, 3].into_iter().for_each(|node| ring.fail(node));
+    ring.pass(100);
+    assert_eq!((ring.told(1), ring.applied(1)), (Some(Told::Unknown), vec![1]), "the one copy may be lost");
+}
+
+#[test]
 fn a_copy_that_does_not_answer_is_reported_and_gone_on_without() {
     let mut ring = three();
     ring.kill(3);

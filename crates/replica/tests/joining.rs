@@ -4,8 +4,8 @@
 
 mod small_ring;
 
-use atoll_replica::{Change, Incarnation, NodeId, Options};
-use small_ring::{Ring, SLOT, Told};
+use atoll_replica::{Change, Incarnation, NodeId, Options, Survived};
+use small_ring::{Ring, SLOT, Told, three};
 
 /// A ring of which two nodes have a copy with a few entries, with a third one that gets none of the cells that it lacks.
 fn without_cells(nodes: u32) -> (Ring, NodeId, Vec<NodeId>) {
@@ -76,4 +76,24 @@ fn a_copy_that_lacks_many_entries_is_not_waited_for() {
     ring.cut.clear();
     ring.pass(400);
     assert_eq!(ring.group.table().slot(SLOT).in_sync.len(), 3, "it counts once it has them");
+}
+
+#[test]
+fn what_a_copy_had_before_its_node_began_again_does_not_count_though_the_epoch_is_the_same() {
+    let mut ring = three();
+    ring.fail(3);
+    (1..=9).for_each(|ticket| ring.write(1, ticket));
+    ring.pass(400);
+    assert_eq!(ring.applied(3).len(), 9, "it follows, and nobody counts it in while it is down");
+    let epoch = ring.group.table().slot(SLOT).epoch;
+    // The end of its log is lost.
+    let third = ring.nodes.get_mut(&NodeId(3)).unwrap();
+    third.log.truncate(4);
+    let last = third.log.last().unwrap().position;
+    ring.start(NodeId(3), &Options::default(), Survived::Everything(vec![(SLOT, last)]));
+    ring.settle();
+    assert_eq!(ring.group.table().slot(SLOT).epoch, epoch);
+    ring.pass(3_000);
+    assert_eq!(ring.nodes[&NodeId(3)].replica.last(SLOT).sequence.0, 9);
+    assert_eq!(ring.group.table().slot(SLOT).in_sync.len(), 3);
 }
