@@ -7,7 +7,7 @@ mod small_ring;
 use atoll_replica::{
     Change, Entry, Epoch, Incarnation, Input, NodeId, Options, Position, Sequence, Survived,
 };
-use small_ring::{Ring, SLOT};
+use small_ring::{Ring, SLOT, Told};
 
 const THIRD: NodeId = NodeId(3);
 
@@ -152,4 +152,28 @@ fn cells_are_needed_until_the_copy_takes_entries_and_of_whoever_leads() {
     assert!(!needs(&ring, 1));
     ring.fail(1);
     assert!(!needs(&ring, 1));
+}
+
+#[test]
+fn a_write_that_waits_for_a_copy_alone_waits_no_more_as_soon_as_that_one_has_nothing() {
+    let mut ring = Ring::of(3, 3, &Options { kept_entries: 1, ..Options::default() });
+    ring.pass(100);
+    ring.fail(3);
+    (1..=3).for_each(|ticket| ring.write(1, ticket));
+    ring.pass(400);
+    ring.isolate(3);
+    (4..=9).for_each(|ticket| ring.write(1, ticket));
+    ring.pass(400);
+    ring.decide(Change::Hear { node: THIRD, incarnation: Incarnation(1) });
+    ring.tick();
+    ring.write(1, 10);
+    ring.settle();
+    assert_eq!(ring.told(10), None, "it followed, and so it is waited for");
+    ring.cut.clear();
+    while ring.transfers.is_empty() {
+        ring.tick();
+    }
+    assert_eq!(ring.told(10), None);
+    empty(&mut ring);
+    assert_eq!(ring.told(10), Some(Told::Written));
 }
