@@ -97,3 +97,22 @@ fn what_a_copy_had_before_its_node_began_again_does_not_count_though_the_epoch_i
     assert_eq!(ring.nodes[&NodeId(3)].replica.last(SLOT).sequence.0, 9);
     assert_eq!(ring.group.table().slot(SLOT).in_sync.len(), 3);
 }
+
+#[test]
+fn a_long_tail_that_differs_is_stepped_back_through_without_entries() {
+    let mut ring = three();
+    ring.isolate(1);
+    (1..=200).for_each(|ticket| ring.write(1, ticket));
+    ring.fail(1);
+    ring.pass(1_200);
+    let leader = ring.primary().0;
+    (201..=400).for_each(|ticket| ring.write(leader, ticket));
+    ring.pass(200);
+    ring.cut.clear();
+    ring.entries_sent = 0;
+    ring.decide(Change::Hear { node: NodeId(1), incarnation: Incarnation(1) });
+    ring.pass(400);
+    assert_eq!(ring.applied(1), (201..=400).collect::<Vec<_>>());
+    assert!(ring.entries_sent <= 600, "{}", ring.entries_sent);
+    assert_eq!(ring.group.table().slot(SLOT).in_sync.len(), 3);
+}

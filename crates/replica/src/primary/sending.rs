@@ -2,10 +2,10 @@
 //!
 //! Invariant: a copy that is not known to follow is only asked where it stands.
 
-use super::{Candidate, Primary};
+use super::{Candidate, Peer, Primary};
 use crate::copy::{Around, Replicated};
 use crate::planted::{self, Bug};
-use crate::{NodeId, Sequence, SlotMessage};
+use crate::{Entry, NodeId, Position, Sequence, SlotMessage};
 
 impl Replicated {
     /// Sends what is new to every copy that is known to follow.
@@ -36,12 +36,23 @@ impl Replicated {
         if entries.is_empty() && !probes {
             return;
         }
+        self.say(peer, previous, entries, around);
+    }
+
+    /// Asks a copy whether it has the entry behind which the next ones would be sent, and sends none.
+    fn probe(&self, peer: &mut Peer, around: &mut Around<'_>) {
+        match self.log.position(peer.sent) {
+            Some(previous) => self.say(peer, previous, Vec::new(), around),
+            None => self.begin_transfer(peer, around),
+        }
+    }
+
+    fn say(&self, peer: &mut Peer, previous: Position, entries: Vec<Entry>, around: &mut Around<'_>) {
         peer.sent = Sequence(peer.sent.0 + entries.len() as u64);
         peer.sent_at = around.now;
         peer.owes_since.get_or_insert(around.now);
         peer.committed_told = self.committed;
-        let node = peer.node;
-        self.send(node, SlotMessage::Append { previous, entries, committed: self.committed }, around);
+        self.send(peer.node, SlotMessage::Append { previous, entries, committed: self.committed }, around);
     }
 
     /// A copy has this epoch's log up to a place.
@@ -94,6 +105,8 @@ impl Replicated {
                 return;
             }
             peer.owes_since = None;
+            // Where it stood last was wrong already, and this is one step back: what comes behind it is sent once it is right.
+            let is_guess = peer.is_known && hint < peer.hint;
             peer.is_known = true;
             if hint > peer.hint {
                 // It came further since the last copy of the cells was sent: another one may begin at once.
@@ -104,7 +117,10 @@ impl Replicated {
             if self.log.position(peer.sent).is_some() {
                 peer.no_cells_before = None;
             }
-            self.send_entries(&mut primary, at, true, around);
+            match is_guess {
+                true => self.probe(peer, around),
+                false => self.send_entries(&mut primary, at, true, around),
+            }
         }
         self.primary = Some(primary);
         if is_given_up {

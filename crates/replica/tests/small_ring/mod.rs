@@ -4,7 +4,7 @@
 
 use atoll_replica::{
     Change, Decision, Effect, Entry, Found, Group, GroupOptions, Incarnation, Input, LogRun, Message, Moment,
-    NodeId, Options, Position, Refusal, Replica, Slot, Survived, Ticket,
+    NodeId, Options, Position, Refusal, Replica, Slot, SlotMessage, Survived, Ticket,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -45,6 +45,8 @@ pub struct Ring {
     pub hears_group: bool,
     pub proposals: Vec<Change>,
     pub transfers: Vec<(NodeId, NodeId)>,
+    /// How many entries nodes sent to each other.
+    pub entries_sent: usize,
 }
 
 impl Ring {
@@ -61,6 +63,7 @@ impl Ring {
             hears_group: true,
             proposals: Vec::new(),
             transfers: Vec::new(),
+            entries_sent: 0,
         };
         (1..=nodes).for_each(|node| ring.start(NodeId(node), options, Survived::Nothing));
         ring.place();
@@ -118,7 +121,12 @@ impl Ring {
     pub fn perform(&mut self, node: NodeId, effect: Effect) {
         let there = self.nodes.get_mut(&node).unwrap();
         match effect {
-            Effect::Send { to, message } => self.network.push_back((node, there.incarnation, to, message)),
+            Effect::Send { to, message } => {
+                if let Message::Slot { about: SlotMessage::Append { entries, .. }, .. } = &message {
+                    self.entries_sent += entries.len();
+                }
+                self.network.push_back((node, there.incarnation, to, message));
+            }
             Effect::Log { after, entries, run, .. } => {
                 there.log.truncate(after.sequence.0 as usize);
                 there.unlogged.push_back((entries.last().unwrap().position, run));
