@@ -7,7 +7,7 @@ use crate::copy::{Around, Replicated};
 use crate::held::Request;
 use crate::lease::Need;
 use crate::planted::{self, Bug};
-use crate::{Effect, Refusal, Ticket};
+use crate::{Effect, Moment, Refusal, Ticket};
 
 impl Replicated {
     /// A client reads.
@@ -28,18 +28,44 @@ impl Replicated {
             return around.effects.push(Effect::Refuse { ticket, refusal: Refusal::Busy });
         }
         let round = knowing.leases.coming_round();
-        primary.reads.push_back(WaitingRead { ticket, behind, round, since: around.now });
-        self.answer_reads(knowing, around);
+        let read = WaitingRead { ticket, behind, round, since: around.now };
+        if self.is_to_be_answered(&read, knowing, around) {
+            return around.effects.push(Effect::Read { ticket });
+        }
+        // Those that wait already are looked at where something changes, and not for each one that comes.
+        if let Some(primary) = self.primary.as_mut() {
+            primary.reads.push_back(read);
+        }
     }
 
-    /// Answers reads that wait for nothing any more.
+    fn is_to_be_answered(&self, read: &WaitingRead, knowing: &Knowing<'_>, around: &Around<'_>) -> bool {
+        let serves = |primary| self.serves(primary, read.round, knowing, around);
+        read.behind <= self.committed && self.primary.as_deref().is_some_and(serves)
+    }
+
+    /// Answers reads that wait for nothing any more. Whether others promised enough is the same for all of one round of questions, and
+    /// where it is not for the first one, whose round is the oldest, it is for none.
     pub(crate) fn answer_reads(&mut self, knowing: &Knowing<'_>, around: &mut Around<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
+        let Some(first) = primary.reads.front() else { return self.primary = Some(primary) };
+        let mut served = (first.round, self.serves(&primary, first.round, knowing, around));
+        let is_over = |read: &WaitingRead, now: Moment| now > read.since.after(around.options.read_wait_us);
+        if !served.1 {
+            while primary.reads.front().is_some_and(|read| is_over(read, around.now))
+                && let Some(read) = primary.reads.pop_front()
+            {
+                around.effects.push(Effect::Refuse { ticket: read.ticket, refusal: Refusal::NoLease });
+            }
+            return self.primary = Some(primary);
+        }
         let waiting = std::mem::take(&mut primary.reads);
         for read in waiting {
-            if read.behind <= self.committed && self.serves(&primary, read.round, knowing, around) {
+            if read.round != served.0 {
+                served = (read.round, self.serves(&primary, read.round, knowing, around));
+            }
+            if read.behind <= self.committed && served.1 {
                 around.effects.push(Effect::Read { ticket: read.ticket });
-            } else if around.now > read.since.after(around.options.read_wait_us) {
+            } else if is_over(&read, around.now) {
                 around.effects.push(Effect::Refuse { ticket: read.ticket, refusal: Refusal::NoLease });
             } else {
                 primary.reads.push_back(read);
@@ -56,6 +82,8 @@ impl Replicated {
 
     /// Whether whoever came before this round of questions is answered from the cells as they are.
     fn serves(&self, primary: &Primary, round: u64, knowing: &Knowing<'_>, around: &Around<'_>) -> bool {
+        #[cfg(test)]
+        tests::LOOKS.set(tests::LOOKS.get() + 1);
         let is_ready = self.committed >= primary.serves_behind || planted::is(Bug::ReadBeforeRecommit);
         let keeps = knowing.keeps || planted::is(Bug::ReadAfterRenouncing);
         is_ready && keeps && self.has_leases(primary, round, knowing, around)
@@ -77,5 +105,44 @@ impl Replicated {
     /// Whether somebody waits to read.
     pub(crate) fn has_reads(&self) -> bool {
         self.primary.as_ref().is_some_and(|primary| !primary.reads.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Change, Effect, Group, GroupOptions, Incarnation, Input, Moment, NodeId, Options, Replica};
+    use crate::{Slot, Survived, Ticket};
+    use std::cell::Cell;
+
+    thread_local! {
+        /// How often it was asked whether others promised enough.
+        pub(super) static LOOKS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    #[test]
+    fn what_many_reads_wait_for_is_not_looked_at_for_each_pair_of_them() {
+        let mut group = Group::new(GroupOptions { slots: 1, copies: 2 });
+        for node in [1, 2].map(NodeId) {
+            let (address, survived) = (String::new(), Survived::Nothing);
+            group.apply(Change::Register { node, nonce: 1, address, survived });
+        }
+        for change in group.plan(&[]) {
+            group.apply(change);
+        }
+        let (table, mut effects) = (group.table(), Vec::new());
+        let mut replica = Replica::new(table.slot(Slot(0)).primary.unwrap(), Options::default());
+        replica.begin(Moment(1), Incarnation(1), Vec::new());
+        replica.step(Moment(1), Input::Table(table), &mut effects);
+        let looked_before = LOOKS.get();
+        for number in 0..4_000 {
+            let (ticket, keys) = (Ticket(number), vec![number]);
+            replica.step(Moment(2), Input::Read { slot: Slot(0), ticket, keys }, &mut effects);
+        }
+        (0..10).for_each(|_| replica.step(Moment(3), Input::Tick, &mut effects));
+        assert!(LOOKS.get() - looked_before <= 4_100, "{}", LOOKS.get() - looked_before);
+        effects.clear();
+        replica.step(Moment(3).after(Options::default().read_wait_us), Input::Tick, &mut effects);
+        let is_refused = |effect: &&Effect| matches!(effect, Effect::Refuse { .. });
+        assert_eq!(effects.iter().filter(is_refused).count(), 4_000, "nobody waits for ever");
     }
 }
