@@ -18,6 +18,8 @@ pub(crate) struct Around<'a> {
     pub(crate) options: &'a Options,
     /// How many copies of the slot must be in sync for a write to be taken.
     pub(crate) in_sync_min: usize,
+    /// How many bytes of applied entries of the slot may be kept for copies that lack them.
+    pub(crate) kept_bytes_max: usize,
     /// Whether this node may go on with the slot where no other copy is in sync: the configuration group hears it, and no newer table
     /// leaves the slot to somebody else.
     pub(crate) goes_alone: bool,
@@ -168,7 +170,7 @@ impl Replicated {
         };
         self.commit(known, None, around);
         self.send(from, SlotMessage::Appended { matched: self.matched() }, around);
-        let needed = Needed { behind: self.committed, held_behind: None };
+        let needed = Needed { behind: self.committed, held_behind: None, bytes_max: around.kept_bytes_max };
         self.trim(needed, around.options);
     }
 

@@ -22,6 +22,8 @@ pub(crate) struct Needed {
     pub(crate) behind: Sequence,
     /// Somebody is on its way from here to the end of the log: more is kept for it, since it cannot be sent cells once more each time.
     pub(crate) held_behind: Option<Sequence>,
+    /// How many bytes of them are kept, but for those that are held: less than a slot may keep alone where all slots keep much.
+    pub(crate) bytes_max: usize,
 }
 
 impl Log {
@@ -72,6 +74,11 @@ impl Log {
         is_longer
     }
 
+    /// About how much memory the entries take that are applied here and kept for others.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.applied_bytes + self.applied * KEPT_ENTRY_BYTES
+    }
+
     /// Entries behind a place, as many as a message takes: at least one if there is any.
     pub(crate) fn behind_place(&self, sequence: Sequence, bytes_max: usize) -> Vec<Entry> {
         let skipped = usize::try_from(sequence.0.saturating_sub(self.base.sequence.0)).unwrap_or(usize::MAX);
@@ -100,7 +107,8 @@ impl Log {
             let behind_applied = applied.0.saturating_sub(sequence.0);
             let is_needed = sequence > needed.behind
                 && behind_applied < kept as u64
-                && self.applied_bytes <= KEPT_BYTES_MAX;
+                && self.applied_bytes <= KEPT_BYTES_MAX
+                && self.kept_bytes() <= needed.bytes_max;
             let is_held = needed.held_behind.is_some_and(|from| sequence > from)
                 && behind_applied < HELD_MAX
                 && self.applied_bytes <= HELD_BYTES_MAX;
@@ -115,8 +123,14 @@ impl Log {
     }
 }
 
-/// Bytes of applied entries that are kept.
+/// Bytes of applied entries that are kept of a slot.
 const KEPT_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of applied entries that are kept of all slots of a node before each that it leads keeps no more than its share of them.
+pub(crate) const KEPT_OF_ALL_BYTES_MAX: usize = 256 << 20;
+
+/// What an entry takes in memory beside its body, about.
+const KEPT_ENTRY_BYTES: usize = 64;
 
 /// The same, and how many they are, where somebody is on its way: about the writes of a few seconds.
 const HELD_BYTES_MAX: usize = 64 << 20;
@@ -135,7 +149,7 @@ mod tests {
     }
 
     fn needed(behind: u64) -> Needed {
-        Needed { behind: Sequence(behind), held_behind: None }
+        Needed { behind: Sequence(behind), held_behind: None, bytes_max: usize::MAX }
     }
 
     fn log(base: u64, last: u64) -> Log {
@@ -176,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_is_held_for_a_copy_on_its_way_stays_as_long_as_it_is_not_too_much() {
-        let held = Needed { behind: Sequence(0), held_behind: Some(Sequence(20)) };
+        let held = Needed { held_behind: Some(Sequence(20)), ..needed(0) };
         let mut long = log(0, 100);
         long.trim(Sequence(90), held, 1);
         assert_eq!(long.base().sequence, Sequence(20));
@@ -187,7 +201,7 @@ mod tests {
         for sequence in 1..=9 {
             long.push(Entry { position: position(2, sequence), time_ms: 0, body: body.clone() });
         }
-        long.trim(Sequence(9), Needed { behind: Sequence(0), held_behind: Some(Sequence(1)) }, 100);
+        long.trim(Sequence(9), Needed { held_behind: Some(Sequence(1)), ..needed(0) }, 100);
         assert_eq!(long.base().sequence, Sequence(5));
     }
 

@@ -326,7 +326,7 @@ impl Replicated {
         }
         let behind = primary.peers.iter().map(|peer| peer.matched).min().unwrap_or(self.committed);
         let held_behind = primary.peers.iter().filter_map(|peer| peer.held_behind(around)).min();
-        let needed = Needed { behind, held_behind };
+        let needed = Needed { behind, held_behind, bytes_max: around.kept_bytes_max };
         self.primary = Some(primary);
         self.trim(needed, around.options);
     }

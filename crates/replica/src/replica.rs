@@ -5,6 +5,7 @@
 
 mod cells;
 mod clients;
+mod kept;
 mod led;
 mod slots;
 mod tables;
@@ -48,6 +49,8 @@ pub struct Replica {
     slots: Slots,
     /// How many copies it began with or made.
     copies_made: u64,
+    /// What all of them keep of applied entries, in bytes.
+    kept_bytes: usize,
     /// Those of them that this node leads.
     led: Led,
     /// What clients ask for in slots that this node is about to lead.
@@ -75,6 +78,7 @@ impl Replica {
             pending: None,
             slots: Slots::default(),
             copies_made: 0,
+            kept_bytes: 0,
             led: Led::default(),
             early: BTreeMap::new(),
             called: BTreeMap::new(),
@@ -192,7 +196,8 @@ impl Replica {
         let knowing = self.knowing(slot, now);
         let (me, options, effects) = (self.me, &self.options, &mut Vec::new());
         let goes_alone = self.goes_alone(slot, now);
-        copy.may_read(&knowing, &Around { me, now, options, in_sync_min: 0, goes_alone, effects })
+        let around = Around { me, now, options, in_sync_min: 0, kept_bytes_max: 0, goes_alone, effects };
+        copy.may_read(&knowing, &around)
     }
 
     /// Whether the table names another life of this node: what it says counts for nothing any more, and it has to begin again.
@@ -230,8 +235,11 @@ impl Replica {
         act: impl FnOnce(&mut Replicated, &mut Around<'_>),
     ) {
         let (in_sync_min, goes_alone) = (self.in_sync_min(slot), self.goes_alone(slot, now));
+        let (me, options, kept_bytes_max) = (self.me, &self.options, self.kept_bytes_max());
         let Some(copy) = self.slots.get_mut(slot) else { return };
-        act(copy, &mut Around { me: self.me, now, options: &self.options, in_sync_min, goes_alone, effects });
+        let before = copy.log.kept_bytes();
+        act(copy, &mut Around { me, now, options, in_sync_min, kept_bytes_max, goes_alone, effects });
+        self.kept_bytes = kept::changed(self.kept_bytes, before, copy);
         note(&mut self.busy, copy);
     }
 
@@ -244,13 +252,15 @@ impl Replica {
         act: impl FnOnce(&mut Replicated, &Knowing<'_>, &mut Around<'_>),
     ) {
         let (in_sync_min, group_hears) = (self.in_sync_min(slot), self.group_hears(now));
+        let (me, options, kept_bytes_max) = (self.me, &self.options, self.kept_bytes_max());
         let Some(copy) = self.slots.get_mut(slot) else { return };
         let tables = (&*self.table, self.pending.as_deref());
-        let knowing = Knowing::of(tables, &self.leases, (self.me, slot), group_hears);
+        let knowing = Knowing::of(tables, &self.leases, (me, slot), group_hears);
         let goes_alone = group_hears && knowing.keeps;
-        let around =
-            &mut Around { me: self.me, now, options: &self.options, in_sync_min, goes_alone, effects };
+        let before = copy.log.kept_bytes();
+        let around = &mut Around { me, now, options, in_sync_min, kept_bytes_max, goes_alone, effects };
         act(copy, &knowing, around);
+        self.kept_bytes = kept::changed(self.kept_bytes, before, copy);
         note(&mut self.busy, copy);
     }
 

@@ -35,6 +35,10 @@ impl Led {
         self.slots.contains_key(&slot)
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.slots.len()
+    }
+
     /// All of them, in their order.
     pub(super) fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
         self.slots.keys().copied()

@@ -150,10 +150,10 @@ impl Replica {
         }
         let (in_sync_min, goes_alone) = (self.in_sync_min(slot), self.goes_alone(slot, now));
         if let Some(mut copy) = self.slots.remove(slot) {
-            copy.reconfigure(
-                configuration,
-                &mut Around { me: self.me, now, options: &self.options, in_sync_min, goes_alone, effects },
-            );
+            self.kept_bytes = self.kept_bytes.saturating_sub(copy.log.kept_bytes());
+            let (me, options, kept_bytes_max) = (self.me, &self.options, 0);
+            let around = &mut Around { me, now, options, in_sync_min, kept_bytes_max, goes_alone, effects };
+            copy.reconfigure(configuration, around);
             effects.push(Effect::Forget { slot });
         }
         self.busy.remove(&slot);
