@@ -2,6 +2,7 @@
 
 use crate::peers::{Beside, Engine, EngineError};
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::path::Path;
 
 /// What is wrong with it.
@@ -9,8 +10,8 @@ use std::path::Path;
 pub enum Fault {
     /// Every second put is acknowledged and lost.
     LosesPuts,
-    /// The last put before it is closed is acknowledged and lost.
-    LosesTheLastPut,
+    /// Puts are there for whoever put them, and gone once it is closed.
+    ForgetsAtClose,
     /// A scan shows its first entry again and again, as often as there are entries.
     RepeatsEntries,
 }
@@ -27,7 +28,7 @@ pub fn plant(fault: Option<Fault>) {
 /// The engine with the fault that was planted, if one was.
 pub fn planted(engine: Box<dyn Engine>) -> Box<dyn Engine> {
     match PLANTED.get() {
-        Some(fault) => Box::new(Faulty { engine, fault, puts: 0, held_back: None }),
+        Some(fault) => Box::new(Faulty { engine, fault, puts: 0, held: HashMap::new() }),
         None => engine,
     }
 }
@@ -36,8 +37,8 @@ struct Faulty {
     engine: Box<dyn Engine>,
     fault: Fault,
     puts: u64,
-    /// The last put, which the engine gets only if another one follows.
-    held_back: Option<(Vec<u8>, Vec<u8>)>,
+    /// What the engine never gets.
+    held: HashMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Engine for Faulty {
@@ -52,20 +53,22 @@ impl Engine for Faulty {
         self.puts += 1;
         match self.fault {
             Fault::LosesPuts if self.puts.is_multiple_of(2) => Ok(()),
-            Fault::LosesTheLastPut => match self.held_back.replace((key.to_vec(), value.to_vec())) {
-                Some((key, value)) => self.engine.put(&key, &value),
-                None => Ok(()),
-            },
+            Fault::ForgetsAtClose => {
+                self.held.insert(key.to_vec(), value.to_vec());
+                Ok(())
+            }
             _ => self.engine.put(key, value),
         }
     }
 
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> Result<(), EngineError> {
-        match &self.held_back {
-            Some((held, value)) if held == key => found(Some(value)),
-            _ => self.engine.get(key, found)?,
+        match self.held.get(key) {
+            Some(value) => {
+                found(Some(value));
+                Ok(())
+            }
+            None => self.engine.get(key, found),
         }
-        Ok(())
     }
 
     fn scan(
@@ -91,7 +94,7 @@ impl Engine for Faulty {
 
     fn beside(&self) -> Result<Beside, EngineError> {
         let (beside, fault) = (self.engine.beside()?, self.fault);
-        Ok(Box::new(move || Box::new(Self { engine: beside(), fault, puts: 0, held_back: None })))
+        Ok(Box::new(move || Box::new(Self { engine: beside(), fault, puts: 0, held: HashMap::new() })))
     }
 
     fn checkpoint(&mut self) -> Result<(), EngineError> {

@@ -146,15 +146,16 @@ fn updates_that_one_writer_or_one_of_two_loses_are_wrong() {
     let one = with_fault("loses-one", &[Phase::Load, Phase::Update], loses);
     assert!(one.wrong > 100, "{}", one.wrong);
     let two = with_fault("loses-two", &[Phase::Load, Phase::Update, Phase::UpdatePair], loses);
-    assert!(two.wrong > 100, "{}", two.wrong);
+    assert!(two.wrong > 0, "what one loses, the other may have overwritten, but not all of it");
 }
 
 #[test]
 fn puts_that_are_lost_are_wrong_in_every_phase_that_puts() {
-    let (loses, loses_one) = (Some(Fault::LosesPuts), Some(Fault::LosesTheLastPut));
+    let (loses, forgets) = (Some(Fault::LosesPuts), Some(Fault::ForgetsAtClose));
+    // Of a pair, how many depends on who comes first: what one loses, the other may have overwritten.
     let phases = [
         ("single", &[Phase::LoadSingle][..], 1250),
-        ("pair", &[Phase::Load, Phase::Update, Phase::UpdatePair], 300),
+        ("pair", &[Phase::Load, Phase::Update, Phase::UpdatePair], 1),
         ("beyond", &[Phase::Beyond], 300),
     ];
     for (name, phases, least) in phases {
@@ -162,7 +163,7 @@ fn puts_that_are_lost_are_wrong_in_every_phase_that_puts() {
         assert_eq!(right.wrong, 0, "{name}: {:?}", right.first_wrong);
         assert!(right.checked >= 800, "{name}: {}", right.checked);
         assert!(with_fault(name, phases, loses).wrong >= least, "{name}");
-        // Only looking at it again afterwards finds that one.
-        assert!(with_fault(name, phases, loses_one).wrong > 0, "{name}");
+        // That only a look from behind finds.
+        assert!(with_fault(name, phases, forgets).wrong > 100, "{name}");
     }
 }
