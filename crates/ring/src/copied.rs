@@ -53,7 +53,7 @@ pub(crate) struct Copied {
     me: NodeId,
     ticked_at: Moment,
     tick_us: u64,
-    /// When this node asked last what the configuration group answered.
+    /// When this node asked last what the configuration group answered; when it began, before there is such an answer.
     heard_at: Moment,
     /// Who led the group then.
     group_leader: Option<NodeId>,
@@ -86,7 +86,9 @@ impl Copied {
         addresses: PeerAddresses,
     ) -> Self {
         let metrics = shared.metrics.first().cloned().unwrap_or_default();
-        let (ticked_at, heard_at, group_leader, has_begun, has_pieces) = Default::default();
+        // Nobody was asked before: a group that has not answered yet is silent for as long as the node runs.
+        let heard_at = shared.began;
+        let (ticked_at, group_leader, has_begun, has_pieces) = Default::default();
         let (heard, addressed, put_off, failed, is_seat_lost, is_seat_waiting) = Default::default();
         Self {
             copies,

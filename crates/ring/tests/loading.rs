@@ -8,9 +8,10 @@ use atoll_ring::{
     AccessFile, GroupDoor, GroupMember, Joining, LocalGroup, Node, NodeError, NodeOptions, Others, Token,
 };
 use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use support::{Client, options};
+use support::{Client, Put, options};
 
 const LONG: Duration = Duration::from_secs(60);
 const TOKEN: &str = "0123456789abcdef";
@@ -121,6 +122,30 @@ fn a_node_tells_of_no_ring_until_it_has_heard_what_its_ring_is() {
     assert!(client.say("INFO persistence").contains("loading:0"));
     assert!(client.say("AT.RING STATUS").contains("node: 1"));
     assert_eq!(client.say("QUIT"), "OK");
+}
+
+/// What is told of the node by that name.
+fn gauge(node: &Node, name: &str) -> f64 {
+    let text = node.metrics_text();
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok()).unwrap_or_default()
+}
+
+#[test]
+fn a_group_that_never_answered_is_silent_for_no_longer_than_the_node_runs() {
+    // The machine has been up for a long time.
+    let clock = Arc::new(Put(AtomicU64::new(1_000_000_000_000)));
+    let metrics = Some("127.0.0.1:0".parse().unwrap());
+    let node = start(Late::new(), NodeOptions { clock, metrics, ..options() });
+    let began = Instant::now();
+    let silence = loop {
+        // Before the loop has told what it knows there is none.
+        match gauge(&node, "atoll_ring_group_silence_seconds") {
+            0.0 => assert!(began.elapsed() < LONG, "{}", node.metrics_text()),
+            silence => break silence,
+        }
+    };
+    let up = gauge(&node, "atoll_ring_uptime_seconds");
+    assert!(silence <= up, "{silence} s of {up} s");
 }
 
 #[test]
