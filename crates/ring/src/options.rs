@@ -6,6 +6,7 @@ use crate::address::HostPort;
 use crate::clock::{Clock, SystemClock};
 use crate::others::Others;
 use crate::token::Token;
+use atoll_replica::OptionError;
 use atoll_resp::{LatencyClass, Limits};
 use atoll_tls::{NodeTls, TlsError};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -152,13 +153,15 @@ impl NodeOptions {
         if self.access.is_some() && self.token.is_none() {
             return wrong("access", "only with a token: without one everybody may do everything");
         }
-        if !self.listen.ip().is_loopback() && self.token.is_none() {
-            return Err(NodeError::Open { address: self.listen });
-        }
-        if let Some(address) = self.metrics.filter(|listen| !listen.ip().is_loopback())
-            && self.token.is_none()
-        {
+        let peers = self.others.as_ref().map(|others| others.listen);
+        let mut doors = [Some(self.listen), self.metrics, peers].into_iter().flatten();
+        if let Some(address) = doors.find(|door| self.token.is_none() && !door.ip().is_loopback()) {
             return Err(NodeError::Open { address });
+        }
+        if let Some(Err(OptionError { option, problem })) =
+            self.others.as_ref().map(|others| others.options.validate())
+        {
+            return wrong(option, problem);
         }
         if self.others.is_some() && self.tls.as_ref().is_some_and(|tls| tls.peers.is_none()) {
             return Err(TlsError::NoAuthority.into());

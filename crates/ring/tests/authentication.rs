@@ -1,12 +1,15 @@
 //! With a token, nobody is answered who does not show it; without one, nobody beyond this machine is.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod support;
 
 use atoll_errors::ErrorKind;
-use atoll_ring::{HostPort, Node, NodeError, NodeOptions, Token};
+use atoll_replica::{GroupOptions, NodeId, Options};
+use atoll_ring::{HostPort, LocalGroup, Node, NodeError, NodeOptions, Others, Token};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::time::Duration;
 use support::{Client, options};
 
 const TOKEN: &str = "0123456789abcdef";
@@ -104,6 +107,36 @@ fn beyond_this_machine_a_node_does_not_start_without_a_token() {
     let mut client = Client::connect(([127, 0, 0, 1], node.address().port()).into());
     client.say(&format!("AUTH {TOKEN}"));
     assert!(client.say("CLUSTER SLOTS").starts_with("[[0 16383 [node-1 7379 "));
+}
+
+/// A node of several, with that door for the others.
+fn of_several(peers: &str, options: Options) -> NodeOptions {
+    let group = LocalGroup::start(GroupOptions { slots: 16, copies: 1 }, Duration::from_secs(60)).unwrap();
+    let listen = peers.parse().unwrap();
+    let others = Others { me: NodeId(1), listen, group: Arc::new(group), options };
+    NodeOptions { others: Some(others), ..self::options() }
+}
+
+#[test]
+fn beyond_this_machine_a_node_listens_to_no_other_one_without_a_token() {
+    let open = of_several("0.0.0.0:0", Options::default());
+    match open.validate() {
+        Err(NodeError::Open { address }) => assert_eq!(address.to_string(), "0.0.0.0:0"),
+        other => panic!("{other:?}"),
+    }
+    assert!(NodeOptions { token: Token::new(TOKEN.as_bytes()), ..open }.validate().is_ok());
+    assert!(of_several("127.0.0.1:0", Options::default()).validate().is_ok());
+}
+
+#[test]
+fn how_copies_agree_has_to_make_sense_before_a_node_starts() {
+    for options in [
+        Options { tick_us: 0, ..Options::default() },
+        Options { lease_us: Options::default().tick_us, ..Options::default() },
+    ] {
+        let validated = of_several("127.0.0.1:0", options).validate();
+        assert!(matches!(validated, Err(NodeError::Option { option: "lease_us", .. })), "{validated:?}");
+    }
 }
 
 #[test]
