@@ -112,6 +112,9 @@ impl CouncilOptions {
         if self.my_listen.is_some() != nodes.contains(&self.me) {
             return wrong("my_listen", "given by members of the group, and by nobody else");
         }
+        if self.token.is_none() && self.my_listen.as_ref().is_some_and(Listen::is_beyond_this_machine) {
+            return wrong("token", "given where my_listen can be reached from other machines");
+        }
         if self.ring.slots == 0 || self.ring.slots > SLOTS_MAX {
             return wrong("ring.slots", "from 1 to 1,048,576");
         }
@@ -160,6 +163,17 @@ impl CouncilOptions {
             max_in_snapshot_log_to_keep: 500,
             ..openraft::Config::default()
         }
+    }
+}
+
+impl Listen {
+    /// Whether others than this machine reach it, as far as that can be told.
+    fn is_beyond_this_machine(&self) -> bool {
+        let address = match self {
+            Self::On(address) => Ok(*address),
+            Self::Bound(listener) => listener.local_addr(),
+        };
+        address.is_ok_and(|address| !address.ip().is_loopback())
     }
 }
 
@@ -221,6 +235,17 @@ mod tests {
         assert_eq!(named(&CouncilOptions { node_timeout_ms: 200, ..options(&[1]) }), Some("node_timeout_ms"));
         let ring = GroupOptions { slots: 0, copies: 1 };
         assert_eq!(named(&CouncilOptions { ring, ..options(&[1]) }), Some("ring.slots"));
+    }
+
+    #[test]
+    fn beyond_this_machine_a_member_listens_only_with_a_token() {
+        let listening = |at: &str, token| {
+            let my_listen = Some(Listen::On(at.parse().unwrap()));
+            named(&CouncilOptions { my_listen, token, ..options(&[1, 9]) })
+        };
+        assert_eq!(listening("0.0.0.0:27379", None), Some("token"));
+        assert_eq!(listening("127.0.0.1:27379", None), None);
+        assert_eq!(listening("0.0.0.0:27379", Secret::new(b"0123456789abcdef")), None);
     }
 
     #[test]
