@@ -36,13 +36,17 @@ pub(super) struct Showing<'a> {
     pub(super) date_ms: u64,
 }
 
-/// How long a node that cannot be reached is left alone.
+/// How long a node that cannot be reached is left alone; one that refuses this one, or is refused, for as long as a connection may
+/// take to open.
 const RETRY_US: u64 = 100_000;
 
 /// How long a connection may take to open, and how long what was sent may stay unacknowledged. The kernel's own patience
 /// doubles with each try: after a cut of minutes it would be minutes until the nodes speak again.
 const SILENCE_US: u64 = 1_000_000;
 const SILENCE_MS: u32 = 2_000;
+
+/// What was told of a node is told again if it happens again once the node was spoken to for so long, beyond the time to open.
+const SETTLED_US: u64 = 2_000_000;
 
 /// What is kept for a node that is not connected: what is older is said again by whoever needs it.
 const UNCONNECTED_BYTES_MAX: usize = 1 << 20;
@@ -122,7 +126,8 @@ impl Dialled {
             Err(error) => return Err(error),
         }
         if was_handshaking && !stream.is_handshaking() {
-            (self.is_open, self.is_writable, self.trouble) = (true, true, None);
+            // The other side may refuse what it was shown all the same: it looks at that only now.
+            (self.is_open, self.is_writable) = (true, true);
         }
         Ok(())
     }
@@ -148,8 +153,11 @@ impl Dialled {
         if self.socket.is_some() && !self.is_open && now >= self.open_by {
             self.hang_up(registry);
         }
+        if self.is_open && now >= self.open_by.after(SETTLED_US) {
+            self.trouble = None;
+        }
         if self.socket.is_none() && now >= self.retry_at {
-            self.retry_at = now.after(RETRY_US);
+            self.retry_at = now.after(if self.trouble.is_some() { SILENCE_US } else { RETRY_US });
             self.open_by = now.after(SILENCE_US);
             self.dial(showing, token, registry);
         }
@@ -228,3 +236,6 @@ impl Dialled {
 fn frame(body: &[u8], out: &mut Vec<u8>) {
     encode_frame(out, Kind::Request, Flags { more: false, last: true }, 0, body);
 }
+
+#[cfg(test)]
+mod tests;

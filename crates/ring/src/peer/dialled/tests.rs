@@ -1,0 +1,88 @@
+//! What is said to a node that does not listen, refuses, or is slow.
+#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test has sockets of its own, and certificates that are good today"
+)]
+
+use super::*;
+use crate::warned;
+use atoll_replica::{Incarnation, NodeId};
+use atoll_tls::{Authority, NodeTls, TlsFiles, Use};
+use mio::{Events, Poll};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+fn address_of(at: SocketAddr) -> PeerAddress {
+    PeerAddress { at, host: "127.0.0.1".to_owned() }
+}
+
+fn showing(tls: Option<&PeerTls>) -> Showing<'_> {
+    let greeting = Greeting { node: NodeId(1), incarnation: Incarnation(1) };
+    Showing { greeting, secret: None, tls, date_ms: 7 }
+}
+
+/// A node that shows a certificate of one authority and trusts these.
+fn node_of(authority: &Authority, trusted: &[&Authority], folder: &Path) -> PeerTls {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    };
+    let issued = authority.sign(&["127.0.0.1"], Use::Node, now).unwrap();
+    let all: String = trusted.iter().map(|one| one.issued(now).unwrap().certificate).collect();
+    let files = TlsFiles {
+        certificate: write("node.pem", &issued.certificate),
+        key: write("node.key", &issued.key),
+        authority: Some(write("authority.pem", &all)),
+    };
+    NodeTls::of_files(&files, "127.0.0.1", now).unwrap().peers.unwrap()
+}
+
+/// Refuses everybody who shows a certificate of another authority, and waits until they have gone.
+fn refuse_all(listener: &TcpListener, serve: &Arc<rustls::ServerConfig>) {
+    for socket in listener.incoming() {
+        let Ok(mut socket) = socket else { return };
+        let mut connection = rustls::ServerConnection::new(Arc::clone(serve)).unwrap();
+        while connection.complete_io(&mut socket).is_ok_and(|_| connection.is_handshaking()) {}
+        while socket.read(&mut [0; 1024]).is_ok_and(|count| count > 0) {}
+    }
+}
+
+#[test]
+fn a_node_that_refuses_the_certificate_of_this_one_is_told_of_once_and_left_alone_for_longer() {
+    let (ours, theirs) = (Authority::make().unwrap(), Authority::make().unwrap());
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let dials = node_of(&ours, &[&ours, &theirs], folders[0].path());
+    let refuses = node_of(&theirs, &[&theirs], folders[1].path());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut dialled = Dialled::new(address_of(listener.local_addr().unwrap()));
+    std::thread::spawn(move || refuse_all(&listener, &refuses.serve));
+    let (mut poll, mut events) = (Poll::new().unwrap(), Events::with_capacity(8));
+    let mut dials_made = 0;
+    let warned = warned::times(|| {
+        for tenth in 1..=25 {
+            let now = Moment(tenth * 100_000);
+            dialled.flush(&showing(Some(&dials)), mio::Token(1), now, poll.registry());
+            dials_made += u64::from(dialled.socket.is_some());
+            while dialled.socket.is_some() {
+                poll.poll(&mut events, Some(Duration::from_secs(60))).unwrap();
+                assert!(!events.is_empty(), "it is never refused");
+                events.iter().for_each(|event| dialled.notice(event, poll.registry()));
+                if dialled.socket.is_some() {
+                    dialled.flush(&showing(Some(&dials)), mio::Token(1), now, poll.registry());
+                }
+            }
+        }
+    });
+    assert_eq!(warned, 1);
+    assert!(dials_made <= 4, "{dials_made} times in 2.5 s");
+    // Once it was spoken to for a while, what happens then is told again.
+    (dialled.is_open, dialled.retry_at) = (true, Moment(u64::MAX));
+    dialled.flush(&showing(None), mio::Token(1), dialled.open_by.after(SETTLED_US), poll.registry());
+    assert_eq!(dialled.trouble, None);
+}
