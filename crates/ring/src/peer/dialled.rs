@@ -84,11 +84,14 @@ impl Dialled {
         }
         self.body.clear();
         encode(&mut self.body);
-        if self.body.len() > LIMITS.frame_bytes - HEADER_BYTES {
-            return false;
+        let fits = self.body.len() <= LIMITS.frame_bytes - HEADER_BYTES;
+        if fits {
+            frame(&self.body, &mut self.out);
         }
-        frame(&self.body, &mut self.out);
-        true
+        // Its room is used again, but not what a long message took: there are many nodes, and none of it is counted anywhere.
+        self.body.clear();
+        self.body.shrink_to(UNCONNECTED_BYTES_MAX);
+        fits
     }
 
     pub(super) fn notice(&mut self, event: &Event, registry: &Registry) {

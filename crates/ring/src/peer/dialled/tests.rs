@@ -86,3 +86,10 @@ fn a_node_that_refuses_the_certificate_of_this_one_is_told_of_once_and_left_alon
     dialled.flush(&showing(None), mio::Token(1), dialled.open_by.after(SETTLED_US), poll.registry());
     assert_eq!(dialled.trouble, None);
 }
+
+#[test]
+fn the_room_of_a_long_message_is_not_kept() {
+    let mut dialled = Dialled::new(address_of(([127, 0, 0, 1], 1).into()));
+    assert!(dialled.say(|out| out.resize(32 << 20, 7)));
+    assert!(dialled.body.capacity() <= UNCONNECTED_BYTES_MAX, "{}", dialled.body.capacity());
+}
