@@ -11,6 +11,7 @@ pub(crate) mod codec;
 mod dialled;
 mod greeting;
 mod heard;
+mod outbox;
 mod reach;
 
 pub(crate) use address::PeerAddress;
@@ -28,6 +29,7 @@ use heard::{Heard, ROOM_BYTES, Received};
 use mio::event::Event;
 use mio::net::TcpListener;
 use mio::{Interest, Registry};
+use outbox::Counts;
 use reach::Reach;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -56,6 +58,9 @@ const DATES_EVERY_US: u64 = 1_000_000;
 
 /// Steps of handshakes between two looks at the poll.
 const HANDSHAKES_MAX: usize = 16;
+
+/// What is kept for a node that is not connected: what is older is said again by whoever needs it.
+const UNCONNECTED_BYTES_MAX: usize = 1 << 20;
 
 /// What a peer may send.
 pub(crate) const LIMITS: Limits = Limits {
@@ -95,9 +100,9 @@ pub(crate) struct Peers {
     now: Moment,
     /// Those who were not listened to before they had said who they are.
     strangers: Seldom,
-    /// Messages that were handed to a connection.
+    /// Messages that a connection took.
     pub(crate) said: u64,
-    /// Messages that were given up because too much waited.
+    /// Messages that were given up because too much waited, or with their connection.
     pub(crate) dropped: u64,
 }
 
@@ -164,13 +169,14 @@ impl Peers {
         addresses: &BTreeMap<NodeId, Option<PeerAddress>>,
         registry: &Registry,
     ) {
-        let me = self.greeting.node;
+        let (me, mut gone) = (self.greeting.node, Vec::new());
         self.nodes = addresses.keys().copied().collect();
         let address_of = |node: &NodeId| addresses.get(node).and_then(Option::as_ref);
         self.dialled.retain(|node, dialled| {
             let stays = address_of(node).is_some_and(|address| address.is_same(&dialled.address));
             if !stays {
                 dialled.hang_up(registry);
+                gone.push(dialled.take_counts());
             }
             stays
         });
@@ -180,6 +186,7 @@ impl Peers {
             self.reached.entry(node).or_insert_with(|| Reach::new(self.now));
         }
         self.reached.retain(|node, _| self.dialled.contains_key(node));
+        gone.into_iter().for_each(|counts| self.count(counts));
     }
 
     /// Says something to a node, if it is known and not too much waits.
@@ -213,9 +220,13 @@ impl Peers {
 
     fn say_encoded(&mut self, to: NodeId, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
         let taken = self.dialled.get_mut(&to).is_some_and(|dialled| dialled.say(encode));
-        self.said += u64::from(taken);
         self.dropped += u64::from(!taken);
         taken
+    }
+
+    fn count(&mut self, Counts { sent, lost }: Counts) {
+        self.said += sent;
+        self.dropped += lost;
     }
 
     /// Dials who is not connected, and sends what waits; now and then also what the clock of this node says.
@@ -235,6 +246,7 @@ impl Peers {
         if is_dated {
             self.dated_at = now;
         }
+        let mut counted = Counts::default();
         for (node, dialled) in &mut self.dialled {
             if is_dated && dialled.is_open() {
                 dialled.say(|out| codec::encode_date(date_ms, out));
@@ -250,7 +262,9 @@ impl Peers {
                 let showing = Showing { greeting, secret, tls, date_ms };
                 dialled.flush(&showing, token, now, registry);
             }
+            counted += dialled.take_counts();
         }
+        self.count(counted);
         let late = self.heard.iter_mut().filter_map(|(&token, heard)| heard.is_late(now).then_some(token));
         for token in late.collect::<Vec<_>>() {
             self.end(token, Some("it did not say in time who it is"), registry);

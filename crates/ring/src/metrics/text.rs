@@ -41,12 +41,15 @@ const ROWS: [Row; 24] = [
     }),
     ("moved_total", "counter", "Requests sent to another node.", |metrics| &metrics.moved),
     ("expired_keys_total", "counter", "Keys whose time was over.", |metrics| &metrics.expired),
-    ("peer_messages_sent_total", "counter", "Messages handed to connections to other nodes.", |metrics| {
+    ("peer_messages_sent_total", "counter", "Messages that connections to other nodes took.", |metrics| {
         &metrics.peer_messages_sent
     }),
-    ("peer_messages_dropped_total", "counter", "Messages to other nodes that were given up.", |metrics| {
-        &metrics.peer_messages_dropped
-    }),
+    (
+        "peer_messages_dropped_total",
+        "counter",
+        "Messages to other nodes that were given up, or lost before they were sent.",
+        |metrics| &metrics.peer_messages_dropped,
+    ),
     ("peer_messages_received_total", "counter", "Messages from other nodes.", |metrics| {
         &metrics.peer_messages_received
     }),

@@ -1,10 +1,11 @@
 //! A connection that this node dialled, to say something there.
 
-use super::{Greeting, LIMITS, PeerAddress, codec};
+use super::outbox::{Counts, Outbox};
+use super::{Greeting, LIMITS, PeerAddress, UNCONNECTED_BYTES_MAX, codec};
 use crate::token::Token;
 use atoll_replica::Moment;
 use atoll_tls::{PeerTls, Stream, host_name};
-use atoll_wire::{Flags, HEADER_BYTES, Kind, encode_frame};
+use atoll_wire::HEADER_BYTES;
 use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Interest, Registry};
@@ -17,8 +18,7 @@ pub(super) struct Dialled {
     socket: Option<Stream<TcpStream>>,
     is_open: bool,
     is_writable: bool,
-    out: Vec<u8>,
-    sent: usize,
+    outbox: Outbox,
     retry_at: Moment,
     /// By when a socket that is not open yet is given up.
     open_by: Moment,
@@ -48,19 +48,15 @@ const SILENCE_MS: u32 = 2_000;
 /// What was told of a node is told again if it happens again once the node was spoken to for so long, beyond the time to open.
 const SETTLED_US: u64 = 2_000_000;
 
-/// What is kept for a node that is not connected: what is older is said again by whoever needs it.
-const UNCONNECTED_BYTES_MAX: usize = 1 << 20;
-
 impl Dialled {
     pub(super) fn new(address: PeerAddress) -> Self {
-        let (socket, out, body, trouble) = Default::default();
+        let (socket, outbox, body, trouble) = Default::default();
         Self {
             address,
             socket,
             is_open: false,
             is_writable: false,
-            out,
-            sent: 0,
+            outbox,
             retry_at: Moment::default(),
             open_by: Moment::default(),
             body,
@@ -73,7 +69,12 @@ impl Dialled {
     }
 
     pub(super) fn waiting_bytes(&self) -> usize {
-        self.out.len() - self.sent
+        self.outbox.waiting_bytes()
+    }
+
+    /// How many messages were sent or lost since this was asked last.
+    pub(super) fn take_counts(&mut self) -> Counts {
+        self.outbox.take_counts()
     }
 
     /// Adds a message to what waits; whether there was room for it.
@@ -86,7 +87,7 @@ impl Dialled {
         encode(&mut self.body);
         let fits = self.body.len() <= LIMITS.frame_bytes - HEADER_BYTES;
         if fits {
-            frame(&self.body, &mut self.out);
+            self.outbox.add(&self.body);
         }
         // Its room is used again, but not what a long message took: there are many nodes, and none of it is counted anywhere.
         self.body.clear();
@@ -164,7 +165,7 @@ impl Dialled {
             self.open_by = now.after(SILENCE_US);
             self.dial(showing, token, registry);
         }
-        let has_more = self.waiting_bytes() > 0 || self.socket.as_ref().is_some_and(Stream::has_unsent);
+        let has_more = !self.outbox.is_empty() || self.socket.as_ref().is_some_and(Stream::has_unsent);
         if self.is_writable && has_more && self.send().is_err() {
             self.hang_up(registry);
         }
@@ -185,24 +186,23 @@ impl Dialled {
                 .ok()
                 .and_then(|host| Stream::dial(socket, Arc::clone(&tls.dial), host).ok()),
         };
+        if self.socket.is_none() {
+            return;
+        }
         self.body.clear();
         showing.greeting.encode(showing.secret, &mut self.body);
-        let mut out = Vec::new();
-        frame(&self.body, &mut out);
+        self.outbox.open_with(&self.body);
         self.body.clear();
         codec::encode_date(showing.date_ms, &mut self.body);
-        frame(&self.body, &mut out);
-        // What waits are whole frames: nothing was sent of them.
-        out.append(&mut self.out);
-        (self.out, self.sent) = (out, 0);
+        self.outbox.open_with(&self.body);
     }
 
     fn send(&mut self) -> io::Result<()> {
         let Some(socket) = &mut self.socket else { return Ok(()) };
-        while let Some(rest) = self.out.get(self.sent..).filter(|rest| !rest.is_empty()) {
-            match socket.write(rest) {
+        while !self.outbox.is_empty() {
+            match socket.write(self.outbox.next()) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => self.sent += count,
+                Ok(count) => self.outbox.took(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.is_writable = false;
                     break;
@@ -214,14 +214,7 @@ impl Dialled {
         if !socket.send()? {
             self.is_writable = false;
         }
-        if self.sent == self.out.len() {
-            self.out.clear();
-            self.out.shrink_to(UNCONNECTED_BYTES_MAX);
-            self.sent = 0;
-        } else if self.sent > UNCONNECTED_BYTES_MAX {
-            self.out.drain(..self.sent);
-            self.sent = 0;
-        }
+        self.outbox.tidy();
         Ok(())
     }
 
@@ -231,13 +224,8 @@ impl Dialled {
             drop(registry.deregister(stream.socket_mut()));
         }
         (self.is_open, self.is_writable) = (false, false);
-        self.out.clear();
-        self.sent = 0;
+        self.outbox.clear();
     }
-}
-
-fn frame(body: &[u8], out: &mut Vec<u8>) {
-    encode_frame(out, Kind::Request, Flags { more: false, last: true }, 0, body);
 }
 
 #[cfg(test)]

@@ -6,14 +6,17 @@
 )]
 
 use super::*;
+use crate::peer::Peers;
 use crate::warned;
-use atoll_replica::{Incarnation, NodeId};
+use atoll_replica::{Incarnation, Message, NodeId, Version};
 use atoll_tls::{Authority, NodeTls, TlsFiles, Use};
 use mio::{Events, Poll};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
+
+const OTHER: NodeId = NodeId(2);
 
 fn address_of(at: SocketAddr) -> PeerAddress {
     PeerAddress { at, host: "127.0.0.1".to_owned() }
@@ -92,4 +95,53 @@ fn the_room_of_a_long_message_is_not_kept() {
     let mut dialled = Dialled::new(address_of(([127, 0, 0, 1], 1).into()));
     assert!(dialled.say(|out| out.resize(32 << 20, 7)));
     assert!(dialled.body.capacity() <= UNCONNECTED_BYTES_MAX, "{}", dialled.body.capacity());
+}
+
+/// Node 1, which has begun, and knows where the other one is.
+fn speaking_to(at: SocketAddr, poll: &Poll) -> Peers {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut peers = Peers::listen(NodeId(1), (None, None), listener, poll.registry()).unwrap();
+    peers.begin(Incarnation(1));
+    peers.set_addresses(&[(OTHER, address_of(at))].into(), poll.registry());
+    peers
+}
+
+/// What the poll tells next.
+fn notice(peers: &mut Peers, poll: &mut Poll) {
+    let mut events = Events::with_capacity(8);
+    poll.poll(&mut events, Some(Duration::from_secs(60))).unwrap();
+    assert!(!events.is_empty(), "nothing happens");
+    events.iter().for_each(|event| peers.notice(event, poll.registry(), &mut |_, _, _| ()));
+}
+
+#[test]
+fn what_is_lost_with_a_connection_counts_as_given_up_and_what_went_out_as_sent() {
+    let mut poll = Poll::new().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    drop(listener);
+    let mut peers = speaking_to(at, &poll);
+    let say = |peers: &mut Peers, count: u64| {
+        (0..count).for_each(|one| peers.say(OTHER, &Message::TableIs { version: Version(one) }));
+    };
+    say(&mut peers, 10);
+    peers.flush(Moment(1_000_000), 7, poll.registry());
+    while peers.dropped == 0 {
+        notice(&mut peers, &mut poll);
+        peers.flush(Moment(1_000_001), 7, poll.registry());
+    }
+    assert_eq!((peers.said, peers.dropped), (0, 10));
+    let listener = TcpListener::bind(at).unwrap();
+    say(&mut peers, 4);
+    while peers.said == 0 {
+        peers.flush(Moment(1_200_000), 7, poll.registry());
+        notice(&mut peers, &mut poll);
+        peers.flush(Moment(1_200_001), 7, poll.registry());
+    }
+    assert_eq!((peers.said, peers.dropped), (4, 10));
+    // Nobody knows where it is any more.
+    peers.set_addresses(&[].into(), poll.registry());
+    say(&mut peers, 1);
+    assert_eq!((peers.said, peers.dropped), (4, 11));
+    drop(listener);
 }
