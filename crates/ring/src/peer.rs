@@ -1,8 +1,8 @@
 //! The connections between nodes: each node dials each other one, says what it has to say there, and hears on what was dialled
 //! to it.
 //!
-//! Invariant: what is said may be lost, when a connection breaks or when too much waits; it is never torn, doubled or
-//! out of order on one connection.
+//! Invariant: what is said may be lost, when a connection breaks or when too much waits; it is never torn or doubled on one
+//! connection, and entries and cells are never out of order there. Where much of them waits, words about them overtake them.
 //! Invariant: what waits to be sent to a node is bounded.
 //! Invariant: each node is heard on one connection at a time; those who have not said who they are make room for those who do.
 
@@ -13,6 +13,7 @@ mod greeting;
 mod heard;
 mod outbox;
 mod reach;
+mod repeats;
 
 pub(crate) use address::PeerAddress;
 pub(crate) use codec::{Piece, Spoken};
@@ -191,12 +192,12 @@ impl Peers {
 
     /// Says something to a node, if it is known and not too much waits.
     pub(crate) fn say(&mut self, to: NodeId, message: &Message) {
-        self.say_encoded(to, |out| codec::encode(message, out));
+        self.say_by(to, |dialled| dialled.say(message));
     }
 
     /// Sends cells to a node; whether they were taken.
     pub(crate) fn send_piece(&mut self, to: NodeId, piece: &Piece) -> bool {
-        self.say_encoded(to, |out| codec::encode_piece(piece, out))
+        self.say_by(to, |dialled| dialled.put(|out| codec::encode_piece(piece, out)))
     }
 
     /// How much waits to be sent to a node; nothing can be sent to one that is not connected.
@@ -218,8 +219,8 @@ impl Peers {
         self.reached.iter_mut().filter_map(sought).collect()
     }
 
-    fn say_encoded(&mut self, to: NodeId, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
-        let taken = self.dialled.get_mut(&to).is_some_and(|dialled| dialled.say(encode));
+    fn say_by(&mut self, to: NodeId, say: impl FnOnce(&mut Dialled) -> bool) -> bool {
+        let taken = self.dialled.get_mut(&to).is_some_and(say);
         self.dropped += u64::from(!taken);
         taken
     }
@@ -249,7 +250,7 @@ impl Peers {
         let mut counted = Counts::default();
         for (node, dialled) in &mut self.dialled {
             if is_dated && dialled.is_open() {
-                dialled.say(|out| codec::encode_date(date_ms, out));
+                dialled.put(|out| codec::encode_date(date_ms, out));
             }
             let is_open = dialled.is_open();
             if self.reached.get_mut(node).is_some_and(|reach| reach.look(is_open, now)) {

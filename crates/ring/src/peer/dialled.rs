@@ -1,9 +1,10 @@
 //! A connection that this node dialled, to say something there.
 
 use super::outbox::{Counts, Outbox};
+use super::repeats::Run;
 use super::{Greeting, LIMITS, PeerAddress, UNCONNECTED_BYTES_MAX, codec};
 use crate::token::Token;
-use atoll_replica::Moment;
+use atoll_replica::{Message, Moment, SlotMessage};
 use atoll_tls::{PeerTls, Stream, host_name};
 use atoll_wire::HEADER_BYTES;
 use mio::event::Event;
@@ -77,8 +78,28 @@ impl Dialled {
         self.outbox.take_counts()
     }
 
-    /// Adds a message to what waits; whether there was room for it.
-    pub(super) fn say(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
+    /// Adds a message of the protocol to what waits; whether there was room for it. Where much waits, words about entries go before
+    /// the entries: a promise that comes late is none, and a node that is not heard is taken for silent.
+    pub(super) fn say(&mut self, message: &Message) -> bool {
+        let is_word = !matches!(message, Message::Slot { about: SlotMessage::Append { .. }, .. });
+        if is_word && self.is_open && self.outbox.is_long() {
+            self.body.clear();
+            codec::encode(message, &mut self.body);
+            return self.outbox.add_ahead(&self.body);
+        }
+        let run = Run::of(message);
+        if let Some(run) = run.filter(|run| self.outbox.has(run)) {
+            return self.put(|out| codec::encode(&run.asked_for(), out));
+        }
+        let is_taken = self.put(|out| codec::encode(message, out));
+        if let Some(run) = run.filter(|_| is_taken) {
+            self.outbox.has_added(&run);
+        }
+        is_taken
+    }
+
+    /// Adds what is encoded to what waits; whether there was room for it.
+    pub(super) fn put(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
         let most = if self.is_open { LIMITS.outbox_bytes } else { UNCONNECTED_BYTES_MAX };
         if self.waiting_bytes() >= most {
             return false;

@@ -6,10 +6,13 @@
 )]
 
 use super::*;
-use crate::peer::Peers;
+use crate::peer::{Peers, Spoken};
 use crate::warned;
-use atoll_replica::{Incarnation, Message, NodeId, Version};
+use atoll_replica::{
+    Entry, Epoch, Incarnation, Message, NodeId, Position, Sequence, Slot, SlotMessage, Version,
+};
 use atoll_tls::{Authority, NodeTls, TlsFiles, Use};
+use atoll_wire::Decoder;
 use mio::{Events, Poll};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
@@ -19,11 +22,11 @@ use std::time::{Duration, SystemTime};
 const OTHER: NodeId = NodeId(2);
 
 fn address_of(at: SocketAddr) -> PeerAddress {
-    PeerAddress { at, host: "127.0.0.1".to_owned() }
+    PeerAddress::new([at], "127.0.0.1".to_owned()).unwrap()
 }
 
 fn showing(tls: Option<&PeerTls>) -> Showing<'_> {
-    let greeting = Greeting { node: NodeId(1), incarnation: Incarnation(1) };
+    let greeting = Greeting { node: NodeId(1), incarnation: Incarnation(1), ring: 7, to: OTHER };
     Showing { greeting, secret: None, tls, date_ms: 7 }
 }
 
@@ -93,7 +96,7 @@ fn a_node_that_refuses_the_certificate_of_this_one_is_told_of_once_and_left_alon
 #[test]
 fn the_room_of_a_long_message_is_not_kept() {
     let mut dialled = Dialled::new(address_of(([127, 0, 0, 1], 1).into()));
-    assert!(dialled.say(|out| out.resize(32 << 20, 7)));
+    assert!(dialled.put(|out| out.resize(32 << 20, 7)));
     assert!(dialled.body.capacity() <= UNCONNECTED_BYTES_MAX, "{}", dialled.body.capacity());
 }
 
@@ -101,8 +104,8 @@ fn the_room_of_a_long_message_is_not_kept() {
 fn speaking_to(at: SocketAddr, poll: &Poll) -> Peers {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut peers = Peers::listen(NodeId(1), (None, None), listener, poll.registry()).unwrap();
-    peers.begin(Incarnation(1));
-    peers.set_addresses(&[(OTHER, address_of(at))].into(), poll.registry());
+    peers.begin(Incarnation(1), 7, poll.registry());
+    peers.set_addresses(&[(OTHER, Some(address_of(at)))].into(), poll.registry());
     peers
 }
 
@@ -144,4 +147,94 @@ fn what_is_lost_with_a_connection_counts_as_given_up_and_what_went_out_as_sent()
     say(&mut peers, 1);
     assert_eq!((peers.said, peers.dropped), (4, 11));
     drop(listener);
+}
+
+fn append(slot: u32, behind: u64, bodies: &[usize]) -> Message {
+    let position = |sequence| Position { epoch: Epoch(3), sequence: Sequence(sequence) };
+    let entry = |(at, bytes): (u64, &usize)| Entry {
+        position: position(at),
+        time_ms: 7,
+        body: vec![7; *bytes].into(),
+    };
+    let entries = (behind + 1..).zip(bodies).map(entry).collect();
+    let about = SlotMessage::Append { previous: position(behind), entries, committed: Sequence(behind) };
+    Message::Slot { slot: Slot(slot), epoch: Epoch(3), about }
+}
+
+/// A name for what was said, short enough to be compared.
+fn name_of(spoken: &Spoken) -> String {
+    match spoken {
+        Spoken::Date(_) => "date".to_owned(),
+        Spoken::Message(Message::LeaseAsk { round, .. }) => format!("ask {round}"),
+        Spoken::Message(Message::Slot {
+            slot, about: SlotMessage::Append { previous, entries, .. }, ..
+        }) => {
+            format!("slot {}: {} behind {}", slot.0, entries.len(), previous.sequence.0)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What comes of so many messages, in this order.
+fn hear(listener: &TcpListener, count: usize) -> Vec<String> {
+    let (mut socket, _) = listener.accept().unwrap();
+    let (mut decoder, mut room, mut heard) = (Decoder::new(LIMITS), vec![0; 1 << 20], Vec::new());
+    let mut is_greeted = false;
+    while heard.len() < count {
+        let read = socket.read(&mut room).unwrap();
+        assert!(read > 0, "it hung up behind {heard:?}");
+        decoder.feed(&room[..read]);
+        while let Some(frame) = decoder.next_frame().unwrap() {
+            if std::mem::replace(&mut is_greeted, true) {
+                heard.push(name_of(&codec::decode(&frame.body).unwrap()));
+            }
+        }
+    }
+    heard
+}
+
+#[test]
+fn promises_go_before_entries_that_wait_and_those_wait_once() {
+    let mut poll = Poll::new().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut peers = speaking_to(listener.local_addr().unwrap(), &poll);
+    let at = Moment(1_000_000);
+    peers.flush(at, 7, poll.registry());
+    notice(&mut peers, &mut poll);
+    let ask = |peers: &mut Peers, round| {
+        let (asked_in, known) = (Incarnation(1), Version(1));
+        peers.say(OTHER, &Message::LeaseAsk { asked_in, round, asked_at: at, known });
+    };
+    peers.say(OTHER, &append(4, 7, &[20 << 20]));
+    ask(&mut peers, 1);
+    // Much of it is on its way, and nobody reads it.
+    peers.flush(at, 7, poll.registry());
+    peers.say(OTHER, &append(5, 2, &[20 << 20, 1 << 20]));
+    ask(&mut peers, 2);
+    let waiting = peers.waiting_bytes(OTHER).unwrap();
+    assert!(waiting > 30 << 20, "{waiting}");
+    // All of it is said again, as it would be to a node that is slow.
+    for _ in 0..10 {
+        peers.say(OTHER, &append(4, 7, &[20 << 20]));
+        peers.say(OTHER, &append(5, 3, &[1 << 20]));
+    }
+    let more = peers.waiting_bytes(OTHER).unwrap() - waiting;
+    assert!(more < 4_000, "{more} bytes more");
+    // What is new is not, and neither is what is of another slot.
+    peers.say(OTHER, &append(5, 4, &[10]));
+    peers.say(OTHER, &append(6, 4, &[10]));
+    let hears = std::thread::spawn(move || hear(&listener, 27));
+    while peers.waiting_bytes(OTHER).unwrap() > 0 {
+        notice(&mut peers, &mut poll);
+        peers.flush(at, 7, poll.registry());
+    }
+    let heard = hears.join().unwrap();
+    assert_eq!(heard[..5], ["date", "ask 1", "slot 4: 1 behind 7", "ask 2", "slot 5: 2 behind 2"]);
+    // Each time it was said again it was asked whether it is there, which the other one answers.
+    let asked = ["slot 4: 0 behind 8", "slot 5: 0 behind 4"];
+    assert!(heard[5..25].chunks(2).all(|pair| pair == asked), "{heard:?}");
+    assert_eq!(heard[25..], ["slot 5: 1 behind 4", "slot 6: 1 behind 4"]);
+    // It is not there any more, so it may be said again.
+    peers.say(OTHER, &append(4, 7, &[20 << 20]));
+    assert!(peers.waiting_bytes(OTHER).unwrap() > 20 << 20);
 }
