@@ -225,7 +225,8 @@ mod tests {
     }
 
     fn piece(slot: u32, number: u32, is_last: bool) -> Piece {
-        Piece { slot: Slot(slot), position: AT, time_ms: 3, number, is_last, cells: cells(1) }
+        let (slot, branch) = (Slot(slot), Version(1));
+        Piece { slot, branch, position: AT, time_ms: 3, number, is_last, cells: cells(1) }
     }
 
     /// Each takes 200 bytes.

@@ -86,7 +86,9 @@ impl Copies {
                 Some(_) => {}
             }
             let (slot, to) = (outgoing.slot, outgoing.to);
-            if !self.replica.needs_cells(slot, to) {
+            let branch = self.replica.table().slot(slot).branch;
+            let is_given_up = outgoing.begun.as_ref().is_some_and(|begun| begun.branch != branch);
+            if is_given_up || !self.replica.needs_cells(slot, to) {
                 return true;
             }
             if outgoing.begun.is_none() && self.lacks_cells(slot) {
@@ -108,8 +110,9 @@ impl Copies {
         let begun = begun.get_or_insert_with(|| {
             let (keyspace, number) = self.keyspaces.of(slot);
             let position = super::applied_position(&self.keyspaces, slot);
+            let branch = self.replica.table().slot(slot).branch;
             let (time_ms, cells) = (keyspace.time_ms(number), keyspace.exporter(number));
-            Begun { position, time_ms, number: 0, cells }
+            Begun { branch, position, time_ms, number: 0, cells }
         });
         let (cells, is_last) = match begun.cells.next(PIECE_BYTES) {
             Ok(next) => next,
@@ -119,9 +122,9 @@ impl Copies {
                 return None;
             }
         };
-        let Begun { position, time_ms, number, .. } = *begun;
+        let Begun { branch, position, time_ms, number, .. } = *begun;
         begun.number += 1;
-        Some(Piece { slot, position, time_ms, number, is_last, cells })
+        Some(Piece { slot, branch, position, time_ms, number, is_last, cells })
     }
 
     /// Takes a piece of a slot; with the last one the slot is what came.
@@ -138,6 +141,13 @@ impl Copies {
         }
         // What was given up meanwhile is not put in place of what goes on.
         let branch = self.replica.table().slot(slot).branch;
+        if piece.branch != branch {
+            // It was made before a loss was accepted, or after one that this node does not know of yet: then it is asked for again.
+            if self.moves.arrivals.is_from(slot, from) {
+                self.moves.arrivals.drop(slot);
+            }
+            return Ok(());
+        }
         if number == 0 {
             let is_wanted =
                 self.is_wanted(from, slot, position) && !self.moves.arrivals.rests(slot, now.moment);

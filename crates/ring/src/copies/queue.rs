@@ -4,7 +4,7 @@
 //! Invariant: what waits costs no more than its name: its cells are those of the moment at which the first of them are sent.
 
 use atoll_keyspace::Exporter;
-use atoll_replica::{Moment, NodeId, Position, Slot};
+use atoll_replica::{Moment, NodeId, Position, Slot, Version};
 use std::collections::{BTreeMap, HashSet};
 
 /// A slot on its way to a node, or waiting for that.
@@ -17,6 +17,8 @@ pub(super) struct Outgoing {
 
 /// The cells of one moment, of which some were sent.
 pub(super) struct Begun {
+    /// Of which branch of the slot they are.
+    pub(super) branch: Version,
     pub(super) position: Position,
     pub(super) time_ms: u64,
     /// The number of the next piece.

@@ -25,6 +25,8 @@ pub(crate) enum Spoken {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) slot: Slot,
+    /// The branch of the slot that its sender goes by: another one since a loss was accepted.
+    pub(crate) branch: Version,
     /// The last entry that is applied to the cells; pieces of one copy share it.
     pub(crate) position: Position,
     /// The date of that entry.
@@ -107,6 +109,7 @@ pub(crate) fn encode_date(date_ms: u64, out: &mut Vec<u8>) {
 pub(crate) fn encode_piece(piece: &Piece, out: &mut Vec<u8>) {
     out.push(PIECE);
     out.extend_from_slice(&piece.slot.0.to_le_bytes());
+    put(piece.branch.0, out);
     put_position(piece.position, out);
     put(piece.time_ms, out);
     out.extend_from_slice(&piece.number.to_le_bytes());
@@ -181,14 +184,15 @@ fn decode_slot(kind: u8, reader: &mut Reader<'_>) -> Result<Message, MessageErro
 }
 
 fn decode_piece(reader: &mut Reader<'_>) -> Result<Piece, MessageError> {
-    let (slot, position, time_ms) = (Slot(reader.short()?), reader.position()?, reader.number()?);
+    let (slot, branch) = (Slot(reader.short()?), Version(reader.number()?));
+    let (position, time_ms) = (reader.position()?, reader.number()?);
     let (number, is_last) = (reader.short()?, reader.byte()? != 0);
     let count = reader.short()?;
     let mut cells = Vec::new();
     for _ in 0..count {
         cells.push((reader.bytes()?.to_vec(), reader.bytes()?.to_vec()));
     }
-    Ok(Piece { slot, position, time_ms, number, is_last, cells })
+    Ok(Piece { slot, branch, position, time_ms, number, is_last, cells })
 }
 
 /// What is left of a message.
@@ -270,6 +274,7 @@ mod tests {
         let (entries, previous) = (vec![entry(8), entry(9)], position(2, 7));
         let piece = |is_last| Piece {
             slot: Slot(1),
+            branch: Version(3),
             position: position(5, 6),
             time_ms: 8,
             number: 2,

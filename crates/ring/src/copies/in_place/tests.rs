@@ -53,7 +53,7 @@ fn pieces(source: &Keyspace) -> Vec<Piece> {
         is_last = is_end;
         let position = Position { epoch: Epoch(epoch), sequence: Sequence(sequence) };
         let (number, time_ms) = (pieces.len() as u32, source.time_ms(NUMBER));
-        pieces.push(Piece { slot: SLOT, position, time_ms, number, is_last, cells });
+        pieces.push(Piece { slot: SLOT, branch: Version(0), position, time_ms, number, is_last, cells });
     }
     pieces
 }
@@ -64,6 +64,7 @@ struct Node {
     copies: Copies,
     now: Now,
     tables: u64,
+    branch: Version,
     _poll: mio::Poll,
 }
 
@@ -84,7 +85,7 @@ impl Node {
         let mut copies = Copies::new(ME, Options::default(), keyspaces, Some(log), peers, 1 << 20, gathering);
         let now = Now { moment: Moment(1), date_ms: 1 };
         copies.begin(now, (Incarnation(1), 0), poll.registry()).unwrap();
-        let mut node = Self { engine, disk, copies, now, tables: 0, _poll: poll };
+        let mut node = Self { engine, disk, copies, now, tables: 0, branch: Version(0), _poll: poll };
         node.go_by(1, &[1], &[2]);
         node
     }
@@ -107,6 +108,7 @@ impl Node {
             primary: Some(NodeId(primary)),
             in_sync: nodes(in_sync),
             joining: nodes(joining),
+            branch: self.branch,
             ..Configuration::default()
         };
         table.slots.change_each(|slot, one| {
@@ -118,9 +120,13 @@ impl Node {
     }
 
     fn hear(&mut self, from: u32, pieces: &[Piece]) {
+        self.hear_in(Incarnation(1), from, pieces);
+    }
+
+    fn hear_in(&mut self, incarnation: Incarnation, from: u32, pieces: &[Piece]) {
         for piece in pieces {
             let spoken = Spoken::Piece(piece.clone());
-            self.copies.hear(self.now, NodeId(from), Incarnation(1), spoken).unwrap();
+            self.copies.hear(self.now, NodeId(from), incarnation, spoken).unwrap();
         }
     }
 
@@ -390,4 +396,39 @@ fn a_full_disk_ends_it_and_the_slot_is_empty_and_comes_again_when_there_is_room(
     node.now.moment = node.now.moment.after(60_000_000);
     node.hear(1, &pieces);
     node.assert_is(&long);
+}
+
+/// The same cells as they are sent by who goes by another branch.
+fn of_branch(pieces: &[Piece], branch: Version) -> Vec<Piece> {
+    pieces.iter().map(|piece| Piece { branch, ..piece.clone() }).collect()
+}
+
+#[test]
+fn cells_of_a_branch_that_was_given_up_are_not_put_in_place_however_late_they_come() {
+    // A short slot, and one that is too long to be gathered.
+    for keys in [5, 60] {
+        let (mut node, source) = (Node::begin(), source(keys));
+        let pieces = pieces(&source);
+        // Some came before the loss was accepted; the primary of before leads again, in another branch.
+        node.hear(1, &pieces[..pieces.len() / 2]);
+        node.branch = Version(2);
+        node.go_by(1, &[1], &[2]);
+        node.hear(1, &pieces[pieces.len() / 2..]);
+        node.hear(1, &pieces);
+        assert_eq!(node.has(), (0, 0, 0));
+        node.hear(1, &of_branch(&pieces, Version(2)));
+        node.assert_is(&source);
+    }
+}
+
+#[test]
+fn cells_that_were_sent_in_another_life_are_not_taken() {
+    for keys in [5, 60] {
+        let (mut node, source) = (Node::begin(), source(keys));
+        let pieces = pieces(&source);
+        [0, 2].into_iter().for_each(|life| node.hear_in(Incarnation(life), 1, &pieces));
+        assert_eq!(node.has(), (0, 0, 0));
+        node.hear(1, &pieces);
+        node.assert_is(&source);
+    }
 }
