@@ -255,8 +255,9 @@ def test_rows_that_do_not_fit_begin_no_run(store: atoll.Store, run: str | None) 
 def test_rows_that_say_another_step_than_they_are_appended_as_are_warned_of(run: atoll.Table) -> None:
     with pytest.warns(UserWarning, match="step 50, and one of them says 0 in its column") as warned:
         run.append(frame(0), run="a", step=50)
-    assert warned[0].filename == __file__
-    assert run.last_complete("a") == 50 and run.at(step=50).count() == 0
+        run.append(frame(0), run="a", step=51)
+    assert [each.filename for each in warned] == [__file__], "once, however many steps come"
+    assert run.last_complete("a") == 51 and run.at(step=50).count() == 0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         run.append(frame(60), run="a", step=60)

@@ -22,19 +22,6 @@ class _Turn:
         self.lock, self.step = threading.Lock(), 0
 
 
-def _step_of(step: SupportsIndex, held: _atoll.Rows) -> int:
-    """A step by its number. Whoever asks for it goes by the column: rows that say another one there are warned of."""
-    step = whole(step, "step")
-    said = held.other_step(step)
-    if said is not None:
-        warnings.warn(
-            f'the rows are step {step}, and one of them says {said} in its column "step": whoever asks by that column, as at() and'
-            " last() do, finds it there",
-            stacklevel=3,
-        )
-    return step
-
-
 class Appending:
     """The part of a table that is about what comes into it."""
 
@@ -47,6 +34,8 @@ class Appending:
         self._turns: dict[tuple[str, int, int], _Turn] = {}
         self._own_turn = threading.Lock()
         self._own_step = 0
+        #: Whether it was warned of rows that say another step than theirs.
+        self._has_warned = False
 
     def begin(self, run: str, ranks: SupportsIndex = 1, *, attempt: SupportsIndex | None = None) -> int:
         """Begins an attempt of a run, and says which: from now on only it may append to the run.
@@ -86,7 +75,7 @@ class Appending:
         appended as this rank, behind the last complete one and those that this handle appended. ``time`` is the
         physical time of the step, in the unit of your choice. Appending a step again changes nothing, and warns where no
         ``attempt`` is given: the rows may be others. Rows that say another step in their column ``step`` are appended as
-        ``step`` and found as what they say, which is warned of. A *new* attempt that writes a step replaces that step and all later ones
+        ``step`` and found as what they say, which is warned of once. A *new* attempt that writes a step replaces that step and all later ones
         of earlier attempts, which has to be said: by ``attempt`` or :meth:`begin`.
 
         Raises ``InvalidInputError`` where the rows do not fit the table, and for a step, rank or attempt without ``run``;
@@ -99,7 +88,7 @@ class Appending:
             if step is not None or rank or attempt is not None:
                 raise InvalidInputError.hinted("a step, a rank and an attempt belong to a run", "say which: run=")
             return self._append_own(held, time)
-        run, step = label(run, "run"), None if step is None else _step_of(step, held)
+        run, step = label(run, "run"), None if step is None else self._step_of(step, held)
         is_told = attempt is not None
         attempt = self._attempt_of(run, step) if attempt is None else whole(attempt, "attempt")
         rank = whole(rank, "rank", end=2**32)
@@ -144,6 +133,20 @@ class Appending:
 
         version = load(begin, steps)
         return self._native.version() if version is None else version
+
+    def _step_of(self, step: SupportsIndex, held: _atoll.Rows) -> int:
+        """A step by its number. Whoever asks for it goes by the column: the first rows that say another one there are warned of."""
+        step = whole(step, "step")
+        said = None if self._has_warned else held.other_step(step)
+        if said is not None:
+            # Each text would be a new one to Python, and a run has thousands of steps.
+            self._has_warned = True
+            warnings.warn(
+                f'the rows are step {step}, and one of them says {said} in its column "step": whoever asks by that column, as'
+                " at() and last() do, finds it there; of others that come it is not said again",
+                stacklevel=3,
+            )
+        return step
 
     def _attempt_of(self, run: str, step: int | None = None) -> int:
         # One thread begins for all: a second attempt would end the first.
