@@ -9,7 +9,9 @@
 //! Invariant: to read, not a byte is written.
 
 mod decide;
+mod error;
 mod file_system;
+mod held;
 mod host;
 mod lock;
 mod record;
@@ -17,9 +19,11 @@ mod settle;
 mod socket;
 
 pub use decide::{Decision, Heartbeat, Host, Lock, Mode, Observed, Owner, Process, Socket, decide};
+pub use error::OwnerError;
 pub use file_system::{FileSystem, Locking};
+pub use held::Ownership;
 pub use host::HostIdentity;
 pub use lock::LOCK_FILE;
 pub use record::OwnerRecord;
-pub use settle::{OwnerError, OwnerOptions, Ownership, Settled, settle};
+pub use settle::{OwnerOptions, Settled, settle};
 pub use socket::run_time_folders;

@@ -3,21 +3,19 @@
 //! Invariant: the socket listens before the record names it, so whoever reads the record can connect; what
 //! they ask waits there until the store is open.
 
+use super::OwnerError;
 use super::decide::{Decision, Heartbeat, Host, Lock, Mode, Observed, Owner, Process, Socket, decide};
 use super::file_system::{FileSystem, Locking};
+use super::held::{HeldLock, Ownership, beat_on};
 use super::host::HostIdentity;
 use super::lock::{
     FileLock, KernelLock, LOCK_FILE, heartbeat, new_nonce, read_file_record, read_kernel_record,
 };
 use super::record::OwnerRecord;
 use super::socket;
-use atoll_store::StoreError;
-use atoll_store::age::Moment;
-use parking_lot::{Condvar, Mutex};
 use std::io;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -47,113 +45,6 @@ impl Default for OwnerOptions {
             heartbeat_every: Duration::from_secs(5),
             heartbeat_limit: Duration::from_secs(30),
             identity: HostIdentity::of_this_process(),
-        }
-    }
-}
-
-/// Why a folder could not be settled.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OwnerError {
-    /// Another process owns the folder and cannot be reached.
-    #[error("{} is owned by process {pid} on {host}, which cannot be reached from here", folder.display())]
-    Owned {
-        /// The folder.
-        folder: PathBuf,
-        /// Host of the owner.
-        host: String,
-        /// Its process id.
-        pid: u32,
-        /// Whether it runs here and is awake, and nobody listens at its socket: it is about to end then, which may take its time.
-        is_ending: bool,
-    },
-    /// The owner ended, and somebody else has its lock still.
-    #[error(
-        "process {pid}, which owned {}, was killed, and a process that it had forked has the lock still",
-        folder.display()
-    )]
-    Inherited {
-        /// The folder.
-        folder: PathBuf,
-        /// The process id of the owner that ended.
-        pid: u32,
-    },
-    /// The folder is locked, and the lock does not say by whom.
-    #[error("{} is locked, and its lock file cannot be read", folder.display())]
-    Unreadable {
-        /// The folder.
-        folder: PathBuf,
-    },
-    /// The folder is locked, and its lock file is gone.
-    #[error("{} is owned by another process, and the file `lock` in it was removed", folder.display())]
-    Unnamed {
-        /// The folder.
-        folder: PathBuf,
-    },
-    /// The folder is not the one that was opened.
-    #[error("{} is another folder by now: the one that was opened was moved or removed", folder.display())]
-    Replaced {
-        /// The folder.
-        folder: PathBuf,
-    },
-    /// The operating system refused.
-    #[error("cannot {action} {}", path.display())]
-    Io {
-        /// What was tried.
-        action: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
-}
-
-impl From<OwnerError> for StoreError {
-    fn from(error: OwnerError) -> Self {
-        match error {
-            OwnerError::Owned { folder, host, pid, .. } => {
-                Self::Owned { place: folder.display().to_string(), host, pid }
-            }
-            OwnerError::Unreadable { folder } => Self::Unavailable {
-                place: folder.display().to_string(),
-                reason: "its lock file cannot be read; remove the file `owner` if no process uses the store"
-                    .into(),
-                source: None,
-            },
-            OwnerError::Inherited { folder, pid } => Self::Unavailable {
-                place: folder.display().to_string(),
-                reason: format!(
-                    "process {pid}, which owned it, was killed, and a process that it had forked has the file \
-                     `lock` open still; end that one"
-                ),
-                source: None,
-            },
-            OwnerError::Replaced { folder } => Self::Unavailable {
-                place: folder.display().to_string(),
-                reason:
-                    "another folder has its name by now, for the one that was opened was moved or removed; \
-                         open the store anew"
-                        .into(),
-                source: None,
-            },
-            OwnerError::Unnamed { folder } => Self::Unavailable {
-                place: folder.display().to_string(),
-                reason:
-                    "another process owns it, and the file `lock` in it was removed, which said which one; \
-                         end that process"
-                        .into(),
-                source: None,
-            },
-            OwnerError::Io { ref path, ref source, .. } => {
-                let place = path.display().to_string();
-                match source.kind() {
-                    io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { place },
-                    io::ErrorKind::PermissionDenied => Self::Denied { place, source: Arc::new(error) },
-                    io::ErrorKind::StorageFull => Self::OutOfSpace { place, source: Some(Arc::new(error)) },
-                    _ => Self::Failed { what: "taking ownership", place, source: Arc::new(error) },
-                }
-            }
         }
     }
 }
@@ -395,125 +286,5 @@ fn again(error: OwnerError) -> Result<Option<Settled>, OwnerError> {
     match &error {
         OwnerError::Io { source, .. } if source.kind() == io::ErrorKind::WouldBlock => Ok(None),
         _ => Err(error),
-    }
-}
-
-/// This process owns the folder until this is dropped.
-#[derive(Debug)]
-pub struct Ownership {
-    listener: Option<UnixListener>,
-    // Dropped in this order: the heartbeat ends, the socket goes, then the lock.
-    stop: Option<StopBeating>,
-    socket: socket::SocketFile,
-    lock: HeldLock,
-    record: OwnerRecord,
-    lost: watch::Receiver<bool>,
-}
-
-impl Ownership {
-    /// The socket to serve on; given once.
-    pub fn take_listener(&mut self) -> Option<UnixListener> {
-        self.listener.take()
-    }
-
-    /// Where the socket lies.
-    #[must_use]
-    pub fn socket(&self) -> &Path {
-        self.socket.path()
-    }
-
-    /// What was written about us.
-    #[must_use]
-    pub const fn record(&self) -> &OwnerRecord {
-        &self.record
-    }
-
-    /// Turns true if somebody removed or replaced our lock file, or it cannot be touched for so long that somebody soon may;
-    /// nothing may be written from then on.
-    #[must_use]
-    pub fn lost(&self) -> watch::Receiver<bool> {
-        self.lost.clone()
-    }
-}
-
-impl Drop for Ownership {
-    fn drop(&mut self) {
-        self.stop = None;
-        self.socket.remove();
-        if let Err(error) = self.lock.release() {
-            tracing::warn!(%error, "the name of this owner stays on the folder; the next one will see that it ended");
-        }
-    }
-}
-
-#[derive(Debug)]
-enum HeldLock {
-    Kernel(KernelLock),
-    File(FileLock),
-}
-
-impl HeldLock {
-    fn release(&self) -> io::Result<()> {
-        match self {
-            Self::Kernel(lock) => lock.erase(),
-            Self::File(lock) => lock.release(),
-        }
-    }
-}
-
-/// Ends the heartbeat when dropped.
-#[derive(Debug)]
-struct StopBeating {
-    signal: Arc<(Mutex<bool>, Condvar)>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
-
-/// Touches the lock file again and again. Whoever cannot for as long as `silent_max` has lost it: soon others may take it for
-/// left behind.
-fn beat_on(
-    lock: FileLock,
-    every: Duration,
-    silent_max: Duration,
-) -> io::Result<(StopBeating, watch::Receiver<bool>)> {
-    let (lose, lost) = watch::channel(false);
-    let signal = Arc::new((Mutex::new(false), Condvar::new()));
-    let stopped = Arc::clone(&signal);
-    let beat = move || {
-        let mut is_stopped = stopped.0.lock();
-        let mut touched = Moment::now();
-        while !*is_stopped {
-            stopped.1.wait_for(&mut is_stopped, every);
-            let begun = Moment::now();
-            match lock.beat() {
-                Ok(true) => touched = begun,
-                Ok(false) if *is_stopped => {}
-                Ok(false) => {
-                    tracing::error!("the lock file of this owner was removed or replaced");
-                    lose.send_replace(true);
-                    return;
-                }
-                Err(error) if touched.age() < silent_max => {
-                    tracing::warn!(%error, "cannot touch the lock file");
-                }
-                Err(error) => {
-                    tracing::error!(%error, "the lock file of this owner could not be touched for too long");
-                    lose.send_replace(true);
-                    return;
-                }
-            }
-        }
-    };
-    let thread = std::thread::Builder::new().name("atoll-heartbeat".into()).spawn(beat)?;
-    Ok((StopBeating { signal, thread: Some(thread) }, lost))
-}
-
-impl Drop for StopBeating {
-    fn drop(&mut self) {
-        *self.signal.0.lock() = true;
-        self.signal.1.notify_all();
-        if let Some(thread) = self.thread.take() {
-            // It cannot panic, and if it did there is nothing to add.
-            let _ = thread.join();
-        }
     }
 }

@@ -1,0 +1,113 @@
+//! Why it could not be settled what this process is to a folder, and what users of the store are told of it.
+
+use atoll_store::StoreError;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Why a folder could not be settled.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OwnerError {
+    /// Another process owns the folder and cannot be reached.
+    #[error("{} is owned by process {pid} on {host}, which cannot be reached from here", folder.display())]
+    Owned {
+        /// The folder.
+        folder: PathBuf,
+        /// Host of the owner.
+        host: String,
+        /// Its process id.
+        pid: u32,
+        /// Whether it runs here and is awake, and nobody listens at its socket: it is about to end then, which may take its time.
+        is_ending: bool,
+    },
+    /// The owner ended, and somebody else has its lock still.
+    #[error(
+        "process {pid}, which owned {}, was killed, and a process that it had forked has the lock still",
+        folder.display()
+    )]
+    Inherited {
+        /// The folder.
+        folder: PathBuf,
+        /// The process id of the owner that ended.
+        pid: u32,
+    },
+    /// The folder is locked, and the lock does not say by whom.
+    #[error("{} is locked, and its lock file cannot be read", folder.display())]
+    Unreadable {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The folder is locked, and its lock file is gone.
+    #[error("{} is owned by another process, and the file `lock` in it was removed", folder.display())]
+    Unnamed {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The folder is not the one that was opened.
+    #[error("{} is another folder by now: the one that was opened was moved or removed", folder.display())]
+    Replaced {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The operating system refused.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl From<OwnerError> for StoreError {
+    fn from(error: OwnerError) -> Self {
+        match error {
+            OwnerError::Owned { folder, host, pid, .. } => {
+                Self::Owned { place: folder.display().to_string(), host, pid }
+            }
+            OwnerError::Unreadable { folder } => Self::Unavailable {
+                place: folder.display().to_string(),
+                reason: "its lock file cannot be read; remove the file `owner` if no process uses the store"
+                    .into(),
+                source: None,
+            },
+            OwnerError::Inherited { folder, pid } => Self::Unavailable {
+                place: folder.display().to_string(),
+                reason: format!(
+                    "process {pid}, which owned it, was killed, and a process that it had forked has the file \
+                     `lock` open still; end that one"
+                ),
+                source: None,
+            },
+            OwnerError::Replaced { folder } => Self::Unavailable {
+                place: folder.display().to_string(),
+                reason:
+                    "another folder has its name by now, for the one that was opened was moved or removed; \
+                         open the store anew"
+                        .into(),
+                source: None,
+            },
+            OwnerError::Unnamed { folder } => Self::Unavailable {
+                place: folder.display().to_string(),
+                reason:
+                    "another process owns it, and the file `lock` in it was removed, which said which one; \
+                         end that process"
+                        .into(),
+                source: None,
+            },
+            OwnerError::Io { ref path, ref source, .. } => {
+                let place = path.display().to_string();
+                match source.kind() {
+                    io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { place },
+                    io::ErrorKind::PermissionDenied => Self::Denied { place, source: Arc::new(error) },
+                    io::ErrorKind::StorageFull => Self::OutOfSpace { place, source: Some(Arc::new(error)) },
+                    _ => Self::Failed { what: "taking ownership", place, source: Arc::new(error) },
+                }
+            }
+        }
+    }
+}
