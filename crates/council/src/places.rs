@@ -4,8 +4,8 @@
 
 use crate::{CouncilOptions, peers};
 use atoll_replica::NodeId;
-use atoll_wire::{Client, WireError};
-use std::collections::{BTreeMap, VecDeque};
+use atoll_wire::{Addresses, Client, WireError, like_first};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,8 +31,7 @@ struct Place {
 }
 
 struct Found {
-    /// The one to dial first.
-    addresses: VecDeque<SocketAddr>,
+    addresses: Addresses,
     /// Since when it is not reached, or was looked up last.
     failing_since: Option<Instant>,
     is_looked_up: bool,
@@ -47,11 +46,11 @@ impl Places {
     fn resolved_by(options: &CouncilOptions, resolve: Arc<Resolve>) -> Self {
         let place = |&(node, address): &(NodeId, SocketAddr)| {
             let name = options.names.get(&node).filter(|name| name.parse::<IpAddr>().is_err());
-            let addresses = VecDeque::from([address]);
+            let addresses = Addresses::new([address])?;
             let found = Found { addresses, failing_since: None, is_looked_up: false };
-            (node, Place { name: name.cloned(), found: Arc::new(Mutex::new(found)) })
+            Some((node, Place { name: name.cloned(), found: Arc::new(Mutex::new(found)) }))
         };
-        Self { places: options.members.iter().map(place).collect(), resolve }
+        Self { places: options.members.iter().filter_map(place).collect(), resolve }
     }
 
     /// Connects to a member, where it is its turn to be.
@@ -59,7 +58,7 @@ impl Places {
         let address = self.address(node).ok_or(WireError::Closed)?;
         let connected = peers::connect((node, address), options).await;
         match &connected {
-            Err(WireError::Io { .. }) => self.failed(node),
+            Err(WireError::Io { .. }) => self.failed(node, address),
             // Whoever refuses is there.
             _ => self.reached(node),
         }
@@ -67,7 +66,7 @@ impl Places {
     }
 
     fn address(&self, node: NodeId) -> Option<SocketAddr> {
-        self.places.get(&node)?.found().addresses.front().copied()
+        Some(self.places.get(&node)?.found().addresses.turn())
     }
 
     fn reached(&self, node: NodeId) {
@@ -77,10 +76,10 @@ impl Places {
     }
 
     /// The next one of its addresses has its turn; when none of them was good for a while its name is looked up.
-    fn failed(&self, node: NodeId) {
+    fn failed(&self, node: NodeId, at: SocketAddr) {
         let Some(place) = self.places.get(&node) else { return };
         let mut found = place.found();
-        found.addresses.rotate_left(1);
+        found.addresses.pass(at);
         let now = Instant::now();
         let is_long = now >= *found.failing_since.get_or_insert(now) + LOOKED_UP_AFTER;
         if let Some(name) = place.name.clone().filter(|_| is_long && !found.is_looked_up) {
@@ -100,9 +99,8 @@ impl Place {
     fn look_up(&self, node: NodeId, name: String, resolve: Arc<Resolve>) {
         let found = Arc::clone(&self.found);
         let look_up = move || {
-            let port =
-                found.lock().unwrap_or_else(PoisonError::into_inner).addresses.front().map(SocketAddr::port);
-            let looked_up = resolve(&name, port.unwrap_or_default());
+            let port = found.lock().unwrap_or_else(PoisonError::into_inner).addresses.turn().port();
+            let looked_up = resolve(&name, port);
             let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
             found.is_looked_up = false;
             match looked_up {
@@ -120,15 +118,11 @@ impl Place {
 
 impl Found {
     /// Goes by these addresses, if there are any: those like the one that the member was given with first.
-    fn take(&mut self, mut addresses: Vec<SocketAddr>) {
-        let is_four = self.addresses.front().is_some_and(SocketAddr::is_ipv4);
-        addresses.sort_by_key(|address| address.is_ipv4() != is_four);
-        addresses.dedup();
-        let is_known = |address| self.addresses.contains(address);
-        let is_same = addresses.len() == self.addresses.len() && addresses.iter().all(is_known);
-        // The one whose turn it is stays that.
-        if !addresses.is_empty() && !is_same {
-            self.addresses = addresses.into();
+    fn take(&mut self, addresses: Vec<SocketAddr>) {
+        let found = Addresses::new(like_first(self.addresses.turn(), addresses));
+        // Where they are the same, the one whose turn it is stays that.
+        if let Some(found) = found.filter(|found| !found.is_same(&self.addresses)) {
+            self.addresses = found;
         }
     }
 }
@@ -165,8 +159,9 @@ mod tests {
     async fn fail_for(places: &Places, seconds: u64) -> Vec<SocketAddr> {
         let mut dialled = Vec::new();
         for _ in 0..10 * seconds {
-            dialled.push(places.address(MEMBER).unwrap());
-            places.failed(MEMBER);
+            let at = places.address(MEMBER).unwrap();
+            dialled.push(at);
+            places.failed(MEMBER, at);
             while places.places[&MEMBER].found().is_looked_up {
                 std::thread::yield_now();
             }
@@ -181,7 +176,7 @@ mod tests {
         let (places, times) = places("member", vec![six, at(2), at(3)]);
         assert_eq!(fail_for(&places, 3).await, [at(1); 30]);
         assert_eq!(times.load(Ordering::SeqCst), 0);
-        places.failed(MEMBER);
+        places.failed(MEMBER, at(1));
         while places.places[&MEMBER].found().is_looked_up {
             std::thread::yield_now();
         }

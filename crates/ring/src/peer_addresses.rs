@@ -8,6 +8,7 @@
 use crate::address::{HostPort, NodeAddress};
 use crate::peer::PeerAddress;
 use atoll_replica::{Incarnation, NodeId, Table, Version};
+use atoll_wire::like_first;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
@@ -184,13 +185,6 @@ impl PeerAddresses {
     }
 }
 
-/// These addresses, those of the same kind as this one first: a name may have some of both, and whoever listens at one of a kind is not
-/// reached at the other. Otherwise in the order of whoever told them.
-fn like_first(listen: SocketAddr, mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
-    addresses.sort_by_key(|address| address.is_ipv4() != listen.is_ipv4());
-    addresses
-}
-
 /// Looks up whatever is sought, and what could not be looked up again after a while.
 fn look_up(
     sought: &Receiver<Vec<Sought>>,
@@ -275,7 +269,7 @@ mod tests {
     }
 
     fn dialled(addresses: &PeerAddresses) -> Vec<(u32, SocketAddr)> {
-        let dialled = |(node, found): (&NodeId, &Option<PeerAddress>)| Some((node.0, found.as_ref()?.at));
+        let dialled = |(node, found): (&NodeId, &Option<PeerAddress>)| Some((node.0, found.as_ref()?.at()));
         addresses.all().iter().filter_map(dialled).collect()
     }
 
@@ -307,14 +301,6 @@ mod tests {
         let again = ring.begin(2, 1, "10.0.0.2");
         assert_eq!(warned::times(|| [table, again].iter().for_each(|table| addresses.follow(table))), 1);
         assert_eq!((addresses.all().len(), dialled(&addresses)), (2, vec![(2, at(2))]));
-    }
-
-    #[test]
-    fn of_a_name_the_addresses_come_first_that_are_like_the_one_that_nodes_listen_at() {
-        let six = |last| SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, last], 17_000));
-        let found = vec![six(1), at(1), six(2), at(2)];
-        assert_eq!(like_first(at(9), found.clone()), [at(1), at(2), six(1), six(2)]);
-        assert_eq!(like_first(six(9), found), [six(1), six(2), at(1), at(2)]);
     }
 
     #[test]

@@ -3,12 +3,13 @@
 //! Three layers, each usable without the one above: [`Decoder`] and [`encode_frame`] turn bytes into frames
 //! and back without any I/O; [`Assembler`] joins chunks to messages; [`Client`] and [`Connection`] carry
 //! many requests at once over anything that reads and writes bytes. [`simulated_pair`] is a transport that
-//! splits and delays bytes as a seed says.
+//! splits and delays bytes as a seed says. [`Addresses`] says where to dial next.
 //!
 //! Invariant: bytes from a peer never cause a panic, nor an allocation beyond the stated [`Limits`].
 //! Invariant: a frame is handed on only after its checksum over header and body was found right.
 //! Invariant: every queue is bounded; a peer that does not read stops its sender.
 
+mod addresses;
 mod codec;
 mod error;
 mod frame;
@@ -20,6 +21,7 @@ mod outbox;
 mod pipe;
 mod server;
 
+pub use addresses::{Addresses, like_first};
 pub use client::{Client, Lost, Responses};
 pub use codec::{Decoder, check_bytes};
 pub use error::WireError;

@@ -1,16 +1,13 @@
 //! Where another node is reached: each of its addresses in turn, until it is reached at one.
 
-use std::collections::VecDeque;
+use atoll_wire::Addresses;
 use std::net::SocketAddr;
 
 /// Where another node is.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerAddress {
-    /// Where it is dialled.
-    pub(crate) at: SocketAddr,
-    /// Its other addresses, in the order in which they follow.
-    others: VecDeque<SocketAddr>,
-    /// Whether it was dialled there and has not been reached since.
+    addresses: Addresses,
+    /// Whether it was dialled where it is its turn, and has not been reached since.
     is_tried: bool,
     /// The host that it is named as, which its certificate has to be for.
     pub(crate) host: String,
@@ -19,20 +16,17 @@ pub(crate) struct PeerAddress {
 impl PeerAddress {
     /// A node at these addresses, if there are any.
     pub(crate) fn new(addresses: impl IntoIterator<Item = SocketAddr>, host: String) -> Option<Self> {
-        let mut addresses = addresses.into_iter();
-        let at = addresses.next()?;
-        let mut others = VecDeque::new();
-        for other in addresses {
-            if other != at && !others.contains(&other) {
-                others.push_back(other);
-            }
-        }
-        Some(Self { at, others, is_tried: false, host })
+        Some(Self { addresses: Addresses::new(addresses)?, is_tried: false, host })
+    }
+
+    /// Where it is dialled.
+    pub(crate) fn at(&self) -> SocketAddr {
+        self.addresses.turn()
     }
 
     /// All its addresses, the one where it is dialled first.
     pub(crate) fn all(&self) -> impl Iterator<Item = SocketAddr> {
-        std::iter::once(self.at).chain(self.others.iter().copied())
+        self.addresses.all()
     }
 
     /// What is left of it without the others of its addresses.
@@ -40,21 +34,17 @@ impl PeerAddress {
         Self::new(self.all().filter(|address| is_left(*address)), self.host.clone())
     }
 
-    /// Whether these are the same addresses, in whichever order: servers of names tell them in another one each time.
+    /// Whether it is the same host at the same addresses, in whichever order.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        let is_in = |address| other.all().any(|one| one == address);
-        self.host == other.host && self.others.len() == other.others.len() && self.all().all(is_in)
+        self.host == other.host && self.addresses.is_same(&other.addresses)
     }
 
     /// Where to dial it now: where it was reached last, otherwise at the address behind the one that was tried.
     pub(super) fn take_turn(&mut self) -> SocketAddr {
-        if self.is_tried
-            && let Some(next) = self.others.pop_front()
-        {
-            self.others.push_back(std::mem::replace(&mut self.at, next));
+        if std::mem::replace(&mut self.is_tried, true) {
+            self.addresses.pass(self.at());
         }
-        self.is_tried = true;
-        self.at
+        self.at()
     }
 
     /// It is reached where it was dialled last.
@@ -71,9 +61,13 @@ mod tests {
         SocketAddr::from(([10, 0, 0, last], 17_379))
     }
 
+    fn of(last: &[u8], host: &str) -> PeerAddress {
+        PeerAddress::new(last.iter().copied().map(at), host.to_owned()).unwrap()
+    }
+
     #[test]
     fn each_address_has_its_turn_until_one_is_good() {
-        let mut address = PeerAddress::new([1, 2, 1, 3, 2].map(at), "host".to_owned()).unwrap();
+        let mut address = of(&[1, 2, 3], "host");
         let turns: Vec<_> = (0..5).map(|_| address.take_turn()).collect();
         assert_eq!(turns, [1, 2, 3, 1, 2].map(at));
         address.keep_turn();
@@ -82,16 +76,13 @@ mod tests {
     }
 
     #[test]
-    fn the_same_addresses_in_another_order_are_the_same() {
-        let new = |last: &[u8], host: &str| {
-            PeerAddress::new(last.iter().copied().map(at), host.to_owned()).unwrap()
-        };
-        let address = new(&[1, 2, 3], "host");
-        assert!(address.is_same(&new(&[3, 1, 2], "host")));
-        for other in [new(&[1, 2], "host"), new(&[1, 2, 4], "host"), new(&[1, 2, 3], "other")] {
+    fn the_same_host_is_at_the_same_addresses() {
+        let address = of(&[1, 2, 3], "host");
+        assert!(address.is_same(&of(&[3, 1, 2], "host")));
+        for other in [of(&[1, 2], "host"), of(&[1, 2, 3], "other")] {
             assert!(!address.is_same(&other) && !other.is_same(&address), "{other:?}");
         }
-        assert!(address.only(|one| one != at(1)).unwrap().is_same(&new(&[2, 3], "host")));
+        assert!(address.only(|one| one != at(1)).unwrap().is_same(&of(&[2, 3], "host")));
         assert!(address.only(|_| false).is_none());
     }
 }

@@ -162,8 +162,8 @@ impl Dialled {
         let is_of_tls = error.kind() == io::ErrorKind::InvalidData;
         let text = error.to_string();
         if is_of_tls && self.trouble.as_ref() != Some(&text) {
-            let PeerAddress { at, host, .. } = &self.address;
-            tracing::warn!(peer = %at, host, %error, "a node cannot be spoken to");
+            let (peer, host) = (self.address.at(), &self.address.host);
+            tracing::warn!(%peer, host, %error, "a node cannot be spoken to");
             self.trouble = Some(text);
         }
     }

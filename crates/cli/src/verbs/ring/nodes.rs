@@ -8,6 +8,7 @@ use crate::Failure;
 use atoll_ring::{
     COPIES_MAX, CouncilGroup, HostPort, NodeId, NodeTls, Others, RingOptions, RingShape, Token,
 };
+use atoll_wire::like_first;
 use clap::Args;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -119,15 +120,9 @@ fn group_address(told: &HostPort, listen: SocketAddr) -> Result<SocketAddr, Fail
     let unreached =
         |source| Failure::File { action: "find the address of", place: told.host.clone(), source };
     let found: Vec<_> = (told.host.as_str(), port).to_socket_addrs().map_err(unreached)?.collect();
-    first_like(listen, &found).ok_or_else(|| {
+    like_first(listen, found).first().copied().ok_or_else(|| {
         wrong(format!("{} in --nodes has no address", told.host), "name a host that can be found")
     })
-}
-
-/// Of these addresses the first one that is of the same kind as the one where nodes listen, if there is one: a name may have some of both,
-/// and nobody is reached at the other kind.
-fn first_like(listen: SocketAddr, found: &[SocketAddr]) -> Option<SocketAddr> {
-    found.iter().find(|address| address.is_ipv4() == listen.is_ipv4()).or(found.first()).copied()
 }
 
 fn above(listen: SocketAddr, by: u16) -> Result<SocketAddr, Failure> {
@@ -142,20 +137,4 @@ fn raised(port: u16, by: u16) -> Result<u16, Failure> {
 
 fn wrong(problem: String, hint: &str) -> Failure {
     Failure::Usage { problem, hint: hint.to_owned() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_a_name_with_addresses_of_both_kinds_the_one_counts_that_is_like_the_one_to_listen_at() {
-        let four = SocketAddr::from(([10, 0, 0, 1], 27_379));
-        let six = SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 27_379));
-        let (any_four, any_six) = (SocketAddr::from(([0; 4], 7_379)), SocketAddr::from(([0; 16], 7_379)));
-        assert_eq!(first_like(any_four, &[six, four]), Some(four));
-        assert_eq!(first_like(any_six, &[four, six]), Some(six));
-        assert_eq!(first_like(any_four, &[six]), Some(six));
-        assert_eq!(first_like(any_four, &[]), None);
-    }
 }
