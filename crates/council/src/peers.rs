@@ -292,10 +292,16 @@ mod tests {
                 _ = peers.client(NodeId(2)) => panic!("nobody greeted"),
                 accepted = listener.accept() => accepted.unwrap(),
             };
-            let welcome = |_: &[u8]| Ok(vec![VERSION]);
-            let greeted = atoll_wire::Connection::accept(stream, limits(), welcome);
-            let (next, greeted) = tokio::join!(peers.client(NodeId(2)), greeted);
-            assert!(next.unwrap().is_open() && greeted.is_ok());
+            let greets = async {
+                let welcome = |_: &[u8]| Ok(vec![VERSION]);
+                let mut greeted = atoll_wire::Connection::accept(stream, limits(), welcome).await.unwrap();
+                let asked = greeted.next().await.unwrap().unwrap();
+                let who = Answer::Who { node: NodeId(2), seat: SeatId(2), ring: None, has_log: false };
+                asked.responder.finish(&who.to_bytes()).await.unwrap();
+                greeted
+            };
+            let (next, _greeted) = tokio::join!(peers.client(NodeId(2)), greets);
+            assert!(next.unwrap().is_open());
         });
     }
 }

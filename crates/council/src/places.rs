@@ -1,7 +1,10 @@
 //! Where members are reached: at the addresses that they were given with, and where their names say once nobody is reached there.
 //!
 //! Invariant: nobody waits for a name: what was known stays so until another address is found, as long as servers of names are silent.
+//! Invariant: a member is reached where it says that it is there itself: addresses are given out again, also among members.
 
+use crate::codec::{Answer, Ask};
+use crate::seldom::Seldom;
 use crate::{CouncilOptions, peers};
 use atoll_replica::NodeId;
 use atoll_wire::{Addresses, Client, WireError, like_first};
@@ -15,12 +18,17 @@ use tokio::time::Instant;
 /// A member that was not reached for so long is looked up.
 const LOOKED_UP_AFTER: Duration = Duration::from_secs(3);
 
+/// How long a member may take to let somebody in and to say who it is.
+const MEET_TIMEOUT: Duration = Duration::from_secs(1);
+
 type Resolve = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
 /// Where all members are.
 pub(crate) struct Places {
     places: BTreeMap<NodeId, Place>,
     resolve: Arc<Resolve>,
+    /// Members that were met where another one was meant.
+    mistaken: Seldom,
 }
 
 /// Where one is.
@@ -50,19 +58,41 @@ impl Places {
             let found = Found { addresses, failing_since: None, is_looked_up: false };
             Some((node, Place { name: name.cloned(), found: Arc::new(Mutex::new(found)) }))
         };
-        Self { places: options.members.iter().filter_map(place).collect(), resolve }
+        let places = options.members.iter().filter_map(place).collect();
+        Self { places, resolve, mistaken: Seldom::default() }
     }
 
     /// Connects to a member, where it is its turn to be.
     pub(crate) async fn connect(&self, node: NodeId, options: &CouncilOptions) -> Result<Client, WireError> {
         let address = self.address(node).ok_or(WireError::Closed)?;
-        let connected = peers::connect((node, address), options).await;
-        match &connected {
-            Err(WireError::Io { .. }) => self.failed(node, address),
-            // Whoever refuses is there.
-            _ => self.reached(node),
+        let met = tokio::time::timeout(MEET_TIMEOUT, self.meet((node, address), options)).await;
+        let met = met.unwrap_or_else(|_| Err(not_met(io::ErrorKind::TimedOut.into())));
+        match &met {
+            Ok(_) => self.reached(node),
+            // Also whoever refuses may be somebody else, and to look a name up costs nobody anything.
+            Err(_) => self.failed(node, address),
         }
-        connected
+        met
+    }
+
+    /// Connects to whoever is there, if that is who is meant.
+    async fn meet(
+        &self,
+        (node, address): (NodeId, SocketAddr),
+        options: &CouncilOptions,
+    ) -> Result<Client, WireError> {
+        let client = peers::connect((node, address), options).await?;
+        match peers::ask(&client, &Ask::Who, MEET_TIMEOUT).await {
+            Ok(Answer::Who { node: there, .. }) if there == node => Ok(client),
+            Ok(Answer::Who { node: there, .. }) => {
+                if let Some(times) = self.mistaken.happened(Instant::now()) {
+                    tracing::warn!(%node, %address, %there, times, "another member of the configuration group is where this one is said to be");
+                }
+                Err(not_met(io::Error::other("another member is there")))
+            }
+            Ok(_) => Err(not_met(io::Error::other("it does not say who it is"))),
+            Err(error) => Err(not_met(io::Error::other(error))),
+        }
     }
 
     fn address(&self, node: NodeId) -> Option<SocketAddr> {
@@ -88,6 +118,10 @@ impl Places {
             place.look_up(node, name, Arc::clone(&self.resolve));
         }
     }
+}
+
+fn not_met(source: io::Error) -> WireError {
+    WireError::Io { action: "connect", source }
 }
 
 impl Place {
@@ -131,8 +165,11 @@ impl Found {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::codec::Coded;
+    use crate::types::SeatId;
     use atoll_replica::GroupOptions;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::net::{TcpListener, TcpStream};
 
     const MEMBER: NodeId = NodeId(1);
 
@@ -140,19 +177,35 @@ mod tests {
         SocketAddr::from(([10, 0, 0, last], 27_379))
     }
 
-    /// A member that is named so, and how often its name was looked up.
-    fn places(name: &str, found: Vec<SocketAddr>) -> (Places, Arc<AtomicUsize>) {
+    /// A member that is named so and was at this address.
+    fn options(name: &str, address: SocketAddr) -> CouncilOptions {
         let ring = GroupOptions { slots: 1, copies: 1 };
-        let mut options = CouncilOptions::new(NodeId(2), vec![(MEMBER, at(1))], ring, String::new());
-        options.names = BTreeMap::from([(MEMBER, name.to_owned())]);
+        let options = CouncilOptions::new(NodeId(2), vec![(MEMBER, address)], ring, String::new());
+        CouncilOptions { names: BTreeMap::from([(MEMBER, name.to_owned())]), ..options }
+    }
+
+    /// Where it is by then, and how often its name was looked up.
+    fn found_at(options: &CouncilOptions, found: Vec<SocketAddr>) -> (Places, Arc<AtomicUsize>) {
         let times = Arc::<AtomicUsize>::default();
         let counted = Arc::clone(&times);
+        let wanted = options.members[0].1.port();
         let resolve = move |_: &str, port| {
-            assert_eq!(port, 27_379);
+            assert_eq!(port, wanted);
             counted.fetch_add(1, Ordering::SeqCst);
             Ok(found.clone())
         };
-        (Places::resolved_by(&options, Arc::new(resolve)), times)
+        (Places::resolved_by(options, Arc::new(resolve)), times)
+    }
+
+    fn places(name: &str, found: Vec<SocketAddr>) -> (Places, Arc<AtomicUsize>) {
+        found_at(&options(name, at(1)), found)
+    }
+
+    /// Waits until its name is looked up, if that is under way.
+    fn wait_for_name(places: &Places) {
+        while places.places[&MEMBER].found().is_looked_up {
+            std::thread::yield_now();
+        }
     }
 
     /// It is not reached, ten times a second.
@@ -162,9 +215,7 @@ mod tests {
             let at = places.address(MEMBER).unwrap();
             dialled.push(at);
             places.failed(MEMBER, at);
-            while places.places[&MEMBER].found().is_looked_up {
-                std::thread::yield_now();
-            }
+            wait_for_name(places);
             tokio::time::advance(Duration::from_millis(100)).await;
         }
         dialled
@@ -177,9 +228,7 @@ mod tests {
         assert_eq!(fail_for(&places, 3).await, [at(1); 30]);
         assert_eq!(times.load(Ordering::SeqCst), 0);
         places.failed(MEMBER, at(1));
-        while places.places[&MEMBER].found().is_looked_up {
-            std::thread::yield_now();
-        }
+        wait_for_name(&places);
         assert_eq!(fail_for(&places, 1).await[..4], [at(2), at(3), six, at(2)]);
         assert_eq!(times.load(Ordering::SeqCst), 1);
         fail_for(&places, 4).await;
@@ -196,5 +245,73 @@ mod tests {
             assert_eq!(fail_for(&places, 10).await, [at(1); 100]);
             assert_eq!(times.load(Ordering::SeqCst), looked_up, "{name}");
         }
+    }
+
+    /// Somebody at an address of this machine who lets everybody in and says that it is this member.
+    async fn listening(node: NodeId) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(answer(stream, node));
+            }
+        });
+        address
+    }
+
+    async fn answer(stream: TcpStream, node: NodeId) {
+        let welcome = |_: &[u8]| Ok(vec![peers::VERSION]);
+        let mut connection = atoll_wire::Connection::accept(stream, peers::limits(), welcome).await.unwrap();
+        while let Ok(Some(request)) = connection.next().await {
+            let who = Answer::Who { node, seat: SeatId(u64::from(node.0)), ring: None, has_log: false };
+            drop(request.responder.finish(&who.to_bytes()).await);
+        }
+    }
+
+    /// Three seconds are over at once.
+    async fn wait_long() {
+        tokio::time::pause();
+        tokio::time::advance(LOOKED_UP_AFTER).await;
+        tokio::time::resume();
+    }
+
+    #[tokio::test]
+    async fn a_member_at_whose_address_another_one_is_is_not_reached_there_and_is_looked_up() {
+        let (other, member) = (listening(NodeId(7)).await, listening(MEMBER).await);
+        let options = options("member", other);
+        let (places, times) = found_at(&options, vec![member]);
+        for _ in 0..3 {
+            let met = places.connect(MEMBER, &options).await;
+            assert!(matches!(&met, Err(WireError::Io { .. })), "{:?}", met.err());
+        }
+        assert_eq!(times.load(Ordering::SeqCst), 0);
+        wait_long().await;
+        assert!(places.connect(MEMBER, &options).await.is_err());
+        wait_for_name(&places);
+        assert_eq!(times.load(Ordering::SeqCst), 1);
+        for _ in 0..3 {
+            assert!(places.connect(MEMBER, &options).await.unwrap().is_open());
+            wait_long().await;
+        }
+        assert_eq!(times.load(Ordering::SeqCst), 1, "it is where it is reached");
+    }
+
+    #[tokio::test]
+    async fn who_refuses_may_be_anybody_and_the_member_is_looked_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let options = options("member", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let refused = |_: &[u8]| Err("the token is not that of this ring".to_owned());
+                drop(atoll_wire::Connection::accept(stream, peers::limits(), refused).await);
+            }
+        });
+        let member = listening(MEMBER).await;
+        let (places, _) = found_at(&options, vec![member]);
+        assert!(matches!(places.connect(MEMBER, &options).await, Err(WireError::Refused { .. })));
+        wait_long().await;
+        assert!(places.connect(MEMBER, &options).await.is_err());
+        wait_for_name(&places);
+        assert!(places.connect(MEMBER, &options).await.is_ok());
     }
 }
