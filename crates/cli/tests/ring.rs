@@ -9,6 +9,8 @@
 
 #[path = "ring/killed.rs"]
 mod killed;
+#[path = "ring/names.rs"]
+mod names;
 #[allow(dead_code, reason = "other tests use more of it")]
 mod support;
 #[path = "support/ring.rs"]

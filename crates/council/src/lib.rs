@@ -36,4 +36,4 @@ mod simulation;
 pub use codec::Update as TableUpdate;
 pub use council::{Council, CouncilClock, CouncilEvent};
 pub use error::CouncilError;
-pub use options::{CouncilOptions, CouncilTls, Listen, Secret};
+pub use options::{CouncilOptions, CouncilTls, Listen, MemberAddress, Secret};

@@ -5,7 +5,7 @@ use atoll_replica::{COPIES_MAX, GroupOptions, NodeId, SLOTS_MAX};
 use atoll_tls::PeerTls;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub struct CouncilOptions {
     /// This node.
     pub me: NodeId,
     /// The members of the group and where they listen for it: the same list on all nodes, at most 9, best 3 or 5.
-    pub members: Vec<(NodeId, SocketAddr)>,
+    pub members: Vec<(NodeId, MemberAddress)>,
     /// The hosts that members are named as: they are looked up again where a member is not reached at its address. Whoever has no name
     /// stays there.
     pub names: BTreeMap<NodeId, String>,
@@ -48,6 +48,20 @@ pub struct CouncilOptions {
     pub address: String,
 }
 
+/// Where a member of the group listens for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberAddress {
+    /// There.
+    At(SocketAddr),
+    /// Where its name says, once somebody knows that.
+    Named {
+        /// The port.
+        port: u16,
+        /// Addresses of the kind of this one are tried first.
+        like: IpAddr,
+    },
+}
+
 /// What connections are encrypted with.
 #[derive(Clone, Debug)]
 pub struct CouncilTls {
@@ -78,10 +92,15 @@ const SECRET_BYTES_MAX: usize = 1024;
 impl CouncilOptions {
     /// Options with the usual times, in memory, without a secret.
     #[must_use]
-    pub fn new(me: NodeId, members: Vec<(NodeId, SocketAddr)>, ring: GroupOptions, address: String) -> Self {
+    pub fn new(
+        me: NodeId,
+        members: Vec<(NodeId, impl Into<MemberAddress>)>,
+        ring: GroupOptions,
+        address: String,
+    ) -> Self {
         Self {
             me,
-            members,
+            members: members.into_iter().map(|(node, address)| (node, address.into())).collect(),
             names: BTreeMap::new(),
             my_listen: None,
             folder: None,
@@ -108,6 +127,11 @@ impl CouncilOptions {
         let nodes: BTreeSet<_> = self.members.iter().map(|(node, _)| *node).collect();
         if nodes.is_empty() || nodes.len() != self.members.len() || nodes.len() > MEMBERS_MAX {
             return wrong("members", "1 to 9 nodes, each once");
+        }
+        let is_found =
+            |(node, at): &(NodeId, MemberAddress)| at.known().is_some() || self.name(*node).is_some();
+        if !self.members.iter().all(is_found) {
+            return wrong("members", "an address for each, or a name in names to find it by");
         }
         if self.my_listen.is_some() != nodes.contains(&self.me) {
             return wrong("my_listen", "given by members of the group, and by nobody else");
@@ -137,6 +161,11 @@ impl CouncilOptions {
         Ok(())
     }
 
+    /// What a member is looked up by, if it has such a name.
+    pub(crate) fn name(&self, member: NodeId) -> Option<&String> {
+        self.names.get(&member).filter(|name| name.parse::<IpAddr>().is_err())
+    }
+
     pub(crate) fn node_timeout(&self) -> Duration {
         Duration::from_millis(self.node_timeout_ms)
     }
@@ -163,6 +192,30 @@ impl CouncilOptions {
             max_in_snapshot_log_to_keep: 500,
             ..openraft::Config::default()
         }
+    }
+}
+
+impl MemberAddress {
+    /// Where it is, if that is known.
+    pub(crate) fn known(self) -> Option<SocketAddr> {
+        match self {
+            Self::At(address) => Some(address),
+            Self::Named { .. } => None,
+        }
+    }
+
+    /// Whatever is found of it has this port, and addresses of this kind are tried first.
+    pub(crate) fn like(self) -> SocketAddr {
+        match self {
+            Self::At(address) => address,
+            Self::Named { port, like } => SocketAddr::new(like, port),
+        }
+    }
+}
+
+impl From<SocketAddr> for MemberAddress {
+    fn from(address: SocketAddr) -> Self {
+        Self::At(address)
     }
 }
 
@@ -235,6 +288,18 @@ mod tests {
         assert_eq!(named(&CouncilOptions { node_timeout_ms: 200, ..options(&[1]) }), Some("node_timeout_ms"));
         let ring = GroupOptions { slots: 0, copies: 1 };
         assert_eq!(named(&CouncilOptions { ring, ..options(&[1]) }), Some("ring.slots"));
+    }
+
+    #[test]
+    fn a_member_has_an_address_or_a_name_to_find_it_by() {
+        let named_as = |name: &str| {
+            let mut options = options(&[1, 2]);
+            options.members[1].1 = MemberAddress::Named { port: 1, like: [127, 0, 0, 1].into() };
+            options.names.insert(NodeId(2), name.to_owned());
+            named(&options)
+        };
+        assert_eq!(named_as("member"), None);
+        assert_eq!(named_as("10.0.0.1"), Some("members"), "a number that nobody looks up");
     }
 
     #[test]

@@ -1,16 +1,17 @@
-//! Where members are reached: at the addresses that they were given with, and where their names say once nobody is reached there.
+//! Where members are reached: at the addresses that they were given with, and where their names say once nobody is reached there, or at
+//! once where no address is known.
 //!
 //! Invariant: nobody waits for a name: what was known stays so until another address is found, as long as servers of names are silent.
 //! Invariant: a member is reached where it says that it is there itself: addresses are given out again, also among members.
 
 use crate::codec::{Answer, Ask};
 use crate::seldom::Seldom;
-use crate::{CouncilOptions, peers};
+use crate::{CouncilOptions, MemberAddress, peers};
 use atoll_replica::NodeId;
 use atoll_wire::{Addresses, Client, WireError, like_first};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -35,11 +36,14 @@ pub(crate) struct Places {
 struct Place {
     /// The name that it has, if it has one.
     name: Option<String>,
+    /// What is found has this port, and addresses of this kind come first.
+    like: SocketAddr,
     found: Arc<Mutex<Found>>,
 }
 
 struct Found {
-    addresses: Addresses,
+    /// None as long as nobody knew any.
+    addresses: Option<Addresses>,
     /// Since when it is not reached, or was looked up last.
     failing_since: Option<Instant>,
     is_looked_up: bool,
@@ -52,25 +56,28 @@ impl Places {
     }
 
     fn resolved_by(options: &CouncilOptions, resolve: Arc<Resolve>) -> Self {
-        let place = |&(node, address): &(NodeId, SocketAddr)| {
-            let name = options.names.get(&node).filter(|name| name.parse::<IpAddr>().is_err());
-            let addresses = Addresses::new([address])?;
+        let place = |&(node, address): &(NodeId, MemberAddress)| {
+            let addresses = Addresses::new(address.known());
             let found = Found { addresses, failing_since: None, is_looked_up: false };
-            Some((node, Place { name: name.cloned(), found: Arc::new(Mutex::new(found)) }))
+            let (name, like) = (options.name(node).cloned(), address.like());
+            (node, Place { name, like, found: Arc::new(Mutex::new(found)) })
         };
-        let places = options.members.iter().filter_map(place).collect();
+        let places = options.members.iter().map(place).collect();
         Self { places, resolve, mistaken: Seldom::default() }
     }
 
     /// Connects to a member, where it is its turn to be.
     pub(crate) async fn connect(&self, node: NodeId, options: &CouncilOptions) -> Result<Client, WireError> {
-        let address = self.address(node).ok_or(WireError::Closed)?;
+        let Some(address) = self.address(node) else {
+            self.failed(node, None);
+            return Err(not_met(io::ErrorKind::NotFound.into()));
+        };
         let met = tokio::time::timeout(MEET_TIMEOUT, self.meet((node, address), options)).await;
         let met = met.unwrap_or_else(|_| Err(not_met(io::ErrorKind::TimedOut.into())));
         match &met {
             Ok(_) => self.reached(node),
             // Also whoever refuses may be somebody else, and to look a name up costs nobody anything.
-            Err(_) => self.failed(node, address),
+            Err(_) => self.failed(node, Some(address)),
         }
         met
     }
@@ -96,7 +103,7 @@ impl Places {
     }
 
     fn address(&self, node: NodeId) -> Option<SocketAddr> {
-        Some(self.places.get(&node)?.found().addresses.turn())
+        Some(self.places.get(&node)?.found().addresses.as_ref()?.turn())
     }
 
     fn reached(&self, node: NodeId) {
@@ -105,14 +112,17 @@ impl Places {
         }
     }
 
-    /// The next one of its addresses has its turn; when none of them was good for a while its name is looked up.
-    fn failed(&self, node: NodeId, at: SocketAddr) {
+    /// The next one of its addresses has its turn; when none of them was good for a while, or there is none, its name is looked up.
+    fn failed(&self, node: NodeId, at: Option<SocketAddr>) {
         let Some(place) = self.places.get(&node) else { return };
         let mut found = place.found();
-        found.addresses.pass(at);
+        if let Some((addresses, at)) = found.addresses.as_mut().zip(at) {
+            addresses.pass(at);
+        }
         let now = Instant::now();
+        let is_new = found.addresses.is_none() && found.failing_since.is_none();
         let is_long = now >= *found.failing_since.get_or_insert(now) + LOOKED_UP_AFTER;
-        if let Some(name) = place.name.clone().filter(|_| is_long && !found.is_looked_up) {
+        if let Some(name) = place.name.clone().filter(|_| (is_new || is_long) && !found.is_looked_up) {
             (found.is_looked_up, found.failing_since) = (true, Some(now));
             drop(found);
             place.look_up(node, name, Arc::clone(&self.resolve));
@@ -131,14 +141,13 @@ impl Place {
 
     /// By a thread, for which nobody waits, not even when the node ends.
     fn look_up(&self, node: NodeId, name: String, resolve: Arc<Resolve>) {
-        let found = Arc::clone(&self.found);
+        let (found, like) = (Arc::clone(&self.found), self.like);
         let look_up = move || {
-            let port = found.lock().unwrap_or_else(PoisonError::into_inner).addresses.turn().port();
-            let looked_up = resolve(&name, port);
+            let looked_up = resolve(&name, like.port());
             let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
             found.is_looked_up = false;
             match looked_up {
-                Ok(addresses) => found.take(addresses),
+                Ok(addresses) => found.take(like_first(like, addresses)),
                 Err(error) => {
                     tracing::debug!(%node, name, %error, "the name of a member cannot be looked up")
                 }
@@ -151,12 +160,12 @@ impl Place {
 }
 
 impl Found {
-    /// Goes by these addresses, if there are any: those like the one that the member was given with first.
+    /// Goes by these addresses, if there are any.
     fn take(&mut self, addresses: Vec<SocketAddr>) {
-        let found = Addresses::new(like_first(self.addresses.turn(), addresses));
+        let Some(found) = Addresses::new(addresses) else { return };
         // Where they are the same, the one whose turn it is stays that.
-        if let Some(found) = found.filter(|found| !found.is_same(&self.addresses)) {
-            self.addresses = found;
+        if self.addresses.as_ref().is_none_or(|before| !found.is_same(before)) {
+            self.addresses = Some(found);
         }
     }
 }
@@ -178,7 +187,7 @@ mod tests {
     }
 
     /// A member that is named so and was at this address.
-    fn options(name: &str, address: SocketAddr) -> CouncilOptions {
+    fn options(name: &str, address: impl Into<MemberAddress>) -> CouncilOptions {
         let ring = GroupOptions { slots: 1, copies: 1 };
         let options = CouncilOptions::new(NodeId(2), vec![(MEMBER, address)], ring, String::new());
         CouncilOptions { names: BTreeMap::from([(MEMBER, name.to_owned())]), ..options }
@@ -188,7 +197,7 @@ mod tests {
     fn found_at(options: &CouncilOptions, found: Vec<SocketAddr>) -> (Places, Arc<AtomicUsize>) {
         let times = Arc::<AtomicUsize>::default();
         let counted = Arc::clone(&times);
-        let wanted = options.members[0].1.port();
+        let wanted = options.members[0].1.like().port();
         let resolve = move |_: &str, port| {
             assert_eq!(port, wanted);
             counted.fetch_add(1, Ordering::SeqCst);
@@ -214,7 +223,7 @@ mod tests {
         for _ in 0..10 * seconds {
             let at = places.address(MEMBER).unwrap();
             dialled.push(at);
-            places.failed(MEMBER, at);
+            places.failed(MEMBER, Some(at));
             wait_for_name(places);
             tokio::time::advance(Duration::from_millis(100)).await;
         }
@@ -227,7 +236,7 @@ mod tests {
         let (places, times) = places("member", vec![six, at(2), at(3)]);
         assert_eq!(fail_for(&places, 3).await, [at(1); 30]);
         assert_eq!(times.load(Ordering::SeqCst), 0);
-        places.failed(MEMBER, at(1));
+        places.failed(MEMBER, Some(at(1)));
         wait_for_name(&places);
         assert_eq!(fail_for(&places, 1).await[..4], [at(2), at(3), six, at(2)]);
         assert_eq!(times.load(Ordering::SeqCst), 1);
@@ -313,5 +322,27 @@ mod tests {
         assert!(places.connect(MEMBER, &options).await.is_err());
         wait_for_name(&places);
         assert!(places.connect(MEMBER, &options).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_member_of_which_no_address_is_known_is_looked_up_at_once_and_again_until_it_is_found() {
+        let member = listening(MEMBER).await;
+        let named = MemberAddress::Named { port: 27_379, like: [10, 0, 0, 2].into() };
+        let options = options("member", named);
+        let (places, times) = found_at(&options, Vec::new());
+        for looked_up in 1..=3 {
+            for _ in 0..2 {
+                assert!(matches!(places.connect(MEMBER, &options).await, Err(WireError::Io { .. })));
+                wait_for_name(&places);
+                assert_eq!(times.load(Ordering::SeqCst), looked_up);
+            }
+            wait_long().await;
+        }
+        let six = SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 27_379));
+        let (places, _) = found_at(&options, vec![six, member]);
+        assert!(places.connect(MEMBER, &options).await.is_err(), "nobody waits for its name");
+        wait_for_name(&places);
+        assert_eq!(places.address(MEMBER), Some(member), "of a kind with the one to listen at");
+        assert!(places.connect(MEMBER, &options).await.unwrap().is_open());
     }
 }

@@ -5,7 +5,9 @@
 use crate::NodeError;
 use crate::group::{GroupDoor, GroupMember, GroupSaid, Joining};
 use crate::token::Token;
-use atoll_council::{Council, CouncilError, CouncilEvent, CouncilOptions, CouncilTls, Listen, Secret};
+use atoll_council::{
+    Council, CouncilError, CouncilEvent, CouncilOptions, CouncilTls, Listen, MemberAddress, Secret,
+};
 use atoll_replica::{Change, GroupOptions, Moment, NodeId, Proposal};
 use atoll_tls::PeerTls;
 use std::collections::BTreeMap;
@@ -16,7 +18,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug)]
 pub struct CouncilGroup {
     /// The members of the group and where they listen for it: the same on all nodes; best 3 or 5.
-    pub members: Vec<(NodeId, SocketAddr)>,
+    pub members: Vec<(NodeId, MemberAddress)>,
     /// Where this node listens, if it is one of them.
     pub listen: Option<SocketAddr>,
     /// Where the log of the group lies, if this node is one of them; in memory without.

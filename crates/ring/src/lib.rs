@@ -59,6 +59,7 @@ mod reliance;
 mod syncer;
 
 // What the options of a node of several are made of.
+pub use atoll_council::MemberAddress;
 pub use atoll_keyspace::SLOTS;
 pub use atoll_replica::{COPIES_MAX, GroupOptions as RingShape, NodeId, Options as RingOptions};
 pub use atoll_resp::LatencyClass;

@@ -299,7 +299,7 @@ fn the_configuration_group_is_encrypted_as_well() {
     let begin = |number: u32| {
         let tls = certificates.node(&format!("node-{number}"));
         let group = CouncilGroup {
-            members: members.clone(),
+            members: members.iter().map(|&(node, address)| (node, address.into())).collect(),
             hosts: (1..=3).map(|node| (NodeId(node), "127.0.0.1".to_owned())).collect(),
             tls: tls.peers.clone(),
             listen: Some(members[number as usize - 1].1),

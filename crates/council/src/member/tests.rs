@@ -27,6 +27,12 @@ async fn member() -> (Council, CouncilOptions, Client) {
     (council.unwrap(), options(None), client)
 }
 
+/// Another connection to it.
+async fn again(options: &CouncilOptions) -> Client {
+    let (node, address) = options.members[0];
+    peers::connect((node, address.known().unwrap()), options).await.unwrap()
+}
+
 async fn ask(client: &Client, ask: Ask) -> Answer {
     peers::ask(client, &ask, Duration::from_secs(20)).await.unwrap()
 }
@@ -104,18 +110,14 @@ fn what_makes_no_sense_ends_the_connection_and_nothing_else() {
         let (_council, options, client) = member().await;
         assert!(client.call(&[200, 1, 2, 3]).await.is_err());
         client.ended().await;
-        let again = peers::connect(options.members[0], &options).await.unwrap();
-        assert!(matches!(ask(&again, Ask::Who).await, Answer::Who { .. }));
+        assert!(matches!(ask(&again(&options).await, Ask::Who).await, Answer::Who { .. }));
         for seed in 0..300 {
             let mut random = fastrand::Rng::with_seed(seed);
             let bytes: Vec<u8> = (0..random.usize(..40)).map(|_| random.u8(..12)).collect();
-            let again = peers::connect(options.members[0], &options).await.unwrap();
-            let _ = tokio::time::timeout(Duration::from_millis(2), again.call(&bytes)).await;
+            let connection = again(&options).await;
+            let _ = tokio::time::timeout(Duration::from_millis(2), connection.call(&bytes)).await;
         }
-        assert!(matches!(
-            ask(&peers::connect(options.members[0], &options).await.unwrap(), Ask::Who).await,
-            Answer::Who { .. }
-        ));
+        assert!(matches!(ask(&again(&options).await, Ask::Who).await, Answer::Who { .. }));
     });
 }
 

@@ -5,11 +5,13 @@
 
 use super::hosts::expand;
 use crate::Failure;
+use crate::output::note;
 use atoll_ring::{
-    COPIES_MAX, CouncilGroup, HostPort, NodeId, NodeTls, Others, RingOptions, RingShape, Token,
+    COPIES_MAX, CouncilGroup, HostPort, MemberAddress, NodeId, NodeTls, Others, RingOptions, RingShape, Token,
 };
 use atoll_wire::like_first;
 use clap::Args;
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -63,7 +65,8 @@ impl RingNodes {
         }
         let group: Vec<_> = (1..).map(NodeId).zip(nodes.iter().take(GROUP_NODES)).collect();
         let hosts = group.iter().map(|(node, told)| (*node, told.host.clone())).collect();
-        let members = group.into_iter().map(|(node, told)| Ok((node, group_address(told, listen)?)));
+        let address = |other: &HostPort| group_address(other, *other == told, listen);
+        let members = group.into_iter().map(|(node, other)| Ok((node, address(other)?)));
         let group = CouncilGroup {
             hosts,
             tls: tls.and_then(|tls| tls.peers.clone()),
@@ -115,14 +118,30 @@ fn parse(text: &str, port: u16) -> Result<Vec<HostPort>, Failure> {
     Ok(nodes)
 }
 
-fn group_address(told: &HostPort, listen: SocketAddr) -> Result<SocketAddr, Failure> {
-    let port = raised(told.port, GROUP_ABOVE)?;
-    let unreached =
-        |source| Failure::File { action: "find the address of", place: told.host.clone(), source };
-    let found: Vec<_> = (told.host.as_str(), port).to_socket_addrs().map_err(unreached)?.collect();
-    like_first(listen, found).first().copied().ok_or_else(|| {
-        wrong(format!("{} in --nodes has no address", told.host), "name a host that can be found")
-    })
+/// Where one of the first three is, as far as that is known: a cluster may have names only of those who are up, and those who are have to
+/// start without the others.
+fn group_address(node: &HostPort, is_this: bool, listen: SocketAddr) -> Result<MemberAddress, Failure> {
+    let port = raised(node.port, GROUP_ABOVE)?;
+    let host = &node.host;
+    let found: io::Result<Vec<_>> = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
+    let why = match found {
+        Ok(found) => match like_first(listen, found).first() {
+            Some(&first) => return Ok(first.into()),
+            None if is_this => {
+                return Err(wrong(
+                    format!("{host} in --nodes has no address"),
+                    "name a host that can be found",
+                ));
+            }
+            None => "it has no address".to_owned(),
+        },
+        Err(source) if is_this => {
+            return Err(Failure::File { action: "find the address of", place: host.clone(), source });
+        }
+        Err(error) => error.to_string(),
+    };
+    note(&format!("{node} in --nodes is not found so far, and looked up again until it is: {why}"));
+    Ok(MemberAddress::Named { port, like: listen.ip() })
 }
 
 fn above(listen: SocketAddr, by: u16) -> Result<SocketAddr, Failure> {

@@ -1,0 +1,54 @@
+//! Nodes that are named by hosts of which nobody knows an address now.
+
+use crate::say;
+use crate::support::{Place, free_port, started};
+use std::io::Read;
+use std::process::Child;
+
+/// Waits until a node says that all slots are served.
+fn wait_until_served(address: &str) {
+    let began = std::time::Instant::now();
+    loop {
+        let told = say(address, "CLUSTER INFO");
+        if told.contains("cluster_state:ok") {
+            return;
+        }
+        assert!(began.elapsed().as_secs() < 60, "{told}");
+        std::thread::yield_now();
+    }
+}
+
+fn kill(mut node: Child) -> String {
+    node.kill().unwrap();
+    let mut told = String::new();
+    node.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+    node.wait().unwrap();
+    told
+}
+
+#[test]
+fn nodes_begin_again_while_the_name_of_one_of_the_first_three_has_no_address() {
+    let (place, port) = (Place::new(), free_port());
+    let begin = |node: u16, third: &str| {
+        let (listen, store) = (format!("127.0.0.1:{}", port + node), format!("node-{node}"));
+        let nodes = format!("127.0.0.1:{port},127.0.0.1:{},{third}:{}", port + 1, port + 2);
+        let serve = ["--json", "ring", "serve", "--until-input-ends", "--store", &store];
+        let mut node = place.spawn(&[&serve[..], &["--listen", &listen, "--nodes", &nodes]].concat());
+        started(&mut node);
+        node
+    };
+    let first = format!("127.0.0.1:{port}");
+    let nodes = [0, 1, 2].map(|node| begin(node, "127.0.0.1"));
+    wait_until_served(&first);
+    nodes.map(kill);
+    let nodes = [0, 1].map(|node| begin(node, "nowhere.invalid"));
+    wait_until_served(&first);
+    for told in nodes.map(kill) {
+        assert!(told.contains("nowhere.invalid") && told.contains("is not found so far"), "{told}");
+    }
+    // Its own name is one that it says to others.
+    let unknown = ["ring", "serve", "--memory", "--announce", "nowhere.invalid:7379"];
+    let failed = place.run(&[&unknown[..], &["--nodes", "nowhere.invalid:7379"]].concat());
+    assert_ne!(failed.exit, Some(0));
+    assert!(failed.stderr.contains("find the address of nowhere.invalid"), "{}", failed.stderr);
+}
