@@ -11,6 +11,7 @@ pub(crate) mod codec;
 mod dialled;
 mod greeting;
 mod heard;
+mod lane;
 mod outbox;
 mod reach;
 mod repeats;

@@ -1,6 +1,6 @@
 //! A connection that this node dialled, to say something there.
 
-use super::outbox::{Counts, Outbox};
+use super::outbox::{Ahead, Counts, Outbox};
 use super::repeats::Run;
 use super::{Greeting, LIMITS, PeerAddress, UNCONNECTED_BYTES_MAX, codec};
 use crate::token::Token;
@@ -85,7 +85,9 @@ impl Dialled {
         if is_word && self.is_open && self.outbox.is_long() {
             self.body.clear();
             codec::encode(message, &mut self.body);
-            return self.outbox.add_ahead(&self.body);
+            let is_of_slot = matches!(message, Message::Slot { .. });
+            let kind = if is_of_slot { Ahead::Word } else { Ahead::Promise };
+            return self.outbox.add_ahead(&self.body, kind);
         }
         let run = Run::of(message);
         if let Some(run) = run.filter(|run| self.outbox.has(run)) {

@@ -1,41 +1,51 @@
 //! What waits to be sent on one connection: whole frames, in their order, and how many of them were sent or lost.
 //!
 //! Invariant: a frame that was begun is ended before anything else is sent.
-//! Invariant: what goes ahead of others is little, and never goes before what a connection begins with.
+//! Invariant: what goes ahead of others is little, also as memory, and never goes before what a connection begins with.
+//! Invariant: however many words there are, what they overtake gets as much of the connection as they do.
 
 use super::UNCONNECTED_BYTES_MAX;
+use super::lane::{Kept, Lane};
 use super::repeats::{Repeats, Run};
-use atoll_wire::{Flags, Kind, encode_frame};
-use std::collections::VecDeque;
 
 /// Frames on their way to one node.
 #[derive(Default)]
 pub(super) struct Outbox {
-    /// What goes before the next frame of those that wait.
-    ahead: Vec<u8>,
-    ahead_sent: usize,
-    /// How many messages that is.
-    ahead_messages: u64,
-    bytes: Vec<u8>,
-    sent: usize,
-    /// How long each frame is that waits, also the one that was begun.
-    lengths: VecDeque<usize>,
-    /// How much is sent of the first of them.
-    begun: usize,
+    /// What the connection begins with, and then promises.
+    first: Lane,
+    /// How many of them are what it begins with, which is no message.
+    opening: u64,
+    /// Words about entries, which go before those that wait.
+    words: Lane,
+    waiting: Lane,
+    /// How much more of words was sent than of what waits, while that waited.
+    lead: usize,
+    /// Whether that became so much that words wait until the others have had as much.
+    do_words_wait: bool,
     /// What was ever sent of those that wait behind each other, in bytes.
     passed: u64,
     repeats: Repeats,
     counts: Counts,
 }
 
-/// How much may go ahead of what waits.
-const AHEAD_BYTES_MAX: usize = 1 << 20;
+/// How much there may be of promises, and of words.
+const PROMISES_BYTES_MAX: usize = 256 << 10;
+const WORDS_BYTES_MAX: usize = 1 << 20;
 
 /// What waits is long from here on: less is sent before anybody would notice.
 const LONG_BYTES: usize = 256 << 10;
 
-/// Frames that there is room for when none wait.
-const LENGTHS_KEPT: usize = 4096;
+const KEPT_AHEAD: Kept = Kept { empty_bytes: 64 << 10, sent_bytes: LONG_BYTES };
+const KEPT: Kept = Kept { empty_bytes: UNCONNECTED_BYTES_MAX, sent_bytes: UNCONNECTED_BYTES_MAX };
+
+/// What goes ahead of entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ahead {
+    /// What is worth nothing later.
+    Promise,
+    /// What is said again by whoever misses it.
+    Word,
+}
 
 /// Messages, since they were asked for last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,10 +63,18 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
+/// Whose frames are sent next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    First,
+    Words,
+    Waiting,
+}
+
 impl Outbox {
-    /// Bytes of messages that wait.
+    /// Bytes of messages that wait behind each other.
     pub(super) fn waiting_bytes(&self) -> usize {
-        self.bytes.len() - self.sent
+        self.waiting.waiting_bytes()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -65,19 +83,20 @@ impl Outbox {
 
     /// Puts a message behind all others.
     pub(super) fn add(&mut self, body: &[u8]) {
-        let before = self.bytes.len();
-        frame(body, &mut self.bytes);
-        self.lengths.push_back(self.bytes.len() - before);
+        self.waiting.add(body);
     }
 
-    /// Puts a message before all others but the one that was begun, and those that are there already; whether there was room.
-    pub(super) fn add_ahead(&mut self, body: &[u8]) -> bool {
-        if self.ahead.len() - self.ahead_sent >= AHEAD_BYTES_MAX {
-            return false;
+    /// Puts a message before all that wait but the one that was begun, and behind others of its kind; whether there was room.
+    pub(super) fn add_ahead(&mut self, body: &[u8], kind: Ahead) -> bool {
+        let (lane, most) = match kind {
+            Ahead::Promise => (&mut self.first, PROMISES_BYTES_MAX),
+            Ahead::Word => (&mut self.words, WORDS_BYTES_MAX),
+        };
+        let has_room = lane.waiting_bytes() < most;
+        if has_room {
+            lane.add(body);
         }
-        frame(body, &mut self.ahead);
-        self.ahead_messages += 1;
-        true
+        has_room
     }
 
     /// Whether all of these entries wait.
@@ -100,59 +119,76 @@ impl Outbox {
 
     /// A connection begins with this; nothing was sent of what waits.
     pub(super) fn open_with(&mut self, body: &[u8]) {
-        frame(body, &mut self.ahead);
+        self.first.add(body);
+        self.opening += 1;
+    }
+
+    fn turn(&self) -> Turn {
+        let lanes = [(Turn::First, &self.first), (Turn::Words, &self.words), (Turn::Waiting, &self.waiting)];
+        if let Some((turn, _)) = lanes.iter().find(|(_, lane)| lane.begun_bytes() > 0) {
+            return *turn;
+        }
+        match self.first.is_empty() {
+            false => Turn::First,
+            true if self.words.is_empty() || self.do_words_wait => Turn::Waiting,
+            true => Turn::Words,
+        }
     }
 
     /// What is to be sent next.
     pub(super) fn next(&self) -> &[u8] {
-        let ahead = self.ahead.get(self.ahead_sent..).unwrap_or_default();
-        let waiting = self.bytes.get(self.sent..).unwrap_or_default();
-        match self.lengths.front() {
-            _ if ahead.is_empty() => waiting,
-            Some(first) if self.begun > 0 => waiting.get(..first - self.begun).unwrap_or_default(),
-            _ => ahead,
-        }
+        let turn = self.turn();
+        let (lane, most) = match turn {
+            Turn::First => (&self.first, usize::MAX),
+            Turn::Words if self.waiting.is_empty() => (&self.words, usize::MAX),
+            Turn::Words => (&self.words, LONG_BYTES.saturating_sub(self.lead)),
+            Turn::Waiting if self.words.is_empty() => (&self.waiting, usize::MAX),
+            Turn::Waiting if self.do_words_wait => (&self.waiting, self.lead),
+            Turn::Waiting => (&self.waiting, 0),
+        };
+        let is_overtaken = turn != Turn::First && !self.first.is_empty();
+        let most = lane.begun_bytes().max(if is_overtaken { 0 } else { most });
+        lane.waiting().get(..most).unwrap_or(lane.waiting())
     }
 
     /// So much of that was sent.
     pub(super) fn took(&mut self, count: usize) {
-        if self.begun == 0 && self.ahead_sent < self.ahead.len() {
-            self.ahead_sent += count;
-            if self.ahead_sent == self.ahead.len() {
-                self.ahead.clear();
-                self.ahead_sent = 0;
-                self.counts.sent += std::mem::take(&mut self.ahead_messages);
+        match self.turn() {
+            Turn::First => {
+                let ended = self.first.took(count);
+                let opening = ended.min(self.opening);
+                self.opening -= opening;
+                self.counts.sent += ended - opening;
             }
-            return;
+            Turn::Words => {
+                self.counts.sent += self.words.took(count);
+                self.lead += count;
+            }
+            Turn::Waiting => {
+                self.counts.sent += self.waiting.took(count);
+                self.passed += count as u64;
+                self.lead = self.lead.saturating_sub(count);
+            }
         }
-        self.sent += count;
-        self.passed += count as u64;
-        self.begun += count;
-        while let Some(&first) = self.lengths.front().filter(|first| **first <= self.begun) {
-            self.lengths.pop_front();
-            self.begun -= first;
-            self.counts.sent += 1;
+        if self.waiting.is_empty() {
+            self.lead = 0;
         }
+        self.do_words_wait = self.lead >= LONG_BYTES || (self.do_words_wait && self.lead > 0);
     }
 
     /// Lets go of what was sent.
     pub(super) fn tidy(&mut self) {
         self.repeats.sent_through(self.passed);
-        if self.sent == self.bytes.len() {
-            self.bytes.clear();
-            self.bytes.shrink_to(UNCONNECTED_BYTES_MAX);
-            self.lengths.shrink_to(LENGTHS_KEPT);
-            self.sent = 0;
-        } else if self.sent > UNCONNECTED_BYTES_MAX {
-            self.bytes.drain(..self.sent);
-            self.sent = 0;
-        }
+        self.first.tidy(KEPT_AHEAD);
+        self.words.tidy(KEPT_AHEAD);
+        self.waiting.tidy(KEPT);
     }
 
     /// The connection is over, and with it whatever waits.
     pub(super) fn clear(&mut self) {
         let Counts { sent, lost } = self.counts;
-        let counts = Counts { sent, lost: lost + self.lengths.len() as u64 + self.ahead_messages };
+        let left: u64 = [&self.first, &self.words, &self.waiting].map(Lane::count).iter().sum();
+        let counts = Counts { sent, lost: lost + left - self.opening };
         *self = Self { counts, ..Self::default() };
     }
 
@@ -161,6 +197,127 @@ impl Outbox {
     }
 }
 
-fn frame(body: &[u8], out: &mut Vec<u8>) {
-    encode_frame(out, Kind::Request, Flags { more: false, last: true }, 0, body);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::LIMITS;
+    use atoll_wire::Decoder;
+
+    /// A connection takes up to so much of what is next; how much of what waits was in that.
+    fn send(outbox: &mut Outbox, most: usize) -> (Vec<u8>, usize) {
+        let before = outbox.waiting_bytes();
+        let next = outbox.next();
+        let taken = next[..next.len().min(most)].to_vec();
+        outbox.took(taken.len());
+        let of_waiting = before - outbox.waiting_bytes();
+        outbox.tidy();
+        (taken, of_waiting)
+    }
+
+    #[test]
+    fn words_that_come_as_fast_as_they_leave_take_little_memory_and_half_of_the_connection() {
+        let (mut outbox, mut sent, mut of_waiting) = (Outbox::default(), 0, 0);
+        let mut longest = 0;
+        for _ in 0..10_000 {
+            while outbox.waiting_bytes() < 1 << 20 {
+                outbox.add(&[7; 10_000]);
+            }
+            // Twice as many as there is room for on the way.
+            outbox.add_ahead(&[1; 1_000], Ahead::Word);
+            outbox.add_ahead(&[1; 1_000], Ahead::Word);
+            let (taken, waited) = send(&mut outbox, 1_021);
+            (sent, of_waiting) = (sent + taken.len(), of_waiting + waited);
+            longest = longest.max(outbox.words.capacity());
+        }
+        assert!(longest <= 2 << 20, "{longest} bytes of memory");
+        let share = of_waiting as f64 / sent as f64;
+        assert!((0.45..0.55).contains(&share), "{share} of {sent} bytes");
+        // And when it is over, little of that is kept.
+        while !outbox.is_empty() {
+            send(&mut outbox, 1 << 20);
+        }
+        let kept = outbox.words.capacity();
+        assert!(kept <= KEPT_AHEAD.empty_bytes, "{kept} bytes are kept");
+    }
+
+    #[test]
+    fn a_few_words_go_before_all_that_waits_and_promises_before_all_words() {
+        let mut outbox = Outbox::default();
+        (0..200).for_each(|_| outbox.add(&[3; 10_000]));
+        send(&mut outbox, 5_000);
+        (0..100).for_each(|_| assert!(outbox.add_ahead(&[2; 1_000], Ahead::Word)));
+        assert!(outbox.add_ahead(&[1], Ahead::Promise));
+        let began = outbox.waiting_bytes();
+        // The frame that was begun ends, and then what goes ahead.
+        while !outbox.words.is_empty() {
+            send(&mut outbox, 1_500);
+            assert!(outbox.first.is_empty() || outbox.words.count() == 100, "a word went first");
+        }
+        assert!(began - outbox.waiting_bytes() < 10_000, "others went first");
+    }
+
+    #[test]
+    fn there_is_room_for_promises_where_there_is_none_for_words() {
+        let mut outbox = Outbox::default();
+        outbox.add(&[3; 1 << 20]);
+        while outbox.add_ahead(&[2; 100], Ahead::Word) {}
+        assert!(outbox.add_ahead(&[1; 100], Ahead::Promise));
+        while outbox.add_ahead(&[1; 100], Ahead::Promise) {}
+        assert!(outbox.first.waiting_bytes() < PROMISES_BYTES_MAX + 200);
+    }
+
+    #[test]
+    fn whatever_is_taken_at_a_time_frames_are_whole_and_those_of_a_kind_in_their_order() {
+        for seed in 0..50 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let (mut outbox, mut decoder) = (Outbox::default(), Decoder::new(LIMITS));
+            outbox.open_with(&[9]);
+            let (mut added, mut heard) = ([0_u32; 3], [0_u32; 3]);
+            let mut is_greeted = false;
+            for _ in 0..2_000 {
+                let kind = random.usize(..3);
+                let mut body = vec![kind as u8];
+                body.extend(added[kind].to_le_bytes());
+                body.resize(5 + random.usize(..if random.u8(..50) == 0 { 400_000 } else { 2_000 }), 0);
+                match kind {
+                    0 => outbox.add(&body),
+                    1 => _ = outbox.add_ahead(&body, Ahead::Word),
+                    _ => _ = outbox.add_ahead(&body, Ahead::Promise),
+                }
+                added[kind] += 1;
+                for _ in 0..random.usize(..4) {
+                    decoder.feed(&send(&mut outbox, 1 + random.usize(..30_000)).0);
+                }
+                while let Some(frame) = decoder.next_frame().unwrap() {
+                    if !std::mem::replace(&mut is_greeted, true) {
+                        assert_eq!(frame.body[..], [9]);
+                        continue;
+                    }
+                    let kind = usize::from(frame.body[0]);
+                    let number = u32::from_le_bytes(frame.body[1..5].try_into().unwrap());
+                    // What there was no room for is missing.
+                    assert!(number >= heard[kind], "{kind}: {number} behind {}", heard[kind]);
+                    heard[kind] = number + 1;
+                }
+            }
+            assert!(heard.iter().all(|heard| *heard > 100), "{heard:?}");
+        }
+    }
+
+    #[test]
+    fn words_that_left_are_not_lost_with_those_that_did_not() {
+        let mut outbox = Outbox::default();
+        outbox.open_with(&[9; 50]);
+        outbox.add(&[3; 1 << 20]);
+        (0..10).for_each(|_| assert!(outbox.add_ahead(&[2; 1_000], Ahead::Word)));
+        send(&mut outbox, usize::MAX);
+        assert_eq!(outbox.take_counts(), Counts::default(), "what it begins with is no message");
+        send(&mut outbox, 3_500);
+        assert_eq!(outbox.take_counts(), Counts { sent: 3, lost: 0 });
+        outbox.clear();
+        assert_eq!(outbox.take_counts(), Counts { sent: 0, lost: 8 });
+        outbox.open_with(&[9; 50]);
+        outbox.clear();
+        assert_eq!(outbox.take_counts(), Counts::default());
+    }
 }

@@ -166,6 +166,9 @@ fn name_of(spoken: &Spoken) -> String {
     match spoken {
         Spoken::Date(_) => "date".to_owned(),
         Spoken::Message(Message::LeaseAsk { round, .. }) => format!("ask {round}"),
+        Spoken::Message(Message::Slot { about: SlotMessage::Appended { matched }, .. }) => {
+            format!("has {}", matched.0)
+        }
         Spoken::Message(Message::Slot {
             slot, about: SlotMessage::Append { previous, entries, .. }, ..
         }) => {
@@ -176,8 +179,7 @@ fn name_of(spoken: &Spoken) -> String {
 }
 
 /// What comes of so many messages, in this order.
-fn hear(listener: &TcpListener, count: usize) -> Vec<String> {
-    let (mut socket, _) = listener.accept().unwrap();
+fn hear(socket: &mut std::net::TcpStream, count: usize) -> Vec<String> {
     let (mut decoder, mut room, mut heard) = (Decoder::new(LIMITS), vec![0; 1 << 20], Vec::new());
     let mut is_greeted = false;
     while heard.len() < count {
@@ -193,18 +195,54 @@ fn hear(listener: &TcpListener, count: usize) -> Vec<String> {
     heard
 }
 
+/// When all of it happens that is said to a node which is slow.
+const AT: Moment = Moment(1_000_000);
+
+/// A node that is connected, and reads nothing of what it is told before somebody accepts the connection.
+fn connected(poll: &mut Poll) -> (Peers, TcpListener) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut peers = speaking_to(listener.local_addr().unwrap(), poll);
+    peers.flush(AT, 7, poll.registry());
+    notice(&mut peers, poll);
+    (peers, listener)
+}
+
+fn ask(peers: &mut Peers, round: u64) {
+    let (asked_in, known) = (Incarnation(1), Version(1));
+    peers.say(OTHER, &Message::LeaseAsk { asked_in, round, asked_at: AT, known });
+}
+
+#[test]
+fn a_promise_goes_before_any_number_of_words_that_wait_behind_a_long_frame() {
+    let mut poll = Poll::new().unwrap();
+    let (mut peers, listener) = connected(&mut poll);
+    peers.say(OTHER, &append(4, 7, &[20 << 20]));
+    peers.flush(AT, 7, poll.registry());
+    peers.say(OTHER, &append(5, 2, &[20 << 20]));
+    for matched in (1..=30_000).map(Sequence) {
+        let about = SlotMessage::Appended { matched };
+        peers.say(OTHER, &Message::Slot { slot: Slot(6), epoch: Epoch(3), about });
+    }
+    ask(&mut peers, 1);
+    let hears = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        (hear(&mut socket, 4), socket)
+    });
+    let mut events = Events::with_capacity(8);
+    while !hears.is_finished() {
+        poll.poll(&mut events, Some(Duration::from_millis(10))).unwrap();
+        events.iter().for_each(|event| peers.notice(event, poll.registry(), &mut |_, _, _| ()));
+        peers.flush(AT, 7, poll.registry());
+    }
+    let (heard, _) = hears.join().unwrap();
+    assert_eq!(heard[..4], ["date", "slot 4: 1 behind 7", "ask 1", "has 1"]);
+}
+
 #[test]
 fn promises_go_before_entries_that_wait_and_those_wait_once() {
     let mut poll = Poll::new().unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut peers = speaking_to(listener.local_addr().unwrap(), &poll);
-    let at = Moment(1_000_000);
-    peers.flush(at, 7, poll.registry());
-    notice(&mut peers, &mut poll);
-    let ask = |peers: &mut Peers, round| {
-        let (asked_in, known) = (Incarnation(1), Version(1));
-        peers.say(OTHER, &Message::LeaseAsk { asked_in, round, asked_at: at, known });
-    };
+    let (mut peers, listener) = connected(&mut poll);
+    let at = AT;
     peers.say(OTHER, &append(4, 7, &[20 << 20]));
     ask(&mut peers, 1);
     // Much of it is on its way, and nobody reads it.
@@ -223,7 +261,7 @@ fn promises_go_before_entries_that_wait_and_those_wait_once() {
     // What is new is not, and neither is what is of another slot.
     peers.say(OTHER, &append(5, 4, &[10]));
     peers.say(OTHER, &append(6, 4, &[10]));
-    let hears = std::thread::spawn(move || hear(&listener, 27));
+    let hears = std::thread::spawn(move || hear(&mut listener.accept().unwrap().0, 27));
     while peers.waiting_bytes(OTHER).unwrap() > 0 {
         notice(&mut peers, &mut poll);
         peers.flush(at, 7, poll.registry());

@@ -1,0 +1,90 @@
+//! Whole frames that wait to be sent, in their order.
+
+use atoll_wire::{Flags, Kind, encode_frame};
+use std::collections::VecDeque;
+
+/// Frames behind each other.
+#[derive(Default)]
+pub(super) struct Lane {
+    bytes: Vec<u8>,
+    sent: usize,
+    /// How long each frame is that waits, also the one that was begun.
+    lengths: VecDeque<usize>,
+    /// How much is sent of the first of them.
+    begun: usize,
+}
+
+/// How much memory is kept.
+#[derive(Clone, Copy)]
+pub(super) struct Kept {
+    /// Where nothing waits.
+    pub(super) empty_bytes: usize,
+    /// Of what was sent, where something waits behind it.
+    pub(super) sent_bytes: usize,
+}
+
+/// Frames that there is room for when none wait.
+const LENGTHS_KEPT: usize = 4096;
+
+impl Lane {
+    /// Puts a frame behind all others.
+    pub(super) fn add(&mut self, body: &[u8]) {
+        let before = self.bytes.len();
+        encode_frame(&mut self.bytes, Kind::Request, Flags { more: false, last: true }, 0, body);
+        self.lengths.push_back(self.bytes.len() - before);
+    }
+
+    /// What waits.
+    pub(super) fn waiting(&self) -> &[u8] {
+        self.bytes.get(self.sent..).unwrap_or_default()
+    }
+
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lengths.is_empty()
+    }
+
+    /// How many frames wait, also the one that was begun.
+    pub(super) fn count(&self) -> u64 {
+        self.lengths.len() as u64
+    }
+
+    /// How much is left of the frame that was begun; nothing where none was.
+    pub(super) fn begun_bytes(&self) -> usize {
+        self.lengths.front().filter(|_| self.begun > 0).map_or(0, |first| first - self.begun)
+    }
+
+    /// So much was sent; how many frames ended with it.
+    pub(super) fn took(&mut self, count: usize) -> u64 {
+        let before = self.count();
+        self.sent += count;
+        self.begun += count;
+        while let Some(&first) = self.lengths.front().filter(|first| **first <= self.begun) {
+            self.lengths.pop_front();
+            self.begun -= first;
+        }
+        before - self.count()
+    }
+
+    /// Lets go of what was sent.
+    pub(super) fn tidy(&mut self, kept: Kept) {
+        if self.is_empty() {
+            self.bytes.clear();
+            self.bytes.shrink_to(kept.empty_bytes);
+            self.lengths.shrink_to(LENGTHS_KEPT);
+            self.sent = 0;
+        } else if self.sent > kept.sent_bytes {
+            self.bytes.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+
+    /// How much memory its bytes take.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+}
