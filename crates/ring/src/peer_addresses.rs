@@ -1,8 +1,8 @@
 //! Where the nodes of a table are reached by each other: names are looked up for each life of a node, and again while it is not reached
 //! there, by a thread of its own, since that may take as long as a server of names that does not answer.
 //!
-//! Invariant: whose name cannot be looked up, or names several places, stays where it was as long as it says the same.
-//! Invariant: nobody who asks here waits for a name.
+//! Invariant: whose name cannot be looked up stays where it was as long as it says the same.
+//! Invariant: nobody who asks here waits for a name, and who has just begun somewhere waits for one at most.
 //! Invariant: who is not up is dialled nowhere where another one is said to be that is.
 
 use crate::address::{HostPort, NodeAddress};
@@ -10,7 +10,7 @@ use crate::peer::PeerAddress;
 use atoll_replica::{Incarnation, NodeId, Table, Version};
 use atoll_wire::like_first;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -29,6 +29,8 @@ struct Sought {
     said: Said,
     at: HostPort,
     host: String,
+    /// Whether it has just begun there, or is only not reached where it was.
+    has_begun: bool,
 }
 
 /// Where a node that said a name is.
@@ -113,7 +115,7 @@ impl PeerAddresses {
                     known.found = PeerAddress::new([SocketAddr::new(number, peers.port)], host);
                 }
                 Err(_) => {
-                    self.sought.insert(node, Sought { node, said, at: peers, host });
+                    self.sought.insert(node, Sought { node, said, at: peers, host, has_begun: true });
                     is_news = true;
                 }
             }
@@ -150,8 +152,8 @@ impl PeerAddresses {
             let Some(Member { said, .. }) = self.members.get(&node) else { continue };
             let Ok(NodeAddress { peers: at, clients, .. }) = said.0.parse() else { continue };
             if at.host.parse::<IpAddr>().is_err() {
-                let sought = Sought { node, said: said.clone(), at, host: clients.host };
-                self.sought.entry(node).or_insert(sought);
+                let (said, host) = (said.clone(), clients.host);
+                self.sought.entry(node).or_insert(Sought { node, said, at, host, has_begun: false });
             }
         }
         if self.sought.len() != before {
@@ -185,6 +187,40 @@ impl PeerAddresses {
     }
 }
 
+/// Whose names are looked up, in which order.
+#[derive(Default)]
+struct Names {
+    next: VecDeque<Sought>,
+    /// Those that could not be looked up.
+    later: Vec<Sought>,
+}
+
+impl Names {
+    /// These are sought now, and nobody else: first who has just begun, last those whose names nobody knew.
+    fn follow(&mut self, mut sought: Vec<Sought>) {
+        sought.sort_by_cached_key(|one| (self.later.contains(one), !one.has_begun));
+        self.later.clear();
+        self.next = sought.into();
+    }
+
+    /// Waits for what is sought, as long as there is nothing to be done; whether to go on.
+    fn wait(&mut self, sought: &Receiver<Vec<Sought>>, again_every: Duration) -> bool {
+        let news = match (self.next.is_empty(), self.later.is_empty()) {
+            (true, true) => sought.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            (true, false) => sought.recv_timeout(again_every),
+            // Each name may take long.
+            (false, _) => sought.recv_timeout(Duration::ZERO),
+        };
+        match news {
+            Ok(news) => self.follow(sought.try_iter().last().unwrap_or(news)),
+            Err(RecvTimeoutError::Timeout) if self.next.is_empty() => self.next.extend(self.later.drain(..)),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return false,
+        }
+        true
+    }
+}
+
 /// Looks up whatever is sought, and what could not be looked up again after a while.
 fn look_up(
     sought: &Receiver<Vec<Sought>>,
@@ -192,42 +228,28 @@ fn look_up(
     resolve: impl Fn(&HostPort) -> io::Result<Vec<SocketAddr>>,
     tell: impl Fn(Located),
 ) {
-    let mut left: Vec<Sought> = Vec::new();
+    let mut names = Names::default();
     // Of whom it was said that their names cannot be looked up.
     let mut unknown: BTreeMap<NodeId, Said> = BTreeMap::new();
-    loop {
-        let news = match left.is_empty() {
-            true => sought.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            false => sought.recv_timeout(again_every),
-        };
-        match news {
-            Ok(news) => {
-                let mut news = sought.try_iter().last().unwrap_or(news);
-                // Who is new does not wait for a name that nobody knew.
-                news.sort_by_key(|one| left.contains(one));
-                left = news;
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
-        }
-        left.retain(|Sought { node, said, at, host }| {
-            let found = resolve(at).and_then(|found| {
-                let found = PeerAddress::new(found, host.clone());
-                found.ok_or_else(|| io::Error::other("the name has no address"))
-            });
-            let address = match found {
-                Ok(address) => address,
-                Err(error) => {
-                    if unknown.insert(*node, said.clone()).as_ref() != Some(said) {
-                        tracing::warn!(%node, host = at.host, %error, "a node cannot be spoken to: its name cannot be looked up");
-                    }
-                    return true;
-                }
-            };
-            unknown.remove(node);
-            tell(Located { node: *node, said: said.clone(), address });
-            false
+    while names.wait(sought, again_every) {
+        let Some(one) = names.next.pop_front() else { continue };
+        let Sought { node, said, at, host, .. } = &one;
+        let found = resolve(at).and_then(|found| {
+            let found = PeerAddress::new(found, host.clone());
+            found.ok_or_else(|| io::Error::other("the name has no address"))
         });
+        match found {
+            Ok(address) => {
+                unknown.remove(node);
+                tell(Located { node: *node, said: said.clone(), address });
+            }
+            Err(error) => {
+                if unknown.insert(*node, said.clone()).as_ref() != Some(said) {
+                    tracing::warn!(%node, host = at.host, %error, "a node cannot be spoken to: its name cannot be looked up");
+                }
+                names.later.push(one);
+            }
+        }
     }
 }
 
@@ -273,15 +295,43 @@ mod tests {
         addresses.all().iter().filter_map(dialled).collect()
     }
 
+    /// A node that is not reached where it said that it is in this life.
+    fn sought(node: u32, life: u64, host: &str) -> Sought {
+        let (said, at) = ((Box::from(host), Incarnation(life)), HostPort { host: host.to_owned(), port: 1 });
+        Sought { node: NodeId(node), said, at, host: host.to_owned(), has_begun: false }
+    }
+
+    #[test]
+    fn who_has_just_begun_waits_for_one_name_that_is_not_answered_and_not_for_all() {
+        let (to_thread, received) = channel();
+        let gone: Vec<_> = (1..10).map(|node| sought(node, 1, "gone")).collect();
+        to_thread.send(gone.clone()).unwrap();
+        let (to_thread, asked) = (RefCell::new(Some(to_thread)), RefCell::new(Vec::new()));
+        let resolve = |wanted: &HostPort| {
+            asked.borrow_mut().push(wanted.host.clone());
+            let say = |more: &[Sought]| {
+                to_thread.borrow().as_ref().unwrap().send([gone.as_slice(), more].concat()).unwrap();
+            };
+            let count = asked.borrow().len();
+            match count {
+                // Others are not reached any more either, and are named before.
+                1 => say(&[sought(10, 1, "lost"), Sought { has_begun: true, ..sought(11, 2, "begun") }]),
+                20 => drop(to_thread.borrow_mut().take()),
+                _ => {}
+            }
+            nowhere(wanted)
+        };
+        look_up(&received, Duration::from_millis(1), resolve, |_| ());
+        let asked = asked.into_inner();
+        assert_eq!(asked[..3], ["gone", "begun", "gone"], "{asked:?}");
+        assert_eq!(asked[10], "lost", "each has its turn: {asked:?}");
+        assert_eq!(asked.len(), 20);
+    }
+
     #[test]
     fn of_a_node_that_cannot_be_found_it_is_said_once() {
-        let sought = |life, host: &str| Sought {
-            node: NodeId(2),
-            said: (Box::from(host), Incarnation(life)),
-            at: HostPort { host: host.to_owned(), port: 1 },
-            host: host.to_owned(),
-        };
         let (to_thread, received) = channel();
+        let sought = |life, host| sought(2, life, host);
         to_thread.send(vec![sought(1, "somewhere")]).unwrap();
         let (to_thread, tries) = (RefCell::new(Some(to_thread)), Cell::new(0));
         let resolve = |wanted: &HostPort| {
