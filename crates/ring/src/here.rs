@@ -41,6 +41,29 @@ pub(crate) struct Choices {
     pub(crate) gathering: GatheringRoom,
 }
 
+#[cfg(test)]
+impl Choices {
+    /// Those of a test: everybody is let in, and what is written is synced.
+    #[allow(clippy::unwrap_used)]
+    pub(crate) fn of_test(clock: Arc<dyn Clock>, address: SocketAddr) -> Self {
+        let (access, token, tls) = Default::default();
+        Self {
+            clock,
+            limits: ConnectionLimits::default(),
+            access,
+            token,
+            tls,
+            name: NodeName::random().unwrap(),
+            run_id: NodeName::random().unwrap(),
+            address,
+            memory_bytes: 1 << 30,
+            persistence: Persistence::Always,
+            in_sync_min: 1,
+            gathering: GatheringRoom::default(),
+        }
+    }
+}
+
 /// What is the same on all loops of a node.
 pub(crate) struct Shared {
     pub(crate) chosen: Choices,

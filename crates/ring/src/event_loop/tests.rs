@@ -143,20 +143,7 @@ fn ready_on(disk: Arc<MemoryDisk>, clock: Arc<dyn Clock>, limits: ConnectionLimi
     let engine = Engine::open(disk.clone(), options).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
-    let chosen = Choices {
-        clock,
-        limits,
-        access: None,
-        token: None,
-        tls: None,
-        name: NodeName::random().unwrap(),
-        run_id: NodeName::random().unwrap(),
-        address,
-        memory_bytes: 1 << 30,
-        persistence: Persistence::Always,
-        in_sync_min: 1,
-        gathering: crate::copies::GatheringRoom::default(),
-    };
+    let chosen = Choices { limits, ..Choices::of_test(clock, address) };
     let shared = Arc::new(Shared::new(chosen, 1, table(address)));
     let metrics = shared.metrics[0].clone();
     let slots = Slots::open(&engine, Persistence::Always, 1 << 30, metrics.clone()).unwrap();

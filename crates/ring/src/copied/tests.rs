@@ -1,0 +1,97 @@
+//! In which order a node takes what it was told, and what it takes of what was said before it began.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use super::*;
+use crate::clock::{Clock, SystemClock};
+use crate::copies::GatheringRoom;
+use crate::here::Choices;
+use crate::keyspaces::Keyspaces;
+use crate::log::SlotLog;
+use crate::peer::Peers;
+use crate::table::SlotTable;
+use atoll_disk::MemoryDisk;
+use atoll_engine::Engine;
+use atoll_keyspace::SLOTS;
+use atoll_replica::{
+    Change, Entry, Group, GroupOptions, Message, Options, Position, Sequence, SlotMessage, Survived,
+};
+use std::net::TcpListener;
+use std::sync::mpsc::{Sender, channel};
+
+#[test]
+fn that_the_group_heard_this_node_is_taken_behind_the_newest_table() {
+    let table = |version| {
+        let table = Table { version: Version(version), ..Table::empty(1) };
+        Told::Group(GroupSaid::Table(Arc::new(table)))
+    };
+    let heard = |us| Told::Group(GroupSaid::Heard(Moment(us), None));
+    let told = vec![table(5), heard(1), Told::Synced(Ok(Vec::new())), heard(2), table(6), heard(3)];
+    let taken = to_be_taken(told).into_iter().map(|one| match one {
+        Told::Group(GroupSaid::Table(table)) => format!("table {}", table.version.0),
+        Told::Group(GroupSaid::Heard(asked_at, _)) => format!("heard {}", asked_at.0),
+        _ => "synced".to_owned(),
+    });
+    assert_eq!(taken.collect::<Vec<_>>(), ["synced", "table 6", "heard 1", "heard 2", "heard 3"]);
+    assert_eq!(to_be_taken(vec![heard(1), Told::Synced(Ok(Vec::new()))]).len(), 2);
+}
+
+/// A node that has not begun, and whoever tells it something.
+fn node(me: NodeId, poll: &mio::Poll) -> (Copied, Sender<Told>) {
+    let options = atoll_engine::Options { background: false, ..atoll_engine::Options::default() };
+    let engine = Engine::open(Arc::new(MemoryDisk::new()), options).unwrap();
+    let keyspaces = Keyspaces::open(&engine, Persistence::Always).unwrap();
+    let log = SlotLog::open(&engine, "log").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let peers = Peers::listen(me, (None, None), listener, poll.registry()).unwrap();
+    let room = GatheringRoom::default();
+    let copies = Copies::new(me, Options::default(), keyspaces, Some(log), peers, 1 << 20, room);
+    let table = SlotTable::of(Arc::new(Table::empty(SLOTS.into())), me);
+    let shared = Arc::new(Shared::new(Choices::of_test(Arc::new(SystemClock), at), 1, table));
+    let addresses = PeerAddresses::begin(at, |_| ()).unwrap();
+    let (tell, told) = channel();
+    let own = (me, Options::default().tick_us);
+    (Copied::new(copies, Persistence::Always, told, None, shared, own, addresses), tell)
+}
+
+/// A ring of two nodes in their first lives, and a slot that the second one leads.
+fn ring_of_two() -> (Arc<Table>, Slot) {
+    let mut group = Group::new(GroupOptions { slots: SLOTS.into(), copies: 2 });
+    for node in [1, 2].map(NodeId) {
+        let (address, survived) = (String::new(), Survived::Nothing);
+        group.apply(Change::Register { node, nonce: 1, address, survived });
+    }
+    for change in group.plan(&[]) {
+        group.apply(change);
+    }
+    let table = group.table();
+    let led = |slot: &u32| table.slot(Slot(*slot)).primary == Some(NodeId(2));
+    let slot = (0..u32::from(SLOTS)).find(led).unwrap();
+    (table, Slot(slot))
+}
+
+#[test]
+fn what_was_said_before_a_node_knows_its_ring_is_not_judged_by_the_table_that_came_with_it() {
+    let poll = mio::Poll::new().unwrap();
+    let (table, slot) = ring_of_two();
+    let epoch = table.slot(slot).epoch;
+    let body: Arc<[u8]> = b"\0*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n".as_slice().into();
+    let append = || {
+        let position = Position { epoch, sequence: Sequence(1) };
+        let entries = vec![Entry { position, time_ms: 7, body: body.clone() }];
+        let about =
+            SlotMessage::Append { previous: Position::default(), entries, committed: Sequence::default() };
+        (NodeId(2), Incarnation(1), Spoken::Message(Message::Slot { slot, epoch, about }))
+    };
+    let (mut node, tell) = node(NodeId(1), &poll);
+    // The loop is late, and finds all of it in one pass: who said it may be the second node of another ring.
+    node.heard.push(append());
+    tell.send(Told::Group(GroupSaid::Registered(Incarnation(1), 7))).unwrap();
+    tell.send(Told::Group(GroupSaid::Table(table))).unwrap();
+    node.hear(SystemClock.now(), poll.registry()).unwrap();
+    assert_eq!(node.copies.take_handed(), []);
+    // Of its own ring it takes that.
+    node.heard.push(append());
+    node.hear(SystemClock.now(), poll.registry()).unwrap();
+    assert_eq!(node.copies.take_handed().len(), 1);
+}
