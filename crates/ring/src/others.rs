@@ -13,7 +13,7 @@ use crate::peer::Peers;
 use crate::peer_addresses::PeerAddresses;
 use crate::reliance::Reliance;
 use crate::slots::Slots;
-use crate::syncer::Syncer;
+use crate::syncer::{PERIOD, Syncer};
 use atoll_engine::Engine;
 use atoll_replica::{NodeId, Options, Survived};
 use mio::{Registry, Waker};
@@ -78,7 +78,7 @@ pub(crate) fn join(
     };
     let syncer = match is_kept {
         true => Some(
-            Syncer::start(engine.clone(), {
+            Syncer::start(engine.clone(), Some(PERIOD), {
                 let tell = tell.clone();
                 let tells = persistence == Persistence::Always;
                 move |synced| {

@@ -21,19 +21,20 @@ pub(crate) struct Syncer<T = (Slot, Position, LogRun)> {
     thread: Option<JoinHandle<()>>,
 }
 
-/// How often what nobody waits for is synced.
-const PERIOD: Duration = Duration::from_secs(1);
+/// How often what nobody waits for is synced, where there is such.
+pub(crate) const PERIOD: Duration = Duration::from_secs(1);
 
 impl<T: Send + 'static> Syncer<T> {
     /// Begins the thread. It tells `done` what is synced, or why nothing is any more. What nobody hands over is synced within
-    /// a second or so.
+    /// about a period, if there is one.
     pub(crate) fn start(
         engine: Engine,
+        period: Option<Duration>,
         done: impl Fn(Result<Vec<T>, EngineError>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (handed, receiver) = channel();
         let thread = std::thread::Builder::new().name("atoll-ring-sync".to_owned());
-        let thread = thread.spawn(move || run(&engine, &receiver, &done))?;
+        let thread = thread.spawn(move || run(&engine, &receiver, period, &done))?;
         Ok(Self { handed: Some(handed), thread: Some(thread) })
     }
 
@@ -46,9 +47,18 @@ impl<T: Send + 'static> Syncer<T> {
     }
 }
 
-fn run<T>(engine: &Engine, receiver: &Receiver<Vec<T>>, done: &impl Fn(Result<Vec<T>, EngineError>)) {
+fn run<T>(
+    engine: &Engine,
+    receiver: &Receiver<Vec<T>>,
+    period: Option<Duration>,
+    done: &impl Fn(Result<Vec<T>, EngineError>),
+) {
     loop {
-        let mut written = match receiver.recv_timeout(PERIOD) {
+        let handed = match period {
+            Some(period) => receiver.recv_timeout(period),
+            None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        let mut written = match handed {
             Ok(written) => written,
             // Whoever waits for nothing gets a sync in each period all the same; where nothing was written it costs nothing.
             Err(RecvTimeoutError::Timeout) => Vec::new(),

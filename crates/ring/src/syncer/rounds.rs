@@ -42,7 +42,8 @@ impl Rounds {
     /// Begins the thread that syncs; it wakes the loop after each sync.
     pub(crate) fn begin(engine: Engine, clock: Arc<dyn Clock>, waker: Arc<Waker>) -> std::io::Result<Self> {
         let (tell, told) = channel();
-        let syncer = Syncer::start(engine.clone(), move |done| {
+        // Every write is of a round that asks for its sync.
+        let syncer = Syncer::start(engine.clone(), None, move |done| {
             // A loop that ended wants to know nothing, and one that is not woken looks with its next tick.
             drop(tell.send(done));
             let _ = waker.wake();
