@@ -1,7 +1,7 @@
 //! What is kept in memory for copies that lag: applied entries, which they are sent as long as these are not too many.
 //!
 //! Invariant: all slots of a node together keep about twice [`KEPT_OF_ALL_BYTES_MAX`] at most, however many copies lag, beside what
-//! is held for copies to which cells are on their way.
+//! is held for copies to which cells are on their way. That counts as kept as well: where it is much, all others have their share alone.
 
 use super::Replica;
 use crate::copy::Replicated;
