@@ -124,6 +124,18 @@ def test_an_expression_is_no_sequence_though_a_vector_has_elements() -> None:
             use(col("pos"))
 
 
+def test_what_is_computed_has_no_elements() -> None:
+    pos = col("pos")
+    for computed in (2 * pos, 1 - pos, -pos, abs(pos), pos > 0, pos[0], pos[0] + 1):
+        with pytest.raises(atoll.errors.InvalidInputError, match="only an element of a vector column"):
+            computed[0]
+    with pytest.raises(atoll.errors.InvalidInputError) as refused:
+        (1 - pos)[0] * 2
+    assert "take the element first" in refused.value.hint
+    assert str((1 - pos[0]) * 2) == "(1 - pos[0]) * 2"
+    assert str(col("c[1]")[0]) == '"c[1]"[0]'
+
+
 @pytest.mark.parametrize(
     "instant", ["2025", "2025-01", "2025-01-01", "2025-01-01T00", "2025-01-01T00:00", "2025-01-01T00:00:00.000000000"]
 )

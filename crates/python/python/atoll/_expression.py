@@ -46,8 +46,12 @@ class Expression:
 
     def __getitem__(self, element: int) -> Expression:
         """An element of a vector column, counted from 0: ``col("pos")[0]``."""
+        problem = f"{self._text}[{element!r}]: only an element of a vector column, from 0 on"
+        if self._name is None:
+            # Its text is not that of one value, so what is computed of the element would be computed of a part of it.
+            raise InvalidInputError.hinted(problem, 'take the element first: 1 - col("pos")[0] instead of (1 - col("pos"))[0]')
         if not isinstance(element, int) or element < 0 or self._text.endswith("]"):
-            raise InvalidInputError(f"{self._text}[{element!r}]: only an element of a vector column, from 0 on")
+            raise InvalidInputError(problem)
         return Expression(f"{self._text}[{element}]", _ATOM, None if self._name is None else f"{self._name}[{element}]")
 
     #: What can be indexed would else be a sequence to Python, and this one has no end.
