@@ -180,3 +180,47 @@ def test_an_element_of_a_vector_is_not_selected_and_it_is_told_how_it_is_had(tab
         assert 'select("pos")' in error.value.hint
     odd = table.store.create_table("odd", {"a[0]": "int64"}, id="a[0]", index="a[0]")
     assert odd.select("a[0]").read().columns == ["a[0]"]
+
+
+def stresses(store: atoll.Store) -> atoll.Table:
+    """Ten rows with a column that is called as an element of a vector is, as LAMMPS calls what it computes of each atom."""
+    columns = {"id": "int64", "c_stress[1]": "float64", "v[0]": "float64[2]", "pos": "float64[2]"}
+    table = store.create_table("stresses", columns, id="id", index=("id", "c_stress[1]"))
+    numbers = numpy.arange(10)
+    vectors = numpy.stack([numbers, -numbers], axis=1)
+    table.append({"id": numbers, "c_stress[1]": numbers / 10, "v[0]": vectors, "pos": vectors})
+    return table
+
+
+@pytest.mark.parametrize("column", ["c_stress[1]", col("c_stress[1]")])
+def test_a_column_that_is_called_as_an_element_is_can_be_asked(store: atoll.Store, column: str | atoll.Expression) -> None:
+    table = stresses(store)
+    for asked in (table, table.within(relative=0.1)):
+        assert asked.mean(column).value == pytest.approx(0.45)
+        assert asked.sum(column).value == pytest.approx(4.5)
+        assert asked.quantile(column, 0.5).value in (0.4, 0.5)
+    assert [refined.estimate.value for refined in table.refine(mean=column)][-1] == pytest.approx(0.45)
+    for bins in (2, [0, 0.45, 1]):
+        assert [each.share.value for each in table.histogram(column, bins)] == [0.5, 0.5]
+    assert table.group_means(column, by=column)[0.3].value == 0.3
+    assert table.group_means(column, by="id").column == "c_stress[1]"
+    drawn = table.plot.scatter("pos[1]", column, color=column)
+    assert (drawn.get_xlabel(), drawn.get_ylabel()) == ("pos[1]", "c_stress[1]")
+    assert drawn.collections[0].get_offsets()[:, 1].max() == 0.9
+    assert table.plot.density(column, "id").get_xlabel() == table.plot.histogram(column).get_xlabel() == "c_stress[1]"
+    assert table.plot.errorbar("id", column).get_ylabel() == "mean of c_stress[1]"
+
+
+def test_a_column_that_is_called_as_an_element_is_has_ranges_and_elements_of_its_own(store: atoll.Store) -> None:
+    table = stresses(store)
+    assert table.box({"c_stress[1]": (0, 0.45)}).count() == 5
+    assert table.box({"v[0][1]": (None, -6)}, id=(0, 8)).count() == 1
+    assert table.mean("v[0][1]").value == table.mean(col("v[0]")[1]).value == table.mean("pos[1]").value == -4.5
+    assert "<td>c_stress[1]</td><td>float64</td><td>index</td>" in table._repr_html_()
+    both = store.create_table("both", {"id": "int64", "a": "float64[2]", "a[0]": "float64"}, id="id", index="id")
+    both.append({"id": [1], "a": [[5.0, 6.0]], "a[0]": [7.0]})
+    # Its own name comes first, as in select; the vector's element has another way to be said.
+    assert (both.mean("a[0]").value, both.mean(col("a[0]")).value, both.mean(col("a")[0]).value) == (7.0, 7.0, 5.0)
+    assert both.select("a[0]").read().columns == ["a[0]"]
+    with pytest.raises(atoll.errors.InvalidInputError, match="is an element"):
+        both.select(col("a")[0])

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
 from . import _atoll
 from ._cell import Cell
 from ._convert import number, whole
-from ._expression import Expression, column_name, column_text, condition_text, literal
+from ._expression import Expression, column_name, column_parts, column_text, condition_text, literal
 from ._of_runs import runs_in_both, runs_wanted
-from ._plot import vector_element
 from .errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from ._query import Query
+    from ._table import Table
 
 
 class Choosing:
@@ -60,8 +60,9 @@ class Choosing:
             raise InvalidInputError.hinted(
                 f"a side of a box has the name of its column, and {sides!r} has none", "write box(x=(low, high))"
             )
-        text = sides if isinstance(sides, str) else ", ".join(_side(*side) for side in (sides or {}).items())
-        text = ", ".join(part for part in (text, *(_side(*side) for side in named.items())) if part)
+        table = self.query().table
+        text = sides if isinstance(sides, str) else ", ".join(_side(table, *side) for side in (sides or {}).items())
+        text = ", ".join(part for part in (text, *(_side(table, *side) for side in named.items())) if part)
         if not text:
             return self.query()
         if wrap is False:
@@ -130,9 +131,9 @@ class Choosing:
         if not columns or not all(isinstance(column, str | Expression) for column in columns):
             raise InvalidInputError.hinted(f"no names of columns: {columns!r}", 'write select("x", "vz")')
         query, names = self.query(), tuple(column_name(column) for column in columns)
-        for name in names:
-            whole_column, element = vector_element(name)
-            if element is not None and name not in query.table.columns:
+        for name, column in zip(names, columns, strict=True):
+            whole_column, element = column_parts(column, query.table)
+            if element is not None:
                 raise InvalidInputError.hinted(
                     f"{name} is an element of a vector, and select takes columns as a whole",
                     f'select("{whole_column}"), and of the answer .numpy()["{whole_column}"][:, {element}]',
@@ -205,7 +206,7 @@ class Choosing:
         return dataclasses.replace(self.query(), arriving=True)
 
 
-def _side(name: str, ends: Any) -> str:
+def _side(table: Table, name: str, ends: Any) -> str:
     """A side of a box as the grammar writes it."""
     try:
         low, high = ends
@@ -214,4 +215,4 @@ def _side(name: str, ends: Any) -> str:
             f"{name}={ends!r} is no range", f"write {name}=(low, high), with None for an end that is open"
         ) from None
     low, high = ("" if end is None else literal(end) for end in (low, high))
-    return f"{column_text(name)}={low}:{high}"
+    return f"{column_text(name, table)}={low}:{high}"

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import _atoll
 from ._answer import Work
 from ._convert import number, values_of
-from ._expression import Expression, column_name, column_text, condition_text
-from ._plot import is_there, vector_element
+from ._expression import Expression, column_name, column_parts, column_text, condition_text
+from ._plot import is_there
 from .errors import InvalidInputError
 
 if TYPE_CHECKING:
     from ._query import Query
+    from ._table import Table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,26 +129,30 @@ class Estimating:
     def _asked(self, question: _Question) -> Estimate:
         raise NotImplementedError
 
+    def _source(self) -> Table:
+        """The table that is asked: it tells a column that is called ``c[1]`` from an element."""
+        raise NotImplementedError
+
     def mean(self, column: str | Expression, *, confidence: float = 0.95) -> Estimate:
         """The mean of a column, of the rows that have a value. An element of a vector column is ``"pos[0]"``.
 
         Source: the ratio estimator over units, with Student's t (Cochran, Sampling Techniques, 1977, chapter 6).
         Raises ``NotFoundError`` for a column that is not there, ``InvalidInputError`` for one without numbers.
         """
-        return self._asked(_Question("mean", column_text(column), confidence))
+        return self._asked(_Question("mean", column_text(column, self._source()), confidence))
 
     def sum(self, column: str | Expression, *, confidence: float = 0.95) -> Estimate:
         """The sum of a column. Surest where the number of rows is known exactly: of all rows, or with conditions on other than
         index columns.
         """
-        return self._asked(_Question("sum", column_text(column), confidence))
+        return self._asked(_Question("sum", column_text(column, self._source()), confidence))
 
     def quantile(self, column: str | Expression, share: float, *, confidence: float = 0.95) -> Estimate:
         """The value of a column below which a share of the rows lies: 0.5 for the median.
 
         Source: Woodruff's interval (J. Am. Stat. Assoc. 47, 1952) with the variance of units.
         """
-        return self._asked(_Question("quantile", column_text(column), confidence, quantile=share))
+        return self._asked(_Question("quantile", column_text(column, self._source()), confidence, quantile=share))
 
     def share(self, condition: Expression | str, *, confidence: float = 0.95) -> Estimate:
         """The share of the rows, from 0 to 1, for which a condition is true as well."""
@@ -165,6 +170,9 @@ class Tolerant(Estimating):
     def _asked(self, question: _Question) -> Estimate:
         question = dataclasses.replace(question, tolerance=self.tolerance, max_rows=self.max_rows)
         return estimated(self.query, question)
+
+    def _source(self) -> Table:
+        return self.query.table
 
 
 def tolerant(
@@ -200,16 +208,16 @@ def grouped(
     query: Query, column: str | Expression, by: str | Expression, confidence: float, simultaneous: bool
 ) -> Groups:
     """The mean of a column in each group of another."""
-    column, by, how = column_name(column), column_name(by), (number(confidence, "confidence"), simultaneous)
-    found = _atoll.estimate_groups(query.table._native, query, column_text(column), by, how)
+    text, by, how = column_text(column, query.table), column_name(by), (number(confidence, "confidence"), simultaneous)
+    found = _atoll.estimate_groups(query.table._native, query, text, by, how)
     rows, means, _, version, rows_read, work = found
-    unit = query.table._native.unit(column_text(column))
+    unit = query.table._native.unit(text)
     rest = {"version": version, "rows_read": rows_read, "work": Work(**work), "value_unit": unit}
     groups = [] if rows is None else values_of(rows, by)
     # Each was met, since none is known but by its rows.
     estimates = [(group, _made(mean, **rest)) for group, mean in zip(groups, means, strict=True) if mean is not None]
     # What is not a number, and what has no value, come last.
-    return Groups(column, by, dict(sorted(estimates, key=lambda pair: _in_order(pair[0]))))
+    return Groups(column_name(column), by, dict(sorted(estimates, key=lambda pair: _in_order(pair[0]))))
 
 
 def _in_order(group: Any) -> tuple[bool, bool, int, Any]:
@@ -225,14 +233,14 @@ def binned(
     edges = [number(edge, "an edge of a bin") for edge in edges]
     how = (number(confidence, "confidence"), simultaneous)
     _, shares, _, version, rows_read, work = _atoll.estimate_histogram(
-        query.table._native, query, column_text(column), edges, how
+        query.table._native, query, column_text(column, query.table), edges, how
     )
     rest = {"version": version, "rows_read": rows_read, "work": Work(**work)}
     made = [_made(share, **rest) for share in shares if share is not None]
     return [Bin(low, high, share) for low, high, share in zip(edges, edges[1:], made, strict=False)]
 
 
-def even_edges(query: Query, column: str, bins: int, ends: tuple[float, float] | None) -> list[float]:
+def even_edges(query: Query, column: str | Expression, bins: int, ends: tuple[float, float] | None) -> list[float]:
     """The edges of so many bins of one width, over the ends or over all numbers of the column."""
     if bins < 1:
         raise InvalidInputError(f"{bins} is no number of bins")
@@ -249,18 +257,18 @@ def even_edges(query: Query, column: str, bins: int, ends: tuple[float, float] |
     return [low + (high - low) * edge / bins for edge in range(bins)] + [math.nextafter(high, math.inf)]
 
 
-def _ends(query: Query, column: str) -> tuple[float, float]:
+def _ends(query: Query, column: str | Expression) -> tuple[float, float]:
     """The least and the greatest number of a column that is finite, of all rows: outliers are what one looks for."""
-    name, element = vector_element(column)
+    name, element = column_parts(column, query.table)
     ends: list[float] = []
     for batch in query.select(name).unordered().batches():
         held = batch.numpy()[name]
         values = held if element is None else held[:, element]
         if values.dtype.kind not in "biuf":
-            raise InvalidInputError(f"{column} has no numbers to bin")
+            raise InvalidInputError(f"{column_name(column)} has no numbers to bin")
         finite = values[is_there(values)]
         ends += [float(finite.min()), float(finite.max())] if len(finite) else []
         ends = [min(ends), max(ends)] if ends else []
     if not ends:
-        raise InvalidInputError.hinted(f"{column} has no values to bin", "give edges, or range=(low, high)")
+        raise InvalidInputError.hinted(f"{column_name(column)} has no values to bin", "give edges, or range=(low, high)")
     return ends[0], ends[1]

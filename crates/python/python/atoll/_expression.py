@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from ._table import Table
 
 # How tightly texts bind, as the grammar has it.
 _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _NEGATION, _ATOM = range(1, 9)
@@ -24,16 +27,18 @@ class Expression:
     ``str()`` gives the text, which the command line takes as it is.
     """
 
-    __slots__ = ("_binds", "_name", "_text")
+    __slots__ = ("_binds", "_element", "_name", "_text")
     __hash__ = None  # type: ignore[assignment]
     # NumPy scalars on the left give way: numpy.float64(1) < col("x") is an expression.
     __array_ufunc__ = None
 
-    def __init__(self, text: str, binds: int, name: str | None = None) -> None:
+    def __init__(self, text: str, binds: int, name: str | None = None, element: int | None = None) -> None:
         self._text = text
         self._binds = binds
-        #: What a column, or an element of one, is called where nothing is computed.
+        #: The column that it is, or that it is an element of, where nothing is computed.
         self._name = name
+        #: Which element of the column it is.
+        self._element = element
 
     def __str__(self) -> str:
         return self._text
@@ -50,9 +55,9 @@ class Expression:
         if self._name is None:
             # Its text is not that of one value, so what is computed of the element would be computed of a part of it.
             raise InvalidInputError.hinted(problem, 'take the element first: 1 - col("pos")[0] instead of (1 - col("pos"))[0]')
-        if not isinstance(element, int) or element < 0 or self._text.endswith("]"):
+        if not isinstance(element, int) or element < 0 or self._element is not None:
             raise InvalidInputError(problem)
-        return Expression(f"{self._text}[{element}]", _ATOM, None if self._name is None else f"{self._name}[{element}]")
+        return Expression(f"{self._text}[{element}]", _ATOM, self._name, element)
 
     #: What can be indexed would else be a sequence to Python, and this one has no end.
     __iter__ = None
@@ -219,19 +224,31 @@ def condition_text(condition: Expression | str) -> str:
 
 def column_name(column: str | Expression) -> str:
     """The name of a column, or of an element of a vector such as ``pos[0]``: a text, or what :func:`col` makes of one."""
-    name = column._name if isinstance(column, Expression) else column
+    name, element = (column._name, column._element) if isinstance(column, Expression) else (column, None)
     if not isinstance(name, str):
         told = f"{column} is computed" if isinstance(column, Expression) else f"it is not {column!r}"
         raise InvalidInputError.hinted(f"a column is wanted here, and {told}", 'name one: "x", or "pos[0]"')
-    return name
+    return name if element is None else f"{name}[{element}]"
 
 
-def column_text(column: str | Expression) -> str:
-    """A column, or an element of a vector such as ``pos[0]``, as the grammar writes it."""
+def column_parts(column: str | Expression, table: Table) -> tuple[str, int | None]:
+    """The column that is named, and which element of its vectors is meant; none where it is the column as a whole.
+
+    ``pos[0]`` is an element of ``pos``, unless the table has a column that is called so, as LAMMPS calls ``c_stress[1]``.
+    """
+    if isinstance(column, Expression) and column._name is not None and column._element is not None:
+        return column._name, column._element
     name = column_name(column)
-    base, bracket, element = name.removesuffix("]").partition("[")
-    is_element = bracket and name.endswith("]") and element.isdigit()
-    return f"{quoted(base)}[{element}]" if is_element else quoted(name)
+    base, _, element = name.removesuffix("]").rpartition("[")
+    is_element = base and name.endswith("]") and element.isascii() and element.isdigit()
+    # A table that was unpickled is not opened for names that can be no element.
+    return (base, int(element)) if is_element and name not in table.columns else (name, None)
+
+
+def column_text(column: str | Expression, table: Table) -> str:
+    """A column, or an element of a vector such as ``pos[0]``, as the grammar writes it."""
+    name, element = column_parts(column, table)
+    return quoted(name) if element is None else f"{quoted(name)}[{element}]"
 
 
 def literal(value: Any) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from ._convert import needed
-from ._expression import Expression, column_name
+from ._expression import Expression, col, column_name, column_parts
 from .errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -46,19 +46,18 @@ class Plot:
         """A point for each row; ``color`` names a column that colours them. One that lacks a value has no point; the title
         says how many do. ``options`` go to ``Axes.scatter``.
         """
-        x, y, color = column_name(x), column_name(y), None if color is None else column_name(color)
-        columns, told = self._columns(points, x, y, color)
-        if color is not None and columns[color].dtype.kind not in "biufmM":
+        (across, up, *colors), told = self._columns(points, x, y, *([] if color is None else [color]))
+        if color is not None and colors[0].dtype.kind not in "biufmM":
             hint = "draw each of its values in a call of its own: t.where(...).plot.scatter(..., ax=ax, label=...)"
-            raise InvalidInputError.hinted(f"{color} has no numbers to colour by", hint)
+            raise InvalidInputError.hinted(f"{column_name(color)} has no numbers to colour by", hint)
         ax = _axes(ax)
         options = {"s": 2, "linewidths": 0, **options}
         if color is not None:
-            options.setdefault("c", _with_gaps(columns[color]))
-        drawn = ax.scatter(_with_gaps(columns[x]), _with_gaps(columns[y]), **options)
+            options.setdefault("c", _with_gaps(colors[0]))
+        drawn = ax.scatter(_with_gaps(across), _with_gaps(up), **options)
         if color is not None:
-            ax.figure.colorbar(drawn, ax=ax, label=color)
-        return _labelled(ax, x, y, told)
+            ax.figure.colorbar(drawn, ax=ax, label=column_name(color))
+        return _labelled(ax, column_name(x), column_name(y), told)
 
     def density(
         self,
@@ -75,17 +74,15 @@ class Plot:
         Rows of which either is missing, NaN or infinite are in no cell; the title says how many. ``options`` go to
         ``Axes.hist2d``.
         """
-        x, y = column_name(x), column_name(y)
-        columns, told = self._columns(points, x, y)
+        (across, up), told = self._columns(points, x, y)
         colors = needed("matplotlib.colors", ".plot")
-        ax = _axes(ax)
-        has_both = is_there(columns[x]) & is_there(columns[y])
+        x, y, ax = column_name(x), column_name(y), _axes(ax)
+        has_both = is_there(across) & is_there(up)
         if has_both.any():
             # Cells without rows stay empty.
             options = {"cmin": 1, "norm": colors.LogNorm(), **options}
-            across = _numbers(x, columns[x][has_both], ax.xaxis)
-            up = _numbers(y, columns[y][has_both], ax.yaxis)
-            *_, drawn = ax.hist2d(across, up, bins=bins, **options)
+            pairs = _numbers(x, across[has_both], ax.xaxis), _numbers(y, up[has_both], ax.yaxis)
+            *_, drawn = ax.hist2d(*pairs, bins=bins, **options)
             ax.figure.colorbar(drawn, ax=ax, label="rows in a cell")
         return _labelled(ax, x, y, told)
 
@@ -105,7 +102,6 @@ class Plot:
 
         ``options`` go to ``Axes.bar``.
         """
-        column = column_name(column)
         found = self._query.histogram(column, bins, range=range)
         widths = [each.high - each.low for each in found]
         heights = [each.share.value / width for each, width in zip(found, widths, strict=True)]
@@ -117,7 +113,7 @@ class Plot:
         ax.bar([each.low for each in found], heights, widths, align="edge", **options)
         # Each share is one of the same rows.
         told = _told([each.share for each in found], max(each.share.rows for each in found)) + _not_drawn(found)
-        return _labelled(ax, column, "density", told)
+        return _labelled(ax, column_name(column), "density", told)
 
     def errorbar(
         self,
@@ -135,7 +131,6 @@ class Plot:
 
         ``options`` go to ``Axes.errorbar``.
         """
-        by, column = column_name(by), column_name(column)
         means = self._query.group_means(column, by, confidence=confidence, simultaneous=simultaneous)
         found = {group: mean for group, mean in means.items() if group is not None}
         sure = {group: mean for group, mean in found.items() if math.isfinite(mean.half_width)}
@@ -149,21 +144,19 @@ class Plot:
             values = [mean.value for mean in unsure.values()]
             size = options["markersize"]
             ax.plot(list(unsure), values, "o", color="0.5", markerfacecolor="none", markersize=size)
-        return _labelled(ax, by, f"mean of {column}", _told(list(found.values()), sum(mean.rows for mean in found.values())))
+        told = _told(list(found.values()), sum(mean.rows for mean in found.values()))
+        return _labelled(ax, means.by, f"mean of {means.column}", told)
 
-    def _columns(self, points: int, *names: str | None) -> tuple[dict[str, Any], str]:
-        """The columns of these names, an element of a vector by its own, and how many rows they show."""
-        asked = [name for name in names if name is not None]
-        whole = dict.fromkeys(vector_element(name)[0] for name in asked)
-        answer = self._query.select(*whole).limit(points).read()
+    def _columns(self, points: int, *asked: str | Expression) -> tuple[list[Any], str]:
+        """These columns, an element of a vector by itself, and how many rows they show."""
+        parts = [column_parts(column, self._query.table) for column in asked]
+        answer = self._query.select(*map(col, dict.fromkeys(name for name, _ in parts))).limit(points).read()
         arrays = answer.numpy()
-        columns = {}
-        for name in asked:
-            column, element = vector_element(name)
-            columns[name] = _of_one_number(name, arrays[column], element)
+        named = zip(map(column_name, asked), parts, strict=True)
+        columns = [_of_one_number(called, arrays[name], element) for called, (name, element) in named]
         is_cut = len(answer) == points and (self._query.rows is None or self._query.rows > points)
         told = f"the {points:,} lightest rows" if is_cut else f"{len(answer):,} rows"
-        is_whole = functools.reduce(operator.and_, (is_there(columns[name]) for name in asked))
+        is_whole = functools.reduce(operator.and_, map(is_there, columns))
         lacking = len(answer) - int(is_whole.sum())
         return columns, f"{told}, {lacking:,} of them without a value" if lacking else told
 
@@ -214,13 +207,6 @@ def _numbers(name: str, values: Any, axis: Any) -> Any:
     if held.dtype.kind not in "biuf":
         raise InvalidInputError(f"{name} has no numbers to bin")
     return held.astype("f8", copy=False)
-
-
-def vector_element(name: str) -> tuple[str, int | None]:
-    """The column of a name such as ``"pos[0]"``, and which element of it is meant."""
-    column, bracket, element = name.removesuffix("]").partition("[")
-    is_element = bracket and name.endswith("]") and element.isdigit()
-    return (column, int(element)) if is_element else (name, None)
 
 
 def _whiskers(estimates: Sequence[Estimate]) -> tuple[list[float], list[float]]:

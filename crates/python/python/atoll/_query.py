@@ -24,7 +24,7 @@ from ._estimate import (
     tolerant,
     unit_of,
 )
-from ._expression import Expression, column_name, column_text, condition_text
+from ._expression import Expression, column_text, condition_text
 from ._of_runs import OfRun, run_told
 from ._plot import Plot
 from .errors import InvalidInputError
@@ -138,7 +138,7 @@ class Asking(Choosing, Estimating):
         at once.
         """
         query = self.query()
-        question = _refined(mean, sum, share, quantile, confidence)
+        question = _refined(query.table, (mean, sum, share, quantile), confidence)
         refinement = query.table._native.refine(query, question)
         unit = None if question is None else unit_of(query, question)
         rows_read = 0
@@ -189,6 +189,9 @@ class Asking(Choosing, Estimating):
     def _asked(self, question: _Question) -> Estimate:
         return estimated(self.query(), question)
 
+    def _source(self) -> Table:
+        return self.query().table
+
     def group_means(
         self, column: str | Expression, by: str | Expression, *, confidence: float = 0.95, simultaneous: bool = False
     ) -> Groups:
@@ -218,7 +221,6 @@ class Asking(Choosing, Estimating):
         or beyond the edges, count as rows and are in no bin. Each interval holds by itself; with ``simultaneous``, all of them
         together do.
         """
-        column = column_name(column)
         # An array can be an index to Python as well; a number has no length.
         given: Any = bins
         is_count = hasattr(given, "__index__") and not hasattr(given, "__len__")
@@ -264,19 +266,20 @@ class Refined(_Step[_Estimated]):
         return Refined, (*self, self.is_last)
 
 
-def _refined(
-    mean: str | Expression | None,
-    sum: str | Expression | None,
-    share: Expression | str | None,
-    quantile: tuple[str | Expression, float] | None,
-    confidence: float,
-) -> _Question | None:
+#: What :meth:`Asking.refine` may be asked for: ``mean``, ``sum``, ``share`` and ``quantile``.
+_Wanted = tuple[
+    str | Expression | None, str | Expression | None, Expression | str | None, tuple[str | Expression, float] | None
+]
+
+
+def _refined(table: Table, wanted: _Wanted, confidence: float) -> _Question | None:
     """The one question that was asked, if one was."""
+    mean, sum, share, quantile = wanted
     questions = [
-        *([_Question("mean", column_text(mean), confidence)] if mean is not None else []),
-        *([_Question("sum", column_text(sum), confidence)] if sum is not None else []),
+        *([_Question("mean", column_text(mean, table), confidence)] if mean is not None else []),
+        *([_Question("sum", column_text(sum, table), confidence)] if sum is not None else []),
         *([_Question("share", condition_text(share), confidence)] if share is not None else []),
-        *([_Question("quantile", column_text(quantile[0]), confidence, quantile[1])] if quantile is not None else []),
+        *([_Question("quantile", column_text(quantile[0], table), confidence, quantile[1])] if quantile is not None else []),
     ]
     if len(questions) > 1:
         raise InvalidInputError.hinted("refine estimates one number", "ask for the others in queries of their own")

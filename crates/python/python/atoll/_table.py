@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
 from . import _atoll
 from ._appending import Appending
 from ._convert import fields, label, number, steps_between, whole
-from ._expression import Expression, col, condition_text
+from ._expression import Expression, col, column_parts, condition_text
 from ._noted import Noted
-from ._plot import vector_element
 from ._query import Asking, Query
 from ._told import Copied, Info, Packed, Run, Step, Vacuumed
 from .errors import InvalidInputError, NotFoundError, UnsupportedError
@@ -386,7 +385,7 @@ class Table(Asking, Noted, Appending):
         def of(column: str) -> str:
             # An index column may be an element of a vector.
             return ", ".join(
-                role for role, columns in roles.items() if any(column in (name, vector_element(name)[0]) for name in columns)
+                role for role, columns in roles.items() if any(column == column_parts(name, self)[0] for name in columns)
             )
 
         body = "".join(
