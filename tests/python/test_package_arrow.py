@@ -77,6 +77,38 @@ def test_the_order_of_the_rows_of_a_pandas_frame_is_no_column(store: atoll.Store
     assert table.where("name = 'a' and x = 2.5").count() == 5
 
 
+@pytest.mark.parametrize("kind", ["counted", "spread", "texts"])
+def test_an_index_of_pandas_that_has_a_name_is_a_column_by_whichever_door(store: atoll.Store, kind: str) -> None:
+    labels = {"counted": pandas.RangeIndex(3, 6), "spread": pandas.Index([5, 3, 4]), "texts": pandas.Index(["b", "a", "c"])}[kind]
+    frame = pandas.DataFrame({"pid": [3, 1, 2], "x": [0.5, 2.5, 1.5]}, index=labels.rename("label"))
+    table = store.create_table("run", frame, id="pid", index="x")
+    assert table.columns == ["pid", "x", "label"]
+    may = store.create_table("may", {"pid": "i8", "x": "f8", "label": "utf8?" if kind == "texts" else "i8?"}, id="pid", index="x")
+    for each in (table, may):
+        each.append(frame, run="appended")
+        each.load([(0, frame)], run="loaded")
+        with atoll.Writer(each, "written") as writer:
+            writer.step(0, None, frame)
+        for run in ("appended", "loaded", "written"):
+            found = each.of_runs(run).numpy()
+            assert dict(zip(found["pid"].tolist(), found["label"].tolist(), strict=True)) == dict(
+                zip([3, 1, 2], labels.tolist(), strict=True)
+            ), run
+
+
+def test_two_columns_of_one_name_in_a_frame_are_refused_by_whichever_door(store: atoll.Store) -> None:
+    frame = pandas.DataFrame([[1, 0.5, 1.5]], columns=["pid", "x", "x"])
+    table = store.create_table("run", {"pid": "i8", "x": "f8"}, id="pid", index="x")
+    arrow = pyarrow.table([pyarrow.array([1]), pyarrow.array([0.5]), pyarrow.array([1.5])], names=["pid", "x", "x"])
+    with atoll.Writer(table, "written") as writer:
+        for twice in (frame, arrow):
+            for take in (table.append, lambda rows: writer.step(0, None, rows)):
+                with pytest.raises(atoll.errors.InvalidInputError, match='two columns "x"'):
+                    take(twice)
+        writer.step(0, None, frame.iloc[:, :2])
+    assert table.numpy()["x"].tolist() == [0.5]
+
+
 def test_a_pandas_frame_goes_in_and_comes_out(store: atoll.Store) -> None:
     frame = pandas.DataFrame({name: MADE[name] for name in ("pid", "step", "x", "type")})
     frame["name"] = [f"p{pid}" if pid % 3 else None for pid in frame["pid"]]

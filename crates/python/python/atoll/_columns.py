@@ -7,11 +7,13 @@ Invariant: a value that is missing stays missing; NumPy, which has no such value
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from . import _atoll
 from ._convert import _column, needed, of_lists
+from ._frames import columns_of_frame, is_frame
 from .errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -61,6 +63,10 @@ class Nothing:
 
 def columns_of(given: Any) -> Mapping[str, Any]:
     """The columns by name, of a mapping as of a data frame or a structured array."""
+    if is_frame(given):
+        columns = [(str(name), values) for name, values in columns_of_frame(given)]
+        _check_apart(name for name, _ in columns)
+        return dict(columns)
     if isinstance(given, Mapping) or hasattr(given, "items"):
         return given
     names = getattr(getattr(given, "dtype", None), "names", None)
@@ -70,7 +76,15 @@ def columns_of(given: Any) -> Mapping[str, Any]:
         raise InvalidInputError.hinted(
             f"no step can be read from a {type(given).__name__}", "give a mapping of names to arrays, or a data frame"
         )
+    _check_apart(map(str, names))
     return {str(name): given[name] for name in names}
+
+
+def _check_apart(names: Iterable[str]) -> None:
+    """Refuses a name that two columns have."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InvalidInputError(f'there are two columns "{twice[0]}"')
 
 
 def _taken(name: str, values: Any) -> Kept:

@@ -366,8 +366,12 @@ def numpy_column(held: _atoll.Rows, name: str) -> Any:
 def fields(schema: Any) -> list[tuple[str, str, bool]]:
     """The columns of a new table: name, type and whether it may be null, from any description of them."""
     if is_frame(schema):
-        columns = {str(name) for name, _ in columns_of_frame(schema)}
-        return [field for field in _atoll.fields(schema) if field[0] in columns]
+        columns = {str(name): values for name, values in columns_of_frame(schema)}
+        known = [field for field in _atoll.fields(schema) if field[0] in columns]
+        # An index that counts is none to Arrow, also where it has a name.
+        for name, *_ in known:
+            columns.pop(name, None)
+        return known + [_field(name, values) for name, values in columns.items()]
     if hasattr(schema, "__arrow_c_schema__") or hasattr(schema, "__arrow_c_stream__"):
         return _atoll.fields(schema)
     if isinstance(schema, Mapping):

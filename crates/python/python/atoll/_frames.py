@@ -17,12 +17,9 @@ def is_frame(data: Any) -> bool:
 
 def columns_of_frame(frame: Any) -> list[tuple[Any, Any]]:
     """The columns by name, and what of the index has one: an index without a name only says which row is which."""
-    columns = list(frame.items())
-    if isinstance(frame.index, sys.modules["pandas"].RangeIndex):
-        return columns
     names = enumerate(frame.index.names)
     levels = [(name, place) for place, name in names if name is not None and name not in frame.columns]
-    return columns + [(name, frame.index.get_level_values(place).to_series()) for name, place in levels]
+    return list(frame.items()) + [(name, frame.index.get_level_values(place).to_series()) for name, place in levels]
 
 
 def is_plain_float(values: Any) -> bool:
