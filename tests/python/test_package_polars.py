@@ -107,6 +107,19 @@ def test_columns_and_limits_are_pushed_down(table: atoll.Table) -> None:
         assert mean == pytest.approx(made["x"][made["step"] == step].mean())
 
 
+@pytest.mark.parametrize("has_condition", [False, True])
+def test_a_predicate_that_is_more_than_a_condition_may_be_is_not_pushed_down(table: atoll.Table, has_condition: bool) -> None:
+    query = table.where("x < 0.9") if has_condition else table.query()
+    memory = polars.DataFrame(query.read())
+    predicate = polars.col("x") < 0.25
+    for depth in range(70):
+        # As deep as a condition may be, and deeper: "and" within "or" within "and".
+        predicate = (predicate & (polars.col("step") != depth)) | (polars.col("pid") == depth)
+        if depth > 55:
+            found = query.scan_polars().filter(predicate).select("pid", "step").collect()
+            assert_frame_equal(found, memory.filter(predicate).select("pid", "step"), check_row_order=False)
+
+
 def test_a_sample_can_be_scanned(table: atoll.Table) -> None:
     sample = table.sample(0.2)
     found = sample.scan_polars().select(polars.col("x").mean()).collect().item()

@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from . import _atoll
 from ._convert import needed
 from ._expression import Expression, col
 
@@ -66,12 +67,16 @@ def scan(query: Query) -> polars.LazyFrame:
 
 def _narrowed(query: Query, predicate: polars.Expr, types: dict[str, str]) -> Query:
     try:
-        tree = json.loads(predicate.meta.serialize(format="json"))
+        pushed = translated(json.loads(predicate.meta.serialize(format="json")), types)
+        if pushed is None:
+            return query
+        narrowed = query.where(pushed[0])
+        # Beside the conditions of the query it may be too deep or too long, and would be refused when it is asked.
+        _atoll.condition(str(narrowed.condition))
     except Exception:
-        # A predicate that cannot be written down, such as one with a function of Python.
+        # One that cannot be written down, such as one with a function of Python, or is more than a condition may be.
         return query
-    pushed = translated(tree, types)
-    return query if pushed is None else query.where(pushed[0])
+    return narrowed
 
 
 #: A condition, and whether it holds for exactly the rows that the predicate holds for, or for more.
