@@ -120,6 +120,16 @@ def test_a_predicate_that_is_more_than_a_condition_may_be_is_not_pushed_down(tab
             assert_frame_equal(found, memory.filter(predicate).select("pid", "step"), check_row_order=False)
 
 
+@pytest.mark.parametrize("is_filtered", [False, True])
+def test_a_column_that_is_added_after_a_scan_began_is_not_in_it(table: atoll.Table, is_filtered: bool) -> None:
+    lazy = table.scan_polars()
+    columns = table.columns
+    table.store.table("run").add_column("charge", "float32")
+    found = (lazy.filter(polars.col("x") < 2) if is_filtered else lazy).collect()
+    assert found.columns == columns and found.height == 5_000
+    assert table.scan_polars().collect().columns == [*columns, "charge"]
+
+
 def test_a_sample_can_be_scanned(table: atoll.Table) -> None:
     sample = table.sample(0.2)
     found = sample.scan_polars().select(polars.col("x").mean()).collect().item()

@@ -45,10 +45,11 @@ def scan(query: Query) -> polars.LazyFrame:
         # What is limited is chosen before the predicate applies, and pushed down it would apply before.
         is_limited = query.rows is not None or query.units is not None
         asked = query if predicate is None or is_limited else _narrowed(query, predicate, types)
-        if with_columns is not None:
-            filtered = [] if predicate is None else predicate.meta.root_names()
-            # Rows have to be counted even if no column of them is wanted.
-            asked = asked.select(*(dict.fromkeys([*with_columns, *filtered]) or [query.table.id[0]]))
+        # Of the columns that Polars was told of: somebody may have added others since.
+        wanted = schema.names() if with_columns is None else with_columns
+        filtered = [] if predicate is None else predicate.meta.root_names()
+        # Rows have to be counted even if no column of them is wanted.
+        asked = asked.select(*map(col, dict.fromkeys([*wanted, *filtered]) or [query.table.id[0]]))
         left = math.inf if n_rows is None else n_rows
         if n_rows is not None and predicate is None:
             asked = asked.limit(n_rows)
@@ -56,7 +57,7 @@ def scan(query: Query) -> polars.LazyFrame:
             frame = frames.DataFrame(batch)
             if predicate is not None:
                 frame = frame.filter(predicate)
-            frame = frame if with_columns is None else frame.select(with_columns)
+            frame = frame.select(wanted)
             yield frame.head(int(min(left, frame.height)))
             left -= frame.height
             if left <= 0:
