@@ -172,9 +172,11 @@ def test_a_plain_comparison_of_python_is_no_condition(table, ask) -> None:
         ({"a": 1, "b": 2}, "is one dict"),
     ],
 )
-def test_a_column_of_texts_takes_nothing_else(table, values: object, told: str) -> None:
-    with pytest.raises(InvalidInputError, match=told):
-        table.append({"pid": [1, 2], "step": [0, 0], "name": values}, run="r")
+@pytest.mark.parametrize("door", ["append", "writer"])
+def test_a_column_of_texts_takes_nothing_else(table, values: object, told: str, door: str) -> None:
+    given = {"pid": [1, 2], "step": [0, 0], "name": values}
+    with atoll.Writer(table, "w") as writer, pytest.raises(InvalidInputError, match=told):
+        table.append(given, run="r") if door == "append" else writer.step(0, None, given)
     assert table.count() == 0
 
 

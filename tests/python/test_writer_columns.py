@@ -1,6 +1,7 @@
 """The columns that `atoll.Writer` takes, and those that it fills: what comes of them in the table."""
 
 import tracemalloc
+from collections import UserList, deque
 
 import numpy
 import pandas
@@ -96,12 +97,39 @@ def test_a_known_column_that_is_given_without_a_value_is_not_filled(store):
 
 
 def test_what_cannot_be_converted_is_refused_at_once_and_the_writer_goes_on(store):
-    table = store.create_table("run", {"pid": "int64", "x": "float64?"}, id="pid", index="pid")
+    columns = {"pid": "int64", "x": "float64?", "v": "float64[2]?"}
+    table = store.create_table("run", columns, id="pid", index="pid")
     with atoll.Writer(table, "a") as writer:
         with pytest.raises(errors.InvalidInputError, match='column "x"'):
             writer.step(1, None, {"pid": [1], "x": [object()]})
+        for rows in ([[1, 2], [3]], [[1, 2], 3], ([1, 2], (3, None))):
+            with pytest.raises(errors.InvalidInputError, match='column "v"'):
+                writer.step(1, None, {"pid": [1, 2], "v": rows})
         writer.step(1, None, {"pid": [1], "x": [0.5]})
     assert table.count() == 1
+
+
+def held(values: list) -> dict[str, object]:
+    """The same values in several things that hold them in an order."""
+    return {"list": values, "tuple": tuple(values), "deque": deque(values), "sequence": UserList(values)}
+
+
+@pytest.mark.parametrize("kind", held([]))
+def test_bytes_and_texts_in_a_list_keep_every_byte_as_in_an_append(store, kind: str):
+    columns = {"pid": "int64", "blob": "binary", "name": "utf8?"}
+    table = store.create_table("run", columns, id="pid", index="pid")
+    blob = [b"\x01\x00", numpy.bytes_(b"\x02\x00\x00"), b"", b"\x00"]
+    names = ["a\0", float("nan"), None, "long " * 100]
+    given = {"pid": [0, 1, 2, 3], "blob": held(blob)[kind], "name": held(names)[kind]}
+    table.append(given, run="appended")
+    plain = {"pid": [4, 5], "blob": held([b"\0", b"x"])[kind], "name": held(["b\0", numpy.str_("c\0\0")])[kind]}
+    table.append(plain, run="appended")
+    with atoll.Writer(table, "written") as writer:
+        writer.step(0, None, given)
+        writer.step(1, None, plain)
+    for run in ("appended", "written"):
+        assert by_pid(table.of_runs(run), "blob") == [*blob, b"\0", b"x"], run
+        assert by_pid(table.of_runs(run), "name") == ["a\0", None, None, names[3], "b\0", "c\0\0"], run
 
 
 def test_names_of_columns_that_do_not_fit_are_told_at_once_and_the_writer_goes_on(store):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from . import _atoll
-from ._convert import _column, needed, of_lists
+from ._convert import _column, as_list, check_has_rows, needed, of_lists
 from ._frames import columns_of_frame, is_frame
 from .errors import InvalidInputError
 
@@ -92,11 +92,25 @@ def _taken(name: str, values: Any) -> Kept:
     if _is_arrow(values, numpy):
         known = getattr(values, "nbytes", None)
         return Arrow(_atoll.rows([_column(name, values)]), is_own=False, nbytes=known if isinstance(known, int) else None)
-    held = of_lists(name, values, numpy) if isinstance(values, list | tuple) else numpy.asanyarray(values)
-    if held.dtype.kind == "O" and held.ndim:
+    held = _numbers(name, values, numpy) if isinstance(values, list) else numpy.asanyarray(values)
+    if held is None or (held.dtype.kind == "O" and held.ndim):
         # Objects may be changed in place, and NumPy counts their places alone.
         return Arrow(_atoll.rows([_column(name, values)]), is_own=True)
     return held
+
+
+def _numbers(name: str, values: list[Any], numpy: Any) -> numpy.ndarray[Any, Any] | None:
+    """A list of numbers or of rows of numbers as an array; none of what is no such list, or a bad one.
+
+    NumPy makes texts of numbers that stand beside texts, and takes the zeros from the ends of bytes.
+    """
+    if any(issubclass(kind, str | bytes | None) for kind in set(map(type, values))):
+        return None
+    try:
+        held = of_lists(name, values, numpy)
+    except (ValueError, OverflowError):
+        return None
+    return None if held.dtype.kind in "OSTU" else held
 
 
 def _is_arrow(values: Any, numpy: Any) -> bool:
@@ -165,7 +179,10 @@ class TableColumns:
 
     def taken(self, name: str, values: Any) -> Kept:
         """A column as it was given; not copied yet, unless it has to be converted."""
-        is_listed = isinstance(values, list | tuple) or getattr(getattr(values, "dtype", None), "kind", "") == "O"
+        check_has_rows(name, values)
+        listed = None if _is_arrow(values, needed("numpy", "atoll.Writer")) else as_list(values)
+        values = values if listed is None else listed
+        is_listed = listed is not None or getattr(getattr(values, "dtype", None), "kind", "") == "O"
         may_be_null = self._kinds.get(name, ("", False))[1]
         if is_listed and may_be_null and len(values) and all(value is None for value in values):
             # By itself it has no type.

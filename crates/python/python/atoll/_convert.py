@@ -6,6 +6,7 @@ What these tools are is asked only when it matters: none of them is needed to im
 from __future__ import annotations
 
 import array
+import contextlib
 import importlib
 import numbers
 import operator
@@ -137,12 +138,29 @@ def rows(data: Any) -> _atoll.Rows:
     )
 
 
-def _column(name: str, values: Any) -> _Column:
+def check_has_rows(name: str, values: Any) -> None:
+    """Refuses what is one value, or has several in no order."""
     if isinstance(values, str | set | frozenset | Mapping):
         raise InvalidInputError.hinted(
             f'column "{name}" is one {type(values).__name__}, which has no rows in an order',
             "give a list or an array with a value for each row",
         )
+
+
+def as_list(values: Any) -> list[Any] | None:
+    """The values of what is neither an array nor a buffer, but has values in an order."""
+    if hasattr(values, "__array_interface__") or hasattr(values, "__array__"):
+        return None
+    with contextlib.suppress(TypeError):
+        memoryview(values)
+        return None
+    with contextlib.suppress(TypeError):
+        return list(values)
+    return None
+
+
+def _column(name: str, values: Any) -> _Column:
+    check_has_rows(name, values)
     if hasattr(values, "_from_sequence") and hasattr(values, "isna"):
         # An extension array of pandas: what it is missing only a series tells.
         values = needed("pandas", f'column "{name}", an array of pandas,').Series(values)
@@ -186,6 +204,10 @@ def _listed(name: str, values: list[Any]) -> _Column:
     texts = {kind for kind in kinds if issubclass(kind, str | bytes)}
     if texts and (kinds - texts or len({issubclass(kind, str) for kind in texts}) > 1):
         return _beside_texts(name, values)
+    if texts:
+        # Kinds of texts, such as NumPy's own. No array of them: that has none with zeros at its end.
+        plain = str.__str__ if issubclass(texts.pop(), str) else bytes
+        return _listed(name, [None if value is None else plain(value) for value in values])
     # By identity: an array that is compared answers with an array.
     is_missing = bytes(value is None for value in values)
     mask = is_missing if any(is_missing) else None
