@@ -192,6 +192,26 @@ def test_what_pandas_says_where_a_value_is_missing_is_null(table) -> None:
     assert sorted(table.where("name is null").numpy()["pid"].tolist()) == [1, 3, 3]
 
 
+def test_nan_among_floats_is_nan_and_beside_anything_else_null(tmp_path: Path) -> None:
+    with atoll.open(tmp_path / "store") as store:
+        columns = {"pid": "int64", "x": "float64?", "n": "int64?", "is": "bool?", "name": "utf8?"}
+        table = store.create_table("t", columns, id="pid", index="pid")
+        floats, narrow = [1.5, float("nan"), None], [np.float32(1.5), np.float32("nan"), None]
+        others = {"n": [1, float("nan"), None], "is": [True, float("nan"), None], "name": ["a", float("nan"), None]}
+        objects = {name: np.array(values, dtype=object) for name, values in {"x": floats, **others}.items()}
+        for kind, data in {"list": {"x": floats}, "objects": objects, "narrow": {"x": np.array(narrow, dtype=object)}}.items():
+            given = {"pid": [0, 1, 2], **data}
+            table.append(given, run=f"{kind} appended")
+            with atoll.Writer(table, f"{kind} written") as writer:
+                writer.step(0, None, given)
+            for door in ("appended", "written"):
+                rows = table.of_runs(f"{kind} {door}")
+                assert (rows.where("x is nan").count(), rows.where("x is null").count()) == (1, 1), (kind, door)
+        for name in others:
+            for door in ("appended", "written"):
+                assert table.of_runs(f"objects {door}").where(f'"{name}" is null').count() == 2
+
+
 def test_nan_in_a_column_of_numpy_in_pandas_is_nan_by_whichever_door(tmp_path: Path) -> None:
     frame = pd.DataFrame({"pid": [1, 2], "x": [1.5, np.nan], "y": np.array([np.nan, 0.5], "f4")})
     with atoll.open(tmp_path / "store") as store:

@@ -319,10 +319,12 @@ def _array(name: str, values: Any) -> _Column:
         # Objects may be rows of numbers; texts are no vectors.
         if held.ndim != 1 and not (held.ndim == 2 and held.dtype.kind == "O" and mask is None):
             raise InvalidInputError(f'column "{name}" has shape {held.shape}: a column of these is (n,)')
-        texts = [_text(value) for value in held.tolist()]
+        listed = held.tolist()
+        if not all(value is None or _is_float(value) for value in listed):
+            listed = [_text(value) for value in listed]
         if mask is not None:
-            texts = [None if masked else text for text, masked in zip(texts, mask.tolist(), strict=True)]
-        return _listed(name, texts)
+            listed = [None if masked else value for value, masked in zip(listed, mask.tolist(), strict=True)]
+        return _listed(name, listed)
     if held.ndim not in (1, 2):
         raise InvalidInputError(f'column "{name}" has shape {held.shape}: a column is (n,) or (n, k)')
     elements = held.shape[1] if held.ndim == 2 else None
@@ -347,7 +349,7 @@ def _array(name: str, values: Any) -> _Column:
 
 
 def _text(value: Any) -> Any:
-    # pandas says NaN for a text that is missing.
+    # pandas says NaN for a value that is missing, which among floats is a value.
     return None if isinstance(value, float) and value != value else value
 
 
