@@ -109,6 +109,60 @@ def test_what_cannot_be_converted_is_refused_at_once_and_the_writer_goes_on(stor
     assert table.count() == 1
 
 
+@pytest.fixture
+def kinds(store) -> atoll.Table:
+    """A table with a column of each kind, all of which may be left out."""
+    columns = {"x": "float64?", "n": "int32?", "v": "float32[3]?", "at": "timestamp[us]?", "name": "utf8?", "is": "bool?"}
+    return store.create_table("kinds", {"pid": "int64", **columns}, id="pid", index="pid")
+
+
+MISFITS = {
+    "half": {"x": numpy.zeros(2, dtype="f2")},
+    "complex": {"x": numpy.zeros(2, dtype="c16")},
+    "long": {"x": numpy.zeros(2, dtype=numpy.longdouble)},
+    "hours": {"at": numpy.zeros(2, dtype="M8[h]")},
+    "durations": {"at": numpy.zeros(2, dtype="m8[us]")},
+    "three dimensions": {"v": numpy.zeros((2, 3, 3), dtype="f4")},
+    "shorter vectors": {"v": numpy.zeros((2, 2), dtype="f4")},
+    "shorter rows": {"v": [[1.0, 2.0], [3.0, 4.0]]},
+    "numbers for vectors": {"v": numpy.zeros(2)},
+    "vectors for numbers": {"x": numpy.zeros((2, 3))},
+    "texts": {"x": numpy.array(["a", "b"])},
+    "a list of texts": {"x": ["1.5", "2.5"]},
+    "texts of polars": {"n": polars.Series(["1", "2"])},
+    "texts of pandas": {"n": pandas.Series(["1", "2"])},
+    "shorter vectors of pyarrow": {"v": pyarrow.array([[1, 2], [3, 4]], pyarrow.list_(pyarrow.float32(), 2))},
+    "numbers for texts": {"name": numpy.zeros(2)},
+    "numbers for truth values": {"is": numpy.zeros(2, dtype="i8")},
+    "truth values for numbers": {"n": numpy.zeros(2, dtype=bool)},
+    "bytes for texts": {"name": numpy.array([b"a", b"b"])},
+}
+
+
+@pytest.mark.parametrize("misfit", MISFITS)
+def test_a_column_of_another_type_is_refused_at_once_and_the_writer_goes_on(kinds, misfit: str):
+    (name,) = MISFITS[misfit]
+    good = {"pid": numpy.arange(2), "x": numpy.zeros(2), "v": numpy.zeros((2, 3), dtype="f4")}
+    with atoll.Writer(kinds, "a") as writer:
+        writer.step(1, None, good)
+        with pytest.raises(errors.InvalidInputError, match=f'column "{name}"'):
+            writer.step(2, None, {**good, **MISFITS[misfit]})
+        writer.step(2, None, {**good, "x": numpy.zeros(2, dtype="i2"), "v": numpy.zeros((2, 3))})
+        # A rank that has no rows of a step has no types to speak of.
+        writer.step(3, None, {"pid": [], "v": numpy.zeros(0), "x": numpy.zeros((0, 7)), "name": []})
+        writer.step(4, None, good)
+    assert [step.rows for step in kinds.steps()] == [2, 2, 0, 2]
+
+
+def test_what_a_value_alone_shows_is_found_when_it_is_written(kinds):
+    writer = atoll.Writer(kinds, "a")
+    writer.step(1, None, {"pid": [1, 2], "n": numpy.array([0.0, 0.5])})
+    with pytest.raises(errors.InvalidInputError, match='column "n", row 1'):
+        writer.flush()
+    with pytest.raises(errors.InvalidInputError, match='column "n", row 1'):
+        writer.close()
+
+
 def held(values: list) -> dict[str, object]:
     """The same values in several things that hold them in an order."""
     return {"list": values, "tuple": tuple(values), "deque": deque(values), "sequence": UserList(values)}

@@ -12,12 +12,14 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from . import _atoll
-from ._convert import _column, as_list, check_has_rows, needed, of_lists
+from ._convert import _column, as_list, check_array, check_has_rows, needed, of_lists
 from ._frames import columns_of_frame, is_frame
 from .errors import InvalidInputError
 
 if TYPE_CHECKING:
     import numpy
+
+    from ._table import Table
 
     #: A column of a step.
     Kept: TypeAlias = "numpy.ndarray[Any, Any] | Arrow | Nothing"
@@ -39,6 +41,10 @@ class Arrow:
 
     def __len__(self) -> int:
         return len(self._held)
+
+    def first(self) -> Arrow:
+        """Its first row, if it has one."""
+        return Arrow(self._held.slice(0, 1), is_own=False)
 
     def kept(self) -> Arrow:
         """The same in memory of its own."""
@@ -157,6 +163,8 @@ class TableColumns:
 
     def __init__(self, schema: _atoll.Schema) -> None:
         self._kinds = {name: (kind, nullable) for name, kind, nullable in schema.fields()}
+        #: What the arrays of the last step were, all of which the table takes but for their values.
+        self._fitting: set[tuple[str, Any, tuple[int, ...]]] = set()
 
     def misfit(self, names: Iterable[str], filled: Iterable[str]) -> tuple[str, str] | None:
         """What is wrong with the names of a step's columns, and what would be right; `filled` are those that a writer fills."""
@@ -188,6 +196,26 @@ class TableColumns:
             # By itself it has no type.
             return Nothing(len(values))
         return _taken(name, values)
+
+    def check_types(self, table: Table, given: Mapping[str, Kept], filled: Mapping[str, Kept], rows: int) -> None:
+        """Refuses columns that do not fit those of the table, whatever their values are."""
+        numpy = needed("numpy", "atoll.Writer")
+        arrays = {name: values for name, values in given.items() if not isinstance(values, Arrow | Nothing)}
+        kinds = {(name, values.dtype, values.shape[1:]) for name, values in arrays.items()}
+        if kinds <= self._fitting and len(arrays) == len(given):
+            return
+        for name, values in arrays.items():
+            check_array(name, values, is_masked=isinstance(values, numpy.ma.MaskedArray))
+        if not rows:
+            # What has no values has no type either.
+            return
+        # A row of zeros, which every type has, tells of all rows of an array; of another library's columns the first one does.
+        row: dict[str, Any] = {name: numpy.zeros((1, *shape), dtype) for name, dtype, shape in kinds}
+        for name, values in {**given, **filled}.items():
+            if name not in row:
+                row[name] = values.first() if isinstance(values, Arrow) else values[:1]
+        table._native.conformed(_atoll.rows([_column(name, values) for name, values in row.items()]))
+        self._fitting = kinds
 
     def missing(self, given: Mapping[str, Kept], known: Mapping[str, Any], rows: int) -> dict[str, Kept]:
         """Those of the columns with known values that were not given.

@@ -315,18 +315,14 @@ def _array(name: str, values: Any) -> _Column:
         mask = numpy.ascontiguousarray(numpy.ma.getmaskarray(values)).reshape(-1).view(numpy.uint8)
         values = values.data
     held = numpy.asarray(values)
+    check_array(name, held, is_masked=mask is not None)
     if held.dtype.kind in "OUST":
-        # Objects may be rows of numbers; texts are no vectors.
-        if held.ndim != 1 and not (held.ndim == 2 and held.dtype.kind == "O" and mask is None):
-            raise InvalidInputError(f'column "{name}" has shape {held.shape}: a column of these is (n,)')
         listed = held.tolist()
         if not all(value is None or _is_float(value) for value in listed):
             listed = [_text(value) for value in listed]
         if mask is not None:
             listed = [None if masked else value for value, masked in zip(listed, mask.tolist(), strict=True)]
         return _listed(name, listed)
-    if held.ndim not in (1, 2):
-        raise InvalidInputError(f'column "{name}" has shape {held.shape}: a column is (n,) or (n, k)')
     elements = held.shape[1] if held.ndim == 2 else None
     type_name, ticks = _numpy_type(name, held.dtype)
     if held.dtype.kind in "mM":
@@ -346,6 +342,18 @@ def _array(name: str, values: Any) -> _Column:
             raise InvalidInputError(f'column "{name}", row {row}: the date is beyond the years that a table can hold')
         flat = days
     return name, type_name, flat, mask, elements
+
+
+def check_array(name: str, held: Any, *, is_masked: bool) -> None:
+    """Refuses an array that no column can be made from, whatever its values are."""
+    if held.dtype.kind in "OUST":
+        # Objects may be rows of numbers; texts are no vectors.
+        if held.ndim != 1 and not (held.ndim == 2 and held.dtype.kind == "O" and not is_masked):
+            raise InvalidInputError(f'column "{name}" has shape {held.shape}: a column of these is (n,)')
+        return
+    if held.ndim not in (1, 2):
+        raise InvalidInputError(f'column "{name}" has shape {held.shape}: a column is (n,) or (n, k)')
+    _numpy_type(name, held.dtype)
 
 
 def _text(value: Any) -> Any:

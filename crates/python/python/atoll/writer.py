@@ -145,8 +145,10 @@ class Writer:
         meanwhile.
 
         Raises ``InvalidInputError`` for a step that is no whole number or does not rise, a time that is no number,
-        columns that the table has not, or that the step lacks, columns of different lengths, and what cannot be converted, ``LimitError`` for numbers that are no object; the
-        writer goes on after these. Raises what went wrong with an earlier step, if something did.
+        columns that the table has not, or that the step lacks, columns of different lengths, and what cannot be converted, or is
+        of another type than the table's column, ``LimitError`` for more rows than an object has; the writer goes on after
+        these. What only shows in one of the values, such as 0.5 for whole numbers, or none where there must be one, is found
+        in the background, and ends the writer. Raises what went wrong with an earlier step, if something did.
         """
         self._pump.check()
         # Now, not in the background: what fails there ends the writer, with all the steps that wait.
@@ -161,6 +163,7 @@ class Writer:
         filled = self._columns.missing(columns, known, rows)
         # What is not given is missing.
         columns = {name: values for name, values in columns.items() if not isinstance(values, Nothing)}
+        self._columns.check_types(self.table, columns, filled, rows)
         self._check_fits(columns, step, rows)
         columns |= filled
         # Room first, copies after: else as many steps as there are threads would lie outside the buffer.
