@@ -86,6 +86,29 @@ for step in range(20):
         assert store.table("t").count() == 20 * 50_000
 
 
+@pytest.mark.parametrize("start", ["fork", "forkserver", "spawn"])
+def test_a_process_of_multiprocessing_that_ends_without_closing_loses_nothing(tmp_path: Path, start: str):
+    program = tmp_path / "program.py"
+    program.write_text(f"""
+import atoll, multiprocessing, numpy
+def work():
+    global writer
+    schema = {{"pid": "int64", "step": "int64"}}
+    table = atoll.open({str(tmp_path / "store")!r}).create_table("t", schema, id=("pid", "step"), index="step")
+    writer = atoll.Writer(table, "a")
+    for step in range(20):
+        writer.step(step, None, {{"pid": numpy.arange(50_000)}})
+if __name__ == "__main__":
+    child = multiprocessing.get_context({start!r}).Process(target=work)
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+""")
+    subprocess.run([sys.executable, program], check=True, timeout=60)
+    with atoll.open(tmp_path / "store") as store:
+        assert store.table("t").count() == 20 * 50_000
+
+
 @pytest.mark.parametrize("last", ["int64", "float64"])
 def test_a_writer_that_its_own_thread_collects_loses_nothing(tmp_path: Path, last: str):
     # Halves fit no column of whole numbers.

@@ -19,9 +19,10 @@ import contextlib
 import functools
 import math
 import re
+import sys
 import time as clock
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat, SupportsIndex
 
@@ -123,8 +124,9 @@ class Writer:
         self._last: int | None = None
         # Not a bound method: a writer that nobody holds any more must be finalised while its thread still runs.
         self._pump = Pump(functools.partial(_append, table, run, self.attempt, (self.rank, self.size)), buffer_bytes)
-        # Whoever forgets to close still gets the last steps written, when the interpreter ends at the latest.
+        # Whoever forgets to close still gets the last steps written, when the process ends at the latest.
         self._finish = weakref.finalize(self, _end_unclosed, self._pump, run)
+        _before_child_ends(self._finish, of=self)
 
     def step(self, step: SupportsIndex, time: SupportsFloat | None, arrays: Any, *, give: bool = False) -> None:
         """Gives the rows of one step of this rank; copies them, and returns while they are being written.
@@ -412,9 +414,19 @@ def _end_unclosed(pump: Pump, run: str) -> None:
         # The writer was garbage, and that thread happened to collect it; it cannot wait for itself.
         pump.end()
         atexit.register(_end_unclosed, pump, run)
+        _before_child_ends(_end_unclosed, pump, run)
         return
     pump.finish()
     pump.check_untold(f"atoll.Writer of run {run!r} was not closed; not all that it was given is written")
+
+
+def _before_child_ends(do: Callable[..., object], *args: object, of: object = None) -> None:
+    """Calls it before a child of multiprocessing ends, and where `of` goes before that: some kinds of children end without
+    what is registered to be done at the end of the interpreter.
+    """
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        util.Finalize(of, do, args, exitpriority=0)
 
 
 def _place(rank: int | None, size: int | None, comm: Any) -> tuple[int, int]:
