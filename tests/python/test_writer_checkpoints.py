@@ -1,5 +1,6 @@
 """Checkpoints of `atoll.Writer` that all ranks write together: threads are the ranks here."""
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -149,6 +150,38 @@ def test_folders_that_a_checkpoint_makes_are_on_the_disk_before_it_counts(table,
         with writer.checkpoint(tmp_path / "restart" / "10" / "more") as unfinished:
             unfinished.touch()
         assert synced == [unfinished, tmp_path / "restart" / "10"]
+
+
+def test_a_folder_is_a_checkpoint_with_all_that_the_ranks_write_into_it_now(table, tmp_path: Path):
+    # Of a start that was killed, which had more ranks.
+    left = tmp_path / "state.10.unfinished" / "deep"
+    left.mkdir(parents=True)
+    (left / "7").write_text("half")
+    part, synced = left.parent, []
+
+    def work(writer: atoll.Writer) -> None:
+        writer.step(10, None, rows(writer.rank))
+        with writer.checkpoint(tmp_path / "state.10") as unfinished:
+            (unfinished / "deep").mkdir(parents=True, exist_ok=True)
+            (unfinished / "deep" / str(writer.rank)).write_text("whole")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("atoll._checkpoints._sync", lambda path: synced.append((path, part.exists())))
+        assert endings(table, work) == [None, None]
+    assert sorted(file.name for file in (tmp_path / "state.10" / "deep").iterdir()) == ["0", "1"]
+    # All that it holds is on the disk before it has its name, and what holds it after that.
+    assert sorted(synced[:2]) == [(left / "0", True), (left / "1", True)]
+    assert synced[2:] == [(left, True), (part, True), (tmp_path, False)]
+    assert not part.exists()
+
+
+def test_links_and_pipes_in_a_folder_hold_nobody_up(table, tmp_path: Path):
+    with atoll.Writer(table, "a") as writer, writer.checkpoint(tmp_path / "state.0") as unfinished:
+        (unfinished / "own").mkdir(parents=True)
+        (unfinished / "nowhere").symlink_to(tmp_path / "nowhere")
+        (unfinished / "around").symlink_to(tmp_path)
+        os.mkfifo(unfinished / "pipe")
+    assert sorted(file.name for file in (tmp_path / "state.0").iterdir()) == ["around", "nowhere", "own", "pipe"]
 
 
 class Odd(Exception):  # noqa: N818

@@ -72,6 +72,33 @@ def test_late_checkpoints_that_another_rank_set_aside_are_no_error(tmp_path: Pat
     assert (tmp_path / "state.20.bin.superseded").exists()
 
 
+def test_folders_are_superseded_as_often_as_their_step_is_computed_again(table, tmp_path: Path):
+    for start in "abc":
+        (tmp_path / "state.30").mkdir()
+        (tmp_path / "state.30" / "0").write_text(start)
+        with atoll.Writer(table, "a") as writer:
+            assert writer.resume(tmp_path / "state.{step}") is None
+    kept = ["state.30.superseded", "state.30.superseded.1", "state.30.superseded.2"]
+    assert [(tmp_path / name / "0").read_text() for name in kept] == ["a", "b", "c"]
+
+
+def test_a_checkpoint_takes_the_place_of_one_of_its_name_be_they_files_or_folders(table, tmp_path: Path):
+    final = tmp_path / "restart" / "final.7"
+    final.parent.mkdir()
+    with atoll.Writer(table, "a") as writer:
+        writer.step(7, None, rows())
+        for time, kind in enumerate(["folder", "folder", "file", "folder"]):
+            final.with_name("final.7.unfinished").write_text("torn")
+            with writer.checkpoint(final) as unfinished:
+                if kind == "folder":
+                    unfinished.mkdir()
+                (unfinished / "state" if kind == "folder" else unfinished).write_text(str(time))
+            assert (final / "state" if kind == "folder" else final).read_text() == str(time)
+            assert [file.name for file in final.parent.iterdir()] == ["final.7"]
+    with atoll.Writer(table, "a") as again:
+        assert again.resume(tmp_path / "restart" / "final.{step}") == (7, final)
+
+
 @pytest.mark.parametrize("refused", [errno.EINVAL, errno.ENOTSUP])
 def test_a_file_system_that_syncs_no_folders_takes_checkpoints(table, tmp_path: Path, monkeypatch, refused):
     fsync = os.fsync

@@ -1,6 +1,7 @@
-"""Checkpoints: files that count once they have their name, and which of them a restart may use.
+"""Checkpoints: files, or folders of files, that count once they have their name, and which of them a restart may use.
 
-Invariant: a file has its final name only after all of it is on the disk.
+Invariant: a checkpoint has its final name only after all of it is on the disk.
+Invariant: what a start that was killed left unfinished is no part of a later checkpoint.
 """
 
 from __future__ import annotations
@@ -9,15 +10,20 @@ import contextlib
 import errno
 import os
 import re
+import shutil
+import stat
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from .errors import InvalidInputError
 
 #: What a checkpoint is called until it counts.
 UNFINISHED = ".unfinished"
-#: What is added to the name of a checkpoint whose future was replaced by a restart from an earlier one.
+#: What is added to the name of a checkpoint whose future was replaced by a restart from an earlier one; and a number, where a
+#: folder that is called so is there already.
 SUPERSEDED = ".superseded"
+#: What a file system says where something of this name is in the way of a folder, or a folder in the way of a file.
+IN_THE_WAY = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
 #: Where the number of the step stands in a pattern.
 MARK = "{step}"
 #: Stands for any number, and in no path.
@@ -31,22 +37,38 @@ class Checkpoint(NamedTuple):
     path: Path
 
 
-def unfinished(path: str | os.PathLike[str]) -> Path:
-    """Where to write what will become `path`; beside it, so that a rename is enough."""
+def unfinished(path: str | os.PathLike[str], *, is_first: bool = True) -> Path:
+    """Where to write what will become `path`; beside it, so that a rename is enough.
+
+    Nothing is there any more where this is the first of the ranks that write it: none begins before all have asked.
+    """
     path = Path(path)
     made = [folder for folder in path.parents if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     for folder in made:
         # A folder's name is what its own folder holds.
         _sync(folder.parent)
-    return path.with_name(path.name + UNFINISHED)
+    part = path.with_name(path.name + UNFINISHED)
+    if is_first:
+        _remove(part)
+    return part
 
 
 def finish(part: Path, path: str | os.PathLike[str]) -> None:
-    """Gives a written file its name, after the disk has it."""
-    _sync(part)
-    part.replace(path)
+    """Gives a written file or folder its name, after the disk has all of it."""
+    _sync_all(part)
+    replaced = None
+    try:
+        part.replace(path)
+    except OSError as error:
+        if not _is_in_the_way(Path(path), error):
+            raise
+        # One folder cannot take the place of another in one step, as a file does.
+        replaced = _set_aside(Path(path))
+        part.replace(path)
     _sync(Path(path).parent)
+    if replaced is not None:
+        _remove(replaced)
 
 
 def newest(pattern: str | os.PathLike[str], up_to: int | None) -> Checkpoint | None:
@@ -88,7 +110,33 @@ def set_aside(pattern: str | os.PathLike[str], *, after: int | None) -> None:
         if after is None or found.step > after:
             # Another rank, with the same pattern, may have been faster.
             with contextlib.suppress(FileNotFoundError):
-                found.path.replace(found.path.with_name(found.path.name + SUPERSEDED))
+                _set_aside(found.path)
+
+
+def _set_aside(path: Path) -> Path:
+    """Takes its name away from a checkpoint, and says which it has now: the next one that no folder has."""
+    aside, number = path.with_name(path.name + SUPERSEDED), 0
+    while True:
+        try:
+            return path.replace(aside)
+        except OSError as error:
+            if not _is_in_the_way(aside, error):
+                raise
+        number += 1
+        aside = path.with_name(f"{path.name}{SUPERSEDED}.{number}")
+
+
+def _is_in_the_way(path: Path, error: OSError) -> bool:
+    """Whether a rename failed since something of that name is there, which a file replaces and a folder does not."""
+    return error.errno in IN_THE_WAY and os.path.lexists(path)
+
+
+def _remove(path: Path) -> None:
+    """Takes away a file, or a folder with all that is in it; nothing where there is none."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _parts(pattern: str | os.PathLike[str]) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
@@ -120,6 +168,24 @@ def _regex(pattern: str, *, are_numbers_free: bool = False) -> re.Pattern[str]:
 
 def _with_step(parts: tuple[str, ...], step: str) -> list[str]:
     return [part.replace(MARK, step) for part in parts]
+
+
+def _sync_all(part: Path) -> None:
+    """Brings a file to the disk, or a folder with all that is in it."""
+    if not part.is_dir():
+        _sync(part)
+        return
+    # What a folder holds comes before it.
+    for folder, _, files in os.walk(part, topdown=False, onerror=_raise):
+        for file in (Path(folder, name) for name in files):
+            # A link has nothing but its name, and a pipe might be waited for for ever.
+            if stat.S_ISREG(file.lstat().st_mode):
+                _sync(file)
+        _sync(Path(folder))
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error
 
 
 def _sync(path: Path) -> None:

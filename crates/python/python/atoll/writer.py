@@ -250,8 +250,9 @@ class Writer:
     def checkpoint(self, path: str | os.PathLike[str], *, timeout: float | None = None) -> Iterator[Path]:
         """A checkpoint that counts only once every step before it is complete for all ranks.
 
-        The body writes to the path that it is given. Then comes a flush, all ranks wait for each other, and the file
-        gets its name, which is noted in the table. With `comm` all ranks enter together and write one file; without it each
+        The body writes to the path that it is given: a file, or a folder that it makes there, of which nothing is left from
+        an earlier start. Then comes a flush, all ranks wait for each other, and the file or folder gets its name, which is
+        noted in the table. With `comm` all ranks enter together and write one file, or into one folder; without it each
         rank has its own, and keeps the newest two, since after a crash all go on from one that all have. What the body raises
         on one rank is raised on all, with a note of the rank.
 
@@ -265,7 +266,8 @@ class Writer:
             self._name(part, path)
             return
         # Nobody begins to write unless all can: the body may be what all ranks do together.
-        part = all_or_none(self._comm, lambda: unfinished(path))
+        is_first = self._comm.Get_rank() == 0
+        part = all_or_none(self._comm, lambda: unfinished(path, is_first=is_first))
         check_alike(self._comm, str(path), "a checkpoint of all ranks is one file")
         failed: BaseException | None = None
         try:
@@ -278,7 +280,7 @@ class Writer:
         # Before anybody waits for the steps of a rank that failed, and will not give them.
         all_or_none(self._comm, lambda: self._written(failed, ends))
         all_or_none(self._comm, lambda: self._complete(ends))
-        # Nobody goes on, and perhaps ends the job, before the file has its name.
+        # Nobody goes on, and perhaps ends the job, before the checkpoint has its name.
         told_by_first(self._comm, lambda: self._name(part, path))
 
     def _name(self, part: Path, path: str | os.PathLike[str]) -> None:
