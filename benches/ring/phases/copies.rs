@@ -4,13 +4,12 @@
 //! to each node, about keys that it leads.
 
 use super::side::{Ask, Side};
-use super::{CLIENTS, DEPTH, Findings, Measured, Scale, in_turn};
+use super::{CLIENTS, DEPTH, Findings, Measured, OPERATIONS, Scale, in_turn};
 use crate::client::{Choice, LoadError, Operation, Pieces};
 use crate::report::{Row, median};
 use crate::servers::{Durability, Kind, Place, Ring, Server, ServerError};
 use std::io;
 
-const OPERATIONS: [Operation; 3] = [Operation::Set, Operation::Append, Operation::Get];
 const ONE: &str = "one copy";
 const TWO: &str = "two copies";
 const NODES: usize = 2;
@@ -112,6 +111,30 @@ fn row(findings: &Findings, mut row: Row, figure: fn(&Measured) -> f64) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::Model;
+
+    /// What keys hold when gets begin, on a side that does so many of each operation before.
+    fn bytes_of_a_value_when_gets_begin(done: u32) -> usize {
+        let mut model = Model::empty(10);
+        for key in 0..model.keys() {
+            model.set(key);
+        }
+        for operation in OPERATIONS.into_iter().take_while(|operation| *operation != Operation::Get) {
+            for key in (0..done).map(|number| number % model.keys()) {
+                match operation {
+                    Operation::Set => model.set(key),
+                    _ => model.append(key),
+                };
+            }
+        }
+        (0..model.keys()).map(|key| model.held(key).bytes()).sum::<usize>() / model.keys() as usize
+    }
+
+    #[test]
+    fn gets_find_values_of_the_same_length_however_much_a_side_wrote_before() {
+        assert!(OPERATIONS.contains(&Operation::Get));
+        assert_eq!(bytes_of_a_value_when_gets_begin(180), bytes_of_a_value_when_gets_begin(45));
+    }
 
     fn measured(server: &str, round: usize, kilo_operations: f64, p50_us: f64) -> Measured {
         Measured {

@@ -25,6 +25,9 @@ use std::time::Duration;
 pub const CLIENTS: u32 = 50;
 /// How many requests a client sends before it waits, where it is pipelined.
 pub const DEPTH: usize = 16;
+/// What is asked for, in this order: appends are last, as they go on for a time and not for a count, and whoever is faster
+/// has longer values behind them.
+const OPERATIONS: [Operation; 3] = [Operation::Set, Operation::Get, Operation::Append];
 
 /// How the reason begins why something was not measured that is no failure of Atoll's: there was nothing to measure, or nowhere.
 pub const NOT_OFFERED: &str = "not offered";

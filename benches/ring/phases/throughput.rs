@@ -1,11 +1,9 @@
 //! One copy in memory: set, get and append by fifty clients, one request at a time and sixteen.
 
-use super::{CLIENTS, DEPTH, Findings, Scale, Subject, in_turn};
+use super::{CLIENTS, DEPTH, Findings, OPERATIONS, Scale, Subject, in_turn};
 use crate::client::{LoadError, Operation, Pieces};
 use crate::report::{Row, median};
 use crate::servers::{Durability, Kind, Place, Server};
-
-const OPERATIONS: [Operation; 3] = [Operation::Set, Operation::Get, Operation::Append];
 
 /// Measures everybody who can be measured; `told` hears of each step.
 pub fn run(kinds: &[Kind], scale: Scale, place: &Place, told: &mut dyn FnMut(&str)) -> Findings {
