@@ -28,7 +28,7 @@ pub fn run(kinds: &[Kind], scale: Scale, place: &Place, told: &mut dyn FnMut(&st
         told(&format!("always, round {} of {}", round + 1, scale.rounds));
         let is_first = round % 2 == 0;
         if is_first {
-            run_bare(round, scale, place, &pieces, &mut findings, told);
+            run_bare(round, scale, place, &pieces, &mut findings);
         }
         let turn = round % subjects.len().max(1);
         subjects.rotate_left(turn);
@@ -37,7 +37,7 @@ pub fn run(kinds: &[Kind], scale: Scale, place: &Place, told: &mut dyn FnMut(&st
             kept(ended, subject, &mut findings)
         });
         if !is_first {
-            run_bare(round, scale, place, &pieces, &mut findings, told);
+            run_bare(round, scale, place, &pieces, &mut findings);
         }
     }
     subjects.retain_mut(|subject| kept(subject.check(&pieces, &mut findings), subject, &mut findings));
@@ -47,7 +47,7 @@ pub fn run(kinds: &[Kind], scale: Scale, place: &Place, told: &mut dyn FnMut(&st
 /// Whether a server goes on; why it does not is remembered.
 fn kept(ended: Result<(), LoadError>, subject: &Subject, findings: &mut Findings) -> bool {
     let Err(error) = ended else { return true };
-    findings.missing.push((subject.server.kind, super::with_sources(&error)));
+    findings.fail(subject.server.kind, super::with_sources(&error));
     false
 }
 
@@ -65,18 +65,14 @@ fn run_subject(
     Ok(())
 }
 
-fn run_bare(
-    round: usize,
-    scale: Scale,
-    place: &Place,
-    pieces: &Pieces,
-    findings: &mut Findings,
-    told: &mut dyn FnMut(&str),
-) {
+fn run_bare(round: usize, scale: Scale, place: &Place, pieces: &Pieces, findings: &mut Findings) {
+    if findings.failure_of(BARE).is_some() {
+        return;
+    }
     let (machine, own) = (MachineTime::now(), process_cpu_seconds(std::process::id()));
     let committed = match bare::run(&place.folder, pieces, scale.keys, longer(scale), round as u64) {
         Ok(committed) => committed,
-        Err(error) => return told(&format!("the bare loop failed: {error}")),
+        Err(error) => return findings.fail_beside(BARE, super::with_sources(&error)),
     };
     let (machine, now) = (machine.until_now(), process_cpu_seconds(std::process::id()));
     let cpu = now.zip(own).map(|(now, own)| now - own);
@@ -117,7 +113,7 @@ pub fn rows(findings: &Findings) -> Vec<Row> {
             row.peers.extend(median(all).map(|middle| (name.to_owned(), middle)));
         }
         let figure = super::ratio(findings, (Kind::Atoll.name(), rival), Operation::Set, 1);
-        row.judged(figure, findings.spoiled())
+        row.judged(figure, findings.spoiled().or_else(|| findings.failure_of(rival)))
     };
     bars.map(row).into()
 }

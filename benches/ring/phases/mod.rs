@@ -142,6 +142,8 @@ pub struct Findings {
     pub wrong: Vec<(Kind, u64, String)>,
     /// What could not be measured, and why.
     pub missing: Vec<(Kind, String)>,
+    /// Whoever of the others was there and failed on the way, and why.
+    pub failed: Vec<(String, String)>,
 }
 
 impl Findings {
@@ -170,11 +172,33 @@ impl Findings {
         }
     }
 
-    /// Whether Atoll gave no wrong reply and came to the end of everything that it was there for.
+    /// Somebody who was there did not come to the end; a rival takes its figures of earlier rounds with it.
+    fn fail(&mut self, kind: Kind, why: String) {
+        if kind == Kind::Atoll {
+            self.missing.push((kind, why));
+        } else {
+            self.fail_beside(kind.name(), why);
+        }
+    }
+
+    /// The same of what is measured beside Atoll, by its name in tables.
+    fn fail_beside(&mut self, name: &str, why: String) {
+        self.measured.retain(|measured| measured.server != name);
+        self.failed.push((name.to_owned(), why));
+    }
+
+    /// Why there is no figure of one that failed on the way.
+    fn failure_of(&self, name: &str) -> Option<String> {
+        let failed = self.failed.iter().find(|(failed, _)| failed == name);
+        failed.map(|(name, why)| format!("{name} failed: {why}"))
+    }
+
+    /// Whether Atoll gave no wrong reply and came to the end of everything that it was there for, and no rival failed on the way.
     pub fn is_right(&self) -> bool {
         let of_atoll = self.missing.iter().filter(|(kind, _)| *kind == Kind::Atoll);
         self.wrong.iter().all(|(kind, ..)| *kind != Kind::Atoll)
             && of_atoll.into_iter().all(|(_, why)| !is_failure(why))
+            && self.failed.is_empty()
     }
 
     /// What spoils every bar, if anything does: wrong replies of Atoll, or that it could not be measured.

@@ -20,10 +20,10 @@ pub fn run(kinds: &[Kind], scale: Scale, place: &Place, told: &mut dyn FnMut(&st
         told(&format!("throughput, round {} of {}", round + 1, scale.rounds));
         for depth in [1, DEPTH] {
             let ended = run_depth(&mut subjects, (round, depth), scale, &pieces, &mut findings);
-            // Whoever failed is out: its figures of earlier rounds have no equal in this one.
+            // Whoever failed is out.
             for (kind, error) in ended {
                 subjects.retain(|subject| subject.server.kind != kind);
-                findings.missing.push((kind, super::with_sources(&error)));
+                findings.fail(kind, super::with_sources(&error));
             }
         }
     }
@@ -89,7 +89,7 @@ fn row(findings: &Findings, mut row: Row, operation: Operation, depth: usize, ri
         }
     }
     let figure = super::ratio(findings, (Kind::Atoll.name(), rival.name()), operation, depth);
-    row.judged(figure, findings.spoiled())
+    row.judged(figure, findings.spoiled().or_else(|| findings.failure_of(rival.name())))
 }
 
 #[cfg(test)]
@@ -144,6 +144,22 @@ mod tests {
         assert!(bar(&rows(&findings), "50 clients, set, over redis").holds);
         findings.wrong.push((Kind::Atoll, 1, "ours".to_owned()));
         assert!(rows(&findings).iter().all(|row| !row.holds));
+    }
+
+    #[test]
+    fn a_rival_that_fails_on_the_way_takes_its_figures_with_it_and_the_bench_does_not_end_well() {
+        let mut findings = Findings::default();
+        for (server, kilo_operations) in [("atoll", 2.0), ("redis", 1.0), ("memcached", 1.0)] {
+            findings.measured.push(measured(server, 1, kilo_operations));
+        }
+        assert!(findings.is_right());
+        findings.fail(Kind::Redis, "the server closed a connection".to_owned());
+        let rows = rows(&findings);
+        let of_redis = bar(&rows, "50 clients, set, over redis");
+        assert_eq!((of_redis.figure, of_redis.holds), (None, false));
+        assert_eq!(of_redis.note.as_deref(), Some("redis failed: the server closed a connection"));
+        assert!(bar(&rows, "50 clients, set, over memcached").holds, "of another rival");
+        assert!(!findings.is_right());
     }
 
     #[test]

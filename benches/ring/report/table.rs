@@ -76,6 +76,9 @@ pub fn print_findings(title: &str, findings: &Findings) {
     for (kind, why) in &findings.missing {
         println!("{} is missing: {why}", kind.name());
     }
+    for (name, why) in &findings.failed {
+        println!("{name} FAILED, and its figures are left out: {why}");
+    }
     let (others, stolen) = findings.most_disturbed();
     println!(
         "`server` and `client` are processors in use; the client has one thread. Beside both, others used at most \
