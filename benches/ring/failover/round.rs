@@ -144,15 +144,21 @@ fn until_written(
         }
         Ok(seconds)
     };
+    all_of(PROBERS, probe)
+}
+
+/// What so many probers found together.
+fn all_of(
+    probers: usize,
+    probe: impl Fn(usize) -> Result<Vec<f64>, LocalError> + Sync,
+) -> Result<Vec<f64>, LocalError> {
+    let probe = &probe;
     let found: Vec<_> = std::thread::scope(|scope| {
-        let probers: Vec<_> = (0..PROBERS).map(|prober| scope.spawn(move || probe(prober))).collect();
-        probers.into_iter().map(|prober| prober.join().unwrap_or_else(|_| Ok(Vec::new()))).collect()
+        let probers: Vec<_> = (0..probers).map(|prober| scope.spawn(move || probe(prober))).collect();
+        let died = |_| Err(LocalError::Died("a prober"));
+        probers.into_iter().map(|prober| prober.join().unwrap_or_else(died)).collect()
     });
-    let seconds: Vec<f64> = found.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
-    if seconds.len() == slots.len() {
-        return Ok(seconds);
-    }
-    Err(LocalError::NotOffered("a prober ended before its slots took writes"))
+    Ok(found.into_iter().collect::<Result<Vec<_>, _>>()?.concat())
 }
 
 /// Asks for a write of each; those that were not acknowledged.
@@ -184,6 +190,14 @@ fn ask_all(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_prober_that_died_is_a_failure_and_is_not_told_as_something_that_was_not_offered() {
+        let found = all_of(3, |prober| if prober == 1 { panic!("a prober dies") } else { Ok(vec![1.0]) });
+        let why = crate::phases::with_sources(&found.unwrap_err());
+        assert!(crate::phases::is_failure(&why), "{why}");
+        assert_eq!(all_of(3, |prober| Ok(vec![prober as f64])).unwrap(), [0.0, 1.0, 2.0]);
+    }
 
     #[test]
     fn every_range_is_probed_and_the_middle_of_long_ones_too() {

@@ -23,6 +23,9 @@ pub enum LocalError {
     /// This build has no such server, or none was named.
     #[error("not offered yet: {0}")]
     NotOffered(&'static str),
+    /// A thread of the bench's own ended early.
+    #[error("{0} of this bench ended by a panic")]
+    Died(&'static str),
     /// A node did not start.
     #[error(transparent)]
     Start(#[from] StartError),

@@ -2,6 +2,7 @@
 
 use super::Findings;
 use crate::local::percentile;
+use crate::phases::is_failure;
 use crate::report::Row;
 
 /// Fewer moves of probed slots than this say nothing about a share of them.
@@ -43,11 +44,11 @@ pub fn print(findings: &Findings) {
     println!();
 }
 
-/// Whether nothing was done twice, lost or made up, and all of it came to its end.
+/// Whether nothing was done twice, lost or made up, and all of it came to its end, if it was offered at all.
 pub fn is_right(findings: &Findings) -> bool {
     let is_well = |of: &super::Tally| of.doubled + of.lost + of.foreign == 0;
     [&findings.named, &findings.plain, &findings.probed].into_iter().all(is_well)
-        && findings.missing.is_none()
+        && findings.missing.as_ref().is_none_or(|why| !is_failure(why))
 }
 
 fn spoiled(findings: &Findings) -> Option<String> {

@@ -2,6 +2,7 @@
 
 use super::{Findings, OfKeeping};
 use crate::local::{Keeping, percentile};
+use crate::phases::is_failure;
 use crate::report::Row;
 
 /// In a round with fewer acknowledged writes there was no load.
@@ -36,9 +37,11 @@ pub fn print(findings: &Findings) {
     println!();
 }
 
-/// Whether nothing that was acknowledged is missing, and nothing went wrong on the way.
+/// Whether nothing that was acknowledged is missing, and nothing went wrong on the way; what was not offered cannot go wrong.
 pub fn is_right(findings: &Findings) -> bool {
-    findings.measured.iter().all(|of| lost(of) == 0.0 && spoiled(of).is_none())
+    let is_offered = |of: &OfKeeping| of.missing.as_ref().is_none_or(|why| is_failure(why));
+    let mut offered = findings.measured.iter().filter(|of| is_offered(of));
+    offered.all(|of| lost(of) == 0.0 && spoiled(of).is_none())
 }
 
 fn seconds(of: &OfKeeping) -> Vec<f64> {
