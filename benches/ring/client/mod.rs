@@ -12,6 +12,8 @@ mod protocol;
 mod resp;
 mod speaker;
 #[cfg(test)]
+pub mod stub;
+#[cfg(test)]
 mod tests;
 
 pub use content::{Model, Pieces};

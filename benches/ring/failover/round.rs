@@ -27,7 +27,7 @@ const SHARE_MIN: u64 = 80;
 pub struct Round {
     /// The node that was killed.
     pub victim: usize,
-    /// Whether it led the configuration group.
+    /// Whether it led the configuration group right before.
     pub led_group: bool,
     /// How many slots it led.
     pub slots: usize,
@@ -55,12 +55,12 @@ impl fmt::Display for Round {
 /// Kills a node, waits until its slots take writes, and starts it again.
 pub fn run(ring: &mut LocalRing, number: usize, random: &mut fastrand::Rng) -> Result<Round, LocalError> {
     wait_until_spread(ring)?;
-    let (victim, led_group) = choose(ring, number, random)?;
+    let victim = choose(ring, number, random)?;
     let led = led_by(ring, victim)?;
     let probes = probes(&led);
     // At any moment of whatever the nodes do by themselves.
     std::thread::sleep(Duration::from_millis(random.u64(..400)));
-    let killed_at = ring.kill(&[victim])?;
+    let (killed_at, led_group) = kill(ring, victim)?;
     let seconds = until_written(ring, &probes, killed_at, number)?;
     ring.bury(&[victim])?;
     let started_at = Instant::now();
@@ -86,18 +86,19 @@ fn wait_until_spread(ring: &mut LocalRing) -> Result<(), LocalError> {
     })
 }
 
-/// In every other round the node that leads the configuration group, else another one; and whether it leads.
-fn choose(
-    ring: &mut LocalRing,
-    number: usize,
-    random: &mut fastrand::Rng,
-) -> Result<(usize, bool), LocalError> {
+/// In every other round the node that leads the configuration group, else another one.
+fn choose(ring: &mut LocalRing, number: usize, random: &mut fastrand::Rng) -> Result<usize, LocalError> {
     let knows = |status: &Status| (1..=NODES as u64).contains(&status.group_leader);
     ring.wait_until("until every node knows who leads the configuration group", WHOLE_TIME_MAX, knows)?;
     let leader = ring.status(random.usize(..NODES))?.group_leader as usize - 1;
     let wants_leader = number.is_multiple_of(2);
-    let victim = if wants_leader { leader } else { (leader + random.usize(1..NODES)) % NODES };
-    Ok((victim, wants_leader))
+    Ok(if wants_leader { leader } else { (leader + random.usize(1..NODES)) % NODES })
+}
+
+/// Kills a node; the moment of it, and whether the node led the configuration group: who leads may have changed since it was chosen.
+fn kill(ring: &mut LocalRing, victim: usize) -> Result<(Instant, bool), LocalError> {
+    let leader = ring.status(victim)?.group_leader;
+    Ok((ring.kill(&[victim])?, leader == victim as u64 + 1))
 }
 
 /// The slots of which a node is the primary, as it says itself.
@@ -190,6 +191,54 @@ fn ask_all(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::stub;
+    use crate::local::Keeping;
+    use std::net::SocketAddr;
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    /// Nodes that say who leads the configuration group, each time the next one of these.
+    fn nodes_that_say(addresses: Vec<SocketAddr>, leaders: &'static [u64]) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        for address in addresses {
+            let asked = Arc::clone(&asked);
+            stub::serve_at(address, move |words| match words[0].as_slice() {
+                b"AUTH" => b"+OK\r\n".to_vec(),
+                _ => status(leaders[asked.fetch_add(1, SeqCst)]),
+            });
+        }
+    }
+
+    fn status(group_leader: u64) -> Vec<u8> {
+        let numbers = [
+            ("served", 16_384),
+            ("copies_in_sync_min", 3),
+            ("group_silent_ms", 1),
+            ("group_leader", group_leader),
+        ];
+        let pairs = numbers.map(|(name, number)| format!("${}\r\n{name}\r\n:{number}\r\n", name.len()));
+        format!("%5\r\n{}$5\r\nnodes\r\n*0\r\n", pairs.concat()).into_bytes()
+    }
+
+    #[test]
+    fn a_round_is_about_the_leader_of_the_group_if_its_victim_leads_when_it_is_killed() {
+        let folder = std::env::temp_dir().join(format!("atoll-failover-round-{}", std::process::id()));
+        let program = Some(Path::new("nobody starts it"));
+        let mut ring = LocalRing::new(&folder, program, Keeping::Memory, NODES).unwrap();
+        // In the first round the leader is another one when its victim dies, and in the second perhaps the victim; in the third nothing changes.
+        nodes_that_say(ring.addresses(), &[2, 1, 2, 3, 3, 3]);
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut round = |number| {
+            let victim = choose(&mut ring, number, &mut random).unwrap();
+            (victim, kill(&mut ring, victim).unwrap().1)
+        };
+        assert_eq!(round(0), (1, false), "it led no more");
+        let (victim, led_group) = round(1);
+        assert_eq!((victim != 1, led_group), (true, victim == 2), "it led since");
+        assert_eq!(round(2), (2, true));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn a_prober_that_died_is_a_failure_and_is_not_told_as_something_that_was_not_offered() {

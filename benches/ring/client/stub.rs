@@ -1,0 +1,42 @@
+//! A server of tests that hears what Redis does; what it says is up to the test.
+
+use super::resp::parse_command;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+
+/// Answers each command by what this says of its words, without an answer where that is empty; where it listens.
+pub fn serve(answer: impl Fn(&[Vec<u8>]) -> Vec<u8> + Send + Sync + 'static) -> SocketAddr {
+    serve_at((Ipv4Addr::LOCALHOST, 0).into(), answer)
+}
+
+/// The same at this address.
+pub fn serve_at(
+    address: SocketAddr,
+    answer: impl Fn(&[Vec<u8>]) -> Vec<u8> + Send + Sync + 'static,
+) -> SocketAddr {
+    let (listener, answer) = (TcpListener::bind(address).unwrap(), Arc::new(answer));
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let answer = Arc::clone(&answer);
+            std::thread::spawn(move || talk(stream, &*answer));
+        }
+    });
+    address
+}
+
+fn talk(mut stream: TcpStream, answer: &dyn Fn(&[Vec<u8>]) -> Vec<u8>) {
+    let (mut unread, mut scratch) = (Vec::new(), [0; 4 << 10]);
+    while let Ok(count @ 1..) = stream.read(&mut scratch) {
+        unread.extend_from_slice(&scratch[..count]);
+        let mut told = Vec::new();
+        while let Some((words, taken)) = parse_command(&unread) {
+            unread.drain(..taken);
+            told.extend(answer(&words));
+        }
+        if stream.write_all(&told).is_err() {
+            return;
+        }
+    }
+}
