@@ -21,6 +21,7 @@ use crate::servers::Place;
 use gaps::{Move, Trace};
 use probe::Prober;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 use writer::{Naming, Tally, Writer};
 
@@ -140,21 +141,37 @@ fn measure(
             Ok::<(), LocalError>(())
         });
         stop.store(true, SeqCst);
-        for writer in writers {
-            let Ok((naming, tally)) = writer.join() else { continue };
-            let of = if naming == Naming::Named { &mut findings.named } else { &mut findings.plain };
-            of.add(tally);
-        }
-        if let Ok(probed) = prober.join() {
-            let (traces, tally) = probed.map_err(LocalError::io("probe slots"))?;
-            findings.probed = tally;
-            findings.take(&traces);
-        }
-        changed
+        let written = findings.gather(writers);
+        let probed = findings.take_probes(prober.join());
+        changed.and(written).and(probed)
     })
 }
 
 impl Findings {
+    /// What writers found; a writer that died took what it knew with it, so nobody looked for its tokens.
+    fn gather(&mut self, writers: Vec<ScopedJoinHandle<'_, (Naming, Tally)>>) -> Result<(), LocalError> {
+        let mut ended = Ok(());
+        for writer in writers {
+            match writer.join() {
+                Ok((Naming::Named, tally)) => self.named.add(tally),
+                Ok((Naming::Plain, tally)) => self.plain.add(tally),
+                Err(_) => ended = Err(LocalError::Died("a client that writes")),
+            }
+        }
+        ended
+    }
+
+    fn take_probes(
+        &mut self,
+        ended: std::thread::Result<std::io::Result<(Vec<Trace>, Tally)>>,
+    ) -> Result<(), LocalError> {
+        let probed = ended.map_err(|_| LocalError::Died("the prober of slots"))?;
+        let (traces, tally) = probed.map_err(LocalError::io("probe slots"))?;
+        self.probed = tally;
+        self.take(&traces);
+        Ok(())
+    }
+
     fn take(&mut self, traces: &[Trace]) {
         self.moves = traces.iter().flat_map(Trace::moves).collect();
         self.calm_ms = traces.iter().flat_map(Trace::calm).collect();
@@ -218,4 +235,24 @@ fn wait_until_spread(ring: &mut LocalRing, there: &[usize]) -> Result<(), LocalE
             status.nodes.iter().all(|one| is_there(one.node) && one.leads >= least && one.catching_up == 0);
         status.nodes.len() == there.len() && is_well && status.copies_in_sync_min >= 3
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_dies_is_told_and_does_not_vanish_with_what_it_wrote() {
+        let mut findings = Findings::default();
+        let ended = std::thread::scope(|scope| {
+            let well = || (Naming::Plain, Tally { done: 7, ..Tally::default() });
+            let dies = || -> (Naming, Tally) { panic!("a client dies") };
+            let writers = vec![scope.spawn(well), scope.spawn(dies), scope.spawn(well)];
+            findings.gather(writers)
+        });
+        assert!(with_sources(&ended.unwrap_err()).contains("a client that writes"));
+        assert_eq!(findings.plain.done, 14, "what the others did is told as well");
+        let probed = findings.take_probes(Err(Box::new("the prober dies")));
+        assert!(with_sources(&probed.unwrap_err()).contains("the prober"));
+    }
 }
