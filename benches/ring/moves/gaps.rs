@@ -41,6 +41,11 @@ impl Trace {
         }
     }
 
+    /// All ends, and the slot is still waited for: as if a node that is new had answered now, so that the wait counts.
+    pub fn end_unanswered(&mut self, at_ms: f64) {
+        self.answered(at_ms, true);
+    }
+
     /// The median gap.
     pub fn usual_ms(&self) -> f64 {
         let gaps: Vec<f64> = self.answers.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -102,6 +107,16 @@ mod tests {
         let calm = trace.calm();
         assert!(calm.len() > 5 && calm.iter().any(|gap| (gap - 195.0).abs() < 1e-6), "{calm:?}");
         assert!(calm.iter().all(|gap| (gap - 40.0).abs() > 1e-6), "{calm:?}");
+    }
+
+    #[test]
+    fn a_slot_that_is_waited_for_at_the_end_has_waited_since_its_last_answer() {
+        let mut trace = Trace::of(3);
+        (0..100).for_each(|number| trace.answered(f64::from(number) * 5.0, false));
+        assert!(trace.moves().is_empty());
+        trace.end_unanswered(495.0 + 1_400.0);
+        let moves = trace.moves();
+        assert_eq!((moves.len(), moves[0].slot, moves[0].unavailable_ms), (1, 3, 1_395.0));
     }
 
     #[test]

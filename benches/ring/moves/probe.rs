@@ -4,6 +4,7 @@
 //! was set before it.
 //!
 //! Invariant: a slot has one request under way; it is sent again only where it was sent on.
+//! Invariant: nothing under way is dropped: at the end each slot is asked until a get has found what was last set, or has failed.
 
 use super::gaps::Trace;
 use super::writer::Tally;
@@ -48,6 +49,8 @@ struct Probe {
     number: u64,
     /// What the last acknowledged set set.
     value: Option<u64>,
+    /// Whether that was looked up at the end.
+    is_looked_up: bool,
     trace: Trace,
 }
 
@@ -58,6 +61,9 @@ pub struct Prober {
     token: &'static str,
     probes: Vec<Probe>,
     begun_at: Instant,
+    silence_max: Duration,
+    /// By when the last answers have to be there, since it was told to stop.
+    ends_at: Option<Instant>,
     tally: Tally,
 }
 
@@ -81,6 +87,7 @@ impl Prober {
             asked: None,
             number: 0,
             value: None,
+            is_looked_up: false,
             trace: Trace::of(*slot),
         };
         let probes = (0..).zip(slots).map(probe).collect();
@@ -90,19 +97,31 @@ impl Prober {
             token,
             probes,
             begun_at,
+            silence_max: SILENCE_MAX,
+            ends_at: None,
             tally: Tally::default(),
         })
     }
 
-    /// Asks until it is told to stop; when each slot was answered, and what all of it came to.
+    /// Asks until it is told to stop, and then until every slot was looked up; when each was answered, and what all of it came to.
     pub fn run(mut self, stop: &AtomicBool) -> std::io::Result<(Vec<Trace>, Tally)> {
         let mut events = Events::with_capacity(256);
-        while !stop.load(SeqCst) {
+        loop {
             let now = Instant::now();
+            if self.ends_at.is_none() && stop.load(SeqCst) {
+                self.ends_at = Some(now + self.silence_max);
+            }
+            if let Some(ends_at) = self.ends_at
+                && (now > ends_at || self.probes.iter().all(|probe| probe.is_looked_up))
+            {
+                self.end(now);
+                break;
+            }
             for place in 0..self.probes.len() {
                 self.ask_if_due(place, now);
             }
-            let until = self.probes.iter().filter(|probe| probe.asked.is_none()).map(|probe| probe.due).min();
+            let idle = self.probes.iter().filter(|probe| probe.asked.is_none() && !probe.is_looked_up);
+            let until = idle.map(|probe| probe.due).min();
             let wait = until.map_or(WAKE_EVERY, |until| until.saturating_duration_since(Instant::now()));
             match self.poll.poll(&mut events, Some(wait.min(WAKE_EVERY))) {
                 Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
@@ -117,14 +136,24 @@ impl Prober {
         Ok((traces, self.tally))
     }
 
+    /// What was not looked up by now has no answer.
+    fn end(&mut self, now: Instant) {
+        let at_ms = now.duration_since(self.begun_at).as_secs_f64() * 1e3;
+        for probe in self.probes.iter_mut().filter(|probe| !probe.is_looked_up) {
+            probe.trace.end_unanswered(at_ms);
+            self.tally.fail(&format!("UNANSWERED at the end: slot {} of node {}", probe.slot, probe.at + 1));
+        }
+    }
+
     fn ask_if_due(&mut self, place: usize, now: Instant) {
+        let silence_max = self.silence_max;
         let probe = &mut self.probes[place];
         match probe.asked {
-            None if probe.due <= now => {
+            None if probe.due <= now && !probe.is_looked_up => {
                 probe.asked = Some((now, 0));
                 self.send(place);
             }
-            Some((asked_at, _)) if now.duration_since(asked_at) > SILENCE_MAX => {
+            Some((asked_at, _)) if now.duration_since(asked_at) > silence_max => {
                 let (slot, node) = (probe.slot, probe.at + 1);
                 probe.lines[node - 1] = None;
                 self.fail(place, &format!("SILENCE of node {node} about slot {slot}"));
@@ -189,6 +218,10 @@ impl Prober {
             Heard::Value(value) if !probe.number.is_multiple_of(2) => {
                 let (slot, expected) = (probe.slot, probe.value);
                 let is_right = expected.is_none_or(|number| value == number.to_string().as_bytes());
+                if self.ends_at.is_some() && expected.is_some() {
+                    probe.is_looked_up = true;
+                    self.tally.looked_up += 1;
+                }
                 self.answered(place);
                 if !is_right {
                     self.tally.lost += 1;
@@ -304,4 +337,73 @@ fn parse(unread: &[u8]) -> std::io::Result<Option<(Heard, usize)>> {
         _ => return Err(std::io::Error::other("a reply that nobody asked for")),
     };
     Ok(Some((heard, length)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::stub;
+    use std::sync::{Arc, Mutex};
+
+    /// What a node of a test does at its end.
+    #[derive(Clone, Copy, PartialEq)]
+    enum AtTheEnd {
+        Serves,
+        FallsSilent,
+        ForgetsTheLast,
+    }
+
+    /// Its end begins with the request of this number, which is a set.
+    const END: u64 = 39;
+
+    /// A prober of one slot, told to stop when a node came to its end.
+    fn probed(at_the_end: AtTheEnd) -> (Trace, Tally) {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (told, held) = (Arc::clone(&stop), Mutex::new((0, Vec::new())));
+        let node = stub::serve(move |words| {
+            if words[0] == b"AUTH" {
+                return b"+OK\r\n".to_vec();
+            }
+            let mut held = held.lock().unwrap();
+            let (requests, value) = &mut *held;
+            *requests += 1;
+            // Whoever is told to stop before the answer has it under way.
+            if *requests == END {
+                told.store(true, SeqCst);
+            }
+            match (words[0].as_slice(), at_the_end) {
+                (_, AtTheEnd::FallsSilent) if *requests >= END => Vec::new(),
+                (b"SET", AtTheEnd::ForgetsTheLast) if *requests >= END => b"+OK\r\n".to_vec(),
+                (b"SET", _) => {
+                    value.clone_from(&words[2]);
+                    b"+OK\r\n".to_vec()
+                }
+                _ => [format!("${}\r\n", value.len()).as_bytes(), &value[..], &b"\r\n"[..]].concat(),
+            }
+        });
+        let slots = [(7, "key".to_owned())];
+        let mut prober = Prober::new(&[node], "token", &slots, Instant::now()).unwrap();
+        // A node that is right may take as long as it likes.
+        if at_the_end == AtTheEnd::FallsSilent {
+            prober.silence_max = Duration::from_millis(150);
+        }
+        let (traces, tally) = prober.run(&stop).unwrap();
+        (traces[0].clone(), tally)
+    }
+
+    #[test]
+    fn what_was_last_set_is_looked_up_at_the_end() {
+        let (_, tally) = probed(AtTheEnd::Serves);
+        assert_eq!((tally.looked_up, tally.lost, tally.failures()), (1, 0, 0), "{:?}", tally.told);
+        let (_, tally) = probed(AtTheEnd::ForgetsTheLast);
+        assert_eq!((tally.looked_up, tally.lost, tally.failures()), (1, 1, 0), "{:?}", tally.told);
+    }
+
+    #[test]
+    fn a_slot_that_hangs_at_the_end_has_failed_and_its_wait_is_a_gap() {
+        let (trace, tally) = probed(AtTheEnd::FallsSilent);
+        assert!(tally.looked_up == 0 && tally.failures() > 0, "{tally:?}");
+        let moves = trace.moves();
+        assert!(moves.last().is_some_and(|last| last.unavailable_ms > 100.0), "{moves:?}");
+    }
 }
