@@ -6,6 +6,7 @@
 //! Invariant: clients do what stock clients of a cluster do: a refusal that names another node is followed, and nothing else is
 //! asked for again.
 
+mod filled;
 mod gaps;
 mod probe;
 mod report;
@@ -13,13 +14,15 @@ mod writer;
 
 pub use report::{is_right, print, rows};
 
-use crate::cut::{SLOTS, keys_of_all_slots};
+use crate::cut::SLOTS;
 use crate::local::{Follower, Keeping, LocalError, LocalRing};
 use crate::phases::with_sources;
-use crate::schedules::{Answer, Asker, Request, write_every_slot};
+use crate::schedules::Asker;
 use crate::servers::Place;
+use filled::Filled;
 use gaps::{Move, Trace};
 use probe::Prober;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
@@ -32,15 +35,10 @@ pub const CYCLES_QUICK: usize = 3;
 const NODES_AT_FIRST: usize = 3;
 /// Clients of each kind that write beside the prober.
 const WRITERS: usize = 4;
-/// Slots that are probed, at even distances. With their pace that is 3,200 requests a second, and the writers' thousand beside
-/// them: a bench that takes all processors measures who waits for one.
-const PROBED: usize = 16;
-/// Values that a probed slot has besides, and how long each is: what has to be copied.
-const VALUES: usize = 64;
-const VALUE_BYTES: usize = 1_024;
 const PATIENCE: Duration = Duration::from_secs(5);
 const START_TIME_MAX: Duration = Duration::from_secs(60);
 const SPREAD_TIME_MAX: Duration = Duration::from_secs(120);
+const LOOK_UP_TIME_MAX: Duration = Duration::from_secs(60);
 /// Before and behind each change, so that nobody is measured at the edge of one.
 const CALM: Duration = Duration::from_millis(1_500);
 /// Of its share a node that joined leads at least this, in hundredths.
@@ -77,6 +75,8 @@ pub struct Findings {
     pub plain: Tally,
     /// Of the prober.
     pub probed: Tally,
+    /// Of what was there before all moves, and was to be copied by them.
+    pub filled: Tally,
     /// Seconds that all of it took.
     pub seconds: f64,
     /// Why there is nothing, or not all.
@@ -106,10 +106,11 @@ fn measure(
         ring.start_node(node)?;
     }
     ring.wait_until_whole(START_TIME_MAX)?;
-    let slots = fill(&ring)?;
     let addresses = ring.addresses();
+    let filled = Filled::write(&mut asker(addresses[..NODES_AT_FIRST].to_vec()), NODES_AT_FIRST)?;
+    let mut there: Vec<usize> = (0..NODES_AT_FIRST).collect();
     let (stop, begun_at) = (AtomicBool::new(false), Instant::now());
-    let prober = Prober::new(&addresses, LocalRing::TOKEN, &slots, begun_at)
+    let prober = Prober::new(&addresses, LocalRing::TOKEN, &filled.probes(), begun_at)
         .map_err(LocalError::io("make a prober"))?;
     std::thread::scope(|scope| {
         let stop = &stop;
@@ -126,7 +127,6 @@ fn measure(
             .collect();
         std::thread::sleep(CALM);
         let mut random = fastrand::Rng::with_seed(SEED);
-        let mut there: Vec<usize> = (0..NODES_AT_FIRST).collect();
         let changed = (0..cycles).try_for_each(|number| {
             let change = change(&mut ring, &mut there, NODES_AT_FIRST + number, &mut random)?;
             told(&format!(
@@ -144,10 +144,22 @@ fn measure(
         let written = findings.gather(writers);
         let probed = findings.take_probes(prober.join());
         changed.and(written).and(probed)
-    })
+    })?;
+    let mut asker = asker(there.iter().map(|node| addresses[*node]).collect());
+    findings.filled = filled.look_up(&mut asker, there.len(), LOOK_UP_TIME_MAX);
+    Ok(())
+}
+
+fn asker(nodes: Vec<SocketAddr>) -> Asker {
+    Asker::new(&nodes, LocalRing::TOKEN, PATIENCE, SEED)
 }
 
 impl Findings {
+    /// Of all kinds of clients, and of what they did not touch.
+    fn tallies(&self) -> [(&'static str, &Tally); 4] {
+        [("named", &self.named), ("plain", &self.plain), ("probes", &self.probed), ("filled", &self.filled)]
+    }
+
     /// What writers found; a writer that died took what it knew with it, so nobody looked for its tokens.
     fn gather(&mut self, writers: Vec<ScopedJoinHandle<'_, (Naming, Tally)>>) -> Result<(), LocalError> {
         let mut ended = Ok(());
@@ -177,30 +189,6 @@ impl Findings {
         self.calm_ms = traces.iter().flat_map(Trace::calm).collect();
         self.usual_ms = traces.iter().map(Trace::usual_ms).collect();
     }
-}
-
-/// Gives each slot a key, and those that are probed some more; the latter and what they are probed with.
-fn fill(ring: &LocalRing) -> Result<Vec<(usize, String)>, LocalError> {
-    let addresses = ring.addresses();
-    let mut asker = Asker::new(&addresses[..NODES_AT_FIRST], LocalRing::TOKEN, PATIENCE, SEED);
-    write_every_slot(&mut asker, NODES_AT_FIRST, START_TIME_MAX)?;
-    let keys = keys_of_all_slots();
-    let probed: Vec<_> = (0..PROBED).map(|number| number * SLOTS / PROBED + SLOTS / PROBED / 2).collect();
-    let value = "x".repeat(VALUE_BYTES);
-    let (mut written, until) = (Vec::new(), Instant::now() + START_TIME_MAX);
-    for slot in probed {
-        let tag = &keys[slot];
-        let set = |number: usize| Request::Set(format!("{{{tag}}}{number}"), value.clone());
-        let requests: Vec<Request> = (0..VALUES).map(set).collect();
-        while !asker.ask(slot, &requests).iter().all(Answer::is_served) {
-            if Instant::now() > until {
-                let what = "until slots have values".to_owned();
-                return Err(LocalError::TooLong { what, seconds: START_TIME_MAX.as_secs() });
-            }
-        }
-        written.push((slot, format!("{{{tag}}}probe")));
-    }
-    Ok(written)
 }
 
 /// A node joins, and when it has its share one leaves.

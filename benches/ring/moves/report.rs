@@ -33,7 +33,7 @@ pub fn print(findings: &Findings) {
     }
     let usual = percentile(&findings.usual_ms, 0.5).map_or("-".to_owned(), |gap| format!("{gap:.1}"));
     println!("  the usual gap is {usual} ms");
-    for (what, of) in [("named", &findings.named), ("plain", &findings.plain), ("probes", &findings.probed)] {
+    for (what, of) in findings.tallies() {
         println!(
             "  {what:>6}: {} operations, {} sent on (one {} times), failed {:?}; {} looked up: doubled {}, lost {}, foreign {}",
             of.done, of.followed, of.hops_most, of.failed, of.looked_up, of.doubled, of.lost, of.foreign
@@ -47,7 +47,7 @@ pub fn print(findings: &Findings) {
 /// Whether nothing was done twice, lost or made up, and all of it came to its end, if it was offered at all.
 pub fn is_right(findings: &Findings) -> bool {
     let is_well = |of: &super::Tally| of.doubled + of.lost + of.foreign == 0;
-    [&findings.named, &findings.plain, &findings.probed].into_iter().all(is_well)
+    findings.tallies().into_iter().all(|(_, of)| is_well(of))
         && findings.missing.as_ref().is_none_or(|why| !is_failure(why))
 }
 
@@ -55,8 +55,8 @@ fn spoiled(findings: &Findings) -> Option<String> {
     if let Some(why) = &findings.missing {
         return Some(why.clone());
     }
-    if [&findings.named, &findings.plain, &findings.probed].into_iter().any(|of| of.done == 0) {
-        return Some("a kind of client was never answered".to_owned());
+    if let Some((what, _)) = findings.tallies().into_iter().find(|(_, of)| of.done == 0) {
+        return Some(format!("nothing was answered about what is told as `{what}`"));
     }
     (findings.moves.len() < MOVES_MIN).then(|| format!("only {} probed slots moved", findings.moves.len()))
 }
@@ -65,8 +65,8 @@ fn spoiled(findings: &Findings) -> Option<String> {
 pub fn rows(findings: &Findings) -> Vec<Row> {
     let is_measured = !findings.changes.is_empty();
     let spoiled = spoiled(findings);
-    let all = [&findings.named, &findings.plain, &findings.probed];
-    let bad = all.iter().map(|of| of.failures() + of.doubled + of.lost + of.foreign).sum::<u64>() as f64;
+    let bad = |(_, of): (_, &super::Tally)| of.failures() + of.doubled + of.lost + of.foreign;
+    let bad = findings.tallies().into_iter().map(bad).sum::<u64>() as f64;
     let moved: Vec<f64> = findings.moves.iter().map(|one| one.unavailable_ms).collect();
     let row = |row: Row, figure: Option<f64>| {
         let mut row = row;
@@ -105,9 +105,8 @@ mod tests {
         findings.changes.push(Change { joined: 4, join_seconds: 3.0, left: 2, leave_seconds: 3.0 });
         findings.moves = (0..40).map(|slot| Move { slot, at_ms: 9.0, unavailable_ms: 2.0 }).collect();
         findings.moves[7].unavailable_ms = unavailable_ms;
-        for of in [&mut findings.named, &mut findings.plain, &mut findings.probed] {
-            of.done = 100;
-        }
+        let all = [&mut findings.named, &mut findings.plain, &mut findings.probed, &mut findings.filled];
+        all.into_iter().for_each(|of| of.done = 100);
         findings
     }
 
@@ -122,6 +121,12 @@ mod tests {
         let mut doubled = found(3.0);
         doubled.named.doubled = 1;
         assert_eq!((holds(&doubled), is_right(&doubled)), (vec![false, true], false));
+        let mut lost = found(3.0);
+        lost.filled.lost = 1;
+        assert_eq!((holds(&lost), is_right(&lost)), (vec![false, true], false));
+        let mut unread = found(3.0);
+        unread.filled.done = 0;
+        assert_eq!(holds(&unread), [false, false]);
         let mut idle = found(3.0);
         idle.moves.truncate(3);
         assert_eq!(holds(&idle), [false, false]);
