@@ -34,6 +34,9 @@ pub fn print(findings: &Findings) {
         );
         of.told.iter().chain(&of.missing).for_each(|words| println!("    {words}"));
     }
+    println!(
+        "  Processes are killed and the machine goes on, so whether anything was synced is not seen here."
+    );
     println!();
 }
 
@@ -78,8 +81,9 @@ pub fn rows(findings: &Findings) -> Vec<Row> {
             None => findings.measured.iter().find_map(|of| of.missing.clone()),
         };
         let row = |what: &str, unit, target, figure: Option<f64>| {
-            let mut row =
-                Row::at_most(format!("total outage under load, `{class}`: {what}"), unit, target, None);
+            // Of processes: the machine goes on, and with it what was written and never synced.
+            let bar = format!("total outage by kill -9 under load, `{class}`: {what}");
+            let mut row = Row::at_most(bar, unit, target, None);
             row.peers = figure.map(|figure| ("atoll".to_owned(), figure)).into_iter().collect();
             row.judged(figure, spoiled.clone())
         };
@@ -122,5 +126,10 @@ mod tests {
         idle.measured[0].rounds[0].acknowledged = 0;
         assert!(!rows(&idle)[0].holds && !is_right(&idle));
         assert!(rows(&Findings::default()).iter().all(|row| row.figure.is_none() && !row.holds));
+    }
+
+    #[test]
+    fn bars_say_that_processes_are_killed_and_claim_no_loss_of_power() {
+        assert!(rows(&found(2.0)).iter().all(|row| row.bar.contains("kill -9")));
     }
 }
