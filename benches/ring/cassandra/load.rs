@@ -281,7 +281,9 @@ pub fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashMap;
+    use crate::client::{Choice, parse_command};
+    use crate::phases::Side;
+    use std::collections::{HashMap, VecDeque};
     use std::net::{Ipv4Addr, TcpListener};
     use std::sync::{Arc, Mutex};
 
@@ -367,6 +369,72 @@ mod tests {
         let read = run_all(Operation::Get, None);
         assert_eq!(read.operations, 3_000);
         read.wrong
+    }
+
+    /// A node that answers one request, and the next one only when it has heard of another, as long as any is to come: whoever waits
+    /// for several answers before it asks anew waits for ever. Tells by how many receives it heard of all of them.
+    fn serve_one_by_one(
+        requests: usize,
+        answer: impl Fn(&mut Vec<u8>) -> Option<Vec<u8>> + Send + 'static,
+    ) -> (SocketAddr, std::thread::JoinHandle<usize>) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let heard_all = std::thread::spawn(move || {
+            let (mut socket, _) = listener.accept().unwrap();
+            let (mut unread, mut scratch, mut answers) = (Vec::new(), vec![0; 4 << 10], VecDeque::new());
+            let (mut heard, mut receives) = (0, 0);
+            while heard < requests {
+                let count = socket.read(&mut scratch).unwrap_or(0);
+                if count == 0 {
+                    break;
+                }
+                receives += 1;
+                unread.extend_from_slice(&scratch[..count]);
+                while let Some(one) = answer(&mut unread) {
+                    answers.push_back(one);
+                    heard += 1;
+                }
+                socket.write_all(&answers.pop_front().unwrap_or_default()).unwrap();
+            }
+            answers.iter().for_each(|one| socket.write_all(one).unwrap());
+            receives
+        });
+        (address, heard_all)
+    }
+
+    /// The answer to a write that these bytes begin with, which it takes away.
+    fn answer_cassandra(unread: &mut Vec<u8>) -> Option<Vec<u8>> {
+        let length = u32::from_be_bytes(unread.get(5..9)?.try_into().unwrap()) as usize;
+        unread.get(9 + length - 1)?;
+        let frame: Vec<u8> = unread.drain(..9 + length).collect();
+        let (opcode, body) = answer(frame[4], &frame[9..], &Cells::default(), u64::MAX, &mut 0);
+        let length = (body.len() as u32).to_be_bytes();
+        Some([&[0x84, 0, frame[2], frame[3], opcode][..], &length, &body].concat())
+    }
+
+    fn answer_atoll(unread: &mut Vec<u8>) -> Option<Vec<u8>> {
+        let (_, taken) = parse_command(unread)?;
+        unread.drain(..taken);
+        Some(b"+OK\r\n".to_vec())
+    }
+
+    #[test]
+    fn both_nodes_hear_of_requests_by_as_many_receives_when_they_answer_one_after_the_other() {
+        let (keys, share) = (1_000, 5);
+        let pieces = Pieces::seeded(1);
+        // A greeting and two statements come first.
+        let (address, heard_all) = serve_one_by_one(keys as usize + 3, answer_cassandra);
+        let mut all = [Connection::open(address, (0..share).collect(), keys).unwrap()];
+        all[0].prepare("insert", "select").unwrap();
+        let ask = Ask { operation: Operation::Set, clients: share, times: None, seed: 1 };
+        assert_eq!(run(&mut all, ask, &pieces, &[]).unwrap().operations, u64::from(keys));
+        let of_cassandra = heard_all.join().unwrap() - 3;
+
+        let (address, heard_all) = serve_one_by_one(keys as usize, answer_atoll);
+        let ask = crate::cassandra::ask_atoll(Operation::Set, Choice::EachOnce, 1);
+        let mut side = Side::of_one("a node", address, keys);
+        assert_eq!(side.run(&ask, &pieces).unwrap().1.operations, u64::from(keys));
+        assert_eq!((heard_all.join().unwrap(), of_cassandra), (996, 996));
     }
 
     #[test]

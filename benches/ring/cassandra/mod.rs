@@ -5,7 +5,8 @@
 //! acknowledged.
 //!
 //! Fifty requests are under way at a time, and clients share connections as drivers have them do, those of Redis Cluster as those
-//! of Cassandra: nodes are spared system calls, and both are spared the same.
+//! of Cassandra: nodes are spared system calls. Of both a connection asks anew as answers come, as many as one receive brought, and
+//! does not wait for all five: then five requests would travel together, and a node would hear and answer them by one call.
 //!
 //! Invariant: while one is measured, the other does not run.
 
@@ -16,7 +17,7 @@ mod report;
 
 pub use report::{print, rows};
 
-use crate::client::{Choice, LoadError, Operation, Outcome, Pieces};
+use crate::client::{Choice, LoadError, Operation, Outcome, Pieces, Refill};
 use crate::phases::{Ask, CLIENTS, Findings as Measurements, Measured, Scale, Side, with_sources};
 use crate::servers::{Durability, Kind, Place, Ring, ServerError};
 use cluster::{Cluster, ClusterError};
@@ -120,14 +121,14 @@ fn run_atoll(
     let ring = Ring::start(COPIES, Durability::Flushed, place)?;
     let mut side = Side::of_ring(ATOLL, &ring, scale.keys, CONNECTIONS)?;
     let pieces = Pieces::seeded(1);
-    let whole = |operation| Ask { operation, depth: SHARE, choice: Choice::EachOnce, seed: 0 };
+    let whole = |operation| ask_atoll(operation, Choice::EachOnce, 0);
     findings.heed(Kind::Atoll, &side.run(&whole(Operation::Set), &pieces)?.1);
     for round in 0..scale.rounds {
         told(&format!("three copies, atoll alone, round {} of {}", round + 1, scale.rounds));
         for (number, operation) in OPERATIONS.into_iter().enumerate() {
             let warm = Duration::from_millis(scale.warm_ms);
             let choice = Choice::Random { warm, measured: measured(scale) };
-            let ask = Ask { operation, depth: SHARE, choice, seed: (round * 10 + number) as u64 };
+            let ask = ask_atoll(operation, choice, (round * 10 + number) as u64);
             let (work, outcome) = side.run(&ask, &pieces)?;
             findings.add_as(ATOLL, Kind::Atoll, round + 1, (work.operation, work.depth), outcome);
         }
@@ -135,6 +136,11 @@ fn run_atoll(
     // Every acknowledged write is looked up.
     findings.heed(Kind::Atoll, &side.run(&whole(Operation::Get), &pieces)?.1);
     Ok(())
+}
+
+/// What Atoll is asked: the same of each connection as [`load`] asks of those of Cassandra.
+fn ask_atoll(operation: Operation, choice: Choice, seed: u64) -> Ask {
+    Ask { operation, depth: SHARE, refill: Refill::AsAnswered, choice, seed }
 }
 
 fn run_cassandra(

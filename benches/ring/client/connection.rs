@@ -1,9 +1,9 @@
-//! One connection of the load: sends a batch, hears every reply and judges it, and only then sends the next batch.
+//! One connection of the load: sends a batch, hears every reply and judges it, and sends more when all are there, or as they come.
 //!
 //! Invariant: replies are taken in the order of their requests, and none without a request.
 
 use super::content::{Held, KEY_BYTES, Model, Pieces};
-use super::load::{Choice, LoadError, Tally, Work};
+use super::load::{Choice, LoadError, Refill, Tally, Work};
 use super::protocol::{Operation, Protocol, Reply};
 use mio::net::TcpStream;
 use std::collections::VecDeque;
@@ -38,8 +38,14 @@ pub struct Connection {
     written: usize,
     unread: Vec<u8>,
     awaited: VecDeque<Awaited>,
-    sent: u64,
-    sent_at: Instant,
+    /// What was sent and is not answered, by when it was sent; the earliest first.
+    sent: VecDeque<Sent>,
+}
+
+/// Requests that were sent together, as far as they are not answered.
+struct Sent {
+    at: Instant,
+    requests: u64,
 }
 
 impl Connection {
@@ -53,8 +59,7 @@ impl Connection {
             written: 0,
             unread: Vec::new(),
             awaited: VecDeque::new(),
-            sent: 0,
-            sent_at: Instant::now(),
+            sent: VecDeque::new(),
         }
     }
 
@@ -63,24 +68,31 @@ impl Connection {
         &mut self.stream
     }
 
-    /// Sends the next batch; false when there is nothing more to ask.
+    /// Whether something that was asked is not answered.
+    pub fn is_waiting(&self) -> bool {
+        !self.awaited.is_empty()
+    }
+
+    /// Sends as much as is not under way; false when there is nothing more to ask.
     pub fn send(&mut self, now: Instant, shared: &mut Shared<'_>) -> Result<bool, LoadError> {
-        self.out.clear();
+        // What the socket did not take yet goes first.
+        self.out.drain(..self.written);
         self.written = 0;
-        self.sent = 0;
-        while self.sent < shared.work.depth as u64 {
+        let under_way: u64 = self.sent.iter().map(|sent| sent.requests).sum();
+        let mut requests = 0;
+        while under_way + requests < shared.work.depth as u64 {
             let Some(key) = self.next_key(shared) else { break };
             self.ask(key, shared);
-            self.sent += 1;
+            requests += 1;
         }
-        if self.sent == 0 {
+        if requests == 0 {
             return Ok(false);
         }
         shared.work.protocol.end_batch(&mut self.out);
         if shared.work.protocol == Protocol::MemcachedQuiet {
             self.awaited.push_back(Awaited::End);
         }
-        self.sent_at = now;
+        self.sent.push_back(Sent { at: now, requests });
         self.flush()?;
         Ok(true)
     }
@@ -136,30 +148,36 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads what there is; true when the batch is answered. Its last byte was there at the moment told.
+    /// Reads what there is; told is the moment at which it is time to ask for more, as the last byte was there.
     pub fn read(
         &mut self,
         scratch: &mut [u8],
         shared: &mut Shared<'_>,
     ) -> Result<Option<Instant>, LoadError> {
+        let before = self.awaited.len();
+        let mut heard_at = None;
         loop {
             let count = match self.stream.read(scratch) {
                 Ok(0) => return Err(LoadError::Closed),
                 Ok(count) => count,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(source) => return Err(LoadError::Broken { source }),
             };
             let now = Instant::now();
             self.hear(&scratch[..count], now, shared)?;
+            heard_at = Some(now);
             if self.awaited.is_empty() {
-                return Ok(Some(now));
+                self.sent.clear();
+                return Ok(heard_at);
             }
             // A socket that gave less than was asked for has nothing left.
             if count < scratch.len() {
-                return Ok(None);
+                break;
             }
         }
+        let is_time = shared.work.refill == Refill::AsAnswered && self.awaited.len() < before;
+        Ok(heard_at.filter(|_| is_time))
     }
 
     fn hear(&mut self, bytes: &[u8], now: Instant, shared: &mut Shared<'_>) -> Result<(), LoadError> {
@@ -188,12 +206,27 @@ impl Connection {
         }
         let answered = match (shared.work.protocol, ended) {
             // Of a quiet batch everything is done when its end is heard.
-            (Protocol::MemcachedQuiet, true) => self.sent,
+            (Protocol::MemcachedQuiet, true) => u64::MAX,
             (Protocol::MemcachedQuiet, false) => 0,
             _ => (awaited_before - self.awaited.len()) as u64,
         };
-        shared.tally.count(self.sent_at, now, answered);
+        self.count(answered, now, shared);
         Ok(taken)
+    }
+
+    /// So many of those under way were answered, the earliest first.
+    fn count(&mut self, mut answered: u64, now: Instant, shared: &mut Shared<'_>) {
+        while answered > 0
+            && let Some(first) = self.sent.front_mut()
+        {
+            let requests = answered.min(first.requests);
+            shared.tally.count(first.at, now, requests);
+            first.requests -= requests;
+            answered -= requests;
+            if first.requests == 0 {
+                self.sent.pop_front();
+            }
+        }
     }
 
     fn judge(&mut self, reply: Reply<'_>, shared: &mut Shared<'_>) -> Result<(), LoadError> {

@@ -1,4 +1,4 @@
-//! The load: every connection asks, waits for all replies of its batch, and asks again, until the time is over.
+//! The load: every connection asks, waits for replies, of its whole batch or of some of it, and asks again, until the time is over.
 //!
 //! Invariant: what is counted was asked and answered between two moments; the time before is for warming up.
 //! Invariant: a server that stops answering ends the load with an error, never with a figure.
@@ -36,6 +36,15 @@ pub enum Choice {
     EachOnce,
 }
 
+/// When a connection asks for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refill {
+    /// When its whole batch is answered: what is pipelined by one client.
+    WhenAllAnswered,
+    /// As answers come, as many as one receive brought: what clients do who share a connection and wait each for its own answer.
+    AsAnswered,
+}
+
 /// What is done to a server.
 #[derive(Clone, Debug)]
 pub struct Work {
@@ -47,8 +56,10 @@ pub struct Work {
     pub operation: Operation,
     /// How many connections ask.
     pub connections: u32,
-    /// How many requests a connection sends before it waits for replies.
+    /// How many requests a connection has under way at most.
     pub depth: usize,
+    /// When it sends more of them.
+    pub refill: Refill,
     /// Which keys, and for how long.
     pub choice: Choice,
     /// The server's processes, to know their CPU time.
@@ -65,7 +76,7 @@ pub struct Outcome {
     pub operations: u64,
     /// How long it counted.
     pub seconds: f64,
-    /// From the sending of its batch until a request was answered.
+    /// From the sending of a request, with its batch, until it was answered.
     pub latency: Histogram,
     /// How many replies were wrong, at any time.
     pub wrong: u64,
@@ -241,8 +252,8 @@ pub fn run_at(
                 connection.flush()?;
             }
             let Some(now) = connection.read(&mut scratch, &mut shared)? else { continue };
-            let goes_on = now < until && connection.send(now, &mut shared)?;
-            busy -= usize::from(!goes_on);
+            let asks_on = now < until && connection.send(now, &mut shared)?;
+            busy -= usize::from(!asks_on && !connection.is_waiting());
         }
     }
     let seconds = shared.tally.seconds();

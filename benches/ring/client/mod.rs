@@ -18,7 +18,7 @@ mod tests;
 
 pub use content::{Model, Pieces};
 pub use histogram::Histogram;
-pub use load::{Choice, LoadError, Outcome, Tally, Usage, Work, run, run_at, shared_out};
+pub use load::{Choice, LoadError, Outcome, Refill, Tally, Usage, Work, run, run_at, shared_out};
 pub use protocol::{Operation, Protocol, Reply};
 #[cfg(test)]
 pub use resp::parse_command;

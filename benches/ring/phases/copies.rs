@@ -5,7 +5,7 @@
 
 use super::side::{Ask, Side};
 use super::{CLIENTS, DEPTH, Findings, Measured, OPERATIONS, Scale, in_turn};
-use crate::client::{Choice, LoadError, Operation, Pieces};
+use crate::client::{Choice, LoadError, Operation, Pieces, Refill};
 use crate::report::{Row, median};
 use crate::servers::{Durability, Kind, Place, Ring, Server, ServerError};
 use std::io;
@@ -59,7 +59,9 @@ fn run_round(
 ) -> Result<(), (&'static str, LoadError)> {
     let pieces = Pieces::seeded(1);
     for depth in [1, DEPTH] {
-        let each_once = |operation| Ask { operation, depth: DEPTH, choice: Choice::EachOnce, seed: 0 };
+        let refill = Refill::WhenAllAnswered;
+        let each_once =
+            |operation| Ask { operation, depth: DEPTH, refill, choice: Choice::EachOnce, seed: 0 };
         for side in in_turn(sides, round) {
             let (_, outcome) =
                 side.run(&each_once(Operation::Set), &pieces).map_err(|error| (side.name, error))?;
@@ -67,7 +69,7 @@ fn run_round(
         }
         for (number, operation) in OPERATIONS.into_iter().enumerate() {
             let seed = (round * 10 + number) as u64;
-            let ask = Ask { operation, depth, choice: scale.choice(), seed };
+            let ask = Ask { operation, depth, refill, choice: scale.choice(), seed };
             for side in in_turn(sides, round) {
                 let (work, outcome) = side.run(&ask, &pieces).map_err(|error| (side.name, error))?;
                 findings.add_as(side.name, Kind::Atoll, round + 1, (work.operation, work.depth), outcome);

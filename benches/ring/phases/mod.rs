@@ -13,7 +13,7 @@ pub use copies::{rows as copies_rows, run as copies};
 pub use side::{Ask, Side};
 pub use throughput::{rows as throughput_rows, run as throughput};
 
-use crate::client::{Choice, LoadError, Model, Operation, Outcome, Pieces, Work};
+use crate::client::{Choice, LoadError, Model, Operation, Outcome, Pieces, Refill, Work};
 use crate::cut::Times;
 use crate::machine::processors;
 use crate::report::median;
@@ -249,6 +249,7 @@ impl Subject {
             operation,
             connections: CLIENTS,
             depth,
+            refill: Refill::WhenAllAnswered,
             choice,
             processes: vec![self.server.process()],
             only: None,

@@ -1,6 +1,6 @@
 //! A node, or several that hold copies for each other, as one side of a comparison.
 
-use crate::client::{Choice, LoadError, Model, Operation, Outcome, Pieces, Work, run_at, shared_out};
+use crate::client::{Choice, LoadError, Model, Operation, Outcome, Pieces, Refill, Work, run_at, shared_out};
 use crate::servers::{Kind, Ring, leader_of};
 use std::io;
 use std::net::SocketAddr;
@@ -21,8 +21,10 @@ pub struct Side {
 pub struct Ask {
     /// What is asked.
     pub operation: Operation,
-    /// How many requests a client sends before it waits.
+    /// How many requests a connection has under way at most.
     pub depth: usize,
+    /// When it sends more of them.
+    pub refill: Refill,
     /// Which keys, and for how long.
     pub choice: Choice,
     /// Of the order of the keys.
@@ -37,6 +39,13 @@ impl Side {
         let only = shared_out(keys, (connections, ring.addresses.len()), home);
         let (addresses, processes) = (ring.addresses.clone(), ring.processes());
         Ok(Self { name, addresses, processes, connections, model: Model::empty(keys), only })
+    }
+
+    /// A node of a test, asked about all keys on one connection.
+    #[cfg(test)]
+    pub fn of_one(name: &'static str, address: SocketAddr, keys: u32) -> Self {
+        let (addresses, model, only) = (vec![address], Model::empty(keys), (0..keys).collect());
+        Self { name, addresses, processes: Vec::new(), connections: 1, model, only }
     }
 
     /// A node that is asked about the same keys.
@@ -55,6 +64,7 @@ impl Side {
             operation: ask.operation,
             connections: self.connections,
             depth: ask.depth,
+            refill: ask.refill,
             choice: ask.choice,
             processes: self.processes.clone(),
             only: Some(self.only.clone()),
