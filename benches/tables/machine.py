@@ -5,6 +5,7 @@ import os
 import platform
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from .bench import told
@@ -34,6 +35,20 @@ def end_with_parent() -> None:
     """Ends this process with the one that started it, however that ends: what goes on writing disturbs the next bench."""
     if platform.system() == "Linux":
         ctypes.CDLL(None, use_errno=True).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def ending_with_parent(sign: signal.Signals) -> Callable[[], None] | None:
+    """What a process that is just being started runs, so that this signal ends it with its parent; none where none can."""
+    if platform.system() != "Linux":
+        return None
+    # Looked up here: between fork and exec nothing may be loaded, since other threads' locks are held for ever there.
+    control = ctypes.CDLL(None, use_errno=True).prctl
+    number = int(sign)
+
+    def end() -> None:
+        control(_DEATH_SIGNAL, number)
+
+    return end
 
 
 def go_first() -> None:

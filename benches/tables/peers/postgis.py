@@ -41,8 +41,8 @@ class _Postgis(Peer):
         self._server.make()
         if self._done.exists():
             return
-        self.open()
         try:
+            self.open()
             _load(self._connection, self.dataset)
             point = _point(self.dimensions)
             index = f"CREATE INDEX point_{self.dimensions}d ON particles USING gist (({point}) gist_geometry_ops_nd)"
@@ -55,13 +55,15 @@ class _Postgis(Peer):
         self._done.touch()
 
     def open(self) -> None:
-        self._connection = psycopg.connect(self._server.start(), autocommit=True)
+        self._connection = psycopg.connect(self._server.start(self.name), autocommit=True)
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-        self._server.stop()
+        connection, self._connection = self._connection, None
+        try:
+            if connection is not None:
+                connection.close()
+        finally:
+            self._server.stop(self.name)
 
     def ask(self, question: Question) -> pa.Table:
         text = sql(question, "particles", real="real", hints=self._hints(question))

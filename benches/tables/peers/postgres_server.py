@@ -1,15 +1,22 @@
 """A PostgreSQL of the bench's own: made, started and stopped here, reached through a socket that only this user sees.
 
-PostgreSQL refuses to run as root; where this process is root, the server runs as another user.
+PostgreSQL refuses to run as root; where this process is root, the server runs as another user. It is a child of this process
+and ends with it, however that ends: with its gigabytes it would disturb whatever is measured next, and the next bench could not
+start its own. One that an older bench left is stopped.
 """
 
+import contextlib
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
+from .. import machine
+from ..bench import told
 from .base import Unavailable
 
 INSTALL = "apt-get install --no-install-recommends postgresql-15 postgresql-15-postgis-3"
@@ -28,6 +35,12 @@ _SETTINGS = {
     "max_wal_size": "2GB",
     "listen_addresses": "",
 }
+_START_SECONDS = 120.0
+"""How long a start may take: one that was killed before reads its log."""
+_STOP_SECONDS = 60.0
+_LOOK_SECONDS = 0.05
+_STATUS_LINE = 7
+"""Of the file that tells which process has a folder."""
 
 
 class Server:
@@ -35,7 +48,9 @@ class Server:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._users: set[str] = set()
         self._socket: str | None = None
+        self._process: subprocess.Popen | None = None
 
     def make(self) -> None:
         """Makes the data folder if it is not there."""
@@ -50,25 +65,100 @@ class Server:
         words = ["-U", "bench", "--auth", "trust", "--locale", "C", "--encoding", "UTF8", "--no-sync"]
         _run([programs / "initdb", "-D", self.folder, *words])
 
-    def start(self) -> str:
-        """Starts it unless it runs; the words to connect with."""
-        if self._socket is None:
-            socket = tempfile.mkdtemp(prefix="atoll-bench-")
-            if (user := _user()) is not None:
-                shutil.chown(socket, user)
-            settings = {**_SETTINGS, "unix_socket_directories": socket}
-            options = " ".join(f"-c {name}={value or chr(39) * 2}" for name, value in settings.items())
-            log = self.folder / "server.log"
-            _run([_programs() / "pg_ctl", "-D", self.folder, "-w", "-l", log, "-o", options, "start"])
-            self._socket = socket
+    def start(self, who: str) -> str:
+        """Starts it unless it runs; the words to connect with. It runs until everybody who started it has stopped it."""
+        self._users.add(who)
+        if self._process is None or self._process.poll() is not None:
+            self._end()
+            self._end_left_behind()
+            self._start()
         return f"host={self._socket} user=bench dbname=postgres"
 
-    def stop(self) -> None:
-        """Stops it; harmless when it does not run."""
+    def stop(self, who: str) -> None:
+        """Stops it unless others use it; harmless when it does not run."""
+        self._users.discard(who)
+        if not self._users:
+            self._end()
+
+    def _start(self) -> None:
+        self._socket = tempfile.mkdtemp(prefix="atoll-bench-")
+        log = self.folder / "server.log"
+        log.touch()
+        whose = {}
+        if (user := _user()) is not None:
+            shutil.chown(self._socket, user)
+            shutil.chown(log, user)
+            entry = pwd.getpwnam(user)
+            whose = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+        settings = {**_SETTINGS, "unix_socket_directories": self._socket}
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        with log.open("ab") as said:
+            # It would inherit outputs of this process otherwise, and keep a pipe open. A session of its own: what is typed
+            # here to end the bench is not for it.
+            self._process = subprocess.Popen(
+                [_programs() / "postgres", "-D", self.folder, *options],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                cwd="/",
+                start_new_session=True,
+                preexec_fn=machine.ending_with_parent(signal.SIGINT),
+                **whose,
+            )
+        self._wait(log)
+
+    def _wait(self, log: Path) -> None:
+        """Until it answers."""
+        until = time.monotonic() + _START_SECONDS
+        while not _is_ready(self.folder, self._process.pid):
+            ended = self._process.poll()
+            if ended is not None or time.monotonic() > until:
+                said = log.read_text(errors="replace").strip().splitlines()[-5:]
+                self._end()
+                how = f"is not ready after {_START_SECONDS:.0f} s" if ended is None else f"ended with {ended}"
+                raise Unavailable(f"PostgreSQL {how}{_hint()}: {' '.join(said)}")
+            time.sleep(_LOOK_SECONDS)
+
+    def _end(self) -> None:
+        """In order; at once if that takes too long."""
+        process, self._process = self._process, None
+        if process is not None:
+            for sign in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
+                process.send_signal(sign)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_STOP_SECONDS)
+                    break
         if self._socket is not None:
-            _run([_programs() / "pg_ctl", "-D", self.folder, "-w", "-m", "fast", "stop"])
             shutil.rmtree(self._socket, ignore_errors=True)
             self._socket = None
+
+    def _end_left_behind(self) -> None:
+        if (process := _left_behind(self.folder)) is not None:
+            told(f"  stopping a PostgreSQL that an earlier run left in {self.folder}, process {process}")
+            _run([_programs() / "pg_ctl", "-D", self.folder, "-w", "-m", "fast", "stop"])
+
+
+def _is_ready(folder: Path, process: int) -> bool:
+    """Whether this very process has the folder, and says that it is ready."""
+    lines = _told_by(folder)
+    return len(lines) > _STATUS_LINE and lines[0] == str(process) and lines[_STATUS_LINE].strip() == "ready"
+
+
+def _left_behind(folder: Path) -> int | None:
+    """The process that has this very folder. A number that was given to another program since is none."""
+    try:
+        process = int(_told_by(folder)[0])
+        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+    except (OSError, ValueError, IndexError):
+        return None
+    return process if os.fsencode(folder) in words else None
+
+
+def _told_by(folder: Path) -> list[str]:
+    try:
+        return (folder / "postmaster.pid").read_text().splitlines()
+    except OSError:
+        return []
 
 
 def _programs() -> Path:
@@ -103,8 +193,11 @@ def _run(words: list) -> None:
         output.seek(0)
         if ended.returncode:
             said = output.read().decode(errors="replace").strip()
-            hint = "; ATOLL_BENCH_DIR may name a folder that its user can reach" if user else ""
-            raise Unavailable(f"PostgreSQL's {Path(words[0]).name} failed{hint}: {said}")
+            raise Unavailable(f"PostgreSQL's {Path(words[0]).name} failed{_hint()}: {said}")
+
+
+def _hint() -> str:
+    return "; ATOLL_BENCH_DIR may name a folder that its user can reach" if _user() is not None else ""
 
 
 def _captured(words: list) -> str | None:
