@@ -3,7 +3,8 @@
 import argparse
 import json
 import sys
-import traceback
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 
 from . import machine
@@ -12,8 +13,10 @@ from .asked.truth import Truth
 from .bench import ROWS_TABLE, Bench, told
 from .data import deck
 from .data.dataset import prepare
+from .guarded import guarded
 from .peers.atoll_table import AtollTable
-from .peers.base import Peer, RivalFailed, Unavailable
+from .peers.base import Peer, of_rival
+from .peers.together import built
 from .phases import cold, counts, load, space, timing
 from .report import bars, table
 
@@ -32,6 +35,8 @@ PHASES = (
     "runs",
     "slowdown",
 )
+_OF_TABLES = ("counts", "warm", "cold", "space", "tolerance")
+"""Phases that ask what was loaded."""
 
 
 def main() -> int:
@@ -63,8 +68,8 @@ def main() -> int:
         minutes=asked.minutes,
     )
     if asked.build:
-        _programs(bench, asked.peers, asked.engines)
-        return 0
+        _programs(bench, asked, "building")
+        return 0 if bench.measured.is_well() else 1
     bench.measured.notes.append(
         f"{dataset.rows:,} rows of the {'simulation' if source == 'deck' else 'synthetic tube'},"
         f" {dataset.steps} steps{', quick: not a figure to quote' if asked.quick else ''}"
@@ -81,31 +86,29 @@ def main() -> int:
 
 
 def _run(bench: Bench, asked: argparse.Namespace) -> None:
-    bench.begin("loading")
-    load.run(bench)
+    if not _guarded(bench, asked, "loading", partial(load.run, bench)):
+        for name in _OF_TABLES:
+            if name in asked.phases:
+                bench.begin(name)
+                bench.fail(name, "the tables that it asks were not loaded", bars.OF_PHASE[name])
+        asked.phases = tuple(name for name in asked.phases if name not in _OF_TABLES)
     if "counts" in asked.phases:
-        bench.begin("counts")
-        counts.run(bench)
-    _keep(bench, asked)
+        _guarded(bench, asked, "counts", partial(counts.run, bench))
     _run_together(bench, asked)
     _run_alone(bench, asked)
 
 
 def _run_together(bench: Bench, asked: argparse.Namespace) -> None:
-    """The phases in which every program answers."""
+    """The phases in which every program answers; they are built within the first of them."""
     phases = {"warm": timing, "cold": cold, "space": space}
-    if not set(phases) & set(asked.phases):
-        return
-    programs = _programs(bench, asked.peers, asked.engines)
-    for name, phase in phases.items():
-        if name in asked.phases:
-            bench.begin(name)
-            phase.run(bench, programs)
-            _keep(bench, asked)
+    names = [name for name in phases if name in asked.phases]
+    programs = cache(lambda: _programs(bench, asked, names[0]))
+    for name in names:
+        _guarded(bench, asked, name, lambda phase=phases[name]: phase.run(bench, programs()))
 
 
 def _run_alone(bench: Bench, asked: argparse.Namespace) -> None:
-    """The phases that have nobody beside them, or bring their own. One that fails leaves the others their figures."""
+    """The phases that have nobody beside them, or bring their own."""
     from .phases import live, packing, runs, slowdown, sustained, tolerance, writing
 
     phases = {
@@ -118,37 +121,26 @@ def _run_alone(bench: Bench, asked: argparse.Namespace) -> None:
         "slowdown": slowdown,
     }
     for name, phase in phases.items():
-        if name not in asked.phases:
-            continue
-        bench.begin(name)
-        try:
-            phase.run(bench)
-        except Unavailable as missing:
-            bench.leave_out(name, missing)
-        except RivalFailed as failed:
-            bench.fail(name, str(failed), ())
-        except Exception:
-            bench.fail(name, f"it failed: {traceback.format_exc()}", bars.OF_PHASE[name])
-        _keep(bench, asked)
+        if name in asked.phases:
+            _guarded(bench, asked, name, partial(phase.run, bench))
 
 
-def _programs(bench: Bench, with_peers: bool, asked: tuple[str, ...]) -> list[Peer]:
+def _guarded(bench: Bench, asked: argparse.Namespace, name: str, phase: Callable[[], None]) -> bool:
+    """Whether it came to its end; what is known by then is kept."""
+    is_over = guarded(bench, name, bars.OF_PHASE[name], phase)
+    _keep(bench, asked)
+    return is_over
+
+
+def _programs(bench: Bench, asked: argparse.Namespace, phase: str) -> list[Peer]:
     """Atoll, and every rival that can take part; of those that were asked for, if any were."""
     made: list[Peer] = [AtollTable(bench.dataset, bench.store(ROWS_TABLE), ROWS_TABLE)]
-    if with_peers:
-        from .peers.everyone import PEERS
-
-        made += [peer(bench.dataset, bench.folder) for peer in PEERS if not asked or peer.name in asked]
-    there = []
-    for program in made:
-        told(f"  building {program.name}")
-        try:
-            program.build()
-        except Unavailable as missing:
-            bench.leave_out(program.name, missing)
-        else:
-            there.append(program)
-    return there
+    if asked.peers:
+        # Packages of theirs that are broken are none of Atoll's failures.
+        with of_rival("rivals"):
+            from .peers.everyone import PEERS
+        made += [peer(bench.dataset, bench.folder) for peer in PEERS if not asked.engines or peer.name in asked.engines]
+    return built(bench, phase, made)
 
 
 def _report(bench: Bench, asked: argparse.Namespace) -> None:

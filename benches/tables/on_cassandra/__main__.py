@@ -4,7 +4,6 @@ import argparse
 import json
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from ..asked.truth import Truth
 from ..bench import PATHS_TABLE, ROWS_TABLE, Bench, told
 from ..data import deck
 from ..data.dataset import prepare
-from ..peers.base import RivalFailed, Unavailable
+from ..guarded import guarded
 from ..phases import counts
 from ..report import bars as reported
 from ..report import table
@@ -143,18 +142,9 @@ def _counts(bench: Bench) -> None:
 def _in_order(bench: Bench, asked: argparse.Namespace, phases: dict[str, Callable[[], None]]) -> None:
     """One that fails leaves the others their figures."""
     for name, phase in phases.items():
-        if name not in asked.phases:
-            continue
-        bench.begin(name)
-        try:
-            phase()
-        except Unavailable as missing:
-            bench.leave_out(name, missing)
-        except RivalFailed as failed:
-            bench.fail(name, str(failed), ())
-        except Exception:  # noqa: BLE001: the others go on
-            bench.fail(name, f"it failed: {traceback.format_exc()}", OF_PHASE[name])
-        _keep(bench, asked)
+        if name in asked.phases:
+            guarded(bench, name, OF_PHASE[name], phase)
+            _keep(bench, asked)
 
 
 def _keep(bench: Bench, asked: argparse.Namespace) -> None:

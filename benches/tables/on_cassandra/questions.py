@@ -2,7 +2,8 @@
 
 from ..bench import ROWS_TABLE, Bench
 from ..peers.atoll_table import AtollTable
-from ..peers.base import Peer, Unavailable, of_rival
+from ..peers.base import Peer
+from ..peers.together import built, opened
 from ..phases import timing
 from ..report.measured import median
 
@@ -16,24 +17,12 @@ def run(bench: Bench, *, with_peers: bool) -> None:
         from ..peers.postgis import Postgis3d
 
         programs.append(Postgis3d(bench.dataset, bench.folder))
-    there = []
-    for program in programs:
-        try:
-            with of_rival(program.name):
-                program.build()
-                program.open()
-        except Unavailable as missing:
-            bench.leave_out(program.name, missing)
-        else:
-            there.append(program)
-    try:
-        times = {
-            name: {question.name: timing.asked(bench, there, question) for question in bench.plan.timed[name]}
+    with opened(bench, "questions", built(bench, "questions", programs)) as together:
+        answered = {
+            name: {question.name: timing.asked(bench, together, question) for question in bench.plan.timed[name]}
             for name in _CLASSES
         }
-    finally:
-        for program in there:
-            program.close()
+    times = {name: timing.kept(together, each) for name, each in answered.items()}
     bench.measured.detail["warm, ms"] = times
     for name, each in times.items():
         both = [found for found in each.values() if "postgis 3-d" in found and timing.ATOLL in found]

@@ -20,6 +20,7 @@ class AtollTable(Peer):
     def __init__(self, dataset: Dataset, store: Path | str, table: str) -> None:
         super().__init__(dataset, dataset.folder)
         self._place, self._name = store, table
+        self._store = self._table = None
 
     def build(self) -> None:
         try:
@@ -34,9 +35,11 @@ class AtollTable(Peer):
         self._table = self._store.table(self._name)
 
     def close(self) -> None:
-        if hasattr(self, "_store"):
-            del self._table
-            self._store.close()
+        # A table that is still held would keep the store open.
+        self._table = None
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
 
     def bytes_on_disk(self) -> int:
         if isinstance(self._place, str):

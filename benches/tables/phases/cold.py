@@ -5,11 +5,13 @@ What a virtual machine's host keeps is out of reach, so a cold time is a lower b
 
 import os
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 from ..asked.question import Question
 from ..bench import Bench, in_turn, told
 from ..peers.base import Peer
+from ..peers.together import Together
 from ..report.measured import median
 from .timing import ATOLL, ask_once, best_rival, lacking, leave_out_without
 
@@ -22,10 +24,12 @@ def run(bench: Bench, programs: list[Peer]) -> None:
     if not _may_drop():
         bench.leave_out("cold times", f"only root may write to {_DROP}")
         return
-    times = {}
+    together = Together(bench, "cold", programs)
+    answered = {}
     for name, questions in bench.plan.timed.items():
         if questions:
-            times[name] = _asked(bench, programs, questions[0])
+            answered[name] = _asked(bench, together, questions[0])
+    times = {name: together.kept(each) for name, each in answered.items()}
     bench.measured.detail["cold, ms"] = times
     _record(bench, times)
     first = times.get("first", {})
@@ -43,17 +47,15 @@ def _record(bench: Bench, times: dict[str, dict[str, float]]) -> None:
         bench.measured.notes.append(f"cold, the worst of {len(times)} classes is: {name}")
 
 
-def _asked(bench: Bench, programs: list[Peer], question: Question) -> dict[str, float]:
+def _asked(bench: Bench, together: Together, question: Question) -> dict[str, float]:
     found = defaultdict(list)
     for turn in range(1 if bench.is_quick else min(bench.rounds, _ROUNDS_MAX)):
-        for program in in_turn(programs, turn):
+        for program in in_turn(together.there, turn):
             _drop()
-            program.open()
-            try:
-                found[program.name].append(ask_once(bench, program, question))
-            finally:
-                program.close()
-    times = {name: median(each) for name, each in found.items()}
+            milliseconds = together.alone(program, partial(ask_once, bench, program, question))
+            if milliseconds is not None:
+                found[program.name].append(milliseconds)
+    times = together.kept({name: median(each) for name, each in found.items()})
     shown = ", ".join(f"{name} {each:,.1f}" for name, each in sorted(times.items(), key=lambda each: each[1]))
     told(f"  cold, {question.name}, ms: {shown}")
     return times

@@ -1,9 +1,8 @@
 """Space: bytes on disk of the table at rest, beside every program's own."""
 
-import math
-
 from ..bench import ROWS_TABLE, Bench
-from ..peers.base import Peer
+from ..peers.base import ATOLL, Peer
+from ..peers.together import Together
 
 
 def run(bench: Bench, programs: list[Peer]) -> None:
@@ -14,12 +13,13 @@ def run(bench: Bench, programs: list[Peer]) -> None:
     parquet = bench.dataset.z_ordered.stat().st_size
     smallest = bench.dataset.z_ordered_smallest.stat().st_size
     by_program = {"parquet zstd": parquet / rows, "parquet zstd, split": smallest / rows}
-    for program in programs:
-        program.open()
-        by_program[program.name] = program.bytes_on_disk() / rows
-        program.close()
-    if own is not None:
-        by_program["atoll's whole file"] = by_program.pop("atoll", math.nan)
-        by_program["atoll"] = own / rows
+    together = Together(bench, "space", programs)
+    for program in [*together.there]:
+        found = together.alone(program, program.bytes_on_disk)
+        if found is not None:
+            by_program[program.name] = found / rows
+    if own is not None and ATOLL in by_program:
+        by_program["atoll's whole file"] = by_program.pop(ATOLL)
+        by_program[ATOLL] = own / rows
         bench.measured.record("space", own / parquet, by_program)
     bench.measured.detail["bytes a row"] = by_program

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from ..asked.question import Question
 from ..asked.truth import Answer
 from ..bench import Bench, in_turn, told
-from ..peers.base import ATOLL, Peer, of_rival
+from ..peers.base import ATOLL, Peer
+from ..peers.together import Together, opened
 from ..report.measured import median
 
 Times = dict[str, dict[str, float]]
@@ -23,32 +24,33 @@ RIVALS = ("duckdb table", "duckdb parquet", "polars parquet", "postgis 3-d", "sp
 
 def run(bench: Bench, programs: list[Peer]) -> None:
     """Opens all of them, asks every timed question in rounds, and records the ratios."""
-    for program in programs:
-        program.open()
-    try:
-        times = {
-            name: {question.name: asked(bench, programs, question) for question in questions}
+    with opened(bench, "warm", programs) as together:
+        answered = {
+            name: {question.name: asked(bench, together, question) for question in questions}
             for name, questions in bench.plan.timed.items()
         }
-    finally:
-        for program in programs:
-            program.close()
+    times = {name: kept(together, each) for name, each in answered.items()}
     bench.measured.detail["warm, ms"] = times
     _record(bench, times)
 
 
-def asked(bench: Bench, programs: list[Peer], question: Question) -> dict[str, float]:
+def kept(together: Together, times: Times) -> Times:
+    """The times of programs that came to the end of all questions."""
+    return {question: together.kept(each) for question, each in times.items()}
+
+
+def asked(bench: Bench, together: Together, question: Question) -> dict[str, float]:
     """Milliseconds of each program, medians over the rounds."""
     found = defaultdict(list)
     # The first round is not counted: it brings everything into memory.
     for turn in range(bench.rounds + 1):
-        for program in in_turn(programs, turn):
-            with of_rival(program.name):
+        for program in in_turn(together.there, turn):
+            with together.judged(program):
                 program.ask(question)
                 milliseconds = ask_once(bench, program, question)
-            if turn:
-                found[program.name].append(milliseconds)
-    times = {name: median(each) for name, each in found.items()}
+                if turn:
+                    found[program.name].append(milliseconds)
+    times = together.kept({name: median(each) for name, each in found.items()})
     shown = ", ".join(f"{name} {each:,.2f}" for name, each in sorted(times.items(), key=lambda each: each[1]))
     told(f"  {question.name}, {bench.plan.truth[question.name].rows:,} rows, ms: {shown}")
     return times

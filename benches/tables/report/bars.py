@@ -116,6 +116,8 @@ _REST = [
     Bar("runs first query", "10,000 runs of 1,000 rows: first query", "s", 1, 0.2),
 ]
 
+_COLD = ("cold first over postgis 3-d", "cold time over best")
+
 OF_PHASE = {
     "tolerance": ("tolerance rows", "tolerance exact"),
     "writing": ("write over hdf5", "write over adios2", "write over dump", "write over csv"),
@@ -124,8 +126,13 @@ OF_PHASE = {
     "packing": ("pack bytes", "appends objects", "appends queries"),
     "runs": ("runs creation", "runs listing", "runs first query"),
     "slowdown": ("slow-down", "slow-down deferred"),
+    "loading": ("pack rate",),
+    "counts": tuple(bar.key for bar in TOUCHED),
+    "warm": tuple(bar.key for bar in _WARM if bar.key not in _COLD),
+    "cold": _COLD,
+    "space": ("space",),
 }
-"""Bars of the phases that go on without each other: which do not hold if one comes to no end."""
+"""Bars of each phase: which do not hold if it comes to no end."""
 
 BARS = (*TOUCHED, *_WHILE_WRITING, *_WARM, *_WRITING, *_REST)
 """All of them, in the order of the table."""

@@ -1,0 +1,23 @@
+"""The one way in which phases are run: one that fails fails its own bars, and leaves the others their figures."""
+
+import traceback
+from collections.abc import Callable, Collection
+
+from .bench import Bench
+from .peers.base import RivalFailed, Unavailable
+
+
+def guarded(bench: Bench, name: str, keys: Collection[str], phase: Callable[[], None]) -> bool:
+    """Whether the phase came to its end; if Atoll did not, none of its bars holds, whatever was recorded before."""
+    bench.begin(name)
+    try:
+        phase()
+    except Unavailable as missing:
+        bench.leave_out(name, missing)
+    except RivalFailed as failed:
+        bench.fail(name, str(failed), ())
+    except Exception:  # noqa: BLE001: the others go on
+        bench.fail(name, f"it failed: {traceback.format_exc()}", keys)
+    else:
+        return True
+    return False

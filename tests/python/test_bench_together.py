@@ -1,0 +1,248 @@
+"""Phases of the bench of tables in which every program answers: who fails takes only its own figures along."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pyarrow as pa
+import pytest
+
+import atoll
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benches"))
+
+from tables import __main__ as bench_of_tables
+from tables.asked.question import Question
+from tables.asked.truth import Answer
+from tables.bench import ROWS_TABLE, Bench
+from tables.data.rows import INDEX, SCHEMA
+from tables.data.tube import Tube
+from tables.on_cassandra import questions
+from tables.peers.atoll_table import AtollTable
+from tables.peers.base import RivalFailed, Unavailable
+from tables.phases import cold, counts, load, packing, space, timing
+from tables.report import bars
+from tables.report.measured import Measured
+
+_CLASSES = ("first", "global 1.5 %", "ten percent", "full")
+_ROW = pa.table({"pid": [1], "step": [80], "vz": [0.5]})
+
+
+class _Program:
+    """Answers with the same row; fails where it is told to, from some question on."""
+
+    def __init__(self, name: str, fails: str = "", question: str = "first") -> None:
+        self.name, self._fails, self._question = name, fails, question
+        self.is_open, self.closed = False, 0
+
+    def build(self) -> None:
+        self._maybe("build")
+
+    def open(self) -> None:
+        self.is_open = True
+        self._maybe("open")
+
+    def ask(self, question: Question) -> pa.Table:
+        assert self.is_open
+        if question.name == self._question:
+            self._maybe("ask")
+        return _ROW
+
+    def bytes_on_disk(self) -> int:
+        self._maybe("bytes")
+        return 7
+
+    def close(self) -> None:
+        was_open, self.is_open = self.is_open, False
+        self.closed += was_open
+        if was_open:
+            self._maybe("close")
+
+    def _maybe(self, what: str) -> None:
+        if what in self._fails.split():
+            raise OSError(f"{self.name} cannot {what}")
+
+
+def _bench(folder: Path = Path()) -> Bench:
+    """A bench whose every question has that row as its answer."""
+    questions = {name: [Question(name)] for name in _CLASSES}
+    truth = {name: Answer.of({column: _ROW[column].to_numpy() for column in _ROW.column_names}) for name in _CLASSES}
+    plan = SimpleNamespace(timed=questions, truth=truth)
+    dataset = SimpleNamespace(rows=1, folder=folder)
+    return Bench(folder, Path(), dataset, None, plan, is_quick=True, rounds=1, commit="0")
+
+
+def _everybody() -> list[_Program]:
+    """Atoll and all rivals."""
+    return [_Program(name) for name in ("atoll", *timing.RIVALS)]
+
+
+def _holds(measured: Measured, phase: str) -> list[bool | None]:
+    rows = zip(bars.BARS, bars.rows(measured), strict=True)
+    return [row.holds for bar, row in rows if bar.key in bars.OF_PHASE[phase]]
+
+
+@pytest.mark.parametrize("where", ["open", "ask", "close"])
+def test_a_rival_that_fails_while_everybody_is_open_takes_only_its_own_figures_along(where: str):
+    bench, programs = _bench(), _everybody()
+    programs[2] = _Program("duckdb parquet", where, question="full")
+    timing.run(bench, programs)
+    assert [(program.is_open, program.closed) for program in programs] == [(False, 1)] * len(programs)
+    (told,) = bench.measured.failed
+    assert told.startswith("warm: duckdb parquet") and f"cannot {where}" in told and not bench.measured.is_well()
+    answered = [each for times in bench.measured.detail["warm, ms"].values() for each in times.values()]
+    assert all(set(each) == {"atoll", *timing.RIVALS} - {"duckdb parquet"} for each in answered)
+    assert {"first over duckdb table", "global over spark"} <= set(bench.measured.figures)
+    assert "ten percent over best" not in bench.measured.figures, "nobody knows who is the best"
+
+
+def test_a_failure_of_atoll_closes_everybody_and_is_not_hidden_by_a_rival_that_does_not_close():
+    bench, programs = _bench(), _everybody()
+    programs[0], programs[-1] = _Program("atoll", "ask"), _Program("spark", "close")
+    with pytest.raises(OSError, match="atoll cannot ask"):
+        timing.run(bench, programs)
+    assert [(program.is_open, program.closed) for program in programs] == [(False, 1)] * len(programs)
+
+
+def test_a_peer_that_cannot_be_opened_leaves_nobody_open_when_it_is_atoll():
+    bench, programs = _bench(), [_Program("duckdb table"), _Program("atoll", "open"), _Program("spark")]
+    with pytest.raises(OSError, match="atoll cannot open"):
+        timing.run(bench, programs)
+    assert [(program.is_open, program.closed) for program in programs] == [(False, 1), (False, 1), (False, 0)]
+
+
+@pytest.mark.parametrize("where", ["open", "ask", "close"])
+def test_a_rival_that_fails_cold_is_closed_and_out(where: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cold, "_may_drop", lambda: True)
+    monkeypatch.setattr(cold, "_drop", lambda: None)
+    bench, programs = _bench(), _everybody()
+    programs[1] = _Program("duckdb table", where, question="full")
+    cold.run(bench, programs)
+    assert not any(program.is_open for program in programs)
+    assert [line.startswith("cold: duckdb table") for line in bench.measured.failed] == [True]
+    assert all("duckdb table" not in each for each in bench.measured.detail["cold, ms"].values())
+    assert set(bench.measured.figures) == {"cold first over postgis 3-d"}
+    with pytest.raises(OSError, match="atoll cannot ask"):
+        cold.run(_bench(), [atoll_itself := _Program("atoll", "ask")])
+    assert not atoll_itself.is_open
+
+
+def _asked(*phases: str, peers: bool = False) -> SimpleNamespace:
+    return SimpleNamespace(phases=phases, peers=peers, engines=(), json=None, detail=None)
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Runs nothing of any phase, but tells which were run."""
+    names: list[str] = []
+    phases = {"loading": load, "counts": counts, "warm": timing, "cold": cold, "space": space, "packing": packing}
+    for name, phase in phases.items():
+        monkeypatch.setattr(phase, "run", lambda *given, name=name: names.append(name))
+    return names
+
+
+def _fails(ran: list[str], name: str, error: Exception) -> Callable[..., None]:
+    def run(bench: Bench, *programs: object) -> None:
+        ran.append(name)
+        for key in bars.OF_PHASE[name]:
+            bench.measured.record(key, 1.0)
+        raise error
+
+    return run
+
+
+@pytest.mark.parametrize("name", ["counts", "warm", "cold", "space"])
+def test_a_phase_that_atoll_does_not_end_fails_its_bars_and_the_next_ones_are_run(
+    name: str, ran: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    phase = {"counts": counts, "warm": timing, "cold": cold, "space": space}[name]
+    monkeypatch.setattr(phase, "run", _fails(ran, name, RuntimeError("7 rows are gone")))
+    bench, phases = _bench(), ("counts", "warm", "cold", "space", "packing")
+    bench_of_tables._run(bench, _asked(*phases))
+    assert ran == ["loading", *phases]
+    assert set(_holds(bench.measured, name)) == {False}
+    (told,) = bench.measured.failed
+    assert told.startswith(f"{name}: ") and "7 rows are gone" in told
+    # What only a rival did wrong fails the run, and no bar.
+    monkeypatch.setattr(phase, "run", _fails(ran, name, RivalFailed("spark: it ended")))
+    rival = _bench()
+    bench_of_tables._run(rival, _asked(*phases))
+    assert ran[-5:] == [*phases] and rival.measured.missed == [] and not rival.measured.is_well()
+
+
+def test_without_tables_nothing_is_asked_of_them_and_the_rest_is_run(ran: list[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(load, "run", _fails(ran, "loading", RuntimeError("the disk is full")))
+    bench = _bench()
+    bench_of_tables._run(bench, _asked("counts", "warm", "space", "packing"))
+    assert ran == ["loading", "packing"]
+    for name in ("loading", "counts", "warm", "space"):
+        assert set(_holds(bench.measured, name)) == {False}
+    assert set(_holds(bench.measured, "cold")) == {None}, "nobody asked for it"
+    assert [line.partition(":")[0] for line in bench.measured.failed] == ["loading", "counts", "warm", "space"]
+
+
+def test_a_rival_that_cannot_be_loaded_takes_no_part_and_is_told_once(ran: list[str], monkeypatch: pytest.MonkeyPatch):
+    absent = _Program("polars parquet")
+    absent.build = lambda: (_ for _ in ()).throw(Unavailable("it is not installed"))
+    made = [_Program("atoll"), _Program("duckdb table", "build"), absent, _Program("spark")]
+    monkeypatch.setattr(bench_of_tables, "AtollTable", lambda *given: made[0])
+    monkeypatch.setitem(sys.modules, "tables.peers.everyone", everyone := ModuleType("everyone"))
+    everyone.PEERS = []
+    for each in made[1:]:
+        everyone.PEERS.append(lambda dataset, folder, each=each: each)
+    took_part = []
+    for phase in (cold, space):
+        monkeypatch.setattr(phase, "run", lambda bench, programs: took_part.append([each.name for each in programs]))
+    bench = _bench()
+    bench_of_tables._run_together(bench, _asked("cold", "space", peers=True))
+    assert took_part == [["atoll", "spark"]] * 2
+    assert bench.measured.failed == ["cold: duckdb table: OSError('duckdb table cannot build')"]
+    assert bench.measured.left_out == ["polars parquet: it is not installed"]
+
+
+def test_questions_on_cassandra_go_on_without_a_rival_that_fails(monkeypatch: pytest.MonkeyPatch):
+    made = [_Program("atoll"), _Program("postgis 3-d", "ask")]
+    monkeypatch.setattr(questions, "AtollTable", lambda *given: made[0])
+    monkeypatch.setitem(sys.modules, "tables.peers.postgis", postgis := ModuleType("postgis"))
+    postgis.Postgis3d = lambda *given: made[1]
+    bench = _bench()
+    questions.run(bench, with_peers=True)
+    assert [(program.is_open, program.closed) for program in made] == [(False, 1)] * 2
+    assert bench.measured.figures == {} and bench.measured.failed[0].startswith("questions: postgis 3-d")
+    assert all(set(each) == {"atoll"} for times in bench.measured.detail["warm, ms"].values() for each in times.values())
+
+
+def _loaded(folder: Path) -> Bench:
+    """A bench whose table was packed again and again, so that its store holds what packs replaced, beside a Parquet of 100 KB."""
+    bench = _bench(folder)
+    frames = [{name: frame[name].copy() for name in SCHEMA.names} for frame in Tube(steps=8, particles=2_000).frames()]
+    with atoll.open(bench.store(ROWS_TABLE)) as store:
+        table = store.create_table(ROWS_TABLE, SCHEMA, id=("pid", "step"), index=INDEX)
+        for frame in frames:
+            table.append(frame)
+            table.pack(whole=True)
+        bench.packed_bytes[ROWS_TABLE] = 100_000
+        del table
+    for name in ("z.parquet", "z-smallest.parquet"):
+        (folder / name).write_bytes(bytes(100_000))
+    bench.dataset.rows = sum(len(frame["pid"]) for frame in frames)
+    bench.dataset.z_ordered, bench.dataset.z_ordered_smallest = folder / "z.parquet", folder / "z-smallest.parquet"
+    return bench
+
+
+def test_nothing_is_said_of_the_space_of_blocks(tmp_path: Path):
+    bench = _loaded(tmp_path)
+    bench.packed_bytes.clear()
+    space.run(bench, [AtollTable(bench.dataset, bench.store(ROWS_TABLE), ROWS_TABLE)])
+    assert bench.measured.figures == {} and bench.measured.detail["bytes a row"]["atoll"] > 0
+
+
+def test_a_table_of_atoll_is_closed_as_often_as_one_likes(tmp_path: Path):
+    bench = _loaded(tmp_path)
+    missing = AtollTable(bench.dataset, bench.store(ROWS_TABLE), "no such table")
+    missing.close()
+    with pytest.raises(atoll.NotFoundError):
+        missing.open()
+    for _ in range(2):
+        missing.close()
