@@ -231,6 +231,19 @@ def _loaded(folder: Path) -> Bench:
     return bench
 
 
+def test_space_is_that_of_a_table_at_rest_and_what_finds_its_objects_counts(tmp_path: Path):
+    bench = _loaded(tmp_path)
+    itself = AtollTable(bench.dataset, bench.store(ROWS_TABLE), ROWS_TABLE)
+    space.run(bench, [itself, _Program("duckdb table"), _Program("polars parquet", "bytes")])
+    figure, by_program = bench.measured.figures["space"], bench.measured.peers["space"]
+    assert figure == pytest.approx(by_program["atoll"] * bench.dataset.rows / 100_000)
+    assert figure > 1.3, "the objects alone were said to be as long as the Parquet, and the file has more than those"
+    assert by_program["atoll's objects alone"] < by_program["atoll"] < by_program["atoll's whole file"]
+    assert by_program["duckdb table"] == 7 / bench.dataset.rows and "polars parquet" not in by_program
+    assert bench.measured.failed == ["space: polars parquet: OSError('polars parquet cannot bytes')"]
+    assert not (tmp_path / "atoll-at-rest").exists()
+
+
 def test_nothing_is_said_of_the_space_of_blocks(tmp_path: Path):
     bench = _loaded(tmp_path)
     bench.packed_bytes.clear()

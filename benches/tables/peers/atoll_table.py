@@ -44,8 +44,7 @@ class AtollTable(Peer):
     def bytes_on_disk(self) -> int:
         if isinstance(self._place, str):
             raise NotImplementedError("a server tells its own size")
-        # What a store's file occupies, holes left out.
-        return sum(path.stat().st_blocks * 512 for path in self._place.rglob("*") if path.is_file())
+        return occupied(self._place)
 
     def ask(self, question: Question) -> pa.Table:
         asked = self._table.query()
@@ -57,3 +56,8 @@ class AtollTable(Peer):
             asked = asked.first(question.limit)
         # No rival puts its rows in the order of their weights.
         return asked.unordered().arrow()
+
+
+def occupied(folder: Path) -> int:
+    """Bytes of what a store's files occupy, holes left out."""
+    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
