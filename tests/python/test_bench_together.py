@@ -19,6 +19,7 @@ from tables.bench import ROWS_TABLE, Bench
 from tables.data.rows import INDEX, SCHEMA
 from tables.data.tube import Tube
 from tables.on_cassandra import questions
+from tables.peers import spark as of_spark
 from tables.peers.atoll_table import AtollTable
 from tables.peers.base import RivalFailed, Unavailable
 from tables.phases import cold, counts, load, packing, space, timing
@@ -31,6 +32,8 @@ _ROW = pa.table({"pid": [1], "step": [80], "vz": [0.5]})
 
 class _Program:
     """Answers with the same row; fails where it is told to, from some question on."""
+
+    is_only_warm = False
 
     def __init__(self, name: str, fails: str = "", question: str = "first") -> None:
         self.name, self._fails, self._question = name, fails, question
@@ -99,14 +102,14 @@ def test_a_rival_that_fails_while_everybody_is_open_takes_only_its_own_figures_a
 
 def test_a_failure_of_atoll_closes_everybody_and_is_not_hidden_by_a_rival_that_does_not_close():
     bench, programs = _bench(), _everybody()
-    programs[0], programs[-1] = _Program("atoll", "ask"), _Program("spark", "close")
+    programs[0], programs[-1] = _Program("atoll", "ask"), _Program("spark warm", "close")
     with pytest.raises(OSError, match="atoll cannot ask"):
         timing.run(bench, programs)
     assert [(program.is_open, program.closed) for program in programs] == [(False, 1)] * len(programs)
 
 
 def test_a_peer_that_cannot_be_opened_leaves_nobody_open_when_it_is_atoll():
-    bench, programs = _bench(), [_Program("duckdb table"), _Program("atoll", "open"), _Program("spark")]
+    bench, programs = _bench(), [_Program("duckdb table"), _Program("atoll", "open"), _Program("spark warm")]
     with pytest.raises(OSError, match="atoll cannot open"):
         timing.run(bench, programs)
     assert [(program.is_open, program.closed) for program in programs] == [(False, 1), (False, 1), (False, 0)]
@@ -118,14 +121,25 @@ def test_a_rival_that_fails_cold_is_closed_and_out(where: str, monkeypatch: pyte
     monkeypatch.setattr(cold, "_drop", lambda: None)
     bench, programs = _bench(), _everybody()
     programs[1] = _Program("duckdb table", where, question="full")
+    programs[-1].is_only_warm = True
     cold.run(bench, programs)
     assert not any(program.is_open for program in programs)
     assert [line.startswith("cold: duckdb table") for line in bench.measured.failed] == [True]
     assert all("duckdb table" not in each for each in bench.measured.detail["cold, ms"].values())
+    assert programs[-1].closed == 0, "what keeps a table in memory is never cold"
     assert set(bench.measured.figures) == {"cold first over postgis 3-d"}
     with pytest.raises(OSError, match="atoll cannot ask"):
         cold.run(_bench(), [atoll_itself := _Program("atoll", "ask")])
     assert not atoll_itself.is_open
+
+
+def test_cold_bars_do_not_wait_for_what_is_only_warm(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cold, "_may_drop", lambda: True)
+    monkeypatch.setattr(cold, "_drop", lambda: None)
+    bench, programs = _bench(), _everybody()
+    programs[-1].is_only_warm = True
+    cold.run(bench, programs)
+    assert set(bench.measured.figures) == set(bars.OF_PHASE["cold"]) and not bench.measured.left_out
 
 
 def _asked(*phases: str, peers: bool = False) -> SimpleNamespace:
@@ -185,7 +199,7 @@ def test_without_tables_nothing_is_asked_of_them_and_the_rest_is_run(ran: list[s
 def test_a_rival_that_cannot_be_loaded_takes_no_part_and_is_told_once(ran: list[str], monkeypatch: pytest.MonkeyPatch):
     absent = _Program("polars parquet")
     absent.build = lambda: (_ for _ in ()).throw(Unavailable("it is not installed"))
-    made = [_Program("atoll"), _Program("duckdb table", "build"), absent, _Program("spark")]
+    made = [_Program("atoll"), _Program("duckdb table", "build"), absent, _Program("spark warm")]
     monkeypatch.setattr(bench_of_tables, "AtollTable", lambda *given: made[0])
     monkeypatch.setitem(sys.modules, "tables.peers.everyone", everyone := ModuleType("everyone"))
     everyone.PEERS = []
@@ -196,7 +210,7 @@ def test_a_rival_that_cannot_be_loaded_takes_no_part_and_is_told_once(ran: list[
         monkeypatch.setattr(phase, "run", lambda bench, programs: took_part.append([each.name for each in programs]))
     bench = _bench()
     bench_of_tables._run_together(bench, _asked("cold", "space", peers=True))
-    assert took_part == [["atoll", "spark"]] * 2
+    assert took_part == [["atoll", "spark warm"]] * 2
     assert bench.measured.failed == ["cold: duckdb table: OSError('duckdb table cannot build')"]
     assert bench.measured.left_out == ["polars parquet: it is not installed"]
 
@@ -259,3 +273,81 @@ def test_a_table_of_atoll_is_closed_as_often_as_one_likes(tmp_path: Path):
         missing.open()
     for _ in range(2):
         missing.close()
+
+
+class _Session:
+    """What is used of a session of Spark."""
+
+    def __init__(self, told: list[str]) -> None:
+        self._told = told
+        self.read = SimpleNamespace(parquet=self._parquet)
+
+    def _parquet(self, path: str) -> SimpleNamespace:
+        return SimpleNamespace(createOrReplaceTempView=lambda view: self._told.append(f"{view} is {Path(path).name}"))
+
+    def sql(self, text: str) -> SimpleNamespace:
+        self._told.append(text)
+        return SimpleNamespace(toArrow=lambda: _ROW)
+
+    def stop(self) -> None:
+        self._told.append("stop")
+
+
+@pytest.fixture
+def told_to_spark(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    told: list[str] = []
+    monkeypatch.setenv("PYSPARK_PYTHON", "")
+
+    class Builder:
+        def master(self, name: str) -> "Builder":
+            return self
+
+        appName = config = lambda self, *words: self
+
+        def getOrCreate(self) -> _Session:
+            told.append("start")
+            return _Session(told)
+
+    package, module = ModuleType("pyspark"), ModuleType("pyspark.sql")
+    module.SparkSession = SimpleNamespace(builder=Builder())
+    monkeypatch.setitem(sys.modules, "pyspark", package)
+    monkeypatch.setitem(sys.modules, "pyspark.sql", module)
+    return told
+
+
+def test_spark_has_its_table_in_memory_where_everybody_is_warm_and_reads_parquet_beside_it(
+    tmp_path: Path, told_to_spark: list[str]
+):
+    (tmp_path / "z.parquet").write_bytes(b"rows")
+    dataset = SimpleNamespace(folder=tmp_path, z_ordered=tmp_path / "z.parquet")
+    parquet, warm = (kind(dataset, tmp_path / "bench") for kind in (of_spark.SparkParquet, of_spark.SparkWarm))
+    parquet.open()
+    warm.open()
+    cached = "CACHE LAZY TABLE particles_in_memory"
+    assert told_to_spark == ["start", "particles is z.parquet", "particles_in_memory is rows.parquet", cached]
+    # The same bytes under another name, as Spark would answer both from memory otherwise.
+    assert (tmp_path / "bench/spark-warm/rows.parquet").samefile(tmp_path / "z.parquet")
+    for program, view in ((parquet, "particles"), (warm, "particles_in_memory")):
+        program.ask(Question("all"))
+        assert told_to_spark[-1].endswith(f"FROM {view}")
+    told_to_spark.clear()
+    parquet.close()
+    assert told_to_spark == [], "the other one has it open"
+    warm.close()
+    warm.close()
+    assert told_to_spark == ["UNCACHE TABLE IF EXISTS particles_in_memory", "stop"]
+    warm.open()
+    warm.close()
+    assert told_to_spark.count("stop") == 2
+
+
+def test_the_better_spark_counts_and_neither_alone():
+    def figure(**times: float) -> float | None:
+        bench, spelled = _bench(), {name.replace("_", " "): each for name, each in times.items()}
+        timing._record(bench, {name: {"a": spelled} for name in _CLASSES})
+        return bench.measured.figures.get("global over spark")
+
+    assert figure(atoll=2.0, spark_parquet=30.0, spark_warm=10.0) == 5.0
+    assert figure(atoll=2.0, spark_parquet=8.0, spark_warm=10.0) == 4.0
+    assert figure(atoll=2.0, spark_parquet=8.0) is None
+    assert figure(atoll=2.0, spark_warm=8.0) is None

@@ -44,6 +44,8 @@ class Peer(ABC):
     """
 
     name: ClassVar[str]
+    is_only_warm: ClassVar[bool] = False
+    """Whether it keeps in memory what is asked again and again: where nothing is in memory, it takes no part."""
 
     def __init__(self, dataset: Dataset, folder: Path) -> None:
         self.dataset = dataset

@@ -13,10 +13,14 @@ from ..bench import Bench, in_turn, told
 from ..peers.base import Peer
 from ..peers.together import Together
 from ..report.measured import median
+from . import timing
 from .timing import ATOLL, ask_once, best_rival, lacking, leave_out_without
 
 _DROP = Path("/proc/sys/vm/drop_caches")
 _ROUNDS_MAX = 3
+
+RIVALS = tuple(name for name in timing.RIVALS if name != "spark warm")
+"""All that take part: what keeps a table in memory is never cold."""
 
 
 def run(bench: Bench, programs: list[Peer]) -> None:
@@ -24,7 +28,7 @@ def run(bench: Bench, programs: list[Peer]) -> None:
     if not _may_drop():
         bench.leave_out("cold times", f"only root may write to {_DROP}")
         return
-    together = Together(bench, "cold", programs)
+    together = Together(bench, "cold", (program for program in programs if not program.is_only_warm))
     answered = {}
     for name, questions in bench.plan.timed.items():
         if questions:
@@ -39,10 +43,10 @@ def run(bench: Bench, programs: list[Peer]) -> None:
 
 def _record(bench: Bench, times: dict[str, dict[str, float]]) -> None:
     """The worst class; none if somebody who may be the best there did not answer."""
-    if missing := lacking(times.values()):
-        leave_out_without(bench, "cold", "the time of every query over that of", missing)
+    if missing := lacking(times.values(), RIVALS):
+        leave_out_without(bench, "cold", "the time of every query over that of", missing, RIVALS)
     elif times:
-        worst, name = max((each[ATOLL] / best_rival(each), name) for name, each in times.items())
+        worst, name = max((each[ATOLL] / best_rival(each, RIVALS), name) for name, each in times.items())
         bench.measured.record("cold time over best", worst, times[name])
         bench.measured.notes.append(f"cold, the worst of {len(times)} classes is: {name}")
 

@@ -20,7 +20,7 @@ def run(bench: Bench, programs: list[Peer]) -> None:
     parquet = bench.dataset.z_ordered.stat().st_size
     smallest = bench.dataset.z_ordered_smallest.stat().st_size
     by_program = {"parquet zstd": parquet / rows, "parquet zstd, split": smallest / rows}
-    together = Together(bench, "space", programs)
+    together = Together(bench, "space", (program for program in programs if not program.is_only_warm))
     for program in [*together.there]:
         found = together.alone(program, program.bytes_on_disk)
         if found is not None:
