@@ -18,7 +18,7 @@ from tables.asked.truth import Answer
 from tables.bench import ROWS_TABLE, Bench
 from tables.data.rows import INDEX, SCHEMA
 from tables.data.tube import Tube
-from tables.on_cassandra import questions
+from tables.on_cassandra import questions, sample
 from tables.peers import spark as of_spark
 from tables.peers.atoll_table import AtollTable
 from tables.peers.base import RivalFailed, Unavailable
@@ -351,3 +351,55 @@ def test_the_better_spark_counts_and_neither_alone():
     assert figure(atoll=2.0, spark_parquet=8.0, spark_warm=10.0) == 4.0
     assert figure(atoll=2.0, spark_parquet=8.0) is None
     assert figure(atoll=2.0, spark_warm=8.0) is None
+
+
+class _Timed(_Program):
+    """Takes so long for the first question after it was opened, and one for all others."""
+
+    def __init__(self, fails: str = "") -> None:
+        super().__init__("atoll", fails)
+        self.opened = 0
+
+    def open(self) -> None:
+        super().open()
+        self.opened, self.is_fresh = self.opened + 1, True
+
+
+def _sampled(monkeypatch: pytest.MonkeyPatch, program: _Timed, close: Callable[[], None]) -> Bench:
+    """A sample of everything beside a Spark that takes 600 s."""
+    bench = _bench()
+    answer = bench.plan.truth["global 1.5 %"]
+
+    def asked(atoll: _Timed, question: Question) -> tuple[float, Answer]:
+        atoll.ask(question)
+        seconds, atoll.is_fresh = 20.0 if atoll.is_fresh else 2.0, False
+        return seconds, answer
+
+    monkeypatch.setattr(sample, "AtollTable", lambda *given: program)
+    monkeypatch.setattr(sample, "_asked", asked)
+    rival = SimpleNamespace(ask=lambda question: (600.0, answer), close=close)
+    monkeypatch.setattr(sample, "_Spark", lambda *given: rival)
+    sample.run(bench, None, Path("python"), Path("jars"))
+    return bench
+
+
+def test_a_sample_on_cassandra_is_by_a_client_that_knows_nothing_yet(monkeypatch: pytest.MonkeyPatch):
+    bench = _sampled(monkeypatch, program := _Timed(), lambda: None)
+    assert bench.measured.figures == {"over spark": 30.0}
+    assert bench.measured.peers["over spark"] == {
+        "atoll": 20_000.0,
+        "atoll, client that was asked before": 2_000.0,
+        "spark": 600_000.0,
+    }
+    assert program.opened == program.closed == bench.rounds + 1
+
+
+def test_a_spark_that_does_not_end_has_no_figures_and_hides_no_failure_of_atoll(monkeypatch: pytest.MonkeyPatch):
+    def close() -> None:
+        raise TimeoutError("after 60 s")
+
+    bench = _sampled(monkeypatch, _Timed(), close)
+    assert bench.measured.figures == {} and bench.measured.failed[0].startswith("sample: spark")
+    monkeypatch.setattr(_Timed, "ask", lambda atoll, question: (_ for _ in ()).throw(OSError("atoll is gone")))
+    with pytest.raises(OSError, match="atoll is gone"):
+        _sampled(monkeypatch, _Timed(), close)
