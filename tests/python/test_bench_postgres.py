@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -47,9 +48,8 @@ from pathlib import Path
 from tables import machine
 from tables.peers import postgres_server as server
 server._SETTINGS["shared_buffers"] = "16MB"
-folder, programs, kind = sys.argv[1:]
-if programs:
-    server._programs, server._user = lambda: Path(programs), lambda: None
+folder, programs, user, kind = sys.argv[1:]
+server._programs, server._user = lambda: Path(programs), lambda: user or None
 if kind == "older":
     machine.ending_with_parent = lambda sign: None
 started = server.Server(Path(folder))
@@ -59,64 +59,70 @@ sys.stdin.read()
 """
 
 
-def _is_installed() -> bool:
-    try:
-        return postgres_server._programs().is_dir()
-    except Unavailable:
-        return False
+class _Place(NamedTuple):
+    """A folder for a server, where its programs are, and whose process it is, if it is not this user's."""
+
+    folder: Path
+    programs: Path
+    user: str | None
 
 
-@pytest.fixture(params=["stand-in", "PostgreSQL"] if _is_installed() else ["stand-in"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, str]]:
-    """A folder for a server, and where its programs are; the real ones where they are installed."""
+_INSTALLED = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+"""Some PostgreSQL, with PostGIS or without: nothing is asked of it here."""
+
+
+@pytest.fixture(params=[None, *_INSTALLED[-1:]], ids=lambda found: "PostgreSQL" if found else "stand-in")
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Place]:
+    """For a stand-in that does what is looked at; and for a real one where there is any."""
+    # Its user must reach the folder, who may be another one.
+    folder = Path(tempfile.mkdtemp(prefix="atoll-test-"))
+    folder.chmod(0o755)
+    programs, user = (request.param.parent, postgres_server._user()) if request.param else (tmp_path, None)
+    monkeypatch.setattr(postgres_server, "_programs", lambda: programs)
+    monkeypatch.setattr(postgres_server, "_user", lambda: user)
     monkeypatch.setitem(postgres_server._SETTINGS, "shared_buffers", "16MB")
-    if request.param == "PostgreSQL":
-        # Its user must reach it, who may be another one.
-        folder = Path(tempfile.mkdtemp(prefix="atoll-test-"))
-        folder.chmod(0o755)
-        Server(folder / "postgis").make()
-        yield folder / "postgis", ""
-        shutil.rmtree(folder)
-        return
-    for name, text in {"postgres": _POSTGRES, "pg_ctl": _PG_CTL}.items():
-        (tmp_path / name).write_text(text.format(python=sys.executable))
-        (tmp_path / name).chmod(0o755)
-    monkeypatch.setattr(postgres_server, "_programs", lambda: tmp_path)
-    monkeypatch.setattr(postgres_server, "_user", lambda: None)
-    (tmp_path / "data").mkdir()
-    yield tmp_path / "data", str(tmp_path)
+    if request.param:
+        Server(folder / "data").make()
+    else:
+        (folder / "data").mkdir()
+        for name, text in {"postgres": _POSTGRES, "pg_ctl": _PG_CTL}.items():
+            (tmp_path / name).write_text(text.format(python=sys.executable))
+            (tmp_path / name).chmod(0o755)
+    yield _Place(folder / "data", programs, user)
+    shutil.rmtree(folder)
 
 
 def _has_ended(watched: int) -> bool:
     return bool(select.select([watched], [], [], _SECONDS)[0])
 
 
-def _killed_bench(place: tuple[Path, str], kind: str) -> int:
+def _killed_bench(place: _Place, kind: str) -> int:
     """The server of a bench that was killed, as a file descriptor that tells its end."""
-    folder, programs = place
     text = _BENCH.format(benches=str(Path(__file__).parents[2] / "benches"))
-    words = [sys.executable, "-c", text, str(folder), programs, kind]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as bench:
+    words = [sys.executable, "-c", text, place.folder, place.programs, place.user or "", kind]
+    # What it has no time to remove goes with the folder.
+    environment = {**os.environ, "TMPDIR": str(place.folder.parent)}
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as bench:
         watched = os.pidfd_open(int(bench.stdout.readline()))
         bench.kill()
     return watched
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells a process that its parent has ended")
-def test_a_server_ends_with_a_bench_that_is_killed(place: tuple[Path, str]):
+def test_a_server_ends_with_a_bench_that_is_killed(place: _Place):
     watched = _killed_bench(place, "this")
     assert _has_ended(watched)
     os.close(watched)
-    assert not (place[0] / "postmaster.pid").exists(), "it ended in order"
+    assert not (place.folder / "postmaster.pid").exists(), "it ended in order"
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="as above")
 def test_a_server_that_an_older_bench_left_is_stopped_before_the_own_one_starts(
-    place: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+    place: _Place, capsys: pytest.CaptureFixture[str]
 ):
     watched = _killed_bench(place, "older")
     assert not select.select([watched], [], [], 0)[0], "nobody has told it to end"
-    server = Server(place[0])
+    server = Server(place.folder)
     server.start("somebody")
     try:
         assert _has_ended(watched) and server._process.poll() is None
@@ -126,8 +132,8 @@ def test_a_server_that_an_older_bench_left_is_stopped_before_the_own_one_starts(
         server.stop("somebody")
 
 
-def test_a_server_runs_until_all_who_started_it_have_stopped_it(place: tuple[Path, str]):
-    server = Server(place[0])
+def test_a_server_runs_until_all_who_started_it_have_stopped_it(place: _Place):
+    server = Server(place.folder)
     words = server.start("one")
     assert server.start("other") == words and "host=" in words
     process = server._process
@@ -135,16 +141,16 @@ def test_a_server_runs_until_all_who_started_it_have_stopped_it(place: tuple[Pat
     server.stop("one")
     assert process.poll() is None, "the other one asks it still"
     server.stop("other")
-    assert process.poll() is not None and not (place[0] / "postmaster.pid").exists()
+    assert process.poll() is not None and not (place.folder / "postmaster.pid").exists()
     server.stop("other")
     server.start("other")
     server.stop("other")
 
 
-def test_a_server_that_does_not_start_says_why_and_leaves_nothing(place: tuple[Path, str], monkeypatch: pytest.MonkeyPatch):
-    (place[0] / "broken").touch()
+def test_a_server_that_does_not_start_says_why_and_leaves_nothing(place: _Place, monkeypatch: pytest.MonkeyPatch):
+    (place.folder / "broken").touch()
     monkeypatch.setitem(postgres_server._SETTINGS, "shared_buffers", "no number")
-    server = Server(place[0])
+    server = Server(place.folder)
     with pytest.raises(Unavailable, match="ended with 1.*(no room for shared memory|shared_buffers)"):
         server.start("somebody")
     assert server._process is None and server._socket is None

@@ -269,7 +269,7 @@ def test_a_table_of_atoll_is_closed_as_often_as_one_likes(tmp_path: Path):
     bench = _loaded(tmp_path)
     missing = AtollTable(bench.dataset, bench.store(ROWS_TABLE), "no such table")
     missing.close()
-    with pytest.raises(atoll.NotFoundError):
+    with pytest.raises(atoll.errors.NotFoundError):
         missing.open()
     for _ in range(2):
         missing.close()
