@@ -42,6 +42,11 @@ class Arrow:
     def __len__(self) -> int:
         return len(self._held)
 
+    @property
+    def type_name(self) -> str:
+        """The name of its type."""
+        return self._held.schema.fields()[0][1]
+
     def first(self) -> Arrow:
         """Its first row, if it has one."""
         return Arrow(self._held.slice(0, 1), is_own=False)
@@ -93,11 +98,8 @@ def _check_apart(names: Iterable[str]) -> None:
         raise InvalidInputError(f'there are two columns "{twice[0]}"')
 
 
-def _taken(name: str, values: Any) -> Kept:
-    numpy = needed("numpy", "atoll.Writer")
-    if _is_arrow(values, numpy):
-        known = getattr(values, "nbytes", None)
-        return Arrow(_atoll.rows([_column(name, values)]), is_own=False, nbytes=known if isinstance(known, int) else None)
+def _converted(name: str, values: Any, numpy: Any) -> Kept:
+    """What is no Arrow: an array of numbers where it can be one."""
     held = _numbers(name, values, numpy) if isinstance(values, list) else numpy.asanyarray(values)
     if held is None or (held.dtype.kind == "O" and held.ndim):
         # Objects may be changed in place, and NumPy counts their places alone.
@@ -163,8 +165,8 @@ class TableColumns:
 
     def __init__(self, schema: _atoll.Schema) -> None:
         self._kinds = {name: (kind, nullable) for name, kind, nullable in schema.fields()}
-        #: What the arrays of the last step were, all of which the table takes but for their values.
-        self._fitting: set[tuple[str, Any, tuple[int, ...]]] = set()
+        #: The types of the columns of the last step that had rows: all fit those of the table.
+        self._fitting: list[tuple[str, Any]] = []
 
     def misfit(self, names: Iterable[str], filled: Iterable[str]) -> tuple[str, str] | None:
         """What is wrong with the names of a step's columns, and what would be right; `filled` are those that a writer fills."""
@@ -187,35 +189,43 @@ class TableColumns:
 
     def taken(self, name: str, values: Any) -> Kept:
         """A column as it was given; not copied yet, unless it has to be converted."""
+        numpy = needed("numpy", "atoll.Writer")
+        if isinstance(values, numpy.ndarray) and values.dtype.kind != "O":
+            # The usual one, of which there is nothing else to know.
+            return values
         check_has_rows(name, values)
-        listed = None if _is_arrow(values, needed("numpy", "atoll.Writer")) else as_list(values)
+        if _is_arrow(values, numpy):
+            known = getattr(values, "nbytes", None)
+            known = known if isinstance(known, int) else None
+            return Arrow(_atoll.rows([_column(name, values)]), is_own=False, nbytes=known)
+        listed = as_list(values)
         values = values if listed is None else listed
         is_listed = listed is not None or getattr(getattr(values, "dtype", None), "kind", "") == "O"
         may_be_null = self._kinds.get(name, ("", False))[1]
         if is_listed and may_be_null and len(values) and all(value is None for value in values):
             # By itself it has no type.
             return Nothing(len(values))
-        return _taken(name, values)
+        return _converted(name, values, numpy)
 
     def check_types(self, table: Table, given: Mapping[str, Kept], filled: Mapping[str, Kept], rows: int) -> None:
         """Refuses columns that do not fit those of the table, whatever their values are."""
+        kinds = [(name, _kind(values)) for name, values in given.items()]
+        if kinds == self._fitting:
+            # The table is asked where these change: it has its threads, which may be at work on the steps that wait.
+            return
         numpy = needed("numpy", "atoll.Writer")
-        arrays = {name: values for name, values in given.items() if not isinstance(values, Arrow | Nothing)}
-        kinds = {(name, values.dtype, values.shape[1:]) for name, values in arrays.items()}
-        if kinds <= self._fitting and len(arrays) == len(given):
-            return
-        for name, values in arrays.items():
-            check_array(name, values, is_masked=isinstance(values, numpy.ma.MaskedArray))
-        if not rows:
-            # What has no values has no type either.
-            return
-        # A row of zeros, which every type has, tells of all rows of an array; of another library's columns the first one does.
-        row: dict[str, Any] = {name: numpy.zeros((1, *shape), dtype) for name, dtype, shape in kinds}
+        first: dict[str, Any] = {}
         for name, values in {**given, **filled}.items():
-            if name not in row:
-                row[name] = values.first() if isinstance(values, Arrow) else values[:1]
-        table._native.conformed(_atoll.rows([_column(name, values) for name, values in row.items()]))
-        self._fitting = kinds
+            if isinstance(values, Arrow):
+                first[name] = values.first()
+                continue
+            check_array(name, values, is_masked=isinstance(values, numpy.ma.MaskedArray))
+            # Zeros, which every type has, tell of all rows.
+            first[name] = numpy.zeros((1, *values.shape[1:]), values.dtype)
+        # What has no rows has no types either.
+        if rows:
+            table._native.conformed(_atoll.rows([_column(name, values) for name, values in first.items()]))
+            self._fitting = kinds
 
     def missing(self, given: Mapping[str, Kept], known: Mapping[str, Any], rows: int) -> dict[str, Kept]:
         """Those of the columns with known values that were not given.
@@ -246,6 +256,11 @@ class TableColumns:
             f'column "{name}" is {kind} in the table, and the writer knows its value as {type(value).__name__}',
             "give its values among the arrays of the step",
         )
+
+
+def _kind(values: Kept) -> Any:
+    """What the type of a column is, to compare it with that of another one."""
+    return values.type_name if isinstance(values, Arrow) else (values.dtype, values.shape[1:])
 
 
 def _told(names: list[str]) -> str:

@@ -149,8 +149,8 @@ class Writer:
         Raises ``InvalidInputError`` for a step that is no whole number or does not rise, a time that is no number,
         columns that the table has not, or that the step lacks, columns of different lengths, and what cannot be converted, or is
         of another type than the table's column, ``LimitError`` for more rows than an object has; the writer goes on after
-        these. What only shows in one of the values, such as 0.5 for whole numbers, or none where there must be one, is found
-        in the background, and ends the writer. Raises what went wrong with an earlier step, if something did.
+        these. What only shows in one of the values, such as 0.5 for whole numbers, or none where there must be one, may be found
+        in the background, and ends the writer then. Raises what went wrong with an earlier step, if something did.
         """
         self._pump.check()
         # Now, not in the background: what fails there ends the writer, with all the steps that wait.
