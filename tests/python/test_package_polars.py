@@ -1,9 +1,6 @@
 """A lazy frame of Polars on a table gives what the same frame in memory gives, and reads less."""
 
 import datetime
-import itertools
-import math
-import operator
 import os
 import random
 
@@ -25,8 +22,6 @@ SCHEMA = {
     "text": "utf8?",
     "at": "timestamp[us]",
 }
-COMPARISONS = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
-FLOAT32_MAX = float(numpy.finfo("float32").max)
 NUMBERS = [0, 1, -2, 0.1, 2.5, -0.5, 3e38]
 
 
@@ -80,23 +75,6 @@ def test_random_predicates_give_what_polars_gives_in_memory(store: atoll.Store) 
         found = lazy.filter(predicate).select("id", "x").collect().sort("id")
         wanted = memory.filter(predicate).select("id", "x").sort("id")
         assert_frame_equal(found, wanted, check_exact=True), f"seed {seed}: {predicate}"
-
-
-@pytest.mark.parametrize("number", [FLOAT32_MAX, 3.4028235e38, 3.5e38, 1e39, 3e38, 0.1])
-@pytest.mark.parametrize("sign", [1, -1])
-def test_numbers_at_the_end_of_32_bits_are_compared_as_polars_does(store: atoll.Store, number: float, sign: int) -> None:
-    number *= sign
-    values = [0.0, 0.1, 3e38, FLOAT32_MAX, math.inf, math.nan]
-    memory = polars.DataFrame(
-        {"id": list(range(12)), "f": values + [-value for value in values]}, schema_overrides={"f": polars.Float32}
-    )
-    table = store.create_table("t", {"id": "int64", "f": "float32"}, id="id", index="f")
-    table.append(memory)
-    literals = [polars.lit(number), polars.lit(number, dtype=polars.Float64), polars.lit(numpy.float32(number))]
-    for literal, compare in itertools.product(literals, COMPARISONS):
-        predicate = compare(polars.col("f"), literal)
-        found = table.scan_polars().filter(predicate).collect().sort("id")
-        assert found["id"].to_list() == memory.filter(predicate)["id"].to_list(), str(predicate)
 
 
 def test_predicates_are_pushed_down(table: atoll.Table) -> None:

@@ -175,17 +175,9 @@ def _instant(ticks: int, unit: str, zone: Any, data_type: str) -> datetime.datet
         return None
 
 
-def _in_32_bits(value: float) -> float:
-    """The nearest number that 32 bits have."""
-    try:
-        return float(struct.unpack("f", struct.pack("f", value))[0])
-    except OverflowError:
-        return math.copysign(math.inf, value)
-
-
 def _compared(column: Expression, symbol: str, value: Any, data_type: str) -> Pushed:
     if data_type == "float32":
-        narrow = _in_32_bits(value)
+        narrow = struct.unpack("f", struct.pack("f", value))[0] if abs(value) < 3e38 else value
         low, high = min(value, narrow), max(value, narrow)
         wide = {">": column >= low, ">=": column >= low, "<": column <= high, "<=": column <= high}
         held = wide.get(symbol, column.between(low, high)) if symbol != "!=" else ~column.is_null()
