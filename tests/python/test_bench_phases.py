@@ -89,7 +89,9 @@ def _tolerance_bench(folder: Path, *, is_shifted: bool) -> SimpleNamespace:
 def test_answers_to_tolerance_queries_are_held_against_the_truth(tmp_path: Path, is_shifted: bool):
     bench = _tolerance_bench(tmp_path, is_shifted=is_shifted)
     tolerance.run(bench)
-    assert set(bench.measured.figures) == {"tolerance rows", "tolerance exact"}
+    figures = bench.measured.figures
+    assert set(figures) == {"tolerance rows", "tolerance decoded", "tolerance exact"}
+    assert figures["tolerance decoded"] >= figures["tolerance rows"] > 0, "what is given was decoded"
     told = " ".join(bench.measured.wrong)
     assert [word in told for word in ("far from", "exactly")] == [is_shifted, is_shifted]
 
