@@ -1,8 +1,10 @@
 """What every phase gets: the rows, the questions, where things lie, and where figures go."""
 
+import contextlib
+import shutil
 import subprocess
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -67,6 +69,16 @@ class Bench:
         """Keeps for the end what came to no end, and says so now: these bars do not hold, and the bench does not end well."""
         self.measured.fail(what, why, keys)
         told(f"FAILED: {what}: {why}")
+
+
+@contextlib.contextmanager
+def fresh(folder: Path) -> Iterator[Path]:
+    """A folder of which nothing is left of a run before, nor will be of this one, however it ends."""
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def told(text: str) -> None:

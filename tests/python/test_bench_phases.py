@@ -19,7 +19,7 @@ from tables.asked.truth import Truth
 from tables.bench import Bench
 from tables.data.rows import INDEX, SCHEMA
 from tables.data.tube import Tube
-from tables.phases import live, live_writer, runs, sustained, tolerance, writing
+from tables.phases import live, live_writer, packing, runs, sustained, tolerance, writing
 from tables.phases.live_writer import Appended
 from tables.peers.base import RivalFailed, Unavailable, of_rival
 from tables.report import bars, table
@@ -175,14 +175,46 @@ def _stretched(rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {**rows, "vz": rows["vz"] + np.float32(1.0)}
 
 
+def test_small_steps_are_looked_up_behind_the_count_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    rows = _rows(3)
+    monkeypatch.setattr(packing, "_until_packed", lambda table: None)
+    monkeypatch.setattr(packing, "_STEP_ROWS", 100)
+    assert packing._write_small_steps(str(tmp_path / "right"), rows)["wrong"] == []
+    append = atoll.Table.append
+    monkeypatch.setattr(atoll.Table, "append", lambda table, rows, **more: append(table, _stretched(rows), **more))
+    assert len(packing._write_small_steps(str(tmp_path / "wrong"), rows)["wrong"]) == 3
+
+
+def test_answers_of_appended_and_imported_rows_are_held_against_the_truth(tmp_path: Path):
+    rows = _rows(3)
+    bench = SimpleNamespace(measured=Measured(), rounds=1)
+    places = {kind: tmp_path / kind for kind in ("appends", "import")}
+    for place in places.values():
+        # Both are wrong in the same way, and so have as many rows.
+        packing._imported(place, _stretched(rows))
+    packing._queried(bench, places, rows)
+    assert {line.partition(",")[2].split(",")[0].strip() for line in bench.measured.wrong} == {"appends", "import"}
+    assert len(packing._wrong(places["import"], rows)) == 3
+    right = tmp_path / "right"
+    packing._imported(right, rows)
+    assert packing._wrong(right, rows) == []
+    bench.measured.wrong.clear()
+    packing._queried(bench, {"appends": right, "import": right}, rows)
+    assert bench.measured.wrong == []
+
+
+def _rows(steps: int) -> dict[str, np.ndarray]:
+    """Rows of some steps of a small tube, in their order."""
+    frames = _frames(steps)
+    return {name: np.concatenate([frame[name] for frame in frames]) for name in SCHEMA.names}
+
+
 def _batches(frames: list[dict[str, np.ndarray]]) -> list[pa.RecordBatch]:
     return [pa.RecordBatch.from_pydict(frame, schema=SCHEMA) for frame in frames]
 
 
 def _ran_alone(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> Measured:
     """A run of one phase that records a good figure, and then ends so."""
-    import tables.phases.packing as packing
-
     def run(bench: Bench) -> None:
         bench.measured.record("pack bytes", 1.0)
         if error is not None:

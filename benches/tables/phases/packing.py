@@ -1,17 +1,19 @@
 """Packing in the background: bytes written for small steps, and a table that many small appends went into, at rest."""
 
-import multiprocessing
-import shutil
 import time
 import warnings
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from .. import machine
+from ..asked import written
 from ..asked.boxes import boxes
-from ..bench import Bench, told
+from ..asked.question import Question
+from ..asked.truth import Answer, Truth
+from ..bench import Bench, fresh, told
+from ..children import answer_of, answers_of, until
 from ..data.rows import COLUMNS, INDEX, ROW_BYTES, SCHEMA
 from ..peers.base import Unavailable
 from ..report.measured import median
@@ -24,6 +26,8 @@ _WRITERS, _APPEND_ROWS = 4, 100
 _APPENDS, _APPENDS_QUICK = 10_000, 1_000
 _IDLE_SECONDS = 60.0
 _BOXES = 40
+_PATIENCE_SECONDS = 900.0
+"""Processes that take longer hang."""
 
 
 def run(bench: Bench) -> None:
@@ -62,17 +66,10 @@ def _slices(rows: dict[str, np.ndarray], size: int):  # noqa: ANN202
 def _small_steps(bench: Bench) -> None:
     """In a process of its own, whose bytes are counted by the system."""
     steps = min(_STEPS_QUICK if bench.is_quick else _STEPS, bench.dataset.rows // _STEP_ROWS)
-    place = bench.folder / "atoll-small-steps"
-    shutil.rmtree(place, ignore_errors=True)
-    context = multiprocessing.get_context("spawn")
-    answers = context.Queue()
     rows = _rows(bench, steps * _STEP_ROWS)
-    writer = context.Process(target=_write_small_steps, args=(str(place), rows, answers))
-    writer.start()
-    made = answers.get(timeout=900)
-    writer.join(timeout=60)
-    writer.kill()
-    shutil.rmtree(place)
+    with fresh(bench.folder / "atoll-small-steps") as place:
+        made = answer_of(_write_small_steps, str(place), rows, seconds=_PATIENCE_SECONDS, what="small steps")
+    bench.measured.wrong += [f"atoll, small steps: {each}" for each in made.pop("wrong")]
     user = steps * _STEP_ROWS * ROW_BYTES
     made["bytes written over user bytes, to the system"] = made["bytes handed"] / user
     made["bytes written over user bytes, to the disk"] = made["bytes to disk"] / user
@@ -81,10 +78,9 @@ def _small_steps(bench: Bench) -> None:
     _record(bench, "pack bytes", max(made["bytes handed"], made["bytes to disk"]) / user)
 
 
-def _write_small_steps(place: str, rows: dict[str, np.ndarray], answers) -> None:  # noqa: ANN001: of whichever context
+def _write_small_steps(place: str, rows: dict[str, np.ndarray]) -> dict:
     import atoll
 
-    machine.end_with_parent()
     before, started = _io(), time.perf_counter()
     with atoll.open(place) as store:
         table = store.create_table("run", SCHEMA, id=("pid", "step"), index=INDEX, pack="background")
@@ -94,17 +90,30 @@ def _write_small_steps(place: str, rows: dict[str, np.ndarray], answers) -> None
         _until_packed(table)
         packed, info = table.packing, table.info()
         del table
-    after = _io()
-    answers.put(
-        {
-            "appended, s": appended,
-            "packed, s": time.perf_counter() - started,
-            "bytes handed": after["wchar"] - before["wchar"],
-            "bytes to disk": after["write_bytes"] - before["write_bytes"],
-            "times each row was packed": packed.rows / len(rows["pid"]),
-            "objects": info.cubes,
-        }
-    )
+    after, seconds = _io(), time.perf_counter() - started
+    return {
+        "appended, s": appended,
+        "packed, s": seconds,
+        "bytes handed": after["wchar"] - before["wchar"],
+        "bytes to disk": after["write_bytes"] - before["write_bytes"],
+        "times each row was packed": packed.rows / len(rows["pid"]),
+        "objects": info.cubes,
+        "wrong": _wrong(place, rows),
+    }
+
+
+def _wrong(place: Path | str, rows: dict[str, np.ndarray]) -> list[str]:
+    """What a table has not as it was handed over, in whatever portions: by the step that the column of each row says."""
+    import atoll
+
+    steps = np.unique(rows["step"])
+
+    def frame_of(number: int) -> dict[str, np.ndarray]:
+        low, high = np.searchsorted(rows["step"], (steps[number], steps[number] + 1))
+        return {name: values[low:high] for name, values in rows.items()}
+
+    with atoll.open(place, create=False) as store:
+        return written.wrong(store.table("run"), frame_of, len(steps), len(rows["pid"]))
 
 
 def _io() -> dict[str, int]:
@@ -112,42 +121,22 @@ def _io() -> dict[str, int]:
     return {name: int(value) for name, value in (line.split(": ") for line in lines)}
 
 
-def _until_packed(table, seconds: float = 300.0) -> None:  # noqa: ANN001
-    ends = time.monotonic() + seconds
-    while table.info().blocks:
-        if time.monotonic() > ends:
-            raise RuntimeError(f"{table.info().blocks} blocks are not packed after {seconds:.0f} s")
-        time.sleep(0.1)
+def _until_packed(table) -> None:  # noqa: ANN001: of a package that may be missing
+    until(lambda: not table.info().blocks, seconds=300.0, what="a table without blocks")
 
 
 def _many_appends(bench: Bench) -> None:
     """Four processes append to a table that this one keeps packed; beside it the same rows, imported and packed."""
-    import atoll
-
     appends = min(_APPENDS_QUICK if bench.is_quick else _APPENDS, bench.dataset.rows // _APPEND_ROWS)
+    appends = appends // _WRITERS * _WRITERS
     rows = _rows(bench, appends * _APPEND_ROWS)
-    places = {kind: bench.folder / f"atoll-{kind}" for kind in ("appends", "import")}
-    for place in places.values():
-        shutil.rmtree(place, ignore_errors=True)
-    asked = [question for question in boxes(rows, _BOXES, seed=3)]
-    with atoll.open(places["appends"]) as store:
-        table = store.create_table("run", SCHEMA, id=("pid", "step"), index=INDEX, pack="background")
-        seconds = _append_at_once(places["appends"], rows)
-        _wait(table, 15.0 if bench.is_quick else _IDLE_SECONDS)
-        appended = table.info()
-    with atoll.open(places["import"]) as store:
-        table = store.create_table("run", SCHEMA, id=("pid", "step"), index=INDEX)
-        for frame in _slices(rows, 50_000):
-            table.append(frame)
-        table.pack(whole=True)
-        imported = table.info()
-        del table
-    # Cold caches on both sides, and every question once before it is timed.
-    times = {}
-    with atoll.open(places["appends"]) as first, atoll.open(places["import"]) as second:
-        tables = {"appends": first.table("run"), "import": second.table("run")}
-        for question in asked:
-            times[question.name] = _asked(bench, tables, question)
+    with ExitStack() as folders:
+        places = {kind: folders.enter_context(fresh(bench.folder / f"atoll-{kind}")) for kind in ("appends", "import")}
+        seconds, appended = _appended(places["appends"], rows, 15.0 if bench.is_quick else _IDLE_SECONDS)
+        imported = _imported(places["import"], rows)
+        times = _queried(bench, places, rows)
+        for kind, place in places.items():
+            bench.measured.wrong += [f"atoll, {kind}: {each}" for each in _wrong(place, rows)]
     ratio = median([each["appends"] / each["import"] for each in times.values()])
     objects = (appended.blocks + appended.cubes) / (imported.blocks + imported.cubes)
     told(
@@ -162,8 +151,42 @@ def _many_appends(bench: Bench) -> None:
     }
     _record(bench, "appends objects", objects)
     _record(bench, "appends queries", ratio)
-    for place in places.values():
-        shutil.rmtree(place)
+
+
+def _appended(place: Path, rows: dict[str, np.ndarray], idle: float):  # noqa: ANN202: of a package that may be missing
+    """Seconds that the writers take, and what the table is after a rest."""
+    import atoll
+
+    with atoll.open(place) as store:
+        table = store.create_table("run", SCHEMA, id=("pid", "step"), index=INDEX, pack="background")
+        seconds = _append_at_once(place, rows)
+        _wait(table, idle)
+        info = table.info()
+        del table
+    return seconds, info
+
+
+def _imported(place: Path, rows: dict[str, np.ndarray]):  # noqa: ANN202
+    import atoll
+
+    with atoll.open(place) as store:
+        table = store.create_table("run", SCHEMA, id=("pid", "step"), index=INDEX)
+        for frame in _slices(rows, 50_000):
+            table.append(frame)
+        table.pack(whole=True)
+        info = table.info()
+        del table
+    return info
+
+
+def _queried(bench: Bench, places: dict[str, Path], rows: dict[str, np.ndarray]) -> dict[str, dict[str, float]]:
+    """Milliseconds of each question: cold caches on both sides, and every question once before it is timed."""
+    import atoll
+
+    truth = Truth(rows)
+    with atoll.open(places["appends"]) as first, atoll.open(places["import"]) as second:
+        tables = {"appends": first.table("run"), "import": second.table("run")}
+        return {each.name: _asked(bench, tables, each, truth.answer(each)) for each in boxes(rows, _BOXES, seed=3)}
 
 
 def _wait(table, seconds: float) -> None:  # noqa: ANN001
@@ -173,40 +196,36 @@ def _wait(table, seconds: float) -> None:  # noqa: ANN001
         time.sleep(0.2)
 
 
-def _asked(bench: Bench, tables: dict, question) -> dict[str, float]:  # noqa: ANN001
+def _asked(bench: Bench, tables: dict, question: Question, expected: Answer) -> dict[str, float]:
+    """Milliseconds of each table, medians; every answer is held against the truth, once the clock has stopped."""
     found: dict[str, list[float]] = {kind: [] for kind in tables}
-    answers = set()
+    wrong = {}
     for turn in range(bench.rounds + 1):
         for kind, table in tables.items():
             started = time.perf_counter()
             rows = table.where(question.expression()).read()
             if turn:
                 found[kind].append((time.perf_counter() - started) * 1e3)
-            answers.add(len(rows))
-    if len(answers) > 1:
-        bench.measured.wrong.append(f"atoll, {question.name}: {sorted(answers)} rows, appended and imported")
+            if not (answer := Answer.of(rows.numpy())).agrees(expected):
+                wrong[kind] = answer
+    bench.measured.wrong += [
+        f"atoll, {kind}, {question.name}: {answer} instead of {expected}" for kind, answer in wrong.items()
+    ]
     return {kind: median(each) for kind, each in found.items()}
 
 
 def _append_at_once(place: Path, rows: dict[str, np.ndarray]) -> float:
-    context = multiprocessing.get_context("spawn")
     share = len(rows["pid"]) // _WRITERS
     parts = [{name: values[at * share : (at + 1) * share] for name, values in rows.items()} for at in range(_WRITERS)]
-    writers = [context.Process(target=_append, args=(str(place), at, part)) for at, part in enumerate(parts)]
+    each = [(str(place), number, part) for number, part in enumerate(parts)]
     started = time.perf_counter()
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    if any(writer.exitcode for writer in writers):
-        raise RuntimeError("a writer failed")
+    answers_of(_append, each, seconds=_PATIENCE_SECONDS, what="appends of four writers")
     return time.perf_counter() - started
 
 
 def _append(place: str, number: int, rows: dict[str, np.ndarray]) -> None:
     import atoll
 
-    machine.end_with_parent()
     with atoll.open(place, create=False) as store:
         table = store.table("run")
         for step, frame in enumerate(islice(_slices(rows, _APPEND_ROWS), len(rows["pid"]) // _APPEND_ROWS)):

@@ -1,14 +1,14 @@
 """Ten thousand small runs in one table: made by one writer, listed, and asked for the first time."""
 
-import shutil
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 
 from ..asked.question import Question
 from ..asked.truth import Answer, Truth
-from ..bench import Bench, told
+from ..bench import Bench, fresh, told
 from ..data.rows import INDEX, SCHEMA, STEP_EVERY
 from ..peers.base import Unavailable
 
@@ -23,12 +23,26 @@ _ASKED = Question("a tenth", box={"x": (0.0, float(np.float32(0.1)))}).sample(0.
 def run(bench: Bench) -> None:
     """With a tenth of the runs nothing is recorded: the bars are about all of them."""
     try:
-        import atoll
+        import atoll  # noqa: F401
     except ImportError as missing:
         raise Unavailable(f"the Python package atoll is not installed: {missing}") from missing
     runs = _RUNS_QUICK if bench.is_quick else _RUNS
-    place = bench.folder / "atoll-runs"
-    shutil.rmtree(place, ignore_errors=True)
+    with fresh(bench.folder / "atoll-runs") as place:
+        seconds = _seconds(bench, place, runs)
+    told(f"  {runs:,} runs, seconds: {seconds}")
+    bench.measured.detail[f"{runs} runs, s"] = seconds
+    if bench.is_quick:
+        shown = ", ".join(f"{name} {each:.2f} s" for name, each in seconds.items())
+        bench.measured.notes.append(f"{runs:,} runs instead of {_RUNS:,}: {shown}")
+        return
+    for name, each in seconds.items():
+        bench.measured.record(f"runs {name}", each)
+
+
+def _seconds(bench: Bench, place: Path, runs: int) -> dict[str, float]:
+    """What each part took; answers are judged."""
+    import atoll
+
     seconds = {}
     with atoll.open(place) as store:
         table = store.create_table("runs", SCHEMA, id=("pid", "step"), index=INDEX)
@@ -53,15 +67,7 @@ def run(bench: Bench) -> None:
             if (found := len(list(table.runs()))) != runs:
                 bench.measured.wrong.append(f"atoll lists {found} of {runs} runs")
             seconds["listing"] = time.perf_counter() - listed
-    told(f"  {runs:,} runs, seconds: {seconds}")
-    bench.measured.detail[f"{runs} runs, s"] = seconds
-    shutil.rmtree(place)
-    if bench.is_quick:
-        shown = ", ".join(f"{name} {each:.2f} s" for name, each in seconds.items())
-        bench.measured.notes.append(f"{runs:,} runs instead of {_RUNS:,}: {shown}")
-        return
-    for name, each in seconds.items():
-        bench.measured.record(f"runs {name}", each)
+    return seconds
 
 
 def _expected(runs: int) -> Answer:
