@@ -18,6 +18,8 @@ ROWS_TABLE = "rows"
 """Sampled by row."""
 PATHS_TABLE = "paths"
 """Sampled by particle."""
+_OF_MINUTES = 0.9
+"""Share of the minutes asked for that what lasts has to last, to be a figure."""
 
 
 @dataclass
@@ -50,6 +52,10 @@ class Bench:
     def store(self, table: str) -> Path | str:
         """The store of a table: a folder each, so that its size is the table's."""
         return self.url or self.folder / f"atoll-{table}"
+
+    def is_long(self, seconds: float) -> bool:
+        """Whether what is to last as long as was asked for has done so."""
+        return seconds >= _OF_MINUTES * self.minutes * 60.0
 
     def run_counter(self, *words: object) -> None:
         """Runs the Rust half to its end."""

@@ -17,7 +17,7 @@ from tables.bench import Bench
 from tables.children import NotDone, answer_of, answers_of, next_of, until
 from tables.data.rows import SCHEMA
 from tables.data.tube import Tube
-from tables.phases import packing
+from tables.phases import packing, sustained
 
 
 def _twice(number: int) -> int:
@@ -75,6 +75,16 @@ def _bench(folder: Path) -> Bench:
     return Bench(folder, Path(), dataset, None, None, is_quick=False, commit="0", minutes=0.01)
 
 
+def test_a_writer_that_hangs_does_not_go_on_beside_the_next_phase(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sustained, "_TABLE_ROWS", 1_000)
+    monkeypatch.setattr(sustained, "_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(sustained, "_write", _hangs)
+    with pytest.raises(NotDone, match="sustained writing"):
+        sustained.run(_bench(tmp_path))
+    assert multiprocessing.active_children() == []
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_writers_that_fail_are_told_with_the_reason_and_leave_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(packing, "_append", _fails)
     with pytest.raises(NotDone, match="(?s)four writers.*no space left"):
@@ -82,3 +92,10 @@ def test_writers_that_fail_are_told_with_the_reason_and_leave_no_folder(tmp_path
     assert multiprocessing.active_children() == []
     # The socket beside it goes with the error, which holds the table.
     assert not any(path.is_dir() for path in tmp_path.iterdir())
+
+
+def test_a_packing_that_stands_still_ends_the_wait_for_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sustained, "_PATIENCE_SECONDS", 0.0)
+    table = SimpleNamespace(info=lambda: SimpleNamespace(blocks=151))
+    with pytest.raises(NotDone, match="no more than 150 steps"):
+        sustained._wait_for_blocks(table, 150)

@@ -167,14 +167,72 @@ def test_rows_written_at_full_rate_are_compared(tmp_path: Path, *, is_altered: b
 
 
 def test_rows_written_for_long_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sustained.machine, "end_with_parent", lambda: None)
-    answers: queue.Queue = queue.Queue()
-    sustained._write(str(tmp_path / "right"), _frames(3), 60.0, 5_000, answers)
-    assert answers.get()["wrong"] == []
+    right = sustained._table(tmp_path / "right", _frames(3), 60.0, 5_000)
+    assert right["wrong"] == [] and right["rows"] >= 5_000
     append = atoll.Table.append
     monkeypatch.setattr(atoll.Table, "append", lambda table, rows, **more: append(table, _stretched(rows), **more))
-    sustained._write(str(tmp_path / "wrong"), _frames(3), 60.0, 5_000, answers)
-    assert len(answers.get()["wrong"]) >= 5
+    wrong = sustained._table(tmp_path / "wrong", _frames(3), 60.0, 5_000)
+    assert len(wrong["wrong"]) >= 5
+
+
+def test_what_is_written_for_long_lies_in_one_table_after_the_other_and_the_clock_counts_only_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    asked = []
+
+    def table(place: Path, frames: list, seconds: float, rows_max: int) -> dict:
+        asked.append(seconds)
+        steps = 3 if len(asked) == 1 else 2
+        return {"rows": steps, "steps": steps, "appended, s": 4.0, "packed, s": 5.0, "rows packed": 2 * steps, "wrong": ["a"]}
+
+    monkeypatch.setattr(sustained, "_table", table)
+    made = sustained._write(str(tmp_path), [], 12.0, 3)
+    assert asked == [12.0, 7.0, 2.0]
+    assert (made["rows"], made["steps"], made["appended, s"], made["packed, s"]) == (7, [3, 2, 2], 12.0, 15.0)
+    assert made["times each row was packed"] == 2.0
+    assert made["wrong"] == ["table 0: a", "table 1: a", "table 2: a"]
+
+
+def test_raw_appends_beside_are_the_same_steps_in_as_many_files_and_all_are_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    files: list[list[int]] = []
+
+    class Raw:
+        def __init__(self, folder: Path, *, is_synced: bool) -> None:
+            assert folder.is_dir() and not is_synced
+            self.is_synced = False
+
+        def start(self, frame: dict) -> None:
+            files.append([])
+
+        def step(self, frame: dict) -> None:
+            files[-1].append(-1 if self.is_synced else int(frame["step"][0]))
+
+        def finish(self) -> None:
+            pass
+
+    monkeypatch.setitem(sys.modules, "tables.writing.files", SimpleNamespace(RawAppend=Raw))
+    assert sustained._raw(SimpleNamespace(folder=tmp_path), _frames(2), [3, 2]) > 0
+    assert files == [[0, 80, 160, -1], [0, 80, -1]]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_some_moments_of_writing_are_no_ten_minutes():
+    made = {"rows": 100, "steps": [2], "appended, s": 16.0}
+    bench = _alone()
+    sustained._record(bench, {**made, "packed, s": 18.0}, 10.0, 20.0)
+    assert bench.measured.figures == {} and bench.measured.detail["sustained"]["packed, s"] == 18.0
+    assert "18 s are not the 10 minutes" in bench.measured.left_out[0]
+    bench = _alone()
+    sustained._record(bench, {**made, "packed, s": 541.0}, 10.0, 20.0)
+    assert set(bench.measured.figures) == {"write sustained"} and bench.measured.left_out == []
+
+
+def test_a_table_of_many_rows_that_does_not_fit_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sustained.shutil, "disk_usage", lambda folder: SimpleNamespace(free=9e9))
+    with pytest.raises(Unavailable, match="10 GB"):
+        sustained.run(_alone())
 
 
 def _stretched(rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
