@@ -17,7 +17,7 @@ from tables.bench import Bench
 from tables.children import NotDone, answer_of, answers_of, next_of, until
 from tables.data.rows import SCHEMA
 from tables.data.tube import Tube
-from tables.phases import packing, sustained
+from tables.phases import live, packing, sustained
 
 
 def _twice(number: int) -> int:
@@ -99,3 +99,16 @@ def test_a_packing_that_stands_still_ends_the_wait_for_it(monkeypatch: pytest.Mo
     table = SimpleNamespace(info=lambda: SimpleNamespace(blocks=151))
     with pytest.raises(NotDone, match="no more than 150 steps"):
         sustained._wait_for_blocks(table, 150)
+
+
+def test_a_writer_that_acknowledges_nothing_ends_the_phase(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(live, "_STUCK_SECONDS", -1.0)
+    work = SimpleNamespace(rows_touched=1, rows_returned=1)
+    table = SimpleNamespace(
+        sample=lambda share: SimpleNamespace(read=lambda: SimpleNamespace(work=work)),
+        info=lambda: SimpleNamespace(blocks=0),
+    )
+    box = live.LastSteps(None, [1])
+    hangs, follower = SimpleNamespace(is_alive=lambda: True), SimpleNamespace(done=lambda: False)
+    with pytest.raises(NotDone, match="0 of 7 steps"):
+        live._sampled(box, table, hangs, queue.Queue(), 7, follower)

@@ -47,20 +47,96 @@ class _Watched:
         return SimpleNamespace(blocks=0)
 
 
-def test_a_follower_that_fails_fails_the_phase(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(live, "_box", lambda bench: None)
-    monkeypatch.setattr(live, "_as_query", lambda table, box: table)
+def test_a_follower_that_fails_fails_the_phase():
     appended: queue.Queue = queue.Queue()
     appended.put(Appended(began=1.0, acknowledged=1.1, version=4, rows=1))
     store = SimpleNamespace(table=lambda name: _Watched())
     with pytest.raises(OSError, match="the connection is gone"):
-        live._watched(None, store, SimpleNamespace(is_alive=lambda: True), appended, 1)
+        live._watched(live.LastSteps(None, [1]), store, SimpleNamespace(is_alive=lambda: True), appended, 1)
+
+
+def test_a_box_of_the_last_steps_has_the_same_rows_however_large_the_table_is():
+    box = live.LastSteps(Question("a", box={"x": (0.0, 1.0)}), [10_000, 20_000, 30_000])
+    assert [box.after(steps) for steps in (0, 1, 7)] == [None] * 3, "130 K rows"
+    for steps in (8, 9, 10, 1_000):
+        first, end = box.after(steps).box["step"]
+        assert (end, box.after(steps).box["x"]) == (steps * 80, (0.0, 1.0))
+        rows = sum(box.rows[step % 3] for step in range(first // 80, steps))
+        assert 140_000 <= rows < 170_000, "no step more than it takes"
+
+
+def test_rows_of_each_frame_are_those_that_lie_in_the_box():
+    frames = _frames(5)
+    columns = {name: np.concatenate([frame[name] for frame in frames]) for name in SCHEMA.names}
+    # A step without any row of the box.
+    columns["z"][columns["step"] == 160] = 1e6
+    question = Question("most", box={"z": (-1e3, 1e3)})
+    truth = Truth(columns)
+    plan = SimpleNamespace(counted={"all boxes": [question]}, truth={"most": truth.answer(question)})
+    bench = SimpleNamespace(plan=plan, truth=truth, dataset=SimpleNamespace(rows=len(columns["pid"])))
+    sizes = [len(frame["pid"]) for frame in frames]
+    assert live._box(bench).rows == [*sizes[:2], 0, *sizes[3:]]
+
+
+class _Grown:
+    """A table in which a tenth of the box has so many rows more at each question; each touches two rows for one."""
+
+    def __init__(self, returned: list[int]) -> None:
+        self._returned = iter(returned)
+
+    def sample(self, share: float) -> "_Grown":
+        return self
+
+    def where(self, expression: str) -> SimpleNamespace:
+        return SimpleNamespace(sample=lambda share: SimpleNamespace(read=lambda: self._answer(next(self._returned))))
+
+    def read(self) -> SimpleNamespace:
+        return self._answer(1)
+
+    def info(self) -> SimpleNamespace:
+        return SimpleNamespace(blocks=0)
+
+    def _answer(self, returned: int) -> SimpleNamespace:
+        # The larger the answer, the less is touched beside it.
+        touched = returned * 5 if returned <= 20_000 else returned
+        return SimpleNamespace(work=SimpleNamespace(rows_touched=touched, rows_returned=returned))
+
+
+def test_boxes_that_have_outgrown_the_bar_are_no_samples(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(live, "wait", lambda futures, seconds: None)
+    box, follower = live.LastSteps(Question("a"), [140_000]), SimpleNamespace(done=lambda: False)
+    returned = [10_000, 14_000, 20_000, 9_999, 20_001, 1_000_000]
+    # One step is told before each sample.
+    appended = SimpleNamespace(empty=iter([False, True] * len(returned)).__next__, get=lambda: Appended(1.0, 1.1, 4, 1))
+    made = live._sampled(box, _Grown(returned), SimpleNamespace(is_alive=lambda: True), appended, len(returned), follower)
+    assert made["ratios"]["box"] == [5.0] * 3
+    assert made["boxes"] == list(enumerate(returned, start=1))
+
+
+def test_of_boxes_that_hardly_ever_have_the_rows_of_the_bar_nothing_is_recorded():
+    bench = _alone()
+    live._record_box(bench, [2.0, 3.0, 4.0], [(1, 9_999), (2, 14_000), (3, 14_100), (4, 14_200)])
+    assert bench.measured.figures == {"live touched box": 3.0}
+    assert "3 samples, from step 2 to step 4" in bench.measured.notes[0]
+    bench = _alone()
+    live._record_box(bench, [1.0], [(1, 14_000), (2, 30_000)])
+    assert bench.measured.figures == {} and "1 of 2 samples" in bench.measured.left_out[0]
 
 
 def _alone(minutes: float = 10.0) -> Bench:
     """A bench of nothing."""
     return Bench(Path(), Path(), SimpleNamespace(rows=1), None, None, is_quick=False, commit="0", minutes=minutes)
 
+
+@pytest.mark.parametrize(("minutes", "is_recorded"), [(10.0, False), (0.4, True)])
+def test_a_backlog_after_some_moments_is_none_after_ten_minutes(minutes: float, *, is_recorded: bool):
+    bench = _alone(minutes)
+    appended = [Appended(number * 0.4, number * 0.4 + 0.1, number, 1) for number in range(60)]
+    seen = [(step.acknowledged, step.version) for step in appended]
+    made = {"appended": appended, "seen": seen, "ratios": {"global": [1.0], "box": []}, "boxes": []}
+    live._record(bench, {**made, "backlog": [0.4], "drained": 0.0})
+    assert ("live backlog" in bench.measured.figures) == is_recorded
+    assert any("24 s" in line for line in bench.measured.left_out) != is_recorded
 
 def _estimate(value: float, half_width: float, doubts: tuple[str, ...] = ()) -> SimpleNamespace:
     return SimpleNamespace(value=value, half_width=half_width, doubts=doubts, is_valid=not doubts)
