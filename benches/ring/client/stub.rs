@@ -1,5 +1,6 @@
 //! A server of tests that hears what Redis does; what it says is up to the test.
 
+use super::protocol::line;
 use super::resp::parse_command;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -31,7 +32,7 @@ fn talk(mut stream: TcpStream, answer: &dyn Fn(&[Vec<u8>]) -> Vec<u8>) {
     while let Ok(count @ 1..) = stream.read(&mut scratch) {
         unread.extend_from_slice(&scratch[..count]);
         let mut told = Vec::new();
-        while let Some((words, taken)) = parse_command(&unread) {
+        while let Some((words, taken)) = words_of(&unread) {
             unread.drain(..taken);
             told.extend(answer(&words));
         }
@@ -39,4 +40,13 @@ fn talk(mut stream: TcpStream, answer: &dyn Fn(&[Vec<u8>]) -> Vec<u8>) {
             return;
         }
     }
+}
+
+/// The command that these bytes begin with, in a line of its own or not, and how many bytes it takes.
+fn words_of(input: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
+    if input.first() == Some(&b'*') {
+        return parse_command(input);
+    }
+    let (line, taken) = line(input).unwrap()?;
+    Some((line.split(|byte| *byte == b' ').map(<[u8]>::to_vec).collect(), taken))
 }

@@ -115,21 +115,23 @@ mod tests {
     use super::*;
     use crate::client::Model;
 
+    const KEYS: u32 = 10;
+
     /// What keys hold when gets begin, on a side that does so many of each operation before.
     fn bytes_of_a_value_when_gets_begin(done: u32) -> usize {
-        let mut model = Model::empty(10);
-        for key in 0..model.keys() {
+        let mut model = Model::empty(KEYS);
+        for key in 0..KEYS {
             model.set(key);
         }
         for operation in OPERATIONS.into_iter().take_while(|operation| *operation != Operation::Get) {
-            for key in (0..done).map(|number| number % model.keys()) {
+            for number in 0..done {
                 match operation {
-                    Operation::Set => model.set(key),
-                    _ => model.append(key),
+                    Operation::Set => model.set(number % KEYS),
+                    _ => model.append(number % KEYS),
                 };
             }
         }
-        (0..model.keys()).map(|key| model.held(key).bytes()).sum::<usize>() / model.keys() as usize
+        (0..KEYS).map(|key| model.held(key).bytes()).sum::<usize>() / KEYS as usize
     }
 
     #[test]
