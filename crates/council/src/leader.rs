@@ -242,15 +242,15 @@ async fn confirm(shared: Arc<Shared>, mut questions: mpsc::Receiver<oneshot::Sen
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::CouncilOptions;
+    use crate::{CouncilOptions, MemberAddress};
     use atoll_replica::{Epoch, GroupOptions, Member, Slot, Table};
 
     const LIFE: Incarnation = Incarnation(1);
 
     /// Who is given up by a leader of so many milliseconds that heard node 2 all the time, and nobody else.
     fn given_up(before: &Duties, led_ms: u64) -> Vec<u32> {
-        let options =
-            CouncilOptions::new(NodeId(1), Vec::new(), GroupOptions { slots: 1, copies: 1 }, String::new());
+        let (nobody, ring) = (Vec::<(NodeId, MemberAddress)>::new(), GroupOptions { slots: 1, copies: 1 });
+        let options = CouncilOptions::new(NodeId(1), nobody, ring, String::new());
         let mut table = Table::empty(1);
         for node in [2, 3, 4] {
             let (is_up, is_leaving, address) = (true, false, String::new());

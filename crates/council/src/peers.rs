@@ -298,6 +298,7 @@ mod tests {
                 let asked = greeted.next().await.unwrap().unwrap();
                 let who = Answer::Who { node: NodeId(2), seat: SeatId(2), ring: None, has_log: false };
                 asked.responder.finish(&who.to_bytes()).await.unwrap();
+                greeted.flush();
                 greeted
             };
             let (next, _greeted) = tokio::join!(peers.client(NodeId(2)), greets);

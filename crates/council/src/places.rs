@@ -273,7 +273,7 @@ mod tests {
         let mut connection = atoll_wire::Connection::accept(stream, peers::limits(), welcome).await.unwrap();
         while let Ok(Some(request)) = connection.next().await {
             let who = Answer::Who { node, seat: SeatId(u64::from(node.0)), ring: None, has_log: false };
-            drop(request.responder.finish(&who.to_bytes()).await);
+            let _ = request.responder.finish(&who.to_bytes()).await;
         }
     }
 

@@ -82,13 +82,14 @@ impl Nodes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::MemberAddress;
     use atoll_replica::{GroupOptions, Member};
 
     #[test]
     fn who_was_heard_while_the_leader_stood_still_has_as_long_as_anybody_and_no_longer() {
         let (node, life) = (NodeId(2), Incarnation(1));
-        let options =
-            CouncilOptions::new(NodeId(1), Vec::new(), GroupOptions { slots: 1, copies: 1 }, String::new());
+        let (nobody, ring) = (Vec::<(NodeId, MemberAddress)>::new(), GroupOptions { slots: 1, copies: 1 });
+        let options = CouncilOptions::new(NodeId(1), nobody, ring, String::new());
         let mut table = Table::empty(1);
         let (is_up, is_leaving, address) = (true, false, String::new().into());
         table.members.insert(node, Member { incarnation: life, is_up, is_leaving, address });
