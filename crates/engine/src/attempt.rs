@@ -4,6 +4,7 @@
 //! ran, the lookup is tried again.
 
 use crate::EngineError;
+use crate::beside::Beside;
 use crate::engine::Tree;
 use crate::hot::HotKey;
 use crate::pins::Pin;
@@ -82,6 +83,21 @@ impl Tree {
         let shared = &*self.engine.shared;
         let forest = shared.forest.read();
         let missing = search::leaf_of(&forest.tree(self.id())?.root, key).err()?;
+        Some(ReadTicket::new(self.clone(), missing, shared.pins.pin(forest.epoch)))
+    }
+
+    /// As [`Tree::read_before_write`], of a put of a value of `value_len` bytes that comes with no condition on its key: none also where
+    /// its record will go beside a leaf that stays unread. `beside` has the puts that come before it in the same batch.
+    ///
+    /// Should that change until the put is made, the put itself reads the leaf, and waits for the disk.
+    #[must_use]
+    pub fn read_before_put(&self, key: &[u8], value_len: usize, beside: &mut Beside) -> Option<ReadTicket> {
+        let shared = &*self.engine.shared;
+        let forest = shared.forest.read();
+        let missing = search::leaf_of(&forest.tree(self.id())?.root, key).err()?;
+        if shared.backing.is_short() && beside.takes(&missing, key.len(), value_len) {
+            return None;
+        }
         Some(ReadTicket::new(self.clone(), missing, shared.pins.pin(forest.epoch)))
     }
 

@@ -18,7 +18,7 @@
 mod reading;
 mod records;
 
-pub(crate) use records::{Records, record_bytes};
+pub(crate) use records::{Records, record_bytes, record_len};
 
 use crate::backing::Backing;
 use crate::leaf::Leaf;

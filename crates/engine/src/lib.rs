@@ -28,6 +28,7 @@ mod stats;
 // The journey of a write.
 mod amend;
 mod batch;
+mod beside;
 mod bulk;
 mod commit;
 mod count;
@@ -89,6 +90,7 @@ mod threads;
 pub use amend::{Amended, Amendment};
 pub use attempt::{Attempt, ReadTicket};
 pub use batch::WriteBatch;
+pub use beside::Beside;
 pub use changes::{Change, TreeChanges};
 pub use check::{CheckReport, Hurt};
 pub use checkpoint::Checkpoint;

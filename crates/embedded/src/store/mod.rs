@@ -1,7 +1,9 @@
 //! The contract on the engine: cells in one tree, request ids in another, in one commit.
 //!
 //! Invariant: a call never blocks its thread on the disk; reads and syncs that take it, and writes that wait for
-//! a checkpoint to make room in memory, run on tokio's threads for blocking work, where there is a runtime.
+//! a checkpoint to make room in memory, run on tokio's threads for blocking work, where there is a runtime. But what was there to be
+//! written to may be let go of, or take no record beside it any more, between the look at it and the commit, most likely behind
+//! the writes of others: the commit then reads that page where it is.
 
 mod convert;
 mod keys;
@@ -15,7 +17,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use atoll_engine::{Attempt, Engine, EngineError, Options, Tree};
+use atoll_engine::{Attempt, Beside, Engine, EngineError, Options, Tree};
 use atoll_store::clock::{Clock, SystemClock};
 use atoll_store::watch::Watches;
 use atoll_store::{
@@ -281,7 +283,7 @@ impl Store for EmbeddedStore {
             let key = keys::joined(cell);
             if !self.inner.is_in_memory {
                 self.wait_for_room(std::iter::once(value.len())).await?;
-                self.read_before_key(&key).await?;
+                self.read_before_put(&key, value.len(), &mut Beside::default()).await?;
             }
             self.inner.put_one(cell, &key, value, class)
         })

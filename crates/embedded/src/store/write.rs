@@ -1,13 +1,17 @@
 //! The way of a write: pages it will change are read first, then conditions, mutations and the request id go
 //! into one commit, then the sync it asked for is waited for.
 //!
+//! Small puts that the engine keeps beside leaves that are not in memory wait for no page, and are taken where there is one that
+//! cannot be read.
+//!
 //! Invariant: whoever waits for a cell is woken after the commit that changed it, never before.
 
 use super::{EmbeddedStore, Inner, LIMITS, keys};
-use atoll_engine::{Durability as Class, EngineError, Reader, SyncTicket, WriteBatch};
+use atoll_engine::{Beside, Durability as Class, EngineError, ReadTicket, Reader, SyncTicket, WriteBatch};
 use atoll_store::{
     Batch, Cell, Condition, Conflict, Durability, Mutation, Store, StoreError, WriteOptions, Written, within,
 };
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 impl EmbeddedStore {
@@ -43,25 +47,49 @@ impl EmbeddedStore {
             Mutation::Delete(_) | Mutation::DeleteRange(_) => 0,
         }))
         .await?;
-        let conditions = batch.conditions.iter().map(Condition::sort);
-        let mutations = batch.mutations.iter().filter_map(|mutation| match mutation {
-            Mutation::Put(sort, _) | Mutation::Append(sort, _) | Mutation::Delete(sort) => {
-                Some(sort.as_slice())
+        // What has a condition is looked at before it is changed.
+        let looked_at: HashSet<&[u8]> = batch.conditions.iter().map(Condition::sort).collect();
+        let key_of = |sort: &[u8]| keys::joined(Cell::new(&batch.partition, sort));
+        for condition in &batch.conditions {
+            self.read_before_key(&key_of(condition.sort())).await?;
+        }
+        let mut beside = Beside::default();
+        for mutation in &batch.mutations {
+            match mutation {
+                Mutation::Put(sort, value) if !looked_at.contains(sort.as_slice()) => {
+                    self.read_before_put(&key_of(sort), value.len(), &mut beside).await?;
+                }
+                Mutation::Put(sort, _) | Mutation::Append(sort, _) | Mutation::Delete(sort) => {
+                    self.read_before_key(&key_of(sort)).await?;
+                }
+                Mutation::DeleteRange(_) => {}
             }
-            Mutation::DeleteRange(_) => None,
-        });
-        for sort in conditions.chain(mutations) {
-            self.read_before_key(&keys::joined(Cell::new(&batch.partition, sort))).await?;
         }
         Ok(())
     }
 
-    pub(super) async fn read_before_key(&self, key: &[u8]) -> Result<(), StoreError> {
+    async fn read_before_key(&self, key: &[u8]) -> Result<(), StoreError> {
         while let Some(ticket) = self.inner.cells.read_before_write(key) {
-            self.off_thread("write", |inner| ticket.run().map_err(|error| inner.refused("write", error)))
-                .await?;
+            self.read_elsewhere(ticket).await?;
         }
         Ok(())
+    }
+
+    /// The same for a put without a condition; `beside` has those of the same batch before it.
+    pub(super) async fn read_before_put(
+        &self,
+        key: &[u8],
+        value_len: usize,
+        beside: &mut Beside,
+    ) -> Result<(), StoreError> {
+        while let Some(ticket) = self.inner.cells.read_before_put(key, value_len, beside) {
+            self.read_elsewhere(ticket).await?;
+        }
+        Ok(())
+    }
+
+    async fn read_elsewhere(&self, ticket: ReadTicket) -> Result<(), StoreError> {
+        self.off_thread("write", |inner| ticket.run().map_err(|error| inner.refused("write", error))).await
     }
 
     /// Waits for the sync that a write asked for.

@@ -5,6 +5,7 @@
 
 use crate::EngineError;
 use crate::batch::{Action, Given, Op};
+use crate::beside::Beside;
 use crate::delta::{MERGED_MORE, record_bytes};
 use crate::pins::Pin;
 use crate::search::{self, Missing};
@@ -23,7 +24,7 @@ impl Shared {
         if self.backing.is_all_resident() {
             return Ok(());
         }
-        let (is_short, mut beside) = (self.backing.is_short(), HashMap::new());
+        let (is_short, mut beside) = (self.backing.is_short(), Beside::default());
         let mut all_beside = true;
         for (index, op) in ops.iter().enumerate() {
             let may_go = is_short && index >= placed;
@@ -64,27 +65,14 @@ impl Shared {
         }
     }
 
-    /// Whether a record goes beside its leaf, which is not resident; `added` are the bytes that others do before it, by the
-    /// address of the slot. Slots stay where they are as long as the writer lock is held.
-    fn goes_beside(
-        &self,
-        tree: u32,
-        key: &[u8],
-        given: Given<'_>,
-        added: &mut HashMap<*const Slot, usize>,
-    ) -> bool {
+    /// Whether a record goes beside its leaf, which is not resident; `beside` has those before it.
+    fn goes_beside(&self, tree: u32, key: &[u8], given: Given<'_>, beside: &mut Beside) -> bool {
         if given.bytes().len() >= INLINE_BELOW {
             return false;
         }
         let forest = self.forest.read();
         let missing = forest.tree(tree).and_then(|state| search::leaf_of(&state.root, key).err());
-        let Some(Missing { parent: Some(parent), child }) = missing else { return false };
-        let slot = &parent.children[child];
-        let before = added.entry(std::ptr::from_ref(slot)).or_default();
-        let bytes = record_bytes(key, given.bytes());
-        let goes = parent.has_leaves() && slot.takes_delta(*before + bytes + MERGED_MORE);
-        *before += if goes { bytes } else { 0 };
-        goes
+        missing.is_some_and(|missing| beside.takes(&missing, key.len(), given.bytes().len()))
     }
 
     pub(crate) fn make_key_resident(&self, tree: u32, key: &[u8]) -> Result<(), EngineError> {

@@ -24,7 +24,12 @@ pub(crate) const DELTA: u8 = 3;
 
 /// Bytes that a record takes in a delta, at most.
 pub(crate) fn record_bytes(key: &[u8], value: &[u8]) -> usize {
-    key.len() + value.len() + 6
+    record_len(key.len(), value.len())
+}
+
+/// The same of a key and a value of such lengths.
+pub(crate) fn record_len(key_len: usize, value_len: usize) -> usize {
+    key_len + value_len + 6
 }
 
 /// The bits of a key in [`Records::filter`].
