@@ -3,7 +3,8 @@
 //! A file that is larger than memory gains little from the cache of the system, and pays for it: each page that is read pushes
 //! another one out, and what was written waits in memory that others need.
 //!
-//! Invariant: whether a call goes past the cache or through it makes no difference to what is read afterwards, either way.
+//! Invariant: whether a call goes past the cache or through it makes no difference to what is read afterwards, either way. For windows
+//! [`crate::apart`] sees to that.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -29,6 +30,12 @@ pub(crate) struct Direct {
 }
 
 impl Direct {
+    /// One that goes to another file, so that it is seen what went this way.
+    #[cfg(test)]
+    pub(crate) fn to(file: File) -> Self {
+        Self { file: OnceLock::from(Some(file)), is_refused: AtomicBool::new(false) }
+    }
+
     /// Fills `target` from `offset`; whether that was possible.
     pub(crate) fn read(&self, file: &File, offset: u64, target: &mut [u8]) -> io::Result<bool> {
         thread_local! {
@@ -85,7 +92,7 @@ fn whole_blocks(offset: u64, len: usize) -> Range<u64> {
 }
 
 /// As many bytes of `room` that lie on a boundary.
-fn aligned(room: &mut Vec<u8>, len: usize) -> &mut [u8] {
+pub(crate) fn aligned(room: &mut Vec<u8>, len: usize) -> &mut [u8] {
     if room.len() < len + BLOCK {
         room.resize(len + BLOCK, 0);
     }

@@ -5,6 +5,7 @@
 //! Invariant: a file opened with [`Mode::Read`] is never written, not one byte and not one timestamp.
 //! Invariant: a file that [`Mode::Create`] made is found again after power loss, empty or with more in it.
 
+use crate::apart::Apart;
 use crate::direct::Direct;
 use crate::fault::check_end;
 use crate::{Disk, DiskError, Operation, Window};
@@ -13,6 +14,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::sync::Arc;
 
 /// What the file is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +39,7 @@ pub struct FileDisk {
     /// Whether its file system counts the names of a file: then one without a name was removed.
     has_names: bool,
     direct: Direct,
+    apart: Arc<Apart>,
 }
 
 impl FileDisk {
@@ -53,7 +56,8 @@ impl FileDisk {
             offset: 0,
             source,
         })?;
-        Ok(Self { file, mode, name, growth: RwLock::new(()), has_names, direct: Direct::default() })
+        let (growth, direct, apart) = Default::default();
+        Ok(Self { file, mode, name, growth, has_names, direct, apart })
     }
 
     fn error(&self, operation: Operation, offset: u64) -> impl FnOnce(io::Error) -> DiskError {
@@ -77,6 +81,12 @@ impl FileDisk {
             ));
         }
         Ok(())
+    }
+
+    /// Writes past the cache; whether that was possible.
+    fn write_direct(&self, offset: u64, bytes: &[u8]) -> Result<bool, DiskError> {
+        let _shared = self.growth.read();
+        self.direct.write(&self.file, offset, bytes).map_err(self.error(Operation::Write, offset))
     }
 
     fn reserve_space(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -119,13 +129,16 @@ impl Disk for FileDisk {
     fn write_past(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
         self.check_writable(Operation::Write, offset)?;
         check_end(&self.name, Operation::Write, offset, bytes.len() as u64)?;
-        let shared = self.growth.read();
-        let done = self.direct.write(&self.file, offset, bytes);
-        if done.map_err(self.error(Operation::Write, offset))? {
-            return Ok(());
+        let (mut at, end) = (offset, offset + bytes.len() as u64);
+        while at < end {
+            let (part, passing) = self.apart.first_part(at..end);
+            let bytes = &bytes[(part.start - offset) as usize..(part.end - offset) as usize];
+            if passing.is_none() || !self.write_direct(at, bytes)? {
+                self.write_at(at, bytes)?;
+            }
+            at = part.end;
         }
-        drop(shared);
-        self.write_at(offset, bytes)
+        Ok(())
     }
 
     fn sync(&self) -> Result<(), DiskError> {
@@ -168,7 +181,9 @@ impl Disk for FileDisk {
         if self.mode == Mode::Read {
             return None;
         }
-        Window::on(&self.file, &self.name, offset..offset.checked_add(len)?)
+        let range = offset..offset.checked_add(len)?;
+        let kept = self.apart.keep(&range);
+        Some(Window::on(&self.file, &self.name, range)?.kept_apart(kept))
     }
 
     fn will_read(&self, offset: u64, len: u64) {
@@ -292,6 +307,7 @@ fn ask_for(_file: &File, _offset: u64, _len: u64) {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::direct::{BLOCK, aligned};
 
     #[test]
     fn without_reservation_a_file_grows_by_zeros_and_keeps_its_bytes() {
@@ -303,5 +319,46 @@ mod tests {
         file.read_exact_at(&mut bytes, 0).unwrap();
         assert!(bytes.starts_with(b"reef") && bytes[4..].iter().all(|byte| *byte == 0));
         assert_eq!(file.metadata().unwrap().len(), 200_001);
+    }
+
+    #[test]
+    fn what_may_share_a_page_with_a_window_goes_through_the_cache() {
+        const MIB: usize = 1 << 20;
+        let folder = tempfile::tempdir().unwrap();
+        let past = tempfile::tempfile().unwrap();
+        let mut disk = FileDisk::open(&folder.path().join("store"), Mode::Create).unwrap();
+        disk.direct = Direct::to(past.try_clone().unwrap());
+        for file in [&disk.file, &past] {
+            file.set_len(12 * MIB as u64).unwrap();
+        }
+        let is_marked = |file: &File, from: usize, to: usize| {
+            let mut found = vec![0; to - from];
+            file.read_exact_at(&mut found, from as u64).unwrap();
+            let marked = found.iter().filter(|byte| **byte == 7).count();
+            assert!(marked == 0 || marked == to - from, "{marked} of {}", to - from);
+            marked > 0
+        };
+        let end = 6 * MIB - BLOCK;
+        let Some(window) = disk.window(5 * MIB as u64, (end - 5 * MIB) as u64) else {
+            println!("SKIPPED [windows] the file system of the temporary folder has none");
+            return;
+        };
+        let mut room = Vec::new();
+        let blocks = aligned(&mut room, 3 * MIB);
+        blocks.fill(7);
+        disk.write_past(2 * MIB as u64, blocks).unwrap();
+        disk.write_past(end as u64, &blocks[..BLOCK]).unwrap();
+        disk.write_past(6 * MIB as u64, &blocks[..BLOCK]).unwrap();
+        let near = [(4 * MIB, 5 * MIB), (end, 6 * MIB)];
+        let far = [(2 * MIB, 4 * MIB), (6 * MIB, 6 * MIB + BLOCK)];
+        for (from, to) in near {
+            assert!(is_marked(&disk.file, from, to) && !is_marked(&past, from, to), "{from}");
+        }
+        for (from, to) in far {
+            assert!(is_marked(&past, from, to) && !is_marked(&disk.file, from, to), "{from}");
+        }
+        drop(window);
+        disk.write_past(4 * MIB as u64, &blocks[..MIB]).unwrap();
+        assert!(is_marked(&past, 4 * MIB, 5 * MIB), "after the window");
     }
 }

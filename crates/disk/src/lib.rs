@@ -15,6 +15,7 @@ pub use relay::Relay;
 pub use sim::{Counters, FaultPlan, SimDisk, Survival};
 pub use window::{Ahead, Window};
 
+mod apart;
 mod direct;
 mod fault;
 mod file;

@@ -15,6 +15,7 @@
 //! Invariant: a window is only written; no reference into it is ever made.
 //! Invariant: zeros are written only behind all that was written so far, and by nobody once the window has ended.
 
+use crate::apart::Kept;
 use crate::file::{allocate, write_zeros};
 use crate::{DiskError, Operation};
 use mapped::{Memory, PAGE};
@@ -39,6 +40,8 @@ pub struct Window {
     ready: Range<u64>,
     /// What somebody was told to make ready behind it.
     ahead: Option<(Range<u64>, Arc<Mutex<Stage>>)>,
+    /// Keeps its pages from what goes past the cache.
+    kept: Option<Kept>,
 }
 
 /// The file, and its pages in memory.
@@ -101,10 +104,16 @@ impl Window {
         let memory = Memory::of(file, &(start..range.end))?;
         let pages = Arc::new(Pages { file: file.try_clone().ok()?, memory, start });
         let ready = range.start..range.start;
-        let mut window = Self { pages, name: name.to_owned(), range, ready, ahead: None };
+        let mut window = Self { pages, name: name.to_owned(), range, ready, ahead: None, kept: None };
         // A system that cannot be asked for pages would say so only now.
         window.prepare(window.range.start, 1).ok()?;
         Some(window)
+    }
+
+    /// The same, whose pages are kept for as long as it is there.
+    pub(crate) fn kept_apart(mut self, kept: Kept) -> Self {
+        self.kept = Some(kept);
+        self
     }
 
     /// Whether `len` bytes at `offset` of the file lie within.
@@ -181,6 +190,7 @@ impl Window {
 impl Drop for Window {
     fn drop(&mut self) {
         self.hold_still();
+        drop(self.kept.take());
     }
 }
 

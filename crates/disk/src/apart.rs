@@ -1,0 +1,166 @@
+//! Keeps blocks that go past the cache of the system away from windows, which are pages of that cache.
+//!
+//! A page of the cache may span more than a block: 64 KiB where the processor's pages are that long, and on some file systems as much
+//! as was read ahead at once. A block that goes past the cache beside a window would share one with it. The system drops that page for
+//! the block; who copies into the window meanwhile has it read again, with what the block was before, and makes all of it dirty; and
+//! what the block was before is written over it. open(2) warns of that.
+//!
+//! Invariant: as long as there is a window, nothing is under way past the cache to a page that it may share.
+
+use parking_lot::{Condvar, Mutex};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// No page of a cache is longer, or begins elsewhere than at a multiple of its length.
+const PAGE_MOST: u64 = 2 << 20;
+
+/// What is written in which way now, in a file.
+#[derive(Debug, Default)]
+pub(crate) struct Apart {
+    now: Mutex<Now>,
+    ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Now {
+    /// The pages that windows may lie in.
+    windows: Vec<Range<u64>>,
+    /// What goes past the cache.
+    past: Vec<Range<u64>>,
+}
+
+/// A window is there for as long as this.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    apart: Arc<Apart>,
+    pages: Range<u64>,
+}
+
+/// Something goes past the cache for as long as this.
+pub(crate) struct Passing<'a> {
+    apart: &'a Apart,
+    range: Range<u64>,
+}
+
+impl Apart {
+    /// There will be a window on this range. Waits for what goes past the cache there now.
+    pub(crate) fn keep(self: &Arc<Self>, range: &Range<u64>) -> Kept {
+        let end = range.end.checked_next_multiple_of(PAGE_MOST).unwrap_or(u64::MAX);
+        let pages = range.start / PAGE_MOST * PAGE_MOST..end;
+        let mut now = self.now.lock();
+        // From now on nothing else begins to.
+        now.windows.push(pages.clone());
+        self.ended.wait_while(&mut now, |now| now.past.iter().any(|past| meet(past, &pages)));
+        drop(now);
+        Kept { apart: Arc::clone(self), pages }
+    }
+
+    /// What of the beginning of a range is to be written in one way, and a pass if that may go past the cache.
+    pub(crate) fn first_part(&self, range: Range<u64>) -> (Range<u64>, Option<Passing<'_>>) {
+        let mut now = self.now.lock();
+        let near = now.windows.iter().filter(|pages| meet(pages, &range)).min_by_key(|pages| pages.start);
+        match near.cloned() {
+            Some(pages) if pages.start <= range.start => (range.start..range.end.min(pages.end), None),
+            near => {
+                let range = range.start..near.map_or(range.end, |pages| pages.start);
+                now.past.push(range.clone());
+                (range.clone(), Some(Passing { apart: self, range }))
+            }
+        }
+    }
+}
+
+fn meet(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
+/// Takes one of those that are the same out.
+fn take_out(ranges: &mut Vec<Range<u64>>, range: &Range<u64>) {
+    if let Some(place) = ranges.iter().position(|other| other == range) {
+        ranges.swap_remove(place);
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        take_out(&mut self.apart.now.lock().windows, &self.pages);
+    }
+}
+
+impl Drop for Passing<'_> {
+    fn drop(&mut self) {
+        take_out(&mut self.apart.now.lock().past, &self.range);
+        self.apart.ended.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// The parts of a range, and whether each goes past the cache.
+    fn parts(apart: &Apart, mut range: Range<u64>) -> Vec<(Range<u64>, bool)> {
+        let mut parts = Vec::new();
+        while !range.is_empty() {
+            let (part, passing) = apart.first_part(range.clone());
+            range.start = part.end;
+            parts.push((part, passing.is_some()));
+        }
+        parts
+    }
+
+    #[test]
+    fn what_lies_in_pages_of_windows_goes_through_the_cache_and_the_rest_past_it() {
+        let apart = Arc::new(Apart::default());
+        assert_eq!(parts(&apart, 0..20 * MIB), [(0..20 * MIB, true)]);
+        let first = apart.keep(&(5 * MIB..7 * MIB));
+        let second = apart.keep(&(10 * MIB + 4096..12 * MIB));
+        let all = [
+            (0..4 * MIB, true),
+            (4 * MIB..8 * MIB, false),
+            (8 * MIB..10 * MIB, true),
+            (10 * MIB..12 * MIB, false),
+            (12 * MIB..20 * MIB, true),
+        ];
+        assert_eq!(parts(&apart, 0..20 * MIB), all);
+        assert_eq!(parts(&apart, 7 * MIB..7 * MIB + 4096), [(7 * MIB..7 * MIB + 4096, false)]);
+        assert_eq!(parts(&apart, 8 * MIB..8 * MIB + 4096), [(8 * MIB..8 * MIB + 4096, true)]);
+        // One that begins where another one ends, as the next segment of a log does.
+        let third = apart.keep(&(7 * MIB..8 * MIB));
+        drop(first);
+        assert_eq!(parts(&apart, 4 * MIB..8 * MIB), [(4 * MIB..6 * MIB, true), (6 * MIB..8 * MIB, false)]);
+        drop((second, third));
+        assert_eq!(parts(&apart, 0..20 * MIB), [(0..20 * MIB, true)]);
+        let now = apart.now.lock();
+        assert!(now.windows.is_empty() && now.past.is_empty(), "{now:?}");
+    }
+
+    #[test]
+    fn a_window_waits_for_what_is_under_way_to_its_pages_and_for_nothing_else() {
+        let apart = Arc::new(Apart::default());
+        let (_, elsewhere) = apart.first_part(0..2 * MIB);
+        let (range, passing) = apart.first_part(2 * MIB..3 * MIB);
+        assert!(range == (2 * MIB..3 * MIB) && passing.is_some() && elsewhere.is_some());
+        let (told, is_there) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let window = apart.keep(&(3 * MIB..4 * MIB));
+                told.send(()).unwrap();
+                drop(window);
+            });
+            // It has said where it will be, and is not there.
+            while apart.now.lock().windows.is_empty() {
+                std::thread::yield_now();
+            }
+            assert!(
+                apart.first_part(2 * MIB..3 * MIB).1.is_none(),
+                "past the cache to where a window begins"
+            );
+            assert!(is_there.try_recv().is_err());
+            drop(passing);
+            is_there.recv().unwrap();
+        });
+    }
+}
