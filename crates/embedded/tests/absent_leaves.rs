@@ -91,9 +91,7 @@ async fn filled() -> (Arc<Counting>, EmbeddedStore) {
     }
     store.close().await.unwrap();
     let store = open(&disk);
-    for number in (0..CELLS).step_by(1000) {
-        put(&store, number).await;
-    }
+    find_leaves(&store).await;
     disk.since();
     (disk, store)
 }
@@ -105,6 +103,13 @@ async fn put(store: &EmbeddedStore, number: u32) {
 async fn get(store: &EmbeddedStore, number: u32) -> Option<Vec<u8>> {
     let value = store.get(Cell::new(PARTITION, &sort(number)), ReadOptions::default()).await.unwrap();
     value.map(|value| value.to_vec())
+}
+
+/// Puts to some cells, so that it is known where leaves are.
+async fn find_leaves(store: &EmbeddedStore) {
+    for number in (0..CELLS).step_by(1000) {
+        put(store, number).await;
+    }
 }
 
 /// Numbers of cells of which no two share a leaf with each other, or with one that was put to before.
@@ -211,4 +216,30 @@ async fn what_has_to_be_read_for_a_write_is_read_by_other_threads() {
     assert_eq!(get(&store, 2101).await, None);
     assert_eq!(get(&store, 2500).await, Some(vec![9; 300]));
     assert_eq!(store.engine().tree("cells").unwrap().len().unwrap(), u64::from(CELLS) - 1);
+}
+
+#[tokio::test]
+async fn what_was_put_beside_a_leaf_is_found_again_without_that_leaf() {
+    let (disk, store) = filled().await;
+    for number in apart() {
+        put(&store, number).await;
+    }
+    store.close().await.unwrap();
+    let store = open(&disk);
+    find_leaves(&store).await;
+    disk.since();
+    let before = store.engine().stats().leaf_memory_bytes;
+    for number in apart() {
+        assert_eq!(get(&store, number).await, Some(new(number)), "{number}");
+    }
+    // The page of records beside it, and not the leaf's own.
+    let count = apart().count() as u64;
+    assert_eq!(disk.since(), (count, 0));
+    let kept = store.engine().stats().leaf_memory_bytes - before;
+    assert!(kept < count * 4096, "{kept} bytes");
+    for number in apart() {
+        assert_eq!(get(&store, number + 1).await, Some(old(number + 1)), "{number}");
+    }
+    let reads = disk.since();
+    assert_eq!(reads, (count, 0), "a leaf without what lies beside it is one page as well");
 }

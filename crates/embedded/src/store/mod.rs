@@ -160,16 +160,20 @@ impl EmbeddedStore {
     async fn read(&self, cell: Cell<'_>, range: ByteRange) -> Result<Option<Buffer>, StoreError> {
         LIMITS.check_cell(cell)?;
         let key = keys::joined(cell);
-        let value = loop {
-            match self.inner.cells.try_get(&key).map_err(|error| self.inner.refused("get", error))? {
-                Attempt::Ready(None) => return Ok(None),
-                Attempt::Ready(Some(value)) => break value,
-                Attempt::NeedsRead(ticket) => {
-                    self.off_thread("get", |inner| ticket.run().map_err(|error| inner.refused("get", error)))
-                        .await?;
-                }
+        let now = match self.inner.cells.try_get(&key).map_err(|error| self.inner.refused("get", error))? {
+            Attempt::Ready(value) => Some(value),
+            // Its ticket would have all of the leaf read and kept, whatever else has to go for it.
+            Attempt::NeedsRead(_) => None,
+        };
+        let value = match now {
+            Some(value) => value,
+            None => {
+                let get =
+                    move |inner: &Inner| inner.cells.get(&key).map_err(|error| inner.refused("get", error));
+                self.off_thread("get", get).await?
             }
         };
+        let Some(value) = value else { return Ok(None) };
         let (from, to) = range.within(value.len());
         let is_resident = value.is_resident();
         let bytes = move |inner: &Inner| {
