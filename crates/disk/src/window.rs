@@ -312,6 +312,11 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
+    /// Says that there was nothing to test.
+    fn skipped() {
+        println!("SKIPPED [windows] the file system of the temporary folder has none");
+    }
+
     /// A file of a mebibyte of ones, and a window on all of it but the first page and the last.
     fn window() -> (File, Option<Window>) {
         let file = tempfile::tempfile().unwrap();
@@ -329,7 +334,7 @@ mod tests {
         const END: u64 = 8 * MIB;
         let file = tempfile::tempfile().unwrap();
         file.set_len(END).unwrap();
-        let Some(mut window) = Window::on(&file, "file", PAGE..END) else { return };
+        let Some(mut window) = Window::on(&file, "file", PAGE..END) else { return skipped() };
         let seed = 11;
         let mut random = fastrand::Rng::with_seed(seed);
         let mut expected = vec![0; END as usize];
@@ -367,7 +372,7 @@ mod tests {
     fn what_comes_before_the_window_and_behind_it_stays() {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&vec![1; MIB as usize], 0).unwrap();
-        let Some(mut window) = Window::on(&file, "file", PAGE + 100..MIB - PAGE) else { return };
+        let Some(mut window) = Window::on(&file, "file", PAGE + 100..MIB - PAGE) else { return skipped() };
         window.write_at(PAGE + 100, b"first").unwrap();
         window.write_at(MIB - PAGE - 4, b"last").unwrap();
         let mut found = vec![0; MIB as usize];
@@ -379,7 +384,7 @@ mod tests {
 
     #[test]
     fn what_somebody_made_ready_is_taken_in_and_what_was_overtaken_is_not() {
-        let (_file, Some(mut window)) = window() else { return };
+        let (_file, Some(mut window)) = window() else { return skipped() };
         window.write_at(PAGE, &[7; 100]).unwrap();
         assert_eq!(window.ready, PAGE..STEP);
         assert!(window.ahead_of(PAGE + 100, false).is_none(), "more than half of a step is left");
@@ -408,7 +413,7 @@ mod tests {
 
     #[test]
     fn nobody_writes_zeros_while_its_owner_writes_otherwise_nor_after_its_end() {
-        let (file, Some(mut window)) = window() else { return };
+        let (file, Some(mut window)) = window() else { return skipped() };
         let is_kept = |at: u64| {
             let mut found = [0; 100];
             file.read_exact_at(&mut found, at).unwrap();
@@ -430,7 +435,7 @@ mod tests {
 
     #[test]
     fn it_writes_nothing_outside_of_itself() {
-        let (_file, Some(mut window)) = window() else { return };
+        let (_file, Some(mut window)) = window() else { return skipped() };
         for (offset, len) in [(0, 1), (PAGE - 1, 2), (MIB - PAGE, 1), (MIB - PAGE - 1, 2), (u64::MAX, 1)] {
             assert!(!window.covers(offset, len), "{len} at {offset}");
             assert!(window.write_at(offset, &vec![7; len as usize]).is_err(), "{len} at {offset}");
@@ -450,7 +455,7 @@ mod tests {
     fn pages_that_the_disk_does_not_have_are_an_error_and_no_signal() {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().write_all_at(&vec![1; MIB as usize], 0).unwrap();
-        let Some(mut window) = Window::on(file.as_file(), "file", PAGE..MIB) else { return };
+        let Some(mut window) = Window::on(file.as_file(), "file", PAGE..MIB) else { return skipped() };
         window.write_at(PAGE, b"there").unwrap();
         // As a disk that fails: it takes no more.
         let pages = Arc::get_mut(&mut window.pages).unwrap();
