@@ -88,10 +88,12 @@ impl Shared {
         let Some(disk) = self.backing.disk() else { return Ok(Checkpoint::default()) };
         let _running = self.checkpointing.lock();
         self.check_writable()?;
-        let (retired, _weight) = self.clean_first()?;
-        self.make_headroom();
-        let frozen = self.freeze(&mut self.writer.alone());
-        self.finish(&**disk, frozen, retired, clean, None)
+        self.whole(|| {
+            let (retired, _weight) = self.clean_first()?;
+            self.make_headroom();
+            let frozen = self.freeze(&mut self.writer.alone());
+            self.finish(&**disk, frozen, retired, clean, None)
+        })
     }
 
     /// Makes room for what writers change while the checkpoint holds what is in memory now.
@@ -114,10 +116,12 @@ impl Shared {
         let _running = self.checkpointing.lock();
         let mut writer = self.writer.alone();
         self.check_writable()?;
-        change(&mut self.forest.write(), &mut writer.retired)?;
-        let Some(disk) = self.backing.disk() else { return Ok(Checkpoint::default()) };
-        let frozen = self.freeze(&mut writer);
-        self.finish(&**disk, frozen, Vec::new(), false, Some(writer))
+        self.whole(|| {
+            change(&mut self.forest.write(), &mut writer.retired)?;
+            let Some(disk) = self.backing.disk() else { return Ok(Checkpoint::default()) };
+            let frozen = self.freeze(&mut writer);
+            self.finish(&**disk, frozen, Vec::new(), false, Some(writer))
+        })
     }
 
     /// Looks through what left the trees so far, and cleans; what left them is the caller's.

@@ -138,18 +138,16 @@ impl Shared {
             self.unplace(&placed);
             return Err(error);
         }
-        if let Err(error) = self.log_ops(&mut writer, ops, &placed, is_flushed(durability)) {
-            self.unplace(&placed);
-            return Err(error);
-        }
+        let logged = self.log_ops(&mut writer, ops, &placed, is_flushed(durability));
+        let in_log = logged.inspect_err(|_| self.unplace(&placed))?;
         let changes: Vec<_> = changes_of(ops, &placed).collect();
         let mut forest = self.forest.write();
+        // Should this fail, the store is broken before anybody else has the trees: nobody sees a half of it.
+        let half_done = in_log;
         self.forget_hot(&forest, ops);
-        if let Err(error) = forest.apply(&changes, &self.backing, &mut writer.retired) {
-            // The log has it and memory does not: only opening again can tell what is true.
-            self.syncer.poison();
-            return Err(error);
-        }
+        let applied = forest.apply(&changes, &self.backing, &mut writer.retired);
+        applied.map_err(|error| self.undecided(error))?;
+        half_done.done();
         Ok(self.end_alone(writer, forest))
     }
 

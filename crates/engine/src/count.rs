@@ -30,9 +30,7 @@ impl Tree {
     /// # Errors
     /// As [`Tree::get`].
     pub fn is_empty(&self) -> Result<bool, EngineError> {
-        let known =
-            self.engine.shared.forest.read().tree(self.id()).map_or(Some(0), TreeState::known_records);
-        if let Some(records) = known {
+        if let Some(records) = self.engine.shared.known_records(self.id())? {
             return Ok(records == 0);
         }
         let found = self
@@ -47,6 +45,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Tree::len`].
     pub fn len(&self, tree: &Tree) -> Result<u64, EngineError> {
+        tree.engine.shared.check_open()?;
         match self.view.records(tree.id()) {
             Some(known) => Ok(known),
             None => counted(&self.view, tree.id(), &tree.engine.shared),
@@ -65,9 +64,14 @@ impl Snapshot {
 }
 
 impl Shared {
+    fn known_records(&self, tree: u32) -> Result<Option<u64>, EngineError> {
+        let forest = self.forest.read();
+        self.check_open()?;
+        Ok(forest.tree(tree).map_or(Some(0), TreeState::known_records))
+    }
+
     fn records_of(&self, tree: u32) -> Result<u64, EngineError> {
-        let known = self.forest.read().tree(tree).map_or(Some(0), TreeState::known_records);
-        if let Some(known) = known {
+        if let Some(known) = self.known_records(tree)? {
             return Ok(known);
         }
         let (view, noted, round) = {

@@ -7,6 +7,7 @@ pub use tree::Tree;
 
 use crate::backing::Backing;
 use crate::batch::WriteBatch;
+use crate::broken::Unfinished;
 use crate::checkpoint::Checkpoint;
 use crate::commit::Commit;
 use crate::forest::Forest;
@@ -117,7 +118,7 @@ impl Engine {
     /// Whether the store was closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.shared.closed.load(Ordering::Acquire)
+        self.shared.answering.is_closed()
     }
 
     /// Names of all trees, in the order of their making.
@@ -263,7 +264,7 @@ impl Engine {
         // fails here, it is done once more below, and told.
         let _ = self.flush_log();
         self.background.stop();
-        if self.shared.closed.load(Ordering::Acquire) {
+        if self.is_closed() {
             return Ok(());
         }
         self.shared.give_up_segment();
@@ -276,7 +277,7 @@ impl Engine {
         let _placing = unless(Bug::CloseUnlocked, || self.shared.placing.write());
         let _running = self.shared.checkpointing.lock();
         let mut writer = self.shared.writer.alone();
-        self.shared.closed.store(true, Ordering::Release);
+        self.shared.answering.close();
         let Some(log) = &mut writer.log else { return result };
         let flushed = result.and_then(|()| Ok(log.flush(&self.shared.backing)?));
         // However it ended: what was told to make pages ready would write zeros to what is somebody else's by now.
@@ -297,27 +298,34 @@ impl Engine {
 impl Shared {
     /// Commits a record that is no change of a tree; its sequence.
     fn log_event(&self, writer: &mut Writer, record: &Record<'_>) -> Result<u64, EngineError> {
-        self.log_records(writer, std::slice::from_ref(record))?;
+        let in_log = self.log_records(writer, std::slice::from_ref(record))?;
         let forest = self.forest.write();
-        Ok(forest.sequence.add(1))
+        let sequence = forest.sequence.add(1);
+        in_log.done();
+        Ok(sequence)
     }
 
     /// Writes a group of records that need no room in memory to the log, and hands it to the disk.
-    pub(crate) fn log_records(&self, writer: &mut Writer, records: &[Record<'_>]) -> Result<(), EngineError> {
+    pub(crate) fn log_records(
+        &self,
+        writer: &mut Writer,
+        records: &[Record<'_>],
+    ) -> Result<Unfinished<'_>, EngineError> {
         self.check_writable()?;
-        if let Some(log) = &mut writer.log {
-            let mut payload = Vec::new();
-            records.iter().for_each(|record| record.encode(&mut payload));
-            self.prepare_log(log, payload.len())?;
-            let prepared = log.begin();
-            log.payload().extend_from_slice(&payload);
-            let ended = log.end(&prepared, self.syncer.synced());
-            if let Err(error) = log.flush(&self.backing) {
-                log.roll_back(&prepared, ended);
-                return Err(error.into());
-            }
-            self.flushed.store(log.flushed(), Ordering::Release);
+        let Some(log) = &mut writer.log else { return Ok(self.unfinished()) };
+        let mut payload = Vec::new();
+        records.iter().for_each(|record| record.encode(&mut payload));
+        self.prepare_log(log, payload.len())?;
+        let in_log = self.unfinished();
+        let prepared = log.begin();
+        log.payload().extend_from_slice(&payload);
+        let ended = log.end(&prepared, self.syncer.synced());
+        if let Err(error) = log.flush(&self.backing) {
+            log.roll_back(&prepared, ended);
+            in_log.done();
+            return Err(error.into());
         }
-        Ok(())
+        self.flushed.store(log.flushed(), Ordering::Release);
+        Ok(in_log)
     }
 }

@@ -142,6 +142,24 @@ pub enum EngineError {
         #[source]
         source: DiskError,
     },
+    /// The log has the write, and then the trees could not take it in: it may have taken effect, and whoever opens the store again sees
+    /// whether it did. Until then the store answers nothing, for half of it may be there.
+    #[error(
+        "the log of {store} has the write, but it could not be made: open the store again to see whether it took effect"
+    )]
+    Undecided {
+        /// The file.
+        store: String,
+        /// The cause.
+        #[source]
+        source: Box<EngineError>,
+    },
+    /// Something failed half-way before, so that what is in memory may not be what the log says.
+    #[error("something that {store} was doing ended half-way; the store has to be opened again")]
+    Broken {
+        /// The file.
+        store: String,
+    },
     /// The engine was closed.
     #[error("{store} was closed")]
     Closed {
@@ -226,14 +244,14 @@ impl EngineError {
             | Self::NotEmpty { .. }
             | Self::Occupied { .. }
             | Self::Overlap { .. } => ErrorKind::Conflict,
-            Self::Poisoned { .. } | Self::Closed { .. } => ErrorKind::Unavailable,
-            Self::NotDurable { .. } => ErrorKind::TimedOut,
+            Self::Poisoned { .. } | Self::Broken { .. } | Self::Closed { .. } => ErrorKind::Unavailable,
+            Self::NotDurable { .. } | Self::Undecided { .. } => ErrorKind::TimedOut,
         }
     }
 
     /// Whether the write that failed may have taken effect.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
-        matches!(self, Self::NotDurable { .. })
+        matches!(self, Self::NotDurable { .. } | Self::Undecided { .. })
     }
 }

@@ -142,7 +142,7 @@ impl Shared {
         // While the log is written.
         edit.chain_that_goes(leaf).iter().for_each(|(old, _)| old.prefetch());
         let mut writer = placing.content();
-        self.log_ops(&mut writer, std::slice::from_ref(op), &[placed], flush)?;
+        let in_log = self.log_ops(&mut writer, std::slice::from_ref(op), &[placed], flush)?;
         if let Some((old, new)) = edit.chain_that_goes(leaf) {
             // It is let go of once the locks are given back.
             old.prefetch_owners();
@@ -158,6 +158,7 @@ impl Shared {
                 self.hot.note_change(&HotKey::of(op.tree, key.bytes), value);
             }
         });
+        in_log.done();
         let left = left.filter(|_| !is_append);
         // While locks are given back.
         left.iter().for_each(Chain::prefetch_end_of_bytes);
@@ -289,6 +290,7 @@ impl<'a> Edit<'a> {
         epoch: u64,
         tell: impl FnOnce(Option<&[u8]>),
     ) -> Option<Chain> {
+        assert!(!planted::is(Bug::ChangePanics), "planted");
         let done = match &self {
             Self::Replace(slot, value) => leaf.replace(*slot, &value.stored()),
             Self::Insert(slot, value) => {
@@ -339,5 +341,37 @@ fn leaf_to_change<'f>(forest: &'f Forest, tree: u32, key: &[u8]) -> Option<(&'f 
                 return Some((tree, leaf));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::planted::plant;
+    use crate::{Durability, Engine, Options};
+    use atoll_disk::MemoryDisk;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn a_change_that_panics_when_the_log_has_it_leaves_a_store_that_answers_nothing() {
+        let disk: Arc<MemoryDisk> = Arc::default();
+        let open = |disk: Arc<MemoryDisk>| {
+            let engine = Engine::open(disk, Options { background: false, ..Options::default() }).unwrap();
+            let tree = engine.tree("t").unwrap();
+            (engine, tree)
+        };
+        let (engine, tree) = open(disk.clone());
+        let put = |value: &[u8]| tree.put(b"key", value, Durability::Flushed);
+        put(b"old").unwrap();
+        plant(Some(Bug::ChangePanics));
+        let ended = catch_unwind(AssertUnwindSafe(|| put(b"new")));
+        plant(None);
+        ended.unwrap_err();
+        let is_broken = |error: EngineError| matches!(error, EngineError::Broken { .. });
+        assert!(put(b"newer").is_err_and(is_broken));
+        assert!(tree.get(b"key").is_err_and(is_broken));
+        assert!(engine.close().is_err_and(is_broken));
+        let (_engine, tree) = open(Arc::new(MemoryDisk::with_bytes(disk.to_bytes())));
+        assert_eq!(*tree.get(b"key").unwrap().unwrap().to_buffer().unwrap(), *b"new");
     }
 }

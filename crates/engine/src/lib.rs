@@ -29,6 +29,7 @@ mod stats;
 mod amend;
 mod batch;
 mod beside;
+mod broken;
 mod bulk;
 mod commit;
 mod count;

@@ -1,5 +1,5 @@
 //! Planted bugs: mistakes that this engine could have, switched on one at a time to prove that the tests
-//! would see them. Without the feature `planted` none of this is compiled in.
+//! would see them. Without the feature `planted`, unit tests aside, none of this is compiled in.
 
 /// A mistake, by what it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,6 +110,8 @@ pub enum Bug {
     HotNotForgotten,
     /// A hot record keeps its value when another one is put in place.
     HotNotChanged,
+    /// A change in place panics when the log has it. Not among those that a simulation must see: it would with the first write.
+    ChangePanics,
 }
 
 impl Bug {
@@ -173,25 +175,25 @@ impl Bug {
     ];
 }
 
-#[cfg(feature = "planted")]
+#[cfg(any(test, feature = "planted"))]
 thread_local! {
     static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
 }
 
 /// Plants one bug, or none, for engines that this thread runs.
-#[cfg(feature = "planted")]
+#[cfg(any(test, feature = "planted"))]
 pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);
 }
 
 /// Whether this bug is planted here.
-#[cfg(feature = "planted")]
+#[cfg(any(test, feature = "planted"))]
 pub(crate) fn is(bug: Bug) -> bool {
     PLANTED.get() == Some(bug)
 }
 
 /// Whether this bug is planted here: never, in an ordinary build.
-#[cfg(not(feature = "planted"))]
+#[cfg(not(any(test, feature = "planted")))]
 #[inline(always)]
 pub(crate) const fn is(_bug: Bug) -> bool {
     false

@@ -9,6 +9,7 @@
 mod lost;
 
 use crate::backing::{Backing, Reading};
+use crate::broken::Unfinished;
 use crate::commit::{Visible, check_size};
 use crate::engine::Tree;
 use crate::forest::{Forest, TreeState};
@@ -115,8 +116,8 @@ impl Shared {
         let made = Record::NewTree { tree: to, name };
         let moved = Record::SplitOff { tree, to, at };
         let records = if known.is_some() { &[moved][..] } else { &[made, moved] };
-        self.log_records(&mut writer, records)?;
-        let visible = self.apply_move(writer, [tree, to], |forest, retired| {
+        let in_log = self.log_records(&mut writer, records)?;
+        let visible = self.apply_move((writer, in_log), [tree, to], |forest, retired| {
             if known.is_none() {
                 forest.add_tree(name, &self.backing);
             }
@@ -129,25 +130,24 @@ impl Shared {
         let seam = self.forest.read().seam(tree, from, &self.backing)?;
         let absorbed = [Record::Absorb { tree, from }];
         let is_logged = !planted::is(Bug::RangeMoveNotLogged);
-        self.log_records(&mut writer, if is_logged { &absorbed } else { &[] })?;
-        self.apply_move(writer, [tree, from], |forest, retired| {
+        let in_log = self.log_records(&mut writer, if is_logged { &absorbed } else { &[] })?;
+        self.apply_move((writer, in_log), [tree, from], |forest, retired| {
             forest.join(tree, from, seam, &self.backing, retired)
         })
     }
 
     fn apply_move(
         &self,
-        mut writer: Alone<'_, Writer>,
+        (mut writer, in_log): (Alone<'_, Writer>, Unfinished<'_>),
         trees: [u32; 2],
         change: impl FnOnce(&mut Forest, &mut RetiredList) -> Result<(), EngineError>,
     ) -> Result<Visible, EngineError> {
         let mut forest = self.forest.write();
+        // Should this fail, the store is broken before anybody else has the trees: nobody sees a half of it.
+        let half_done = in_log;
         trees.iter().for_each(|&tree| self.hot.forget_tree(tree));
-        if let Err(error) = change(&mut forest, &mut writer.retired) {
-            // The log has it and memory does not: only opening again can tell what is true.
-            self.syncer.poison();
-            return Err(error);
-        }
+        change(&mut forest, &mut writer.retired).map_err(|error| self.undecided(error))?;
+        half_done.done();
         Ok(self.end_alone(writer, forest))
     }
 }

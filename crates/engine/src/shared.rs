@@ -5,6 +5,7 @@
 //! noted last of all.
 
 use crate::backing::{Backing, Reading};
+use crate::broken::Answering;
 use crate::forest::Forest;
 use crate::gate::{Apart, Gate, Latches, Look};
 use crate::hot::Hot;
@@ -31,7 +32,6 @@ use crate::{Damage, EngineError};
 use atoll_disk::Window;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// What a lookup beside a leaf may bring in: two pages and what is kept of them.
 const SOUGHT_BYTES: u64 = 16 << 10;
@@ -42,6 +42,8 @@ pub(crate) struct Shared {
     /// Shared by those who write large values ahead of their commit; closing waits for them.
     pub(crate) placing: RwLock<()>,
     pub(crate) checkpointing: Mutex<()>,
+    /// Whether a checkpoint panicked.
+    pub(crate) is_spoiled: AtomicBool,
     pub(crate) writer: Gate<Writer>,
     pub(crate) forest: Sharded<Forest>,
     /// Of the leaves of the current trees: for whoever looks at one or writes into it while others do.
@@ -53,7 +55,7 @@ pub(crate) struct Shared {
     pub(crate) syncer: Syncer,
     /// Position up to which the log was handed to the disk.
     pub(crate) flushed: Apart<AtomicU64>,
-    pub(crate) closed: AtomicBool,
+    pub(crate) answering: Answering,
     /// Whether the disk belongs to somebody else; it then takes no writes any more.
     pub(crate) is_given_up: GivenUp,
     pub(crate) recovery: RecoveryReport,
@@ -172,6 +174,7 @@ impl Shared {
             backing,
             placing: RwLock::new(()),
             checkpointing: Mutex::new(()),
+            is_spoiled: AtomicBool::new(false),
             writer: Gate::new(writer),
             forest: Sharded::new(forest),
             latches: Latches::default(),
@@ -179,7 +182,7 @@ impl Shared {
             pins: Arc::default(),
             syncer: Syncer::default(),
             flushed: Apart(AtomicU64::new(0)),
-            closed: AtomicBool::new(false),
+            answering: Answering::default(),
             is_given_up: Arc::default(),
             recovery,
             nudge: Nudge::default(),
@@ -202,12 +205,10 @@ impl Shared {
         }
     }
 
-    /// Refuses when the engine was closed.
+    /// Refuses when the engine was closed, or something failed behind the log.
+    #[inline]
     pub(crate) fn check_open(&self) -> Result<(), EngineError> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(EngineError::Closed { store: self.backing.name() });
-        }
-        Ok(())
+        if self.answering.is_on() { Ok(()) } else { Err(self.answering.refusal(self.backing.name())) }
     }
 
     /// Refuses when nothing may be written.

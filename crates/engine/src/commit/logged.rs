@@ -4,6 +4,7 @@ use super::Placed;
 use super::sizes::{bound_len, check_size};
 use crate::EngineError;
 use crate::batch::{Action, Given, Op};
+use crate::broken::Unfinished;
 use crate::log::Log;
 use crate::planted::{self, Bug};
 use crate::record::{Logged, OVERHEAD_MAX, Record};
@@ -16,18 +17,19 @@ use std::sync::atomic::Ordering;
 const BATCH_MAX: u64 = u32::MAX as u64;
 
 impl Shared {
-    /// Writes the group of `ops` to the log.
+    /// Writes the group of `ops` to the log; what is left to do is what it says.
     pub(crate) fn log_ops(
         &self,
         writer: &mut Writer,
         ops: &[Op<'_>],
         placed: &[Option<Placed>],
         flush: bool,
-    ) -> Result<(), EngineError> {
-        let Some(log) = &mut writer.log else { return Ok(()) };
+    ) -> Result<Unfinished<'_>, EngineError> {
+        let Some(log) = &mut writer.log else { return Ok(self.unfinished()) };
         let bound: usize = ops.iter().map(encoded_bound).sum();
         check_size("batch", bound as u64, 0, BATCH_MAX)?;
         self.prepare_log(log, bound)?;
+        let unfinished = self.unfinished();
         let prepared = log.begin();
         let mut in_log = Vec::new();
         for (op, placed) in ops.iter().zip(placed) {
@@ -46,12 +48,13 @@ impl Shared {
         if flush || log.is_heavy() {
             if let Err(error) = log.flush(&self.backing) {
                 log.roll_back(&prepared, ended);
+                unfinished.done();
                 return Err(error.into());
             }
             self.flushed.store(log.flushed(), Ordering::Release);
         }
         if in_log.is_empty() {
-            return Ok(());
+            return Ok(unfinished);
         }
         let mut space = self.space.lock();
         for (offset, len) in in_log {
@@ -61,7 +64,7 @@ impl Shared {
                 segment.live += len;
             }
         }
-        Ok(())
+        Ok(unfinished)
     }
 
     /// Makes sure that a group of `payload` bytes fits into the segment.

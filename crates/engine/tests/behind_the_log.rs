@@ -1,0 +1,256 @@
+//! What fails, or panics, when the log has a write and the trees do not: nobody is told that nothing happened, nobody sees a half of
+//! it, and whoever opens the store again has all of it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use atoll_disk::{Disk, DiskError, FaultPlan, MemoryDisk, Relay, SimDisk};
+use atoll_engine::{Direction, Durability, Engine, EngineError, Options, Tree, WriteBatch};
+use std::ops::{Bound, ControlFlow};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Records of some 120 bytes: three times the memory.
+const RECORDS: u32 = 20_000;
+const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
+const LAST: &[u8] = b"zzzzz";
+
+fn options(memory_bytes: u64) -> Options {
+    Options {
+        memory_bytes,
+        background: false,
+        log_segment_bytes: 64 << 10,
+        seed: Some(7),
+        ..Options::default()
+    }
+}
+
+fn open(disk: Arc<dyn Disk>) -> (Engine, Tree) {
+    let engine = Engine::open(disk, options(1 << 20)).unwrap();
+    let tree = engine.tree("t").unwrap();
+    (engine, tree)
+}
+
+fn fill(disk: Arc<dyn Disk>) {
+    let engine = Engine::open(disk, options(1 << 30)).unwrap();
+    let tree = engine.tree("t").unwrap();
+    for number in 0..RECORDS {
+        tree.put(&number.to_be_bytes(), &[number as u8; 120], Durability::Buffered).unwrap();
+    }
+    engine.close().unwrap();
+}
+
+fn filled() -> SimDisk {
+    let disk = SimDisk::seeded(1);
+    fill(Arc::new(disk.clone()));
+    disk
+}
+
+fn count(tree: &Tree) -> Result<u32, EngineError> {
+    let mut count = 0;
+    tree.scan(ALL, Direction::Forward, |_, _| {
+        count += 1;
+        ControlFlow::Continue(())
+    })?;
+    Ok(count)
+}
+
+/// A record more, and all others gone.
+fn batch(tree: &Tree) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    batch.put(tree, LAST, b"v");
+    batch.delete_range(tree, (Bound::Unbounded, Bound::Excluded(LAST)));
+    batch
+}
+
+fn is_broken(error: EngineError) -> bool {
+    matches!(error, EngineError::Broken { .. })
+}
+
+/// What was done behind the log by half is seen by nobody.
+#[track_caller]
+fn assert_answers_nothing(engine: &Engine, tree: &Tree) {
+    assert!(tree.get(LAST).is_err_and(is_broken));
+    assert!(tree.get(&1u32.to_be_bytes()).is_err_and(is_broken));
+    assert!(tree.try_get(LAST).is_err_and(is_broken));
+    assert!(tree.get_many(&[LAST], |_, _| ()).is_err_and(is_broken));
+    assert!(tree.len().is_err_and(is_broken) && tree.is_empty().is_err_and(is_broken));
+    assert!(count(tree).is_err_and(is_broken));
+    let snapshot = engine.snapshot();
+    assert!(snapshot.get(tree, LAST).is_err_and(is_broken) && snapshot.len(tree).is_err_and(is_broken));
+    assert!(tree.put(b"next", b"v", Durability::Buffered).is_err_and(is_broken));
+    assert!(engine.write(&batch(tree), Durability::Flushed).is_err_and(is_broken));
+    assert!(engine.checkpoint().is_err_and(is_broken) && engine.sync().is_err_and(is_broken));
+    assert!(engine.close_shared().is_err_and(is_broken));
+    assert!(engine.is_closed() && engine.close_shared().is_ok());
+}
+
+#[test]
+fn a_range_that_cannot_be_read_again_behind_the_log_is_an_unknown_outcome_and_no_half_of_it_is_seen() {
+    let disk = filled();
+    let reads = {
+        let copy = disk.fork();
+        let (engine, tree) = open(Arc::new(copy.clone()));
+        let before = copy.counters().reads;
+        engine.write(&batch(&tree), Durability::Flushed).unwrap();
+        copy.counters().reads - before
+    };
+    let (mut refused, mut unknown) = (0, 0);
+    for struck in (0..reads).rev().step_by(1 + reads as usize / 24) {
+        let copy = disk.fork();
+        let (engine, tree) = open(Arc::new(copy.clone()));
+        copy.set_plan(FaultPlan { fail_read: Some(struck), ..FaultPlan::default() });
+        let error = engine.write(&batch(&tree), Durability::Flushed).unwrap_err();
+        copy.set_plan(FaultPlan::default());
+        let left = if error.is_unknown() {
+            let is_read = |error: &EngineError| matches!(error, EngineError::Disk(_));
+            assert!(matches!(&error, EngineError::Undecided { source, .. } if is_read(source)), "{error:?}");
+            assert_answers_nothing(&engine, &tree);
+            unknown += 1;
+            1
+        } else {
+            assert_eq!(count(&tree).unwrap(), RECORDS, "read {struck}: {error}");
+            tree.put(LAST, b"v", Durability::Flushed).unwrap();
+            refused += 1;
+            RECORDS + 1
+        };
+        let (engine, tree) = open(Arc::new(copy.kill()));
+        assert_eq!(count(&tree).unwrap(), left, "read {struck}: {error}");
+        assert!(engine.check().unwrap().damage.is_empty());
+    }
+    assert!(refused > 0 && unknown > 0, "{refused} refused, {unknown} unknown of {reads} reads");
+}
+
+#[test]
+fn a_move_of_a_range_whose_pages_cannot_be_read_is_refused_or_unknown_and_never_half_done() {
+    let disk = filled();
+    let at = (RECORDS / 2).to_be_bytes();
+    let steps = |tree: &Tree| -> Result<(), EngineError> {
+        let (upper, _) = tree.split_off(&at, "upper", Durability::Flushed)?;
+        upper.put(LAST, b"v", Durability::Flushed)?;
+        tree.absorb(&upper, Durability::Flushed).map(|_| ())
+    };
+    let mut failed = 0;
+    for struck in 0.. {
+        let copy = disk.fork();
+        let (engine, tree) = open(Arc::new(copy.clone()));
+        copy.set_plan(FaultPlan { fail_read: Some(struck), ..FaultPlan::default() });
+        let Err(error) = steps(&tree) else { break };
+        copy.set_plan(FaultPlan::default());
+        failed += 1;
+        let seen = |engine: &Engine| -> Result<Vec<u32>, EngineError> {
+            engine.tree_names().iter().map(|name| count(&engine.tree(name)?)).collect()
+        };
+        let before = seen(&engine);
+        let after = seen(&open(Arc::new(copy.kill())).0).unwrap();
+        match before {
+            Ok(before) => {
+                assert!(!error.is_unknown() && before == after, "{struck}: {error} {before:?} {after:?}")
+            }
+            Err(_) => assert!(error.is_unknown(), "{struck}: {error}"),
+        }
+    }
+    assert!(failed > 0);
+}
+
+/// A disk in memory that panics, once, in a read or a write that is yet to come.
+#[derive(Default)]
+struct Panicking {
+    bytes: MemoryDisk,
+    reads: AtomicU64,
+    writes: AtomicU64,
+}
+
+fn strike(left: &AtomicU64, what: &str) {
+    let struck = left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1));
+    assert!(struck != Ok(1), "a {what} panics, as this test wants");
+}
+
+impl Relay for Panicking {
+    fn inner(&self) -> &dyn Disk {
+        &self.bytes
+    }
+
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        strike(&self.reads, "read");
+        self.bytes.read_at(offset, target)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        strike(&self.writes, "write");
+        self.bytes.write_at(offset, bytes)
+    }
+}
+
+impl Panicking {
+    /// What whoever opens the store next finds.
+    fn copied(&self) -> Arc<dyn Disk> {
+        Arc::new(MemoryDisk::with_bytes(self.bytes.to_bytes()))
+    }
+}
+
+fn panics<R>(run: impl FnOnce() -> R) -> bool {
+    catch_unwind(AssertUnwindSafe(run)).is_err()
+}
+
+#[test]
+fn a_panic_while_the_log_takes_a_write_leaves_no_store_that_goes_on() {
+    for is_batch in [false, true] {
+        let disk: Arc<Panicking> = Arc::default();
+        let (engine, tree) = open(disk.clone());
+        tree.put(LAST, b"before", Durability::Flushed).unwrap();
+        disk.writes.store(1, Ordering::Release);
+        assert!(panics(|| match is_batch {
+            true => engine.write(&batch(&tree), Durability::Flushed),
+            false => tree.put(b"struck", b"v", Durability::Flushed),
+        }));
+        assert_answers_nothing(&engine, &tree);
+        let (_engine, tree) = open(disk.copied());
+        assert_eq!(count(&tree).unwrap(), 1);
+        tree.put(b"next", b"v", Durability::Flushed).unwrap();
+    }
+}
+
+#[test]
+fn a_panic_in_the_middle_of_a_range_delete_shows_nobody_a_half_of_it() {
+    let disk: Arc<Panicking> = Arc::default();
+    fill(disk.clone());
+    let image = disk.bytes.to_bytes();
+    let reads = {
+        const MANY: u64 = 1 << 40;
+        let copy =
+            Arc::new(Panicking { bytes: MemoryDisk::with_bytes(image.clone()), ..Panicking::default() });
+        let (engine, tree) = open(copy.clone());
+        copy.reads.store(MANY, Ordering::Release);
+        engine.write(&batch(&tree), Durability::Flushed).unwrap();
+        MANY - copy.reads.load(Ordering::Acquire)
+    };
+    let copy = Arc::new(Panicking { bytes: MemoryDisk::with_bytes(image), ..Panicking::default() });
+    let (engine, tree) = open(copy.clone());
+    copy.reads.store(reads, Ordering::Release);
+    assert!(panics(|| engine.write(&batch(&tree), Durability::Flushed)));
+    assert_answers_nothing(&engine, &tree);
+    assert_eq!(count(&open(copy.copied()).1).unwrap(), 1);
+}
+
+#[test]
+fn a_checkpoint_that_panicked_is_the_last_one_and_writes_go_on() {
+    let disk: Arc<Panicking> = Arc::default();
+    fill(disk.clone());
+    let (engine, tree) = open(disk.clone());
+    for number in 0..2000u32 {
+        tree.put(&number.to_be_bytes(), &[1; 500], Durability::Flushed).unwrap();
+    }
+    disk.writes.store(1, Ordering::Release);
+    assert!(panics(|| engine.checkpoint()));
+    // It took along what was to be freed, so none may commit without that.
+    assert!(engine.checkpoint().is_err_and(is_broken));
+    tree.put(LAST, b"v", Durability::Synced).unwrap();
+    assert_eq!(count(&tree).unwrap(), RECORDS + 1);
+    assert!(engine.close_shared().is_err_and(is_broken));
+    let (engine, tree) = open(disk.copied());
+    assert_eq!(count(&tree).unwrap(), RECORDS + 1);
+    engine.checkpoint().unwrap();
+    engine.checkpoint().unwrap();
+    assert!(engine.check().unwrap().damage.is_empty());
+}
