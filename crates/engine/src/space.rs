@@ -212,6 +212,11 @@ impl Space {
         }
     }
 
+    /// The log segment that could not be entered before.
+    pub(crate) fn spare(&self) -> Option<Extent> {
+        self.spare
+    }
+
     /// Keeps a log segment that could not be entered for the next try.
     pub(crate) fn spare_segment(&mut self, extent: Extent) {
         self.since_freeze.retain(|other| *other != extent);

@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 use atoll_disk::{Disk, DiskError, FaultPlan, SimDisk};
-use atoll_engine::{Damage, Durability, Engine, EngineError, Options, Tree};
+use atoll_engine::{Damage, Durability, Engine, EngineError, Options, Tree, WriteBatch};
 use atoll_errors::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -69,6 +69,29 @@ fn a_full_disk_refuses_writes_and_serves_again_when_there_is_room() {
     fill(&tree, stopped_at, stopped_at + 50);
     engine.close().unwrap();
     assert_holds(&open(&disk.crash()).1, stopped_at + 50);
+}
+
+#[test]
+fn a_batch_that_is_too_long_for_the_disk_takes_no_room_from_what_is_short() {
+    let disk = SimDisk::seeded(2);
+    let (engine, tree) = open(&disk);
+    fill(&tree, 0, 100);
+    disk.set_plan(FaultPlan { space_left: Some(300 << 10), ..FaultPlan::default() });
+    let mut long = WriteBatch::new();
+    (0..20u8).for_each(|number| long.put(&tree, &[number], &[number; 30_000]));
+    for _ in 0..3 {
+        let refused = engine.write(&long, Durability::Flushed).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::OutOfSpace);
+    }
+    let put = |number: &u32| tree.put(&number.to_be_bytes(), &[*number as u8; 300], Durability::Flushed);
+    let stopped_at = (100..100_000).find(|number| put(number).is_err()).unwrap();
+    let written = (stopped_at - 100) * 300;
+    assert!(written > 200 << 10, "{written} bytes of 300 KiB");
+    disk.set_plan(FaultPlan::default());
+    engine.write(&long, Durability::Flushed).unwrap();
+    let (engine, tree) = open(&disk.kill());
+    assert_eq!(tree.len().unwrap(), u64::from(stopped_at) + 20);
+    assert!(engine.check().unwrap().damage.is_empty());
 }
 
 #[test]

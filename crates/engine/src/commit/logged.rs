@@ -73,11 +73,24 @@ impl Shared {
             return Ok(());
         }
         let len = Log::segment_for(payload).max(self.options.segment_bytes()).next_multiple_of(4096);
-        let extent = self.space.lock().allocate_segment(len);
+        let (extent, may_be_entered) = {
+            let mut space = self.space.lock();
+            let spare = space.spare();
+            let extent = space.allocate_segment(len);
+            (extent, spare == Some(extent))
+        };
         let window = self.window_ahead.lock().take_if(|window| window.covers(extent.offset, 1));
-        if let Err(error) = log.switch((extent, window), self.syncer.synced(), &self.backing) {
-            // The jump to it may be on disk, so nothing else may ever lie there: the next try takes it again.
-            self.space.lock().spare_segment(extent);
+        let ready = log.make_way(extent, window.is_some(), &self.backing);
+        let is_ready = ready.is_ok();
+        if let Err(error) = ready.and_then(|()| log.switch((extent, window), self.syncer.synced())) {
+            let mut space = self.space.lock();
+            if is_ready || may_be_entered {
+                // The jump to it may be on disk, so nothing else may ever lie there: the next try takes it again.
+                space.spare_segment(extent);
+            } else {
+                // There may be room for a shorter one.
+                space.cancel(extent);
+            }
             return Err(error.into());
         }
         self.flushed.store(log.flushed(), Ordering::Release);

@@ -152,20 +152,27 @@ impl Log {
         disk.window(segment.offset, segment.len.min(WINDOW_BYTES))
     }
 
-    /// Goes on in a fresh segment: its header first, then the jump to it and the jump's copy. A window on its beginning
-    /// says that it is reserved.
+    /// What has to be done before [`Log::switch`]: if this fails, nothing on the disk speaks of the segment.
+    pub(crate) fn make_way(
+        &mut self,
+        segment: Extent,
+        is_reserved: bool,
+        backing: &Backing,
+    ) -> Result<(), DiskError> {
+        self.flush(backing)?;
+        if is_reserved { Ok(()) } else { self.disk.reserve(segment.offset, segment.len) }
+    }
+
+    /// Goes on in a fresh segment that is reserved: its header first, then the jump to it and the jump's copy. There may be a window on
+    /// its beginning. All groups were handed to the disk before.
     pub(crate) fn switch(
         &mut self,
         (segment, window): (Extent, Option<Window>),
         synced: u64,
-        backing: &Backing,
     ) -> Result<(), DiskError> {
-        self.flush(backing)?;
+        debug_assert!(self.pending.is_empty());
         // The jump and its copy are written by calls, to where pages may be on their way.
         self.hold_still();
-        if window.is_none() {
-            self.disk.reserve(segment.offset, segment.len)?;
-        }
         let (next, payload) = self.point.jump_to(segment, self.life);
         let copy_at = self.point.start + self.point.segment.len - JUMP_BYTES;
         let copy_point = LogPoint { position: copy_at, ..self.point };
@@ -431,7 +438,7 @@ mod tests {
             (64 << 10..96 << 10).contains(&left),
             "the last pages are on their way, with {left} bytes left"
         );
-        log.switch((Extent { offset: SEGMENT, len: SEGMENT }, None), 0, &backing).unwrap();
+        log.switch((Extent { offset: SEGMENT, len: SEGMENT }, None), 0).unwrap();
         for (offset, payload) in &groups {
             let mut found = vec![0; payload.len()];
             disk.read_at(*offset, &mut found).unwrap();
