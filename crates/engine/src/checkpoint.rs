@@ -144,7 +144,7 @@ impl Shared {
         let segments: Vec<SegmentUse> = self.space.lock().segments().copied().collect();
         let freeing = retired.iter().filter(|retired| self.is_free(retired, epoch + 1, &snapshots));
         let segments = space::segments_after(segments, freeing);
-        let standing = Standing { segments, log_number, held, held_up_to };
+        let standing = Standing { segments, log_number, epoch, held, held_up_to };
         if let Err(error) = self.clean(standing) {
             tracing::warn!(store = self.backing.name(), %error, "log segments could not be cleaned; the file stays longer");
         }

@@ -13,6 +13,10 @@
 //! Invariant: a value is moved only while its key has exactly the piece that was read, and that piece verifies.
 //! Invariant: what is moved is in no log group, so no commit is counted and no reader can tell.
 
+mod fruitless;
+
+pub(crate) use fruitless::Fruitless;
+
 use crate::EngineError;
 use crate::cold::{self, COLD_NUMBER, ColdSegment, VALUE_OVERHEAD_MAX};
 use crate::log::{self, Written};
@@ -23,6 +27,7 @@ use crate::shared::Shared;
 use crate::space::{Extent, SegmentUse};
 use crate::superblock::MOVED_RANGES;
 use crate::value::{Chain, Piece, Stored};
+use fruitless::Cleaned;
 use std::sync::atomic::Ordering;
 
 /// Segments may take this many parts of `ALIVE_PARTS`: three quarters of them are alive.
@@ -38,6 +43,7 @@ pub(crate) struct Standing {
     pub(crate) segments: Vec<SegmentUse>,
     /// Number of the segment that the log writes to.
     pub(crate) log_number: u64,
+    pub(crate) epoch: u64,
     /// The newest epoch that a snapshot holds.
     pub(crate) held: Option<u64>,
     /// Log segments up to this number are from before its end.
@@ -76,7 +82,7 @@ impl Shared {
     /// What cannot be read stays where it is, and keeps nothing else from being moved.
     pub(crate) fn clean(&self, standing: Standing) -> Result<(), EngineError> {
         let most = self.options.checkpoint_bytes.max(4 * self.options.log_segment_bytes);
-        let held = standing.held;
+        let (epoch, held) = (standing.epoch, standing.held);
         let victims = self.victims(standing);
         let Some(longest) = victims.iter().map(|victim| victim.extent.len).max() else { return Ok(()) };
         let (mut filling, mut moved) = (Filling::new(self.cold_bytes()), 0);
@@ -89,8 +95,9 @@ impl Shared {
                 break;
             }
             match self.clean_segment(&victim, held, &mut bytes, &mut filling)? {
-                0 => drop(self.fruitless.lock().insert(victim.extent.offset, held)),
-                bytes => cleaned.push((victim, bytes)),
+                Cleaned::Moved(bytes) => cleaned.push((victim, bytes)),
+                Cleaned::Nothing => self.note_fruitless(&victim, |_| Fruitless::Held(held)),
+                Cleaned::Unread => self.note_fruitless(&victim, |before| Fruitless::unread(before, epoch)),
             }
             moved = cleaned.iter().map(|(_, bytes)| bytes).sum();
         }
@@ -112,7 +119,9 @@ impl Shared {
         // When a cold segment was made is not known; its values tell.
         let is_held = |segment: &SegmentUse| {
             segment.number != COLD_NUMBER && standing.held_up_to.is_some_and(|held| segment.number <= held)
-                || fruitless.get(&segment.extent.offset) == Some(&standing.held)
+                || fruitless
+                    .get(&segment.extent.offset)
+                    .is_some_and(|left| left.is_left(standing.epoch, standing.held))
         };
         let mut left: Vec<SegmentUse> = standing
             .segments
@@ -138,26 +147,26 @@ impl Shared {
         left
     }
 
-    /// Adds what is alive in a segment to the cold one, which is written whenever it is full; how many bytes. None if
-    /// a snapshot needs any of it: the segment would stay, and all in it be there twice.
+    /// Adds what is alive in a segment to the cold one, which is written whenever it is full. Nothing if a snapshot needs any of
+    /// it: the segment would stay, and all in it be there twice.
     fn clean_segment(
         &self,
         victim: &SegmentUse,
         held: Option<u64>,
         bytes: &mut Vec<u8>,
         filling: &mut Filling,
-    ) -> Result<u64, EngineError> {
+    ) -> Result<Cleaned, EngineError> {
         self.make_room();
         if let Err(error) = self.read_into(bytes, victim) {
             self.leave(&error);
-            return Ok(0);
+            return Ok(Cleaned::Unread);
         }
         let bytes = bytes.as_slice();
         let values = match victim.number {
             COLD_NUMBER => cold::values_in(bytes, &self.backing),
             _ => log::values_in(victim, bytes, &self.backing),
         };
-        let mut alive = Vec::new();
+        let (mut alive, mut is_unread) = (Vec::new(), false);
         for (number, value) in values.iter().enumerate() {
             if number.is_multiple_of(LANES) {
                 let next = values[number..].iter().take(LANES).take_while(|next| next.tree == value.tree);
@@ -166,7 +175,9 @@ impl Shared {
             }
             let (key, content) = (&bytes[value.key.clone()], &bytes[value.value.clone()]);
             match self.piece_at(value, key, victim.extent.offset) {
-                Ok(Some((_, piece))) if held.is_some_and(|held| piece.birth() <= held) => return Ok(0),
+                Ok(Some((_, piece))) if held.is_some_and(|held| piece.birth() <= held) => {
+                    return Ok(Cleaned::Nothing);
+                }
                 // Reading a value that does not verify is an error, and moving it would be the same.
                 Ok(Some((tree, piece))) if self.backing.checksum(content) == piece.checksum() => {
                     alive.push((tree, value, piece.checksum()));
@@ -175,7 +186,10 @@ impl Shared {
                     alive.push((value.tree, value, self.backing.checksum(content)));
                 }
                 Ok(_) => {}
-                Err(error) => self.leave(&error),
+                Err(error) => {
+                    self.leave(&error);
+                    is_unread = true;
+                }
             }
         }
         let mut added = 0;
@@ -191,7 +205,7 @@ impl Shared {
             filling.moving.push(Moving { tree, key: key.to_vec(), from, len, checksum, at });
             added += u64::from(len);
         }
-        Ok(added)
+        Ok(Cleaned::of(added, is_unread))
     }
 
     /// About how long a cold segment is.

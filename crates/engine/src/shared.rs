@@ -6,6 +6,7 @@
 
 use crate::backing::{Backing, Reading};
 use crate::broken::Answering;
+use crate::cleaning::Fruitless;
 use crate::forest::Forest;
 use crate::gate::{Apart, Gate, Latches, Look};
 use crate::hot::Hot;
@@ -82,8 +83,8 @@ pub(crate) struct Shared {
     pub(crate) checkpoints: AtomicU64,
     pub(crate) segments_cleaned: AtomicU64,
     pub(crate) values_moved: AtomicU64,
-    /// Log segments, by offset, of which nothing could be moved, and the newest epoch that was held then.
-    pub(crate) fruitless: Mutex<BTreeMap<u64, Option<u64>>>,
+    /// Log segments, by offset, of which nothing could be moved.
+    pub(crate) fruitless: Mutex<BTreeMap<u64, Fruitless>>,
     /// Which copy of the superblock was written last, and may be damaged if that failed.
     pub(crate) doubtful_copy: AtomicUsize,
 }

@@ -335,3 +335,45 @@ fn a_store_whose_records_are_deleted_gives_its_space_back() {
     assert!(taken() < before / 5, "{} of {before}: {:?}", taken(), engine.stats());
     (0..8000).step_by(20).for_each(|number| assert_holds(&tree, number, 0));
 }
+
+/// A disk in memory on which nothing as long as a segment can be read for a while.
+#[derive(Default)]
+struct Sick {
+    bytes: MemoryDisk,
+    is_sick: AtomicBool,
+}
+
+impl Relay for Sick {
+    fn inner(&self) -> &dyn Disk {
+        &self.bytes
+    }
+
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        if target.len() as u64 >= SEGMENT / 2 && self.is_sick.load(Ordering::Acquire) {
+            let source = std::io::Error::other("for a while");
+            return Err(DiskError { operation: Operation::Read, name: "sick".into(), offset, source });
+        }
+        self.bytes.read_at(offset, target)
+    }
+}
+
+#[test]
+fn segments_that_could_not_be_read_once_are_cleaned_when_they_can() {
+    let disk: Arc<Sick> = Arc::default();
+    let engine = Engine::open(disk.clone(), options()).unwrap();
+    let tree = engine.tree("records").unwrap();
+    (0..1500).for_each(|number| put(&tree, number, 0));
+    engine.checkpoint().unwrap();
+    (0..1500).filter(|number| number % 10 > 0).for_each(|number| put(&tree, number, 1));
+    disk.is_sick.store(true, Ordering::Release);
+    engine.checkpoint().unwrap();
+    let before = engine.stats();
+    assert_eq!(before.segments_cleaned, 0);
+    disk.is_sick.store(false, Ordering::Release);
+    engine.checkpoint().unwrap();
+    engine.checkpoint().unwrap();
+    let stats = engine.stats();
+    assert!(stats.segments_cleaned > 0 && stats.log_segments < before.log_segments, "{before:?} {stats:?}");
+    assert_bound(&stats);
+    (0..1500).for_each(|number| assert_holds(&tree, number, u64::from(number % 10 > 0)));
+}

@@ -1,0 +1,84 @@
+//! Segments of which nothing could be moved, and when it is worth while to read them again.
+
+use crate::shared::Shared;
+use crate::space::SegmentUse;
+
+/// Most checkpoints that pass before a segment that could not be read is tried again.
+const PAUSE_MOST: u64 = 16;
+
+/// What came of cleaning a segment.
+pub(super) enum Cleaned {
+    /// So many bytes are moved.
+    Moved(u64),
+    /// A snapshot needs some of it, or nothing in it is alive.
+    Nothing,
+    /// Something could not be read, and nothing was moved.
+    Unread,
+}
+
+impl Cleaned {
+    pub(super) fn of(added: u64, is_unread: bool) -> Self {
+        match (added, is_unread) {
+            (0, true) => Self::Unread,
+            (0, false) => Self::Nothing,
+            (bytes, _) => Self::Moved(bytes),
+        }
+    }
+}
+
+/// Why a segment is left alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fruitless {
+    /// A snapshot needs some of it, or nothing in it is alive, for as long as this is the newest epoch that is held.
+    Held(Option<u64>),
+    /// Something could not be read, which may pass: it is tried again in this epoch, each time after a longer pause.
+    Unread { again: u64, pause: u64 },
+}
+
+impl Fruitless {
+    /// After one more try that failed.
+    pub(super) fn unread(before: Option<Self>, epoch: u64) -> Self {
+        let pause = match before {
+            Some(Self::Unread { pause, .. }) => (pause * 2).min(PAUSE_MOST),
+            _ => 1,
+        };
+        Self::Unread { again: epoch + pause, pause }
+    }
+
+    /// Whether it would be as fruitless in this epoch, with this one as the newest that is held.
+    pub(super) fn is_left(self, epoch: u64, held: Option<u64>) -> bool {
+        match self {
+            Self::Held(before) => before == held,
+            Self::Unread { again, .. } => epoch < again,
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn note_fruitless(
+        &self,
+        segment: &SegmentUse,
+        left: impl FnOnce(Option<Fruitless>) -> Fruitless,
+    ) {
+        let mut fruitless = self.fruitless.lock();
+        let before = fruitless.get(&segment.extent.offset).copied();
+        fruitless.insert(segment.extent.offset, left(before));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_read_is_tried_again_at_once_and_then_less_and_less_often() {
+        let (mut left, mut tried) = (None, Vec::new());
+        for epoch in 1..=80 {
+            if left.is_none_or(|left: Fruitless| !left.is_left(epoch, None)) {
+                tried.push(epoch);
+                left = Some(Fruitless::unread(left, epoch));
+            }
+        }
+        assert_eq!(tried, [1, 2, 4, 8, 16, 32, 48, 64, 80]);
+    }
+}
