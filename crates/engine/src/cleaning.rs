@@ -14,12 +14,13 @@
 //! Invariant: what is moved is in no log group, so no commit is counted and no reader can tell.
 
 mod fruitless;
+mod parts;
 
 pub(crate) use fruitless::Fruitless;
 
 use crate::EngineError;
-use crate::cold::{self, COLD_NUMBER, ColdSegment, VALUE_OVERHEAD_MAX};
-use crate::log::{self, Written};
+use crate::cold::{COLD_NUMBER, ColdSegment, VALUE_OVERHEAD_MAX};
+use crate::log::Written;
 use crate::near::Bytes;
 use crate::planted::{self, Bug};
 use crate::search::{self, LANES};
@@ -28,14 +29,15 @@ use crate::space::{Extent, SegmentUse};
 use crate::superblock::MOVED_RANGES;
 use crate::value::{Chain, Piece, Stored};
 use fruitless::Cleaned;
+use parts::{Part, Parts};
 use std::sync::atomic::Ordering;
 
 /// Segments may take this many parts of `ALIVE_PARTS`: three quarters of them are alive.
 const TAKEN_PARTS: u64 = 4;
 const ALIVE_PARTS: u64 = 3;
 
-/// Segments longer than this were made for one group; they go when all in them is dead.
-const READ_MAX: u64 = 256 << 20;
+/// Segments longer than this were made for one group, and to move what is alive in one could take long; they go when all in them is dead.
+const LONGEST: u64 = 256 << 20;
 
 /// What a checkpoint knows before it cleans.
 pub(crate) struct Standing {
@@ -59,6 +61,13 @@ struct Moving {
     checksum: u64,
     /// Where it lies in the cold segment.
     at: u64,
+}
+
+/// A value of a part that is alive: which, and the tree that has it.
+struct Alive {
+    number: usize,
+    tree: u32,
+    checksum: u64,
 }
 
 /// A cold segment in the making, and what goes there.
@@ -88,7 +97,8 @@ impl Shared {
         let (mut filling, mut moved) = (Filling::new(self.cold_bytes()), 0);
         // Each victim is read to where the one before it was: memory that was never touched costs more than to read them.
         let (mut bytes, mut cleaned) = (Vec::new(), Vec::new());
-        let _buffers = (self.backing.buffer(self.cold_bytes()), self.backing.buffer(longest));
+        let at_once = longest.min(self.part_bytes());
+        let _buffers = (self.backing.buffer(self.cold_bytes()), self.backing.buffer(at_once));
         for victim in victims {
             // Moving dirties leaves, which only the checkpoint that is to come can let go of.
             if moved > most || (moved > 0 && self.backing.excess() > 0) {
@@ -127,7 +137,7 @@ impl Shared {
             .segments
             .into_iter()
             .filter(|segment| segment.number < standing.log_number && segment.live > 0)
-            .filter(|segment| segment.extent.len <= READ_MAX && !is_held(segment))
+            .filter(|segment| segment.extent.len <= LONGEST && !is_held(segment))
             .collect();
         drop(fruitless);
         left.sort_unstable_by_key(|segment| segment.live.saturating_mul(1000) / segment.extent.len);
@@ -156,17 +166,44 @@ impl Shared {
         bytes: &mut Vec<u8>,
         filling: &mut Filling,
     ) -> Result<Cleaned, EngineError> {
-        self.make_room();
-        if let Err(error) = self.read_into(bytes, victim) {
-            self.leave(&error);
-            return Ok(Cleaned::Unread);
+        let (mut added, mut is_unread) = (0, false);
+        // What a snapshot needs may be in the last part, and is looked for before anything of the first one is added.
+        let rounds: &[bool] = if self.has_parts(victim) { &[false, true] } else { &[true] };
+        for &adds in rounds {
+            let mut parts = Parts::of(victim);
+            // Moving dirties leaves: where these fill the memory, the next checkpoint goes on.
+            while added == 0 || self.backing.excess() == 0 {
+                self.make_room();
+                let part = match self.next_part(&mut parts, bytes) {
+                    Ok(Some(part)) => part,
+                    Ok(None) => break,
+                    Err(error) => {
+                        self.leave(&error);
+                        is_unread = true;
+                        break;
+                    }
+                };
+                let Some(alive) = self.alive_in(&part, bytes, held, &mut is_unread) else {
+                    return Ok(Cleaned::of(added, false));
+                };
+                if adds {
+                    added += self.add_to_cold(&part, bytes, &alive, filling)?;
+                }
+            }
         }
-        let bytes = bytes.as_slice();
-        let values = match victim.number {
-            COLD_NUMBER => cold::values_in(bytes, &self.backing),
-            _ => log::values_in(victim, bytes, &self.backing),
-        };
-        let (mut alive, mut is_unread) = (Vec::new(), false);
+        Ok(Cleaned::of(added, is_unread))
+    }
+
+    /// The values that are alive, each with the tree that has it; none at all if a snapshot needs any of them.
+    fn alive_in(
+        &self,
+        part: &Part,
+        bytes: &[u8],
+        held: Option<u64>,
+        is_unread: &mut bool,
+    ) -> Option<Vec<Alive>> {
+        let values = &part.values;
+        let mut alive = Vec::new();
         for (number, value) in values.iter().enumerate() {
             if number.is_multiple_of(LANES) {
                 let next = values[number..].iter().take(LANES).take_while(|next| next.tree == value.tree);
@@ -174,26 +211,36 @@ impl Shared {
                 self.bring_nearer(value.tree, &keys, Bytes::Not);
             }
             let (key, content) = (&bytes[value.key.clone()], &bytes[value.value.clone()]);
-            match self.piece_at(value, key, victim.extent.offset) {
-                Ok(Some((_, piece))) if held.is_some_and(|held| piece.birth() <= held) => {
-                    return Ok(Cleaned::Nothing);
-                }
+            match self.piece_at(value, key, part.offset) {
+                Ok(Some((_, piece))) if held.is_some_and(|held| piece.birth() <= held) => return None,
                 // Reading a value that does not verify is an error, and moving it would be the same.
                 Ok(Some((tree, piece))) if self.backing.checksum(content) == piece.checksum() => {
-                    alive.push((tree, value, piece.checksum()));
+                    alive.push(Alive { number, tree, checksum: piece.checksum() });
                 }
                 Ok(None) if planted::is(Bug::MovedWithoutLook) => {
-                    alive.push((value.tree, value, self.backing.checksum(content)));
+                    alive.push(Alive { number, tree: value.tree, checksum: self.backing.checksum(content) });
                 }
                 Ok(_) => {}
                 Err(error) => {
                     self.leave(&error);
-                    is_unread = true;
+                    *is_unread = true;
                 }
             }
         }
+        Some(alive)
+    }
+
+    /// Adds values to the cold segment; how many bytes.
+    fn add_to_cold(
+        &self,
+        part: &Part,
+        bytes: &[u8],
+        alive: &[Alive],
+        filling: &mut Filling,
+    ) -> Result<u64, EngineError> {
         let mut added = 0;
-        for (tree, value, checksum) in alive {
+        for &Alive { number, tree, checksum } in alive {
+            let value = &part.values[number];
             let (key, content) = (&bytes[value.key.clone()], &bytes[value.value.clone()]);
             if filling.segment.len() + key.len() + content.len() + VALUE_OVERHEAD_MAX
                 > self.cold_bytes() as usize
@@ -201,11 +248,11 @@ impl Shared {
                 self.write_cold(filling)?;
             }
             let at = filling.segment.add(tree, key, content);
-            let (from, len) = (victim.extent.offset + value.value.start as u64, content.len() as u32);
+            let (from, len) = (part.offset + value.value.start as u64, content.len() as u32);
             filling.moving.push(Moving { tree, key: key.to_vec(), from, len, checksum, at });
             added += u64::from(len);
         }
-        Ok(Cleaned::of(added, is_unread))
+        Ok(added)
     }
 
     /// About how long a cold segment is.
@@ -213,28 +260,15 @@ impl Shared {
         self.options.segment_bytes() / 2
     }
 
-    /// Reads a segment, as far as the file has it, to where another one was.
-    fn read_into(&self, bytes: &mut Vec<u8>, segment: &SegmentUse) -> Result<(), EngineError> {
-        let Extent { offset, len } = segment.extent;
-        let end = self.backing.disk().map_or(Ok(0), |disk| disk.len())?;
-        bytes.resize(end.saturating_sub(offset).min(len) as usize, 0);
-        self.backing.read(offset, bytes)
-    }
-
     /// Says that something stays where it is.
     fn leave(&self, error: &EngineError) {
         tracing::warn!(store = self.backing.name(), %error, "a value cannot be moved; its log segment stays");
     }
 
-    /// The piece that lies at this place of a segment, if the key still has it, and the tree that the key is in: another
+    /// The piece that lies at this place of a part, which begins at `part`, if the key still has it, and the tree that the key is in: another
     /// one than the segment says, where its range has moved since.
-    fn piece_at(
-        &self,
-        value: &Written,
-        key: &[u8],
-        segment: u64,
-    ) -> Result<Option<(u32, Piece)>, EngineError> {
-        if let Some(piece) = self.piece_in(value.tree, value, key, segment)? {
+    fn piece_at(&self, value: &Written, key: &[u8], part: u64) -> Result<Option<(u32, Piece)>, EngineError> {
+        if let Some(piece) = self.piece_in(value.tree, value, key, part)? {
             return Ok(Some((value.tree, piece)));
         }
         if self.features.load(Ordering::Relaxed) & MOVED_RANGES == 0 {
@@ -242,7 +276,7 @@ impl Shared {
         }
         let trees = self.forest.read().trees.len() as u32;
         for tree in (0..trees).filter(|&tree| tree != value.tree) {
-            if let Some(piece) = self.piece_in(tree, value, key, segment)? {
+            if let Some(piece) = self.piece_in(tree, value, key, part)? {
                 return Ok(Some((tree, piece)));
             }
         }
@@ -254,9 +288,9 @@ impl Shared {
         tree: u32,
         value: &Written,
         key: &[u8],
-        segment: u64,
+        part: u64,
     ) -> Result<Option<Piece>, EngineError> {
-        let home = segment + value.value.start as u64;
+        let home = part + value.value.start as u64;
         let piece_in = |stored: Option<Stored<'_>>| {
             let piece = stored.and_then(|stored| piece_of(stored, home)).cloned();
             piece.filter(|piece| piece.len() as usize == value.value.len())

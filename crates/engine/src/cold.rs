@@ -77,16 +77,38 @@ impl ColdSegment {
 
 /// The values in the bytes of a cold segment; as many as can be told, should it be damaged.
 pub(crate) fn values_in(bytes: &[u8], backing: &Backing) -> Vec<Written> {
-    let mut found = Vec::new();
-    let Some(mut left) = values_of(bytes, backing) else { return found };
-    let mut at = HEADER;
-    while left > 0 {
-        let Some(value) = value_at(bytes, at) else { break };
-        at = value.value.end;
-        left -= 1;
-        found.push(value);
+    Passage::default().pass(bytes, backing).0
+}
+
+/// A way through a cold segment that is too long to be read at once.
+#[derive(Default)]
+pub(crate) struct Passage {
+    /// Values that are yet to come; none before the header was read.
+    left: Option<u64>,
+}
+
+impl Passage {
+    /// The values in the next bytes of the segment, which begin where it had come to, and how many of the bytes are done with: the last
+    /// value may be cut. None of them at the end, or where the bytes make no sense.
+    pub(crate) fn pass(&mut self, bytes: &[u8], backing: &Backing) -> (Vec<Written>, usize) {
+        let (mut found, mut at) = (Vec::new(), 0);
+        let mut left = match self.left {
+            Some(left) => left,
+            None => {
+                let Some(all) = values_of(bytes, backing) else { return (found, 0) };
+                at = HEADER;
+                all
+            }
+        };
+        while left > 0 {
+            let Some(value) = value_at(bytes, at) else { break };
+            at = value.value.end;
+            left -= 1;
+            found.push(value);
+        }
+        self.left = Some(left);
+        (found, at)
     }
-    found
 }
 
 /// How many values the header speaks of.
@@ -124,6 +146,16 @@ mod tests {
         assert_eq!(found.iter().map(|value| value.value.start as u64).collect::<Vec<_>>(), places);
         assert_eq!((&bytes[found[0].key.clone()], found[1].tree), (b"reef".as_slice(), 9));
         assert_eq!(&bytes[found[1].value.clone()], &[1; 500]);
+        let (mut passage, mut at, mut in_parts) = (Passage::default(), 0, Vec::new());
+        loop {
+            let (values, passed) = passage.pass(&bytes[at..(at + 520).min(bytes.len())], &backing);
+            in_parts.extend(values.iter().map(|value| at + value.value.start));
+            at += passed;
+            if passed == 0 {
+                break;
+            }
+        }
+        assert_eq!(in_parts, found.iter().map(|value| value.value.start).collect::<Vec<_>>());
         for bit in 0..HEADER * 8 {
             let mut damaged = bytes.to_vec();
             damaged[bit / 8] ^= 1 << (bit % 8);

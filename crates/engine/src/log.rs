@@ -25,7 +25,7 @@ mod replay;
 mod signpost;
 mod writer;
 
-pub(crate) use contents::{Written, values_in};
+pub(crate) use contents::{Passage, Written, values_in};
 pub(crate) use replay::{End, Group, Replay};
 pub(crate) use signpost::{Found as FoundSignpost, Signpost};
 pub(crate) use writer::{Chores, Log, SignpostPlace};

@@ -417,3 +417,42 @@ fn checkpoints_pause_while_memory_is_full_of_what_none_can_write() {
     assert!(made < 200, "{made} checkpoints for 1,500 short writes");
     assert_eq!(sorted.len().unwrap(), 30_000);
 }
+
+#[test]
+fn a_segment_that_is_longer_than_the_budget_is_cleaned_within_it() {
+    const VALUES: u64 = 1200;
+    let long = |number: u64, version: u64| value(number, version).repeat(100);
+    let disk: Arc<MemoryDisk> = Arc::default();
+    let plenty = Options { memory_bytes: 1 << 30, background: false, ..options() };
+    let engine = Engine::open(disk.clone(), plenty).unwrap();
+    let tree = engine.tree("records").unwrap();
+    // Five times the budget in one group, which makes a segment of its own.
+    let mut batch = WriteBatch::new();
+    (0..VALUES).for_each(|number| batch.put(&tree, &key(number), &long(number, 0)));
+    engine.write(&batch, Durability::Flushed).unwrap();
+    engine.close().unwrap();
+    let little = Options { background: false, ..options() };
+    let engine = Engine::open(disk.clone(), little.clone()).unwrap();
+    let tree = engine.tree("records").unwrap();
+    for number in (0..VALUES).filter(|number| number % 10 > 0) {
+        tree.put(&key(number), &long(number, 1), Durability::Flushed).unwrap();
+        if number.is_multiple_of(50) {
+            engine.checkpoint().unwrap();
+        }
+    }
+    let before = engine.stats();
+    engine.checkpoint().unwrap();
+    engine.checkpoint().unwrap();
+    assert_within(&engine, "cleaning");
+    let stats = engine.stats();
+    assert!(stats.values_moved >= VALUES / 10, "{before:?} {stats:?}");
+    assert!(stats.log_segment_bytes < VALUES * 12_000, "{before:?} {stats:?}");
+    drop((tree, engine));
+    let engine = Engine::open(disk, little).unwrap();
+    let tree = engine.tree("records").unwrap();
+    for number in 0..VALUES {
+        let found = tree.get(&key(number)).unwrap().unwrap().to_buffer().unwrap();
+        assert!(*found == *long(number, u64::from(number % 10 > 0)), "key {number}");
+    }
+    assert!(engine.check().unwrap().damage.is_empty());
+}

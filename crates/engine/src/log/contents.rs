@@ -1,4 +1,7 @@
 //! What a log segment that the log has left holds: the values that lie in it, and whose they are.
+//!
+//! A segment that is read as a whole has its groups verified. One that is too long for that is gone through record by record: a group may
+//! be as long as the segment. What is made of stale bytes that way has no key that knows a value there.
 
 use super::{GROUP_HEADER, GROUP_MAGIC, GroupHeader, SEGMENT_HEADER, SEGMENT_MAGIC, group_checksum};
 use crate::backing::Backing;
@@ -36,6 +39,55 @@ pub(crate) fn values_in(segment: &SegmentUse, bytes: &[u8], backing: &Backing) -
     found
 }
 
+/// A way through a log segment that is too long to be read at once.
+#[derive(Default)]
+pub(crate) struct Passage {
+    has_begun: bool,
+    /// Bytes of records that the group still has, and of nothing behind them.
+    left: usize,
+    gap: usize,
+}
+
+impl Passage {
+    /// The values in the next bytes of the segment, which begin where it had come to, and how many of the bytes are done with: the last
+    /// record may be cut. None of them at the end, or where the bytes make no sense.
+    pub(crate) fn pass(
+        &mut self,
+        segment: &SegmentUse,
+        bytes: &[u8],
+        backing: &Backing,
+    ) -> (Vec<Written>, usize) {
+        let (mut found, mut at) = (Vec::new(), 0);
+        if !self.has_begun {
+            if start_of(segment, bytes, backing).is_none() {
+                return (found, 0);
+            }
+            (self.has_begun, at) = (true, SEGMENT_HEADER as usize);
+        }
+        loop {
+            if self.left == 0 {
+                at += std::mem::take(&mut self.gap);
+                let Some(Ok(header)) = bytes.get(at..at + GROUP_HEADER).map(GroupHeader::decode) else {
+                    break;
+                };
+                if header.magic != GROUP_MAGIC {
+                    break;
+                }
+                at += GROUP_HEADER;
+                self.left = header.payload as usize;
+                self.gap = header.stride() as usize - GROUP_HEADER - self.left;
+            }
+            let end = bytes.len().min(at + self.left);
+            let whole = add_values(&bytes[at..end], at, &mut found);
+            (at, self.left) = (at + whole, self.left - whole);
+            if self.left > 0 {
+                break;
+            }
+        }
+        (found, at)
+    }
+}
+
 /// Position of the segment's first byte.
 fn start_of(segment: &SegmentUse, bytes: &[u8], backing: &Backing) -> Option<u64> {
     let mut header = Decoder::new(bytes.get(..SEGMENT_HEADER as usize)?);
@@ -51,10 +103,12 @@ fn start_of(segment: &SegmentUse, bytes: &[u8], backing: &Backing) -> Option<u64
     }
 }
 
-fn add_values(payload: &[u8], body: usize, found: &mut Vec<Written>) {
-    let mut records = Decoder::new(payload);
+/// Adds the values of records; how many bytes these take, up to the first that is not whole.
+fn add_values(payload: &[u8], body: usize, found: &mut Vec<Written>) -> usize {
+    let (mut records, mut whole) = (Decoder::new(payload), 0);
     while !records.is_at_end() {
         let Ok(record) = record::decode(&mut records) else { break };
+        whole = records.position();
         let (Record::Put { tree, key, value } | Record::Append { tree, key, value }) = record else {
             continue;
         };
@@ -65,5 +119,55 @@ fn add_values(payload: &[u8], body: usize, found: &mut Vec<Written>) {
             let value = body + at;
             found.push(Written { tree, key: value - key.len()..value, value: value..value + bytes.len() });
         }
+    }
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::{LogPoint, group_bytes, segment_header};
+    use crate::space::Extent;
+
+    #[test]
+    fn a_segment_that_is_gone_through_in_parts_has_the_same_values() {
+        let backing = Backing::new(None, 42, 0);
+        let extent = Extent { offset: 8192, len: 1 << 20 };
+        let (start, position) = (5000, 5000 + SEGMENT_HEADER);
+        let mut point = LogPoint { segment: extent, number: 3, start, position, chain: 7, sequence: 1 };
+        let mut bytes = segment_header(42, &point).to_vec();
+        for tree in 0..6 {
+            let mut payload = Vec::new();
+            for number in 0..tree * 9 {
+                let value = Logged::Bytes { bytes: &vec![7; 100 + 41 * number as usize], at: 0 };
+                Record::Put { tree, key: format!("key {number}").as_bytes(), value }.encode(&mut payload);
+                Record::Delete { tree, key: b"gone" }.encode(&mut payload);
+            }
+            let group = group_bytes(42, &point, GROUP_MAGIC, 0, &payload);
+            point.position += group.len() as u64;
+            bytes.extend_from_slice(&group);
+        }
+        bytes.resize(bytes.len() + 5000, 0);
+        let segment = SegmentUse { extent, number: 3, live: 1 };
+        let whole = values_in(&segment, &bytes, &backing);
+        assert_eq!(whole.len(), (1..6).map(|tree| tree * 9 - 4).sum::<usize>());
+        for part in [2500, 2501, 4096, 10_007, bytes.len()] {
+            let (mut passage, mut at, mut found) = (Passage::default(), 0, Vec::new());
+            loop {
+                let next = &bytes[at..(at + part).min(bytes.len())];
+                let (values, passed) = passage.pass(&segment, next, &backing);
+                found.extend(values.into_iter().map(|Written { tree, key, value }| {
+                    let moved = |range: Range<usize>| range.start + at..range.end + at;
+                    Written { tree, key: moved(key), value: moved(value) }
+                }));
+                if passed == 0 {
+                    break;
+                }
+                at += passed;
+            }
+            assert_eq!(found, whole, "parts of {part} bytes");
+        }
+        bytes[70] ^= 1;
+        assert!(Passage::default().pass(&SegmentUse { number: 4, ..segment }, &bytes, &backing).0.is_empty());
     }
 }

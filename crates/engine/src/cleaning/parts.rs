@@ -1,0 +1,82 @@
+//! Segments as cleaning reads them: as a whole, or part by part where memory has no room for that.
+//!
+//! A segment is longer than others where it was made for one long group, or while the store had more memory.
+//!
+//! Invariant: no more of a segment is in memory than [`Shared::part_bytes`].
+
+use crate::EngineError;
+use crate::cold::{self, COLD_NUMBER};
+use crate::log::{self, Written};
+use crate::shared::Shared;
+use crate::space::{Extent, SegmentUse};
+
+/// A part has at least so many bytes: the longest value of a segment and its key fit.
+const PART_LEAST: u64 = 256 << 10;
+
+/// The values of a part of a segment. Their ranges are those of the bytes that were read for it.
+pub(super) struct Part {
+    /// Where it begins in the file.
+    pub(super) offset: u64,
+    pub(super) values: Vec<Written>,
+}
+
+/// A way through a segment.
+pub(super) struct Parts<'s> {
+    segment: &'s SegmentUse,
+    /// Bytes of the segment that are done with.
+    done: u64,
+    is_over: bool,
+    log: log::Passage,
+    cold: cold::Passage,
+}
+
+impl<'s> Parts<'s> {
+    pub(super) fn of(segment: &'s SegmentUse) -> Self {
+        let (log, cold) = Default::default();
+        Self { segment, done: 0, is_over: false, log, cold }
+    }
+}
+
+impl Shared {
+    /// Bytes of a segment that are read at once: as many as segments have that the log makes now.
+    pub(super) fn part_bytes(&self) -> u64 {
+        self.options.segment_bytes().max(PART_LEAST)
+    }
+
+    /// Whether a segment is too long to be read at once.
+    pub(super) fn has_parts(&self, segment: &SegmentUse) -> bool {
+        segment.extent.len > self.part_bytes()
+    }
+
+    /// Reads the next part, to where another one was; none behind the last one.
+    pub(super) fn next_part(
+        &self,
+        parts: &mut Parts<'_>,
+        bytes: &mut Vec<u8>,
+    ) -> Result<Option<Part>, EngineError> {
+        let segment = parts.segment;
+        let left = segment.extent.len.saturating_sub(parts.done);
+        if parts.is_over || left == 0 {
+            return Ok(None);
+        }
+        let offset = segment.extent.offset + parts.done;
+        self.read_into(bytes, Extent { offset, len: left.min(self.part_bytes()) })?;
+        let is_cold = segment.number == COLD_NUMBER;
+        let (values, passed) = match self.has_parts(segment) {
+            false if is_cold => (cold::values_in(bytes, &self.backing), 0),
+            false => (log::values_in(segment, bytes, &self.backing), 0),
+            true if is_cold => parts.cold.pass(bytes, &self.backing),
+            true => parts.log.pass(segment, bytes, &self.backing),
+        };
+        parts.done += passed as u64;
+        parts.is_over = passed == 0;
+        Ok(Some(Part { offset, values }))
+    }
+
+    /// Reads what the file has of an extent.
+    fn read_into(&self, bytes: &mut Vec<u8>, Extent { offset, len }: Extent) -> Result<(), EngineError> {
+        let end = self.backing.disk().map_or(Ok(0), |disk| disk.len())?;
+        bytes.resize(end.saturating_sub(offset).min(len) as usize, 0);
+        self.backing.read(offset, bytes)
+    }
+}
