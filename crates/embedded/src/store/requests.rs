@@ -51,6 +51,11 @@ impl Requests {
         self.tree.get_with(&encode_id(id), |value| value.is_some())
     }
 
+    /// Whether the write of this id took effect here, or may have. Asks no disk.
+    pub(crate) fn has(&self, id: RequestId) -> bool {
+        self.by_age.lock().iter().rev().any(|(_, other)| *other == id)
+    }
+
     /// Adds the id to the batch that applies its write, and clears a few old ones away: those that the answer
     /// names. Called under the writer lock, so that no two writes clear the same ones.
     pub(crate) fn remember(&self, id: RequestId, now: Timestamp, batch: &mut WriteBatch) -> Cleared {

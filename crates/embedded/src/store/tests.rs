@@ -1,9 +1,9 @@
 //! Calls on a store whose disk stands still: who waits for it, and what becomes of them at their deadlines.
 
 use super::{EmbeddedStore, StoreOptions};
-use atoll_disk::{Disk, DiskError, SimDisk};
+use atoll_disk::{Disk, DiskError, FaultPlan, SimDisk};
 use atoll_engine::{Engine, Options};
-use atoll_store::{Cell, Durability, ErrorKind, Outcome, ReadOptions, Store, WriteOptions};
+use atoll_store::{Cell, Durability, ErrorKind, Outcome, ReadOptions, RequestId, Store, WriteOptions};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,4 +123,36 @@ async fn a_read_whose_deadline_passed_counts_as_refused() {
     let late = late.expect_err("it lies on disk");
     assert_eq!((late.kind(), late.outcome()), (ErrorKind::Unavailable, Outcome::Refused), "{late}");
     assert_eq!(store.get(cell, ReadOptions::default()).await.unwrap().unwrap().len(), 100_000);
+}
+
+#[tokio::test]
+async fn a_write_whose_sync_failed_stays_unknown_however_often_it_is_asked_for() {
+    for is_full in [false, true] {
+        let disk = SimDisk::seeded(3);
+        let options = Options { background: false, memory_bytes: 1 << 20, ..Options::default() };
+        let opened = Engine::open(Arc::new(disk.clone()), options).unwrap();
+        let store = EmbeddedStore::on_engine(opened, StoreOptions::default(), "test").unwrap();
+        // Memory is full of what a checkpoint would have to write.
+        for number in 0..if is_full { 20_000_u32 } else { 1 } {
+            let sort = number.to_be_bytes();
+            let cell = Cell::new(b"filling", &sort);
+            store.put(cell, &[7; 100], WriteOptions::default()).await.unwrap();
+        }
+        let cell = Cell::new(b"p", b"k");
+        let named = |sequence, durability| WriteOptions {
+            request: Some(RequestId { client: 7, sequence }),
+            durability: Some(durability),
+            ..WriteOptions::default()
+        };
+        disk.set_plan(FaultPlan { fail_sync: Some(0), ..FaultPlan::default() });
+        for again in 0..4 {
+            let durability = if again < 2 { Durability::Synced } else { Durability::Flushed };
+            let error = store.put(cell, b"value", named(1, durability)).await.unwrap_err();
+            assert_eq!(error.outcome(), Outcome::Unknown, "{again}, {is_full}: {error}");
+        }
+        assert_eq!(*store.get(cell, ReadOptions::default()).await.unwrap().unwrap(), *b"value");
+        // Of another one it is known that nothing came of it.
+        let other = store.put(cell, b"other", named(2, Durability::Flushed)).await.unwrap_err();
+        assert_eq!(other.outcome(), Outcome::Refused, "{other}");
+    }
 }

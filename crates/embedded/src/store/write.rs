@@ -9,9 +9,11 @@
 use super::{EmbeddedStore, Inner, LIMITS, keys};
 use atoll_engine::{Beside, Durability as Class, EngineError, ReadTicket, Reader, SyncTicket, WriteBatch};
 use atoll_store::{
-    Batch, Cell, Condition, Conflict, Durability, Mutation, Store, StoreError, WriteOptions, Written, within,
+    Batch, Cell, Condition, Conflict, Durability, Mutation, Outcome, RequestId, Store, StoreError,
+    WriteOptions, Written, within,
 };
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 impl EmbeddedStore {
@@ -34,7 +36,8 @@ impl EmbeddedStore {
         };
         // What was under way at the deadline may still happen; what only waited for its turn does not.
         let may_be_done = || has_begun.load(Ordering::Acquire);
-        within(deadline, ("write", &self.inner.place), may_be_done, written).await
+        let written = within(deadline, ("write", &self.inner.place), may_be_done, written).await;
+        written.map_err(|error| self.inner.told_again(options.request, error))
     }
 
     /// Waits for room, and reads the pages that a write will change, elsewhere.
@@ -103,7 +106,7 @@ impl EmbeddedStore {
         } else if written.repeated && written.durability > Durability::Buffered {
             // The write took effect before, but perhaps at a weaker class, or the sync behind it has not ended, or failed.
             self.off_thread("write", |inner| {
-                inner.engine.sync().map_err(|error| inner.refused("write", error))
+                inner.engine.sync().map_err(|error| took_effect(inner.refused("write", error)))
             })
             .await?;
         }
@@ -154,6 +157,12 @@ impl Inner {
             self.watches.wrote(batch);
         }
         Ok((Written { durability, repeated }, ticket))
+    }
+
+    /// What is told of an error: one in the way of asking again says nothing about the write that had this id before.
+    fn told_again(&self, request: Option<RequestId>, error: StoreError) -> StoreError {
+        let is_again = || request.zip(self.requests.as_ref()).is_some_and(|(id, requests)| requests.has(id));
+        if error.outcome() == Outcome::Refused && is_again() { took_effect(error) } else { error }
     }
 
     fn check_conditions(&self, reader: &Reader<'_>, batch: &Batch) -> Result<(), Failed> {
@@ -238,6 +247,12 @@ impl Failed {
             Self::Store(error) => error,
         }
     }
+}
+
+/// Of a write that took effect when it was asked for before.
+fn took_effect(error: StoreError) -> StoreError {
+    let reason = format!("it took effect before and may not survive; to ask again was refused: {error}");
+    StoreError::Unknown { what: "write", reason, source: Some(Arc::new(error)) }
 }
 
 fn class_of(durability: Durability) -> Class {
