@@ -110,6 +110,8 @@ pub enum Bug {
     HotNotForgotten,
     /// A hot record keeps its value when another one is put in place.
     HotNotChanged,
+    /// A group that the disk refused is handed to it once more, and the write told as refused all the same.
+    RefusedButLogged,
     /// A change in place panics when the log has it. Not among those that a simulation must see: it would with the first write.
     ChangePanics,
 }
@@ -132,7 +134,7 @@ impl Bug {
     ];
 
     /// All that a single thread can meet.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 40] = [
         Self::SyncSkipped,
         Self::FlushSkipped,
         Self::SuperblockBeforePages,
@@ -172,6 +174,7 @@ impl Bug {
         Self::HotAgeKept,
         Self::HotNotForgotten,
         Self::HotNotChanged,
+        Self::RefusedButLogged,
     ];
 }
 

@@ -4,7 +4,7 @@ use atoll_disk::Counters;
 use std::collections::BTreeMap;
 
 /// Everything that a full run must have met at least once.
-const EXPECTED: [&str; 49] = [
+const EXPECTED: [&str; 51] = [
     "operations",
     "commits",
     "batches_across_trees",
@@ -39,6 +39,8 @@ const EXPECTED: [&str; 49] = [
     "recoveries_that_lost_commits",
     "recoveries_that_lost_nothing",
     "refusals",
+    "refusals_after_errors",
+    "reads_after_unknown",
     "writes_after_refusal",
     "failed_operations",
     "misdirected_detected",

@@ -301,5 +301,9 @@ fn collect(
 }
 
 fn failure(error: EngineError) -> Failure {
-    Failure::new(error.kind(), &error)
+    let is_final = matches!(
+        error,
+        EngineError::Poisoned { .. } | EngineError::Broken { .. } | EngineError::Closed { .. }
+    );
+    Failure { is_unknown: error.is_unknown(), is_final, ..Failure::new(error.kind(), &error) }
 }

@@ -248,8 +248,7 @@ impl<S: Subject> Run<S> {
         if !self.is_excused(failure) {
             return Err(format!("recovery failed without a fault planted: {failure}"));
         }
-        let cuts = self.disk.counters().power_cuts - self.before_life.power_cuts;
-        if cuts > 0 {
+        if self.is_off() {
             self.counts.bump("power_losses_in_recovery");
             self.disk = self.disk.crash();
             self.ending = Ending::PowerLoss;
@@ -274,11 +273,9 @@ impl<S: Subject> Run<S> {
 
     /// Ends the store by a close, a kill or a crash; snapshots that are held die with it.
     fn end_life(&mut self, store: S) -> Checked<()> {
-        let now = self.disk.counters();
-        let is_off = now.power_cuts > self.before_life.power_cuts;
         // What a failed sync dropped is still in the page cache: after a mere kill recovery reads it, and must not rely
         // on its being on the medium.
-        let choice = if is_off { 0 } else { self.rng.u8(..10) };
+        let choice = if self.is_off() { 0 } else { self.rng.u8(..10) };
         match choice {
             0..=4 => self.crash(store),
             5..=6 => self.kill(store),

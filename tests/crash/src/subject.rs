@@ -1,6 +1,6 @@
 //! What the harness needs of a store; the engine and the toy each give it.
 //!
-//! Invariant: an error of a change whose kind is out-of-space, read-only or limit says that nothing happened.
+//! Invariant: an error of a change that does not say that it may have happened says that nothing did.
 
 use crate::state::{Key, Mutation, Range, RangeMove, Value};
 use atoll_disk::Disk;
@@ -65,10 +65,14 @@ pub struct Failure {
     pub kind: ErrorKind,
     /// The whole chain of causes.
     pub message: String,
+    /// The change may have happened all the same.
+    pub is_unknown: bool,
+    /// The store takes no change more until it is opened again.
+    pub is_final: bool,
 }
 
 impl Failure {
-    /// Flattens an error and its causes.
+    /// Flattens an error and its causes; a refusal, if it is that of a change.
     pub fn new(kind: ErrorKind, error: &dyn std::error::Error) -> Self {
         let mut message = error.to_string();
         let mut cause = error.source();
@@ -76,13 +80,13 @@ impl Failure {
             message = format!("{message}: {next}");
             cause = next.source();
         }
-        Self { kind, message }
+        Self { kind, message, is_unknown: false, is_final: false }
     }
 
-    /// Whether the kind promises that nothing happened.
+    /// Whether it promises that nothing happened.
     #[must_use]
     pub const fn is_refusal(&self) -> bool {
-        matches!(self.kind, ErrorKind::OutOfSpace | ErrorKind::ReadOnly | ErrorKind::Limit)
+        !self.is_unknown
     }
 }
 

@@ -526,9 +526,15 @@ const fn end_of_group(at: usize, payload: usize) -> usize {
 }
 
 fn from_disk(error: &DiskError) -> Failure {
-    Failure::new(error.kind(), error)
+    told_by_kind(Failure::new(error.kind(), error))
 }
 
 fn failure(kind: ErrorKind, message: &str) -> Failure {
-    Failure { kind, message: message.to_owned() }
+    told_by_kind(Failure { kind, message: message.to_owned(), is_unknown: false, is_final: false })
+}
+
+/// The toy knows that nothing happened by few kinds of errors alone.
+fn told_by_kind(failure: Failure) -> Failure {
+    let is_known = matches!(failure.kind, ErrorKind::OutOfSpace | ErrorKind::ReadOnly | ErrorKind::Limit);
+    Failure { is_unknown: !is_known, ..failure }
 }

@@ -6,7 +6,8 @@ use atoll_crash::soak::run_seeds;
 use atoll_crash::{Toy, ToyBug};
 
 /// What only a store with pages of its own can show.
-const BEYOND_A_TOY: [&str; 4] = ["flips_detected_at_read", "segments_cleaned", "values_moved", "releases"];
+const BEYOND_A_TOY: [&str; 5] =
+    ["flips_detected_at_read", "refusals_after_errors", "segments_cleaned", "values_moved", "releases"];
 
 #[test]
 fn a_sound_store_passes_and_every_fault_occurs() {

@@ -11,6 +11,7 @@ use crate::record::{Logged, OVERHEAD_MAX, Record};
 use crate::shared::{Shared, Writer};
 use crate::space::SegmentUse;
 use crate::value::EXTENT_FROM;
+use atoll_errors::ErrorKind;
 use std::sync::atomic::Ordering;
 
 /// Most bytes of one group of the log; its header has four bytes for their number.
@@ -47,7 +48,11 @@ impl Shared {
         let ended = log.end(&prepared, self.syncer.synced());
         if flush || log.is_heavy() {
             if let Err(error) = log.flush(&self.backing) {
-                log.roll_back(&prepared, ended);
+                if planted::is(Bug::RefusedButLogged) && error.kind() == ErrorKind::Unavailable {
+                    let _ = log.flush(&self.backing);
+                } else {
+                    log.roll_back(&prepared, ended);
+                }
                 unfinished.done();
                 return Err(error.into());
             }

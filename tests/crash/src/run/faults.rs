@@ -88,6 +88,11 @@ impl<S: Subject> Run<S> {
         self.before_life = self.disk.counters();
     }
 
+    /// Whether the power went in this life.
+    pub(super) fn is_off(&self) -> bool {
+        self.disk.counters().power_cuts > self.before_life.power_cuts
+    }
+
     /// Whether a fault of this life explains the failure.
     pub(super) fn is_excused(&self, failure: &Failure) -> bool {
         let (now, before) = (self.disk.counters(), self.before_life);

@@ -61,7 +61,7 @@ impl<S: Subject> Run<S> {
                 Ok(Flow::Continue)
             }
             Err(failure) if failure.kind == ErrorKind::Conflict => unexcused("moving a range", &failure),
-            Err(failure) => self.settle("moving a range", failure, Some(Event::Move(range))),
+            Err(failure) => self.settle(store, "moving a range", failure, Some(Event::Move(range))),
         }
     }
 

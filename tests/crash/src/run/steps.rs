@@ -1,10 +1,12 @@
 //! The steps of a life: call the store, compare, tell the oracle.
 
 use super::{Checked, Flow, Run, unexcused};
-use crate::read::{wrong_scan, wrong_value};
+use crate::oracle::difference;
+use crate::read::{read_state, wrong_scan, wrong_value};
 use crate::state::{Event, Key, Mutation, Range};
 use crate::subject::{Direction, Durability, Failure, Outcome, Subject};
 use crate::workload::{LARGE_BYTES, Step};
+use atoll_errors::ErrorKind;
 
 const HELD_MAX: usize = 4;
 
@@ -18,7 +20,7 @@ impl<S: Subject> Run<S> {
         let events_before = self.oracle.flushed_len();
         let mut flow = self.take(store, step)?;
         if flow == Flow::Continue && store.wants_checkpoint() {
-            flow = self.make_durable("checkpoints_by_themselves", "checkpoint", store.checkpoint())?;
+            flow = self.make_durable(store, "checkpoints_by_themselves", "checkpoint", S::checkpoint)?;
         }
         self.notice_strike(events_before);
         Ok(flow)
@@ -35,8 +37,8 @@ impl<S: Subject> Run<S> {
             Step::Get { tree, key } => self.get(store, tree, &key),
             Step::GetMany { tree, keys } => self.get_many(store, tree, &keys),
             Step::Scan { tree, range, direction, limit } => self.scan(store, tree, &range, direction, limit),
-            Step::Sync => self.make_durable("syncs", "sync", store.sync()),
-            Step::Checkpoint => self.make_durable("checkpoints_asked", "checkpoint", store.checkpoint()),
+            Step::Sync => self.make_durable(store, "syncs", "sync", S::sync),
+            Step::Checkpoint => self.make_durable(store, "checkpoints_asked", "checkpoint", S::checkpoint),
             Step::Hold => {
                 if self.held.len() == HELD_MAX {
                     self.held.remove(0);
@@ -79,7 +81,7 @@ impl<S: Subject> Run<S> {
                 }
                 Ok(Flow::Continue)
             }
-            Err(failure) => self.settle("a write", failure, Some(Event::Write(batch))),
+            Err(failure) => self.settle(store, "a write", failure, Some(Event::Write(batch))),
         }
     }
 
@@ -108,20 +110,44 @@ impl<S: Subject> Run<S> {
         }
     }
 
-    /// What a failed change means: refused, and then it never happened; or over, and then it may have.
-    pub(super) fn settle(&mut self, what: &str, failure: Failure, event: Option<Event>) -> Checked<Flow> {
+    /// What a failed change means: refused, and then it never happened, and the life goes on; or over, and then it may have.
+    pub(super) fn settle(
+        &mut self,
+        store: &S,
+        what: &str,
+        failure: Failure,
+        event: Option<Event>,
+    ) -> Checked<Flow> {
         self.note(|| format!("{what} failed: {failure}"));
         if !self.is_excused(&failure) {
             return unexcused(what, &failure);
         }
-        if failure.is_refusal() {
-            self.counts.bump("refusals");
+        // Without power nobody hears of a refusal, and the disk may have all of what it was about.
+        if failure.is_refusal() && !self.is_off() {
+            let is_known =
+                matches!(failure.kind, ErrorKind::OutOfSpace | ErrorKind::ReadOnly | ErrorKind::Limit);
+            self.counts.bump(if is_known { "refusals" } else { "refusals_after_errors" });
             self.was_refused = true;
-            return Ok(Flow::Continue);
+            return Ok(if failure.is_final { Flow::EndOfLife } else { Flow::Continue });
         }
         self.counts.bump("failed_operations");
+        let lowest = self.oracle.len();
         event.into_iter().for_each(|event| self.oracle.push_doubtful(event));
+        self.look_after(store, lowest)?;
         Ok(Flow::EndOfLife)
+    }
+
+    /// Nobody sees a half of what may have happened: all of it, nothing, or no answer.
+    fn look_after(&mut self, store: &S, lowest: usize) -> Checked<()> {
+        let Ok(found) = read_state(store) else { return Ok(()) };
+        self.counts.bump("reads_after_unknown");
+        match self.oracle.prefix_with(found.fingerprint(), lowest) {
+            Some(_) => Ok(()),
+            None => Err(format!(
+                "readers see neither what was before nor what may have happened: {}",
+                difference(self.oracle.current(), &found)
+            )),
+        }
     }
 
     /// A failed read changes nothing; the life goes on unless the disk is gone for good.
@@ -131,18 +157,23 @@ impl<S: Subject> Run<S> {
             return unexcused(what, failure);
         }
         self.counts.bump("failed_reads");
-        let is_off = self.disk.counters().power_cuts > self.before_life.power_cuts;
-        Ok(if is_off { Flow::EndOfLife } else { Flow::Continue })
+        Ok(if self.is_off() { Flow::EndOfLife } else { Flow::Continue })
     }
 
-    fn make_durable(&mut self, count: &'static str, what: &str, outcome: Outcome<()>) -> Checked<Flow> {
-        match outcome {
+    fn make_durable(
+        &mut self,
+        store: &S,
+        count: &'static str,
+        what: &str,
+        call: impl FnOnce(&S) -> Outcome<()>,
+    ) -> Checked<Flow> {
+        match call(store) {
             Ok(()) => {
                 self.counts.bump(count);
                 self.mark_synced();
                 Ok(Flow::Continue)
             }
-            Err(failure) => self.settle(what, failure, None),
+            Err(failure) => self.settle(store, what, failure, None),
         }
     }
 
@@ -227,7 +258,7 @@ impl<S: Subject> Run<S> {
                 self.oracle.push(event);
                 Ok(Flow::Continue)
             }
-            Err(failure) => self.settle("making a snapshot", failure, Some(event)),
+            Err(failure) => self.settle(store, "making a snapshot", failure, Some(event)),
         }
     }
 
@@ -242,7 +273,7 @@ impl<S: Subject> Run<S> {
                 self.oracle.push(event);
                 Ok(Flow::Continue)
             }
-            Err(failure) => self.settle("deleting a snapshot", failure, Some(event)),
+            Err(failure) => self.settle(store, "deleting a snapshot", failure, Some(event)),
         }
     }
 
