@@ -40,7 +40,7 @@ fn nodes_begin_again_while_the_name_of_one_of_the_first_three_has_no_address() {
     let first = format!("127.0.0.1:{port}");
     let nodes = [0, 1, 2].map(|node| begin(node, "127.0.0.1"));
     wait_until_served(&first);
-    nodes.map(kill);
+    nodes.into_iter().for_each(|node| drop(kill(node)));
     let nodes = [0, 1].map(|node| begin(node, "nowhere.invalid"));
     wait_until_served(&first);
     for told in nodes.map(kill) {
