@@ -85,6 +85,27 @@ fn a_wrong_value_is_told_with_its_line_and_column_and_what_came_before_is_in() {
 }
 
 #[test]
+fn a_whole_number_written_as_a_float_is_taken_where_integers_are_and_any_other_float_is_refused() {
+    let place = Place::new();
+    atoll(&place, "table create t --column pid:int64,kind:int64? --id pid --index pid").text();
+    // As pandas writes integers of which some are missing.
+    place.write("a.csv", "pid,kind\n1,3.0\n2,\n3,3e2\n4,9007199254740993.0\n");
+    atoll(&place, "table import t a.csv").text();
+    for question in ["kind = 3", "kind is null", "kind = 300", "kind = 9007199254740993"] {
+        assert_eq!(count(&place, &format!("--where '{question}'")), 1, "{question}");
+    }
+    for odd in ["3.5", "9223372036854775808.0", "1e400"] {
+        place.write("b.csv", format!("pid,kind\n5,{odd}\n"));
+        let refused = atoll(&place, "table import t b.csv");
+        let told = format!("b.csv, line 2: column \"kind\": \"{odd}\" is not an int64");
+        assert!(refused.fails(12).contains(&told), "{}", refused.stderr);
+    }
+    // What looks like this is a column of floats all the same, where nothing says otherwise.
+    atoll(&place, "table create u --like a.csv --id pid --index pid").text();
+    assert!(atoll(&place, "table info u").text().contains("float64"));
+}
+
+#[test]
 fn another_type_or_unit_is_refused_and_nothing_is_rounded() {
     let place = Place::new();
     place.write("a.csv", "pid,when\n1,2026-01-01T00:00:00.000000001\n");

@@ -120,16 +120,52 @@ fn float<F: std::str::FromStr + Copy + Into<f64>>(text: &str) -> Option<F> {
 /// A duration is a whole number of its unit.
 fn durations(unit: TimeUnit, data_type: &DataType) -> Box<dyn Values> {
     match unit {
-        TimeUnit::Second => number::<DurationSecondType>(data_type, integer),
-        TimeUnit::Millisecond => number::<DurationMillisecondType>(data_type, integer),
-        TimeUnit::Microsecond => number::<DurationMicrosecondType>(data_type, integer),
-        TimeUnit::Nanosecond => number::<DurationNanosecondType>(data_type, integer),
+        TimeUnit::Second => number::<DurationSecondType>(data_type, ticks),
+        TimeUnit::Millisecond => number::<DurationMillisecondType>(data_type, ticks),
+        TimeUnit::Microsecond => number::<DurationMicrosecondType>(data_type, ticks),
+        TimeUnit::Nanosecond => number::<DurationNanosecondType>(data_type, ticks),
     }
 }
 
-fn integer<N: std::str::FromStr>(text: &str) -> Option<N> {
+fn ticks(text: &str) -> Option<i64> {
     text.parse().ok()
 }
+
+/// A whole number, which may be written as floats are.
+fn integer<N: std::str::FromStr>(text: &str) -> Option<N> {
+    text.parse().ok().or_else(|| whole(text)?.parse().ok())
+}
+
+/// The digits of a whole number that is written as floats are, such as `3.0` or `3e2`; none of what is no whole number, or
+/// is written without a point and an exponent. No float comes in between, which would round beyond 2^53.
+#[cold]
+fn whole(text: &str) -> Option<String> {
+    if !text.contains(['.', 'e', 'E']) {
+        return None;
+    }
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let unsigned = mantissa.strip_prefix(['+', '-']).unwrap_or(mantissa);
+    let (before, behind) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+    let digits = format!("{before}{behind}");
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let exponent: i64 = exponent.parse::<i32>().ok()?.into();
+    let significant = digits.trim_start_matches('0');
+    let leading = digits.len() - significant.len();
+    let significant = significant.trim_end_matches('0');
+    if significant.is_empty() {
+        return Some("0".to_owned());
+    }
+    // Where the point is among them: behind the last of them in a whole number, and not far behind in one of 64 bits.
+    let point = usize::try_from(i64::try_from(before.len()).ok()? - i64::try_from(leading).ok()? + exponent);
+    let point = point.ok().filter(|point| (significant.len()..=DIGITS_MAX).contains(point))?;
+    let sign = if mantissa.starts_with('-') { "-" } else { "" };
+    Some(format!("{sign}{significant:0<point$}"))
+}
+
+/// Digits of the largest whole number of 64 bits.
+const DIGITS_MAX: usize = 20;
 
 fn number<T: ArrowPrimitiveType>(
     data_type: &DataType,
@@ -278,6 +314,47 @@ mod tests {
         let days = read(&DataType::Date32, &texts);
         let days: Vec<_> = days.as_primitive::<Date32Type>().iter().collect();
         assert_eq!(days, [Some(20_455), Some(20_455), None, None]);
+    }
+
+    #[test]
+    fn a_whole_number_may_be_written_as_floats_are_and_is_never_rounded() {
+        let read_as = |data_type: DataType, text: &str| {
+            let read = read(&data_type, &[text]);
+            read.is_valid(0).then(|| arrow_cast::display::array_value_to_string(&read, 0).unwrap())
+        };
+        let numbers = [
+            ("3.0", "3"),
+            ("+3.", "3"),
+            ("-3.000", "-3"),
+            (" 3e2 ", "300"),
+            ("3E+2", "300"),
+            ("1.25e2", "125"),
+            ("300e-2", "3"),
+            (".5e1", "5"),
+            ("0.005e3", "5"),
+            ("-0.0", "0"),
+            ("0e9", "0"),
+            ("0.0e-9", "0"),
+            ("9007199254740993.0", "9007199254740993"),
+            ("9.223372036854775807e18", "9223372036854775807"),
+            ("-9223372036854775808.0", "-9223372036854775808"),
+        ];
+        for (text, number) in numbers {
+            assert_eq!(read_as(DataType::Int64, text).as_deref(), Some(number), "{text}");
+        }
+        let others = "3.5|1e-1|0.1|12.5e0|1.25e1|9223372036854775808.0|1e19|1e400|1e99999999999|1e-99999999999|\
+                      |.|-|-.|e|e5|.e5|1e|1e5.0|1.2.3|1e2e3|--1.0|+-1.0|1_0.0|0x1.0|inf|nan|1.0f|1,0|\u{663}.0|1 .0";
+        for text in others.split('|') {
+            assert_eq!(read_as(DataType::Int64, text), None, "{text}");
+        }
+        assert_eq!(
+            read_as(DataType::UInt64, "18446744073709551615.0").as_deref(),
+            Some("18446744073709551615")
+        );
+        assert_eq!(read_as(DataType::UInt64, "-0.0").as_deref(), Some("0"));
+        assert_eq!((read_as(DataType::UInt8, "2.56e2"), read_as(DataType::UInt8, "-1.0")), (None, None));
+        assert_eq!(read_as(DataType::Int8, "-1.28e2").as_deref(), Some("-128"));
+        assert_eq!(read_as(DataType::Duration(TimeUnit::Second), "3.0"), None, "a float is no duration");
     }
 
     #[test]

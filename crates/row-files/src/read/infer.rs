@@ -85,7 +85,8 @@ impl Candidate {
         let is_like_one = match &self.data_type {
             // 0 and 1 are numbers.
             DataType::Boolean => !is_quoted && !matches!(text, "0" | "1"),
-            DataType::Int64 | DataType::UInt64 => !is_quoted && !is_numbered(text),
+            // A whole number that is written as floats are, as 3.0, is one of them.
+            DataType::Int64 | DataType::UInt64 => !is_quoted && digits(text).is_some() && !is_numbered(text),
             DataType::Float64 if is_quoted => text.parse().is_ok_and(|number: f64| !number.is_finite()),
             DataType::Float64 => !is_numbered(text) && is_given_back(text),
             DataType::Date32 => is_day(text),

@@ -1,6 +1,7 @@
 //! What is promised of files of text: records that are not what they should be.
 
 use super::*;
+use arrow_array::types::Int32Type;
 
 #[test]
 fn a_bad_record_that_has_no_end_may_still_be_written_and_is_never_passed_over() {
@@ -133,6 +134,9 @@ fn what_is_no_number_in_full_is_guessed_to_be_a_text() {
         (["-1", "9223372036854775808"], &float),
         (["-1", "9223372036854775809"], &text),
         (["1e300", "-1"], &float),
+        (["3.0", "4.0"], &float),
+        (["3", "4.0"], &float),
+        (["3e2", "4"], &float),
         (["9007199254740993", "0.5"], &text),
     ];
     for (cells, expected) in columns {
@@ -155,6 +159,37 @@ fn a_number_of_json_is_kept_as_it_stands_where_a_text_is_wanted() {
     let rows = all(&read(&input, Format::JsonLines, &wanted, &plain()).unwrap(), &wanted);
     let texts: Vec<_> = rows.column(0).as_string::<i32>().iter().flatten().collect();
     assert_eq!(texts, ["123456789012345678901", "1.10", "2e3"]);
+}
+
+#[test]
+fn a_whole_number_that_is_written_as_a_float_is_taken_and_any_other_one_is_a_bad_record() {
+    let place = Place::new();
+    let pair = DataType::FixedSizeList(Arc::new(Field::new("item", DataType::Int32, false)), 2);
+    let wanted = schema(&[("id", DataType::Int64, false), ("v", pair, false)]);
+    let options = ReadOptions { skip_bad: 9, ..plain() };
+    let dump = "ITEM: TIMESTEP\n0\nITEM: NUMBER OF ATOMS\n3\nITEM: BOX BOUNDS pp pp pp\n0 1\n0 1\n0 1\n\
+                ITEM: ATOMS id v[0] v[1]\n3.0 1 2\n3.5 1 2\n3e2 1.0 -2.0\n";
+    let cases = [
+        (Format::Csv, "a.csv", "id,v[0],v[1]\n3.0,1,2\n3.5,1,2\n3e2,1.0,-2.0\n", 3),
+        (
+            Format::JsonLines,
+            "a.jsonl",
+            "{\"id\":3.0,\"v\":[1,2]}\n{\"id\":3.5,\"v\":[1,2]}\n{\"id\":3e2,\"v\":[1.0,-2.0]}\n",
+            2,
+        ),
+        (Format::LammpsDump, "a.dump", dump, 11),
+    ];
+    for (format, name, text, line) in cases {
+        let options = ReadOptions { ignore_extra: format == Format::LammpsDump, ..options.clone() };
+        let parts = read(&place.write(name, text), format, &wanted, &options).unwrap();
+        let bad: Vec<_> = parts.iter().flat_map(|part| &part.bad).collect();
+        assert!(matches!(bad[..], [bad] if bad.line == line), "{name}: {bad:?}");
+        assert!(bad[0].problem.contains("column \"id\": \"3.5\" is not an int64"), "{name}: {bad:?}");
+        let rows = all(&parts, &wanted);
+        assert_eq!(rows.column(0).as_primitive::<Int64Type>().values(), &[3, 300], "{name}");
+        let elements = rows.column(1).as_fixed_size_list().values();
+        assert_eq!(elements.as_primitive::<Int32Type>().values(), &[1, 2, 1, -2], "{name}");
+    }
 }
 
 #[test]
