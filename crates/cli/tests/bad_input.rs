@@ -106,6 +106,28 @@ fn a_whole_number_written_as_a_float_is_taken_where_integers_are_and_any_other_f
 }
 
 #[test]
+fn days_are_taken_as_instants_and_instants_as_days_where_they_fit_exactly() {
+    let place = Place::new();
+    place.write("a.csv", "pid,when\n1,2026-01-02\n2,\n");
+    atoll(&place, "table create days --column pid:int64,when:date32? --id pid --index pid").text();
+    atoll(&place, "table create t --column 'pid:int64,when:timestamp[us]?' --id pid --index pid").text();
+    atoll(&place, "table import days a.csv").text();
+    atoll(&place, "table export days days.parquet").text();
+    atoll(&place, "table import t days.parquet").text();
+    atoll(&place, "table export t instants.parquet").text();
+    atoll(&place, "table import days instants.parquet --run again").text();
+    for (table, shown) in [("days --run again", "1,2026-01-02\n2,\n"), ("t", "1,2026-01-02T00:00:00\n2,\n")] {
+        let rows = atoll(&place, &format!("table query {table} --format csv --columns pid,when"));
+        assert_eq!(rows.text(), format!("pid,when\n{shown}"), "{table}");
+    }
+    place.write("odd.csv", "pid,when\n3,2026-01-02T00:00:01\n");
+    atoll(&place, "table import t odd.csv").text();
+    atoll(&place, "table export t odd.parquet --run odd").text();
+    let refused = atoll(&place, "table import days odd.parquet");
+    assert!(refused.fails(12).contains("2026-01-02T00:00:01 is not exactly date32"), "{}", refused.stderr);
+}
+
+#[test]
 fn another_type_or_unit_is_refused_and_nothing_is_rounded() {
     let place = Place::new();
     place.write("a.csv", "pid,when\n1,2026-01-01T00:00:00.000000001\n");

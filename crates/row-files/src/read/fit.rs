@@ -8,12 +8,12 @@ use super::origin::{Origin, origins};
 use super::text::type_name;
 use crate::RowFileError;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Float64Type};
+use arrow_array::types::{Date32Type, Float32Type, Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow_buffer::NullBuffer;
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_data::transform::{Capacities, MutableArrayData};
-use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
 use std::sync::Arc;
 
 /// Turns batches of a file into batches of the wanted columns.
@@ -126,10 +126,10 @@ impl Fit {
                 // What has no zone is taken as UTC, so only the unit is a matter of casting.
                 let with_zone = strict(column, &DataType::Timestamp(*unit, zone.clone()))?;
                 let same = self.unchanged(column, with_zone, field)?;
-                let relabelled = same.to_data().into_builder();
-                let data = relabelled.data_type(DataType::Timestamp(*unit, wanted_zone.clone())).build();
-                data.map(arrow_array::make_array).map_err(|error| self.value(field, plain(&error)))
+                self.retyped(&same, DataType::Timestamp(*unit, wanted_zone.clone()), field)
             }
+            (DataType::Date32, DataType::Timestamp(unit, _)) => self.instants(column, *unit, field, wanted),
+            (DataType::Timestamp(unit, _), DataType::Date32) => self.days(column, *unit, field),
             (
                 DataType::FixedSizeList(..) | DataType::List(_) | DataType::LargeList(_),
                 DataType::FixedSizeList(item, len),
@@ -190,6 +190,47 @@ impl Fit {
         }
     }
 
+    /// Days as the instants at which they begin.
+    fn instants(
+        &self,
+        column: &ArrayRef,
+        unit: TimeUnit,
+        field: &FieldRef,
+        wanted: &DataType,
+    ) -> Result<ArrayRef, RowFileError> {
+        let days = column.as_primitive::<Date32Type>();
+        let ticks = days.unary_opt::<_, Int64Type>(|day| i64::from(day).checked_mul(ticks_per_day(unit)));
+        let ticks = self.whole(column, Arc::new(ticks), field)?;
+        self.retyped(&ticks, wanted.clone(), field)
+    }
+
+    /// Instants at which days begin as these days, in UTC whatever zone they are shown in.
+    fn days(&self, column: &ArrayRef, unit: TimeUnit, field: &FieldRef) -> Result<ArrayRef, RowFileError> {
+        let ticks = self.retyped(column, DataType::Int64, field)?;
+        let of_day = ticks_per_day(unit);
+        let day = |tick: i64| if tick % of_day == 0 { i32::try_from(tick / of_day).ok() } else { None };
+        self.whole(column, Arc::new(ticks.as_primitive::<Int64Type>().unary_opt::<_, Date32Type>(day)), field)
+    }
+
+    /// What became of a column, if each value became one.
+    fn whole(&self, before: &ArrayRef, after: ArrayRef, field: &FieldRef) -> Result<ArrayRef, RowFileError> {
+        match (0..before.len()).find(|row| before.is_valid(*row) && after.is_null(*row)) {
+            Some(row) => Err(self.inexact(before, row, field.data_type(), field)),
+            None => Ok(after),
+        }
+    }
+
+    /// The same bits under another type of the same width.
+    fn retyped(
+        &self,
+        column: &ArrayRef,
+        data_type: DataType,
+        field: &FieldRef,
+    ) -> Result<ArrayRef, RowFileError> {
+        let data = column.to_data().into_builder().data_type(data_type).build();
+        data.map(arrow_array::make_array).map_err(|error| self.value(field, plain(&error)))
+    }
+
     /// The casted column, if casting it back gives what was there.
     fn unchanged(
         &self,
@@ -206,8 +247,12 @@ impl Fit {
         }
         let differs = |row: &usize| back.slice(*row, 1).to_data() != before.slice(*row, 1).to_data();
         let Some(row) = (0..before.len()).find(differs) else { return Ok(after) };
+        Err(self.inexact(before, row, after.data_type(), field))
+    }
+
+    fn inexact(&self, before: &ArrayRef, row: usize, wanted: &DataType, field: &FieldRef) -> RowFileError {
         let shown = arrow_cast::display::array_value_to_string(before, row).unwrap_or_default();
-        Err(self.value(field, format!("{shown} is not exactly {}", type_name(after.data_type()))))
+        self.value(field, format!("{shown} is not exactly {}", type_name(wanted)))
     }
 
     fn no_cast(&self, field: &Field, found: &DataType) -> RowFileError {
@@ -222,6 +267,16 @@ impl Fit {
     fn value(&self, field: &Field, problem: String) -> RowFileError {
         RowFileError::Value { file: self.file.clone(), column: field.name().clone(), problem }
     }
+}
+
+fn ticks_per_day(unit: TimeUnit) -> i64 {
+    86_400
+        * match unit {
+            TimeUnit::Second => 1,
+            TimeUnit::Millisecond => 1_000,
+            TimeUnit::Microsecond => 1_000_000,
+            TimeUnit::Nanosecond => 1_000_000_000,
+        }
 }
 
 fn plain(error: &ArrowError) -> String {

@@ -1,8 +1,8 @@
 //! What is promised of files with types of their own: nothing of a value is lost.
 
 use super::*;
-use arrow_array::Date64Array;
 use arrow_array::types::Date32Type;
+use arrow_array::{Date32Array, Date64Array, TimestampMillisecondArray};
 use parquet::arrow::ArrowWriter;
 
 const DAY_MS: i64 = 86_400_000;
@@ -26,6 +26,56 @@ fn a_day_with_a_time_of_day_is_no_day() {
     for odd in [-1, 1, DAY_MS + 1, -DAY_MS - 1] {
         let error = read_days(vec![0, odd]).unwrap_err().to_string();
         assert!(error.contains("column \"d\""), "{odd}: {error}");
+    }
+}
+
+/// A file of one column, as a table wants it.
+fn as_wanted(column: ArrayRef, wanted: &DataType) -> Result<ArrayRef, RowFileError> {
+    let place = Place::new();
+    let wanted = schema(&[("d", wanted.clone(), true)]);
+    let input = parquet(&place, vec![("d", column)]);
+    let parts = read(&input, Format::Parquet, &wanted, &plain())?;
+    Ok(Arc::clone(all(&parts, &wanted).column(0)))
+}
+
+#[test]
+fn days_are_the_instants_at_which_they_begin_and_these_are_days() {
+    let days: ArrayRef = Arc::new(Date32Array::from(vec![Some(1), None, Some(-1), Some(0)]));
+    let units = [
+        (TimeUnit::Second, 1),
+        (TimeUnit::Millisecond, 1_000),
+        (TimeUnit::Microsecond, 1_000_000),
+        (TimeUnit::Nanosecond, 1_000_000_000),
+    ];
+    for (unit, per_second) in units {
+        for zone in [None, Some("Europe/Berlin".into())] {
+            let wanted = DataType::Timestamp(unit, zone.clone());
+            let instants = as_wanted(Arc::clone(&days), &wanted).unwrap();
+            assert_eq!(instants.data_type(), &wanted);
+            let ticks = arrow_cast::cast(&instants, &DataType::Int64).unwrap();
+            let day = 86_400 * per_second;
+            assert_eq!(
+                ticks.as_primitive::<Int64Type>(),
+                &Int64Array::from(vec![Some(day), None, Some(-day), Some(0)])
+            );
+            assert_eq!(&as_wanted(instants, &DataType::Date32).unwrap(), &days, "{wanted}");
+        }
+    }
+}
+
+#[test]
+fn a_day_that_a_unit_does_not_hold_is_no_instant_and_a_time_of_day_no_day() {
+    let ns = DataType::Timestamp(TimeUnit::Nanosecond, None);
+    for beyond in [106_752, -106_752, i32::MAX] {
+        let days: ArrayRef = Arc::new(Date32Array::from(vec![0, beyond]));
+        let error = as_wanted(Arc::clone(&days), &ns).unwrap_err().to_string();
+        assert!(error.contains("column \"d\"") && error.contains("is not exactly timestamp(ns)"), "{error}");
+        assert!(as_wanted(days, &DataType::Timestamp(TimeUnit::Millisecond, None)).is_ok(), "{beyond}");
+    }
+    for odd in [1, -1, DAY_MS + 1, -DAY_MS - 1, i64::MAX, i64::MIN, DAY_MS * (i64::from(i32::MAX) + 1)] {
+        let instants: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![0, odd]));
+        let error = as_wanted(instants, &DataType::Date32).unwrap_err().to_string();
+        assert!(error.contains("column \"d\"") && error.contains("is not exactly date32"), "{odd}: {error}");
     }
 }
 
