@@ -240,6 +240,26 @@ fn an_estimate_tells_how_many_rows_have_no_value() {
 }
 
 #[test]
+fn a_number_that_json_has_none_for_is_the_same_text_in_an_estimate_as_in_rows() {
+    let place = Place::new();
+    atoll(&place, "table create n --column id:int64,x:float64,kind:int64 --id id --index x").text();
+    let none = atoll(&place, "table estimate n --mean x --json").json();
+    assert_eq!((&none["value"], &none["missing"]), (&"NaN".into(), &0.into()), "{none}");
+    let rows: String = (0..3000).map(|row| format!("{row},0.5,{}\n", row % 2)).collect();
+    place.write("n.csv", format!("id,x,kind\n{rows}"));
+    atoll(&place, "table import n n.csv").text();
+    // Of units that are all alike nothing tells how far another one may lie.
+    let constant = atoll(&place, "table estimate n --mean x --sample 0.1 --json").json();
+    assert_eq!(constant["value"].as_f64(), Some(0.5), "{constant}");
+    assert_eq!((&constant["low"], &constant["high"]), (&"-inf".into(), &"inf".into()), "{constant}");
+    let groups = atoll(&place, "table estimate n --mean x --group-by kind --sample 0.1 --json");
+    for line in groups.text().lines() {
+        let group: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!((&group["low"], &group["high"]), (&"-inf".into(), &"inf".into()), "{group}");
+    }
+}
+
+#[test]
 fn an_empty_table_an_empty_file_and_a_step_without_rows_have_answers() {
     let place = created("");
     assert_eq!(atoll(&place, "table query t --format csv").text(), "pid,step,x,name\n");

@@ -197,13 +197,15 @@ fn group_as_json(groups: &ArrayRef, place: usize, name: &str) -> Value {
     } else if of_type.is_integer() || *of_type == DataType::Boolean {
         serde_json::from_str(name).unwrap_or_else(|_| json!(name))
     } else if of_type.is_floating() {
-        name.parse::<f64>()
-            .ok()
-            .filter(|number| number.is_finite())
-            .map_or_else(|| json!(name), |number| json!(number))
+        name.parse().map_or_else(|_| json!(name), number_as_json)
     } else {
         json!(name)
     }
+}
+
+/// A number as rows have it in JSON: `"NaN"`, `"inf"` and `"-inf"` where JSON has no number for it.
+fn number_as_json(number: f64) -> Value {
+    if number.is_finite() { json!(number) } else { json!(number.to_string()) }
 }
 
 /// Numbers in their order, and then texts in theirs; numbers that are the same as their texts are.
@@ -265,9 +267,9 @@ fn told(estimate: &Estimated, work: &Work) -> String {
 
 fn value_of(estimate: &Estimated) -> Value {
     json!({
-        "value": estimate.value,
-        "low": estimate.low,
-        "high": estimate.high,
+        "value": number_as_json(estimate.value),
+        "low": number_as_json(estimate.low),
+        "high": number_as_json(estimate.high),
         "confidence": estimate.confidence,
         "method": estimate.method.name(),
         "exact": estimate.is_exact(),
@@ -322,8 +324,8 @@ mod tests {
             [json!(u64::MAX), Value::Null]
         );
         assert_eq!(
-            shown(std::sync::Arc::new(Float64Array::from(vec![0.5, 3.0, f64::NAN]))),
-            [json!(0.5), json!(3.0), json!("NaN")]
+            shown(std::sync::Arc::new(Float64Array::from(vec![0.5, 3.0, f64::NAN, f64::NEG_INFINITY]))),
+            [json!(0.5), json!(3.0), json!("NaN"), json!("-inf")]
         );
         assert_eq!(shown(std::sync::Arc::new(BooleanArray::from(vec![true]))), [json!(true)]);
         assert_eq!(
