@@ -69,3 +69,62 @@ def test_vectors_that_are_missing_are_taken_from_arrow(store: atoll.Store) -> No
             0: [1, 2], 1: None, 2: [3, 4], 3: [5, 6], 4: None,
         }  # fmt: skip
         table.pack(whole=True)
+
+
+def missing_second(dtype: str = "f4") -> numpy.ndarray:
+    """Two vectors, of which a mask hides the second with all its elements; below it lies what no float32 is."""
+    return numpy.ma.masked_array([[1, 2], [0.1, 0.1]], [[0, 0], [1, 1]], dtype=dtype)
+
+
+def as_lists(asked: atoll.Table | atoll.Query) -> dict[int, list | None]:
+    """Vectors by id, None for one that is missing."""
+    found = pyarrow.table(asked.read())
+    return dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True))
+
+
+def test_vectors_that_are_missing_are_taken_from_masks_and_lists_and_as_they_come_out(store: atoll.Store) -> None:
+    table = store.create_table("run", {"id": "i8", "v": "float32[2]?"}, id="id", index=("id", "v[0]"))
+    table.append({"id": [0, 1], "v": missing_second()})
+    table.append({"id": [2, 3], "v": missing_second("f8")})
+    table.append({"id": [4, 5, 6], "v": [None, [1.0, 2.0], None]})
+    table.append({"id": [7, 8], "v": [numpy.array([1, 2]), None]})
+    with atoll.Writer(table, "written") as writer:
+        writer.step(0, None, {"id": [9, 10], "v": missing_second()})
+    for odd in [numpy.ma.masked_array([[1, 2], [3, 4]], [[1, 1], [0, 1]], dtype="f4"), [[1.0], None], [[[1.0]], None]]:
+        with pytest.raises(atoll.errors.InvalidInputError, match='column "v"'):
+            table.append({"id": [11, 12], "v": odd})
+    there = [0, 2, 5, 7, 9]
+    expected = {row: [1, 2] if row in there else None for row in range(11)}
+    again = store.create_table("again", table.schema, id="id", index="id")
+    again.append(table.numpy())
+    for _ in range(2):
+        for each in (table, again):
+            assert as_lists(each) == expected
+            assert sorted(each.where("v is not null").numpy()["id"].tolist()) == there
+            assert sorted(each.where("v[0] is not null").numpy()["id"].tolist()) == there
+            assert sorted(each.box({"v[0]": (0, 3)}).numpy()["id"].tolist()) == there
+            each.pack(whole=True)
+    strict = store.create_table("strict", {"id": "i8", "v": "float32[2]"}, id="id", index="id")
+    for given in (missing_second(), [[1.0, 2.0], None]):
+        with pytest.raises(atoll.errors.InvalidInputError, match='"v" may not be null, and row 1 is'):
+            strict.append({"id": [0, 1], "v": given})
+
+
+def test_where_elements_alone_may_be_missing_a_mask_means_them_and_none_does_not(store: atoll.Store) -> None:
+    given = numpy.ma.masked_array([[1, 2], [3, 4], [5, 6]], [[0, 1], [1, 1], [0, 0]], dtype="f4")
+    for name, kind, second in [("elements", "float32?[2]", [None, None]), ("both", "float32?[2]?", None)]:
+        table = store.create_table(name, {"id": "i8", "v": kind}, id="id", index="id")
+        table.append({"id": [0, 1, 2], "v": given})
+        again = store.create_table(f"{name}-again", table.schema, id="id", index="id")
+        again.append(table.numpy())
+        for each in (table, again):
+            assert as_lists(each) == {0: [1, None], 1: second, 2: [5, 6]}
+    strict = store.table("elements")
+    for given in ([[1.0, 2.0], None], pyarrow.array([[1, 2], None], pyarrow.list_(pyarrow.float32(), 2))):
+        with pytest.raises(atoll.errors.InvalidInputError, match='"v" may not be null, and row 1 is'):
+            strict.append({"id": [3, 4], "v": given})
+
+
+def test_a_table_like_a_masked_array_may_lack_what_the_mask_hides(store: atoll.Store) -> None:
+    table = store.create_table("like", {"id": [0, 1], "v": missing_second()}, id="id", index="id")
+    assert str(table.schema).endswith("v: float32[2]?")

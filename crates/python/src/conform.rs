@@ -4,6 +4,7 @@
 //! what does not fit exactly is refused, with the column and the first row.
 
 use crate::error::Failure;
+use crate::input::OF_MASK_KEY;
 use crate::schema::held_as;
 use arrow_array::builder::{BinaryBuilder, StringBuilder, UInt64Builder};
 use arrow_array::cast::AsArray;
@@ -47,8 +48,8 @@ fn conform(schema: &SchemaRef, rows: &RecordBatch) -> Result<RecordBatch, Failur
     if let Some(twice) = twice(given.fields()) {
         return Err(Failure::input(format!("there are two columns \"{twice}\"")));
     }
-    let columns = schema.fields().iter().map(|field| match rows.column_by_name(field.name()) {
-        Some(column) => fit(field, column),
+    let columns = schema.fields().iter().map(|field| match given.column_with_name(field.name()) {
+        Some((place, given)) => fit(field, &as_meant(field, given, rows.column(place))?),
         None if field.is_nullable() => Ok(new_null_array(field.data_type(), rows.num_rows())),
         None => Err(Failure::input(format!("column \"{}\" is missing", field.name()))),
     });
@@ -60,6 +61,21 @@ fn conform(schema: &SchemaRef, rows: &RecordBatch) -> Result<RecordBatch, Failur
 fn twice(fields: &Fields) -> Option<&str> {
     let mut names = HashSet::new();
     fields.iter().map(|field| field.name().as_str()).find(|name| !names.insert(*name))
+}
+
+/// A column of vectors as a mask may have meant it: where vectors may not be missing and their elements may, these are.
+fn as_meant(wanted: &Field, given: &Field, column: &ArrayRef) -> Result<ArrayRef, Failure> {
+    let (DataType::FixedSizeList(item, _), Some(list)) =
+        (wanted.data_type(), column.as_fixed_size_list_opt())
+    else {
+        return Ok(Arc::clone(column));
+    };
+    if wanted.is_nullable() || !item.is_nullable() || !given.metadata().contains_key(OF_MASK_KEY) {
+        return Ok(Arc::clone(column));
+    }
+    let (item, len, elements, _) = list.clone().into_parts();
+    let item = item.as_ref().clone().with_nullable(true);
+    Ok(Arc::new(FixedSizeListArray::try_new(Arc::new(item), len, elements, None)?))
 }
 
 /// A column in the type of its field.
@@ -326,7 +342,7 @@ impl Fit<'_> {
 }
 
 /// Whether elements are missing in vectors alone that are missing as a whole: what lies there is nobody's value.
-fn are_below(elements: Option<&NullBuffer>, vectors: Option<&NullBuffer>, len: usize) -> bool {
+pub(crate) fn are_below(elements: Option<&NullBuffer>, vectors: Option<&NullBuffer>, len: usize) -> bool {
     let Some(elements) = elements.filter(|nulls| nulls.null_count() > 0) else { return true };
     vectors.is_some_and(|vectors| vectors.expand(len).contains(elements))
 }

@@ -4,13 +4,13 @@
 //! afterwards. Arrow's are not: who keeps them longer than the call copies them.
 
 use crate::capsule;
-use crate::conform::{check_text_bytes, retyped};
+use crate::conform::{are_below, check_text_bytes, retyped};
 use crate::error::{Failure, misuse};
 use crate::rows::Rows;
 use arrow_array::builder::{BinaryBuilder, StringBuilder};
 use arrow_array::{
     Array, ArrayRef, BooleanArray, DictionaryArray, FixedSizeListArray, Int8Array, PrimitiveArray,
-    RecordBatch, StringArray, types,
+    RecordBatch, StringArray, make_array, types,
 };
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType, Field, Schema};
@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// `(name, type, values, missing, elements)`.
 ///
 /// `values` is a buffer of numbers in memory order, or a list of texts or bytes; `missing` a buffer of
-/// bytes, one for each value, or none; `elements` how many values a vector has, or none.
+/// bytes, one for each value or for each vector, or none; `elements` how many values a vector has, or none.
 #[pyfunction]
 pub(crate) fn rows(object: &Bound<'_, PyAny>) -> PyResult<Rows> {
     if let Ok(rows) = object.cast::<Rows>() {
@@ -41,8 +41,8 @@ pub(crate) fn rows(object: &Bound<'_, PyAny>) -> PyResult<Rows> {
     let mut fields = Vec::with_capacity(columns.len());
     let mut arrays = Vec::with_capacity(columns.len());
     for column in columns {
-        let (name, array) = column.array()?;
-        fields.push(Field::new(name, array.data_type().clone(), array.null_count() > 0));
+        let (field, array) = column.array()?;
+        fields.push(field);
         arrays.push(array);
     }
     check_lengths(&fields, &arrays)?;
@@ -94,26 +94,56 @@ fn lies_across(array: &ArrayRef, rows: usize) -> bool {
 #[derive(FromPyObject)]
 struct Given<'py>(String, Option<String>, Bound<'py, PyAny>, Option<PyBuffer<u8>>, Option<i32>);
 
+/// Under this key a column tells that its missing vectors come from a mask, which marks elements: those may be meant.
+pub(crate) const OF_MASK_KEY: &str = "atoll.of_mask";
+
 impl Given<'_> {
-    fn array(&self) -> PyResult<(String, ArrayRef)> {
+    fn array(&self) -> PyResult<(Field, ArrayRef)> {
         let Self(name, type_name, values, missing, elements) = self;
         let py = values.py();
+        let field = |array: &ArrayRef| Field::new(name, array.data_type().clone(), array.null_count() > 0);
         let Some(type_name) = type_name else {
             // A column of another library, as it is.
-            return Ok((name.clone(), capsule::array_in(values)?));
+            let array = capsule::array_in(values)?;
+            return Ok((field(&array), array));
         };
         let data_type: TypeName =
             type_name.parse().map_err(|error| Failure::input(format!("column \"{name}\": {error}")))?;
         let missing = missing.as_ref().map(|missing| missing.to_vec(py)).transpose()?;
         let nulls = missing
             .map(|missing| NullBuffer::new(BooleanBuffer::from_iter(missing.iter().map(|&byte| byte == 0))));
-        let values = values_in(name, values, data_type.data_type(), nulls)?;
-        let Some(elements) = elements else { return Ok((name.clone(), values)) };
-        let item = Field::new("item", values.data_type().clone(), values.null_count() > 0);
-        let vectors =
-            FixedSizeListArray::try_new(Arc::new(item), *elements, values, None).map_err(Failure::from)?;
-        Ok((name.clone(), Arc::new(vectors)))
+        let Some(elements) = elements else {
+            let array = values_in(name, values, data_type.data_type(), nulls)?;
+            return Ok((field(&array), array));
+        };
+        let values = values_in(name, values, data_type.data_type(), None)?;
+        let is_of_mask = nulls.as_ref().is_some_and(|nulls| nulls.len() == values.len());
+        let vectors = vectors(&values, *elements, nulls)?;
+        let mark = (is_of_mask && vectors.null_count() > 0).then(|| (OF_MASK_KEY.to_owned(), String::new()));
+        Ok((field(&vectors).with_metadata(mark.into_iter().collect()), vectors))
     }
+}
+
+/// Vectors of these elements. `nulls` tells for each element or for each vector whether it is there; a vector of which no
+/// element is there is missing itself.
+fn vectors(values: &ArrayRef, elements: i32, nulls: Option<NullBuffer>) -> PyResult<ArrayRef> {
+    let len = usize::try_from(elements).unwrap_or_default();
+    let (of_elements, of_vectors) = match nulls.filter(|nulls| nulls.null_count() > 0 && len > 0) {
+        None => (None, None),
+        Some(nulls) if nulls.len() == values.len() => {
+            let is_there = |row: usize| nulls.slice(row * len, len).null_count() < len;
+            let of_vectors: NullBuffer = (0..nulls.len() / len).map(is_there).collect();
+            (Some(nulls), Some(of_vectors))
+        }
+        Some(nulls) if nulls.len() * len == values.len() => (Some(nulls.expand(len)), Some(nulls)),
+        Some(_) => return Err(misuse("as many marks as values or vectors")),
+    };
+    let has_gaps = !are_below(of_elements.as_ref(), of_vectors.as_ref(), len);
+    let item = Field::new("item", values.data_type().clone(), has_gaps);
+    let values = values.to_data().into_builder().nulls(of_elements).build().map_err(Failure::from)?;
+    let of_vectors = of_vectors.filter(|nulls| nulls.null_count() > 0);
+    let vectors = FixedSizeListArray::try_new(Arc::new(item), elements, make_array(values), of_vectors);
+    Ok(Arc::new(vectors.map_err(Failure::from)?))
 }
 
 fn values_in(

@@ -25,7 +25,7 @@ _NUMPY_TYPES = {
     "u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64", "f4": "float32", "f8": "float64",
 }  # fmt: skip
 _PYTHON_TYPES = {bool: "bool", int: "int64", float: "float64", str: "utf8", bytes: "binary"}
-#: A column as the native half takes it: name, type, values, missing, elements of a vector.
+#: A column as the native half takes it: name, type, values, missing (each value or each vector), elements of a vector.
 _Column = tuple[str, str | None, Any, Any, int | None]
 _TIME_UNITS = ("s", "ms", "us", "ns")
 
@@ -114,7 +114,8 @@ def rows(data: Any) -> _atoll.Rows:
 
     ``data``: anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (PyArrow, Polars, pandas, DuckDB, an
     answer of Atoll), a mapping of column names to arrays, or a structured NumPy array. An array of shape (n,) is a
-    column of numbers, one of shape (n, k) a column of vectors; masked arrays have missing values.
+    column of numbers, one of shape (n, k) a column of vectors; masked arrays have missing values, and a vector of which
+    all elements are masked is one.
 
     Raises ``InvalidInputError`` where columns differ in length or have a type without a counterpart.
     """
@@ -289,7 +290,9 @@ def _of_numpy(name: str, values: list[Any]) -> _Column:
     is_missing = [value is None for value in values]
     if any(is_missing):
         if held.ndim != 1:
-            raise InvalidInputError(f'column "{name}": a vector as a whole cannot be None here; use a masked array')
+            # A mark for each vector, where a mask has one for each element.
+            _, type_name, flat, _, elements = _array(name, held)
+            return name, type_name, flat, bytes(is_missing), elements
         held = numpy.ma.masked_array(held, mask=is_missing)
     return _array(name, held)
 
