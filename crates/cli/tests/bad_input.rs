@@ -5,6 +5,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use support::{Answer, Place};
 
@@ -116,9 +117,11 @@ fn days_are_taken_as_instants_and_instants_as_days_where_they_fit_exactly() {
     atoll(&place, "table import t days.parquet").text();
     atoll(&place, "table export t instants.parquet").text();
     atoll(&place, "table import days instants.parquet --run again").text();
-    for (table, shown) in [("days --run again", "1,2026-01-02\n2,\n"), ("t", "1,2026-01-02T00:00:00\n2,\n")] {
+    for (table, shown) in [("days --run again", "1,2026-01-02"), ("t", "1,2026-01-02T00:00:00")] {
         let rows = atoll(&place, &format!("table query {table} --format csv --columns pid,when"));
-        assert_eq!(rows.text(), format!("pid,when\n{shown}"), "{table}");
+        // Rows come in the order of their weights.
+        let rows: BTreeSet<&str> = rows.text().lines().collect();
+        assert_eq!(rows, BTreeSet::from(["pid,when", shown, "2,"]), "{table}");
     }
     place.write("odd.csv", "pid,when\n3,2026-01-02T00:00:01\n");
     atoll(&place, "table import t odd.csv").text();

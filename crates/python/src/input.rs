@@ -18,6 +18,7 @@ use arrow_select::concat::concat_batches;
 use atoll_tables::TypeName;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::prelude::*;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Rows from an object of the Arrow PyCapsule interface, or from a list of columns
@@ -120,7 +121,7 @@ impl Given<'_> {
         let is_of_mask = nulls.as_ref().is_some_and(|nulls| nulls.len() == values.len());
         let vectors = vectors(&values, *elements, nulls)?;
         let mark = (is_of_mask && vectors.null_count() > 0).then(|| (OF_MASK_KEY.to_owned(), String::new()));
-        Ok((field(&vectors).with_metadata(mark.into_iter().collect()), vectors))
+        Ok((field(&vectors).with_metadata(mark.into_iter().collect::<HashMap<_, _>>()), vectors))
     }
 }
 
