@@ -128,3 +128,16 @@ def test_where_elements_alone_may_be_missing_a_mask_means_them_and_none_does_not
 def test_a_table_like_a_masked_array_may_lack_what_the_mask_hides(store: atoll.Store) -> None:
     table = store.create_table("like", {"id": [0, 1], "v": missing_second()}, id="id", index="id")
     assert str(table.schema).endswith("v: float32[2]?")
+
+
+def test_what_a_mask_hides_in_an_item_of_a_list_is_no_value(store: atoll.Store) -> None:
+    table = store.create_table("run", {"id": "i8", "v": "float32[2]?", "x": "float64?"}, id="id", index="id")
+    scalars = list(numpy.ma.masked_array([0.5, 9.0], [False, True]))
+    table.append({"id": [0, 1], "v": list(missing_second()), "x": scalars})
+    table.append({"id": [2, 3, 4], "v": [*missing_second(), None], "x": [numpy.ma.masked, None, 1.5]})
+    with atoll.Writer(table, "written") as writer:
+        writer.step(0, None, {"id": [5, 6], "v": list(missing_second()), "x": scalars})
+    assert as_lists(table) == {0: [1, 2], 1: None, 2: [1, 2], 3: None, 4: None, 5: [1, 2], 6: None}
+    found = pyarrow.table(table.read())
+    numbers = dict(zip(found["id"].to_pylist(), found["x"].to_pylist(), strict=True))
+    assert numbers == {0: 0.5, 1: None, 2: None, 3: None, 4: 1.5, 5: 0.5, 6: None}

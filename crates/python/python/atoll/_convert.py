@@ -241,7 +241,12 @@ def check_exact(name: str, given: Iterable[Any], held: Iterable[Any], elements: 
 
 
 def of_lists(name: str, values: Sequence[Any], numpy: Any) -> Any:
-    """A NumPy array of a list, or of a list of rows, with no number rounded."""
+    """A NumPy array of a list, or of a list of rows, with no number rounded; a masked one where masks hide any of it."""
+    if any(issubclass(kind, numpy.ma.MaskedArray) for kind in set(map(type, values))):
+        # As items of a list they lose their masks, and what these hide would be values.
+        plain = [numpy.ma.getdata(value) if isinstance(value, numpy.ma.MaskedArray) else value for value in values]
+        held = of_lists(name, plain, numpy)
+        return numpy.ma.masked_array(held, mask=[numpy.ma.getmaskarray(value) for value in values])
     held = numpy.asanyarray(values)
     if held.dtype.kind == "f" and len(values) and not all(_is_float(value) for value in values):
         if all(isinstance(value, int | numpy.integer) for value in values) and min(values) >= 0:
@@ -290,6 +295,9 @@ def _of_numpy(name: str, values: list[Any]) -> _Column:
     is_missing = [value is None for value in values]
     if any(is_missing):
         if held.ndim != 1:
+            if isinstance(held, numpy.ma.MaskedArray):
+                held[numpy.array(is_missing)] = numpy.ma.masked
+                return _array(name, held)
             # A mark for each vector, where a mask has one for each element.
             _, type_name, flat, _, elements = _array(name, held)
             return name, type_name, flat, bytes(is_missing), elements
