@@ -6,7 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context as TaskContext, Poll};
+use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -139,32 +139,68 @@ async fn race(client: Client, round: u64, mut random: fastrand::Rng) -> Verdict 
     Ok(())
 }
 
-/// A future that counts how often it is polled.
+/// A future that counts how often it is polled, and how often it is woken.
+///
+/// A waker is told in the write itself, a poll comes when the machine has time for it: on a busy one after nobody counts any more.
 struct Counted<F> {
     inner: F,
-    polls: Arc<AtomicU32>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    polls: AtomicU32,
+    wakes: AtomicU32,
+}
+
+impl Counts {
+    fn is_begun(&self) -> bool {
+        self.polls.load(Ordering::SeqCst) > 0
+    }
+
+    fn all(&self) -> u64 {
+        u64::from(self.polls.load(Ordering::SeqCst)) + u64::from(self.wakes.load(Ordering::SeqCst))
+    }
+}
+
+/// Counts, and wakes whom it stands for.
+struct CountedWaker {
+    inner: Waker,
+    counts: Arc<Counts>,
+}
+
+impl Wake for CountedWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.counts.wakes.fetch_add(1, Ordering::SeqCst);
+        self.inner.wake_by_ref();
+    }
 }
 
 impl<F: Future + Unpin> Future for Counted<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<F::Output> {
-        self.polls.fetch_add(1, Ordering::SeqCst);
-        Pin::new(&mut self.inner).poll(task)
+        self.counts.polls.fetch_add(1, Ordering::SeqCst);
+        let waker = CountedWaker { inner: task.waker().clone(), counts: self.counts.clone() };
+        Pin::new(&mut self.inner).poll(&mut TaskContext::from_waker(&Waker::from(Arc::new(waker))))
     }
 }
 
-fn total(polls: &[Arc<AtomicU32>]) -> u64 {
-    polls.iter().map(|count| u64::from(count.load(Ordering::SeqCst))).sum()
+fn total(counts: &[Arc<Counts>]) -> u64 {
+    counts.iter().map(|counts| counts.all()).sum()
 }
 
 /// Waits until every waiter was polled and no more polls come: then all of them wait.
-async fn settle(client: &Client, polls: &[Arc<AtomicU32>]) -> Verdict {
+async fn settle(client: &Client, counts: &[Arc<Counts>]) -> Verdict {
     let (mut last, mut calm) = (0, 0);
-    while calm < 5 || polls.iter().any(|count| count.load(Ordering::SeqCst) == 0) {
+    while calm < 5 || counts.iter().any(|counts| !counts.is_begun()) {
         client.get("p", "unwatched").await?;
         tokio::task::yield_now().await;
-        let now = total(polls);
+        let now = total(counts);
         calm = if now == last { calm + 1 } else { 0 };
         last = now;
     }
@@ -178,14 +214,14 @@ const WAKING_WRITES: u64 = 3;
 pub(super) async fn one_write_polls_no_other_waiter(context: &Context<'_>) -> Verdict {
     let client = context.open().await?;
     let waiters = client.store.capabilities().waiters_max.min(10_000);
-    let polls: Vec<_> = (0..waiters).map(|_| Arc::new(AtomicU32::new(0))).collect();
+    let counts: Vec<_> = (0..waiters).map(|_| Arc::new(Counts::default())).collect();
     let mut tasks: Vec<_> =
-        polls.iter().enumerate().map(|(at, polls)| wait_counted(&client, at, polls)).map(Some).collect();
+        counts.iter().enumerate().map(|(at, counts)| wait_counted(&client, at, counts)).map(Some).collect();
     let mut others = 0;
     for write in 0..WAKING_WRITES {
         let woken = waiters / 2 + write as usize;
         let Some(task) = tasks.get_mut(woken).and_then(Option::take) else { break };
-        others = polls_of_others(&client, &polls, woken, task).await?;
+        others = polls_of_others(&client, &counts, woken, task).await?;
         if others == 0 {
             break;
         }
@@ -193,18 +229,18 @@ pub(super) async fn one_write_polls_no_other_waiter(context: &Context<'_>) -> Ve
     let ended = tasks.iter().flatten().filter(|task| task.is_finished()).count();
     tasks.iter().flatten().for_each(JoinHandle::abort);
     ensure(ended == 0, || format!("{ended} waits ended without a write"))?;
-    same(format!("polls of the other {} waiters for one write", waiters - 1), &others, &0)
+    same(format!("wakes and polls of the other {} waiters for one write", waiters - 1), &others, &0)
 }
 
-/// Wakes one waiter by a write, and counts how often others were polled for it.
+/// Wakes one waiter by a write, and counts how often others were woken or polled for it.
 async fn polls_of_others(
     client: &Client,
-    polls: &[Arc<AtomicU32>],
+    counts: &[Arc<Counts>],
     woken: usize,
     task: JoinHandle<Result<Waited, StoreError>>,
 ) -> Verdict<u64> {
-    settle(client, polls).await?;
-    let others = || total(polls) - u64::from(polls[woken].load(Ordering::SeqCst));
+    settle(client, counts).await?;
+    let others = || total(counts) - counts[woken].all();
     let before = others();
     client.put("p", "unwatched", "x").await?;
     client.put("p", woken.to_string(), "x").await?;
@@ -213,15 +249,15 @@ async fn polls_of_others(
     };
     let waited = waited??;
     same("the one wait that is written to", &waited, &Waited::Met(some("x")))?;
-    settle(client, polls).await?;
+    settle(client, counts).await?;
     Ok(others() - before)
 }
 
-fn wait_counted(client: &Client, at: usize, polls: &Arc<AtomicU32>) -> JoinHandle<Result<Waited, StoreError>> {
-    let (store, polls) = (client.store.clone(), polls.clone());
+fn wait_counted(client: &Client, at: usize, counts: &Arc<Counts>) -> JoinHandle<Result<Waited, StoreError>> {
+    let (store, counts) = (client.store.clone(), counts.clone());
     tokio::spawn(async move {
         let sort = at.to_string();
         let wait = store.wait(Cell::new("p", &sort), Expectation::Differs(None), Duration::from_secs(3600));
-        Counted { inner: wait, polls }.await
+        Counted { inner: wait, counts }.await
     })
 }
