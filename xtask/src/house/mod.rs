@@ -12,6 +12,7 @@ mod floors;
 mod headers;
 mod links;
 mod lints;
+mod locks;
 mod rust_text;
 mod sizes;
 mod tree;
@@ -33,6 +34,7 @@ pub fn findings(tree: &Tree, packages: &[Package]) -> Result<Vec<Finding>, Failu
     found.extend(dependencies::findings(tree));
     found.extend(links::findings(tree));
     found.extend(lints::findings(tree, packages));
+    found.extend(locks::findings(tree));
     found.extend(commands::findings(tree));
     found.extend(headers::findings(tree));
     found.extend(sizes::findings(tree));
