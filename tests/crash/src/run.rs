@@ -1,7 +1,7 @@
 //! One run from one seed: lives of a store on one simulated disk, each ended by a close, a kill or a crash.
 //!
 //! Invariant: every fault of the disk comes from a plan that this file set; an error of the store without
-//! such a fault is a violation, and so is any answer that the oracle does not expect.
+//! such a fault in the same step is a violation, and so is any answer that the oracle does not expect.
 
 mod faults;
 mod moves;
@@ -66,6 +66,7 @@ pub struct Run<S: Subject> {
     held: Vec<(S::Snapshot, Content)>,
     fault: Fault,
     before_life: Counters,
+    before_step: Counters,
     last_sequence: u64,
     life: u32,
     operations: u64,
@@ -109,6 +110,7 @@ impl<S: Subject> Run<S> {
             held: Vec::new(),
             fault: Fault::None,
             before_life: Counters::default(),
+            before_step: Counters::default(),
             last_sequence: 0,
             life: 0,
             operations: 0,
@@ -262,6 +264,7 @@ impl<S: Subject> Run<S> {
         if self.rng.u8(..4) > 0 {
             return Ok(());
         }
+        self.begin_step();
         match store.check() {
             Ok(0) => self.counts.bump("checks_clean"),
             Ok(damages) => return Err(format!("check finds {damages} damages in a sound store")),
@@ -305,6 +308,7 @@ impl<S: Subject> Run<S> {
     fn close(&mut self, store: S) -> Checked<()> {
         self.note(|| "close".to_owned());
         self.held.clear();
+        self.begin_step();
         match store.close() {
             Ok(()) => {
                 self.mark_synced();

@@ -4,12 +4,14 @@
 //! All in memory, over a log of groups and whole-state dumps; space is never used again. Slow on large
 //! states and simple enough to be right.
 
+mod bug;
 mod format;
 
 use crate::state::{Content, Event, Key, Mutation, Range, RangeMove, State, Value};
 use crate::subject::{Direction, Durability, Failure, Outcome, Recovery, Settings, Subject};
 use atoll_disk::{Disk, DiskError};
 use atoll_errors::ErrorKind;
+pub use bug::ToyBug;
 use format::{GROUP_HEADER_BYTES, GroupHeader, SUPERBLOCK_BYTES, Source, Superblock};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use twox_hash::XxHash3_64;
@@ -18,53 +20,6 @@ const SLOT_BYTES: u64 = 4096;
 const SLOTS: [u64; 2] = [0, SLOT_BYTES];
 const GROUP_ALIGNMENT: u64 = 512;
 const RESERVE_BYTES: u64 = 256 * 1024;
-
-/// What can be wrong with a toy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ToyBug {
-    SyncDoesNothing,
-    SuperblockBeforeDump,
-    GroupHashNotChecked,
-    ChainNotChecked,
-    HoleSkipped,
-    TailCutBelowSynced,
-    LogReplayedTwice,
-    TreeForgottenInCheckpoint,
-    DeleteRangeNotLogged,
-    TornGroupAccepted,
-    SnapshotNotLogged,
-    FlushedIsBuffered,
-    RefusedButApplied,
-    BatchReplayedBackwards,
-    DumpHashNotChecked,
-    BackwardScanSkipsLast,
-    SnapshotSeesLater,
-    SyncErrorForgotten,
-}
-
-impl ToyBug {
-    /// All of them.
-    pub const ALL: [Self; 18] = [
-        Self::SyncDoesNothing,
-        Self::SuperblockBeforeDump,
-        Self::GroupHashNotChecked,
-        Self::ChainNotChecked,
-        Self::HoleSkipped,
-        Self::TailCutBelowSynced,
-        Self::LogReplayedTwice,
-        Self::TreeForgottenInCheckpoint,
-        Self::DeleteRangeNotLogged,
-        Self::TornGroupAccepted,
-        Self::SnapshotNotLogged,
-        Self::FlushedIsBuffered,
-        Self::RefusedButApplied,
-        Self::BatchReplayedBackwards,
-        Self::DumpHashNotChecked,
-        Self::BackwardScanSkipsLast,
-        Self::SnapshotSeesLater,
-        Self::SyncErrorForgotten,
-    ];
-}
 
 /// The store.
 pub struct Toy {
@@ -86,6 +41,9 @@ struct Inner {
     sequence: u64,
     checkpoints: u64,
     is_broken: bool,
+    // What mistakes remember until the store is opened again.
+    is_unreadable: bool,
+    was_refused: bool,
 }
 
 impl Toy {
@@ -100,6 +58,9 @@ impl Toy {
     fn commit(&self, event: &Event, durability: Durability) -> Outcome<u64> {
         let inner = &mut *self.inner();
         inner.check_working()?;
+        if self.has(ToyBug::RefusedForEver) && inner.was_refused {
+            return Err(failure(ErrorKind::OutOfSpace, "an earlier write was refused"));
+        }
         if let Event::Move(range) = event
             && !inner.state.content.allows(range)
         {
@@ -113,6 +74,7 @@ impl Toy {
         let is_flushed = is_flushed || durability == Durability::Synced;
         if is_flushed && let Err(failure) = inner.flush() {
             inner.buffer.truncate(before);
+            inner.was_refused |= failure.is_refusal();
             if self.has(ToyBug::RefusedButApplied) {
                 inner.state.apply(event);
             }
@@ -142,6 +104,22 @@ impl Toy {
         }
     }
 
+    /// Sound toys read from memory alone; some mistakes look at the disk as well, or will not look again.
+    fn check_readable(&self, inner: &mut Inner) -> Outcome<()> {
+        if self.has(ToyBug::RefusalSpoilsReads) && inner.was_refused {
+            return Err(failure(ErrorKind::Corrupt, "an earlier write was refused"));
+        }
+        if !self.has(ToyBug::ReadErrorKept) {
+            return Ok(());
+        }
+        if inner.is_unreadable {
+            return Err(failure(ErrorKind::Unavailable, "it could not be read before"));
+        }
+        let read = read_range(&*inner.disk, 0, SUPERBLOCK_BYTES as u64).map(drop);
+        inner.is_unreadable = read.is_err();
+        read
+    }
+
     fn scan_content(
         &self,
         content: &Content,
@@ -163,7 +141,8 @@ impl Toy {
 impl Inner {
     fn check_working(&self) -> Outcome<()> {
         if self.is_broken {
-            return Err(failure(ErrorKind::Unavailable, "an earlier write failed; open the store again"));
+            let failure = failure(ErrorKind::Unavailable, "an earlier write failed; open the store again");
+            return Err(Failure { is_final: true, ..failure });
         }
         Ok(())
     }
@@ -358,6 +337,8 @@ impl Subject for Toy {
             sequence: 0,
             checkpoints: 0,
             is_broken: false,
+            is_unreadable: false,
+            was_refused: false,
             disk,
         };
         inner.replay(bug, &mut recovery)?;
@@ -383,7 +364,9 @@ impl Subject for Toy {
     }
 
     fn get(&self, tree: usize, key: &[u8]) -> Outcome<Option<Value>> {
-        Ok(self.inner().state.content.get(tree, key).cloned())
+        let mut inner = self.inner();
+        self.check_readable(&mut inner)?;
+        Ok(inner.state.content.get(tree, key).cloned())
     }
 
     fn get_many(&self, tree: usize, keys: &[Key]) -> Outcome<Vec<Option<Value>>> {

@@ -2,7 +2,7 @@
 
 use super::Run;
 use crate::subject::{Failure, Subject};
-use atoll_disk::FaultPlan;
+use atoll_disk::{Counters, FaultPlan};
 use atoll_errors::ErrorKind;
 
 /// The fault of one life.
@@ -58,6 +58,7 @@ impl<S: Subject> Run<S> {
         self.note(|| format!("fault of this life: {fault:?}"));
         self.disk.set_plan(plan);
         self.before_life = self.disk.counters();
+        self.begin_step();
     }
 
     /// Lets a lasting fault come and go.
@@ -86,6 +87,7 @@ impl<S: Subject> Run<S> {
         }
         self.disk.set_plan(plan);
         self.before_life = self.disk.counters();
+        self.begin_step();
     }
 
     /// Whether the power went in this life.
@@ -93,17 +95,31 @@ impl<S: Subject> Run<S> {
         self.disk.counters().power_cuts > self.before_life.power_cuts
     }
 
-    /// Whether a fault of this life explains the failure.
+    /// From now on another step: what struck before it explains no failed read, and no refusal.
+    pub(super) fn begin_step(&mut self) {
+        self.before_step = self.disk.counters();
+    }
+
+    /// Whether a fault explains the failure of a change, of a check or of a whole recovery: one of this very step; or an
+    /// earlier one of this life, of which the store says that it is over since.
     pub(super) fn is_excused(&self, failure: &Failure) -> bool {
-        let (now, before) = (self.disk.counters(), self.before_life);
-        let has_failed = now.power_cuts > before.power_cuts
-            || now.read_errors > before.read_errors
-            || now.write_errors > before.write_errors
-            || now.sync_errors > before.sync_errors
-            || now.out_of_space > before.out_of_space
-            || now.read_only_refusals > before.read_only_refusals
-            || now.misdirected_writes > before.misdirected_writes;
-        has_failed && failure.kind != ErrorKind::Internal
+        let is_over = failure.is_final && has_struck(&self.disk.counters(), &self.before_life);
+        // What reads a page that went astray can leave a change half-way.
+        let is_half = failure.is_unknown && self.has_strayed();
+        self.is_read_excused(failure) || (is_honest(failure) && (is_over || is_half))
+    }
+
+    /// Whether a fault explains the failure of a read: it struck in this very step, the power is gone, or a write of this life
+    /// went astray. Another read, of the same place too, works again; and nothing but a write gone astray makes bytes wrong.
+    pub(super) fn is_read_excused(&self, failure: &Failure) -> bool {
+        if matches!(failure.kind, ErrorKind::Corrupt | ErrorKind::NewerFormat) {
+            return self.has_strayed();
+        }
+        is_honest(failure) && (self.is_off() || has_struck(&self.disk.counters(), &self.before_step))
+    }
+
+    fn has_strayed(&self) -> bool {
+        self.disk.counters().misdirected_writes > self.before_life.misdirected_writes
     }
 
     /// Soon mostly, late sometimes.
@@ -111,4 +127,23 @@ impl<S: Subject> Run<S> {
         let limit = self.rng.u64(1..=limit);
         self.rng.u64(..limit)
     }
+}
+
+/// Whether any fault struck between two counts.
+const fn has_struck(now: &Counters, before: &Counters) -> bool {
+    now.power_cuts > before.power_cuts
+        || now.read_errors > before.read_errors
+        || now.write_errors > before.write_errors
+        || now.sync_errors > before.sync_errors
+        || now.out_of_space > before.out_of_space
+        || now.read_only_refusals > before.read_only_refusals
+        || now.misdirected_writes > before.misdirected_writes
+}
+
+/// Whether a disk that fails can make a store fail so, if it does not lie.
+const fn is_honest(failure: &Failure) -> bool {
+    matches!(
+        failure.kind,
+        ErrorKind::Unavailable | ErrorKind::TimedOut | ErrorKind::OutOfSpace | ErrorKind::ReadOnly
+    )
 }

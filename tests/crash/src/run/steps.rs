@@ -16,6 +16,7 @@ impl<S: Subject> Run<S> {
         let step = self.workload.next(&mut self.rng);
         self.note(|| describe(&step));
         self.counts.bump("operations");
+        self.begin_step();
         // What was only buffered is written now, so a write that goes astray may take it along.
         let events_before = self.oracle.flushed_len();
         let mut flow = self.take(store, step)?;
@@ -139,7 +140,11 @@ impl<S: Subject> Run<S> {
 
     /// Nobody sees a half of what may have happened: all of it, nothing, or no answer.
     fn look_after(&mut self, store: &S, lowest: usize) -> Checked<()> {
-        let Ok(found) = read_state(store) else { return Ok(()) };
+        let found = match read_state(store) {
+            Ok(found) => found,
+            Err(failure) if self.is_excused(&failure) => return Ok(()),
+            Err(failure) => return unexcused("a read after a failed change", &failure),
+        };
         self.counts.bump("reads_after_unknown");
         match self.oracle.prefix_with(found.fingerprint(), lowest) {
             Some(_) => Ok(()),
@@ -153,7 +158,7 @@ impl<S: Subject> Run<S> {
     /// A failed read changes nothing; the life goes on unless the disk is gone for good.
     fn settle_read(&mut self, what: &str, failure: &Failure) -> Checked<Flow> {
         self.note(|| format!("{what} failed: {failure}"));
-        if !self.is_excused(failure) {
+        if !self.is_read_excused(failure) {
             return unexcused(what, failure);
         }
         self.counts.bump("failed_reads");
