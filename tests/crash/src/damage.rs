@@ -1,11 +1,12 @@
 //! What a store may do on a disk that lies: say so, or be right; never a wrong read, never a silent step back.
 
-use crate::oracle::{Oracle, difference};
+use crate::oracle::{Oracle, difference, show};
 use crate::read::{EVERYTHING, read_state};
 use crate::state::{Key, State, TREES, Value};
 use crate::subject::{Direction, Failure, Recovery, Settings, Subject};
 use atoll_disk::SimDisk;
 use atoll_errors::ErrorKind;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What the store may hold.
@@ -141,8 +142,16 @@ fn judge_readable_part<S: Subject>(
     if allowed.damage == Damage::Bit && readable.is_empty() && entries.is_empty() {
         return Err("one damage made everything unreadable, and yet the store opened".to_owned());
     }
-    // After a reported cut the state may be any earlier one, of which only the newest are kept.
-    let lowest = if report.cut.is_some() { 0 } else { allowed.lowest };
+    judge_parts(&readable, &entries, report.cut.is_some(), allowed)
+}
+
+/// Whether values and scans that could be read are of one state that the store may hold.
+fn judge_parts(
+    readable: &[Entry],
+    entries: &[Entries],
+    was_cut: bool,
+    allowed: &Allowed<'_>,
+) -> Result<(), String> {
     let agrees = |state: &State| {
         readable.iter().all(|(tree, key, value)| state.content.get(*tree, key) == value.as_ref())
             && entries.iter().all(|(tree, found)| {
@@ -151,10 +160,37 @@ fn judge_readable_part<S: Subject>(
                     && expected.iter().zip(found).all(|(l, r)| *l.0 == r.0 && *l.1 == r.1)
             })
     };
-    if report.cut.is_some() || allowed.oracle.any_prefix(lowest, agrees) {
-        return Ok(());
+    if was_cut {
+        return judge_parts_of_some_state(readable, entries, allowed.oracle);
     }
-    Err("what can still be read belongs to no allowed state".to_owned())
+    match allowed.oracle.any_prefix(allowed.lowest, agrees) {
+        true => Ok(()),
+        false => Err("what can still be read belongs to no allowed state".to_owned()),
+    }
+}
+
+/// After a reported cut the state may be any earlier one, of which only the newest are kept: what is read must have been
+/// written at some time, and a value must be the same in a scan and by itself.
+fn judge_parts_of_some_state(readable: &[Entry], entries: &[Entries], oracle: &Oracle) -> Result<(), String> {
+    let values = readable.iter().filter_map(|(tree, key, value)| Some((*tree, key, value.as_ref()?)));
+    let scanned =
+        entries.iter().flat_map(|(tree, found)| found.iter().map(|(key, value)| (*tree, key, value)));
+    for (tree, key, value) in values.chain(scanned) {
+        if !oracle.had_value(tree, key, value) {
+            return Err(format!("tree {tree} key {} never had the value {}", show(key), show(value)));
+        }
+    }
+    let scans: BTreeMap<(usize, &Key), &Value> = entries
+        .iter()
+        .flat_map(|(tree, found)| found.iter().map(|(key, value)| ((*tree, key), value)))
+        .collect();
+    let is_scanned = |wanted: usize| entries.iter().any(|(tree, _)| *tree == wanted);
+    for (tree, key, value) in readable.iter().filter(|(tree, ..)| is_scanned(*tree)) {
+        if scans.get(&(*tree, key)).copied() != value.as_ref() {
+            return Err(format!("tree {tree} key {} is another by itself than in a scan", show(key)));
+        }
+    }
+    Ok(())
 }
 
 type Entry = (usize, Key, Option<Value>);
@@ -172,9 +208,9 @@ fn readable_values<S: Subject>(store: &S, keys: &[Key]) -> Result<Vec<Entry>, St
     Ok(readable)
 }
 
-type Entries = Vec<(usize, Vec<(Key, Value)>)>;
+type Entries = (usize, Vec<(Key, Value)>);
 
-fn readable_scans<S: Subject>(store: &S) -> Result<Entries, String> {
+fn readable_scans<S: Subject>(store: &S) -> Result<Vec<Entries>, String> {
     let mut readable = Vec::new();
     for tree in 0..TREES {
         match store.scan(tree, &EVERYTHING, Direction::Forward, usize::MAX) {
@@ -183,4 +219,56 @@ fn readable_scans<S: Subject>(store: &S) -> Result<Entries, String> {
         }
     }
     Ok(readable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::{Event, Mutation, RangeMove};
+
+    fn bytes(text: &str) -> Value {
+        Value::from(text.as_bytes())
+    }
+
+    fn put(key: &str, value: &str) -> Event {
+        Event::Write(vec![Mutation::Put { tree: 0, key: bytes(key), value: bytes(value) }])
+    }
+
+    /// What is found where "old", "new" was the history of "a", "one" that of "b", and "b" went to tree 4 then.
+    fn judged(was_cut: bool, readable: &[(usize, &str, Option<&str>)], scans: &[Entries]) -> bool {
+        let mut oracle = Oracle::default();
+        let to = RangeMove::SplitOff { tree: 0, at: bytes("b"), to: 4 };
+        [put("a", "old"), put("b", "one")].into_iter().for_each(|event| oracle.push(event));
+        oracle.mark_synced();
+        [put("a", "new"), Event::Move(to)].into_iter().for_each(|event| oracle.push(event));
+        let allowed = Allowed { oracle: &oracle, lowest: 0, damage: Damage::Write, keys: &[] };
+        let readable: Vec<Entry> =
+            readable.iter().map(|(tree, key, value)| (*tree, bytes(key), value.map(bytes))).collect();
+        judge_parts(&readable, scans, was_cut, &allowed).is_ok()
+    }
+
+    #[test]
+    fn behind_a_cut_a_key_has_a_value_that_it_had_or_none() {
+        assert!(judged(true, &[(0, "a", Some("old")), (0, "b", Some("one")), (4, "b", None)], &[]));
+        assert!(judged(true, &[(0, "a", None), (4, "b", Some("one"))], &[]));
+        assert!(!judged(true, &[(0, "a", Some("garbage"))], &[]));
+        assert!(!judged(true, &[(0, "a", Some("one"))], &[]), "that of another key");
+        assert!(!judged(true, &[(4, "a", Some("old"))], &[]), "of another tree");
+        assert!(!judged(true, &[], &[(0, vec![(bytes("a"), bytes("garbage"))])]), "in a scan");
+    }
+
+    #[test]
+    fn behind_a_cut_a_scan_shows_what_is_read_by_itself() {
+        let scan = [(0, vec![(bytes("a"), bytes("old"))])];
+        assert!(judged(true, &[(0, "a", Some("old")), (4, "b", Some("one"))], &scan));
+        assert!(!judged(true, &[(0, "a", Some("new"))], &scan));
+        assert!(!judged(true, &[(0, "a", None)], &scan));
+        assert!(!judged(true, &[(0, "b", Some("one"))], &scan));
+    }
+
+    #[test]
+    fn without_a_cut_all_is_of_one_state() {
+        assert!(judged(false, &[(0, "a", Some("old")), (0, "b", Some("one"))], &[]));
+        assert!(!judged(false, &[(0, "a", Some("old")), (4, "b", Some("one"))], &[]), "of two");
+    }
 }

@@ -4,7 +4,8 @@
 //! Invariant: what was synced is folded into `base`, so no prefix that may be offered lacks it; while the
 //! oracle is pinned nothing is folded and `synced` marks the place.
 
-use crate::state::{Event, State};
+use crate::state::{Event, Mutation, RangeMove, State, Value, fingerprint_of_entry};
+use std::collections::HashSet;
 
 /// How a store ended, which decides what it may have lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct Oracle {
     tail: Vec<Event>,
     /// One more than there are events: the first is that of the empty store.
     prints: Vec<u64>,
+    /// Of every value that a key ever had in a tree, as a reader could see it.
+    values: HashSet<u64>,
     current: State,
     synced: usize,
     flushed: usize,
@@ -43,6 +46,7 @@ impl Default for Oracle {
             base_len: 0,
             tail: Vec::new(),
             prints: vec![State::default().fingerprint()],
+            values: HashSet::new(),
             current: State::default(),
             synced: 0,
             flushed: 0,
@@ -94,8 +98,33 @@ impl Oracle {
     /// Records an event that happened.
     pub fn push(&mut self, event: Event) {
         self.current.apply(&event);
+        self.note_values(&event);
         self.prints.push(self.current.fingerprint());
         self.tail.push(event);
+    }
+
+    /// Remembers the values that keys have behind an event.
+    fn note_values(&mut self, event: &Event) {
+        let content = &self.current.content;
+        let print =
+            |tree, key: &[u8]| content.get(tree, key).map(|value| fingerprint_of_entry(tree, key, value));
+        match event {
+            Event::Write(batch) => self.values.extend(batch.iter().filter_map(|mutation| match mutation {
+                Mutation::Put { tree, key, .. } | Mutation::Append { tree, key, .. } => print(*tree, key),
+                Mutation::Delete { .. } | Mutation::DeleteRange { .. } => None,
+            })),
+            Event::Move(RangeMove::SplitOff { to: tree, .. } | RangeMove::Absorb { tree, .. }) => {
+                let moved = content.tree(*tree).iter();
+                self.values.extend(moved.map(|(key, value)| fingerprint_of_entry(*tree, key, value)));
+            }
+            Event::CreateSnapshot(_) | Event::DeleteSnapshot(_) => {}
+        }
+    }
+
+    /// Whether a key ever had this value in this tree.
+    #[must_use]
+    pub fn had_value(&self, tree: usize, key: &[u8], value: &Value) -> bool {
+        self.values.contains(&fingerprint_of_entry(tree, key, value))
     }
 
     /// All events so far survive the process.
@@ -272,7 +301,7 @@ pub fn show(bytes: &[u8]) -> String {
     format!("{head:?}({} B)", bytes.len())
 }
 
-fn compare(expected: Option<&crate::state::Value>, found: Option<&crate::state::Value>) -> String {
+fn compare(expected: Option<&Value>, found: Option<&Value>) -> String {
     match (expected, found) {
         (Some(expected), Some(found)) => {
             let same = expected.iter().zip(found.iter()).take_while(|(left, right)| left == right).count();

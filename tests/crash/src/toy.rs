@@ -44,6 +44,7 @@ struct Inner {
     // What mistakes remember until the store is opened again.
     is_unreadable: bool,
     was_refused: bool,
+    is_garbled: bool,
 }
 
 impl Toy {
@@ -326,8 +327,9 @@ impl Subject for Toy {
         recovery.checkpoint = superblock.number;
         recovery.is_superblock_mended = is_mended;
         let reserved_to = disk.len().map_err(|error| from_disk(&error))?;
+        let (state, is_garbled) = read_dump(&*disk, &superblock, bug)?;
         let mut inner = Inner {
-            state: read_dump(&*disk, &superblock, bug)?,
+            state,
             superblock,
             buffer: Vec::new(),
             log_end: superblock.log_at,
@@ -339,9 +341,13 @@ impl Subject for Toy {
             is_broken: false,
             is_unreadable: false,
             was_refused: false,
+            is_garbled,
             disk,
         };
         inner.replay(bug, &mut recovery)?;
+        if is_garbled && recovery.cut.is_none() {
+            return Err(damaged_dump(&superblock));
+        }
         recovery.is_clean = recovery.groups_replayed == 0 && recovery.cut.is_none();
         let toy = Self { inner: Mutex::new(inner), bug, checkpoint_bytes: settings.checkpoint_bytes };
         Ok((toy, recovery))
@@ -366,6 +372,9 @@ impl Subject for Toy {
     fn get(&self, tree: usize, key: &[u8]) -> Outcome<Option<Value>> {
         let mut inner = self.inner();
         self.check_readable(&mut inner)?;
+        if inner.is_garbled {
+            return Ok(Some(Value::from(&b"garbage"[..])));
+        }
         Ok(inner.state.content.get(tree, key).cloned())
     }
 
@@ -380,7 +389,11 @@ impl Subject for Toy {
         direction: Direction,
         limit: usize,
     ) -> Outcome<Vec<(Key, Value)>> {
-        Ok(self.scan_content(&self.inner().state.content, tree, range, direction, limit))
+        let inner = self.inner();
+        if inner.is_garbled {
+            return Err(damaged_dump(&inner.superblock));
+        }
+        Ok(self.scan_content(&inner.state.content, tree, range, direction, limit))
     }
 
     fn snapshot(&self) -> Content {
@@ -486,15 +499,21 @@ fn read_range(disk: &dyn Disk, at: u64, len: u64) -> Outcome<Vec<u8>> {
     Ok(bytes)
 }
 
-fn read_dump(disk: &dyn Disk, superblock: &Superblock, bug: Option<ToyBug>) -> Outcome<State> {
+/// The state at the last checkpoint, and whether it is none of that: a mistake lets it pass for now.
+fn read_dump(disk: &dyn Disk, superblock: &Superblock, bug: Option<ToyBug>) -> Outcome<(State, bool)> {
     if superblock.dump_len == 0 {
-        return Ok(State::default());
+        return Ok((State::default(), false));
     }
     let dump = read_range(disk, superblock.dump_at, superblock.dump_len)?;
     let is_whole =
         XxHash3_64::oneshot(&dump) == superblock.dump_hash || bug == Some(ToyBug::DumpHashNotChecked);
-    let damaged = || failure(ErrorKind::Corrupt, &format!("the dump at {} is damaged", superblock.dump_at));
-    is_whole.then(|| Source(&dump).state()).flatten().ok_or_else(damaged)
+    let is_used = is_whole || bug == Some(ToyBug::GarbageBehindCut);
+    let state = is_used.then(|| Source(&dump).state()).flatten();
+    state.map(|state| (state, !is_whole)).ok_or_else(|| damaged_dump(superblock))
+}
+
+fn damaged_dump(superblock: &Superblock) -> Failure {
+    failure(ErrorKind::Corrupt, &format!("the dump at {} is damaged", superblock.dump_at))
 }
 
 fn split_group(log: &[u8], at: usize) -> Option<(GroupHeader, &[u8])> {

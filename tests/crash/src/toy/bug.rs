@@ -27,11 +27,13 @@ pub enum ToyBug {
     RefusalSpoilsReads,
     /// Once a write was refused every other one is.
     RefusedForEver,
+    /// Where the log was cut, and a page is damaged, all that can still be read is garbage.
+    GarbageBehindCut,
 }
 
 impl ToyBug {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::SyncDoesNothing,
         Self::SuperblockBeforeDump,
         Self::GroupHashNotChecked,
@@ -53,5 +55,6 @@ impl ToyBug {
         Self::ReadErrorKept,
         Self::RefusalSpoilsReads,
         Self::RefusedForEver,
+        Self::GarbageBehindCut,
     ];
 }
