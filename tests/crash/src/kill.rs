@@ -3,6 +3,7 @@
 //!
 //! Invariant: event `n` follows from the seed and `n` alone, so that parent and child agree without a word.
 //! Invariant: the child prints a number only after the call that wrote the event returned.
+//! Invariant: a child that ends by itself counts as no kill: what it says is a failure of the round.
 
 use crate::oracle::{Ending, Oracle};
 use crate::read::read_state;
@@ -12,13 +13,17 @@ use crate::workload::Workload;
 use atoll_disk::{FileDisk, Mode};
 use atoll_errors::ErrorKind;
 use fastrand::Rng;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
 /// Events after which a child ends by itself, should nobody kill it.
 const EVENTS_MAX: u64 = 100_000;
+/// The signal that nobody can refuse.
+const KILL: i32 = 9;
 /// Acknowledgements after which a child is killed at the latest.
 const ACKNOWLEDGED_MAX: u64 = 600;
 
@@ -158,7 +163,8 @@ pub fn run_rounds<S: Subject>(
     let mut rng = Rng::with_seed(seed);
     let (mut oracle, mut next, mut report) = (Oracle::default(), 0, Rounds::default());
     for round in 0..rounds {
-        let acknowledged = kill_one_child(program, &path, seed, next, &mut rng)?;
+        let acknowledged = kill_one_child(program, &path, seed, next, &mut rng)
+            .map_err(|what| format!("seed {seed}, round {round}, event {next}: {what}"))?;
         report.kills += 1;
         report.kills_while_opening += u64::from(acknowledged == 0);
         report.acknowledged += acknowledged;
@@ -200,22 +206,32 @@ fn kill_one_child(
     from: u64,
     rng: &mut Rng,
 ) -> Result<u64, String> {
+    // A file takes all that the child says of itself, however much: a pipe that nobody reads would hold it up.
+    let words = path.with_extension("words");
+    let said = File::create(&words).map_err(|error| format!("cannot write {}: {error}", words.display()))?;
     let mut child = Command::new(&program.path)
         .args(&program.arguments)
         .arg(path)
         .args([seed.to_string(), from.to_string()])
         .stdout(Stdio::piped())
+        .stderr(said)
         .spawn()
         .map_err(|error| format!("cannot start {}: {error}", program.path.display()))?;
     let output = child.stdout.take().ok_or("the child has no output")?;
     let patience = if rng.u8(..10) == 0 { 0 } else { rng.u64(..ACKNOWLEDGED_MAX) };
     let mut lines = BufReader::new(output);
-    let mut acknowledged = read_numbers(&mut lines, from, patience)?;
+    let before = read_numbers(&mut lines, from, patience);
     child.kill().map_err(|error| format!("cannot kill the child: {error}"))?;
     // What it printed before the kill is still in the pipe.
-    acknowledged += read_numbers(&mut lines, from + acknowledged, u64::MAX)?;
-    child.wait().map_err(|error| format!("cannot wait for the child: {error}"))?;
-    Ok(acknowledged)
+    let numbers = before.and_then(|before| Ok(before + read_numbers(&mut lines, from + before, u64::MAX)?));
+    let status = child.wait().map_err(|error| format!("cannot wait for the child: {error}"))?;
+    let acknowledged = numbers?;
+    if status.signal() == Some(KILL) || (status.success() && acknowledged == EVENTS_MAX) {
+        return Ok(acknowledged);
+    }
+    let said = std::fs::read(&words).unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    Err(format!("the child ended by itself ({status}) behind {acknowledged} events: {}", said.trim()))
 }
 
 /// Reads up to `limit` numbers, which must count up from `from`; a line that breaks off does not count.
