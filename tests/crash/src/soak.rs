@@ -1,8 +1,9 @@
 //! Many seeds on all cores: who failed, and what occurred how often.
 
 use crate::counts::Counts;
-use crate::run::{Violation, run_seed};
+use crate::run::{Violation, panic_text, run_seed};
 use crate::subject::Subject;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
@@ -39,6 +40,9 @@ impl Tally {
 }
 
 /// Runs `seeds` seeds from `seed_from` on all cores; with `stop_early`, no more after the first failure.
+///
+/// # Panics
+/// If not all of them were run.
 #[must_use]
 pub fn run_seeds<S: Subject>(seed_from: u64, seeds: u64, bug: Option<S::Bug>, stop_early: bool) -> Tally {
     let next = AtomicU64::new(0);
@@ -51,7 +55,7 @@ pub fn run_seeds<S: Subject>(seed_from: u64, seeds: u64, bug: Option<S::Bug>, st
                 break;
             }
             tally.seeds += 1;
-            match run_seed::<S>(seed_from + index, bug) {
+            match run_whole(seed_from + index, |seed| run_seed::<S>(seed, bug)) {
                 Ok(counts) => tally.counts.add(&counts),
                 Err(violation) => {
                     tally.violations.push(violation);
@@ -65,12 +69,23 @@ pub fn run_seeds<S: Subject>(seed_from: u64, seeds: u64, bug: Option<S::Bug>, st
     let threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        for tally in workers.into_iter().filter_map(|worker| worker.join().ok()) {
+        for worker in workers {
+            let tally = worker.join().unwrap_or_else(|panic| resume_unwind(panic));
             total.seeds += tally.seeds;
             total.violations.extend(tally.violations);
             total.counts.add(&tally.counts);
         }
     });
     total.violations.sort_by_key(|violation| violation.seed);
+    assert!(stop_early || total.seeds == seeds, "{} of {seeds} seeds were run", total.seeds);
     total
+}
+
+/// Runs a seed. A panic where the run itself catches none, as when the store is let go of, is a violation like any other: the
+/// tally of the whole thread would go with it.
+fn run_whole<T>(seed: u64, run: impl FnOnce(u64) -> Result<T, Violation>) -> Result<T, Violation> {
+    catch_unwind(AssertUnwindSafe(|| run(seed))).unwrap_or_else(|panic| {
+        let what = format!("panicked around the run: {}", panic_text(&*panic));
+        Err(Violation { seed, life: 0, operation: 0, what })
+    })
 }

@@ -47,6 +47,18 @@ struct Inner {
     is_garbled: bool,
 }
 
+/// A state that somebody holds.
+pub struct Held {
+    content: Content,
+    panics: bool,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        assert!(!self.panics || std::thread::panicking(), "planted");
+    }
+}
+
 impl Toy {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -319,7 +331,7 @@ impl Inner {
 
 impl Subject for Toy {
     type Bug = ToyBug;
-    type Snapshot = Content;
+    type Snapshot = Held;
 
     fn open(disk: Arc<dyn Disk>, settings: &Settings, bug: Option<ToyBug>) -> Outcome<(Self, Recovery)> {
         let mut recovery = Recovery::default();
@@ -396,35 +408,36 @@ impl Subject for Toy {
         Ok(self.scan_content(&inner.state.content, tree, range, direction, limit))
     }
 
-    fn snapshot(&self) -> Content {
-        self.inner().state.content.clone()
+    fn snapshot(&self) -> Held {
+        Held { content: self.inner().state.content.clone(), panics: self.has(ToyBug::SnapshotPanics) }
     }
 
-    fn snapshot_get(&self, snapshot: &Content, tree: usize, key: &[u8]) -> Outcome<Option<Value>> {
+    fn snapshot_get(&self, snapshot: &Held, tree: usize, key: &[u8]) -> Outcome<Option<Value>> {
         if self.has(ToyBug::SnapshotSeesLater) {
             return self.get(tree, key);
         }
-        Ok(snapshot.get(tree, key).cloned())
+        Ok(snapshot.content.get(tree, key).cloned())
     }
 
     fn snapshot_scan(
         &self,
-        snapshot: &Content,
+        snapshot: &Held,
         tree: usize,
         range: &Range,
         direction: Direction,
         limit: usize,
     ) -> Outcome<Vec<(Key, Value)>> {
-        Ok(self.scan_content(snapshot, tree, range, direction, limit))
+        Ok(self.scan_content(&snapshot.content, tree, range, direction, limit))
     }
 
     fn create_snapshot(&self, name: &str) -> Outcome<()> {
         self.commit(&Event::CreateSnapshot(name.to_owned()), Durability::Flushed).map(drop)
     }
 
-    fn open_snapshot(&self, name: &str) -> Outcome<Content> {
+    fn open_snapshot(&self, name: &str) -> Outcome<Held> {
         let missing = || failure(ErrorKind::NotFound, "no such snapshot");
-        self.inner().state.snapshots.get(name).cloned().ok_or_else(missing)
+        let content = self.inner().state.snapshots.get(name).cloned().ok_or_else(missing)?;
+        Ok(Held { content, panics: false })
     }
 
     fn delete_snapshot(&self, name: &str) -> Outcome<()> {

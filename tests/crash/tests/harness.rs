@@ -9,13 +9,17 @@ use atoll_crash::{Toy, ToyBug};
 const BEYOND_A_TOY: [&str; 5] =
     ["flips_detected_at_read", "refusals_after_errors", "segments_cleaned", "values_moved", "releases"];
 
+const SEEDS: u64 = 300;
+const SEEDS_FEW: u64 = 20;
+
 #[test]
 fn a_sound_store_passes_and_every_fault_occurs() {
-    let tally = run_seeds::<Toy>(0, 300, None, true);
+    let tally = run_seeds::<Toy>(0, SEEDS, None, true);
     for violation in &tally.violations {
         eprintln!("{violation}");
     }
     assert!(tally.violations.is_empty(), "replay: cargo run --release -p atoll-crash -- sim --toy --seed N");
+    assert_eq!(tally.seeds, SEEDS);
     let never = tally.counts.never(&BEYOND_A_TOY);
     assert!(never.is_empty(), "never occurred: {never:?}");
 }
@@ -27,4 +31,12 @@ fn every_bug_planted_in_the_toy_is_caught() {
         .filter(|bug| run_seeds::<Toy>(0, 400, Some(*bug), true).violations.is_empty())
         .collect();
     assert!(missed.is_empty(), "not caught: {missed:?}");
+}
+
+#[test]
+fn a_panic_around_a_run_takes_no_seed_along_nor_what_was_found() {
+    let tally = run_seeds::<Toy>(0, SEEDS_FEW, Some(ToyBug::SnapshotPanics), false);
+    assert_eq!(tally.seeds, SEEDS_FEW);
+    let around = tally.violations.iter().filter(|violation| violation.what.contains("around the run"));
+    assert!(around.count() > 0, "{:?}", tally.violations);
 }

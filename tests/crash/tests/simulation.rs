@@ -22,6 +22,7 @@ fn no_synced_write_is_lost_no_read_is_wrong_and_every_fault_occurs() {
         );
     }
     assert_eq!(tally.violations.len(), 0, "seeds that broke a promise");
+    assert_eq!(tally.seeds, SEEDS);
     let never = tally.counts.never(&[]);
     assert!(never.is_empty(), "never occurred in {SEEDS} seeds: {never:?}");
 }

@@ -29,11 +29,13 @@ pub enum ToyBug {
     RefusedForEver,
     /// Where the log was cut, and a page is damaged, all that can still be read is garbage.
     GarbageBehindCut,
+    /// To let go of a snapshot panics.
+    SnapshotPanics,
 }
 
 impl ToyBug {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::SyncDoesNothing,
         Self::SuperblockBeforeDump,
         Self::GroupHashNotChecked,
@@ -56,5 +58,6 @@ impl ToyBug {
         Self::RefusalSpoilsReads,
         Self::RefusedForEver,
         Self::GarbageBehindCut,
+        Self::SnapshotPanics,
     ];
 }
