@@ -33,11 +33,13 @@ pub enum Flaw {
     HeldForgotten,
     /// Requests wait for others beyond their time.
     DeadlineIgnored,
+    /// While things break, whoever leads a slot behind a loss that was accepted answers reads from before the last write.
+    StaleBehindLoss,
 }
 
 impl Flaw {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::WildClocks,
         Self::ClockStandsStill,
         Self::NowBeforePause,
@@ -52,6 +54,7 @@ impl Flaw {
         Self::HeldAcknowledged,
         Self::HeldForgotten,
         Self::DeadlineIgnored,
+        Self::StaleBehindLoss,
     ];
 }
 

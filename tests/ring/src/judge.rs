@@ -4,6 +4,7 @@
 //! What became of writes whose client does not know is looked up in the book: they took effect by the moment at which they
 //! were applied first, or never did.
 
+use crate::losses::Kept;
 use crate::operation::{Ended, Operation, Work};
 use atoll_linearizability::{self as linearizability, Action, Answer, Explained};
 use atoll_replica::{Sequence, Slot};
@@ -15,11 +16,55 @@ pub(crate) fn judge(operations: &[Operation], slot: Slot) -> Result<(), String> 
         check_answer(number, operation)?;
     }
     check_places(of_slot())?;
-    let (numbers, history): (Vec<usize>, Vec<_>) =
-        of_slot().filter_map(|(number, operation)| Some((number, seen_from_outside(operation)?))).unzip();
-    match linearizability::explain(&history) {
+    let (numbers, history): (Vec<Option<usize>>, Vec<_>) = of_slot()
+        .filter_map(|(number, operation)| Some((Some(number), seen_from_outside(operation)?)))
+        .unzip();
+    explained(slot, &numbers, &history)
+}
+
+/// Judges what was asked for of a slot behind a loss that was accepted, when somebody led what was kept of it.
+///
+/// Writes of before may come again: what only was in a log is committed then, and is seen from there on, whatever was told of it.
+pub(crate) fn judge_behind(operations: &[Operation], slot: Slot, kept: &Kept) -> Result<(), String> {
+    let is_behind = |operation: &Operation| operation.called > kept.moment;
+    let of_slot = || (0..).zip(operations).filter(|(_, operation)| operation.slot == slot);
+    for (number, operation) in of_slot().filter(|(_, operation)| is_behind(operation)) {
+        check_answer(number, operation)?;
+    }
+    check_places(of_slot().filter(|(_, operation)| is_behind(operation)))?;
+    // A cell that was kept is as one that was put before everything else.
+    let cells = (0..).zip(&kept.state.cells).map(|(at, (&cell, value))| {
+        let action = Action::Put(vec![cell], value.clone());
+        (
+            None,
+            linearizability::Operation { action, answer: Answer::Done, called: 2 * at, returned: 2 * at + 1 },
+        )
+    });
+    let room = 2 * kept.state.cells.len() as u64;
+    let later = of_slot().filter_map(|(number, operation)| {
+        let seen = match is_behind(operation) {
+            true => seen_from_outside(operation)?,
+            false if operation.place.is_some_and(|place| place > kept.place) => {
+                seen_from_outside(&Operation { ended: None, ..operation.clone() })?
+            }
+            false => return None,
+        };
+        let (called, returned) = (seen.called + room, seen.returned + room);
+        Some((Some(number), linearizability::Operation { called, returned, ..seen }))
+    });
+    let (numbers, history): (Vec<Option<usize>>, Vec<_>) = cells.chain(later).unzip();
+    explained(slot, &numbers, &history)
+}
+
+/// Whether some order explains a history. Its operations have numbers, but for cells that were there before.
+fn explained(
+    slot: Slot,
+    numbers: &[Option<usize>],
+    history: &[linearizability::Operation],
+) -> Result<(), String> {
+    match linearizability::explain(history) {
         Explained::By(_) => Ok(()),
-        Explained::Never { longest } => Err(unexplained(slot, &numbers, &history, &longest)),
+        Explained::Never { longest } => Err(unexplained(slot, numbers, history, &longest)),
     }
 }
 
@@ -90,13 +135,16 @@ fn seen_from_outside(operation: &Operation) -> Option<linearizability::Operation
 
 fn unexplained(
     slot: Slot,
-    numbers: &[usize],
+    numbers: &[Option<usize>],
     history: &[linearizability::Operation],
     longest: &[usize],
 ) -> String {
     let left = (0..history.len()).filter(|at| !longest.contains(at));
     let first = left.min_by_key(|&at| history[at].returned);
-    let what = first.map(|at| format!("operation {}: {:?}", numbers[at], history[at]));
+    let what = first.map(|at| match numbers[at] {
+        Some(number) => format!("operation {number}: {:?}", history[at]),
+        None => format!("a cell that was kept: {:?}", history[at]),
+    });
     format!(
         "slot {}: no order explains what clients were told; {} of {} operations at most, then {}",
         slot.0,
@@ -109,6 +157,7 @@ fn unexplained(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cells::State;
 
     fn operation(called: u64, returned: u64, work: Work, answer: Answer, place: u64) -> Operation {
         let applied = work.is_write().then(|| (returned, answer.clone()));
@@ -169,5 +218,43 @@ mod tests {
         assert!(judge(&[refused.clone()], Slot(0)).is_err());
         refused.applied = None;
         assert!(judge(&[refused], Slot(0)).is_ok());
+    }
+    /// "old" was kept at place 3, and nothing was told since the moment 20.
+    fn behind(operations: &[Operation]) -> Result<(), String> {
+        let state = State { cells: [(0, "old".to_owned())].into(), ..State::default() };
+        judge_behind(operations, Slot(0), &Kept { place: Sequence(3), state, moment: 20 })
+    }
+
+    #[test]
+    fn behind_a_loss_is_read_what_was_kept() {
+        let lost = put(1, 2, "lost", 4);
+        let lost = Operation { place: None, ..lost };
+        assert_eq!(behind(&[lost.clone(), get(21, 22, Some("old"), 3)]), Ok(()));
+        assert!(behind(&[lost.clone(), get(21, 22, Some("lost"), 3)]).is_err());
+        assert!(behind(&[lost, get(21, 22, None, 3)]).is_err());
+        assert_eq!(behind(&[get(1, 22, None, 3), get(2, 19, None, 3)]), Ok(()), "asked for before");
+    }
+
+    #[test]
+    fn behind_a_loss_the_last_write_is_seen() {
+        let new = || put(21, 22, "new", 4);
+        assert_eq!(behind(&[new(), get(23, 24, Some("new"), 4)]), Ok(()));
+        assert!(behind(&[new(), get(23, 24, Some("old"), 4)]).is_err());
+        assert!(behind(&[new(), get(23, 24, Some("new"), 3)]).is_err(), "an old place");
+        assert!(behind(&[Operation { applied: None, ..new() }]).is_err(), "it is not there");
+    }
+
+    #[test]
+    fn writes_of_before_a_loss_may_come_again_behind_it() {
+        let mut again = put(1, 2, "again", 4);
+        again.applied = Some((25, Answer::Done));
+        let old = get(21, 22, Some("old"), 3);
+        assert_eq!(behind(&[again.clone(), old.clone(), get(26, 27, Some("again"), 4)]), Ok(()));
+        assert_eq!(
+            behind(&[again.clone(), get(21, 22, Some("again"), 4)]),
+            Ok(()),
+            "applied elsewhere before"
+        );
+        assert!(behind(&[again, old, get(26, 27, Some("old"), 4)]).is_err(), "it is there by then");
     }
 }

@@ -2,19 +2,32 @@
 //! may be there and have clients.
 //!
 //! Invariant: from that moment on nobody who goes by an older table acknowledges anything of the slot.
+//! Invariant: what clients were told before a loss, and of what they asked behind it, is judged each by itself.
 
 use crate::cells::State;
+use crate::judge::{judge, judge_behind};
 use crate::world::{Phase, World, say};
 use atoll_replica::{Change, NodeId, Reads, Sequence, Slot, Version};
 use fastrand::Rng;
 
 /// A slot of which a loss was accepted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct GivenUp {
     /// The table in which it was.
     branch: Version,
-    /// What is left of the slot's book; not known before somebody leads by that table.
-    kept: Option<Sequence>,
+    /// What is left; not known before somebody leads by that table.
+    kept: Option<Kept>,
+}
+
+/// What is left of a slot behind a loss.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    /// The last place of its book.
+    pub(crate) place: Sequence,
+    /// What it held there.
+    pub(crate) state: State,
+    /// When somebody began to lead it so.
+    pub(crate) moment: u64,
 }
 
 /// Whether the operator of this seed waits for nobody. A generator of its own: what else a seed decides does not hang on this.
@@ -74,6 +87,9 @@ impl World {
         let configuration = self.council.authority.table().slot(slot);
         if configuration.primary.is_some() && configuration.primary != former {
             self.counts.bump("losses_accepted_in_between");
+            if let Err(what) = judge(&self.operations, slot) {
+                self.break_promise(format!("before a loss of it was accepted, {what}"));
+            }
             self.given_up.insert(slot, GivenUp { branch: configuration.branch, kept: None });
         }
     }
@@ -94,37 +110,54 @@ impl World {
         if self.node(node).process.as_ref().is_some_and(|process| process.replica.leads(slot)) {
             self.break_promise(format!("{node} goes on with slot {}, of which a loss was accepted", slot.0));
         }
-        self.given_up.get(&slot).is_some_and(|given_up| given_up.kept.is_some())
+        self.is_behind_loss(slot)
     }
 
     /// Somebody begins to lead: what it has not applied is lost, if it is the first since a loss was accepted. What it had and forgot
     /// since, with nothing behind it, is lost as well.
     pub(crate) fn begins_to_lead(&mut self, node: NodeId, slot: Slot) {
-        let Some(given_up) = self.given_up.get(&slot).copied() else { return };
+        let Some(given_up) = self.given_up.get(&slot) else { return };
+        let (branch, kept) = (given_up.branch, given_up.kept.as_ref().map(|kept| kept.place));
         let process = self.node(node).process.as_ref();
         let last = process.map(|process| process.replica.last(slot).sequence).unwrap_or_default();
-        let may_lose =
-            given_up.kept.is_none_or(|kept| kept == self.books[slot.0 as usize].last() && last < kept);
+        let may_lose = kept.is_none_or(|kept| kept == self.books[slot.0 as usize].last() && last < kept);
         if self.is_given_up(node, slot) || !may_lose {
             return;
         }
-        match self.lose_all_but_of(node, slot) {
-            Ok(kept) => {
-                say!(self, "of slot {} is kept what {node} has, up to {}", slot.0, kept.0);
-                self.given_up.insert(slot, GivenUp { kept: Some(kept), ..given_up });
+        let judged = self.judge_behind_loss(slot);
+        let kept = judged.and_then(|()| self.lose_all_but_of(node, slot));
+        match kept {
+            Ok((place, state)) => {
+                say!(self, "of slot {} is kept what {node} has, up to {}", slot.0, place.0);
+                let moment = self.next_moment();
+                self.given_up.insert(slot, GivenUp { branch, kept: Some(Kept { place, state, moment }) });
             }
             Err(what) => self.break_promise(what),
         }
     }
 
+    /// Whether a loss of the slot was accepted, and somebody leads what was kept.
+    pub(crate) fn is_behind_loss(&self, slot: Slot) -> bool {
+        self.given_up.get(&slot).is_some_and(|given_up| given_up.kept.is_some())
+    }
+
+    /// Judges what clients asked for of a slot since a loss of it was accepted, if one was and somebody leads since.
+    pub(crate) fn judge_behind_loss(&self, slot: Slot) -> Result<(), String> {
+        match self.given_up.get(&slot).and_then(|given_up| given_up.kept.as_ref()) {
+            Some(kept) => judge_behind(&self.operations, slot, kept)
+                .map_err(|what| format!("behind a loss that was accepted, {what}")),
+            None => Ok(()),
+        }
+    }
+
     /// What this node has not applied of a slot is lost.
-    pub(crate) fn lose_all_but_of(&mut self, node: NodeId, slot: Slot) -> Result<Sequence, String> {
+    pub(crate) fn lose_all_but_of(&mut self, node: NodeId, slot: Slot) -> Result<(Sequence, State), String> {
         let nobody = State::default();
         let process = self.nodes[node.0 as usize - 1].process.as_ref();
         let live = process.and_then(|process| process.slots.get(&slot));
         let (kept, state) = live.map_or((Sequence(0), &nobody), |live| (live.applied.sequence, &live.state));
         match self.books[slot.0 as usize].accept_loss(kept, state, &mut self.operations) {
-            true => Ok(kept),
+            true => Ok((kept, state.clone())),
             false => Err(format!("{node} never had slot {} as it was at {}", slot.0, kept.0)),
         }
     }

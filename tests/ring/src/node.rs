@@ -55,6 +55,8 @@ pub(crate) struct Process {
 #[derive(Default)]
 pub(crate) struct Live {
     pub(crate) state: State,
+    /// What it was before the last write, kept by a mistake.
+    pub(crate) former: Option<State>,
     pub(crate) applied: Position,
     pub(crate) time_ms: u64,
     /// The last entry that was given to the log.

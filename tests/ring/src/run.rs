@@ -91,9 +91,12 @@ impl World {
         self.run_healing()?;
         let slots: Vec<Slot> = self.slot_ids().filter(|&slot| !self.is_lost(slot)).collect();
         self.run_probes(&slots)?;
-        // What was seen of a slot and then given up has no order with what came behind.
-        for slot in self.slot_ids().filter(|slot| !self.given_up.contains_key(slot)) {
-            judge(&self.operations, slot)?;
+        for slot in self.slot_ids() {
+            // What was seen of a slot and then given up has no order with what came behind; it was judged when that happened.
+            match self.given_up.contains_key(&slot) {
+                true => self.judge_behind_loss(slot)?,
+                false => judge(&self.operations, slot)?,
+            }
         }
         // What is planted is to be seen before anything is given up.
         if case.is_sound() { self.run_recovery() } else { Ok(()) }

@@ -260,9 +260,12 @@ impl World {
         }
         let now = self.node(node).moment(self.now);
         let rate_error_ppm = self.settings.options.rate_error_ppm;
-        let Self { nodes, operations, .. } = self;
+        let Self { nodes, operations, flaw, .. } = self;
         let Some(process) = &mut nodes[node.0 as usize - 1].process else { return };
         let live = process.slots.entry(slot).or_default();
+        if *flaw == Some(Flaw::StaleBehindLoss) {
+            live.former = Some(live.state.clone());
+        }
         let is_next = live.applied.sequence.next() == entry.position.sequence;
         let answer = match crate::operation::operation_of(&entry.body) {
             Some(number) => live.state.apply(number, &operations[number].work),

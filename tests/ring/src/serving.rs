@@ -5,7 +5,7 @@ use crate::clients::Told;
 use crate::node::{Live, Waiting};
 use crate::operation::{Operation, Work, body_of};
 use crate::queue::Event;
-use crate::world::{World, say};
+use crate::world::{Phase, World, say};
 use atoll_linearizability::{Action, Answer};
 use atoll_replica::{Input, NodeId, Refusal, Sequence, Slot, Ticket};
 
@@ -61,13 +61,19 @@ impl World {
             return self.break_promise(format!("{node} reads for nobody"));
         };
         self.has_given_up(node, waiting.slot);
+        let is_stale = self.flaw == Some(Flaw::StaleBehindLoss)
+            && self.phase == Phase::Chaos
+            && self.is_behind_loss(waiting.slot);
         let Self { nodes, operations, .. } = self;
         let process = nodes[node.0 as usize - 1].process.as_mut();
         let Some(live) = process.and_then(|process| process.slots.get_mut(&waiting.slot)) else { return };
         let work = &operations[waiting.operation].work;
         let seen = live.applied.sequence;
         let answer = match work {
-            Work::Read(action) => Some(live.state.read(action)),
+            Work::Read(action) => {
+                let former = live.former.as_ref().filter(|_| is_stale);
+                Some(former.unwrap_or(&live.state).read(action))
+            }
             Work::Wait { cell, value } => {
                 let is_there = live.state.cells.get(cell) == Some(value);
                 is_there.then(|| Answer::Value(Some(value.clone())))
