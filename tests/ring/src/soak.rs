@@ -2,7 +2,8 @@
 
 use crate::case::Case;
 use crate::counts::Counts;
-use crate::run::{Violation, run_seed};
+use crate::run::{Outcome, Violation, run_seed, words_of};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
@@ -78,9 +79,15 @@ impl Tally {
         )
     }
 
-    fn take(&mut self, seed: u64, case: &Case) -> bool {
+    /// Takes in what a seed gave; whether that is well. A panic where the run itself catches none is a violation like any other: the
+    /// tally of the whole thread would go with it.
+    fn take(&mut self, seed: u64, run: impl FnOnce() -> Result<Outcome, Violation>) -> bool {
         self.seeds += 1;
-        match run_seed(seed, case) {
+        let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+            let what = format!("around the run, {}", words_of(panic.as_ref()));
+            Err(Violation { seed, what })
+        });
+        match outcome {
             Ok(outcome) => {
                 self.too_little += u64::from(!outcome.is_enough());
                 self.operations += outcome.operations as u64;
@@ -98,6 +105,9 @@ impl Tally {
 }
 
 /// Runs `seeds` seeds from `seed_from` on all cores; with `stop_early`, no more after the first failure.
+///
+/// # Panics
+/// If not all of them were run.
 #[must_use]
 pub fn run_seeds(seed_from: u64, seeds: u64, case: &Case, stop_early: bool) -> Tally {
     let next = AtomicU64::new(0);
@@ -109,7 +119,8 @@ pub fn run_seeds(seed_from: u64, seeds: u64, case: &Case, stop_early: bool) -> T
             if index >= seeds {
                 break;
             }
-            if !tally.take(seed_from + index, case) {
+            let seed = seed_from + index;
+            if !tally.take(seed, || run_seed(seed, case)) {
                 is_over.fetch_or(stop_early, Ordering::Relaxed);
             }
         }
@@ -119,9 +130,25 @@ pub fn run_seeds(seed_from: u64, seeds: u64, case: &Case, stop_early: bool) -> T
     let threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        for tally in workers.into_iter().filter_map(|worker| worker.join().ok()) {
-            total.add(tally);
+        for worker in workers {
+            total.add(worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
         }
     });
+    assert!(stop_early || total.seeds == seeds, "{} of {seeds} seeds were run", total.seeds);
     total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_around_a_run_takes_nothing_along_that_was_found() {
+        let mut tally = Tally::default();
+        assert!(!tally.take(1, || Err(Violation { seed: 1, what: "stale".to_owned() })));
+        assert!(!tally.take(2, || panic!("a book was torn")));
+        let found: Vec<String> = tally.violations.iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["seed 1: stale", "seed 2: around the run, a panic: a book was torn"]);
+        assert_eq!(tally.seeds, 2);
+    }
 }

@@ -13,7 +13,7 @@ const ENOUGH_PERCENT_MIN: u64 = 90;
 /// Seeds that are run twice.
 const TWICE: u64 = 20;
 
-fn assert_nothing_broken(tally: &Tally) {
+fn assert_nothing_broken(tally: &Tally, asked: u64) {
     for violation in &tally.violations {
         eprintln!(
             "{violation}\n  replay: cargo run --release -p atoll-ring-simulation -- --seed {}",
@@ -21,6 +21,7 @@ fn assert_nothing_broken(tally: &Tally) {
         );
     }
     assert_eq!(tally.violations.len(), 0, "seeds that broke a promise");
+    assert_eq!(tally.seeds, asked);
 }
 
 #[test]
@@ -33,7 +34,7 @@ fn what_clients_are_told_has_an_order_everything_comes_back_and_every_fault_occu
     println!(
         "{definite} of {operations} operations ended definitely, {too_little} of {seeds} runs prove too little"
     );
-    assert_nothing_broken(&tally);
+    assert_nothing_broken(&tally, SEEDS);
     let never = tally.counts.never();
     assert!(never.is_empty(), "never occurred in {SEEDS} seeds: {never:?}");
     let enough = seeds - too_little;
@@ -43,7 +44,7 @@ fn what_clients_are_told_has_an_order_everything_comes_back_and_every_fault_occu
 #[test]
 fn clocks_may_go_as_they_like_where_reads_are_confirmed() {
     let case = Case { reads: Some(Reads::Confirmed), ..Case::default() };
-    assert_nothing_broken(&run_seeds(SEEDS, CONFIRMED_SEEDS, &case, false));
+    assert_nothing_broken(&run_seeds(SEEDS, CONFIRMED_SEEDS, &case, false), CONFIRMED_SEEDS);
 }
 
 /// Seeds in which nothing fails, and of a thousand moves of a slot so many must be as short as is promised.
@@ -56,7 +57,7 @@ const PAUSE_US_MAX: u64 = 50_000;
 fn where_nothing_fails_nodes_join_and_leave_and_every_request_is_answered_soon() {
     let tally = run_seeds(0, PEACE_SEEDS, &Case::planned(), false);
     println!("{}", tally.pauses_in_words());
-    assert_nothing_broken(&tally);
+    assert_nothing_broken(&tally, PEACE_SEEDS);
     for name in ["nodes_left", "restarts", "slots_handed_over", "copies_dropped"] {
         assert!(tally.counts.of(name) > PEACE_SEEDS, "{name}: {}", tally.counts.of(name));
     }
