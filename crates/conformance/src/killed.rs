@@ -4,14 +4,16 @@
 //! A worker tells a line of a word and a number, by [`tell`]. A line that begins with `failed` fails the test.
 //!
 //! Invariant: what a worker told before it was killed is heard.
+//! Invariant: who ended by himself does not count as killed, however soon before.
 //! Invariant: nobody is silent whose line is here and not looked at yet, nor while this process stands still itself.
 // What is here runs in tests alone, and a test that cannot go on panics.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
@@ -103,6 +105,22 @@ struct Worker {
     role: String,
     child: Child,
     life: usize,
+}
+
+impl Worker {
+    /// Kills it, if it has not ended, and tells how it ended.
+    fn kill(&mut self) -> ExitStatus {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap()
+    }
+}
+
+/// The signal that nobody can refuse.
+const KILL: i32 = 9;
+
+/// What it told was heard by now; a worker that fails says why.
+fn assert_killed(role: &str, status: ExitStatus) {
+    assert!(status.signal() == Some(KILL), "worker \"{role}\" ended before it was killed: {status}");
 }
 
 /// Starts workers, hears them, and kills them. `T` is what they told.
@@ -249,8 +267,7 @@ impl<T> Driver<T> {
     /// Kills a worker as `kill -9` does, hears out what it said before, and starts it again.
     pub fn kill(&mut self, index: usize) {
         let life = self.workers[index].life;
-        self.workers[index].child.kill().unwrap();
-        self.workers[index].child.wait().unwrap();
+        let status = self.workers[index].kill();
         // Its end is no surprise, but what it acknowledged before counts.
         self.heard.remove(&life);
         loop {
@@ -262,15 +279,16 @@ impl<T> Driver<T> {
             }
         }
         let role = self.workers[index].role.clone();
+        assert_killed(&role, status);
         self.workers[index] = self.spawn(role);
     }
 
     /// Kills them all, and hears them out.
     pub fn end(&mut self) {
+        let mut statuses = Vec::new();
         for worker in &mut self.workers {
             self.heard.remove(&worker.life);
-            worker.child.kill().unwrap();
-            worker.child.wait().unwrap();
+            statuses.push(worker.kill());
         }
         let mut ended = 0;
         while ended < self.workers.len() {
@@ -278,6 +296,7 @@ impl<T> Driver<T> {
             ended += usize::from(heard.line.is_none());
             self.take(heard);
         }
+        self.workers.iter().zip(statuses).for_each(|(worker, status)| assert_killed(&worker.role, status));
     }
 }
 
