@@ -18,6 +18,9 @@ const NEEDS: &[(&str, &str)] = &[
     ("other-system", "holds on another operating system only"),
 ];
 
+/// The need of a skip that tells none.
+const UNKNOWN: &str = "unknown";
+
 /// One check that did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skip {
@@ -35,6 +38,16 @@ impl Skip {
         let (_, rest) = line.split_once("SKIPPED [")?;
         let (need, reason) = rest.split_once(']')?;
         Some(Self { what: what.to_owned(), need: need.trim().to_owned(), reason: reason.trim().to_owned() })
+    }
+
+    /// Reads what a test told in `line`: as [`Skip::parse`], and if the line begins as a skip and names no need, that is an
+    /// unknown one.
+    pub fn told(what: &str, line: &str) -> Option<Self> {
+        let unknown = || {
+            let reason = line.strip_prefix("SKIPPED")?.trim_start_matches([':', ' ']).trim_end();
+            Some(Self { what: what.to_owned(), need: UNKNOWN.to_owned(), reason: reason.to_owned() })
+        };
+        Self::parse(what, line).or_else(unknown)
     }
 
     /// Whether a machine in CI should have been able to run it.

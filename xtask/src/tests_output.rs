@@ -41,7 +41,7 @@ impl Tally {
             } else if let Some((name, verdict)) = verdict(line) {
                 tally.count(&format!("{program}::{name}"), verdict);
             } else if let Some(test) = &section
-                && let Some(skip) = Skip::parse(&format!("{program}::{test}"), line)
+                && let Some(skip) = Skip::told(&format!("{program}::{test}"), line)
             {
                 tally.skipped.push(skip);
             }
@@ -110,6 +110,18 @@ mod tests {
         let tally = read(text, true);
         assert_eq!((tally.passed, tally.total()), (1, 2));
         assert_eq!(tally.skipped[0].what, "p::b");
+    }
+
+    #[test]
+    fn a_skip_of_another_form_is_one_that_nothing_excuses() {
+        let text = "test t ... ok\ntest u ... ok\nsuccesses:\n\n---- t stdout ----\nSKIPPED: no go\n\n\
+                    ---- u stdout ----\nnothing was SKIPPED here\n\n\
+                    successes:\n    t\n    u\n\ntest result: ok. 2 passed;\n";
+        let tally = read(text, true);
+        assert_eq!((tally.passed, tally.skipped.len()), (1, 1));
+        let skip = &tally.skipped[0];
+        assert_eq!((skip.what.as_str(), skip.reason.as_str()), ("p::t", "no go"));
+        assert!(!skip.is_excused());
     }
 
     #[test]

@@ -76,7 +76,8 @@ impl fmt::Display for Report {
         for Checked { name, outcome, .. } in checks {
             match outcome {
                 Outcome::Kept => {}
-                Outcome::Skipped(reason) => writeln!(f, "SKIPPED: {name}: {reason}")?,
+                // Of this store nobody could: `SKIPPED` is what a test says that this machine cannot run.
+                Outcome::Skipped(reason) => writeln!(f, "NOT TRIED: {name}: {reason}")?,
                 Outcome::Broken(how) => {
                     writeln!(f, "BROKEN: {name}: {how}")?;
                     writeln!(f, "  replay: run_check(&subject, \"{name}\", Size::{size:?}, {seed})")?;

@@ -1,6 +1,6 @@
 //! The suite's checker gives the verdict of porcupine, an independent one, on 1,000 random histories.
 //!
-//! Needs Go and its module proxy or cache; where they are missing the test says `SKIPPED` and why.
+//! Needs Go and its module proxy or cache; where they are missing the test says `SKIPPED [go]` and why.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods)]
 
@@ -176,7 +176,7 @@ fn the_checker_agrees_with_porcupine_on_1000_random_histories() {
         .collect();
     let output = match porcupine(&json!(all).to_string()) {
         Ok(output) => output,
-        Err(reason) => return println!("SKIPPED: comparison with porcupine: {reason}"),
+        Err(reason) => return println!("SKIPPED [go] comparison with porcupine: {reason}"),
     };
     assert!(output.status.success(), "porcupine ended with {}", output.status);
     let theirs: Vec<bool> = serde_json::from_slice(&output.stdout).unwrap();
