@@ -5,6 +5,7 @@
 //! Invariant: with no flaw in front, the same machinery passes every check.
 
 mod clients;
+mod crowds;
 mod planted;
 mod reads;
 mod scans;
@@ -59,6 +60,10 @@ specimens! {
         AppendLimitSwallowed => values_are_limited,
         PartitionMixing => partitions_do_not_mix,
         CreateOverwrites => a_created_cell_takes_one_value,
+    }
+    crowds {
+        RefusesInACrowd => histories_on_one_partition_are_linearizable,
+        LagsBehindOthers => histories_with_unknown_outcomes_are_linearizable,
     }
     reads {
         StaleReadAfterSwap => a_read_sees_the_swap_before_it,

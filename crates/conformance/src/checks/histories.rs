@@ -1,6 +1,6 @@
 //! Many small random histories, each of one partition, each explained by some order or not at all.
 
-use crate::context::{Client, Context, Stop, Verdict, broken};
+use crate::context::{Client, Context, Stop, Verdict, after, broken, ensure};
 use crate::flaky::Flaky;
 use crate::linearizability::{Action, Answer, Cells, Explained, Operation, explain};
 use atoll_store::{Batch, Buffer, Cell, Outcome, ReadOptions, ScanRequest, StoreError, WriteOptions};
@@ -24,59 +24,143 @@ pub(super) async fn histories_with_unknown_outcomes_are_linearizable(context: &C
     check(context, &Client { store: Arc::new(flaky) }, context.size.of(150, 15_000)).await
 }
 
+/// What the histories of a check were, all together.
+#[derive(Default)]
+struct Met {
+    histories: u64,
+    /// In which a write and another operation were under way at once.
+    overlapping: u64,
+    writes: u64,
+    refused: u64,
+}
+
+impl Met {
+    fn add(&mut self, Recorded { history, refused }: &Recorded) {
+        self.histories += 1;
+        self.overlapping += u64::from(overlaps(history));
+        let writes = history.iter().filter(|operation| is_write(&operation.action)).count() as u64;
+        self.writes += writes + refused;
+        self.refused += refused;
+    }
+
+    /// Any answers can be explained of operations that never met each other, and so can those of reads alone.
+    fn says_something(&self) -> Verdict {
+        let Self { histories, overlapping, writes, refused } = self;
+        ensure(refused * 2 <= *writes, || {
+            format!("{refused} of {writes} writes were refused, and what is left says nothing")
+        })?;
+        ensure(overlapping * 4 >= *histories, || {
+            format!("only in {overlapping} of {histories} histories a write met another operation")
+        })
+    }
+}
+
+fn is_write(action: &Action) -> bool {
+    !matches!(action, Action::Get(_) | Action::Scan)
+}
+
+/// Whether a write and another operation of a history, which is in the order of its calls, were under way at once.
+fn overlaps(history: &[Operation]) -> bool {
+    history.iter().enumerate().any(|(at, one)| {
+        let mut met = history[at + 1..].iter().take_while(|other| other.called < one.returned);
+        met.any(|other| is_write(&one.action) || is_write(&other.action))
+    })
+}
+
 async fn check(context: &Context<'_>, client: &Client, histories: u64) -> Verdict {
+    let mut met = Met::default();
     for round in 0..histories {
-        let history = record(context, client, round).await?;
+        let recorded = record(context, client, round).await?;
+        met.add(&recorded);
+        let history = recorded.history;
         if let Explained::Never { longest } = explain(&history) {
-            let shown: Vec<_> = history.iter().enumerate().map(|(at, one)| format!("\n  {at}: {one:?}")).collect();
+            let shown: Vec<_> =
+                history.iter().enumerate().map(|(at, one)| format!("\n  {at}: {one:?}")).collect();
             let shown = shown.concat();
             return broken(format!("history {round} has no order; the longest begins {longest:?} of{shown}"));
         }
     }
-    Ok(())
+    met.says_something()
 }
 
-async fn record(context: &Context<'_>, client: &Client, round: u64) -> Verdict<Vec<Operation>> {
-    let moments = Moments::default();
-    let partition = format!("history {round}");
+/// What the clients of a history were told, and how many of their writes were refused.
+struct Recorded {
+    history: Vec<Operation>,
+    refused: u64,
+}
+
+async fn record(context: &Context<'_>, client: &Client, round: u64) -> Verdict<Recorded> {
+    let (moments, begun) = (Moments::default(), Arc::default());
     let clients: Vec<_> = (0..CLIENTS)
         .map(|number| {
-            let random = context.random(round * CLIENTS + number);
-            tokio::spawn(run_client(client.clone(), partition.clone(), number, random, moments.clone()))
+            let caller = Caller {
+                client: client.clone(),
+                partition: format!("history {round}"),
+                number,
+                random: context.random(round * CLIENTS + number),
+                moments: moments.clone(),
+                begun: Arc::clone(&begun),
+                is_far: round % 2 == 1,
+            };
+            tokio::spawn(caller.run())
         })
         .collect();
-    let mut history = Vec::new();
+    let mut recorded = Recorded { history: Vec::new(), refused: 0 };
     for client in clients {
-        history.extend(client.await??);
+        let Recorded { history, refused } = client.await??;
+        recorded.history.extend(history);
+        recorded.refused += refused;
     }
-    history.sort_by_key(|operation| operation.called);
-    Ok(history)
+    recorded.history.sort_by_key(|operation| operation.called);
+    Ok(recorded)
 }
 
-async fn run_client(
+/// One client of a history.
+struct Caller {
     client: Client,
     partition: String,
     number: u64,
-    mut random: fastrand::Rng,
+    random: fastrand::Rng,
     moments: Moments,
-) -> Verdict<Vec<Operation>> {
-    let mut history = Vec::new();
-    let mut last_seen = None;
-    for at in 0..random.u8(3..7) {
-        let value = format!("{number}{at}.");
-        let action = choose(&mut random, value, &last_seen);
-        let called = moments.fetch_add(1, Ordering::SeqCst);
-        let answer = perform(&client, &partition, &action).await?;
-        let returned = moments.fetch_add(1, Ordering::SeqCst);
-        if let Some(Answer::Value(seen) | Answer::Conflict(seen)) = &answer {
-            last_seen.clone_from(seen);
-        }
-        history.extend(answer.map(|answer| Operation { action, answer, called, returned }));
-        if random.bool() {
+    /// How many clients have begun.
+    begun: Arc<AtomicU64>,
+    /// Whether its calls and their answers are on their way for a while. Calls of a store that never waits would not meet
+    /// each other on one core; and those that are not on their way for long say more of what came before what.
+    is_far: bool,
+}
+
+impl Caller {
+    async fn run(mut self) -> Verdict<Recorded> {
+        let mut recorded = Recorded { history: Vec::new(), refused: 0 };
+        let mut last_seen = None;
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        while self.begun.load(Ordering::SeqCst) < CLIENTS {
             tokio::task::yield_now().await;
         }
+        for at in 0..self.random.u8(3..7) {
+            let value = format!("{}{at}.", self.number);
+            let action = choose(&mut self.random, value, &last_seen);
+            let (there, back) = (self.way(), self.way());
+            let called = self.moments.fetch_add(1, Ordering::SeqCst);
+            let answer = after(there, perform(&self.client, &self.partition, &action)).await?;
+            after(back, async {}).await;
+            let returned = self.moments.fetch_add(1, Ordering::SeqCst);
+            if let Some(Answer::Value(seen) | Answer::Conflict(seen)) = &answer {
+                last_seen.clone_from(seen);
+            }
+            recorded.refused += u64::from(answer.is_none());
+            recorded.history.extend(answer.map(|answer| Operation { action, answer, called, returned }));
+            if self.random.bool() {
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(recorded)
     }
-    Ok(history)
+
+    /// How many turns of others something is on its way.
+    fn way(&mut self) -> u32 {
+        if self.is_far { self.random.u32(0..3) } else { 0 }
+    }
 }
 
 /// Swaps mostly expect what was seen last, so that they often succeed.
@@ -123,5 +207,45 @@ async fn perform(client: &Client, partition: &str, action: &Action) -> Verdict<O
         // Nothing happened, so nothing has to be explained; but a store that serves refuses no such write.
         Err(error) if error.kind().names().retry_can_help => Ok(None),
         Err(error) => Err(Stop::from(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operation(called: u64, returned: u64, action: Action) -> Operation {
+        Operation { action, answer: Answer::Done, called, returned }
+    }
+
+    fn met(histories: Vec<(Vec<Operation>, u64)>) -> Verdict {
+        let mut met = Met::default();
+        histories.into_iter().for_each(|(history, refused)| met.add(&Recorded { history, refused }));
+        met.says_something()
+    }
+
+    fn put(called: u64, returned: u64) -> Operation {
+        operation(called, returned, Action::Put(vec![0], "a".to_owned()))
+    }
+
+    fn get(called: u64, returned: u64) -> Operation {
+        operation(called, returned, Action::Get(0))
+    }
+
+    #[test]
+    fn a_write_has_to_meet_another_operation_in_one_history_of_four() {
+        let alone = || (vec![put(0, 1), get(2, 3)], 0);
+        let reads = || (vec![put(0, 1), get(2, 5), get(3, 4)], 0);
+        for meeting in [vec![put(0, 2), get(1, 3)], vec![get(0, 9), get(1, 2), put(3, 4)]] {
+            assert!(met(vec![alone(), reads(), alone(), (meeting.clone(), 0)]).is_ok());
+            assert!(met(vec![alone(), reads(), alone(), alone(), (meeting, 0)]).is_err());
+        }
+    }
+
+    #[test]
+    fn half_of_the_writes_have_to_be_answered() {
+        let meeting = || vec![put(0, 2), put(1, 3), get(4, 5)];
+        assert!(met(vec![(meeting(), 2)]).is_ok());
+        assert!(met(vec![(meeting(), 3)]).is_err());
     }
 }
