@@ -4,6 +4,8 @@
 //! Invariant: before a chunk is deleted the head of its partition moves, after the chunk was old already. So a write
 //! that was begun before does not apply any more, and one that begins later does not go by chunks that are old. A
 //! cell that is absent is deleted with it, above whatever a creation may have written before.
+//! Invariant: beside a created cell no chunk goes: the row of another try of its creation, at one replica or in a queue,
+//! may be the one that stays, whatever the head of the partition is by then. They go once the cell is deleted.
 //! Invariant: a chunk that was written again since it was looked at stays, because the deletion carries the
 //! timestamp of what was seen.
 //! Invariant: nothing is deleted for a store that was closed.
@@ -201,7 +203,7 @@ async fn is_referred(shared: &Arc<Shared>, chunk: &Found) -> Result<bool, StoreE
     let (key, partition) = (&chunk.partition[..], shared.without_namespace(&chunk.partition));
     let pieces = crate::read::read_pieces(shared, key, &chunk.sort).await?;
     match standing(&pieces, &chunk.id) {
-        Standing::Refers => Ok(true),
+        Standing::Refers | Standing::Created => Ok(true),
         // A creation that reached one replica, which then was down, must not appear after its chunks are gone.
         Standing::Absent => {
             let batch = Batch::on(partition).if_absent(&chunk.sort[..]).delete(&chunk.sort[..]);
@@ -228,7 +230,9 @@ enum Standing {
     Refers,
     /// It is not there.
     Absent,
-    /// It is there, and refers to others or none.
+    /// It was created, and refers to others or none: those of another try of its creation.
+    Created,
+    /// It was written since, and refers to others or none.
     Other,
 }
 
@@ -237,6 +241,7 @@ fn standing(pieces: &[Piece], chunks: &ChunkId) -> Standing {
     match pieces {
         [] => Standing::Absent,
         pieces if pieces.iter().any(refers) => Standing::Refers,
+        pieces if pieces.iter().any(|piece| piece.head.is_created) => Standing::Created,
         _ => Standing::Other,
     }
 }
@@ -303,6 +308,7 @@ async fn claim(shared: &Shared) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::PieceHead;
     use futures::future::ready;
     use parking_lot::Mutex;
     use tokio::time::Instant;
@@ -398,6 +404,22 @@ mod tests {
         assert_eq!(swept(few(one, 6)), (Ok((6, 1)), vec![0, 4, 5]));
         let (ends, deleted) = swept(few(|_| Err(ErrorKind::ReadOnly), 6));
         assert!(ends.is_err() && deleted.is_empty(), "another error ends it");
+    }
+
+    #[test]
+    fn a_created_cell_keeps_the_chunks_of_every_try_of_its_creation() {
+        let piece = |body, is_created| {
+            let head = PieceHead { checksum: 1, bytes: 300_000, body, is_created };
+            Piece { number: 0, head, sealed: None }
+        };
+        let (mine, other) = (Body::Chunks([1; 16], 1 << 18), Body::Chunks([2; 16], 1 << 18));
+        let told = |pieces: &[Piece]| standing(pieces, &[1; 16]);
+        assert_eq!(told(&[]), Standing::Absent);
+        assert_eq!(told(&[piece(other, true), piece(mine, false)]), Standing::Refers);
+        assert_eq!(told(&[piece(mine, true)]), Standing::Refers);
+        assert_eq!(told(&[piece(other, true)]), Standing::Created);
+        assert_eq!(told(&[piece(other, true), piece(Body::Inline, false)]), Standing::Created);
+        assert_eq!(told(&[piece(other, false)]), Standing::Other);
     }
 
     #[test]
