@@ -4,8 +4,9 @@
 //! conditional write to come: the one of the partition's head, plus one. So a deletion that comes later always
 //! wins, whatever the clocks say, and one that came before never hides a new cell.
 //!
-//! Invariant: trying again writes the same bytes, chunks included, so that a write that comes late changes
-//! nothing.
+//! Invariant: trying again writes the same value, so that a write that comes late changes nothing that is told.
+//! Invariant: each try names chunks of its own. Those of a cell that was deleted go seconds later, whoever made it
+//! again meanwhile; no clock tells the ones from the others.
 //! Invariant: of racing creations with different values, which break the vow, one stays whole.
 //! Invariant: a creation of chunks is done only once it was seen after its row was written: a sweep that came between
 //! may have taken chunks that an earlier try left, and then has deleted the cell above that row.
@@ -13,16 +14,16 @@
 use crate::bind::Bind;
 use crate::cells::{Pieces, length};
 use crate::chunks::{Found as Read, Owner};
-use crate::codec::{Body, ChunkId, KIND_CELL, KIND_HEAD, PieceHead, checksum, sealed};
+use crate::codec::{Body, KIND_CELL, KIND_HEAD, PieceHead, checksum, sealed};
+use crate::numbers;
 use crate::plan::CHUNK_AGE_MAX;
 use crate::read::Moves;
 use crate::store::Shared;
 use atoll_store::age::Moment;
-use atoll_store::{ByteRange, Cell, Conflict, PartitionKey, StoreError};
+use atoll_store::{ByteRange, Cell, Conflict, Outcome, PartitionKey, StoreError};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use twox_hash::XxHash3_64;
 
 /// Values up to this many bytes lie in the row: a plain write writes them once.
 const INLINE_BYTES: usize = 256 << 10;
@@ -74,59 +75,82 @@ struct Creation<'a> {
     partition: PartitionKey,
     sort: &'a [u8],
     value: &'a [u8],
-    head: PieceHead,
+    checksum: u64,
 }
 
 impl<'a> Creation<'a> {
     fn of(shared: &'a Arc<Shared>, cell: Cell<'a>, value: &'a [u8]) -> Self {
         let partition = shared.key(cell.partition);
-        let chunk_bytes = shared.link.options.chunk_bytes;
-        let body = match value.len() <= INLINE_BYTES {
+        Self { shared, partition, sort: cell.sort, value, checksum: checksum(value) }
+    }
+
+    /// What the row of a try says.
+    fn head(&self) -> Result<PieceHead, StoreError> {
+        let body = match self.value.len() <= INLINE_BYTES {
             true => Body::Inline,
-            false => Body::Chunks(chunk_id(&partition, cell.sort, value, chunk_bytes), chunk_bytes as u32),
+            false => Body::Chunks(numbers::chunk_id()?, self.shared.link.options.chunk_bytes as u32),
         };
-        let head = PieceHead { checksum: checksum(value), bytes: value.len() as u64, body, is_created: true };
-        Self { shared, partition, sort: cell.sort, value, head }
+        Ok(PieceHead { checksum: self.checksum, bytes: self.value.len() as u64, body, is_created: true })
     }
 
     /// Whether the cell was there before; none if it has to be tried again.
     async fn attempt(&self, is_sent: &AtomicBool) -> Result<Option<bool>, StoreError> {
-        let (shared, link) = (self.shared, &self.shared.link);
-        let begun = Moment::now();
-        let look = look(shared, &self.partition, self.sort);
-        let found = match self.head.body {
-            Body::Inline => look.await?,
-            Body::Chunks(id, _) => {
-                let owner = Owner { partition: &self.partition, sort: self.sort };
-                // At once: a cell that is created is hardly ever there. Of one that is, the same chunks are written
-                // again, or, where the vow is broken, some that a sweep takes.
-                futures::try_join!(look, link.write_chunks(&id, owner, self.value))?.0
+        let (begun, head) = (Moment::now(), self.head()?);
+        let chunks = || head.chunks().into_iter().collect();
+        let found = match self.prepare(&head).await {
+            Ok(found) if found.pieces.is_empty() => found,
+            // No row names these chunks.
+            Ok(found) => {
+                self.shared.let_go(chunks());
+                compare(self.shared, &self.partition, self.sort, found.pieces, self.value).await?;
+                // An earlier round of this very call may have made it.
+                return Ok(Some(!is_sent.load(Ordering::SeqCst)));
+            }
+            Err(error) => {
+                self.shared.let_go(chunks());
+                return Err(error);
             }
         };
-        if !found.pieces.is_empty() {
-            compare(shared, &self.partition, self.sort, found.pieces, self.value).await?;
-            // An earlier round of this very call may have made it.
-            return Ok(Some(!is_sent.load(Ordering::SeqCst)));
-        }
-        let has_chunks = matches!(self.head.body, Body::Chunks(..));
+        let has_chunks = matches!(head.body, Body::Chunks(..));
         if has_chunks && begun.age() > CHUNK_AGE_MAX {
+            self.shared.let_go(chunks());
             return Ok(None);
         }
         is_sent.store(true, Ordering::SeqCst);
-        self.write_row(found.last_write + 1).await?;
+        if let Err(error) = self.write_row(&head, found.last_write + 1).await {
+            if error.outcome() == Outcome::Refused {
+                self.shared.let_go(chunks());
+            }
+            return Err(error);
+        }
         if has_chunks && !self.is_there().await? {
+            // Whoever deleted the cell may not have seen it, and others may be reading it.
+            self.shared.let_go_later(chunks());
             return Ok(None);
         }
-        link.settled.note(&self.partition, self.sort, &self.head);
+        self.shared.link.settled.note(&self.partition, self.sort, &head);
         Ok(Some(false))
     }
 
-    async fn write_row(&self, written: i64) -> Result<(), StoreError> {
-        let head = self.head.encode();
-        let value = match self.head.body {
-            Body::Inline => sealed(self.head.checksum, self.value),
+    /// Looks what is there, and writes the chunks, at once: a cell that is created is hardly ever there.
+    async fn prepare(&self, head: &PieceHead) -> Result<Found, StoreError> {
+        let look = look(self.shared, &self.partition, self.sort);
+        match head.body {
+            Body::Inline => look.await,
+            Body::Chunks(id, _) => {
+                let owner = Owner { partition: &self.partition, sort: self.sort };
+                let chunks = self.shared.link.write_chunks(&id, owner, self.value);
+                Ok(futures::try_join!(look, chunks)?.0)
+            }
+        }
+    }
+
+    async fn write_row(&self, head: &PieceHead, written: i64) -> Result<(), StoreError> {
+        let value = match head.body {
+            Body::Inline => sealed(head.checksum, self.value),
             Body::Chunks(..) => Vec::new(),
         };
+        let head = head.encode();
         let values = vec![
             Bind::Big(written),
             Bind::Bytes(&head),
@@ -200,44 +224,4 @@ async fn compare(
     let actual = actual.map(|actual| actual.slice(..actual.len().min(Conflict::ACTUAL_BYTES_MAX)));
     let conflict = Conflict { condition: 0, sort: sort.to_vec(), actual, actual_bytes: length(&pieces) };
     Err(StoreError::Conflict(Box::new(conflict)))
-}
-
-/// The name of the chunks of a created cell: the same for the same cell and value, and for nothing else.
-fn chunk_id(partition: &[u8], sort: &[u8], value: &[u8], chunk_bytes: usize) -> ChunkId {
-    let mut named = (partition.len() as u64).to_be_bytes().to_vec();
-    named.extend_from_slice(partition);
-    named.extend_from_slice(&(sort.len() as u64).to_be_bytes());
-    named.extend_from_slice(sort);
-    named.extend_from_slice(&(value.len() as u64).to_be_bytes());
-    // Another release may cut values otherwise.
-    named.extend_from_slice(&(chunk_bytes as u64).to_be_bytes());
-    let mut id = ChunkId::default();
-    for (seed, half) in (1_u64..).zip(id.chunks_exact_mut(8)) {
-        let of_value = XxHash3_64::oneshot_with_seed(seed, value);
-        let of_all = [&named[..], &of_value.to_be_bytes()].concat();
-        half.copy_from_slice(&XxHash3_64::oneshot_with_seed(seed, &of_all).to_be_bytes());
-    }
-    id
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chunks_are_named_by_cell_and_value() {
-        let names = [
-            chunk_id(b"p", b"ab", b"value", 1000),
-            chunk_id(b"pa", b"b", b"value", 1000),
-            chunk_id(b"p", b"ab", b"valuf", 1000),
-            chunk_id(b"p", b"ab", b"value\0", 1000),
-            chunk_id(b"p", b"", b"value", 1000),
-            chunk_id(b"p", b"ab", b"value", 1001),
-        ];
-        for (at, name) in names.iter().enumerate() {
-            assert!(!names[..at].contains(name));
-            assert_ne!(name[..8], name[8..]);
-        }
-        assert_eq!(names[0], chunk_id(b"p", b"ab", b"value", 1000));
-    }
 }

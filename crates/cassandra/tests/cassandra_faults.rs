@@ -214,3 +214,54 @@ async fn a_creation_that_a_sweep_came_between_is_there_when_it_is_told_done() {
     assert_eq!((created.unwrap().repeated, swept.unwrap().deleted), (false, 1));
     assert_eq!(two.value("made").await, Some(value), "it was told done");
 }
+
+fn is_look_at_heads(text: &str) -> bool {
+    text.contains("SELECT kind, s, piece, head FROM") && text.contains("IN ?")
+}
+
+#[tokio::test]
+async fn a_creation_that_a_deletion_came_between_keeps_its_chunks() {
+    let Some(two) = Two::open(Duration::from_secs(15)).await else { return };
+    let (cell, value) = (Cell::new("p", "made"), bytes(CHUNKED, 4));
+    // Its row is there, and it has not seen so yet.
+    two.way.rule(|text| if is_look_at_heads(text) { Fate::Held } else { Fate::Passes });
+    let creating = two.far.create(cell, value.clone(), WriteOptions::default());
+    let deleting = async {
+        two.way.holds().await;
+        let deleted = two.near.delete(cell, WriteOptions::default()).await;
+        two.way.open();
+        deleted
+    };
+    let (created, deleted) = futures::join!(creating, deleting);
+    assert!(!created.unwrap().repeated);
+    deleted.unwrap();
+    // What the deletion let go of goes at once then, and would in ten seconds.
+    two.near.close().await.unwrap();
+    assert_eq!(two.far.get(cell, ReadOptions::default()).await.unwrap(), Some(value), "it was told done");
+}
+
+#[tokio::test]
+async fn a_creation_that_is_made_again_after_a_deletion_keeps_its_chunks() {
+    let Some(two) = Two::open(Duration::from_secs(5)).await else { return };
+    let (cell, value) = (Cell::new("p", "made"), bytes(CHUNKED, 5));
+    let mut tries = 0;
+    two.way.rule(move |text| {
+        if !is_row_of_creation(text) {
+            return Fate::Passes;
+        }
+        tries += 1;
+        if tries == 1 {
+            Fate::Replaced(Answer::write_time_out())
+        } else {
+            Fate::Refused(Answer::unavailable())
+        }
+    });
+    let error = two.far.create(cell, value.clone(), WriteOptions::default()).await.unwrap_err();
+    assert_eq!(error.outcome(), Outcome::Unknown, "{error}");
+    // Somebody finds it and deletes it, before its caller tries again what is harmless to try again.
+    two.near.delete(cell, WriteOptions::default()).await.unwrap();
+    two.way.rule(|_| Fate::Passes);
+    two.far.create(cell, value.clone(), WriteOptions::default()).await.unwrap();
+    two.near.close().await.unwrap();
+    assert_eq!(two.far.get(cell, ReadOptions::default()).await.unwrap(), Some(value), "it was told done");
+}
