@@ -115,7 +115,7 @@ impl StoreClock {
     }
 }
 
-/// The time in nanoseconds, if all nodes that are up tell it and agree.
+/// The time in nanoseconds, if all nodes tell it and agree.
 pub(crate) async fn of_all(link: &Link) -> Result<u64, StoreError> {
     Ok(look(link, Wanted::All).await?.now())
 }
@@ -125,7 +125,8 @@ pub(crate) async fn of_all(link: &Link) -> Result<u64, StoreError> {
 enum Wanted {
     /// Most of a few, the same ones for all clients.
     Some,
-    /// All that are up: the one that hangs may be the one that is wrong.
+    /// All of the cluster: the one that does not answer may be the one that is wrong. Whether it is down or hangs nobody can
+    /// tell once its connections are given up.
     All,
 }
 
@@ -153,8 +154,8 @@ enum Dumb {
 async fn look_once(link: &Link, wanted: Wanted) -> Result<Looked, Dumb> {
     let state = link.session.get_cluster_state();
     let near = &link.options.datacenter;
-    let mut nodes: Vec<&Arc<Node>> =
-        state.get_nodes_info().iter().filter(|node| node.is_connected()).collect();
+    let may_tell = |node: &&Arc<Node>| wanted == Wanted::All || node.is_connected();
+    let mut nodes: Vec<&Arc<Node>> = state.get_nodes_info().iter().filter(may_tell).collect();
     // All clients ask the same nodes, as long as these are up.
     nodes.sort_by_key(|node| (near.is_some() && node.datacenter != *near, node.host_id));
     if wanted == Wanted::Some {
@@ -196,7 +197,8 @@ fn not_all(place: &str, silent: &[String]) -> StoreError {
     told(
         ErrorKind::Unavailable,
         format!("{place} tells no time that all nodes agree on: {} does not answer", silent.join(", ")),
-        "see what the node is busy with (`nodetool tpstats` there), or end it; then try again",
+        "start it if it is down (`nodetool status`), see what it is busy with if it hangs (`nodetool tpstats` there), or take \
+         it out of the cluster (`nodetool removenode`); then try again",
     )
 }
 
