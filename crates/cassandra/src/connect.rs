@@ -3,7 +3,7 @@
 use crate::failure::{not_connected, told};
 use crate::link::Link;
 use crate::options::Options;
-use crate::profiles::Profiles;
+use crate::profiles::{KEEPALIVE_INTERVAL, Profiles, silence_max};
 use crate::settings::{ClusterSettings, cluster_settings};
 use crate::statements::Statements;
 use crate::{near, schema, tls};
@@ -51,6 +51,8 @@ async fn session(options: &Options, place: &str) -> Result<Session, StoreError> 
         .connection_timeout(options.connect_time_out)
         .pool_size(per_host)
         .tcp_nodelay(true)
+        .keepalive_interval(KEEPALIVE_INTERVAL)
+        .keepalive_timeout(silence_max(options.request_time_out))
         // What operators see in `system_views.clients`.
         .custom_identity(
             SelfIdentity::new()

@@ -24,6 +24,21 @@ fn serial_time_out(time_out: Duration) -> Duration {
     (time_out / 3).clamp(ATTEMPT_TIME_OUT_MIN, ATTEMPT_TIME_OUT)
 }
 
+/// How often each connection is asked whether there is still a node behind it: a small request for each, beside hundreds
+/// in use.
+pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Longer than the pauses of a node that serves.
+const SILENCE_MAX_MIN: Duration = Duration::from_secs(4);
+
+/// How long a connection may be silent before it is given up, and others are asked: nobody refuses a connection to a node
+/// that hangs or has lost its power, and the node that is asked first for a partition stays the first for as long as it is
+/// connected. As long as one attempt may take, so that whoever meets it has half of the time left for another node, and
+/// whoever has patience with slow nodes has it here too.
+pub(crate) fn silence_max(time_out: Duration) -> Duration {
+    serial_time_out(time_out).max(SILENCE_MAX_MIN)
+}
+
 /// The ways in which requests are sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Profiles {
@@ -74,4 +89,17 @@ fn routes(options: &Options, shuffled: bool) -> Arc<dyn LoadBalancingPolicy> {
         builder = builder.prefer_datacenter(datacenter.clone()).permit_dc_failover(may_leave);
     }
     builder.build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_meets_a_node_that_hangs_has_half_of_the_time_left_for_another() {
+        let time_out = Options::default().request_time_out;
+        assert!((KEEPALIVE_INTERVAL + silence_max(time_out)) * 2 < time_out);
+        let seconds = |of| silence_max(Duration::from_secs(of)).as_secs();
+        assert_eq!((seconds(1), seconds(15), seconds(30), seconds(3600)), (4, 5, 10, 12));
+    }
 }

@@ -265,3 +265,21 @@ async fn a_creation_that_is_made_again_after_a_deletion_keeps_its_chunks() {
     two.near.close().await.unwrap();
     assert_eq!(two.far.get(cell, ReadOptions::default()).await.unwrap(), Some(value), "it was told done");
 }
+
+#[tokio::test]
+async fn connections_that_went_dead_without_a_word_are_given_up_while_there_is_time() {
+    let Some(two) = Two::open(Options::default().request_time_out).await else { return };
+    let (read, written) = (Cell::new("p", "a"), Cell::new("q", "b"));
+    two.near.put(read, b"1", WriteOptions::default()).await.unwrap();
+    // One that the driver keeps for its own questions, and two for requests.
+    two.way.joins(3).await;
+    two.way.silence();
+    let (read, written) = futures::join!(
+        two.far.get(read, ReadOptions::default()),
+        two.far.append(written, b"once", WriteOptions::default()),
+    );
+    assert_eq!(read.unwrap().as_deref(), Some(&b"1"[..]));
+    written.unwrap();
+    let log = two.near.get(Cell::new("q", "b"), ReadOptions::default()).await.unwrap();
+    assert_eq!(log.as_deref(), Some(&b"once"[..]));
+}

@@ -294,3 +294,41 @@ async fn nothing_is_swept_while_the_clock_of_a_node_that_hangs_is_not_heard() {
         assert!(started.elapsed() < Duration::from_secs(60), "{error}");
     }
 }
+
+/// Puts, reads and creates in one partition, side by side; tells how long that took.
+async fn all_three(store: &CassandraStore, partition: &str) -> Duration {
+    let started = tokio::time::Instant::now();
+    let cell = |sort| Cell::new(partition, sort);
+    let (put, read, made) = futures::join!(
+        store.put(cell("put"), b"1", WriteOptions::default()),
+        store.get(cell("absent"), ReadOptions::default()),
+        store.create(cell("made"), value_of(b"made"), WriteOptions::default()),
+    );
+    put.unwrap();
+    assert_eq!(read.unwrap(), None);
+    made.unwrap();
+    started.elapsed()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_hangs_costs_calls_some_seconds_and_none_of_them_fails() {
+    let (Some(nodes), Some(third)) = (Nodes::there(), Paused::node(3)) else { return };
+    let _turn = TURN.lock().await;
+    nodes.all_up();
+    let namespaces = nodes.namespaces();
+    let options = namespaces.options(namespaces.fresh());
+    let beside = Options { beside: Some(nodes.address(3).parse().unwrap()), ..options.clone() };
+    let stores = [CassandraStore::open(options).await.unwrap(), CassandraStore::open(beside).await.unwrap()];
+    third.stop();
+    for (round, longest_allowed) in [Duration::from_secs(15), Duration::from_secs(5)].into_iter().enumerate()
+    {
+        let calls = stores.iter().enumerate().flat_map(|(number, store)| {
+            (0..30).map(move |at| async move { all_three(store, &format!("{round}.{number}.{at}")).await })
+        });
+        let longest = futures::future::join_all(calls).await.into_iter().max().unwrap();
+        println!("round {round} beside a node that hangs: {longest:?} at most");
+        // One attempt that nobody answers takes five seconds: in the second round nobody asks that node.
+        assert!(longest < longest_allowed, "round {round} took {longest:?}");
+    }
+    third.go_on();
+}

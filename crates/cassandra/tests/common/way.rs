@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -85,6 +86,16 @@ struct Shared {
     names: Mutex<HashMap<Vec<u8>, String>>,
     is_open: watch::Sender<bool>,
     held: watch::Sender<usize>,
+    /// Connections that were made.
+    joined: watch::Sender<usize>,
+    /// The first of them that carries anything.
+    first_alive: AtomicUsize,
+}
+
+impl Shared {
+    fn is_dead(&self, connection: usize) -> bool {
+        connection < self.first_alive.load(Ordering::SeqCst)
+    }
 }
 
 impl Way {
@@ -95,6 +106,8 @@ impl Way {
             names: Mutex::default(),
             is_open: watch::Sender::new(false),
             held: watch::Sender::new(0),
+            joined: watch::Sender::new(0),
+            first_alive: AtomicUsize::new(0),
         });
         let (mut port, mut through) = (0, Vec::new());
         for contact in contacts {
@@ -117,6 +130,17 @@ impl Way {
     /// What becomes of requests from now on, by the text of the statement or `BATCH`.
     pub fn rule(&self, rule: impl FnMut(&str) -> Fate + Send + 'static) {
         *self.shared.rule.lock().unwrap() = Box::new(rule);
+    }
+
+    /// From now on the connections that are there carry nothing any more, and nobody says so, as when the machine at the
+    /// other end lost its power; new ones do.
+    pub fn silence(&self) {
+        self.shared.first_alive.store(*self.shared.joined.borrow(), Ordering::SeqCst);
+    }
+
+    /// Waits until so many connections were made.
+    pub async fn joins(&self, connections: usize) {
+        self.shared.joined.subscribe().wait_for(|joined| *joined >= connections).await.unwrap();
     }
 
     /// Waits until something is held.
@@ -176,30 +200,41 @@ struct Expected {
     fates: HashMap<[u8; 2], Fate>,
 }
 
+/// One connection of a client, and of the node behind it.
+#[derive(Clone)]
+struct Connection {
+    number: usize,
+    expected: Arc<Mutex<Expected>>,
+    shared: Arc<Shared>,
+}
+
 fn join(client: TcpStream, node: TcpStream, shared: &Arc<Shared>) {
     let _ = (client.set_nodelay(true), node.set_nodelay(true));
     let ((from_client, to_client), (from_node, to_node)) = (client.into_split(), node.into_split());
     let to_client = Arc::new(tokio::sync::Mutex::new(to_client));
-    let expected = Arc::new(Mutex::new(Expected::default()));
-    tokio::spawn(requests(
-        from_client,
-        to_node,
-        Arc::clone(&to_client),
-        Arc::clone(shared),
-        Arc::clone(&expected),
-    ));
-    tokio::spawn(answers(from_node, to_client, Arc::clone(shared), expected));
+    let mut number = 0;
+    shared.joined.send_modify(|joined| number = std::mem::replace(joined, *joined + 1));
+    let connection = Connection {
+        number,
+        expected: Arc::new(Mutex::new(Expected::default())),
+        shared: Arc::clone(shared),
+    };
+    tokio::spawn(requests(from_client, to_node, Arc::clone(&to_client), connection.clone()));
+    tokio::spawn(answers(from_node, to_client, connection));
 }
 
 async fn requests(
     mut from: OwnedReadHalf,
     to_node: OwnedWriteHalf,
     to_client: Arc<tokio::sync::Mutex<OwnedWriteHalf>>,
-    shared: Arc<Shared>,
-    expected: Arc<Mutex<Expected>>,
+    connection: Connection,
 ) {
+    let Connection { number, expected, shared } = connection;
     let to_node = Arc::new(tokio::sync::Mutex::new(to_node));
     while let Some(frame) = Frame::read(&mut from).await {
+        if shared.is_dead(number) {
+            continue;
+        }
         if frame.opcode() == PREPARE {
             let text = String::from_utf8_lossy(&frame.body[4..]).into_owned();
             expected.lock().unwrap().prepared.insert(frame.stream(), text);
@@ -239,11 +274,14 @@ fn fate_of(frame: &Frame, shared: &Shared) -> Fate {
 async fn answers(
     mut from: OwnedReadHalf,
     to_client: Arc<tokio::sync::Mutex<OwnedWriteHalf>>,
-    shared: Arc<Shared>,
-    expected: Arc<Mutex<Expected>>,
+    connection: Connection,
 ) {
     const PREPARED: &[u8] = &[0, 0, 0, 4];
+    let Connection { number, expected, shared } = connection;
     while let Some(frame) = Frame::read(&mut from).await {
+        if shared.is_dead(number) {
+            continue;
+        }
         let (text, fate) = {
             let mut expected = expected.lock().unwrap();
             (expected.prepared.remove(&frame.stream()), expected.fates.remove(&frame.stream()))
