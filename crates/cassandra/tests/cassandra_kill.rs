@@ -14,9 +14,12 @@
 
 mod common;
 
-use atoll_conformance::SharedStore;
 use atoll_conformance::linearizability::{Action, Answer, Explained, Operation, explain};
-use atoll_store::{Batch, Buffer, Cell, Outcome, ReadOptions, ScanRequest, StoreError, WriteOptions};
+use atoll_conformance::{Relay, Relayed, SharedStore};
+use atoll_store::{
+    Batch, Buffer, Cell, ErrorKind, Outcome, ReadOptions, ScanPage, ScanRequest, Store, StoreError,
+    StoreFuture, WriteOptions,
+};
 use common::{Namespaces, contacts};
 use std::process::Command;
 use std::sync::Arc;
@@ -176,6 +179,13 @@ fn choose(
     }
 }
 
+/// Nothing to explain of a call that was refused because nodes are down. Whatever else a call is refused for is wrong:
+/// damage that appears when a node dies would else leave the history with the calls that met it.
+fn refused(error: &StoreError) -> Option<Answer> {
+    assert!(error.kind() == ErrorKind::Unavailable, "a right call is refused as {}: {error}", error.kind());
+    None
+}
+
 /// The answer; none if the store refused, which has no effect.
 async fn perform(store: &SharedStore, partition: &str, action: &Action) -> Option<Answer> {
     let text = |value: &Buffer| String::from_utf8_lossy(value).into_owned();
@@ -183,13 +193,19 @@ async fn perform(store: &SharedStore, partition: &str, action: &Action) -> Optio
     let bytes = |value: &String| Buffer::copy_from(value.as_bytes());
     let batch = match action {
         Action::Get(cell) => {
-            let read = store.get(Cell::new(partition, &[*cell]), ReadOptions::default()).await.ok()?;
-            return Some(Answer::Value(read.as_ref().map(text)));
+            return match store.get(Cell::new(partition, &[*cell]), ReadOptions::default()).await {
+                Ok(read) => Some(Answer::Value(read.as_ref().map(text))),
+                Err(error) => refused(&error),
+            };
         }
         Action::Scan => {
-            let entries = store.scan(ScanRequest::all(partition)).await.ok()?.entries;
-            let cells = entries.iter().map(|entry| (entry.sort[0], text(&entry.value))).collect();
-            return Some(Answer::Cells(cells));
+            let cells = |page: ScanPage| {
+                page.entries.iter().map(|entry| (entry.sort[0], text(&entry.value))).collect()
+            };
+            return match store.scan(ScanRequest::all(partition)).await {
+                Ok(page) => Some(Answer::Cells(cells(page))),
+                Err(error) => refused(&error),
+            };
         }
         Action::Swap(cell @ CREATED.., _, value) => {
             let cell = Cell::new(partition, std::slice::from_ref(cell));
@@ -197,7 +213,7 @@ async fn perform(store: &SharedStore, partition: &str, action: &Action) -> Optio
                 Ok(_) => Some(Answer::Done),
                 Err(error) if error.outcome() == Outcome::Unknown => Some(Answer::Unknown),
                 Err(StoreError::Conflict(conflict)) => panic!("created twice: {conflict:?}"),
-                Err(_) => None,
+                Err(error) => refused(&error),
             };
         }
         Action::Put(cells, value) => cells.iter().fold(on(), |batch, &cell| batch.put([cell], bytes(value))),
@@ -211,7 +227,7 @@ async fn perform(store: &SharedStore, partition: &str, action: &Action) -> Optio
         Ok(_) => Some(Answer::Done),
         Err(StoreError::Conflict(conflict)) => Some(Answer::Conflict(conflict.actual.as_ref().map(text))),
         Err(error) if error.outcome() == Outcome::Unknown => Some(Answer::Unknown),
-        Err(_) => None,
+        Err(error) => refused(&error),
     }
 }
 
@@ -259,4 +275,55 @@ fn judge(run: &Run, seed: u64) {
          {refused} refused, three nodes killed one after the other, seed {seed}"
     );
     assert!(definite >= 2000, "only {definite} operations had a definite answer");
+    assert!(refused * 10 < definite, "{refused} operations were refused, {definite} were not");
+}
+
+/// A store of which each tenth read fails.
+struct Failing {
+    inner: SharedStore,
+    reads: AtomicU64,
+    how: fn() -> StoreError,
+}
+
+impl Relay for Failing {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    fn get<'a>(&'a self, cell: Cell<'a>, options: ReadOptions) -> StoreFuture<'a, Option<Buffer>> {
+        let how = self.how;
+        match self.reads.fetch_add(1, Ordering::SeqCst) % 10 {
+            9 => Box::pin(async move { Err(how()) }),
+            _ => self.inner.get(cell, options),
+        }
+    }
+}
+
+/// How many of twenty reads through it count as refused.
+async fn refused_of_twenty(how: fn() -> StoreError) -> usize {
+    let inner = Arc::new(atoll_memory::MemoryStore::new());
+    let store: SharedStore = Arc::new(Relayed(Failing { inner, reads: AtomicU64::new(0), how }));
+    let mut refused = 0;
+    for _ in 0..20 {
+        refused += usize::from(perform(&store, "p", &Action::Get(1)).await.is_none());
+    }
+    refused
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_serve_now_is_no_violation() {
+    let how = || StoreError::Unavailable { place: "here".to_owned(), reason: String::new(), source: None };
+    assert_eq!(refused_of_twenty(how).await, 2);
+}
+
+#[tokio::test]
+#[should_panic(expected = "a right call is refused as corrupt")]
+async fn damage_that_a_read_meets_is_not_left_out_of_the_history() {
+    refused_of_twenty(|| StoreError::Remote {
+        kind: ErrorKind::Corrupt,
+        unknown: false,
+        message: "a chunk of its value is gone".to_owned(),
+        hint: None,
+    })
+    .await;
 }
