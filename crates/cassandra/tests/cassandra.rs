@@ -66,11 +66,16 @@ fn seed() -> u64 {
 fn the_store_on_cassandra_keeps_every_promise() {
     let Some(contacts) = contacts() else { return };
     let subject = OnCassandra { namespaces: Namespaces::new(contacts, "conformance") };
-    let report = match std::env::var("CONFORMANCE_CHECK") {
-        Ok(check) => run_check(&subject, &check, size(), seed()),
-        Err(_) => run_seeded(&subject, size(), seed()),
+    let check = std::env::var("CONFORMANCE_CHECK").ok();
+    let report = match &check {
+        Some(check) => run_check(&subject, check, size(), seed()),
+        None => run_seeded(&subject, size(), seed()),
     };
     println!("{report}");
     assert!(!report.checks.is_empty(), "there is no such check");
     assert!(report.is_clean());
+    // Whatever else is not checked is not offered any more, or cannot be opened again.
+    let skipped: Vec<_> = report.skipped().map(|checked| checked.name).collect();
+    let allowed = ["what_was_synced_survives_power_loss"];
+    assert!(skipped == allowed || check.is_some_and(|_| skipped.is_empty()), "{skipped:?} were skipped");
 }
