@@ -124,6 +124,33 @@ fn gathering_stores_is_their_union_and_doubles_nothing() {
 }
 
 #[test]
+fn a_run_that_somebody_else_appended_to_is_not_gathered_on() {
+    let place = Place::new();
+    let source = |arguments: &str| place.run(&[&["--store", "one"], &words(arguments)[..]].concat());
+    source(CREATE).text();
+    place.write("run.csv", csv(0..2, 5));
+    place.write("more.csv", csv(7..8, 1));
+    source("table import t run.csv").text();
+    let gather = || atoll(&place, "table gather t --from one --json");
+    let count = || atoll(&place, "table query t --count").text().trim().to_owned();
+    let version = gather().json()["version"].clone();
+    // All of the store is there: what somebody appends behind it, or deletes, is no matter.
+    atoll(&place, "table append t more.csv --run one").text();
+    assert_eq!((gather().json()["rows"].clone(), count()), (0.into(), "11".to_owned()));
+    atoll(&place, "table delete t --run one --steps 0:11").text();
+    assert_eq!((gather().json()["rows"].clone(), count()), (0.into(), "1".to_owned()));
+    // As behind one that was interrupted before its first step.
+    atoll(&place, "table delete t --run one").text();
+    atoll(&place, &format!("table attributes t --run one gather.version={version}")).text();
+    atoll(&place, "table append t more.csv --run one --step 5").text();
+    let told = atoll(&place, "table gather t --from one");
+    assert!(told.fails(11).contains("appended to it"), "{}", told.stderr);
+    assert_eq!(count(), "1", "nothing came");
+    atoll(&place, "table delete t --run one").text();
+    assert_eq!((gather().json()["rows"].clone(), count()), (10.into(), "10".to_owned()));
+}
+
+#[test]
 fn a_column_is_added_and_older_versions_show_the_older_columns() {
     let place = filled();
     let added = atoll(&place, "--json table add-column t charge:float32 --unit e --description 'a charge'");

@@ -56,6 +56,29 @@ impl Table {
         of: AttributesOf<'_>,
         changes: &AttributeChanges,
     ) -> Result<Attributes, TableError> {
+        self.change(of, changes, false).await
+    }
+
+    /// As [`Table::note`], but only what has no value yet: of several that note the same at the same time one is first, and
+    /// what that one noted stays. All that there are then.
+    ///
+    /// # Errors
+    /// As [`Table::note`].
+    pub async fn note_new(
+        &self,
+        of: AttributesOf<'_>,
+        attributes: &Attributes,
+    ) -> Result<Attributes, TableError> {
+        let changes = attributes.iter().map(|(name, value)| (name.clone(), Some(value.clone())));
+        self.change(of, &changes.collect(), true).await
+    }
+
+    async fn change(
+        &self,
+        of: AttributesOf<'_>,
+        changes: &AttributeChanges,
+        is_only_new: bool,
+    ) -> Result<Attributes, TableError> {
         of.check()?;
         if let Some(Some(cell)) = changes.get(CELL_ATTRIBUTE) {
             Boundary::from_json(cell)?.check(self.schema_now().await?.columns())?;
@@ -65,12 +88,17 @@ impl Table {
         loop {
             let before = self.store.get(cell, ReadOptions::default()).await?;
             let known = before.as_deref().map(|text| codec::attributes_from_json(&self.name, text));
-            let mut noted = known.transpose()?.unwrap_or_default();
-            for (name, value) in changes {
+            let known = known.transpose()?.unwrap_or_default();
+            let mut noted = known.clone();
+            for (name, value) in changes.iter().filter(|(name, _)| !is_only_new || !known.contains_key(*name))
+            {
                 match value {
                     Some(value) => noted.insert(name.clone(), value.clone()),
                     None => noted.remove(name),
                 };
+            }
+            if is_only_new && noted == known {
+                return Ok(noted);
             }
             let text = codec::attributes_to_json(&noted);
             let swap = self.store.compare_and_swap(

@@ -171,6 +171,24 @@ async fn what_several_note_at_once_is_all_there() {
     assert_eq!(table.note(AttributesOf::Run("a"), &gone).await.unwrap().len(), 599);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_what_several_note_as_new_the_first_stays_and_all_are_told_it() {
+    let (store, table) = three_runs().await;
+    let (mut tasks, other) = (tokio::task::JoinSet::new(), open(&store).await);
+    for (place, table) in [table.clone(), other, table.clone()].into_iter().enumerate() {
+        tasks.spawn(async move {
+            let own = [("version".to_owned(), json!(place)), (format!("of.{place}"), json!(1))].into();
+            table.note_new(AttributesOf::Run("a"), &own).await.unwrap()["version"].clone()
+        });
+    }
+    let told = tasks.join_all().await;
+    let noted = table.attributes(AttributesOf::Run("a")).await.unwrap();
+    assert_eq!(noted.len(), 4, "{noted:?}");
+    assert!(told.iter().all(|version| *version == noted["version"]), "{told:?}, {noted:?}");
+    let late = [("version".to_owned(), json!(9))].into();
+    assert_eq!(table.note_new(AttributesOf::Run("a"), &late).await.unwrap(), noted);
+}
+
 #[tokio::test]
 async fn runs_are_found_by_what_was_noted_of_them() {
     let (_, table) = three_runs().await;

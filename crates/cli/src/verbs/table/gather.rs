@@ -4,6 +4,7 @@
 //!
 //! Invariant: how far it came is what the table itself says, so that a kill at any moment, and a second call, double
 //! nothing and lose nothing; a store is read at the version that it had when it was first gathered.
+//! Invariant: a run in which somebody else wrote is gone on with by nobody: its steps no longer tell how far it came.
 
 use super::TableArguments;
 use crate::output::note;
@@ -14,8 +15,8 @@ use crate::{Failure, Session};
 use arrow_array::RecordBatch;
 use atoll_row_files::rows_within;
 use atoll_store::Store;
-use atoll_tables::protocol::{BlockId, Version};
-use atoll_tables::{AttributesOf, Query, Table, TableError};
+use atoll_tables::protocol::{BlockId, EditError, Version};
+use atoll_tables::{AttributesOf, Query, RunSummary, Table, TableError};
 use clap::Args;
 use serde_json::json;
 use std::path::Path;
@@ -29,6 +30,9 @@ const STEP_BYTES: usize = 32 << 20;
 
 /// The attribute of a run that tells which version of the store it is.
 const VERSION: &str = "gather.version";
+
+/// The one that tells how many rows the store has, once all of them are there.
+const ROWS: &str = "gather.rows";
 
 /// `atoll table gather`
 #[derive(Args, Debug)]
@@ -132,25 +136,110 @@ impl Gather {
     }
 }
 
-async fn gather(session: &Session, table: &Table, source: &Table, run: &str) -> Result<Gathered, Failure> {
-    let known = table.run_attributes(run).await?;
-    let version = match known.get(VERSION).and_then(|version| version.parse().ok()) {
-        Some(version) => Version(version),
-        None => source.version().await?,
-    };
-    let there = table.runs().await?.into_iter().find(|summary| summary.name == run);
-    if there.is_some() && !known.contains_key(VERSION) {
-        return Err(Failure::Run {
-            run: run.to_owned(),
-            problem: "was not gathered from another store".to_owned(),
-            hint: "rename the folder of the store: each becomes a run of its name".to_owned(),
-        });
+/// A run of the table, as it was before it is gathered into.
+struct Seen {
+    run: String,
+    there: Option<RunSummary>,
+    /// The version of the store that the run is of, whoever began to gather it.
+    version: Version,
+    /// How many rows the store has, once all of them were gathered.
+    whole: Option<u64>,
+}
+
+impl Seen {
+    /// Looks at the run, and notes which version of the store it is to be if nobody did.
+    async fn of(table: &Table, source: &Table, run: &str) -> Result<Self, Failure> {
+        // Before its attributes: whoever begins the run behind this look is told from what it saw.
+        let there = table.runs().await?.into_iter().find(|summary| summary.name == run);
+        let mut known = table.run_attributes(run).await?;
+        if !known.contains_key(VERSION) && there.is_none() {
+            let version = [(VERSION.to_owned(), source.version().await?.to_string().into())].into();
+            table.note_new(AttributesOf::Run(run), &version).await?;
+            // Of several that gather the store at the same time one was first, and all take its version.
+            known = table.run_attributes(run).await?;
+        }
+        let number = |name: &str| known.get(name).and_then(|text| text.parse::<u64>().ok());
+        let Some(version) = number(VERSION) else {
+            return Err(Failure::Run {
+                run: run.to_owned(),
+                problem: "was not gathered from another store".to_owned(),
+                hint: "rename the folder of the store: each becomes a run of its name".to_owned(),
+            });
+        };
+        Ok(Self { run: run.to_owned(), there, version: Version(version), whole: number(ROWS) })
     }
-    let changes = [(VERSION.to_owned(), Some(version.to_string().into()))].into();
-    table.note(AttributesOf::Run(run), &changes).await?;
-    let before = there.and_then(|there| there.last_complete).unwrap_or(0);
+
+    fn last(&self) -> u64 {
+        self.there.as_ref().and_then(|there| there.last_complete).unwrap_or(0)
+    }
+
+    /// How many rows there are if they are all that the store has: what lies behind them is no matter then.
+    fn whole(&self) -> Option<u64> {
+        self.whole.filter(|rows| *rows <= self.last())
+    }
+
+    /// How many rows of the store are there. Its steps are numbered by them, which only rows of the store add up to.
+    fn before(&self) -> Result<u64, Failure> {
+        let (last, rows) = (self.last(), self.there.as_ref().map_or(0, |there| there.rows));
+        if rows == last {
+            return Ok(last);
+        }
+        Err(self.spoiled(format!(
+            "has {} up to its step {last}, where the store would have as many as that: somebody else appended to it, or \
+             deleted some of its steps, before all of the store was gathered",
+            counted(rows, "row")
+        )))
+    }
+
+    fn spoiled(&self, problem: String) -> Failure {
+        Failure::Run {
+            run: self.run.clone(),
+            problem,
+            hint: format!(
+                "`atoll table delete TABLE --run {}` deletes it, and the same command gathers the store from its beginning",
+                self.run
+            ),
+        }
+    }
+
+    /// Begins an attempt of the run, if it is still as it was seen.
+    async fn begin(&self, table: &Table) -> Result<u64, Failure> {
+        let attempt = table.begin_after(&self.run, self.there.as_ref(), 1).await?;
+        attempt.ok_or_else(|| Failure::Run {
+            run: self.run.clone(),
+            problem: "is gathered by somebody else at this moment".to_owned(),
+            hint: "once that has ended, the same command goes on from there if anything is left".to_owned(),
+        })
+    }
+
+    /// Appends rows of the store as a step of an attempt in which nobody else writes.
+    async fn append(
+        &self,
+        table: &Table,
+        attempt: u64,
+        step: u64,
+        rows: &RecordBatch,
+    ) -> Result<(), Failure> {
+        let id = BlockId { run: self.run.as_str().into(), attempt, step, rank: 0 };
+        match table.append_new(id, None, rows).await {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) | Err(TableError::Edit(EditError::StepOrder { .. })) => {
+                Err(self.spoiled("has rows that somebody else appended at this moment".to_owned()))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+async fn gather(session: &Session, table: &Table, source: &Table, run: &str) -> Result<Gathered, Failure> {
+    let seen = Seen::of(table, source, run).await?;
+    let version = seen.version;
+    if let Some(before) = seen.whole() {
+        return Ok(Gathered { rows: 0, before, version, now: source.version().await? });
+    }
+    let before = seen.before()?;
     session.hint_on_interrupt("what was gathered so far is in; the same command goes on from there");
-    let attempt = table.begin_next(run, 1).await?;
+    let attempt = seen.begin(table).await?;
     let progress = Progress::count(!session.output.is_json());
     let mut refinement = source.refine(&Query { as_of: Some(version), ..Query::default() });
     let mut rows = 0;
@@ -159,13 +248,13 @@ async fn gather(session: &Session, table: &Table, source: &Table, run: &str) -> 
         rows += skipped;
         for part in parts(&refined.rows, skipped as usize) {
             rows += part.num_rows() as u64;
-            let id = BlockId { run: run.into(), attempt, step: rows, rank: 0 };
-            table.append(id, &part).await?;
+            seen.append(table, attempt, rows, &part).await?;
             progress.set(rows, String::new());
         }
         // A store in memory never makes this task wait; whoever wants to stop it still gets a turn.
         tokio::task::yield_now().await;
     }
+    table.note(AttributesOf::Run(run), &[(ROWS.to_owned(), Some(rows.into()))].into()).await?;
     let now = source.version().await?;
     Ok(Gathered { rows: rows.saturating_sub(before), before, version, now })
 }
@@ -184,8 +273,13 @@ fn parts(rows: &RecordBatch, mut from: usize) -> impl Iterator<Item = RecordBatc
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow_array::{ArrayRef, StringArray};
-    use std::sync::Arc;
+    use arrow_array::{ArrayRef, Int64Array, StringArray};
+    use arrow_schema::{DataType, Field, Schema};
+    use atoll_conformance::{Relay, Relayed};
+    use atoll_memory::MemoryStore;
+    use atoll_store::{Batch, StoreFuture, WriteOptions, Written};
+    use atoll_tables::{Roles, TableSchema};
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn rows_with_long_texts_are_gathered_in_parts_that_fit() {
@@ -195,5 +289,101 @@ mod tests {
         let parts: Vec<usize> = parts(&rows, 1000).map(|part| part.num_rows()).collect();
         assert_eq!(parts.iter().sum::<usize>(), 39_000);
         assert!(parts.iter().all(|rows| rows * text.len() <= STEP_BYTES), "{parts:?}");
+    }
+
+    async fn table_in(store: Arc<dyn Store>) -> Table {
+        let roles = Roles { id: vec!["id".into()], index: vec!["id".into()], ..Roles::default() };
+        let columns = Schema::new(vec![Field::new("id", DataType::Int64, false)]);
+        Table::create(store, "t", TableSchema::new(columns, &roles).unwrap()).await.unwrap()
+    }
+
+    /// A store of so many rows.
+    async fn source_of(count: i64) -> Table {
+        let source = table_in(Arc::new(MemoryStore::default())).await;
+        source.begin("r", 1, 1).await.unwrap();
+        let id = BlockId { run: "r".into(), attempt: 1, step: 0, rank: 0 };
+        source.append(id, &rows(count)).await.unwrap();
+        source
+    }
+
+    fn rows(count: i64) -> RecordBatch {
+        let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..count));
+        RecordBatch::try_from_iter([("id", ids)]).unwrap()
+    }
+
+    #[tokio::test]
+    async fn of_two_that_saw_a_run_alike_one_gathers_it_and_both_mean_one_version() {
+        let (table, source) = (table_in(Arc::new(MemoryStore::default())).await, source_of(10).await);
+        let late = Seen::of(&table, &source, "one").await.unwrap();
+        let id = BlockId { run: "r".into(), attempt: 1, step: 1, rank: 0 };
+        source.append(id, &rows(5)).await.unwrap();
+        let first = Seen::of(&table, &source, "one").await.unwrap();
+        assert_eq!(first.version, late.version);
+        let attempt = first.begin(&table).await.unwrap();
+        assert!(matches!(late.begin(&table).await, Err(Failure::Run { .. })), "it has begun");
+        first.append(&table, attempt, 4, &rows(4)).await.unwrap();
+        assert!(matches!(late.begin(&table).await, Err(Failure::Run { .. })), "it has steps");
+        let again = Seen::of(&table, &source, "one").await.unwrap();
+        assert_eq!((again.before().unwrap(), again.version, again.whole()), (4, first.version, None));
+        let taken = again.begin(&table).await.unwrap();
+        assert!(first.append(&table, attempt, 8, &rows(4)).await.is_err(), "it was taken over");
+        again.append(&table, taken, 10, &rows(6)).await.unwrap();
+        assert_eq!(Seen::of(&table, &source, "one").await.unwrap().before().unwrap(), 10);
+    }
+
+    #[tokio::test]
+    async fn what_somebody_else_appends_to_a_run_that_is_gathered_is_never_taken_for_rows_of_the_store() {
+        let (table, source) = (table_in(Arc::new(MemoryStore::default())).await, source_of(10).await);
+        let seen = Seen::of(&table, &source, "one").await.unwrap();
+        let attempt = seen.begin(&table).await.unwrap();
+        seen.append(&table, attempt, 4, &rows(4)).await.unwrap();
+        let id = BlockId { run: "one".into(), attempt, step: 8, rank: 0 };
+        table.append(id, &rows(1)).await.unwrap();
+        for step in [8, 6] {
+            let told = seen.append(&table, attempt, step, &rows(2)).await;
+            assert!(matches!(told, Err(Failure::Run { .. })), "step {step}: {told:?}");
+        }
+        let again = Seen::of(&table, &source, "one").await.unwrap();
+        assert!(matches!(again.before(), Err(Failure::Run { .. })));
+        table.delete(Some("one"), None, None).await.unwrap();
+        assert_eq!(Seen::of(&table, &source, "one").await.unwrap().before().unwrap(), 0);
+    }
+
+    /// Somebody else who notes version 3 of the store right before this one notes what it found.
+    struct Noting {
+        store: Arc<MemoryStore>,
+        notes: AtomicBool,
+    }
+
+    impl Relay for Noting {
+        fn inner(&self) -> &dyn Store {
+            &*self.store
+        }
+
+        fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
+            let notes = self.notes.swap(false, Ordering::SeqCst);
+            Box::pin(async move {
+                if notes {
+                    let theirs = Table::open(Arc::clone(&self.store) as Arc<dyn Store>, "t").await.unwrap();
+                    let version = [(VERSION.to_owned(), Some("3".into()))].into();
+                    theirs.note(AttributesOf::Run("one"), &version).await.unwrap();
+                }
+                self.store.write(batch, options).await
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_version_that_somebody_else_noted_first_is_the_one_that_is_gathered() {
+        let store = Arc::new(MemoryStore::default());
+        table_in(Arc::clone(&store) as Arc<dyn Store>).await;
+        let door = Arc::new(Relayed(Noting { store, notes: AtomicBool::new(false) }));
+        let table = Table::open(Arc::clone(&door) as Arc<dyn Store>, "t").await.unwrap();
+        let source = source_of(10).await;
+        door.notes.store(true, Ordering::SeqCst);
+        let seen = Seen::of(&table, &source, "one").await.unwrap();
+        assert!(!door.notes.load(Ordering::SeqCst), "nobody noted");
+        assert_eq!(seen.version, Version(3));
+        assert_eq!(table.run_attributes("one").await.unwrap()[VERSION], "3");
     }
 }
