@@ -401,6 +401,24 @@ fn a_torn_dump_and_a_torn_array_are_told_with_what_is_missing() {
 }
 
 #[test]
+fn a_snapshot_that_a_restart_wrote_again_into_its_dump_doubles_no_atoms() {
+    let place = Place::new();
+    let mut dump = String::new();
+    for step in [0, 100, 100, 200] {
+        write!(dump, "ITEM: TIMESTEP\n{step}\nITEM: NUMBER OF ATOMS\n2\nITEM: BOX BOUNDS pp pp pp\n0 1\n0 1\n0 1\nITEM: ATOMS id x\n1 0.5\n2 0.25\n").unwrap();
+    }
+    place.write("a.dump", &dump);
+    atoll(&place, "table create t --like a.dump --id id,step --index x,step").text();
+    for packed in ["", " --packed --restart"] {
+        let twice = atoll(&place, &format!("table import t a.dump{packed}"));
+        assert!(twice.fails(12).contains("a second snapshot of step 100"), "{}", twice.stderr);
+        assert!(twice.stderr.contains("--parts"), "{}", twice.stderr);
+        assert_eq!(atoll(&place, "table query t --count --where 'step >= 100'").text(), "0\n");
+    }
+    assert_eq!(atoll(&place, "table import t a.dump --parts --run both --json").json()["rows"], 8);
+}
+
+#[test]
 fn a_record_that_is_being_written_is_not_passed_over_and_is_in_once_it_is_whole() {
     for (name, head, first, second) in [
         ("a.csv", "pid,step,x,name\n", "1,0,0.5,a\n", "2,0,0.5,b\n"),

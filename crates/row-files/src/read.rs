@@ -45,6 +45,8 @@ pub struct ReadOptions {
     pub columns: Vec<String>,
     /// Types of columns that [`describe`] does not guess.
     pub types: Vec<(String, DataType)>,
+    /// Whether a snapshot of a LAMMPS dump may be of the step of the one before it, instead of being an error.
+    pub may_repeat_steps: bool,
 }
 
 impl Default for ReadOptions {
@@ -57,6 +59,7 @@ impl Default for ReadOptions {
             ignore_extra: false,
             columns: Vec::new(),
             types: Vec::new(),
+            may_repeat_steps: false,
         }
     }
 }
@@ -127,7 +130,11 @@ pub fn open(
 pub fn describe(input: &Input, format: Format, options: &ReadOptions) -> Result<Schema, RowFileError> {
     match format {
         Format::Csv => infer::columns(comma::Comma::open(input, options)?, options),
-        Format::LammpsDump => infer::columns(dump::Dump::open(input, options)?, options),
+        Format::LammpsDump => {
+            // Whether the rows may be taken is asked when they are.
+            let options = ReadOptions { may_repeat_steps: true, ..options.clone() };
+            infer::columns(dump::Dump::open(input, &options)?, &options)
+        }
         Format::Parquet => {
             fit::described(&parquet_file::open(input, |_| false)?.schema, &input.name(), options)
         }

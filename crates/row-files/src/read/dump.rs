@@ -3,6 +3,8 @@
 //! Every row has the columns of `ITEM: ATOMS`, and before them `step` (and `time`, where the dump has it).
 //!
 //! Invariant: a snapshot that is cut is an error, never a smaller snapshot.
+//! Invariant: a snapshot that comes a second time right behind itself is an error, unless somebody wants both: LAMMPS
+//! writes one again where a run that appends to its dump is restarted, and its atoms would be there twice.
 
 use super::ReadOptions;
 use super::source::{Input, Kept};
@@ -24,14 +26,15 @@ pub(super) struct Dump {
     fields: Vec<(usize, usize)>,
     /// Atoms of the snapshot that are still to come.
     left: u64,
+    may_repeat_steps: bool,
 }
 
 impl Dump {
-    pub(super) fn open(input: &Input, _: &ReadOptions) -> Result<Self, RowFileError> {
-        Self::new(input.name(), input.stream(Format::LammpsDump)?)
+    pub(super) fn open(input: &Input, options: &ReadOptions) -> Result<Self, RowFileError> {
+        Self::new(input.name(), input.stream(Format::LammpsDump)?, options)
     }
 
-    pub(super) fn new(file: String, source: Kept) -> Result<Self, RowFileError> {
+    pub(super) fn new(file: String, source: Kept, options: &ReadOptions) -> Result<Self, RowFileError> {
         let mut dump = Self {
             file,
             lines: BufReader::with_capacity(64 << 10, source),
@@ -41,6 +44,7 @@ impl Dump {
             head: Vec::new(),
             fields: Vec::new(),
             left: 0,
+            may_repeat_steps: options.may_repeat_steps,
         };
         if !dump.next_snapshot()? {
             return Err(dump.malformed("there is no snapshot in it"));
@@ -106,7 +110,7 @@ impl Dump {
                 return Err(self.malformed("`ITEM:` was expected"));
             };
             match item.split_whitespace().next().unwrap_or_default() {
-                "TIMESTEP" => step = Some(self.value_line()?),
+                "TIMESTEP" => step = Some(self.step_line()?),
                 "TIME" => time = Some(self.value_line()?),
                 "UNITS" => drop(self.value_line()?),
                 "NUMBER" => {
@@ -127,6 +131,21 @@ impl Dump {
     fn value_line(&mut self) -> Result<Vec<u8>, RowFileError> {
         self.need_line()?;
         Ok(self.text().as_bytes().to_vec())
+    }
+
+    /// The step of a snapshot that begins, while the head is still that of the one before it.
+    fn step_line(&mut self) -> Result<Vec<u8>, RowFileError> {
+        let step = self.value_line()?;
+        if self.may_repeat_steps || self.head.first() != Some(&step) {
+            return Ok(step);
+        }
+        let (line, step) = (self.line_number, String::from_utf8_lossy(&step));
+        Err(RowFileError::Misfit {
+            file: self.file.clone(),
+            problem: format!("line {line}: a second snapshot of step {step} right behind the first"),
+            hint: "LAMMPS writes a snapshot again where a run that appends to its dump is restarted: cut one of the two \
+                   out, or keep both with `atoll table import --parts`",
+        })
     }
 
     fn begin(

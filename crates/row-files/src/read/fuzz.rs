@@ -22,7 +22,7 @@ pub(crate) fn text_reader(source: Source, bytes: &[u8]) -> Option<Box<dyn RowRea
     match source {
         Source::Comma => reader(|| comma::Comma::new(name(), kept(), &options).ok(), &options),
         Source::JsonLines => reader(|| json_lines::JsonLines::new(name(), kept(), &options).ok(), &options),
-        Source::Dump => reader(|| dump::Dump::new(name(), kept()).ok(), &options),
+        Source::Dump => reader(|| dump::Dump::new(name(), kept(), &options).ok(), &options),
     }
 }
 

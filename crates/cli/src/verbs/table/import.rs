@@ -103,7 +103,7 @@ impl FileOptions {
             rename: pairs_of(&self.rename),
             ignore_extra: self.ignore_extra,
             columns: self.names.clone(),
-            types: Vec::new(),
+            ..ReadOptions::default()
         }
     }
 }
@@ -253,7 +253,8 @@ impl Import {
 
     /// On a thread of its own, so that an interruption is heard while nothing comes in.
     async fn open_file(&self, table: &Table, format: Format) -> Result<Box<dyn RowReader>, Failure> {
-        let (input, options) = (self.input(), self.file_options.read_options());
+        let input = self.input();
+        let options = ReadOptions { may_repeat_steps: self.parts, ..self.file_options.read_options() };
         let columns = SchemaRef::clone(table.schema().columns());
         match tokio::task::spawn_blocking(move || open(&input, format, &columns, &options)).await {
             Ok(reader) => reader.map_err(|error| ReadingVerb::Import.failure(error)),

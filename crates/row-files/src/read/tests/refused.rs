@@ -102,3 +102,19 @@ fn a_file_that_is_compressed_as_a_whole_is_known_by_how_it_begins() {
         assert!(!matches!(found, Err(RowFileError::Compressed { .. })), "{text:?}");
     }
 }
+
+#[test]
+fn a_snapshot_that_a_restart_wrote_again_is_an_error_and_what_lies_before_it_is_good() {
+    let place = Place::new();
+    let again = DUMP.find("ITEM: TIMESTEP\n100").unwrap();
+    let input =
+        place.write("a.dump", format!("{DUMP}{}{}", &DUMP[again..], DUMP[again..].replace("100", "200")));
+    let found = Arc::new(describe(&input, Format::LammpsDump, &plain()).unwrap());
+    let mut reader = open(&input, Format::LammpsDump, &found, &plain()).unwrap();
+    assert_eq!(reader.next(PARTS).unwrap().unwrap().rows.num_rows(), 3);
+    let error = reader.next(PARTS).unwrap_err();
+    assert!(error.to_string().contains("line 23: a second snapshot of step 100"), "{error}");
+    let both = ReadOptions { may_repeat_steps: true, ..plain() };
+    let rows = all(&read(&input, Format::LammpsDump, &found, &both).unwrap(), &found);
+    assert_eq!(rows.column(0).as_primitive::<Int64Type>().values(), &[0, 0, 100, 100, 200]);
+}
