@@ -63,11 +63,37 @@ impl Table {
         all_entries(&*self.store, request).await?.into_iter().filter_map(of_entry).collect()
     }
 
-    /// Removes what was noted of a run, or of all runs.
-    pub(super) async fn forget_notes(&self, run: Option<&str>) -> Result<(), TableError> {
-        let prefix = run.map_or_else(|| NOTES.to_vec(), notes_of);
-        let gone = Batch::on(self.names.attributes()).delete_range(SortRange::prefix(&prefix));
-        self.store.write(gone, WriteOptions::default()).await?;
+    /// The cells with notes of a run, or of all runs: of each run first the one that says whose count.
+    pub(super) async fn rank_notes_of(&self, run: Option<&str>) -> Result<Vec<ScanEntry>, TableError> {
+        let range = SortRange::prefix(&run.map_or_else(|| NOTES.to_vec(), notes_of));
+        let request = ScanRequest { range, ..ScanRequest::all(self.names.attributes()) };
+        Ok(all_entries(&*self.store, request).await?)
+    }
+
+    /// Removes what was noted of runs, but for what a later attempt has noted since.
+    pub(super) async fn forget_notes(&self, noted: &[ScanEntry]) -> Result<(), TableError> {
+        let partition = self.names.attributes();
+        let is_of_one = |left: &ScanEntry, right: &ScanEntry| run_key(&left.sort) == run_key(&right.sort);
+        for of_run in noted.chunk_by(is_of_one) {
+            let [first, ..] = of_run else { continue };
+            let key = run_key(&first.sort);
+            let taken = (first.sort == key).then(|| first.value.clone());
+            let gone = Batch::on(partition.clone()).if_is(key, taken).delete_range(SortRange::prefix(key));
+            match self.store.write(gone, WriteOptions::default()).await {
+                Ok(_) => continue,
+                // A later attempt asked for the notes since: what it has not written itself goes.
+                Err(StoreError::Conflict(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+            for ScanEntry { sort, value, .. } in of_run {
+                let gone = Batch::on(partition.clone());
+                let gone = gone.if_equals(sort.clone(), value.clone()).delete(sort.clone());
+                match self.store.write(gone, WriteOptions::default()).await {
+                    Ok(_) | Err(StoreError::Conflict(_)) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
         Ok(())
     }
 
@@ -104,4 +130,11 @@ fn notes_of(run: &str) -> Vec<u8> {
 
 fn rank_of(run: &str, rank: u32) -> Vec<u8> {
     [notes_of(run).as_slice(), &rank.to_be_bytes()].concat()
+}
+
+/// What the keys of all notes of the same run begin with, and the key of the one that says whose count.
+fn run_key(key: &[u8]) -> &[u8] {
+    let name = key.get(NOTES.len()..).unwrap_or_default();
+    let end = name.iter().position(|byte| *byte == 0).map_or(key.len(), |end| NOTES.len() + end + 1);
+    &key[..end]
 }

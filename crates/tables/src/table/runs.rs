@@ -255,13 +255,16 @@ impl Table {
             None => None,
         };
         let is_whole = steps == StepRange::ALL && expression.is_none();
-        // As it is before: what is noted from here on is about the run's next life.
-        let noted = if is_whole { self.noted_of(run).await? } else { Vec::new() };
+        // As they are before: what is noted from here on is about the run's next life.
+        let (noted, of_ranks) = match is_whole {
+            true => (self.noted_of(run).await?, self.rank_notes_of(run).await?),
+            false => (Vec::new(), Vec::new()),
+        };
         let scope = Scope { run: run.map(RunId::from), steps, expression };
         let version = self.ledger.commit(Edit::Delete { scope }).await?;
         if is_whole {
             // What ranks noted is about steps that are no longer there.
-            self.forget_notes(run).await?;
+            self.forget_notes(&of_ranks).await?;
             self.forget_attributes(noted).await?;
         }
         Ok(version)

@@ -1,10 +1,12 @@
 //! What ranks note of a run: each for itself, and only as long as no later attempt has asked for it.
 
 use super::rows::{block, create, open, rows};
+use atoll_conformance::{Relay, Relayed};
 use atoll_memory::MemoryStore;
-use atoll_store::{ErrorKind, Store};
+use atoll_store::{Batch, ErrorKind, Mutation, Store, StoreFuture, WriteOptions, Written};
 use atoll_tables::Attributes;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn note(text: &str) -> Attributes {
     Attributes::from([("checkpoint".to_owned(), text.into())])
@@ -62,4 +64,59 @@ async fn what_ranks_noted_goes_with_all_steps_of_their_run_and_with_nothing_less
     assert_eq!(all().await, [true; 3]);
     table.delete_from(None, 0, None).await.unwrap();
     assert_eq!(all().await, [false; 3]);
+}
+
+/// A job that starts right before a delete removes what ranks noted: the next attempt of run "a", and run "new".
+struct Starting {
+    store: Arc<dyn Store>,
+    starts: AtomicBool,
+}
+
+impl Relay for Starting {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
+        let removes_notes = batch.mutations.iter().any(|mutation| match mutation {
+            Mutation::DeleteRange(_) => true,
+            Mutation::Delete(key) => key.starts_with(b"\0rank\0"),
+            _ => false,
+        });
+        let starts = removes_notes && self.starts.swap(false, Ordering::SeqCst);
+        Box::pin(async move {
+            if starts {
+                let table = open(&self.store).await;
+                assert_eq!(table.begin_next("a", 2).await.unwrap(), 2);
+                table.set_rank_notes("a", 2, 0, &note("of the next life")).await.unwrap();
+                table.begin("new", 1, 1).await.unwrap();
+                table.set_rank_notes("new", 1, 0, &note("of a new run")).await.unwrap();
+            }
+            self.store.write(batch, options).await
+        })
+    }
+}
+
+#[tokio::test]
+async fn what_ranks_note_while_a_delete_ends_stays_and_what_they_noted_before_goes() {
+    for run in [Some("a"), None] {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let door = Arc::new(Relayed(Starting { store, starts: AtomicBool::new(false) }));
+        let store: Arc<dyn Store> = door.clone();
+        let table = create(&store).await;
+        for run in ["a", "b"] {
+            table.begin(run, 1, 2).await.unwrap();
+            for rank in 0..2 {
+                table.append(block(run, 1, 10, rank), &rows(10, 100 * i64::from(rank), 3)).await.unwrap();
+                table.set_rank_notes(run, 1, rank, &note("of what is deleted")).await.unwrap();
+            }
+        }
+        door.starts.store(true, Ordering::SeqCst);
+        table.delete(run, None, None).await.unwrap();
+        assert!(!door.starts.load(Ordering::SeqCst), "nobody started");
+        let noted = table.rank_notes("a", 2).await.unwrap();
+        assert_eq!(noted, [(0, note("of the next life"))].into(), "{run:?}");
+        assert_eq!(table.rank_notes("new", 1).await.unwrap(), [(0, note("of a new run"))].into(), "{run:?}");
+        assert_eq!(table.rank_notes("b", 1).await.unwrap().is_empty(), run.is_none());
+    }
 }
