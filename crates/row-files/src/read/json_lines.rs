@@ -20,6 +20,9 @@ use std::io::{BufRead, BufReader};
 /// How many records tell the names: what is missing in the first may be there in the next.
 const NAMING_RECORDS: usize = 1000;
 
+/// No more once the first have so many bytes: they wait in memory.
+const NAMING_BYTES: usize = 16 << 20;
+
 /// The records of a file.
 pub(super) struct JsonLines {
     file: String,
@@ -48,8 +51,8 @@ pub(super) struct JsonLines {
     problem: Option<String>,
 }
 
-/// A line's number, and its fields or what is wrong with it.
-type Numbered = (u64, Result<Fields, String>);
+/// A line and its number.
+type Numbered = (u64, Vec<u8>);
 
 impl JsonLines {
     pub(super) fn open(input: &Input, options: &ReadOptions) -> Result<Self, RowFileError> {
@@ -78,7 +81,7 @@ impl JsonLines {
         records.learn_names()?;
         if records.names.is_empty() {
             let problem = records.ahead.iter().find_map(|(line, record)| {
-                record.as_ref().err().map(|problem| format!("line {line}: {problem}"))
+                fields_of(record).err().map(|problem| format!("line {line}: {problem}"))
             });
             let problem = problem.unwrap_or_else(|| "there is no record in it".to_owned());
             if problem.ends_with(NESTED) {
@@ -94,10 +97,12 @@ impl JsonLines {
 
     /// Reads the first records for their names. What is only ever null has the name of a vector where there is one.
     fn learn_names(&mut self) -> Result<(), RowFileError> {
-        let mut known = Names::default();
-        while self.ahead.len() < NAMING_RECORDS {
+        let (mut known, mut bytes) = (Names::default(), 0);
+        while self.ahead.len() < NAMING_RECORDS && bytes < NAMING_BYTES {
             let Some(record) = self.read_record()? else { break };
-            for (name, member) in record.1.iter().flatten() {
+            bytes += record.1.len();
+            // Parsed again when its turn comes: a list takes many times more as fields than as a line.
+            for (name, member) in fields_of(&record.1).iter().flatten() {
                 match member {
                     Member::Plain(text) => known.see(name, text),
                     Member::List(elements) => {
@@ -154,7 +159,7 @@ impl JsonLines {
         self
     }
 
-    /// The next line that is not empty, as a record; none at the end.
+    /// The next line that is not empty; none at the end.
     fn read_record(&mut self) -> Result<Option<Numbered>, RowFileError> {
         let mut line = Vec::new();
         loop {
@@ -170,7 +175,7 @@ impl JsonLines {
             self.read += 1;
             self.is_open = !line.ends_with(b"\n");
             if !line.trim_ascii().is_empty() {
-                return Ok(Some((self.read, fields_of(&line))));
+                return Ok(Some((self.read, line)));
             }
         }
     }
@@ -257,7 +262,7 @@ impl Records for JsonLines {
         };
         let Some((line, record)) = next else { return Ok(false) };
         self.line = line;
-        self.problem = record.and_then(|record| self.take(record)).err();
+        self.problem = fields_of(&record).and_then(|fields| self.take(fields)).err();
         Ok(true)
     }
 
@@ -341,6 +346,20 @@ mod tests {
         let found = records("{\"pid\": 1}\nnonsense\n\n{\"pid\": {\"a\": 1}}\n{\"pid\": 2}\n{\"pid\": 3");
         let lines: Vec<_> = found.iter().map(|record| record.as_ref().map_err(|(line, _)| *line)).collect();
         assert!(matches!(lines[..], [Ok(_), Err(2), Err(4), Ok(_), Err(6)]), "{lines:?}");
+    }
+
+    #[test]
+    fn what_tells_the_names_takes_no_more_memory_where_lines_are_long() {
+        let line = format!("{{\"pid\": 1, \"text\": \"{}\"}}\n", "x".repeat(1 << 20));
+        let source = Kept::of(line.repeat(40).into_bytes());
+        let mut records = JsonLines::new("a".to_owned(), source, &ReadOptions::default()).unwrap();
+        assert!(records.bytes_read() <= 18 << 20, "{} bytes are read", records.bytes_read());
+        let mut count = 0;
+        while records.advance().unwrap() {
+            count += 1;
+            assert_eq!((records.line(), records.problem(), records.field(0)), (count, None, &b"1"[..]));
+        }
+        assert_eq!(count, 40);
     }
 
     #[test]
