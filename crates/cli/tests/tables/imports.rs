@@ -176,6 +176,16 @@ fn standard_input_needs_a_name_for_its_run_and_brings_rows() {
 }
 
 #[test]
+fn bad_records_that_are_told_before_any_row_make_no_step() {
+    let place = Place::new();
+    atoll(&place, CREATE).text();
+    place.write("many.csv", format!("pid,step,x,name\n{}1,2,3,a\n", "1,2\n".repeat(70_000)));
+    let imported = atoll(&place, "table import t many.csv --parts --skip-bad 100000 --json").json();
+    let told = |name: &str| imported[name].as_u64().unwrap();
+    assert_eq!((told("rows"), told("steps"), told("skipped")), (1, 1, 70_000));
+}
+
+#[test]
 fn json_lines_that_were_written_are_read_again_and_bad_ones_are_told_by_line() {
     let place = filled();
     atoll(&place, "table export t rows.jsonl").text();

@@ -13,6 +13,9 @@ use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow_select::filter::filter_record_batch;
 use std::sync::Arc;
 
+/// Most bad records of a part: they are told once it is read, and wait in memory until then.
+const BAD_RECORDS_MAX: usize = 1 << 16;
+
 /// Records of a text file, one after the other.
 pub(super) trait Records: Send {
     /// How messages call the file.
@@ -118,7 +121,12 @@ impl<R: Records> TextReader<R> {
 impl<R: Records> RowReader for TextReader<R> {
     fn next(&mut self, limits: PartLimits) -> Result<Option<Part>, RowFileError> {
         let mut bad = Vec::new();
-        while !self.is_done && self.rows.rows < limits.rows && self.rows.bytes < limits.bytes {
+        let bad_max = limits.rows.min(BAD_RECORDS_MAX);
+        while !self.is_done
+            && bad.len() < bad_max
+            && self.rows.rows < limits.rows
+            && self.rows.bytes < limits.bytes
+        {
             match self.step(&mut bad) {
                 Ok(true) => {}
                 Ok(false) => self.is_done = true,

@@ -28,6 +28,18 @@ fn a_bad_record_that_has_no_end_may_still_be_written_and_is_never_passed_over() 
     }
 }
 
+#[test]
+fn bad_records_are_told_some_at_a_time_however_many_follow_each_other() {
+    let place = Place::new();
+    let wanted = schema(&[("id", DataType::Int64, false), ("x", DataType::Float64, true)]);
+    let input = place.write("a.csv", format!("id,x\n{}7,0.5\n", "1,2,3\n".repeat(1000)));
+    let parts = read(&input, Format::Csv, &wanted, &ReadOptions { skip_bad: 5000, ..plain() }).unwrap();
+    assert!(parts.iter().all(|part| part.bad.len() <= PARTS.rows), "{}", parts[0].bad.len());
+    assert_eq!(parts.iter().map(|part| part.bad.len()).sum::<usize>(), 1000);
+    assert!(parts.iter().flat_map(|part| &part.bad).map(|bad| bad.line).eq(2..1002));
+    assert_eq!((all(&parts, &wanted).num_rows(), parts.last().unwrap().end), (1, 1001));
+}
+
 fn vector(item_nullable: bool) -> DataType {
     DataType::FixedSizeList(Arc::new(Field::new("item", DataType::Float64, item_nullable)), 2)
 }

@@ -114,8 +114,11 @@ impl Cutter {
 
     fn take(&mut self, part: Part, sender: &Sender) -> Result<Result<(), Unheard>, Failure> {
         let Grouping::Column { place, .. } = self.grouping else {
-            let step = part.end;
-            return Ok(self.send(step, part.rows, sender));
+            // How many bad records come with a part is no matter of its steps.
+            if part.rows.num_rows() == 0 && !part.bad.is_empty() {
+                return Ok(Ok(()));
+            }
+            return Ok(self.send(part.end, part.rows, sender));
         };
         let steps = self.steps(&part.rows, place)?;
         let mut start = 0;
