@@ -98,8 +98,13 @@ impl Ledger {
         self.stay.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Renews the session if it is time, for whoever rests for long before the next commit. What became of a renewal in doubt is
-    /// found out by the next one.
+    /// Takes in that a session has ended: what comes next begins another one.
+    fn forget_session(&self, ended: SessionId) {
+        self.stay().take_if(|known| known.id == ended);
+    }
+
+    /// Renews the session if it is time, for whoever works or rests for long before the next commit. What became of a renewal
+    /// in doubt is found out by the next one.
     ///
     /// # Errors
     /// [`TableError::Fenced`] if the session has ended.
@@ -124,7 +129,11 @@ impl Ledger {
                 let found = self.cell(Cell::Session(stay.id), false).await?;
                 let stands = stay.saw(found.as_deref());
                 self.keep(&stay);
-                if stands { Ok(()) } else { Err(TableError::Fenced { table: self.table.clone() }) }
+                if stands {
+                    return Ok(());
+                }
+                self.forget_session(stay.id);
+                Err(TableError::Fenced { table: self.table.clone() })
             }
             Err(error) if is_unknown(&error) => Ok(()),
             Err(error) => Err(error.into()),

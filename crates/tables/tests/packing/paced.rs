@@ -1,4 +1,4 @@
-//! Packs that rest for long: what they owe is paid, and nobody takes them for dead meanwhile.
+//! Packs that rest or work for long: what they owe is paid, and nobody takes them for dead meanwhile.
 
 use crate::run;
 use crate::tube::{Tube, schema};
@@ -17,6 +17,8 @@ use std::time::Duration;
 struct Ahead {
     inner: Arc<dyn Store>,
     ahead: AtomicU64,
+    /// How long an object takes to be written, in nanoseconds.
+    slowness: AtomicU64,
     /// Writes to manifests whose answers are lost from now on.
     lost_answers: AtomicU64,
     /// Waits that fail from now on.
@@ -25,8 +27,17 @@ struct Ahead {
 
 impl Ahead {
     fn of(inner: Arc<dyn Store>) -> Self {
-        let [ahead, lost_answers, failing] = [const { AtomicU64::new(0) }; 3];
-        Self { inner, ahead, lost_answers, failing }
+        let [ahead, slowness, lost_answers, failing] = [const { AtomicU64::new(0) }; 4];
+        Self { inner, ahead, slowness, lost_answers, failing }
+    }
+
+    /// So much time passes, and whoever comes by removes what nobody seems to need.
+    async fn pass(&self, nanoseconds: u64) {
+        self.ahead.fetch_add(nanoseconds, Ordering::SeqCst);
+        let passer_by = Relayed(Ahead::of(Arc::clone(&self.inner)));
+        passer_by.ahead.store(self.ahead.load(Ordering::SeqCst), Ordering::SeqCst);
+        let table = Table::open(Arc::new(passer_by), "run").await.unwrap();
+        table.vacuum().await.unwrap();
     }
 }
 
@@ -45,6 +56,10 @@ impl Relay for Ahead {
     fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
         Box::pin(async move {
             let is_manifest = batch.partition.ends_with(b"/m");
+            let slowness = self.slowness.load(Ordering::SeqCst);
+            if slowness > 0 && !is_manifest && !batch.partition.ends_with(b"/a") {
+                self.pass(slowness).await;
+            }
             let written = self.inner.write(batch, options).await?;
             let less = |left: u64| left.checked_sub(u64::from(is_manifest));
             match self.lost_answers.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less) {
@@ -58,7 +73,6 @@ impl Relay for Ahead {
         })
     }
 
-    /// Whoever comes by in between removes what nobody seems to need.
     fn wait<'a>(
         &'a self,
         cell: Cell<'a>,
@@ -74,11 +88,7 @@ impl Relay for Ahead {
                 let (place, reason) = ("here".to_owned(), "it was planned so".to_owned());
                 return Err(StoreError::Unavailable { place, reason, source: None });
             }
-            self.ahead.fetch_add(time_out.as_nanos() as u64, Ordering::SeqCst);
-            let passer_by = Relayed(Ahead::of(Arc::clone(&self.inner)));
-            passer_by.ahead.store(self.ahead.load(Ordering::SeqCst), Ordering::SeqCst);
-            let table = Table::open(Arc::new(passer_by), "run").await.unwrap();
-            table.vacuum().await.unwrap();
+            self.pass(time_out.as_nanos() as u64).await;
             Ok(Waited::TimedOut)
         })
     }
@@ -125,5 +135,19 @@ fn a_store_that_fails_for_a_moment_ends_no_pack_that_rests_and_one_that_is_gone_
         assert!(report.version.is_some() && report.lost == 0, "{report:?}");
         assert_eq!(store.failing.load(Ordering::SeqCst), 0);
         assert!(store.ahead.load(Ordering::SeqCst) > 0);
+    });
+}
+
+#[test]
+fn a_pack_by_whoever_was_idle_for_so_long_that_its_session_ended_is_done_once() {
+    run(async {
+        let store = Arc::new(Relayed(Ahead::of(Arc::new(MemoryStore::new()))));
+        let shared: Arc<dyn Store> = store.clone();
+        let table = Table::create(shared, "run", schema(false)).await.unwrap();
+        Tube::new(6, 1_000, 20).write(&table).await;
+        store.pass(2 * 3_600_000_000_000).await;
+        let options = PackOptions { bytes_per_second: Some(64 << 10), ..PackOptions::whole() };
+        let report = table.pack(&options).await.unwrap();
+        assert_eq!((report.trees, report.lost), (1, 0), "{report:?}");
     });
 }

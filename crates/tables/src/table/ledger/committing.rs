@@ -75,11 +75,7 @@ impl Ledger {
             Ok(Ended::Made(version)) => Ok(Fate::Made(version)),
             Ok(Ended::Refused(error)) => Ok(Fate::Refused(error)),
             Ok(Ended::Fenced) => {
-                // The next edit begins another session.
-                let mut known = self.stay();
-                if known.as_ref().is_some_and(|known| known.id == commit.id().session) {
-                    *known = None;
-                }
+                self.forget_session(commit.id().session);
                 Ok(Fate::Fenced)
             }
             Ok(Ended::Forgotten) => Ok(Fate::Forgotten),
