@@ -3,7 +3,7 @@
 //! A handle that only reads has no session. One that writes puts its session's cell when it first needs a name
 //! for an object, and every commit has the condition that the cell is as the handle wrote it. Once a third of
 //! its time has passed, the next commit renews it in the same write, so that nothing runs in the background. Only
-//! a pack that rests renews it by itself, between two commits.
+//! a pack renews it by itself, between two commits.
 //!
 //! Invariant: what the cell may hold, if it is there, is `cell` or one of `tried`.
 

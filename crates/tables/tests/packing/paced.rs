@@ -8,6 +8,7 @@ use atoll_store::{
     Batch, Cell, ErrorKind, Expectation, Store, StoreError, StoreFuture, Timestamp, Waited, WriteOptions,
     Written,
 };
+use atoll_tables::cube::Shape;
 use atoll_tables::{AttributesOf, PackOptions, Table};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -135,6 +136,28 @@ fn a_store_that_fails_for_a_moment_ends_no_pack_that_rests_and_one_that_is_gone_
         assert!(report.version.is_some() && report.lost == 0, "{report:?}");
         assert_eq!(store.failing.load(Ordering::SeqCst), 0);
         assert!(store.ahead.load(Ordering::SeqCst) > 0);
+    });
+}
+
+/// Many objects, however few rows.
+fn small(options: PackOptions) -> PackOptions {
+    PackOptions {
+        shape: Shape { cube_rows: 200, leaf_rows: 300, object_bytes: 8 << 10, ..options.shape },
+        ..options
+    }
+}
+
+#[test]
+fn a_pack_whose_tree_takes_hours_to_be_written_is_done_once() {
+    run(async {
+        let store = Arc::new(Relayed(Ahead::of(Arc::new(MemoryStore::new()))));
+        let shared: Arc<dyn Store> = store.clone();
+        let table = Table::create(shared, "run", schema(false)).await.unwrap();
+        Tube::new(6, 1_000, 60).write(&table).await;
+        store.slowness.store(60_000_000_000, Ordering::SeqCst);
+        let report = table.pack(&small(PackOptions::whole())).await.unwrap();
+        assert!(report.objects_after > 100, "{report:?}");
+        assert_eq!((report.trees, report.lost), (1, 0), "{report:?}");
     });
 }
 

@@ -154,7 +154,10 @@ impl Table {
         for _ in 0..SESSIONS_MAX {
             let session = self.ledger.session().await?.id;
             let add = match &loading.rows {
-                Rows::Tree(tree) => self.write_tree(tree, session, loading.threads, &mut pace).await?.pieces,
+                Rows::Tree(tree) => match self.write_tree(tree, session, loading.threads, &mut pace).await {
+                    Err(TableError::Fenced { .. }) => continue,
+                    grown => grown?.pieces,
+                },
                 Rows::Blocks(blocks) => {
                     let put: Vec<_> = blocks.iter().map(|block| self.put_block(block, session)).collect();
                     let put: Vec<_> = stream::iter(put).buffered(ON_THEIR_WAY_MAX).collect().await;

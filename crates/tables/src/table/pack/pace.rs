@@ -21,6 +21,11 @@ const WORKED_MAX: Duration = Duration::from_secs(300);
 /// No rest is longer than this: behind it nobody would know a pack that rests from one that hangs.
 const REST_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// After so many bytes, or so many turns of little work, a pack looks whether its session has to be renewed: a look is a call of
+/// the store. A session outlasts that on any store on which a pack ever ends.
+const LOOK_BYTES: u64 = 1 << 20;
+const LOOK_TURNS: u32 = 32;
+
 /// How the work of a pack goes on.
 pub(super) struct Pace<'t> {
     table: &'t Table,
@@ -28,6 +33,8 @@ pub(super) struct Pace<'t> {
     bytes_per_second: Option<u64>,
     /// Bytes that were moved since the last rest.
     moved: u64,
+    /// Bytes that were moved, and turns that were taken, since the session was looked at.
+    unlooked: (u64, u32),
     /// When the work went on, in nanoseconds of the store.
     since: u64,
 }
@@ -36,17 +43,22 @@ impl<'t> Pace<'t> {
     pub(super) async fn begin(table: &'t Table, options: &PackOptions) -> Result<Self, TableError> {
         let since = table.store.now().await?.0;
         let (share, bytes_per_second) = (options.share, options.bytes_per_second);
-        Ok(Self { table, share, bytes_per_second, moved: 0, since })
+        Ok(Self { table, share, bytes_per_second, moved: 0, unlooked: (0, 0), since })
     }
 
     /// Takes note of bytes that were read or written.
     pub(super) fn moved(&mut self, bytes: usize) {
         self.moved += bytes as u64;
+        self.unlooked.0 += bytes as u64;
     }
 
     /// Lets others have a turn, and rests as long as the share asks for after the work since the last rest.
+    ///
+    /// # Errors
+    /// [`TableError::Fenced`] if the session has ended; errors of the store that last.
     pub(super) async fn rest(&mut self) -> Result<(), TableError> {
         give_way().await;
+        self.stay_on().await?;
         if self.share >= 1.0 && self.bytes_per_second.is_none() {
             return Ok(());
         }
@@ -66,6 +78,17 @@ impl<'t> Pace<'t> {
         self.since = again(|| self.now()).await?;
         self.moved = 0;
         Ok(())
+    }
+
+    /// Renews the session now and then: on a slow store a tree takes longer than one lasts, under which its objects are written.
+    async fn stay_on(&mut self) -> Result<(), TableError> {
+        self.unlooked.1 += 1;
+        let (bytes, turns) = self.unlooked;
+        if bytes < LOOK_BYTES && turns < LOOK_TURNS {
+            return Ok(());
+        }
+        self.unlooked = (0, 0);
+        again(|| self.table.ledger.renew_session()).await
     }
 
     async fn now(&self) -> Result<u64, TableError> {
