@@ -278,6 +278,26 @@ async fn a_pack_that_takes_longer_than_the_lease_is_not_done_twice() {
     assert_eq!(second.await.unwrap().unwrap().lost, 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_lease_by_a_clock_that_was_far_ahead_keeps_nobody_from_packing() {
+    let began = tokio::time::Instant::now();
+    let store: Arc<dyn Store> = Arc::new(Relayed(Paused { inner: MemoryStore::new(), began }));
+    let table = Table::create(Arc::clone(&store), "run", schema(false)).await.unwrap();
+    // It ends in a year, and its holder is killed.
+    let (_stop, _told, killed) =
+        keeper(&store, KeepPacked { lease: Duration::from_secs(366 * 24 * 3600), ..at_once() }).await;
+    let (_, left) = lease(&store).await;
+    killed.abort();
+    assert!(killed.await.unwrap_err().is_cancelled());
+    append(&table, &mut Tube::new(8, ROWS, 20), 0..20).await;
+    let (stop, mut told, ended) =
+        keeper(&store, KeepPacked { lease: Duration::from_secs(60), ..at_once() }).await;
+    assert_eq!(next(&mut told).await.rows, 20 * ROWS as u64);
+    assert_ne!(lease(&store).await.1, left);
+    drop(stop);
+    ended.await.unwrap().unwrap();
+}
+
 #[test]
 fn packing_while_steps_come_loses_nothing() {
     run(async {

@@ -29,6 +29,10 @@ pub(super) const REST_KEY: &[u8] = b"\0rest";
 /// How often in a row the store may fail before that is an error.
 pub(super) const FAILURES_MAX: u32 = 8;
 
+/// A lease that has longer to go than this, and than two of one's own, is none: the clock of its holder was ahead, and nobody
+/// would pack until then.
+const LEASE_LEFT_MAX: Duration = Duration::from_secs(2 * 60 * 60);
+
 /// How to keep a table packed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeepPacked {
@@ -219,7 +223,9 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
         let now = self.table.store.now().await?.0;
         let found = self.table.store.get(Cell::new(&partition, LEASE_KEY), ReadOptions::default()).await?;
         // A lease of another format is as good as none: it only saves work.
-        let lease = found.as_deref().and_then(lease_from_bytes);
+        let left_max = nanos(LEASE_LEFT_MAX.max(self.how.lease.saturating_mul(2)));
+        let may_end = |ends: u64| ends <= now.saturating_add(left_max);
+        let lease = found.as_deref().and_then(lease_from_bytes).filter(|(_, ends)| may_end(*ends));
         match (lease, &found) {
             (Some((holder, ends)), _) if holder == self.number && ends > now + nanos(self.how.lease) / 2 => {
                 return Ok(None);
