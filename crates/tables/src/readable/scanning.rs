@@ -4,7 +4,7 @@
 
 use super::Readable;
 use crate::protocol::Version;
-use crate::table::sum_of;
+use crate::table::{Beginnings, sum_of};
 use crate::{Batches, Query, TableError, Work};
 use arrow_array::RecordBatch;
 
@@ -19,6 +19,7 @@ pub struct Scanning {
     /// What the tables took that were read.
     done: Work,
     has_begun: bool,
+    beginnings: Beginnings,
 }
 
 impl Readable {
@@ -29,7 +30,8 @@ impl Readable {
     #[must_use]
     pub fn batches(&self, query: &Query) -> Scanning {
         let (of, query) = (self.clone(), query.clone());
-        Scanning { of, query, left: None, version: None, done: Work::default(), has_begun: false }
+        let beginnings = Beginnings::default();
+        Scanning { of, query, left: None, version: None, done: Work::default(), has_begun: false, beginnings }
     }
 }
 
@@ -43,10 +45,7 @@ impl Scanning {
     pub async fn next(&mut self) -> Result<Option<RecordBatch>, TableError> {
         loop {
             match self.next_once().await {
-                // Nobody has seen a row of it yet.
-                Err(error) if error.is_version_gone() && !self.has_begun && self.query.as_of.is_none() => {
-                    self.left = None;
-                }
+                Err(error) if error.is_version_gone() && self.may_begin_again() => self.left = None,
                 Ok(batch) => {
                     self.has_begun |= batch.is_some();
                     return Ok(batch);
@@ -54,6 +53,11 @@ impl Scanning {
                 Err(error) => return Err(self.told(error)),
             }
         }
+    }
+
+    /// Whether nobody has seen a row yet, and what is current by now will do as well.
+    fn may_begin_again(&mut self) -> bool {
+        !self.has_begun && self.query.as_of.is_none() && self.beginnings.take()
     }
 
     /// What is told of an error: a version of a table is none that anybody asked several for.

@@ -45,7 +45,7 @@ use crate::expression::{Bound, Expression, Side};
 use crate::planted::{self, Bug};
 use crate::protocol::{Manifest, Version};
 use crate::{Cut, Weight, WeightError, Window};
-pub(crate) use again::again_if_gone;
+pub(crate) use again::{Beginnings, again_if_gone};
 use arrow_array::RecordBatch;
 use asked::Asked;
 use known::Known;
@@ -270,18 +270,19 @@ impl Table {
     where
         F: Future<Output = Result<T, TableError>>,
     {
+        let mut beginnings = Beginnings::default();
         loop {
             let manifest = self.manifest_for(query).await?;
             let version = manifest.version;
             match act(self.at(&manifest)?, query, manifest).await {
                 Ok(done) => return Ok(done),
-                Err(error) => self.may_begin_again(query, version, 0, error).await?,
+                Err(error) => self.may_begin_again(query, version, 0, error, &mut beginnings).await?,
             }
         }
     }
 
     /// Whether a query whose reading failed may begin again, of which so many rows were handed over: if a vacuum took its
-    /// version away, nobody has seen a row of it, and the version that is current now will do as well.
+    /// version away, nobody has seen a row of it, and the version that is current now will do as well; not for ever.
     ///
     /// # Errors
     /// Why it may not.
@@ -291,10 +292,12 @@ impl Table {
         version: Version,
         handed_rows: usize,
         error: TableError,
+        beginnings: &mut Beginnings,
     ) -> Result<(), TableError> {
         let error = self.if_vacuumed(version, error).await;
         let is_gone = matches!(error, TableError::VersionGone { .. });
-        if is_gone && handed_rows == 0 && query.as_of.is_none() { Ok(()) } else { Err(error) }
+        let may_begin = is_gone && handed_rows == 0 && query.as_of.is_none() && beginnings.take();
+        if may_begin { Ok(()) } else { Err(error) }
     }
 
     /// What the version that a query is about has.

@@ -9,19 +9,25 @@ use atoll_tables::expression::Column;
 use atoll_tables::{PackOptions, Query, Readable, TableError, Union};
 use futures::StreamExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A store that packs and vacuums the table once it is armed and an object is to be read.
+/// A store that packs and vacuums the table as often as it is armed, each time that an object is to be read.
 struct Vanishing {
     inner: Arc<dyn Store>,
-    is_armed: AtomicBool,
+    armed: AtomicUsize,
 }
 
 impl Vanishing {
     async fn meet(&self, partition: &[u8]) {
         let is_object = partition.starts_with(b"\0atoll.table/") && !partition.ends_with(b"/m");
-        if is_object && self.is_armed.swap(false, Ordering::Relaxed) {
+        let less = |armed: usize| armed.checked_sub(1);
+        if is_object && let Ok(armed) = self.armed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) {
             let table = open(&self.inner).await;
+            if armed > 1 {
+                // Something to pack for the next time.
+                let attempt = table.begin_next("more", 1).await.unwrap();
+                table.append(block("more", attempt, 0, 0), &rows(0, 5000, 10)).await.unwrap();
+            }
             table.pack(&PackOptions::whole()).await.unwrap();
             assert!(table.vacuum().await.unwrap().objects > 0);
         }
@@ -54,7 +60,7 @@ impl Relay for Vanishing {
 #[tokio::test]
 async fn whatever_is_asked_of_what_is_current_is_asked_again_once_a_vacuum_took_that() {
     let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let relayed = Arc::new(Relayed(Vanishing { inner: inner.clone(), is_armed: AtomicBool::new(false) }));
+    let relayed = Arc::new(Relayed(Vanishing { inner: inner.clone(), armed: AtomicUsize::new(0) }));
     let store: Arc<dyn Store> = relayed.clone();
     let writer = create(&inner).await;
     writer.begin("a", 1, 1).await.unwrap();
@@ -69,7 +75,7 @@ async fn whatever_is_asked_of_what_is_current_is_asked_again_once_a_vacuum_took_
         let table = open(&store).await;
         let union = Union::new(vec![table.clone()]).unwrap();
         let readable = if question < 3 { Readable::One(table) } else { Readable::Many(union) };
-        relayed.0.is_armed.store(true, Ordering::Relaxed);
+        relayed.0.armed.store(1, Ordering::Relaxed);
         let (query, x) = (Query::default(), Column::named("x"));
         let found = match question {
             0 | 3 => readable.query(&query).await.unwrap().rows.num_rows() as u64,
@@ -89,13 +95,48 @@ async fn whatever_is_asked_of_what_is_current_is_asked_again_once_a_vacuum_took_
                 rows
             }
         };
-        assert!(!relayed.0.is_armed.load(Ordering::Relaxed), "question {question} read no object");
+        assert_eq!(relayed.0.armed.load(Ordering::Relaxed), 0, "question {question} read no object");
         assert_eq!(found, there, "question {question}");
     }
     let table = open(&store).await;
     writer.append(block("a", 1, step, 0), &rows(step, 0, 100)).await.unwrap();
     let before = table.version().await.unwrap();
-    relayed.0.is_armed.store(true, Ordering::Relaxed);
+    relayed.0.armed.store(1, Ordering::Relaxed);
     let gone = table.query(&Query::default().as_of(before)).await.unwrap_err();
     assert!(matches!(gone, TableError::VersionGone { asked, .. } if asked == before), "{gone}");
+}
+
+#[tokio::test]
+async fn whose_version_vanishes_again_and_again_is_told_so_in_the_end() {
+    let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let relayed = Arc::new(Relayed(Vanishing { inner: inner.clone(), armed: AtomicUsize::new(0) }));
+    let store: Arc<dyn Store> = relayed.clone();
+    let writer = create(&inner).await;
+    writer.begin("a", 1, 1).await.unwrap();
+    for question in 0..8 {
+        writer.append(block("a", 1, question, 0), &rows(question, 0, 100)).await.unwrap();
+        let table = open(&store).await;
+        let union = Union::new(vec![table.clone()]).unwrap();
+        let readable = if question < 4 { Readable::One(table) } else { Readable::Many(union) };
+        let query = Query::default();
+        // More than anybody asks, and then nothing is in the way any more.
+        relayed.0.armed.store(200, Ordering::Relaxed);
+        let ended = match question % 4 {
+            0 => readable.query(&query).await.map(drop),
+            1 => {
+                let request = EstimateRequest::new(Subject::Sum(Column::named("x")));
+                readable.estimate(&query, &request).await.map(drop)
+            }
+            2 => readable.batches(&query).next().await.map(drop),
+            _ => readable.refine(&query).next().await.map(drop),
+        };
+        let told = ended.unwrap_err();
+        assert!(
+            matches!(told, TableError::VersionGone { .. } | TableError::UnionVersionGone { .. }),
+            "question {question}: {told}"
+        );
+        relayed.0.armed.store(0, Ordering::Relaxed);
+        let rows = 100 * (question as usize + 1);
+        assert!(readable.query(&query).await.unwrap().rows.num_rows() >= rows, "question {question}");
+    }
 }

@@ -4,7 +4,7 @@
 
 use super::asked::Asked;
 use super::reading::{Reach, Reading};
-use super::{Query, Table, TableError, Work};
+use super::{Beginnings, Query, Table, TableError, Work};
 use crate::protocol::{Manifest, Version};
 use arrow_array::RecordBatch;
 use std::collections::VecDeque;
@@ -25,6 +25,7 @@ pub struct Batches {
     version: Version,
     /// What was read and not handed over yet.
     ready: VecDeque<RecordBatch>,
+    beginnings: Beginnings,
 }
 
 impl Table {
@@ -41,6 +42,7 @@ impl Table {
             pinned: None,
             version: Version::EMPTY,
             ready: VecDeque::new(),
+            beginnings: Beginnings::default(),
         }
     }
 
@@ -64,7 +66,8 @@ impl Batches {
                 Err(error) => error,
             };
             let handed = self.reading.as_ref().map_or(0, Reading::handed_rows);
-            self.table.may_begin_again(&self.query, self.version, handed, error).await?;
+            let Self { table, query, version, beginnings, .. } = self;
+            table.may_begin_again(query, *version, handed, error, beginnings).await?;
             self.reading = None;
         }
     }

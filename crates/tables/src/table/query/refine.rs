@@ -6,7 +6,7 @@
 
 use super::asked::Asked;
 use super::reading::{Handed, Reach, Reading};
-use super::{Query, Table, TableError, Work};
+use super::{Beginnings, Query, Table, TableError, Work};
 use crate::protocol::{Manifest, Version};
 use crate::{Cut, Weight};
 use arrow_array::RecordBatch;
@@ -29,6 +29,7 @@ pub struct Refinement {
     reading: Option<(Version, Reading)>,
     batch_rows: usize,
     wanted: Option<usize>,
+    beginnings: Beginnings,
 }
 
 /// One batch of a refinement.
@@ -53,7 +54,8 @@ impl Table {
     #[must_use]
     pub fn refine(&self, query: &Query) -> Refinement {
         let (table, query) = (self.clone(), query.clone());
-        Refinement { table, query, reading: None, batch_rows: BATCH_ROWS_FIRST, wanted: None }
+        let beginnings = Beginnings::default();
+        Refinement { table, query, reading: None, batch_rows: BATCH_ROWS_FIRST, wanted: None, beginnings }
     }
 }
 
@@ -89,7 +91,8 @@ impl Refinement {
             let Err(error) = reading.read_toward(Some(handed.saturating_add(rows))).await else {
                 break (*version, reading);
             };
-            self.table.may_begin_again(&self.query, *version, handed, error).await?;
+            let beginnings = &mut self.beginnings;
+            self.table.may_begin_again(&self.query, *version, handed, error, beginnings).await?;
             self.reading = None;
         };
         let Handed { rows, weights, cut } = reading.hand_over(Some(rows.saturating_mul(2)))?;

@@ -11,7 +11,7 @@ mod tests;
 use super::super::found::{Found, Ordered, rows_of_units, split_below, units};
 use super::super::reading::whole_units;
 use super::super::refine::{BATCH_ROWS_FIRST, BATCH_ROWS_MAX};
-use super::super::{Handed, Query, Refined, Refinement, Work};
+use super::super::{Beginnings, Handed, Query, Refined, Refinement, Work};
 use super::{Union, columns_asked, sum_of};
 use crate::protocol::Version;
 use crate::{Cut, Table, TableError, TableSchema};
@@ -35,12 +35,14 @@ pub struct UnionRefinement {
     has_begun: bool,
     batch_rows: usize,
     wanted: Option<usize>,
+    beginnings: Beginnings,
 }
 
 impl UnionRefinement {
     pub(super) fn new(union: Union, query: Query) -> Self {
         let batch_rows = BATCH_ROWS_FIRST;
-        Self { union, query, reading: None, has_begun: false, batch_rows, wanted: None }
+        let beginnings = Beginnings::default();
+        Self { union, query, reading: None, has_begun: false, batch_rows, wanted: None, beginnings }
     }
 
     /// Asks for at least so many rows in the next batch.
@@ -61,10 +63,7 @@ impl UnionRefinement {
     pub async fn next(&mut self) -> Result<Option<Refined>, TableError> {
         loop {
             match self.next_once().await {
-                // Nobody has seen a row of it yet.
-                Err(error) if error.is_version_gone() && !self.has_begun && self.query.as_of.is_none() => {
-                    self.reading = None;
-                }
+                Err(error) if error.is_version_gone() && self.may_begin_again() => self.reading = None,
                 Ok(refined) => {
                     self.has_begun = true;
                     return Ok(refined);
@@ -78,6 +77,11 @@ impl UnionRefinement {
                 }
             }
         }
+    }
+
+    /// Whether nobody has seen a row yet, and what is current by now will do as well.
+    fn may_begin_again(&mut self) -> bool {
+        !self.has_begun && self.query.as_of.is_none() && self.beginnings.take()
     }
 
     async fn next_once(&mut self) -> Result<Option<Refined>, TableError> {
