@@ -1,5 +1,6 @@
 //! Reading: which reader a file gets, and what it is told.
 
+mod arrow_claims;
 mod arrow_file;
 mod batches;
 mod comma;

@@ -1,5 +1,6 @@
 //! Arrow IPC: files, which are also called Feather, and streams.
 
+use super::arrow_claims::Claims;
 use super::batches::{BatchSource, Batches};
 use super::source::Input;
 use crate::{Format, RowFileError};
@@ -16,6 +17,7 @@ const FILE_MAGIC: &[u8] = b"ARROW1";
 struct IpcSource {
     file: String,
     batches: Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>,
+    claims: Claims,
 }
 
 pub(super) fn open(input: &Input) -> Result<Batches, RowFileError> {
@@ -23,28 +25,32 @@ pub(super) fn open(input: &Input) -> Result<Batches, RowFileError> {
     let mut start = Vec::new();
     let begun = (&mut file).take(FILE_MAGIC.len() as u64).read_to_end(&mut start);
     begun.and_then(|_| file.seek(SeekFrom::Start(0))).map_err(|source| input.read_error(source))?;
-    let opened = if start == FILE_MAGIC { of_file(file) } else { of_stream(file) };
-    let (schema, batches) = opened.map_err(|error| malformed(input.name(), &error))?;
-    let batches = Box::new(IpcSource { file: input.name(), batches });
+    // Another handle, with a place of its own.
+    let looked_at = input.file(Format::Arrow)?;
+    let opened = if start == FILE_MAGIC { of_file(file, looked_at) } else { of_stream(file, looked_at) };
+    let (schema, batches, claims) = opened.map_err(|error| malformed(input.name(), &error))?;
+    let batches = Box::new(IpcSource { file: input.name(), batches, claims });
     Ok(Batches { file: input.name(), schema, size: None, batches })
 }
 
-type Opened = (SchemaRef, Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>);
+type Opened = (SchemaRef, Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>, Claims);
 
-fn of_file(file: File) -> Result<Opened, ArrowError> {
+fn of_file(file: File, looked_at: File) -> Result<Opened, ArrowError> {
+    let claims = Claims::of_file(looked_at)?;
     let reader = FileReader::try_new(BufReader::new(file), None)?;
-    Ok((reader.schema(), Box::new(reader)))
+    Ok((reader.schema(), Box::new(reader), claims))
 }
 
-fn of_stream(file: File) -> Result<Opened, ArrowError> {
+fn of_stream(file: File, looked_at: File) -> Result<Opened, ArrowError> {
     let reader = StreamReader::try_new(BufReader::new(file), None)?;
-    Ok((Arc::clone(&reader.schema()), Box::new(reader)))
+    Ok((Arc::clone(&reader.schema()), Box::new(reader), Claims::of_stream(looked_at)))
 }
 
 impl BatchSource for IpcSource {
     /// A batch is what its writer made it.
     fn next(&mut self, _: usize) -> Result<Option<RecordBatch>, RowFileError> {
-        self.batches.next().transpose().map_err(|error| malformed(self.file.clone(), &error))
+        let next = self.claims.check_next().and_then(|()| self.batches.next().transpose());
+        next.map_err(|error| malformed(self.file.clone(), &error))
     }
 }
 

@@ -1,5 +1,6 @@
 //! What is promised of every format that is read.
 
+mod claims;
 mod columns;
 mod refused;
 mod texts;

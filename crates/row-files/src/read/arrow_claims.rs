@@ -1,0 +1,143 @@
+//! What buffers of an Arrow file claim: one that is compressed says first how long it is once it is taken apart. No checksum
+//! covers that, and the decoder of LZ4 asks for so much memory before it looks at a byte, which ends the process where
+//! there is none.
+//!
+//! Invariant: no buffer is taken apart that claims more than LZ4 can make of its bytes. What is wrong otherwise is told by
+//! whoever reads the file.
+
+use arrow_ipc::reader::read_footer_length;
+use arrow_ipc::{Block, CompressionType, Message, MessageHeader, root_as_footer, root_as_message};
+use arrow_schema::ArrowError;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+
+/// LZ4 makes 255 bytes of one at most.
+const EXPANSION_MAX: u64 = 256;
+
+/// Bytes of the length before a buffer.
+const LENGTH_BYTES: u64 = 8;
+
+/// What stands before the length of a message, but in very old files.
+const CONTINUATION: [u8; 4] = [0xff; 4];
+
+/// Looks at the buffers of a file, a batch ahead of whoever reads it.
+pub(super) struct Claims {
+    file: File,
+    ahead: Ahead,
+}
+
+/// Where the batches lie that were not looked at yet.
+enum Ahead {
+    Blocks(std::vec::IntoIter<Block>),
+    /// One message after the other from here on.
+    Stream(u64),
+}
+
+impl Claims {
+    /// Of a file that tells at its end where everything is. What is read as it is opened is looked at now.
+    pub(super) fn of_file(mut file: File) -> Result<Self, ArrowError> {
+        let (dictionaries, batches) = blocks(&mut file).unwrap_or_default();
+        for block in dictionaries {
+            check_block(&mut file, &block)?;
+        }
+        Ok(Self { file, ahead: Ahead::Blocks(batches.into_iter()) })
+    }
+
+    pub(super) const fn of_stream(file: File) -> Self {
+        Self { file, ahead: Ahead::Stream(0) }
+    }
+
+    /// Looks at the next batch, and at what comes before it.
+    pub(super) fn check_next(&mut self) -> Result<(), ArrowError> {
+        match &mut self.ahead {
+            Ahead::Blocks(blocks) => {
+                blocks.next().map_or(Ok(()), |block| check_block(&mut self.file, &block))
+            }
+            Ahead::Stream(at) => {
+                while let Some((bytes, body)) = bytes_at(&mut self.file, *at) {
+                    let Ok(message) = root_as_message(&bytes) else { break };
+                    check(&mut self.file, &message, body)?;
+                    let Ok(length) = u64::try_from(message.bodyLength()) else { break };
+                    *at = body.saturating_add(length);
+                    if message.header_type() == MessageHeader::RecordBatch {
+                        break;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Where a file says that its dictionaries and its batches are; none if it cannot be read.
+fn blocks(file: &mut File) -> Option<(Vec<Block>, Vec<Block>)> {
+    let mut end = [0; 10];
+    let at = file.seek(SeekFrom::End(-10)).ok()?;
+    file.read_exact(&mut end).ok()?;
+    let length = read_footer_length(end).ok()? as u64;
+    let bytes = read_at(file, at.checked_sub(length)?, length).ok()?;
+    let footer = root_as_footer(&bytes).ok()?;
+    let dictionaries = footer.dictionaries().into_iter().flatten().copied().collect();
+    Some((dictionaries, footer.recordBatches().into_iter().flatten().copied().collect()))
+}
+
+fn check_block(file: &mut File, block: &Block) -> Result<(), ArrowError> {
+    let (Ok(at), Ok(length)) = (u64::try_from(block.offset()), u64::try_from(block.metaDataLength())) else {
+        return Ok(());
+    };
+    let Ok(bytes) = read_at(file, at, length) else { return Ok(()) };
+    let before = if bytes.starts_with(&CONTINUATION) { 8 } else { 4 };
+    match root_as_message(bytes.get(before..).unwrap_or_default()) {
+        Ok(message) => check(file, &message, at.saturating_add(length)),
+        Err(_) => Ok(()),
+    }
+}
+
+/// The bytes of the message at this place of a stream, and where its body begins; none at the end.
+fn bytes_at(file: &mut File, at: u64) -> Option<(Vec<u8>, u64)> {
+    let number = |file: &mut File, at: u64| <[u8; 4]>::try_from(read_at(file, at, 4).ok()?).ok();
+    let first = number(file, at)?;
+    let (length, begin) = match first == CONTINUATION {
+        true => (number(file, at.checked_add(4)?)?, at.checked_add(8)?),
+        false => (first, at.checked_add(4)?),
+    };
+    let length = u64::try_from(i32::from_le_bytes(length)).ok().filter(|length| *length > 0)?;
+    Some((read_at(file, begin, length).ok()?, begin.checked_add(length)?))
+}
+
+/// Looks at the buffers of a message whose body begins at this place.
+fn check(file: &mut File, message: &Message<'_>, body: u64) -> Result<(), ArrowError> {
+    let batch = match message.header_type() {
+        MessageHeader::RecordBatch => message.header_as_record_batch(),
+        MessageHeader::DictionaryBatch => message.header_as_dictionary_batch().and_then(|batch| batch.data()),
+        _ => None,
+    };
+    let is_lz4 = |batch: &arrow_ipc::RecordBatch<'_>| {
+        batch.compression().is_some_and(|compression| compression.codec() == CompressionType::LZ4_FRAME)
+    };
+    let Some(batch) = batch.filter(is_lz4) else { return Ok(()) };
+    for buffer in batch.buffers().into_iter().flatten() {
+        let (Ok(from), Ok(length)) = (u64::try_from(buffer.offset()), u64::try_from(buffer.length())) else {
+            continue;
+        };
+        let Some(compressed) = length.checked_sub(LENGTH_BYTES) else { continue };
+        let Ok(claimed) = read_at(file, body.saturating_add(from), LENGTH_BYTES) else { continue };
+        // A negative one says that the buffer is not compressed.
+        let claimed = <[u8; 8]>::try_from(claimed).map_or(0, i64::from_le_bytes);
+        if u64::try_from(claimed).is_ok_and(|claimed| claimed > compressed.saturating_mul(EXPANSION_MAX)) {
+            return Err(ArrowError::IpcError(format!(
+                "{compressed} bytes of LZ4 are said to be {claimed} bytes, which they cannot be"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Exactly so many bytes from here on.
+fn read_at(file: &mut File, at: u64, length: u64) -> io::Result<Vec<u8>> {
+    file.seek(SeekFrom::Start(at))?;
+    let mut bytes = Vec::new();
+    // It grows with what is there, whatever the length says.
+    let read = file.take(length).read_to_end(&mut bytes)?;
+    if read as u64 == length { Ok(bytes) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
