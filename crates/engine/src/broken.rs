@@ -3,39 +3,67 @@
 //! Nobody can say then whether it happened, and nobody may see a half of it. So the store answers nothing more, to readers
 //! and writers alike, and whoever opens it again has what the log says.
 //!
+//! Invariant: whoever asked to be told is told after it broke, never before: what they look up then is refused.
 //! Invariant: from when a group is in the log until the trees have it somebody holds an [`Unfinished`].
 //! Invariant: a store is broken before the lock of the trees, or the latch of the leaf, is given back that was changed by half.
 
-use crate::EngineError;
 use crate::shared::Shared;
-use crate::threads::{AtomicBool, AtomicUsize};
+use crate::threads::{AtomicBool, AtomicUsize, Mutex};
+use crate::{Engine, EngineError};
 use std::sync::atomic::Ordering;
 
 const ON: usize = 0;
 const BROKEN: usize = 1;
 const CLOSED: usize = 2;
 
+/// Somebody who wants to know that a store broke.
+type Tell = Box<dyn FnOnce() + Send>;
+
 /// Whether a store answers. Everybody who looks something up asks.
 #[derive(Default)]
-pub(crate) struct Answering(AtomicUsize);
+pub(crate) struct Answering {
+    state: AtomicUsize,
+    to_tell: Mutex<Vec<Tell>>,
+}
 
 impl Answering {
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
-        self.0.load(Ordering::Acquire) == ON
+        self.state.load(Ordering::Acquire) == ON
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.0.load(Ordering::Acquire) == CLOSED
+        self.state.load(Ordering::Acquire) == CLOSED
     }
 
     pub(crate) fn close(&self) {
-        self.0.store(CLOSED, Ordering::Release);
+        self.state.store(CLOSED, Ordering::Release);
+    }
+
+    fn is_broken(&self) -> bool {
+        self.state.load(Ordering::Acquire) == BROKEN
     }
 
     fn break_off(&self) {
         // What was closed stays closed.
-        let _ = self.0.compare_exchange(ON, BROKEN, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.state.compare_exchange(ON, BROKEN, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    fn when_broken(&self, tell: Tell) {
+        let mut to_tell = self.to_tell.lock();
+        // Who breaks it takes the list after that.
+        if !self.is_broken() {
+            return to_tell.push(tell);
+        }
+        drop(to_tell);
+        tell();
+    }
+
+    fn tell_all(&self) {
+        if self.is_broken() {
+            let to_tell = std::mem::take(&mut *self.to_tell.lock());
+            to_tell.into_iter().for_each(|tell| tell());
+        }
     }
 
     /// What is told to whoever asks when it does not.
@@ -63,6 +91,7 @@ impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         self.0.answering.break_off();
         self.0.syncer.poison();
+        self.0.answering.tell_all();
     }
 }
 
@@ -72,6 +101,22 @@ struct Running<'s>(&'s AtomicBool);
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Engine {
+    /// Refuses where this store answers nothing any more: it was closed, or something of it ended half-way.
+    ///
+    /// # Errors
+    /// [`EngineError::Closed`], [`EngineError::Broken`].
+    pub fn check_answers(&self) -> Result<(), EngineError> {
+        self.shared.check_open()
+    }
+
+    /// Has `tell` called, once, as soon as something ends half-way and this store answers nothing more; at once where that happened
+    /// before. It must not call this store, nor wait for anybody: locks are held meanwhile.
+    pub fn when_broken(&self, tell: impl FnOnce() + Send + 'static) {
+        self.shared.answering.when_broken(Box::new(tell));
     }
 }
 

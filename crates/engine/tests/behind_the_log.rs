@@ -8,7 +8,7 @@ use atoll_engine::{Direction, Durability, Engine, EngineError, Options, Tree, Wr
 use std::ops::{Bound, ControlFlow};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Records of some 120 bytes: three times the memory.
 const RECORDS: u32 = 20_000;
@@ -55,6 +55,14 @@ fn count(tree: &Tree) -> Result<u32, EngineError> {
     Ok(count)
 }
 
+/// Whether it was told that the store broke.
+fn told(engine: &Engine) -> Arc<AtomicBool> {
+    let told: Arc<AtomicBool> = Arc::default();
+    let tells = Arc::clone(&told);
+    engine.when_broken(move || assert!(!tells.swap(true, Ordering::AcqRel), "told twice"));
+    told
+}
+
 /// A record more, and all others gone.
 fn batch(tree: &Tree) -> WriteBatch {
     let mut batch = WriteBatch::new();
@@ -99,9 +107,14 @@ fn a_range_that_cannot_be_read_again_behind_the_log_is_an_unknown_outcome_and_no
     for struck in (0..reads).rev().step_by(1 + reads as usize / 24) {
         let copy = disk.fork();
         let (engine, tree) = open(Arc::new(copy.clone()));
+        let told_before = told(&engine);
         copy.set_plan(FaultPlan { fail_read: Some(struck), ..FaultPlan::default() });
         let error = engine.write(&batch(&tree), Durability::Flushed).unwrap_err();
         copy.set_plan(FaultPlan::default());
+        let told_after = told(&engine);
+        for told in [told_before, told_after] {
+            assert_eq!(told.load(Ordering::Acquire), error.is_unknown(), "read {struck}: {error}");
+        }
         let left = if error.is_unknown() {
             let is_read = |error: &EngineError| matches!(error, EngineError::Disk(_));
             assert!(matches!(&error, EngineError::Undecided { source, .. } if is_read(source)), "{error:?}");
