@@ -5,7 +5,7 @@
 //! waiter costs a map entry, a waker and a timer.
 //!
 //! Invariant: a watch that was registered before a write became visible is woken by that write.
-//! Invariant: a write wakes no watch of a cell that it did not touch.
+//! Invariant: a write wakes no watch of a cell that it did not touch; only the end of a store wakes all.
 
 use crate::{Batch, Buffer, Cell, Expectation, Mutation, SortRange, StoreError, Waited};
 use futures::task::AtomicWaker;
@@ -149,6 +149,12 @@ impl Watches {
     /// Ends every watch, and refuses new ones.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
+        self.wake_all();
+    }
+
+    /// Wakes everybody, to look again: nothing was written, but the store came to answer something else, as that it is broken.
+    pub fn wake_all(&self) {
+        fence(Ordering::SeqCst);
         for shard in &self.shards {
             shard.cells.lock().values().flatten().for_each(|signal| signal.raise());
         }
@@ -381,6 +387,22 @@ mod tests {
         assert_eq!(watches.wait(cell("p", "a"), equals, minute, read).await.unwrap(), Waited::TimedOut);
         let now = watches.wait(cell("p", "a"), differs, Duration::ZERO, read).await.unwrap();
         assert!(matches!(now, Waited::Met(Some(_))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_is_told_of_a_store_that_answers_no_more() {
+        let watches = Watches::new(10);
+        let is_broken = AtomicBool::new(false);
+        let read = || {
+            let broken =
+                || StoreError::Unavailable { place: "p".into(), reason: "broken".into(), source: None };
+            std::future::ready(if is_broken.load(Ordering::Acquire) { Err(broken()) } else { Ok(None) })
+        };
+        let mut waiting = pin!(watches.wait(cell("p", "a"), Expectation::Differs(None), Duration::MAX, read));
+        assert!(futures::poll!(&mut waiting).is_pending());
+        is_broken.store(true, Ordering::Release);
+        watches.wake_all();
+        assert_eq!(waiting.await.unwrap_err().kind(), ErrorKind::Unavailable);
     }
 
     #[tokio::test(start_paused = true)]
