@@ -1,7 +1,9 @@
 //! A folder that several processes have open at once: one owns it, the others attach to that one, and when
 //! it ends one of them takes its place.
 //!
-//! Invariant: the lock is held before the store is opened and let go only after it was closed.
+//! An owner whose store answers nothing more gives the folder up as well.
+//!
+//! Invariant: the lock is held before the store is opened and let go only after it was closed, or nothing can be written to it any more.
 
 use crate::attach::{
     AttachedStore, Attachment, Reattach, Route, ServeOptions, Served, Server, Snapshots, attach_to, serve,
@@ -33,6 +35,10 @@ pub trait OpenStore: Send + Sync + 'static {
     /// Lets go of the store that was opened to write, whose folder belongs to somebody else by now: not a byte more
     /// may be written to it.
     fn abandon(&self) -> BoxFuture<'_, ()>;
+
+    /// Returns once the store that was opened to write answers nobody any more, though it was not closed; otherwise never. Its folder is
+    /// then given to whoever opens it next.
+    fn until_broken(&self) -> BoxFuture<'static, ()>;
 
     /// The named snapshots of the store that was opened to write, for those who attach; none if it has none.
     fn snapshots(&self) -> Option<Arc<dyn Snapshots>> {
@@ -261,8 +267,14 @@ impl FolderWay {
         let owner = Some(ownership.record().nonce);
         let served = Served { store: Arc::clone(&store), snapshots: self.opener.snapshots(), owner };
         let server = serve(listener, served, self.options.serve, &Handle::current());
-        let mut lost = ownership.lost();
+        let lost = ownership.lost();
         *self.owned.lock().await = Some(Owned { server, ownership });
+        self.abandon_when_lost(lost);
+        self.give_up_when_broken();
+        Ok(Route::Local(store))
+    }
+
+    fn abandon_when_lost(&self, mut lost: watch::Receiver<bool>) {
         let (opener, owned) = (Arc::clone(&self.opener), Arc::downgrade(&self.owned));
         tokio::spawn(async move {
             // Ends with the ownership, which takes the sender along.
@@ -277,7 +289,28 @@ impl FolderWay {
                 owned.server.stop().await;
             }
         });
-        Ok(Route::Local(store))
+    }
+
+    /// A store that answers nobody is given up, as if this process had died: whoever opens it next has what its log says.
+    fn give_up_when_broken(&self) {
+        let (opener, owned) = (Arc::clone(&self.opener), Arc::downgrade(&self.owned));
+        let (broken, mut closing) = (opener.until_broken(), self.closing.subscribe());
+        let place = self.folder.display().to_string();
+        tokio::spawn(async move {
+            tokio::select! {
+                biased;
+                () = broken => {}
+                // Closing lets go of it as well.
+                _ = closing.wait_for(|is_closing| *is_closing) => return,
+            }
+            tracing::error!(store = %place, "something ended half-way in the store, and it is given up: another process may take it, and this one by opening it again");
+            let Some(owned) = owned.upgrade() else { return };
+            let Some(Owned { server, ownership }) = owned.lock().await.take() else { return };
+            // It is let go of only when nothing can be written to it any more. Who is attached asks the next owner.
+            server.stop().await;
+            opener.abandon().await;
+            drop(ownership);
+        });
     }
 
     async fn settle(&self) -> Result<Settled, OwnerError> {

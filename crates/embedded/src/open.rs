@@ -189,11 +189,17 @@ impl OpenStore for EngineOpener {
     fn abandon(&self) -> BoxFuture<'_, ()> {
         let store = self.owned.lock().take();
         Box::pin(async move {
-            let Some(store) = store else { return };
-            let engine = store.engine().clone();
-            // It waits for writes that are under way. Should the runtime end, so does all writing.
-            let _ = tokio::task::spawn_blocking(move || engine.abandon()).await;
+            if let Some(store) = store {
+                store.abandon().await;
+            }
         })
+    }
+
+    fn until_broken(&self) -> BoxFuture<'static, ()> {
+        match &*self.owned.lock() {
+            Some(store) => Box::pin(store.until_broken()),
+            None => Box::pin(std::future::pending()),
+        }
     }
 
     fn open_read_only<'a>(&'a self, folder: &'a Path) -> StoreFuture<'a, Arc<dyn Store>> {

@@ -31,6 +31,10 @@ impl OpenStore for Memory {
         Box::pin(std::future::ready(()))
     }
 
+    fn until_broken(&self) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+
     fn open_read_only<'a>(&'a self, _: &'a Path) -> StoreFuture<'a, Arc<dyn Store>> {
         self.read.fetch_add(1, Ordering::Relaxed);
         Box::pin(async { Ok(Arc::new(MemoryStore::open(Default::default()).unwrap()) as Arc<dyn Store>) })

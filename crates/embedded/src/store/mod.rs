@@ -6,6 +6,7 @@
 //! the writes of others: the commit then reads that page where it is.
 
 mod convert;
+mod ending;
 mod keys;
 mod pages;
 mod requests;
@@ -26,6 +27,7 @@ use atoll_store::{
     StoreStream, Timestamp, Waited, WriteOptions, Written, within,
 };
 pub use convert::refused;
+use ending::Ending;
 use futures::StreamExt;
 pub use keys::{CellKeys, hurt_cells};
 use pages::Part;
@@ -76,7 +78,8 @@ struct Inner {
     engine: Engine,
     cells: Tree,
     requests: Option<Requests>,
-    watches: Watches,
+    watches: Arc<Watches>,
+    ending: Ending,
     /// Held by the one who waits for room in memory.
     room: Arc<tokio::sync::Mutex<()>>,
     options: StoreOptions,
@@ -119,9 +122,10 @@ impl EmbeddedStore {
             let tree = engine.tree("requests").map_err(failed)?;
             Some(Requests::load(tree, memory_ns, options.request_memory_count).map_err(failed)?)
         };
-        let (watches, room) = (Watches::new(options.waiters_max), Arc::default());
+        let (watches, room) = (Arc::new(Watches::new(options.waiters_max)), Arc::default());
+        let ending = Ending::of(&engine, &watches);
         let place = place.to_owned();
-        let inner = Inner { engine, cells, requests, watches, room, options, place, is_in_memory };
+        let inner = Inner { engine, cells, requests, watches, ending, room, options, place, is_in_memory };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -185,7 +189,10 @@ impl EmbeddedStore {
 
 impl Inner {
     fn refused(&self, what: &'static str, error: EngineError) -> StoreError {
-        refused(what, &self.place, error)
+        match error {
+            EngineError::Closed { .. } if self.ending.is_abandoned() => self.abandoned(),
+            error => refused(what, &self.place, error),
+        }
     }
 
     /// The answer to a read that needs no disk; none for one that does.
@@ -217,7 +224,7 @@ impl Inner {
     }
 
     fn check_open(&self) -> Result<(), StoreError> {
-        if self.engine.is_closed() { Err(StoreError::closed(self.place.clone())) } else { Ok(()) }
+        self.engine.check_answers().map_err(|error| self.refused("look", error))
     }
 }
 
@@ -349,7 +356,9 @@ impl Store for EmbeddedStore {
     fn close(&self) -> StoreFuture<'_, ()> {
         Box::pin(self.off_thread("close", |inner| {
             inner.watches.close();
-            inner.engine.close_shared().map_err(|error| inner.refused("close", error))
+            let closed = inner.engine.close_shared().map_err(|error| inner.refused("close", error));
+            // It was not closed as it should be, only given up.
+            if inner.ending.close_broken() { Err(inner.abandoned()) } else { closed }
         }))
     }
 }

@@ -1,0 +1,72 @@
+//! The end of a store that nobody closed: something of its engine ended half-way, or its folder is somebody else's.
+//!
+//! Invariant: whoever waits for a cell is woken when nothing is answered any more, and is told so.
+
+use super::{EmbeddedStore, Inner};
+use atoll_engine::Engine;
+use atoll_store::StoreError;
+use atoll_store::watch::Watches;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::watch;
+
+/// Whether a store has ended.
+pub(super) struct Ending {
+    broken: Arc<watch::Sender<bool>>,
+    is_abandoned: AtomicBool,
+}
+
+impl Ending {
+    /// Tells whoever waits when this engine breaks.
+    pub(super) fn of(engine: &Engine, watches: &Arc<Watches>) -> Self {
+        let broken = Arc::new(watch::Sender::new(false));
+        // The engine has this, so nothing of it may have the engine.
+        let (watches, tells) = (Arc::clone(watches), Arc::clone(&broken));
+        engine.when_broken(move || {
+            watches.wake_all();
+            tells.send_replace(true);
+        });
+        Self { broken, is_abandoned: AtomicBool::new(false) }
+    }
+
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::Acquire)
+    }
+
+    /// Closes what was abandoned, if it was. Whether that was since it broke, which is told once.
+    pub(super) fn close_broken(&self) -> bool {
+        self.is_abandoned.swap(false, Ordering::AcqRel) && *self.broken.borrow()
+    }
+}
+
+impl Inner {
+    /// What is told of a store that was abandoned.
+    pub(super) fn abandoned(&self) -> StoreError {
+        let reason = "this process gave it up, since something ended half-way in it or its folder is another process's: close it here and open it again";
+        StoreError::Unavailable { place: self.place.clone(), reason: reason.into(), source: None }
+    }
+}
+
+impl EmbeddedStore {
+    /// Returns once something ended half-way in the engine, which answers nothing from then on; otherwise never.
+    pub fn until_broken(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut broken = self.inner.ending.broken.subscribe();
+        async move {
+            if broken.wait_for(|is_broken| *is_broken).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Lets go of a store that is to be somebody else's: not a byte more is written, and nobody is answered.
+    pub async fn abandon(&self) {
+        self.inner.ending.is_abandoned.store(true, Ordering::Release);
+        let inner = Arc::clone(&self.inner);
+        // It waits for writes that are under way. Should the runtime end, so does all writing.
+        let abandoned = tokio::task::spawn_blocking(move || {
+            inner.engine.abandon();
+            inner.watches.wake_all();
+        });
+        let _ = abandoned.await;
+    }
+}
