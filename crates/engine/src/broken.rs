@@ -7,7 +7,7 @@
 //! Invariant: from when a group is in the log until the trees have it somebody holds an [`Unfinished`].
 //! Invariant: a store is broken before the lock of the trees, or the latch of the leaf, is given back that was changed by half.
 
-use crate::shared::Shared;
+use crate::shared::{Shared, Writer};
 use crate::threads::{AtomicBool, AtomicUsize, Mutex};
 use crate::{Engine, EngineError};
 use std::sync::atomic::Ordering;
@@ -127,9 +127,20 @@ impl Shared {
         Unfinished(self)
     }
 
-    /// What is told of a write that failed behind the log.
-    pub(crate) fn undecided(&self, error: EngineError) -> EngineError {
-        EngineError::Undecided { store: self.backing.name(), source: Box::new(error) }
+    /// What is told of a write that failed behind the log. Its group is whole, and is handed to the disk with those before it that were
+    /// acknowledged and wait in memory: nobody does that later.
+    pub(crate) fn undecided(&self, writer: &mut Writer, error: EngineError) -> EngineError {
+        let mut source = error;
+        if let Some(log) = &mut writer.log {
+            match log.flush(&self.backing) {
+                Ok(()) => self.flushed.store(log.flushed(), Ordering::Release),
+                Err(error) => {
+                    tracing::warn!(store = self.backing.name(), error = %source, "a write could not be made, nor its log be written");
+                    source = error.into();
+                }
+            }
+        }
+        EngineError::Undecided { store: self.backing.name(), source: Box::new(source) }
     }
 
     /// Runs a checkpoint, for whoever has `checkpointing`. Should it panic, what left the trees is lost with it: a later one would commit

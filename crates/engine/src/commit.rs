@@ -146,7 +146,7 @@ impl Shared {
         let half_done = in_log;
         self.forget_hot(&forest, ops);
         let applied = forest.apply(&changes, &self.backing, &mut writer.retired);
-        applied.map_err(|error| self.undecided(error))?;
+        applied.map_err(|error| self.undecided(&mut writer, error))?;
         half_done.done();
         Ok(self.end_alone(writer, forest))
     }

@@ -142,8 +142,8 @@ pub enum EngineError {
         #[source]
         source: DiskError,
     },
-    /// The log has the write, and then the trees could not take it in: it may have taken effect, and whoever opens the store again sees
-    /// whether it did. Until then the store answers nothing, for half of it may be there.
+    /// The log has the write, or was not to be written as well, and the trees could not take it in: it may have taken effect, and whoever
+    /// opens the store again sees whether it did. Until then the store answers nothing, for half of it may be there.
     #[error(
         "the log of {store} has the write, but it could not be made: open the store again to see whether it took effect"
     )]

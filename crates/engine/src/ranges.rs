@@ -146,7 +146,8 @@ impl Shared {
         // Should this fail, the store is broken before anybody else has the trees: nobody sees a half of it.
         let half_done = in_log;
         trees.iter().for_each(|&tree| self.hot.forget_tree(tree));
-        change(&mut forest, &mut writer.retired).map_err(|error| self.undecided(error))?;
+        let changed = change(&mut forest, &mut writer.retired);
+        changed.map_err(|error| self.undecided(&mut writer, error))?;
         half_done.done();
         Ok(self.end_alone(writer, forest))
     }

@@ -135,6 +135,39 @@ fn a_range_that_cannot_be_read_again_behind_the_log_is_an_unknown_outcome_and_no
 }
 
 #[test]
+fn what_was_buffered_is_in_the_log_when_a_write_behind_it_is_said_to_be() {
+    const BUFFERED: &[u8] = b"zzzzzz, buffered";
+    let disk = filled();
+    let written = |copy: &SimDisk, struck| {
+        let (engine, tree) = open(Arc::new(copy.clone()));
+        tree.put(BUFFERED, b"v", Durability::Buffered).unwrap();
+        let before = copy.counters().reads;
+        copy.set_plan(FaultPlan { fail_read: struck, ..FaultPlan::default() });
+        let written = engine.write(&batch(&tree), Durability::Buffered);
+        copy.set_plan(FaultPlan::default());
+        let reads = copy.counters().reads - before;
+        // As who is told of an error does.
+        drop(engine.close_shared());
+        (written, reads)
+    };
+    let (whole, reads) = written(&disk.fork(), None);
+    whole.unwrap();
+    let mut unknown = 0;
+    for struck in (0..reads).rev().step_by(1 + reads as usize / 24) {
+        let copy = disk.fork();
+        let (struck_by, _) = written(&copy, Some(struck));
+        if !struck_by.unwrap_err().is_unknown() {
+            continue;
+        }
+        unknown += 1;
+        let (_engine, tree) = open(Arc::new(copy.kill()));
+        assert!(tree.get(BUFFERED).unwrap().is_some(), "read {struck}: what was acknowledged before is lost");
+        assert_eq!(count(&tree).unwrap(), 2, "read {struck}");
+    }
+    assert!(unknown > 0, "none of {reads} reads");
+}
+
+#[test]
 fn a_move_of_a_range_whose_pages_cannot_be_read_is_refused_or_unknown_and_never_half_done() {
     let disk = filled();
     let at = (RECORDS / 2).to_be_bytes();
