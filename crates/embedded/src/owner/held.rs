@@ -82,12 +82,20 @@ pub(super) struct StopBeating {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
+/// Begins a thread of the heartbeat.
+pub(super) type Spawn = fn(Box<dyn FnOnce() + Send>) -> io::Result<std::thread::JoinHandle<()>>;
+
+pub(super) fn spawn_heartbeat(beat: Box<dyn FnOnce() + Send>) -> io::Result<std::thread::JoinHandle<()>> {
+    std::thread::Builder::new().name("atoll-heartbeat".into()).spawn(beat)
+}
+
 /// Touches the lock file again and again. Whoever cannot for as long as `silent_max` has lost it: soon others may take it for
 /// left behind.
 pub(super) fn beat_on(
     lock: FileLock,
     every: Duration,
     silent_max: Duration,
+    spawn: Spawn,
 ) -> io::Result<(StopBeating, watch::Receiver<bool>)> {
     let (lose, lost) = watch::channel(false);
     let signal = Arc::new((Mutex::new(false), Condvar::new()));
@@ -117,7 +125,7 @@ pub(super) fn beat_on(
             }
         }
     };
-    let thread = std::thread::Builder::new().name("atoll-heartbeat".into()).spawn(beat)?;
+    let thread = spawn(Box::new(beat))?;
     Ok((StopBeating { signal, thread: Some(thread) }, lost))
 }
 

@@ -6,7 +6,7 @@
 use super::OwnerError;
 use super::decide::{Decision, Heartbeat, Host, Lock, Mode, Observed, Owner, Process, Socket, decide};
 use super::file_system::{FileSystem, Locking};
-use super::held::{HeldLock, Ownership, beat_on};
+use super::held::{HeldLock, Ownership, Spawn, beat_on, spawn_heartbeat};
 use super::host::HostIdentity;
 use super::lock::{
     FileLock, KernelLock, LOCK_FILE, heartbeat, new_nonce, read_file_record, read_kernel_record,
@@ -76,8 +76,8 @@ pub async fn settle(folder: &Path, mode: Mode, options: &OwnerOptions) -> Result
     loop {
         let has_time = tokio::time::Instant::now() < until;
         let (folder, options) = (folder.clone(), options.clone());
-        let attempt = tokio::task::spawn_blocking(move || Attempt { folder, mode, options }.run(has_time));
-        match attempt.await {
+        let attempt = Attempt { folder, mode, options, spawn: spawn_heartbeat };
+        match tokio::task::spawn_blocking(move || attempt.run(has_time)).await {
             Ok(Ok(Some(settled))) => return Ok(settled),
             Ok(Ok(None)) => {}
             Ok(Err(error)) => return Err(error),
@@ -99,6 +99,7 @@ struct Attempt {
     folder: PathBuf,
     mode: Mode,
     options: OwnerOptions,
+    spawn: Spawn,
 }
 
 impl Attempt {
@@ -253,8 +254,17 @@ impl Attempt {
             HeldLock::Kernel(_) => (None, watch::channel(false).1),
             HeldLock::File(lock) => {
                 let OwnerOptions { heartbeat_every: every, heartbeat_limit: limit, .. } = self.options;
-                let (stop, lost) = beat_on(lock.clone(), every, limit / 3 * 2)
-                    .map_err(io_error("keep the heartbeat of", &self.folder))?;
+                let beating = beat_on(lock.clone(), every, limit / 3 * 2, self.spawn);
+                let (stop, lost) = beating
+                    .inspect_err(|_| {
+                        socket.remove();
+                        // Else it names a living process, this one, which is no owner.
+                        if let Err(error) = lock.release() {
+                            tracing::warn!(%error, "the name of a process that is no owner stays on the folder");
+                        }
+                    })
+                    // That no thread is left looks as if somebody else had been quicker.
+                    .map_err(|error| io_error("keep the heartbeat of", &self.folder)(io::Error::other(error)))?;
                 (Some(stop), lost)
             }
         };
@@ -286,5 +296,38 @@ fn again(error: OwnerError) -> Result<Option<Settled>, OwnerError> {
     match &error {
         OwnerError::Io { source, .. } if source.kind() == io::ErrorKind::WouldBlock => Ok(None),
         _ => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn no_thread(_: Box<dyn FnOnce() + Send>) -> io::Result<std::thread::JoinHandle<()>> {
+        // As the system says it.
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    #[test]
+    fn a_heartbeat_that_cannot_begin_leaves_no_name_and_no_socket_behind() {
+        let outer = tempfile::tempdir().unwrap();
+        let folder = outer.path().join("store");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::set_permissions(outer.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+        let run_time_folders = vec![outer.path().to_owned()];
+        let options =
+            OwnerOptions { locking: Some(Locking::File), run_time_folders, ..OwnerOptions::default() };
+        let attempt =
+            |spawn| Attempt { folder: folder.clone(), mode: Mode::Write, options: options.clone(), spawn };
+        let refused = attempt(no_thread).run(true);
+        assert!(
+            matches!(refused, Err(OwnerError::Io { action: "keep the heartbeat of", .. })),
+            "{refused:?}"
+        );
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "a name is left");
+        assert_eq!(std::fs::read_dir(outer.path()).unwrap().count(), 1, "a socket is left");
+        let owned = attempt(spawn_heartbeat).run(true);
+        assert!(matches!(owned, Ok(Some(Settled::Owner(_)))), "{owned:?}");
     }
 }
