@@ -107,7 +107,7 @@ fn read_ids(
 }
 
 /// Whether something could not be read, or is not what it was.
-fn is_damage(error: &EngineError) -> bool {
+pub(super) fn is_damage(error: &EngineError) -> bool {
     match error {
         EngineError::Corrupt { .. } => true,
         EngineError::Disk(error) => error.operation == Operation::Read,

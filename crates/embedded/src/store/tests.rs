@@ -1,9 +1,13 @@
-//! Calls on a store whose disk stands still: who waits for it, and what becomes of them at their deadlines.
+//! Calls on a store whose disk stands still: who waits for it, and what becomes of them at their deadlines. And what is told of writes
+//! that are asked for again.
 
 use super::{EmbeddedStore, StoreOptions};
-use atoll_disk::{Disk, DiskError, FaultPlan, SimDisk};
+use atoll_disk::{Disk, DiskError, FaultPlan, MemoryDisk, SimDisk};
 use atoll_engine::{Engine, Options};
-use atoll_store::{Cell, Durability, ErrorKind, Outcome, ReadOptions, RequestId, Store, WriteOptions};
+use atoll_store::clock::ManualClock;
+use atoll_store::{
+    Batch, Cell, Durability, ErrorKind, Outcome, ReadOptions, RequestId, Store, Timestamp, WriteOptions,
+};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Duration;
@@ -155,4 +159,42 @@ async fn a_write_whose_sync_failed_stays_unknown_however_often_it_is_asked_for()
         let other = store.put(cell, b"other", named(2, Durability::Flushed)).await.unwrap_err();
         assert_eq!(other.outcome(), Outcome::Refused, "{other}");
     }
+}
+
+fn named_by(sequence: u64) -> WriteOptions {
+    WriteOptions { request: Some(RequestId { client: 7, sequence }), ..WriteOptions::default() }
+}
+
+#[tokio::test]
+async fn a_write_whose_id_cannot_be_read_is_unknown_when_it_is_asked_for_again() {
+    let (count, sick, began) = (5000_u64, 2500, Timestamp(0x1122_3344_5566_0000));
+    let (disk, clock) = (Arc::new(MemoryDisk::new()), Arc::new(ManualClock::starting_at(began)));
+    let open = || {
+        let engine = Options { background: false, log_windows: false, ..Options::default() };
+        let opened = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, engine.clone()).unwrap();
+        let options = StoreOptions { engine, clock: clock.clone(), ..StoreOptions::default() };
+        EmbeddedStore::on_engine(opened, options, "test").unwrap()
+    };
+    let write = async |store: &EmbeddedStore, sequence: u64| {
+        let batch = Batch::on(*b"p").put(*b"k", sequence.to_be_bytes().to_vec());
+        store.write(batch, named_by(sequence)).await
+    };
+    let store = open();
+    for sequence in 0..count {
+        write(&store, sequence).await.unwrap();
+        clock.advance(Duration::from_nanos(1));
+    }
+    store.close().await.unwrap();
+    drop(store);
+    let mut bytes = vec![0; disk.len().unwrap() as usize];
+    disk.read_at(0, &mut bytes).unwrap();
+    // When it was written is said beside its id, and nowhere else.
+    let needle = (began.0 + sick).to_le_bytes();
+    let places = (0..bytes.len() - 8).filter(|&at| bytes[at..].starts_with(&needle));
+    places.for_each(|at| disk.write_at(at as u64, &[1]).unwrap());
+    let store = open();
+    assert!(write(&store, 0).await.unwrap().repeated && write(&store, count - 1).await.unwrap().repeated);
+    let again = write(&store, sick).await.unwrap_err();
+    assert_eq!(again.outcome(), Outcome::Unknown, "{again}");
+    assert!(again.to_string().contains("cannot be read"), "{again}");
 }

@@ -6,7 +6,7 @@
 //!
 //! Invariant: whoever waits for a cell is woken after the commit that changed it, never before.
 
-use super::{EmbeddedStore, Inner, LIMITS, keys};
+use super::{EmbeddedStore, Inner, LIMITS, keys, requests};
 use atoll_engine::{Beside, Durability as Class, EngineError, ReadTicket, Reader, SyncTicket, WriteBatch};
 use atoll_store::{
     Batch, Cell, Condition, Conflict, Durability, Mutation, Outcome, RequestId, Store, StoreError,
@@ -127,7 +127,7 @@ impl Inner {
         let mut remembered = None;
         let decide = |reader: &Reader<'_>| -> Result<_, Failed> {
             if let Some(((id, _), requests)) = remembering
-                && requests.is_known(id)?
+                && requests.is_known(id).map_err(Failed::of_lookup)?
             {
                 return Ok((None, ()));
             }
@@ -236,6 +236,15 @@ impl From<EngineError> for Failed {
 }
 
 impl Failed {
+    /// Of an id that could not be looked up.
+    fn of_lookup(error: EngineError) -> Self {
+        if !requests::is_damage(&error) {
+            return Self::Engine(error);
+        }
+        let reason = format!("whether it took effect before cannot be read: {error}");
+        Self::Store(StoreError::Unknown { what: "write", reason, source: Some(Arc::new(error)) })
+    }
+
     /// Whether the write may have taken effect all the same.
     fn is_unknown(&self) -> bool {
         matches!(self, Self::Engine(error) if error.is_unknown())
