@@ -22,6 +22,9 @@ pub(crate) struct Requests {
     by_age: Mutex<VecDeque<(Timestamp, RequestId)>>,
     memory_ns: u64,
     count_max: usize,
+    /// How often all ids were looked through.
+    #[cfg(test)]
+    pub(super) searches: std::sync::atomic::AtomicUsize,
 }
 
 impl Requests {
@@ -43,7 +46,14 @@ impl Requests {
         }
         by_age.sort();
         by_age.dedup();
-        Ok(Self { tree, by_age: Mutex::new(by_age.into()), memory_ns, count_max })
+        Ok(Self {
+            tree,
+            by_age: Mutex::new(by_age.into()),
+            memory_ns,
+            count_max,
+            #[cfg(test)]
+            searches: Default::default(),
+        })
     }
 
     /// Whether the write of this id was applied. Called under the writer lock.
@@ -51,8 +61,10 @@ impl Requests {
         self.tree.get_with(&encode_id(id), |value| value.is_some())
     }
 
-    /// Whether the write of this id took effect here, or may have. Asks no disk.
+    /// Whether the write of this id took effect here, or may have. Asks no disk, but may have to look through all ids.
     pub(crate) fn has(&self, id: RequestId) -> bool {
+        #[cfg(test)]
+        self.searches.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.by_age.lock().iter().rev().any(|(_, other)| *other == id)
     }
 

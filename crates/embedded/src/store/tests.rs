@@ -6,10 +6,12 @@ use atoll_disk::{Disk, DiskError, FaultPlan, MemoryDisk, SimDisk};
 use atoll_engine::{Engine, Options};
 use atoll_store::clock::ManualClock;
 use atoll_store::{
-    Batch, Cell, Durability, ErrorKind, Outcome, ReadOptions, RequestId, Store, Timestamp, WriteOptions,
+    Batch, Buffer, Cell, Durability, ErrorKind, Outcome, ReadOptions, RequestId, Store, Timestamp,
+    WriteOptions,
 };
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// A disk on which threads of one name stand still while it is held.
@@ -163,6 +165,28 @@ async fn a_write_whose_sync_failed_stays_unknown_however_often_it_is_asked_for()
 
 fn named_by(sequence: u64) -> WriteOptions {
     WriteOptions { request: Some(RequestId { client: 7, sequence }), ..WriteOptions::default() }
+}
+
+#[tokio::test]
+async fn a_conflict_looks_through_no_ids() {
+    let store = EmbeddedStore::in_memory(StoreOptions::default()).unwrap();
+    let cell = Cell::new(b"p", b"k");
+    for sequence in 0..100 {
+        store.put(cell, b"v", named_by(sequence)).await.unwrap();
+    }
+    for sequence in 100..200 {
+        let created = store.create(cell, Buffer::from(b"w".to_vec()), named_by(sequence)).await;
+        assert_eq!(created.unwrap_err().kind(), ErrorKind::Conflict);
+    }
+    let searches = || store.inner.requests.as_ref().unwrap().searches.load(Ordering::Relaxed);
+    assert_eq!(searches(), 0);
+    // What is in the way of asking again says nothing of what was done before.
+    store.close().await.unwrap();
+    let again = store.put(cell, b"v", named_by(7)).await.unwrap_err();
+    assert_eq!(again.outcome(), Outcome::Unknown, "{again}");
+    let new = store.put(cell, b"v", named_by(1000)).await.unwrap_err();
+    assert_eq!(new.outcome(), Outcome::Refused, "{new}");
+    assert_eq!(searches(), 2);
 }
 
 #[tokio::test]

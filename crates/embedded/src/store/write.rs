@@ -161,6 +161,11 @@ impl Inner {
 
     /// What is told of an error: one in the way of asking again says nothing about the write that had this id before.
     fn told_again(&self, request: Option<RequestId>, error: StoreError) -> StoreError {
+        // Where it came to that the id was looked up under the writer's lock, and is not known. To look through all of them costs much more
+        // than a conflict, of which there may be many.
+        if matches!(error, StoreError::Conflict(_) | StoreError::Limit { .. }) {
+            return error;
+        }
         let is_again = || request.zip(self.requests.as_ref()).is_some_and(|(id, requests)| requests.has(id));
         if error.outcome() == Outcome::Refused && is_again() { took_effect(error) } else { error }
     }
