@@ -8,7 +8,7 @@
 //!
 //! Bound: with every checkpoint, segments take at most a third more than the bytes alive in them, and two segments,
 //! but for those that snapshots hold or that cannot be read. A checkpoint moves at most about as many bytes as make one
-//! due, and one segment when memory is short; where that is too little, the next ones go on.
+//! due, and one segment when memory is short; where that is too little, the next ones go on, also in the middle of a long segment.
 //!
 //! Invariant: a value is moved only while its key has exactly the piece that was read, and that piece verifies.
 //! Invariant: what is moved is in no log group, so no commit is counted and no reader can tell.
@@ -17,6 +17,7 @@ mod fruitless;
 mod parts;
 
 pub(crate) use fruitless::Fruitless;
+pub(crate) use parts::Left;
 
 use crate::EngineError;
 use crate::cold::{COLD_NUMBER, ColdSegment, VALUE_OVERHEAD_MAX};
@@ -68,6 +69,29 @@ struct Alive {
     number: usize,
     tree: u32,
     checksum: u64,
+}
+
+/// How it goes with a segment.
+struct Going {
+    /// The newest epoch that a snapshot holds.
+    held: Option<u64>,
+    /// Bytes that go to the cold segment.
+    added: u64,
+    /// Whether something could not be read.
+    is_unread: bool,
+}
+
+/// How far it went.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Went {
+    /// To the end.
+    Through,
+    /// As far as memory goes: the next checkpoint goes on behind it.
+    Full,
+    /// To a value that a snapshot needs.
+    Needed,
+    /// To what could not be read.
+    Unread,
 }
 
 /// A cold segment in the making, and what goes there.
@@ -166,42 +190,60 @@ impl Shared {
         bytes: &mut Vec<u8>,
         filling: &mut Filling,
     ) -> Result<Cleaned, EngineError> {
-        let (mut added, mut is_unread) = (0, false);
+        let left = self.take_left(victim);
+        let mut going = Going { held, added: 0, is_unread: false };
         // What a snapshot needs may be in the last part, and is looked for before anything of the first one is added.
-        let rounds: &[bool] = if self.has_parts(victim) { &[false, true] } else { &[true] };
-        for &adds in rounds {
-            let mut parts = Parts::of(victim);
-            // Moving dirties leaves: where these fill the memory, the next checkpoint goes on.
-            while added == 0 || self.backing.excess() == 0 {
-                self.make_room();
-                let part = match self.next_part(&mut parts, bytes) {
-                    Ok(Some(part)) => part,
-                    Ok(None) => break,
-                    Err(error) => {
-                        self.leave(&error);
-                        is_unread = true;
-                        break;
-                    }
-                };
-                let Some(alive) = self.alive_in(&part, bytes, held, &mut is_unread) else {
-                    return Ok(Cleaned::of(added, false));
-                };
-                if adds {
-                    added += self.add_to_cold(&part, bytes, &alive, filling)?;
-                }
+        let is_looked_for = held.is_none() || left.as_ref().is_some_and(|left| left.is_free_of(held));
+        if self.has_parts(victim) && !is_looked_for {
+            let went = self.go_through(&mut Parts::of(victim), &mut going, bytes, None)?;
+            if went == Went::Needed {
+                return Ok(Cleaned::Nothing);
             }
         }
-        Ok(Cleaned::of(added, is_unread))
+        let is_behind = left.is_some();
+        let mut parts = left.map_or_else(|| Parts::of(victim), |left| left.parts(victim));
+        let mut went = self.go_through(&mut parts, &mut going, bytes, Some(&mut *filling))?;
+        if is_behind && going.added == 0 && went == Went::Through {
+            // Whether nothing is left only a look at all of it says.
+            parts = Parts::of(victim);
+            went = self.go_through(&mut parts, &mut going, bytes, Some(filling))?;
+        }
+        if went == Went::Full && self.has_parts(victim) {
+            self.note_left(victim, parts.left(held));
+        }
+        Ok(Cleaned::of(going.added, going.is_unread && went != Went::Needed))
+    }
+
+    /// Adds what is alive in the parts that are left to the cold segment, if there is one, or only looks at it.
+    fn go_through(
+        &self,
+        parts: &mut Parts<'_>,
+        going: &mut Going,
+        bytes: &mut Vec<u8>,
+        mut filling: Option<&mut Filling>,
+    ) -> Result<Went, EngineError> {
+        // Moving dirties leaves: where these fill the memory, the next checkpoint goes on.
+        while going.added == 0 || self.backing.excess() == 0 {
+            self.make_room();
+            let part = match self.next_part(parts, bytes) {
+                Ok(Some(part)) => part,
+                Ok(None) => return Ok(Went::Through),
+                Err(error) => {
+                    self.leave(&error);
+                    going.is_unread = true;
+                    return Ok(Went::Unread);
+                }
+            };
+            let Some(alive) = self.alive_in(&part, bytes, going) else { return Ok(Went::Needed) };
+            if let Some(filling) = &mut filling {
+                going.added += self.add_to_cold(&part, bytes, &alive, filling)?;
+            }
+        }
+        Ok(Went::Full)
     }
 
     /// The values that are alive, each with the tree that has it; none at all if a snapshot needs any of them.
-    fn alive_in(
-        &self,
-        part: &Part,
-        bytes: &[u8],
-        held: Option<u64>,
-        is_unread: &mut bool,
-    ) -> Option<Vec<Alive>> {
+    fn alive_in(&self, part: &Part, bytes: &[u8], going: &mut Going) -> Option<Vec<Alive>> {
         let values = &part.values;
         let mut alive = Vec::new();
         for (number, value) in values.iter().enumerate() {
@@ -212,7 +254,7 @@ impl Shared {
             }
             let (key, content) = (&bytes[value.key.clone()], &bytes[value.value.clone()]);
             match self.piece_at(value, key, part.offset) {
-                Ok(Some((_, piece))) if held.is_some_and(|held| piece.birth() <= held) => return None,
+                Ok(Some((_, piece))) if going.held.is_some_and(|held| piece.birth() <= held) => return None,
                 // Reading a value that does not verify is an error, and moving it would be the same.
                 Ok(Some((tree, piece))) if self.backing.checksum(content) == piece.checksum() => {
                     alive.push(Alive { number, tree, checksum: piece.checksum() });
@@ -223,7 +265,7 @@ impl Shared {
                 Ok(_) => {}
                 Err(error) => {
                     self.leave(&error);
-                    *is_unread = true;
+                    going.is_unread = true;
                 }
             }
         }

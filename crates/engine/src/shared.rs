@@ -6,7 +6,7 @@
 
 use crate::backing::{Backing, Reading};
 use crate::broken::Answering;
-use crate::cleaning::Fruitless;
+use crate::cleaning::{Fruitless, Left};
 use crate::forest::Forest;
 use crate::gate::{Apart, Gate, Latches, Look};
 use crate::hot::Hot;
@@ -85,6 +85,8 @@ pub(crate) struct Shared {
     pub(crate) values_moved: AtomicU64,
     /// Log segments, by offset, of which nothing could be moved.
     pub(crate) fruitless: Mutex<BTreeMap<u64, Fruitless>>,
+    /// Where long ones of which something could be moved were left.
+    pub(crate) left_segments: Mutex<BTreeMap<u64, Left>>,
     /// Which copy of the superblock was written last, and may be damaged if that failed.
     pub(crate) doubtful_copy: AtomicUsize,
 }
@@ -198,6 +200,7 @@ impl Shared {
             segments_cleaned: AtomicU64::new(0),
             values_moved: AtomicU64::new(0),
             fruitless: Mutex::default(),
+            left_segments: Mutex::default(),
             doubtful_copy: AtomicUsize::new(0),
             evict_above: AtomicU64::new(0),
             views: Views::default(),

@@ -342,6 +342,8 @@ struct Watched {
     disk: MemoryDisk,
     panics: bool,
     reads: AtomicU64,
+    /// Bytes of reads that are longer than pages and values are.
+    long_read_bytes: AtomicU64,
 }
 
 impl Relay for Watched {
@@ -351,6 +353,9 @@ impl Relay for Watched {
 
     fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
         self.reads.fetch_add(1, Ordering::Relaxed);
+        if target.len() > 64 << 10 {
+            self.long_read_bytes.fetch_add(target.len() as u64, Ordering::Relaxed);
+        }
         self.disk.read_at(offset, target)
     }
 
@@ -418,28 +423,43 @@ fn checkpoints_pause_while_memory_is_full_of_what_none_can_write() {
     assert_eq!(sorted.len().unwrap(), 30_000);
 }
 
-#[test]
-fn a_segment_that_is_longer_than_the_budget_is_cleaned_within_it() {
-    const VALUES: u64 = 1200;
-    let long = |number: u64, version: u64| value(number, version).repeat(100);
-    let disk: Arc<MemoryDisk> = Arc::default();
+fn long(number: u64, version: u64) -> Vec<u8> {
+    value(number, version).repeat(100)
+}
+
+/// A store with little memory and a segment of so many values of 9,600 bytes, of which one of ten is alive.
+fn with_a_long_segment(disk: &Arc<Watched>, values: u64) -> (Engine, Tree) {
     let plenty = Options { memory_bytes: 1 << 30, background: false, ..options() };
     let engine = Engine::open(disk.clone(), plenty).unwrap();
     let tree = engine.tree("records").unwrap();
-    // Five times the budget in one group, which makes a segment of its own.
+    // All in one group, which makes a segment of its own.
     let mut batch = WriteBatch::new();
-    (0..VALUES).for_each(|number| batch.put(&tree, &key(number), &long(number, 0)));
+    (0..values).for_each(|number| batch.put(&tree, &key(number), &long(number, 0)));
     engine.write(&batch, Durability::Flushed).unwrap();
     engine.close().unwrap();
-    let little = Options { background: false, ..options() };
-    let engine = Engine::open(disk.clone(), little.clone()).unwrap();
+    let engine = Engine::open(disk.clone(), Options { background: false, ..options() }).unwrap();
     let tree = engine.tree("records").unwrap();
-    for number in (0..VALUES).filter(|number| number % 10 > 0) {
+    for number in (0..values).filter(|number| number % 10 > 0) {
         tree.put(&key(number), &long(number, 1), Durability::Flushed).unwrap();
-        if number.is_multiple_of(50) {
-            engine.checkpoint().unwrap();
-        }
     }
+    (engine, tree)
+}
+
+#[track_caller]
+fn assert_all_long(engine: &Engine, tree: &Tree, values: u64) {
+    for number in 0..values {
+        let found = tree.get(&key(number)).unwrap().unwrap().to_buffer().unwrap();
+        assert!(*found == *long(number, u64::from(number % 10 > 0)), "key {number}");
+    }
+    assert!(engine.check().unwrap().damage.is_empty());
+}
+
+#[test]
+fn a_segment_that_is_longer_than_the_budget_is_cleaned_within_it() {
+    // Five times the budget.
+    const VALUES: u64 = 1200;
+    let disk: Arc<Watched> = Arc::default();
+    let (engine, tree) = with_a_long_segment(&disk, VALUES);
     let before = engine.stats();
     engine.checkpoint().unwrap();
     engine.checkpoint().unwrap();
@@ -448,11 +468,32 @@ fn a_segment_that_is_longer_than_the_budget_is_cleaned_within_it() {
     assert!(stats.values_moved >= VALUES / 10, "{before:?} {stats:?}");
     assert!(stats.log_segment_bytes < VALUES * 12_000, "{before:?} {stats:?}");
     drop((tree, engine));
-    let engine = Engine::open(disk, little).unwrap();
-    let tree = engine.tree("records").unwrap();
-    for number in 0..VALUES {
-        let found = tree.get(&key(number)).unwrap().unwrap().to_buffer().unwrap();
-        assert!(*found == *long(number, u64::from(number % 10 > 0)), "key {number}");
+    let engine = Engine::open(disk, Options { background: false, ..options() }).unwrap();
+    assert_all_long(&engine, &engine.tree("records").unwrap(), VALUES);
+}
+
+#[test]
+fn a_long_segment_is_read_once_by_those_who_clean_it() {
+    const VALUES: u64 = 600;
+    const LENGTH: u64 = VALUES * 9_700;
+    // In one step, or where memory is full of what the checkpoint is to write, part by part.
+    for (filling, most) in [(0, LENGTH + (256 << 10)), (RECORDS / 4, 3 * LENGTH)] {
+        let disk: Arc<Watched> = Arc::default();
+        let (engine, tree) = with_a_long_segment(&disk, VALUES);
+        let other = engine.tree("other").unwrap();
+        let before = disk.long_read_bytes.load(Ordering::Relaxed);
+        let mut checkpoints = 0;
+        while engine.stats().values_moved < VALUES / 10 {
+            for number in 0..filling {
+                other.put(&key(number), &value(number, checkpoints), Durability::Buffered).unwrap();
+            }
+            engine.checkpoint().unwrap();
+            checkpoints += 1;
+            assert!(checkpoints < 60, "{:?}", engine.stats());
+        }
+        assert_eq!(checkpoints > 5, filling > 0, "{checkpoints} checkpoints");
+        let read = disk.long_read_bytes.load(Ordering::Relaxed) - before;
+        assert!(read <= most, "{read} bytes of {LENGTH} in {checkpoints} checkpoints");
+        assert_all_long(&engine, &tree, VALUES);
     }
-    assert!(engine.check().unwrap().damage.is_empty());
 }

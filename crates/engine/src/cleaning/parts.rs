@@ -23,21 +23,57 @@ pub(super) struct Part {
 /// A way through a segment.
 pub(super) struct Parts<'s> {
     segment: &'s SegmentUse,
+    is_over: bool,
+    place: Place,
+}
+
+/// How far a way through a segment came.
+#[derive(Default)]
+struct Place {
     /// Bytes of the segment that are done with.
     done: u64,
-    is_over: bool,
     log: log::Passage,
     cold: cold::Passage,
 }
 
+/// Where a segment was left in which something was moved, for the next checkpoint to go on.
+pub(crate) struct Left {
+    place: Place,
+    held: Option<u64>,
+}
+
 impl<'s> Parts<'s> {
     pub(super) fn of(segment: &'s SegmentUse) -> Self {
-        let (log, cold) = Default::default();
-        Self { segment, done: 0, is_over: false, log, cold }
+        Self { segment, is_over: false, place: Place::default() }
+    }
+
+    /// Where it is left, with nothing in all of the segment that this epoch needs, which a snapshot holds.
+    pub(super) fn left(self, held: Option<u64>) -> Left {
+        Left { place: self.place, held }
+    }
+}
+
+impl Left {
+    /// Whether it is known that this epoch needs nothing of the segment: what is alive there becomes no older.
+    pub(super) fn is_free_of(&self, held: Option<u64>) -> bool {
+        self.held == held
+    }
+
+    pub(super) fn parts(self, segment: &SegmentUse) -> Parts<'_> {
+        Parts { segment, is_over: false, place: self.place }
     }
 }
 
 impl Shared {
+    /// Where this segment was left, if it was.
+    pub(super) fn take_left(&self, segment: &SegmentUse) -> Option<Left> {
+        self.left_segments.lock().remove(&segment.extent.offset)
+    }
+
+    pub(super) fn note_left(&self, segment: &SegmentUse, left: Left) {
+        self.left_segments.lock().insert(segment.extent.offset, left);
+    }
+
     /// Bytes of a segment that are read at once: as many as segments have that the log makes now.
     pub(super) fn part_bytes(&self) -> u64 {
         self.options.segment_bytes().max(PART_LEAST)
@@ -55,20 +91,20 @@ impl Shared {
         bytes: &mut Vec<u8>,
     ) -> Result<Option<Part>, EngineError> {
         let segment = parts.segment;
-        let left = segment.extent.len.saturating_sub(parts.done);
+        let left = segment.extent.len.saturating_sub(parts.place.done);
         if parts.is_over || left == 0 {
             return Ok(None);
         }
-        let offset = segment.extent.offset + parts.done;
+        let offset = segment.extent.offset + parts.place.done;
         self.read_into(bytes, Extent { offset, len: left.min(self.part_bytes()) })?;
         let is_cold = segment.number == COLD_NUMBER;
         let (values, passed) = match self.has_parts(segment) {
             false if is_cold => (cold::values_in(bytes, &self.backing), 0),
             false => (log::values_in(segment, bytes, &self.backing), 0),
-            true if is_cold => parts.cold.pass(bytes, &self.backing),
-            true => parts.log.pass(segment, bytes, &self.backing),
+            true if is_cold => parts.place.cold.pass(bytes, &self.backing),
+            true => parts.place.log.pass(segment, bytes, &self.backing),
         };
-        parts.done += passed as u64;
+        parts.place.done += passed as u64;
         parts.is_over = passed == 0;
         Ok(Some(Part { offset, values }))
     }
