@@ -12,6 +12,9 @@ pub(super) struct Lane {
     lengths: VecDeque<usize>,
     /// How much is sent of the first of them.
     begun: usize,
+    /// How much was moved in memory, ever.
+    #[cfg(test)]
+    moved_bytes: usize,
 }
 
 /// How much memory is kept.
@@ -19,7 +22,7 @@ pub(super) struct Lane {
 pub(super) struct Kept {
     /// Where nothing waits.
     pub(super) empty_bytes: usize,
-    /// Of what was sent, where something waits behind it.
+    /// Of what was sent, where something waits behind it; more where that is half of what waits.
     pub(super) sent_bytes: usize,
 }
 
@@ -76,7 +79,12 @@ impl Lane {
             self.bytes.shrink_to(kept.empty_bytes);
             self.lengths.shrink_to(LENGTHS_KEPT);
             self.sent = 0;
-        } else if self.sent > kept.sent_bytes {
+        } else if self.sent > kept.sent_bytes.max(self.waiting_bytes() / 2) {
+            // What waits is moved to the front: about twice in its time, however much there is.
+            #[cfg(test)]
+            {
+                self.moved_bytes += self.waiting_bytes();
+            }
             self.bytes.drain(..self.sent);
             self.sent = 0;
         }
@@ -86,5 +94,39 @@ impl Lane {
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
         self.bytes.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_in_a_long_lane_is_moved_twice_at_most() {
+        const FRAMES: usize = 64;
+        let kept = Kept { empty_bytes: 1 << 20, sent_bytes: 1 << 20 };
+        let (mut lane, body) = (Lane::default(), vec![7; 1 << 20]);
+        (0..FRAMES).for_each(|_| lane.add(&body));
+        let all = lane.waiting_bytes();
+        while !lane.is_empty() {
+            let taken = lane.waiting_bytes().min(1_100_000);
+            lane.took(taken);
+            lane.tidy(kept);
+        }
+        assert!(lane.moved_bytes <= 2 * all, "{} bytes moved for {all}", lane.moved_bytes);
+        // As well where as much comes as leaves.
+        let (mut lane, mut sent) = (Lane::default(), 0);
+        (0..FRAMES).for_each(|_| lane.add(&body));
+        let mut longest = 0;
+        while sent < 4 * all {
+            lane.add(&body);
+            let taken = body.len();
+            lane.took(taken);
+            sent += taken;
+            lane.tidy(kept);
+            longest = longest.max(lane.bytes.len());
+        }
+        assert!(lane.moved_bytes <= 2 * sent + all, "{} bytes moved for {sent}", lane.moved_bytes);
+        assert!(longest <= 2 * all, "{longest} bytes for {all}");
     }
 }
