@@ -1,6 +1,7 @@
 //! No answer leaves before the sync that it waits for, the loop goes on beside one that is slow, and a sync that fails ends it.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod half_way;
 mod quick;
 mod turns;
 mod unreadable;
