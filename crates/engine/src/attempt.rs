@@ -61,6 +61,8 @@ impl Tree {
         match search::leaf_of(&tree.root, key) {
             Ok(leaf) => {
                 let _latch = shared.latch(leaf);
+                // Who had it may have left a half of a change there.
+                shared.check_open()?;
                 let stored = search::get_in(leaf, key);
                 shared.hot.note_found(&hot, stored);
                 let value = stored.map(|stored| shared.value_ref(stored, forest.epoch).to_value());

@@ -80,6 +80,8 @@ impl Shared {
         };
         let mut latched = leaf.latched(&self.latches, &placing);
         let Some(leaf) = latched.get_mut().filter(|leaf| is_ours(leaf, &forest)) else { return Ok(None) };
+        // Who had the latch may have left a half of a change there.
+        self.check_open()?;
         let at = At { placing: &placing, forest: &forest, tree, place: leaf.locate(&key), leaf, key };
         self.change_at(at, op, value, placed, flush)
     }
@@ -101,6 +103,7 @@ impl Shared {
         let Some(leaf) = latched.get_mut().filter(|leaf| is_ours(leaf, &forest)) else {
             return Ok(Amending::Unseen);
         };
+        self.check_open()?;
         let place = leaf.locate(&hashed);
         let front = place.ok().map(|slot| self.value_ref(leaf.value(slot), forest.epoch).front());
         if front == Some(None) {
@@ -348,9 +351,11 @@ fn leaf_to_change<'f>(forest: &'f Forest, tree: u32, key: &[u8]) -> Option<(&'f 
 mod tests {
     use super::*;
     use crate::planted::plant;
-    use crate::{Durability, Engine, Options};
+    use crate::{Durability, Engine, Options, Tree};
     use atoll_disk::MemoryDisk;
     use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Barrier;
+    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn a_change_that_panics_when_the_log_has_it_leaves_a_store_that_answers_nothing() {
@@ -373,5 +378,52 @@ mod tests {
         assert!(engine.close().is_err_and(is_broken));
         let (_engine, tree) = open(Arc::new(MemoryDisk::with_bytes(disk.to_bytes())));
         assert_eq!(*tree.get(b"key").unwrap().unwrap().to_buffer().unwrap(), *b"new");
+    }
+
+    /// What becomes of who does `waits` while somebody else, who has the latch of the leaf, panics in the middle of a change.
+    fn behind_a_panic(waits: impl Fn(&Tree) -> Result<(), EngineError> + Sync) -> Result<(), EngineError> {
+        let options = Options { background: false, hot_bytes: Some(0), ..Options::default() };
+        let engine = Engine::open(Arc::new(MemoryDisk::default()), options).unwrap();
+        let tree = engine.tree("t").unwrap();
+        tree.put(b"key", b"old", Durability::Flushed).unwrap();
+        let (go, going) = (Barrier::new(2), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                go.wait();
+                going.store(true, Ordering::Release);
+                waits(&tree)
+            });
+            plant(Some(Bug::ChangePanics));
+            let changed = catch_unwind(AssertUnwindSafe(|| {
+                tree.amend::<8>(b"key", Durability::Flushed, |_| {
+                    go.wait();
+                    while !going.load(Ordering::Acquire) {
+                        std::thread::yield_now();
+                    }
+                    // The other one comes to the latch meanwhile, or finds a broken store.
+                    (0..1000).for_each(|_| std::thread::yield_now());
+                    Some(Amendment::Put(b"new"))
+                })
+            }));
+            plant(None);
+            assert!(changed.is_err(), "no change was made");
+            waiting.join().unwrap()
+        })
+    }
+
+    #[test]
+    fn who_waits_at_the_latch_of_a_change_that_panics_sees_nothing_of_it_and_writes_nothing_over_it() {
+        let is_broken = |ended: Result<(), EngineError>| matches!(ended, Err(EngineError::Broken { .. }));
+        for _ in 0..20 {
+            assert!(is_broken(behind_a_panic(|tree| tree.get(b"key").map(drop))), "get");
+            assert!(is_broken(behind_a_panic(|tree| tree.try_get(b"key").map(drop))), "try_get");
+            let put = |tree: &Tree| tree.put(b"key", b"newer", Durability::Flushed).map(drop);
+            assert!(is_broken(behind_a_panic(put)), "put");
+            let amend = |tree: &Tree| {
+                let change = |_| Some(Amendment::Put(b"newer"));
+                tree.amend::<8>(b"key", Durability::Flushed, change).map(drop)
+            };
+            assert!(is_broken(behind_a_panic(amend)), "amend");
+        }
     }
 }

@@ -119,6 +119,8 @@ impl Tree {
                 match search::leaf_of(&tree.root, key) {
                     Ok(leaf) => {
                         let _latch = shared.latch(leaf);
+                        // Who had it may have left a half of a change there.
+                        shared.check_open()?;
                         let (stored, epoch) = (search::get_in(leaf, key), forest.epoch);
                         shared.hot.note_found(&hot, stored);
                         return Ok(found(stored.map(|stored| shared.value_ref(stored, epoch))));
