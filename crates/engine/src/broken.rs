@@ -95,12 +95,43 @@ impl Drop for Unfinished<'_> {
     }
 }
 
+/// Whether a checkpoint panicked, after which there is none.
+#[derive(Default)]
+pub(crate) struct Spoiled {
+    is_spoiled: AtomicBool,
+    /// Whether the log became as long since as it may.
+    is_log_full: AtomicBool,
+}
+
+/// The log takes so many times what makes a checkpoint due before writes are refused where none will be made.
+const LOG_FULL: u64 = 4;
+
+impl Spoiled {
+    pub(crate) fn is_spoiled(&self) -> bool {
+        self.is_spoiled.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn is_log_full(&self) -> bool {
+        self.is_log_full.load(Ordering::Relaxed)
+    }
+
+    /// So much waits for a checkpoint, where so much makes one due.
+    pub(crate) fn note_waiting(&self, waiting: u64, due: u64) {
+        if self.is_spoiled() && waiting >= due.saturating_mul(LOG_FULL) {
+            self.is_log_full.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 /// A checkpoint that runs; dropped by a panic, it is the last one.
-struct Running<'s>(&'s AtomicBool);
+struct Running<'s>(&'s Shared);
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.spoiled.is_spoiled.store(true, Ordering::Relaxed);
+        let store = self.0.backing.name();
+        tracing::error!(%store, "a checkpoint panicked and is the last one: writes go on until memory or the log is full; open the store again");
     }
 }
 
@@ -144,12 +175,12 @@ impl Shared {
     }
 
     /// Runs a checkpoint, for whoever has `checkpointing`. Should it panic, what left the trees is lost with it: a later one would commit
-    /// as if that had never been, and nobody would get its space again. So there is none; the log goes on.
+    /// as if that had never been, and nobody would get its space again. So there is none; the log goes on until there is no room.
     pub(crate) fn whole<R>(&self, run: impl FnOnce() -> Result<R, EngineError>) -> Result<R, EngineError> {
-        if self.is_spoiled.load(Ordering::Relaxed) {
+        if self.spoiled.is_spoiled() {
             return Err(EngineError::Broken { store: self.backing.name() });
         }
-        let running = Running(&self.is_spoiled);
+        let running = Running(self);
         let done = run();
         std::mem::forget(running);
         done

@@ -198,6 +198,7 @@ impl Shared {
     pub(crate) fn ask_if_due(&self, waiting: u64) {
         let is_due = waiting >= self.options.checkpoint_bytes || self.backing.wants_checkpoint();
         if is_due && !self.checkpointing.is_locked() {
+            self.spoiled.note_waiting(waiting, self.options.checkpoint_bytes);
             self.ask_for_checkpoint();
         }
     }

@@ -7,6 +7,7 @@
 //! Invariant: who waits holds no lock, and waits no longer than until one whole checkpoint ended, perhaps behind one that
 //! runs already.
 //! Invariant: nobody waits unless a thread runs that makes checkpoints.
+//! Invariant: behind a checkpoint that panicked, which is the last one, writes are refused where there is no room, in memory or in the log.
 
 use crate::batch::{Action, Op};
 use crate::forest::TreeState;
@@ -110,7 +111,8 @@ impl Shared {
     }
 
     fn has_room(&self, need: Need) -> bool {
-        self.backing.has_room(self.bytes_for(need)) || self.backing.disk().is_none()
+        let has_room = self.backing.has_room(self.bytes_for(need)) && !self.spoiled.is_log_full();
+        has_room || self.backing.disk().is_none()
     }
 
     fn may_wait(&self, need: Need) -> bool {
@@ -133,6 +135,10 @@ impl Shared {
         self.backing.shed_values_for(self.bytes_for(need) + self.backing.room() / 64);
         self.make_room_by_waiting(need);
         self.wait_for_checkpoint(need);
+        // Where no checkpoint will ever be made, nothing else bounds what is written.
+        if self.spoiled.is_spoiled() && !self.has_room(need) {
+            return Err(EngineError::Broken { store: self.backing.name() });
+        }
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 //! noted last of all.
 
 use crate::backing::{Backing, Reading};
-use crate::broken::Answering;
+use crate::broken::{Answering, Spoiled};
 use crate::cleaning::{Fruitless, Left};
 use crate::forest::Forest;
 use crate::gate::{Apart, Gate, Latches, Look};
@@ -26,7 +26,7 @@ use crate::slot::Slot;
 use crate::space::{Extent, Space};
 use crate::superblock::Superblock;
 use crate::sync::Syncer;
-use crate::threads::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, RwLock};
+use crate::threads::{AtomicU64, AtomicUsize, Condvar, Mutex, RwLock};
 use crate::value::Stored;
 use crate::view::Views;
 use crate::{Damage, EngineError};
@@ -43,8 +43,7 @@ pub(crate) struct Shared {
     /// Shared by those who write large values ahead of their commit; closing waits for them.
     pub(crate) placing: RwLock<()>,
     pub(crate) checkpointing: Mutex<()>,
-    /// Whether a checkpoint panicked.
-    pub(crate) is_spoiled: AtomicBool,
+    pub(crate) spoiled: Spoiled,
     pub(crate) writer: Gate<Writer>,
     pub(crate) forest: Sharded<Forest>,
     /// Of the leaves of the current trees: for whoever looks at one or writes into it while others do.
@@ -177,7 +176,7 @@ impl Shared {
             backing,
             placing: RwLock::new(()),
             checkpointing: Mutex::new(()),
-            is_spoiled: AtomicBool::new(false),
+            spoiled: Spoiled::default(),
             writer: Gate::new(writer),
             forest: Sharded::new(forest),
             latches: Latches::default(),

@@ -283,7 +283,9 @@ fn a_panic_in_the_middle_of_a_range_delete_shows_nobody_a_half_of_it() {
 fn a_checkpoint_that_panicked_is_the_last_one_and_writes_go_on() {
     let disk: Arc<Panicking> = Arc::default();
     fill(disk.clone());
-    let (engine, tree) = open(disk.clone());
+    // There is room for what is written.
+    let engine = Engine::open(disk.clone(), options(4 << 20)).unwrap();
+    let tree = engine.tree("t").unwrap();
     for number in 0..2000u32 {
         tree.put(&number.to_be_bytes(), &[1; 500], Durability::Flushed).unwrap();
     }
@@ -299,4 +301,35 @@ fn a_checkpoint_that_panicked_is_the_last_one_and_writes_go_on() {
     engine.checkpoint().unwrap();
     engine.checkpoint().unwrap();
     assert!(engine.check().unwrap().damage.is_empty());
+}
+
+#[test]
+fn behind_a_checkpoint_that_panicked_writes_are_refused_where_memory_or_the_log_is_full() {
+    const MEMORY: u64 = 1 << 20;
+    // As many keys as there are puts, or one of them all the time.
+    for (memory_bytes, keys) in [(MEMORY, u32::MAX), (1 << 30, 1)] {
+        let disk: Arc<Panicking> = Arc::default();
+        let options = Options { checkpoint_bytes: 1 << 20, ..options(memory_bytes) };
+        let engine = Engine::open(disk.clone(), options.clone()).unwrap();
+        let tree = engine.tree("t").unwrap();
+        tree.put(LAST, b"v", Durability::Flushed).unwrap();
+        disk.writes.store(1, Ordering::Release);
+        assert!(panics(|| engine.checkpoint()));
+        let put = |number: u32| tree.put(&(number % keys).to_be_bytes(), &[7; 200], Durability::Flushed);
+        let (taken, refused) =
+            (0..200_000).map(|number| (number, put(number))).find(|(_, put)| put.is_err()).unwrap();
+        assert!(is_broken(refused.unwrap_err()));
+        assert!(taken > 1000, "{taken} puts");
+        let stats = engine.stats();
+        assert!(stats.memory_bytes_most <= memory_bytes + memory_bytes / 10, "{taken} puts: {stats:?}");
+        if keys == 1 {
+            assert!(engine.write(&batch(&tree), Durability::Flushed).is_err_and(is_broken));
+        }
+        // What was taken is there, now and for whoever opens the store next.
+        let distinct = taken.min(keys);
+        assert_eq!(count(&tree).unwrap(), distinct + 1);
+        assert!(engine.close_shared().is_err_and(is_broken));
+        let engine = Engine::open(disk.copied(), options).unwrap();
+        assert_eq!(count(&engine.tree("t").unwrap()).unwrap(), distinct + 1);
+    }
 }
