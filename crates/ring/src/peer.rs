@@ -256,7 +256,7 @@ impl Peers {
         let mut counted = Counts::default();
         for (node, dialled) in &mut self.dialled {
             if is_dated && dialled.is_open() {
-                dialled.put(|out| codec::encode_date(date_ms, out));
+                dialled.put_date(date_ms);
             }
             let is_open = dialled.is_open();
             if self.reached.get_mut(node).is_some_and(|reach| reach.look(is_open, now)) {

@@ -100,6 +100,17 @@ impl Dialled {
         is_taken
     }
 
+    /// Adds what the clock of this node says, before what waits: it says when it was added.
+    pub(super) fn put_date(&mut self, date_ms: u64) {
+        if self.outbox.is_long() {
+            self.body.clear();
+            codec::encode_date(date_ms, &mut self.body);
+            self.outbox.add_ahead(&self.body, Ahead::Promise);
+        } else {
+            self.put(|out| codec::encode_date(date_ms, out));
+        }
+    }
+
     /// Adds what is encoded to what waits; whether there was room for it.
     pub(super) fn put(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
         let most = if self.is_open { LIMITS.outbox_bytes } else { UNCONNECTED_BYTES_MAX };

@@ -276,3 +276,21 @@ fn promises_go_before_entries_that_wait_and_those_wait_once() {
     peers.say(OTHER, &append(4, 7, &[20 << 20]));
     assert!(peers.waiting_bytes(OTHER).unwrap() > 20 << 20);
 }
+
+#[test]
+fn what_a_clock_says_goes_before_entries_that_wait() {
+    let mut poll = Poll::new().unwrap();
+    let (mut peers, listener) = connected(&mut poll);
+    peers.say(OTHER, &append(4, 7, &[20 << 20]));
+    peers.flush(AT, 7, poll.registry());
+    peers.say(OTHER, &append(5, 2, &[20 << 20]));
+    let later = AT.after(10_000_000);
+    peers.flush(later, 17, poll.registry());
+    let hears = std::thread::spawn(move || hear(&mut listener.accept().unwrap().0, 4));
+    while peers.waiting_bytes(OTHER).unwrap() > 0 {
+        notice(&mut peers, &mut poll);
+        peers.flush(later, 17, poll.registry());
+    }
+    let heard = hears.join().unwrap();
+    assert_eq!(heard, ["date", "slot 4: 1 behind 7", "date", "slot 5: 1 behind 2"]);
+}
