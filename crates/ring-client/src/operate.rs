@@ -4,6 +4,7 @@ use crate::nodes::Nodes;
 use crate::options::RingOptions;
 use atoll_resp::{LatencyClass, Value};
 use atoll_store::{ErrorKind, StoreError};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -37,6 +38,14 @@ pub struct RingStatus {
     pub down: Vec<DownSlots>,
     /// All keyspaces, in their order.
     pub keyspaces: Vec<KeyspaceStatus>,
+}
+
+impl RingStatus {
+    /// Whether it is of later than another one, or as late and heard of since.
+    fn is_newer(&self, other: &Self) -> bool {
+        let age = |status: &Self| (status.version, Reverse(status.group_silent_ms));
+        age(self) > age(other)
+    }
 }
 
 /// A keyspace, and how it is.
@@ -126,14 +135,33 @@ impl RingOperator {
     /// # Errors
     /// `unavailable` if no node answers, or none knows yet what the ring is; `unauthenticated` if the token is not theirs.
     pub async fn status(&self) -> Result<RingStatus, StoreError> {
+        let mut status = self.told().await?;
+        let answers = self.answers_of(&status).await;
+        tell_of_each(&mut status, &answers);
+        Ok(status)
+    }
+
+    /// The same, as that one of the nodes knows it which knows most, and without what each tells of itself alone. Any one of them may go
+    /// by what was, as one that is cut off from the others does.
+    ///
+    /// # Errors
+    /// As [`RingOperator::status`].
+    pub async fn newest_status(&self) -> Result<RingStatus, StoreError> {
+        let told = self.told().await?;
+        let answers = self.answers_of(&told).await;
+        let others = answers.iter().flatten().filter_map(read);
+        Ok(others.fold(told, |newest, other| if other.is_newer(&newest) { other } else { newest }))
+    }
+
+    /// What some node that knows its ring tells of it.
+    async fn told(&self) -> Result<RingStatus, StoreError> {
         let ends = Instant::now() + self.nodes.options.patience;
         loop {
             let answer = self.nodes.ask("status", &[b"AT.RING", b"STATUS"]).await?;
-            let mut status = read(&answer).ok_or_else(|| self.nodes.odd("status"))?;
+            let status = read(&answer).ok_or_else(|| self.nodes.odd("status"))?;
             // A node that is the whole ring may never have changed anything, and one that has left is none of its nodes. Of both it
             // is one that has no table yet, which tells of a ring in which nobody is; now it says so itself, and earlier ones did not.
             if status.version > 0 || status.node > 0 {
-                self.ask_each(&mut status).await;
                 return Ok(status);
             }
             if Instant::now() >= ends {
@@ -145,31 +173,13 @@ impl RingOperator {
         }
     }
 
-    /// Asks each node whom it cannot reach, and those that lead slots how far the others are behind them.
-    async fn ask_each(&self, status: &mut RingStatus) {
-        let mut behind = Some(BTreeMap::<u32, u64>::new());
+    /// What each node of a ring says that is up or should be; none of one that does not answer.
+    async fn answers_of(&self, status: &RingStatus) -> Vec<Option<Value>> {
         let asked = status.nodes.iter().map(async |node| match node.is_up || node.leads > 0 {
             true => self.nodes.ask_node(&node.address, &[b"AT.RING", b"STATUS"]).await,
             false => None,
         });
-        let answers = futures::future::join_all(asked).await;
-        for (node, answer) in status.nodes.iter_mut().zip(answers) {
-            node.clock_off_ms = answer.as_ref().and_then(|answer| signed(find(answer, "clock_off_ms")?));
-            let is = |name| answer.as_ref().and_then(|answer| number(answer, name)).is_some_and(|is| is != 0);
-            (node.is_clock_doubted, node.is_seat_lost) = (is("clock_doubted"), is("group_seat_lost"));
-            node.unreached = answer.as_ref().and_then(read_unreached).unwrap_or_default();
-            if node.leads == 0 {
-                continue;
-            }
-            let told = answer.as_ref().and_then(read_behind);
-            behind = behind.zip(told).map(|(mut sum, told)| {
-                told.into_iter().for_each(|(node, entries)| *sum.entry(node).or_default() += entries);
-                sum
-            });
-        }
-        for node in &mut status.nodes {
-            node.behind = behind.as_ref().map(|sum| sum.get(&node.node).copied().unwrap_or_default());
-        }
+        futures::future::join_all(asked).await
     }
 
     /// Slots whose copies are all lost go on with what is left of them, if anything: what was acknowledged there is lost.
@@ -244,6 +254,29 @@ impl RingOperator {
 
     async fn ask(&self, words: &[&[u8]]) -> Result<(), StoreError> {
         self.nodes.ask("ask the ring", words).await.map(drop)
+    }
+}
+
+/// Notes of each node what it said: whom it cannot reach, and of those that lead slots how far the others are behind them.
+fn tell_of_each(status: &mut RingStatus, answers: &[Option<Value>]) {
+    let mut behind = Some(BTreeMap::<u32, u64>::new());
+    for (node, answer) in status.nodes.iter_mut().zip(answers) {
+        let answer = answer.as_ref();
+        node.clock_off_ms = answer.and_then(|answer| signed(find(answer, "clock_off_ms")?));
+        let is = |name| answer.and_then(|answer| number(answer, name)).is_some_and(|is| is != 0);
+        (node.is_clock_doubted, node.is_seat_lost) = (is("clock_doubted"), is("group_seat_lost"));
+        node.unreached = answer.and_then(read_unreached).unwrap_or_default();
+        if node.leads == 0 {
+            continue;
+        }
+        let told = answer.and_then(read_behind);
+        behind = behind.zip(told).map(|(mut sum, told)| {
+            told.into_iter().for_each(|(node, entries)| *sum.entry(node).or_default() += entries);
+            sum
+        });
+    }
+    for node in &mut status.nodes {
+        node.behind = behind.as_ref().map(|sum| sum.get(&node.node).copied().unwrap_or_default());
     }
 }
 

@@ -70,21 +70,35 @@ fn a_status_is_read_in_both_versions_of_the_protocol() {
     assert_eq!(read(&Value::Map(Vec::new())), None);
 }
 
+/// At which nobody listens.
+const NOBODY: &str = "127.0.0.1:1";
+
 /// What a node of this number says that goes by this version of the table, in which these nodes are.
 fn status_of(node: u32, version: u64, nodes: &[u32]) -> String {
+    let nodes: Vec<_> = nodes.iter().map(|node| (*node, NOBODY)).collect();
+    status_at_nodes(node, (version, 0), &nodes)
+}
+
+/// The same, where it has heard nothing for so many milliseconds, of nodes at these addresses.
+fn status_at_nodes(node: u32, (version, silent_ms): (u64, u64), nodes: &[(u32, &str)]) -> String {
     let name = |name: &str| format!("${}\r\n{name}\r\n", name.len());
     let pair = |of: &str, value: String| name(of) + &value;
     let number = |of: &str, number: u64| pair(of, format!(":{number}\r\n"));
-    let of_node = |node: &u32| {
-        let rest = ["up", "leaving", "leads", "in_sync", "catching_up"].map(|of| number(of, 0)).concat();
-        "*14\r\n".to_owned() + &number("node", (*node).into()) + &pair("address", name("127.0.0.1:1")) + &rest
+    let of_node = |(node, address): &(u32, &str)| {
+        let is_up = number("up", u64::from(*address != NOBODY));
+        let rest = ["leaving", "leads", "in_sync", "catching_up"].map(|of| number(of, 0)).concat();
+        "*14\r\n".to_owned()
+            + &number("node", (*node).into())
+            + &pair("address", name(address))
+            + &is_up
+            + &rest
     };
     let nodes = format!("*{}\r\n", nodes.len()) + &nodes.iter().map(of_node).collect::<String>();
-    let counts =
-        ["group_silent_ms", "group_leader", "slots", "served", "copies_in_sync_min"].map(|of| number(of, 0));
+    let counts = ["group_leader", "slots", "served", "copies_in_sync_min"].map(|of| number(of, 0));
     "*20\r\n".to_owned()
         + &number("node", node.into())
         + &number("version", version)
+        + &number("group_silent_ms", silent_ms)
         + &counts.concat()
         + &pair("nodes", nodes)
         + &["down", "keyspaces"].map(|of| pair(of, "*0\r\n".to_owned())).concat()
@@ -119,5 +133,30 @@ async fn a_node_that_is_the_whole_ring_tells_of_it_and_so_does_one_that_has_left
     for (node, version) in [(1, 0), (0, 9)] {
         let (status, asked) = status_at(status_of(node, version, &[1]), usize::MAX, String::new()).await;
         assert_eq!((status.unwrap().nodes.len(), asked), (1, 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_nodes_the_one_that_knows_more_is_believed_whichever_is_asked() {
+    for (knows, knew) in [((9, 0), (3, 0)), ((9, 0), (9, 60_000))] {
+        let newer = Stub::start(move |_, _, _| {
+            Answer::Says(status_at_nodes(1, knows, &[(1, NOBODY), (2, NOBODY), (4, NOBODY)]))
+        })
+        .await;
+        let address = newer.address.clone();
+        let older =
+            Stub::start(move |_, _, _| Answer::Says(status_at_nodes(2, knew, &[(1, &address), (2, NOBODY)])))
+                .await;
+        for seed in [&newer, &older] {
+            let operator = RingOperator::new(RingOptions::of(vec![seed.address.clone()]));
+            let newest = operator.newest_status().await.unwrap();
+            assert_eq!((newest.node, newest.version, newest.nodes.len()), (1, 9, 3));
+        }
+        let asked = RingOperator::new(RingOptions::of(vec![older.address.clone()])).status().await.unwrap();
+        assert_eq!(
+            (asked.node, asked.nodes.len()),
+            (2, 2),
+            "who is asked how the ring is tells what it knows"
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! `atoll ring leave` and `stay`: a node is taken out of a ring, or kept after all.
 
+use super::status::of_before;
 use crate::output::note;
 use crate::{Failure, Session};
-use atoll_open::{Location, RingOperator, StoreUrl, operate_ring};
+use atoll_open::{Location, RingOperator, RingStatus, StoreUrl, operate_ring};
 use atoll_store::StoreError;
 use clap::Args;
 use serde_json::json;
@@ -39,6 +40,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How long it may take until the configuration group has decided.
 const DECIDED_TIME_MAX: Duration = Duration::from_secs(10);
 
+/// How long it may take until a node tells how the ring is now.
+const PRESENT_TIME_MAX: Duration = Duration::from_secs(10);
+
 pub(super) fn operator(session: &Session) -> Result<RingOperator, Failure> {
     let url = session.store_url()?;
     match StoreUrl::parse(&url).map_err(StoreError::from)?.location {
@@ -47,6 +51,47 @@ pub(super) fn operator(session: &Session) -> Result<RingOperator, Failure> {
             problem: format!("{url} is no ring"),
             hint: "name one of its nodes, such as --store ring://127.0.0.1:7379/".to_owned(),
         }),
+    }
+}
+
+/// Looks at a ring again and again.
+///
+/// Invariant: of what was seen once nothing is taken back by a node that knows less, nor by one that knows nothing of now.
+pub(super) struct Looks<'o> {
+    operator: &'o RingOperator,
+    place: String,
+    /// The latest version that was seen.
+    newest: u64,
+}
+
+impl<'o> Looks<'o> {
+    pub(super) fn at(operator: &'o RingOperator, session: &Session) -> Result<Self, Failure> {
+        Ok(Self { operator, place: session.store_url()?, newest: 0 })
+    }
+
+    /// How the ring is now.
+    pub(super) async fn next(&mut self) -> Result<RingStatus, Failure> {
+        let until = tokio::time::Instant::now() + PRESENT_TIME_MAX;
+        loop {
+            let status = self.operator.newest_status().await?;
+            let Some(reason) = self.passed_over(&status) else { return Ok(status) };
+            if tokio::time::Instant::now() >= until {
+                let place = self.place.clone();
+                return Err(StoreError::Unavailable { place, reason, source: None }.into());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Why what a node tells is passed over, if it is.
+    fn passed_over(&mut self, status: &RingStatus) -> Option<String> {
+        let is_late = status.version < self.newest;
+        let late = || format!("node {} has not heard yet what others told of the ring", status.node);
+        let reason = of_before(status).or_else(|| is_late.then(late));
+        if reason.is_none() {
+            self.newest = status.version;
+        }
+        reason
     }
 }
 
@@ -152,6 +197,29 @@ fn undecided(session: &Session) -> Result<Failure, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use atoll_open::RingUrl;
+
+    #[test]
+    fn what_a_node_knew_once_takes_nothing_back_that_was_seen() {
+        let url = RingUrl { nodes: vec!["127.0.0.1:1".to_owned()], ..RingUrl::default() };
+        let operator = operate_ring(&url).unwrap();
+        let mut looks = Looks { operator: &operator, place: String::new(), newest: 0 };
+        let status =
+            |version, group_silent_ms| RingStatus { version, group_silent_ms, ..RingStatus::default() };
+        for (version, silent_ms, is_passed_over) in [
+            (0, 0, false),
+            (9, 60_000, true),
+            (3, 0, false),
+            (9, 2_000, false),
+            (3, 0, true),
+            (8, 60_000, true),
+            (9, 0, false),
+            (10, 0, false),
+        ] {
+            let passed_over = looks.passed_over(&status(version, silent_ms));
+            assert_eq!(passed_over.is_some(), is_passed_over, "{version} {silent_ms}: {passed_over:?}");
+        }
+    }
 
     #[tokio::test]
     async fn a_node_stays_once_the_ring_says_so_and_not_before() {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing is asked of the ring before it was said what may be lost, and somebody agreed.
 
-use super::operate::operator;
+use super::operate::{Looks, operator};
 use crate::output::note;
 use crate::{Failure, Session};
 use atoll_open::{DownSlots, RingOperator};
@@ -74,10 +74,12 @@ const ASK_AGAIN: Duration = Duration::from_secs(3);
 impl Recover {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let operator = operator(session)?;
+        // Who knows how the ring was says nothing of what is served now.
+        let mut looks = Looks::at(&operator, session)?;
         let mut recovered = Agreed::new();
         // More nodes may go meanwhile, and what they had is another loss to agree to.
         loop {
-            let (meant, again) = self.next(&operator.status().await?.down, &recovered);
+            let (meant, again) = self.next(&looks.next().await?.down, &recovered);
             match (meant.is_empty(), again.len()) {
                 (false, _) => {}
                 (true, 0) => break,
@@ -94,7 +96,7 @@ impl Recover {
                     .into());
                 }
             }
-            self.recover(session, &operator, &meant).await?;
+            self.recover(session, (&operator, &mut looks), &meant).await?;
             recovered.extend(meant);
         }
         let said = || match recovered.len() {
@@ -109,7 +111,7 @@ impl Recover {
     async fn recover(
         &self,
         session: &Session,
-        operator: &RingOperator,
+        (operator, looks): (&RingOperator, &mut Looks<'_>),
         meant: &Agreed,
     ) -> Result<(), Failure> {
         let nodes = named(meant);
@@ -124,7 +126,7 @@ impl Recover {
                 hint: "say yes when asked, or add --yes".to_owned(),
             });
         }
-        let left = recover_until_served(operator, meant).await?;
+        let left = recover_until_served((operator, looks), meant).await?;
         if left > 0 {
             let reason = format!(
                 "{left} of these slots are still not served: a last copy of theirs may be back, or no node is there to have them"
@@ -156,7 +158,10 @@ impl Recover {
 
 /// Asks for all of them and waits, as long as they become fewer; how many are not served in the end. The configuration
 /// group decides about one after the other, some hundred in a second, and a node drops what is too much at once.
-async fn recover_until_served(operator: &RingOperator, agreed: &Agreed) -> Result<usize, Failure> {
+async fn recover_until_served(
+    (operator, looks): (&RingOperator, &mut Looks<'_>),
+    agreed: &Agreed,
+) -> Result<usize, Failure> {
     let mut left = agreed.clone();
     let (mut asked_at, mut changed_at) = (None, tokio::time::Instant::now());
     while !left.is_empty() && changed_at.elapsed() < STUCK_TIME_MAX {
@@ -168,7 +173,7 @@ async fn recover_until_served(operator: &RingOperator, agreed: &Agreed) -> Resul
             asked_at = Some(tokio::time::Instant::now());
         }
         tokio::time::sleep(LOOK_EVERY).await;
-        let still = still_lost(&operator.status().await?.down, &left);
+        let still = still_lost(&looks.next().await?.down, &left);
         if still != left {
             (left, changed_at) = (still, tokio::time::Instant::now());
         }

@@ -86,14 +86,21 @@ fn is_of_before(status: &RingStatus) -> bool {
     status.group_silent_ms > SILENT_MS_MAX
 }
 
-/// What keeps a ring from serving everything, if anything does.
-fn trouble(status: &RingStatus) -> Option<String> {
-    if is_of_before(status) {
-        return Some(format!(
+/// Why what a node tells says nothing of now, if that is so.
+pub(super) fn of_before(status: &RingStatus) -> Option<String> {
+    is_of_before(status).then(|| {
+        format!(
             "node {} knew this {} s ago: too few of the nodes that keep the configuration answer it",
             status.node,
             status.group_silent_ms / 1000
-        ));
+        )
+    })
+}
+
+/// What keeps a ring from serving everything, if anything does.
+fn trouble(status: &RingStatus) -> Option<String> {
+    if let Some(reason) = of_before(status) {
+        return Some(reason);
     }
     let down = status.slots - status.served.min(status.slots);
     let each = keyspace::slots_each(status);
