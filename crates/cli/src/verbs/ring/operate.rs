@@ -96,8 +96,8 @@ impl<'o> Looks<'o> {
 }
 
 /// Fails unless the ring has this node.
-async fn known(operator: &RingOperator, node: u32) -> Result<(), Failure> {
-    if operator.status().await?.nodes.iter().any(|known| known.node == node) {
+async fn known(looks: &mut Looks<'_>, node: u32) -> Result<(), Failure> {
+    if looks.next().await?.nodes.iter().any(|known| known.node == node) {
         return Ok(());
     }
     Err(Failure::Usage {
@@ -107,16 +107,22 @@ async fn known(operator: &RingOperator, node: u32) -> Result<(), Failure> {
 }
 
 impl Leave {
-    // A door may tell how long something took.
-    #[allow(clippy::disallowed_methods)]
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let operator = operator(session)?;
-        known(&operator, self.node).await?;
+        let mut looks = Looks::at(&operator, session)?;
+        known(&mut looks, self.node).await?;
         operator.leave(self.node).await?;
         session.hint_on_interrupt("the node goes on leaving; `atoll ring status` tells how far it is");
+        self.follow(looks, session).await
+    }
+
+    /// Tells how far it is until it has left.
+    // A door may tell how long something took.
+    #[allow(clippy::disallowed_methods)]
+    async fn follow(&self, mut looks: Looks<'_>, session: &Session) -> Result<(), Failure> {
         let (start, mut told) = (Instant::now(), u64::MAX);
         loop {
-            let status = operator.status().await?;
+            let status = looks.next().await?;
             let Some(node) = status.nodes.iter().find(|node| node.node == self.node) else { break };
             if !node.is_leaving && start.elapsed() > DECIDED_TIME_MAX {
                 return Err(undecided(session)?);
@@ -145,10 +151,11 @@ impl Leave {
 impl Stay {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let operator = operator(session)?;
-        known(&operator, self.node).await?;
+        let mut looks = Looks::at(&operator, session)?;
+        known(&mut looks, self.node).await?;
         operator.stay(self.node).await?;
         let leaves = async || {
-            let status = operator.status().await?;
+            let status = looks.next().await?;
             let node = status.nodes.iter().find(|node| node.node == self.node);
             Ok(node.map(|node| node.is_leaving))
         };

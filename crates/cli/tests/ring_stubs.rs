@@ -1,0 +1,53 @@
+//! Verbs at nodes of a ring that hang, die or know little: what is told is what is known.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
+
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "support/node.rs"]
+mod stub;
+#[allow(dead_code, reason = "other tests use more of it")]
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use stub::{Said, node, status};
+use support::Place;
+
+/// Where nobody listens.
+const NOBODY: &str = "127.0.0.1:1";
+
+/// A node that knows of four nodes, and of three from the moment on that this is set; and one that was cut off before the fourth came.
+fn cut_off_from_the_fourth(has_left: Arc<AtomicBool>) -> [String; 2] {
+    let knows = node(move |me, words| match words {
+        "AT.RING STATUS" if has_left.load(Ordering::SeqCst) => status(1, 10, 0, &[me, NOBODY, NOBODY]),
+        "AT.RING STATUS" => status(1, 9, 0, &[me, NOBODY, NOBODY, NOBODY]),
+        _ => Said::Text("+OK\r\n".to_owned()),
+    });
+    let other = knows.clone();
+    let knew = node(move |me, words| match words {
+        "AT.RING STATUS" => status(2, 3, 60_000, &[&other, me, NOBODY]),
+        _ => Said::Text("+OK\r\n".to_owned()),
+    });
+    [knows, knew]
+}
+
+#[test]
+fn a_node_may_not_be_stopped_because_another_one_never_heard_of_it() {
+    let has_left = Arc::new(AtomicBool::new(false));
+    let nodes = cut_off_from_the_fourth(Arc::clone(&has_left));
+    let place = Place::new();
+    let leave = |nodes: &str, more: &[&str]| {
+        let store = format!("ring://{nodes}/");
+        place.run(&[&["ring", "leave", "4", "--store", &store], more].concat())
+    };
+    let both = nodes.join(",");
+    for url in [&both, &nodes[1]] {
+        let leaves = leave(url, &["--deadline", "2s"]);
+        assert!(leaves.fails(17).contains("not done within 2s"), "{}", leaves.stderr);
+        assert!(leaves.stderr.contains("`atoll ring status`"), "{}", leaves.stderr);
+    }
+    let asked = leave(&both, &["--no-wait"]);
+    assert_eq!(asked.text(), "node 4 leaves\n");
+    has_left.store(true, Ordering::SeqCst);
+    let gone = leave(&both, &[]);
+    assert!(gone.fails(2).contains("the ring has no node 4"), "{}", gone.stderr);
+}
