@@ -19,6 +19,9 @@ use std::sync::Arc;
 /// Exit code of a wrong command line, the same as of the argument parser.
 pub(crate) const USAGE_EXIT: u8 = 2;
 
+/// What to do where the result of a change was lost.
+const UNTOLD_HINT: &str = "do not do it once more: look at what the store holds by now";
+
 /// Why a verb did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -200,6 +203,13 @@ pub enum Failure {
         /// What to do.
         hint: String,
     },
+    /// What was asked for was done, and nobody can be told: to do it once more could do it twice.
+    #[error("it was done, but what came of it could not be written to standard output")]
+    Untold {
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
     /// Whoever reads our output has seen enough: not an error.
     #[error("the output was closed")]
     OutputClosed,
@@ -225,7 +235,8 @@ impl Failure {
             Self::File { source, .. } => Some(kind_of_io(source)),
             Self::Exists { .. } | Self::NotAsExpected { .. } => Some(ErrorKind::Conflict),
             Self::Absent { .. } => Some(ErrorKind::NotFound),
-            Self::WaitEnded { .. } => Some(ErrorKind::TimedOut),
+            // A script is to look before it does that again.
+            Self::WaitEnded { .. } | Self::Untold { .. } => Some(ErrorKind::TimedOut),
             Self::Damaged { .. } => Some(ErrorKind::Corrupt),
             Self::Transfer(error) => Some(error.kind()),
             Self::Ring(error) => Some(error.kind()),
@@ -321,6 +332,7 @@ impl Failure {
             Self::NoTable { table, present } => Some(crate::table_hints::of_absent_table(table, present)),
             Self::Run { hint, .. } => Some(hint.clone()),
             Self::Interrupted { hint, .. } => hint.map(str::to_owned),
+            Self::Untold { .. } => Some(UNTOLD_HINT.to_owned()),
             Self::OutputClosed => None,
         }
     }
@@ -404,6 +416,14 @@ pub(crate) fn output_failure(source: io::Error) -> Failure {
         return Failure::OutputClosed;
     }
     Failure::File { action: "write to", place: "standard output".to_owned(), source }
+}
+
+/// The same behind a change that was made: only the last words of it were lost.
+pub(crate) fn untold(failure: Failure) -> Failure {
+    match failure {
+        Failure::File { source, .. } => Failure::Untold { source },
+        other => other,
+    }
 }
 
 /// The kind of an error of the operating system.

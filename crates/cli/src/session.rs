@@ -2,6 +2,7 @@
 //!
 //! Invariant: a store that was opened is closed, also after a failure or an interruption.
 
+use crate::failure::untold;
 use crate::output::{Output, note};
 use crate::{Failure, GlobalArguments, options};
 use atoll_open::{Location, Maintenance, Mode, Opened, StoreUrl};
@@ -19,7 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) enum Access {
     /// Looks only: nothing is created, no byte changes.
     Read,
-    /// Changes a store that exists, or waits for one.
+    /// Waits for whoever writes, and makes the store if there is none: it may begin first.
+    Wait,
+    /// Changes a store that exists.
     Change,
     /// Writes, and makes the store if there is none.
     Create,
@@ -38,6 +41,8 @@ pub struct Session {
     pub(crate) settings: Settings,
     pub(crate) output: Output,
     opened: Mutex<Vec<Opened>>,
+    /// Whether the verb does more than look.
+    changes: AtomicBool,
     ends_on_interrupt: AtomicBool,
     hint_on_interrupt: Mutex<Option<&'static str>>,
 }
@@ -48,6 +53,7 @@ impl Session {
             settings,
             output: Output::new(global.json),
             opened: Mutex::new(Vec::new()),
+            changes: AtomicBool::new(false),
             ends_on_interrupt: AtomicBool::new(false),
             hint_on_interrupt: Mutex::new(None),
         }
@@ -79,12 +85,15 @@ impl Session {
     pub(crate) async fn open_url(&self, url: &str, access: Access) -> Result<Opened, Failure> {
         let mut options = options::open_options(&self.settings)?;
         options.mode = if access == Access::Read { Mode::Read } else { Mode::Write };
-        options.create = access == Access::Create;
+        options.create = matches!(access, Access::Create | Access::Wait);
         let is_made = options.create && is_absent(url);
         let opened = self.within_patience(url, atoll_open::open_with_maintenance(url, &options)).await?;
         if is_made {
             // A folder that was mistyped would be missed much later.
             note(&format!("there was no store in {}: a new one was made", opened.place));
+        }
+        if matches!(access, Access::Change | Access::Create) {
+            self.will_change();
         }
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).push(opened.clone());
         Ok(opened)
@@ -153,6 +162,11 @@ impl Session {
         matches!(class, Ok(Ok(class)) if class > Durability::Buffered)
     }
 
+    /// What the verb does is more than a look, also where it opens nothing for writing.
+    pub(crate) fn will_change(&self) {
+        self.changes.store(true, Ordering::Release);
+    }
+
     /// From now on an interruption is the wanted end, not a failure.
     pub(crate) fn end_on_interrupt(&self) {
         self.ends_on_interrupt.store(true, Ordering::Release);
@@ -189,6 +203,8 @@ impl Session {
             };
             result = result.and(closed);
         }
-        result.and(self.output.flush())
+        // A verb that failed itself tells of that instead.
+        let told = self.output.flush();
+        result.and(if self.changes.load(Ordering::Acquire) { told.map_err(untold) } else { told })
     }
 }

@@ -112,3 +112,28 @@ fn a_copy_of_a_store_that_finds_no_room_leaves_nothing() {
     let Some((text, errors)) = on_a_small_disk(&place, STORE_COPY, &data) else { return };
     assert_eq!(text.lines().collect::<Vec<_>>(), ["19", "19", "there"], "{errors}");
 }
+
+#[test]
+fn what_was_done_is_not_told_as_something_to_try_again_where_its_result_finds_no_room() {
+    let place = Place::new();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let run = |words: &[&str]| {
+        let all = [&["--json", "--store", "s"], words].concat();
+        let ended = place.command(&all).stdout(full()).spawn().unwrap().wait_with_output().unwrap();
+        (ended.status.code(), String::from_utf8(ended.stderr).unwrap())
+    };
+    place.write("cells.jsonl", "{\"partition\":\"q\",\"sort\":\"s\",\"value\":\"v\"}\n");
+    for words in
+        [&["kv", "append", "p", "n", "X"][..], &["kv", "import", "cells.jsonl"], &["store", "copy", "t"]]
+    {
+        let (exit, told) = run(words);
+        assert_eq!(exit, Some(17), "{words:?}: {told}");
+        assert!(told.contains("it was done") && told.contains("do not do it once more"), "{words:?}: {told}");
+        assert!(!told.contains("try again"), "{words:?}: {told}");
+    }
+    assert_eq!(place.run(&["--store", "s", "kv", "get", "p", "n"]).text(), "X");
+    // Who only looked may look once more.
+    let (exit, told) = run(&["kv", "get", "p", "n"]);
+    assert_eq!(exit, Some(19), "{told}");
+    assert!(told.contains("try again"), "{told}");
+}

@@ -143,6 +143,9 @@ impl RingVerb {
             Self::Keyspace(KeyspaceVerb::List(_)) => (true, false),
             Self::Leave(_) | Self::Stay(_) | Self::Recover(_) | Self::Keyspace(_) => (true, true),
         };
+        if may_change {
+            session.will_change();
+        }
         let deadline = session.write_options()?.deadline.filter(|_| ends);
         let Some(deadline) = deadline else { return self.go(session).await };
         let Ok(done) = tokio::time::timeout(deadline, self.go(session)).await else {

@@ -265,6 +265,7 @@ fn show_snapshot(session: &Session, snapshot: &SnapshotDescription) -> Result<()
 impl Copy {
     async fn run(self, session: &Session) -> Result<(), Failure> {
         session.hint_on_interrupt("the same `atoll store copy` once more begins it anew");
+        session.will_change();
         let report = match session.maintenance(Access::Read, "a copy", EXPORT_INSTEAD).await {
             Err(Failure::Store(StoreError::Unfinished { what: "backup", place }))
                 if self.snapshot.is_none() =>

@@ -44,7 +44,7 @@ impl Wait {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let (partition, sort) = self.cell.keys()?;
         let expectation = self.expectation()?;
-        let store = session.store(Access::Create).await?;
+        let store = session.store(Access::Wait).await?;
         match store.wait(Cell::new(&partition, &sort), expectation, self.timeout).await? {
             Waited::Met(Some(value)) => show_value(session, self.cell.encoding, &value),
             Waited::Met(None) if session.output.is_json() => session.output.json(&json!({ "value": null })),
