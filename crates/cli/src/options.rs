@@ -9,7 +9,7 @@ use atoll_options::{Assignment, Origin, Schema, Section, Settings, Size, Sources
 use atoll_store::{Durability, WriteOptions};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, Command};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -137,7 +137,7 @@ pub(crate) fn schema() -> Schema {
 
 /// Variables with our prefix that are not options.
 const RESERVED_VARIABLES: [&str; 8] = [
-    "ATOLL_CONFIG",
+    CONFIG_VARIABLE,
     "ATOLL_LOG",
     "ATOLL_LOG_FORMAT",
     PASSWORD_VARIABLE,
@@ -148,15 +148,16 @@ const RESERVED_VARIABLES: [&str; 8] = [
     "ATOLL_CASSANDRA_FOLDER",
 ];
 
+/// The options file, instead of the usual ones.
+const CONFIG_VARIABLE: &str = "ATOLL_CONFIG";
+
 /// The password for Cassandra. It is no option, because options are shown.
 const PASSWORD_VARIABLE: &str = "ATOLL_CASSANDRA_PASSWORD";
 
 /// Reads files and environment, and lays the flags over them.
 pub(crate) fn read_settings(global: &GlobalArguments) -> Result<Settings, Failure> {
-    let environment: Vec<(String, String)> = std::env::vars_os()
-        .map(|(name, text)| (name.to_string_lossy().into_owned(), text.to_string_lossy().into_owned()))
-        .collect();
-    let files = read_files(global, &environment)?;
+    let environment = read_environment(std::env::vars_os())?;
+    let files = read_files(global)?;
     let texts: Vec<TomlText<'_>> = files.iter().map(|(name, text)| TomlText { name, text }).collect();
     let flags = flags(global)?;
     let sources = Sources {
@@ -168,20 +169,32 @@ pub(crate) fn read_settings(global: &GlobalArguments) -> Result<Settings, Failur
     Ok(resolve(&schema(), &sources)?)
 }
 
-/// The files that apply, weakest first: the user's, then the one of the current folder; or the one named.
-fn read_files(
-    global: &GlobalArguments,
-    environment: &[(String, String)],
+/// Our variables. What is no text would be another text if it were made one: another folder, or another password. What it
+/// is stays untold, since it may be the password.
+fn read_environment(
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Vec<(String, String)>, Failure> {
-    let variable = |wanted: &str| {
-        environment.iter().find(|(name, text)| name == wanted && !text.is_empty()).map(|(_, text)| text)
+    let names = variables.into_iter().map(|(name, text)| (name.to_string_lossy().into_owned(), text));
+    // The path of a file may be any.
+    let ours = names.filter(|(name, _)| name.starts_with("ATOLL_") && name != CONFIG_VARIABLE);
+    let read = |(name, text): (String, OsString)| match text.into_string() {
+        Ok(text) => Ok((name, text)),
+        Err(_) => Err(Failure::Usage {
+            problem: format!("the variable {name} is no text in UTF-8"),
+            hint: "set it anew, and call a folder otherwise whose name is none".to_owned(),
+        }),
     };
-    if let Some(named) = global.config.clone().or_else(|| variable("ATOLL_CONFIG").map(PathBuf::from)) {
+    ours.map(read).collect()
+}
+
+/// The files that apply, weakest first: the user's, then the one of the current folder; or the one named.
+fn read_files(global: &GlobalArguments) -> Result<Vec<(String, String)>, Failure> {
+    let variable = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    if let Some(named) = global.config.clone().or_else(|| variable(CONFIG_VARIABLE)) {
         return Ok(vec![read_file(&named)?]);
     }
     let user = variable("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .or_else(|| variable("HOME").map(|home| Path::new(home).join(".config")))
+        .or_else(|| variable("HOME").map(|home| home.join(".config")))
         .map(|folder| folder.join("atoll/atoll.toml"));
     let here = PathBuf::from("atoll.toml");
     check_whose(&here)?;
@@ -248,8 +261,10 @@ pub(crate) fn open_options(settings: &Settings) -> Result<OpenOptions, Failure> 
         memory_bytes: engine.memory.0,
         checkpoint_bytes: engine.checkpoint.0,
         keep: engine.keep,
+        // One that is no text was refused with all other variables.
         password: std::env::var_os(PASSWORD_VARIABLE)
-            .map(|password| Password(password.to_string_lossy().into_owned())),
+            .and_then(|password| password.into_string().ok())
+            .map(Password),
         ..OpenOptions::default()
     })
 }

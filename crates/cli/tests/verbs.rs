@@ -576,3 +576,31 @@ fn a_store_that_is_made_is_told_so_that_a_mistyped_folder_is_seen() {
         assert!(!run(line).stderr.contains("was made"), "{line}");
     }
 }
+
+#[test]
+fn a_variable_that_is_no_text_is_refused_and_never_becomes_another_folder() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::new();
+    let run = |words: &[&str], variables: &[(&str, &[u8])]| {
+        let mut command = place.command(words);
+        command.envs(variables.iter().map(|(name, text)| (name, OsStr::from_bytes(text))));
+        Answer::from(command.output().unwrap())
+    };
+    for (name, text) in [("ATOLL_STORE", &b"./d\xff"[..]), ("ATOLL_CASSANDRA_PASSWORD", b"geheim\xfc")] {
+        let refused = run(&["kv", "put", "p", "s", "v"], &[("ATOLL_STORE", b"./d"), (name, text)]);
+        assert!(refused.fails(2).contains(name), "{}", refused.stderr);
+        assert!(!refused.stderr.contains("geheim"), "{}", refused.stderr);
+        assert_eq!(std::fs::read_dir(place.folder.path()).unwrap().count(), 0, "{name}");
+    }
+    // The path of the options file may be any.
+    let odd = OsStr::from_bytes(b"k\xfcche");
+    let folder = place.folder.path().join(odd).join("atoll");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("atoll.toml"), "store = \"./chosen\"\n").unwrap();
+    let shown = run(&["config", "show"], &[("XDG_CONFIG_HOME", odd.as_bytes())]);
+    assert!(shown.text().contains("./chosen"), "{}", shown.text());
+    let shown =
+        run(&["config", "show"], &[("ATOLL_CONFIG", folder.join("atoll.toml").as_os_str().as_bytes())]);
+    assert!(shown.text().contains("./chosen"), "{}", shown.text());
+}
