@@ -83,7 +83,8 @@ impl Sending {
 /// How long the tries of a call may go unanswered.
 ///
 /// A node that hangs says nothing, and neither does its host: others are asked while there is time. The more often that was for
-/// nothing the longer it may take, and what would be the last try as long as any answer.
+/// nothing the longer it may take, and what would be the last try as long as any answer. The first try never is the last one, however
+/// short the time of the call: by then another node may have what this one had.
 ///
 /// Invariant: no call ends behind a try that was given up sooner than that, also where that was noticed late, as in a program that had
 /// no processor for a while.
@@ -91,6 +92,8 @@ impl Sending {
 pub(crate) struct Silence {
     next: Duration,
     most: Duration,
+    /// Whether a try was given up.
+    is_tried: bool,
     /// Whether the try that was begun last may take as long as any answer.
     is_last: bool,
     /// Whether it was given up sooner than that.
@@ -100,13 +103,20 @@ pub(crate) struct Silence {
 impl Silence {
     pub(crate) fn of(options: &RingOptions) -> Self {
         let most = options.request_time_out;
-        Self { next: options.silence_first.min(most), most, is_last: false, owes_last: false }
+        Self {
+            next: options.silence_first.min(most),
+            most,
+            is_tried: false,
+            is_last: false,
+            owes_last: false,
+        }
     }
 
     /// How long a try may go unanswered that begins then, of a call that ends then.
     pub(crate) fn of_try(&mut self, begins: Instant, ends: Instant) -> Duration {
         let is_time_over = ends.saturating_duration_since(begins) <= self.next;
-        (self.is_last, self.owes_last) = (is_time_over || self.next == self.most, false);
+        let is_last = (is_time_over && self.is_tried) || self.next == self.most;
+        (self.is_last, self.owes_last) = (is_last, false);
         if self.is_last { self.most } else { self.next }
     }
 
@@ -119,7 +129,7 @@ impl Silence {
     pub(crate) fn was_for_nothing(&mut self, error: &io::Error) {
         if error.kind() == io::ErrorKind::TimedOut {
             self.next = self.next.saturating_mul(2).min(self.most);
-            self.owes_last = !self.is_last;
+            (self.is_tried, self.owes_last) = (true, !self.is_last);
         }
     }
 }

@@ -221,3 +221,40 @@ async fn of_the_connections_of_a_burst_few_are_left_soon_behind_it_though_nobody
         assert_eq!(node.open(), 2);
     }
 }
+
+/// A node that has all slots and says nothing more, and another one that has them from this time on.
+async fn taken_over(from: Duration) -> [Stub; 2] {
+    let began = Instant::now();
+    let hangs = Stub::start(move |port, _, words| match began.elapsed() < from {
+        true => usual(port, words).unwrap_or(Answer::Hangs),
+        false => Answer::Hangs,
+    })
+    .await;
+    let first: u16 = hangs.address.rsplit(':').next().unwrap().parse().unwrap();
+    let serves = Stub::start(move |port, _, words| {
+        let owner = if began.elapsed() < from { first } else { port };
+        usual(owner, words).unwrap_or_else(|| Answer::Says("+v\r\n".to_owned()))
+    })
+    .await;
+    [hangs, serves]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_with_less_time_than_a_node_may_hang_goes_to_whoever_took_over_as_well() {
+    let request = written(&["GET", "k"]);
+    for patience in [Duration::from_secs(4), Duration::from_secs(10)] {
+        for is_write in [false, true] {
+            let nodes_there = taken_over(Duration::from_millis(1_500)).await;
+            let seeds = nodes_there.iter().map(|node| node.address.clone()).collect();
+            let nodes = Nodes::new(RingOptions { patience, ..RingOptions::of(seeds) });
+            nodes.refresh().await.unwrap();
+            let began = Instant::now();
+            let answer = match is_write {
+                false => nodes.read_slot("get", 7, &request).await,
+                true => nodes.write(b"k", &request, &Sending::default()).await,
+            };
+            assert!(matches!(answer, Ok(Value::Simple(_))), "{patience:?}: {answer:?}");
+            assert!(began.elapsed() < Duration::from_secs(6), "{patience:?}: {:?}", began.elapsed());
+        }
+    }
+}
