@@ -4,7 +4,7 @@
 //! and so on where somebody else writes to that.
 //! Invariant: who writes holds a lock on the file as long as it is called so. One whose lock is free was left behind by a
 //! kill, and goes when its name is wanted.
-//! Invariant: no file of another is written to, and none is replaced unless somebody said so.
+//! Invariant: no file of another is written to, and none is replaced unless somebody said so; what is no file, such as a device, never is.
 
 use crate::Failure;
 use std::ffi::OsString;
@@ -15,6 +15,9 @@ use std::path::{Path, PathBuf};
 
 /// So many files may be written for one name at once.
 const PARTS_MAX: usize = 1000;
+
+/// So many links may lead from one to the next, as the system has it.
+const LINKS_MAX: usize = 40;
 
 /// A file under way; without [`NewFile::finish`] nothing of it is left.
 #[derive(Debug)]
@@ -31,11 +34,17 @@ impl NewFile {
     /// Begins a file, and gives what is to be written to.
     pub(crate) fn create(path: &Path, replace: bool) -> Result<(Self, File), Failure> {
         // Told before an hour of work, and once more after it.
-        if !replace && path.symlink_metadata().is_ok() {
-            return Err(exists(path));
-        }
-        let (part, file) = create_part(path)?;
-        let new = Self { path: path.to_owned(), part, file, replace, is_renamed: false };
+        let path = match replace {
+            true => replaceable(path).map(|()| followed(path))?,
+            false if path.symlink_metadata().is_ok() => {
+                // Where --force would not help either that is what to say.
+                let odd = replaceable(path).err().filter(|odd| matches!(odd, Failure::Exists { .. }));
+                return Err(odd.unwrap_or_else(|| exists(path)));
+            }
+            false => path.to_owned(),
+        };
+        let (part, file) = create_part(&path)?;
+        let new = Self { path, part, file, replace, is_renamed: false };
         let target = new.file.try_clone().map_err(|source| failure("create", &new.part, source))?;
         Ok((new, target))
     }
@@ -54,6 +63,7 @@ impl NewFile {
     }
 
     fn rename(&mut self) -> Result<(), Failure> {
+        replaceable(&self.path)?;
         fs::rename(&self.part, &self.path).map_err(|source| failure("write", &self.path, source))?;
         self.is_renamed = true;
         Ok(())
@@ -80,6 +90,30 @@ impl Drop for NewFile {
             let _ = fs::remove_file(&self.part);
         }
     }
+}
+
+/// Fails where something is there that is no file, nor leads to one: whoever reads a pipe would wait for ever, and a device would be gone
+/// for the whole machine.
+fn replaceable(path: &Path) -> Result<(), Failure> {
+    match path.metadata() {
+        Ok(there) if there.is_dir() => Err(failure("write", path, io::ErrorKind::IsADirectory.into())),
+        Ok(there) if !there.is_file() => {
+            let hint =
+                "it is no file that could be replaced: choose another name, or `-` for standard output";
+            Err(Failure::Exists { place: path.display().to_string(), hint })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Where links lead to, if this is one: the file there is meant, on its disk.
+fn followed(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(to) = fs::read_link(&path) else { break };
+        path = path.parent().unwrap_or(Path::new("")).join(to);
+    }
+    path
 }
 
 /// Makes a file beside the path whose name nobody has who is at work.
@@ -246,5 +280,46 @@ mod tests {
             (fs::read(&path).unwrap(), names(place.path())),
             (b"new".to_vec(), vec!["a.csv".to_owned()])
         );
+    }
+
+    #[test]
+    fn what_is_no_file_is_never_replaced() {
+        use std::os::unix::net::UnixListener;
+        let place = tempfile::tempdir().unwrap();
+        let [path, link] = ["a.csv", "link.csv"].map(|name| place.path().join(name));
+        let _listener = UnixListener::bind(&path).unwrap();
+        std::os::unix::fs::symlink("a.csv", &link).unwrap();
+        for there in [&path, &link] {
+            let refused = NewFile::create(there, true).unwrap_err();
+            assert!(
+                matches!(&refused, Failure::Exists { hint, .. } if hint.contains("no file")),
+                "{refused}"
+            );
+        }
+        let folder = NewFile::create(place.path(), true).unwrap_err();
+        assert!(matches!(&folder, Failure::File { .. }), "{folder}");
+        // Neither where it came meanwhile.
+        let late = place.path().join("late.csv");
+        let (new, _) = NewFile::create(&late, true).unwrap();
+        let _late = UnixListener::bind(&late).unwrap();
+        assert!(matches!(new.finish(), Err(Failure::Exists { .. })));
+        assert_eq!(names(place.path()), ["a.csv", "late.csv", "link.csv"]);
+        assert!([path, late].iter().all(|path| !path.metadata().unwrap().is_file()));
+    }
+
+    #[test]
+    fn a_link_stays_one_and_the_file_is_written_where_it_leads_to() {
+        let place = tempfile::tempdir().unwrap();
+        let (folder, link) = (place.path().join("scratch"), place.path().join("latest.csv"));
+        fs::create_dir(&folder).unwrap();
+        std::os::unix::fs::symlink("scratch/a.csv", &link).unwrap();
+        for text in ["first", "second"] {
+            let (new, mut to_new) = NewFile::create(&link, true).unwrap();
+            assert_eq!(new.part(), folder.join("a.csv.atoll.part"));
+            to_new.write_all(text.as_bytes()).unwrap();
+            new.finish().unwrap();
+            assert_eq!(fs::read(folder.join("a.csv")).unwrap(), text.as_bytes());
+            assert!(link.is_symlink() && names(&folder) == ["a.csv"]);
+        }
     }
 }
