@@ -5,6 +5,7 @@
 use crate::text::TextError;
 use crate::transfer::TransferError;
 use atoll_errors::ErrorKind;
+use atoll_open::RING_CHANGE;
 use atoll_options::OptionsError;
 use atoll_ring::NodeError;
 use atoll_row_files::RowFileError;
@@ -18,6 +19,9 @@ use std::sync::Arc;
 
 /// Exit code of a wrong command line, the same as of the argument parser.
 pub(crate) const USAGE_EXIT: u8 = 2;
+
+/// What to do where nobody knows whether a ring was changed.
+const RING_CHANGE_HINT: &str = "look with `atoll ring status` whether it happened, and how far it is";
 
 /// What to do where the result of a change was lost.
 const UNTOLD_HINT: &str = "do not do it once more: look at what the store holds by now";
@@ -290,6 +294,7 @@ impl Failure {
                      file:PATH?mode=read shows the last state on disk"
                 ))
             }
+            Self::Store(StoreError::Unknown { what: RING_CHANGE, .. }) => Some(RING_CHANGE_HINT.to_owned()),
             // What stands in the way may be a limit rather than the disk.
             Self::Store(error @ StoreError::OutOfSpace { .. }) if hint_of_cause(error).is_some() => {
                 hint_of_cause(error).map(|hint| format!("{hint}; nothing was lost"))

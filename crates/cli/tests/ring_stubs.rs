@@ -51,3 +51,27 @@ fn a_node_may_not_be_stopped_because_another_one_never_heard_of_it() {
     let gone = leave(&both, &[]);
     assert!(gone.fails(2).contains("the ring has no node 4"), "{}", gone.stderr);
 }
+
+#[test]
+fn a_change_of_a_ring_whose_answer_is_lost_is_not_told_as_one_that_was_not_made() {
+    let place = Place::new();
+    for verb in [&["leave", "4"][..], &["keyspace", "create", "scratch"], &["stay", "4"]] {
+        let is_dead = AtomicBool::new(false);
+        let dies = node(move |me, words| match words {
+            _ if is_dead.load(Ordering::SeqCst) => Said::End,
+            "AT.RING STATUS" => status(1, 9, 0, &[me, NOBODY, NOBODY, NOBODY]),
+            _ => {
+                is_dead.store(true, Ordering::SeqCst);
+                Said::End
+            }
+        });
+        let store = format!("ring://{dies}/?time-out=1s");
+        let lost = place.run(&[&["ring"], verb, &["--store", &store]].concat());
+        assert!(
+            lost.fails(17).contains("the outcome of the change of the ring is unknown"),
+            "{verb:?}: {}",
+            lost.stderr
+        );
+        assert!(lost.stderr.contains("`atoll ring status`"), "{verb:?}: {}", lost.stderr);
+    }
+}

@@ -19,7 +19,7 @@ mod upkeep;
 mod url;
 
 pub use atoll_ring_client::{
-    DownSlots, KeyspaceStatus, LatencyClass, NewKeyspace, NodeStatus, RingOperator, RingStatus,
+    DownSlots, KeyspaceStatus, LatencyClass, NewKeyspace, NodeStatus, RING_CHANGE, RingOperator, RingStatus,
 };
 pub use cassandra::{CassandraQuery, CassandraUrl, TlsChoice};
 pub use maintenance::{

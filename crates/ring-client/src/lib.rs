@@ -28,7 +28,9 @@ mod stub;
 mod wait;
 
 pub use atoll_resp::LatencyClass;
-pub use operate::{DownSlots, KeyspaceStatus, NewKeyspace, NodeStatus, RingOperator, RingStatus};
+pub use operate::{
+    DownSlots, KeyspaceStatus, NewKeyspace, NodeStatus, RING_CHANGE, RingOperator, RingStatus,
+};
 pub use options::RingOptions;
 pub use owners::Owners;
 pub use store::RingStore;

@@ -1,6 +1,6 @@
 //! The nodes of a ring: which has which slot, connections to them, and calls that end within their time.
 //!
-//! Invariant: what is sent again only reads, or has a name under which it is done once.
+//! Invariant: what is sent again only reads, or has a name under which it is done once, or comes to the same however often it is done.
 
 use crate::answer::{Refused, meaning};
 use crate::connection::{Connection, Silent, too_late, written};
@@ -98,6 +98,16 @@ impl Nodes {
     /// Reads at any node.
     pub(crate) async fn ask(&self, what: &'static str, words: &[&[u8]]) -> Result<Value, StoreError> {
         self.call(what, None, &written(words), None).await
+    }
+
+    /// Asks any node for a change that may be asked for again.
+    pub(crate) async fn change(
+        &self,
+        what: &'static str,
+        words: &[&[u8]],
+        sending: &Sending,
+    ) -> Result<Value, StoreError> {
+        self.call(what, None, &written(words), Some(sending)).await
     }
 
     /// Reads at one node, once; none if it does not answer.

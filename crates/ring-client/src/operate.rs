@@ -2,10 +2,12 @@
 
 use crate::nodes::Nodes;
 use crate::options::RingOptions;
+use crate::sending::Sending;
 use atoll_resp::{LatencyClass, Value};
-use atoll_store::{ErrorKind, StoreError};
+use atoll_store::{ErrorKind, Outcome, StoreError};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -120,6 +122,9 @@ pub struct NodeStatus {
     pub is_clock_doubted: bool,
 }
 
+/// What is unknown where a ring was asked for a change, and no answer came.
+pub const RING_CHANGE: &str = "the change of the ring";
+
 /// Between two questions to nodes that have begun a moment ago.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -197,7 +202,7 @@ impl RingOperator {
     /// of it.
     ///
     /// # Errors
-    /// As [`RingOperator::status`]; `conflict` where one of this name has other rules, `invalid-input` and `limit`.
+    /// As [`RingOperator::leave`]; `conflict` where one of this name has other rules, `invalid-input` and `limit`.
     pub async fn create_keyspace(&self, new: &NewKeyspace) -> Result<(), StoreError> {
         let mut words = vec!["AT.KEYSPACE".to_owned(), "CREATE".to_owned(), new.name.clone()];
         let numbers = [("COPIES", new.copies), ("MINSYNC", new.in_sync_min)];
@@ -239,7 +244,8 @@ impl RingOperator {
     /// Has what a node has go elsewhere; then it is of the ring no more. [`RingOperator::status`] tells how far that is.
     ///
     /// # Errors
-    /// As [`RingOperator::status`]; `invalid-input` where one node is the whole ring.
+    /// As [`RingOperator::status`], but what may be done though nobody answered is unknown; `invalid-input` where one node is the whole
+    /// ring.
     pub async fn leave(&self, node: u32) -> Result<(), StoreError> {
         self.ask(&[b"AT.RING", b"LEAVE", node.to_string().as_bytes()]).await
     }
@@ -252,8 +258,18 @@ impl RingOperator {
         self.ask(&[b"AT.RING", b"STAY", node.to_string().as_bytes()]).await
     }
 
+    /// Asks for a change that comes to the same however often it is asked for.
     async fn ask(&self, words: &[&[u8]]) -> Result<(), StoreError> {
-        self.nodes.ask("ask the ring", words).await.map(drop)
+        let sending = Sending::default();
+        let asked = self.nodes.change("ask the ring", words, &sending).await;
+        asked.map(drop).map_err(|error| match error.outcome() {
+            // It may be made all the same, whatever was said to a later try.
+            Outcome::Refused if sending.is_doubtful() => {
+                let reason = format!("an earlier try was not answered, and the last one was: {error}");
+                StoreError::Unknown { what: RING_CHANGE, reason, source: Some(Arc::new(error)) }
+            }
+            _ => error,
+        })
     }
 }
 

@@ -12,7 +12,7 @@ mod up;
 
 use crate::output::note;
 use crate::{Failure, Session};
-use atoll_open::{Location, StoreUrl};
+use atoll_open::{Location, RING_CHANGE, StoreUrl};
 use atoll_options::{OptionValue, Size};
 use atoll_ring::{
     AccessFile, ConnectionLimits, HostPort, LatencyClass, Node, NodeError, NodeOptions, Persistence, Place,
@@ -151,11 +151,7 @@ impl RingVerb {
         let Ok(done) = tokio::time::timeout(deadline, self.go(session)).await else {
             let reason = format!("it was not done within {deadline:?}");
             return Err(match may_change {
-                true => StoreError::Unknown {
-                    what: "the change of the ring",
-                    reason: format!("{reason}; `atoll ring status` tells how far it is"),
-                    source: None,
-                },
+                true => StoreError::Unknown { what: RING_CHANGE, reason, source: None },
                 false => StoreError::Unavailable { place: session.store_url()?, reason, source: None },
             }
             .into());

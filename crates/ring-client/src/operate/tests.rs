@@ -160,3 +160,29 @@ async fn of_two_nodes_the_one_that_knows_more_is_believed_whichever_is_asked() {
         );
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_change_whose_answer_is_lost_is_unknown_and_one_that_no_node_heard_of_is_refused() {
+    let patience = Duration::from_secs(2);
+    let at = |address: &str| {
+        RingOperator::new(RingOptions { patience, ..RingOptions::of(vec![address.to_owned()]) })
+    };
+    let dies = Stub::start(|_, _, _| Answer::Ends(String::new())).await;
+    let new = NewKeyspace { name: "scratch".to_owned(), ..NewKeyspace::default() };
+    let heard = at(&dies.address);
+    let silent = at(NOBODY);
+    for (operator, outcome) in [(&heard, Outcome::Unknown), (&silent, Outcome::Refused)] {
+        for error in [
+            operator.leave(4).await.unwrap_err(),
+            operator.stay(4).await.unwrap_err(),
+            operator.recover(&[7]).await.unwrap_err(),
+            operator.create_keyspace(&new).await.unwrap_err(),
+        ] {
+            assert_eq!(error.outcome(), outcome, "{error}");
+        }
+    }
+    let asked = heard.status().await.unwrap_err();
+    assert_eq!(asked.outcome(), Outcome::Refused, "a question changes nothing: {asked}");
+    let refuses = Stub::start(|_, _, _| Answer::Says("-ERR there is no node 4\r\n".to_owned())).await;
+    assert_eq!(at(&refuses.address).leave(4).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+}

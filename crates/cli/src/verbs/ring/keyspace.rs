@@ -1,8 +1,8 @@
 //! `atoll ring keyspace`: keyspaces of a ring, each with copies of its own.
 
-use super::operate::operator;
+use super::operate::{in_doubt, operator};
 use crate::{Failure, Session};
-use atoll_open::{KeyspaceStatus, LatencyClass, NewKeyspace, RingOperator, RingStatus};
+use atoll_open::{KeyspaceStatus, LatencyClass, NewKeyspace, RING_CHANGE, RingOperator, RingStatus};
 use atoll_store::StoreError;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -88,7 +88,7 @@ impl Create {
         }
         session
             .hint_on_interrupt("it is made all the same; `atoll ring keyspace list` tells when it is there");
-        let made = self.wait(&operator, session).await?;
+        let made = self.wait(&operator).await.map_err(in_doubt)?;
         session.output.either(
             || format!("keyspace {} is there, as number {}", made.name, made.keyspace),
             || json!({ "made": true, "name": made.name, "keyspace": made.keyspace }),
@@ -112,7 +112,7 @@ impl Create {
     }
 
     /// Until each node that is up knows of it, and all of it is served.
-    async fn wait(&self, operator: &RingOperator, session: &Session) -> Result<KeyspaceStatus, Failure> {
+    async fn wait(&self, operator: &RingOperator) -> Result<KeyspaceStatus, Failure> {
         let ends = tokio::time::Instant::now() + TIME_MAX;
         loop {
             let status = operator.status().await?;
@@ -135,9 +135,7 @@ impl Create {
                 None => format!("keyspace {} is not made yet", self.name),
             };
             if tokio::time::Instant::now() > ends {
-                return Err(
-                    StoreError::Unavailable { place: session.store_url()?, reason, source: None }.into()
-                );
+                return Err(StoreError::Unknown { what: RING_CHANGE, reason, source: None }.into());
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }

@@ -3,7 +3,7 @@
 use super::status::of_before;
 use crate::output::note;
 use crate::{Failure, Session};
-use atoll_open::{Location, RingOperator, RingStatus, StoreUrl, operate_ring};
+use atoll_open::{Location, RING_CHANGE, RingOperator, RingStatus, StoreUrl, operate_ring};
 use atoll_store::StoreError;
 use clap::Args;
 use serde_json::json;
@@ -95,6 +95,16 @@ impl<'o> Looks<'o> {
     }
 }
 
+/// What went wrong behind a change that the ring was asked for: it may be made all the same.
+pub(super) fn in_doubt(failure: Failure) -> Failure {
+    match failure {
+        Failure::Store(StoreError::Unavailable { reason, source, .. }) => {
+            StoreError::Unknown { what: RING_CHANGE, reason, source }.into()
+        }
+        other => other,
+    }
+}
+
 /// Fails unless the ring has this node.
 async fn known(looks: &mut Looks<'_>, node: u32) -> Result<(), Failure> {
     if looks.next().await?.nodes.iter().any(|known| known.node == node) {
@@ -113,7 +123,7 @@ impl Leave {
         known(&mut looks, self.node).await?;
         operator.leave(self.node).await?;
         session.hint_on_interrupt("the node goes on leaving; `atoll ring status` tells how far it is");
-        self.follow(looks, session).await
+        self.follow(looks, session).await.map_err(in_doubt)
     }
 
     /// Tells how far it is until it has left.
@@ -125,7 +135,7 @@ impl Leave {
             let status = looks.next().await?;
             let Some(node) = status.nodes.iter().find(|node| node.node == self.node) else { break };
             if !node.is_leaving && start.elapsed() > DECIDED_TIME_MAX {
-                return Err(undecided(session)?);
+                return Err(undecided());
             }
             if node.is_leaving && self.no_wait {
                 return session.output.either(
@@ -159,9 +169,9 @@ impl Stay {
             let node = status.nodes.iter().find(|node| node.node == self.node);
             Ok(node.map(|node| node.is_leaving))
         };
-        match stays(leaves, (LOOK_EVERY, DECIDED_TIME_MAX)).await? {
+        match stays(leaves, (LOOK_EVERY, DECIDED_TIME_MAX)).await.map_err(in_doubt)? {
             Some(true) => {}
-            Some(false) => return Err(undecided(session)?),
+            Some(false) => return Err(undecided()),
             None => {
                 return Err(StoreError::Unavailable {
                     place: session.store_url()?,
@@ -192,13 +202,9 @@ async fn stays(
     }
 }
 
-fn undecided(session: &Session) -> Result<Failure, Failure> {
-    Ok(StoreError::Unavailable {
-        place: session.store_url()?,
-        reason: "the nodes that keep the configuration did not decide in time".to_owned(),
-        source: None,
-    }
-    .into())
+fn undecided() -> Failure {
+    let reason = "the nodes that keep the configuration did not decide in time".to_owned();
+    StoreError::Unknown { what: RING_CHANGE, reason, source: None }.into()
 }
 
 #[cfg(test)]

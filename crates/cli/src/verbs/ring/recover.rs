@@ -2,10 +2,10 @@
 //!
 //! Invariant: nothing is asked of the ring before it was said what may be lost, and somebody agreed.
 
-use super::operate::{Looks, operator};
+use super::operate::{Looks, in_doubt, operator};
 use crate::output::note;
 use crate::{Failure, Session};
-use atoll_open::{DownSlots, RingOperator};
+use atoll_open::{DownSlots, RING_CHANGE, RingOperator};
 use atoll_store::StoreError;
 use clap::Args;
 use serde_json::json;
@@ -79,7 +79,10 @@ impl Recover {
         let mut recovered = Agreed::new();
         // More nodes may go meanwhile, and what they had is another loss to agree to.
         loop {
-            let (meant, again) = self.next(&looks.next().await?.down, &recovered);
+            let status = looks.next().await;
+            let status =
+                status.map_err(|failure| if recovered.is_empty() { failure } else { in_doubt(failure) })?;
+            let (meant, again) = self.next(&status.down, &recovered);
             match (meant.is_empty(), again.len()) {
                 (false, _) => {}
                 (true, 0) => break,
@@ -96,7 +99,7 @@ impl Recover {
                     .into());
                 }
             }
-            self.recover(session, (&operator, &mut looks), &meant).await?;
+            self.recover((&operator, &mut looks), &meant).await?;
             recovered.extend(meant);
         }
         let said = || match recovered.len() {
@@ -110,7 +113,6 @@ impl Recover {
     /// Has slots begin again if that is agreed to, and waits until they are served.
     async fn recover(
         &self,
-        session: &Session,
         (operator, looks): (&RingOperator, &mut Looks<'_>),
         meant: &Agreed,
     ) -> Result<(), Failure> {
@@ -131,7 +133,7 @@ impl Recover {
             let reason = format!(
                 "{left} of these slots are still not served: a last copy of theirs may be back, or no node is there to have them"
             );
-            return Err(StoreError::Unavailable { place: session.store_url()?, reason, source: None }.into());
+            return Err(StoreError::Unknown { what: RING_CHANGE, reason, source: None }.into());
         }
         Ok(())
     }
@@ -163,17 +165,20 @@ async fn recover_until_served(
     agreed: &Agreed,
 ) -> Result<usize, Failure> {
     let mut left = agreed.clone();
+    let mut is_asked = false;
     let (mut asked_at, mut changed_at) = (None, tokio::time::Instant::now());
     while !left.is_empty() && changed_at.elapsed() < STUCK_TIME_MAX {
         if asked_at.is_none_or(|at: tokio::time::Instant| at.max(changed_at).elapsed() > ASK_AGAIN) {
             let slots: Vec<u16> = left.keys().copied().collect();
             for some in slots.chunks(SLOTS_AT_ONCE) {
-                operator.recover(some).await?;
+                let asked = operator.recover(some).await.map_err(Failure::from);
+                asked.map_err(|failure| if is_asked { in_doubt(failure) } else { failure })?;
+                is_asked = true;
             }
             asked_at = Some(tokio::time::Instant::now());
         }
         tokio::time::sleep(LOOK_EVERY).await;
-        let still = still_lost(&looks.next().await?.down, &left);
+        let still = still_lost(&looks.next().await.map_err(in_doubt)?.down, &left);
         if still != left {
             (left, changed_at) = (still, tokio::time::Instant::now());
         }
