@@ -7,7 +7,7 @@ use crate::output::{Output, note};
 use crate::{Failure, GlobalArguments, options};
 use atoll_open::{Location, Maintenance, Mode, Opened, StoreUrl};
 use atoll_options::{Origin, Settings};
-use atoll_store::{Durability, ErrorKind, ReadOptions, Store, StoreError, WriteOptions};
+use atoll_store::{Durability, ErrorKind, ReadOptions, Store, StoreError, WriteOptions, within};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -33,6 +33,23 @@ fn is_absent(url: &str) -> bool {
     match StoreUrl::parse(url).map(|url| url.location) {
         Ok(Location::Folder(folder)) => !folder.join("store.atoll").exists(),
         _ => false,
+    }
+}
+
+/// How long a store may take for each answer, where somebody said so.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Patience {
+    deadline: Option<Duration>,
+    place: String,
+}
+
+impl Patience {
+    /// What a read answers in that time; nothing comes of one that is given up.
+    pub(crate) async fn read<T>(
+        &self,
+        reading: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        within(self.deadline, ("read", &self.place), || false, reading).await
     }
 }
 
@@ -148,6 +165,11 @@ impl Session {
     /// How reads are made.
     pub(crate) fn read_options(&self) -> Result<ReadOptions, Failure> {
         Ok(ReadOptions { deadline: self.write_options()?.deadline, ..ReadOptions::default() })
+    }
+
+    /// How long each page of a listing is waited for.
+    pub(crate) fn patience(&self) -> Result<Patience, Failure> {
+        Ok(Patience { deadline: self.write_options()?.deadline, place: self.store_url()? })
     }
 
     /// How writes are made.

@@ -9,7 +9,8 @@ mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use stub::{Said, node, status};
+use std::time::{Duration, Instant};
+use stub::{Said, node, opened, status};
 use support::Place;
 
 /// Where nobody listens.
@@ -73,5 +74,30 @@ fn a_change_of_a_ring_whose_answer_is_lost_is_not_told_as_one_that_was_not_made(
             lost.stderr
         );
         assert!(lost.stderr.contains("`atoll ring status`"), "{verb:?}: {}", lost.stderr);
+    }
+}
+
+#[test]
+fn a_deadline_is_heard_by_what_reads_many_cells_and_the_time_of_a_wait_by_a_wait() {
+    let place = Place::new();
+    let hangs = node(|me, words| opened(me, words).unwrap_or(Said::Nothing));
+    let store = format!("ring://{hangs}/?time-out=3s");
+    place.write("cells.jsonl", "{\"partition\":\"p\",\"sort\":\"s\",\"value\":\"v\"}\n");
+    let deadline = ["--deadline", "1s"];
+    for (verb, more, exit) in [
+        (&["kv", "get", "p", "s"][..], &deadline[..], 16),
+        (&["kv", "scan", "p"], &deadline, 16),
+        (&["ls"], &deadline, 16),
+        (&["ls", "p"], &deadline, 16),
+        (&["kv", "export", "-", "--format", "jsonl"], &deadline, 16),
+        (&["kv", "export", "-", "--format", "jsonl", "--partition", "p"], &deadline, 16),
+        (&["kv", "import", "cells.jsonl"], &deadline, 16),
+        (&["kv", "wait", "p", "s", "--exists", "--timeout", "0s"], &deadline, 16),
+        (&["kv", "wait", "p", "s", "--exists", "--timeout", "1s"], &[], 17),
+    ] {
+        let began = Instant::now();
+        let ended = place.run(&[verb, more, &["--store", &store]].concat());
+        ended.fails(exit);
+        assert!(began.elapsed() < Duration::from_secs(4), "{verb:?} took {:?}", began.elapsed());
     }
 }

@@ -6,6 +6,7 @@ use crate::Failure;
 use crate::new_file::NewFile;
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::session::Patience;
 use crate::text::Encoding;
 use crate::transfer::{Format, RESERVED_PREFIX, Record, binary, comma, json_lines};
 use atoll_store::{PartitionKey, PartitionQuery, ScanRequest, Store};
@@ -24,6 +25,8 @@ pub(crate) struct Export {
     /// Only partitions that start with this.
     pub(crate) prefix: Vec<u8>,
     pub(crate) replace: bool,
+    /// How long each page is waited for.
+    pub(crate) patience: Patience,
 }
 
 /// What an export did.
@@ -40,6 +43,7 @@ pub(crate) async fn export(store: &dyn Store, export: &Export, output: &Output) 
         target: Target::open(export, output)?,
         format: export.format,
         encoding: export.encoding,
+        patience: &export.patience,
         exported: Exported::default(),
         progress: Progress::bytes(None, export.path.is_some()),
     };
@@ -56,6 +60,7 @@ struct Sheet<'a> {
     target: Target<'a>,
     format: Format,
     encoding: Encoding,
+    patience: &'a Patience,
     exported: Exported,
     progress: Progress,
 }
@@ -73,7 +78,7 @@ impl Sheet<'_> {
     async fn all(&mut self, store: &dyn Store, prefix: &[u8]) -> Result<(), Failure> {
         let mut query = PartitionQuery::prefix(prefix);
         loop {
-            let page = store.partition_keys(query.clone()).await?;
+            let page = self.patience.read(store.partition_keys(query.clone())).await?;
             for partition in page.partitions.iter().filter(|key| !key.starts_with(RESERVED_PREFIX)) {
                 self.partition(store, partition).await?;
             }
@@ -87,7 +92,7 @@ impl Sheet<'_> {
     async fn partition(&mut self, store: &dyn Store, partition: &[u8]) -> Result<(), Failure> {
         let mut request = ScanRequest::all(partition);
         loop {
-            let page = store.scan(request.clone()).await?;
+            let page = self.patience.read(store.scan(request.clone())).await?;
             for entry in page.entries {
                 let record =
                     Record { partition: partition.to_vec(), sort: entry.sort, value: entry.value.to_vec() };

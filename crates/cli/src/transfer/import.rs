@@ -52,7 +52,7 @@ pub(crate) struct Imported {
 pub(crate) async fn import(store: &dyn Store, import: Import) -> Result<Imported, Failure> {
     let mark_cell = import.input.repeatable().map(MarkCell::of);
     let mark = match &mark_cell {
-        Some(cell) if !import.restart => cell.read(store).await?,
+        Some(cell) if !import.restart => cell.read(store, import.options.deadline).await?,
         _ => None,
     };
     let mut done = Done::starting_at(mark.as_ref());

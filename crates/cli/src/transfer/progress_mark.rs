@@ -11,6 +11,7 @@ use crate::transfer::{Place, RESERVED_PREFIX};
 use atoll_store::{Cell, ReadOptions, Store, WriteOptions};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use std::time::Duration;
 use twox_hash::XxHash3_128;
 
 /// What is known about an interrupted import.
@@ -57,8 +58,13 @@ impl MarkCell {
     }
 
     /// The mark, if an import of this source was interrupted.
-    pub(crate) async fn read(&self, store: &dyn Store) -> Result<Option<Mark>, Failure> {
-        let bytes = store.get(self.cell(), ReadOptions::default()).await?;
+    pub(crate) async fn read(
+        &self,
+        store: &dyn Store,
+        deadline: Option<Duration>,
+    ) -> Result<Option<Mark>, Failure> {
+        let options = ReadOptions { deadline, ..ReadOptions::default() };
+        let bytes = store.get(self.cell(), options).await?;
         // A mark of another version is no mark: the import starts again, which doubles nothing.
         Ok(bytes
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())

@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::output::Output;
+use crate::session::Patience;
 use crate::text::Encoding;
 use crate::transfer::progress_mark::MarkCell;
 use crate::transfer::{
@@ -45,6 +46,7 @@ async fn export_to(store: &MemoryStore, path: &Path, format: Format, encoding: E
         partition: None,
         prefix: Vec::new(),
         replace: false,
+        patience: Patience::default(),
     };
     export(store, &wanted, &Output::new(false)).await.unwrap();
 }
@@ -143,7 +145,7 @@ async fn an_interrupted_import_goes_on_where_it_was() {
         assert!(imported.records_before > 0, "{format:?} started again");
         assert_eq!((imported.records_before + imported.records) as usize, expected.len(), "{format:?}");
         assert!(content(&store).await == expected, "{format:?}");
-        let mark = MarkCell::of(&path).read(&store).await.unwrap();
+        let mark = MarkCell::of(&path).read(&store, None).await.unwrap();
         assert_eq!(mark, None, "a finished import leaves no mark");
     }
 }
@@ -240,6 +242,7 @@ async fn an_export_never_replaces_a_file_unasked_and_never_leaves_half_of_one() 
         partition: None,
         prefix: Vec::new(),
         replace: false,
+        patience: Patience::default(),
     };
     let store = filled(23, 10).await;
     let failure = export(&store, &wanted, &Output::new(false)).await.unwrap_err();

@@ -51,9 +51,10 @@ impl Ls {
 
     async fn partitions(&self, session: &Session, store: &dyn Store, prefix: Vec<u8>) -> Result<(), Failure> {
         let mut query = PartitionQuery::prefix(prefix);
+        let patience = session.patience()?;
         let mut left = self.limit.unwrap_or(u64::MAX);
         loop {
-            let page = store.partition_keys(query.clone()).await?;
+            let page = patience.read(store.partition_keys(query.clone())).await?;
             for key in page.partitions.iter().filter(|key| self.all || !key.starts_with(RESERVED_PREFIX)) {
                 if left == 0 {
                     return Ok(());
@@ -81,9 +82,10 @@ impl Ls {
         let range = atoll_store::SortRange::prefix(prefix);
         let mut request =
             ScanRequest { range, projection: Projection::KeysOnly, ..ScanRequest::all(partition) };
+        let patience = session.patience()?;
         let mut left = self.limit.unwrap_or(u64::MAX);
         loop {
-            let page = store.scan(request.clone()).await?;
+            let page = patience.read(store.scan(request.clone())).await?;
             for entry in &page.entries {
                 if left == 0 {
                     return Ok(());

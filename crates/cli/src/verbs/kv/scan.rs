@@ -43,10 +43,11 @@ impl Scan {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let mut request = self.request()?;
         let store = session.store(Access::Read).await?;
+        let patience = session.patience()?;
         let mut left = self.limit.unwrap_or(u64::MAX);
         while left > 0 {
             request.limit = usize::try_from(left.min(PAGE_ENTRIES)).unwrap_or(usize::MAX);
-            let page = store.scan(request.clone()).await?;
+            let page = patience.read(store.scan(request.clone())).await?;
             for entry in &page.entries {
                 self.show(session, entry)?;
             }

@@ -177,14 +177,18 @@ impl ExportArguments {
             prefix: decode("--prefix", &self.prefix)?.unwrap_or_default(),
             replace: self.force,
             path: (!to_output).then(|| self.file.clone()),
+            patience: session.patience()?,
         };
         let store = session.store(Access::Read).await?;
         let exported = export(&*store, &wanted, &session.output).await?;
         // Who takes everything may take it for a backup.
         let is_all = wanted.partition.is_none() && wanted.prefix.is_empty();
         // It is written by now, whatever is wrong with tables.
-        let tables =
-            if is_all { Table::list(&*store).await.ok().map(|tables| tables.len()) } else { Some(0) };
+        let listing = async { Ok(Table::list(&*store).await.ok()) };
+        let tables = match is_all {
+            true => wanted.patience.read(listing).await.ok().flatten().map(|tables| tables.len()),
+            false => Some(0),
+        };
         if let Some(tables) = tables.filter(|tables| *tables > 0) {
             let are = if tables == 1 { "is" } else { "are" };
             let tables = counted(tables, "table");

@@ -6,10 +6,13 @@ use crate::verbs::kv::CellArguments;
 use crate::verbs::kv::cell::show_value;
 use crate::{Failure, Session};
 use atoll_options::{format_duration, parse_duration};
-use atoll_store::{Buffer, Cell, Expectation, Waited};
+use atoll_store::{Buffer, Cell, Expectation, StoreError, Waited};
 use clap::Args;
 use serde_json::json;
 use std::time::Duration;
+
+/// How long a store may look once more when the time is over.
+const LAST_LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// `atoll kv wait`
 #[derive(Args, Debug)]
@@ -45,7 +48,10 @@ impl Wait {
         let (partition, sort) = self.cell.keys()?;
         let expectation = self.expectation()?;
         let store = session.store(Access::Wait).await?;
-        match store.wait(Cell::new(&partition, &sort), expectation, self.timeout).await? {
+        match self
+            .waited(session, store.wait(Cell::new(&partition, &sort), expectation, self.timeout))
+            .await?
+        {
             Waited::Met(Some(value)) => show_value(session, self.cell.encoding, &value),
             Waited::Met(None) if session.output.is_json() => session.output.json(&json!({ "value": null })),
             Waited::Met(None) => Ok(()),
@@ -54,6 +60,20 @@ impl Wait {
                 time_out: format_duration(self.timeout),
             }),
         }
+    }
+
+    /// What comes of a wait at a store that may not answer at all: its time is over then as well. Who only asks how it is now waits as
+    /// for any other read.
+    async fn waited(
+        &self,
+        session: &Session,
+        waiting: impl Future<Output = Result<Waited, StoreError>>,
+    ) -> Result<Waited, Failure> {
+        if self.timeout.is_zero() {
+            return Ok(session.patience()?.read(waiting).await?);
+        }
+        let waited = tokio::time::timeout(self.timeout.saturating_add(LAST_LOOK_MAX), waiting).await;
+        Ok(waited.unwrap_or(Ok(Waited::TimedOut))?)
     }
 
     fn expectation(&self) -> Result<Expectation, Failure> {
