@@ -104,7 +104,7 @@ impl Connection {
     /// Sends a request that was written before, and reads the answer.
     async fn ask(&mut self, request: &[u8]) -> io::Result<Value> {
         self.begin(request).await?;
-        self.answer().await
+        self.answer(Duration::MAX).await
     }
 
     /// Sends a request that was written before; until something of the answer is here.
@@ -112,6 +112,18 @@ impl Connection {
         self.stream.write_all(request).await?;
         self.stream.flush().await?;
         self.read().await
+    }
+
+    /// The same of a long one, which may be long on its way: for as long as some of it goes on after no longer than that.
+    pub(crate) async fn begin_long(&mut self, request: &[u8], silence_max: Duration) -> io::Result<()> {
+        let mut left = request;
+        loop {
+            match in_time(silence_max, write_some(&mut self.stream, left)).await? {
+                0 => break,
+                count => left = left.get(count..).unwrap_or_default(),
+            }
+        }
+        in_time(silence_max, self.read()).await
     }
 
     async fn read(&mut self) -> io::Result<()> {
@@ -122,8 +134,8 @@ impl Connection {
         }
     }
 
-    /// The answer of which something is here.
-    pub(crate) async fn answer(&mut self) -> io::Result<Value> {
+    /// The answer of which something is here, however long it is on its way, while more of it comes after no longer than that.
+    pub(crate) async fn answer(&mut self, silence_max: Duration) -> io::Result<Value> {
         loop {
             let (used, value) = self
                 .parser
@@ -133,9 +145,14 @@ impl Connection {
             if let Some(value) = value {
                 return Ok(value);
             }
-            self.read().await?;
+            in_time(silence_max, self.read()).await?;
         }
     }
+}
+
+/// What is done in that time, or the error of what is too late.
+pub(crate) async fn in_time<T>(time: Duration, done: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    tokio::time::timeout(time, done).await.unwrap_or_else(|late| Err(too_late(late)))
 }
 
 /// Writes some of this; where there is nothing left, sees that all of it is on its way, and says 0.
@@ -253,5 +270,41 @@ fn stranger(text: &[u8], place: &str) -> StoreError {
     match meaning(text, "open", place) {
         Refused::Failed(error) if text.starts_with(b"NOPERM ") => error,
         _ => StoreError::Unauthenticated { place: place.to_owned() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+    /// A connection to a node that takes some bytes of what it is sent in each of so many rounds, and then answers.
+    fn to_slow_node(rounds: usize, pause: Duration) -> Connection {
+        let (here, mut there) = tokio::io::duplex(1024);
+        tokio::spawn(async move {
+            for _ in 0..rounds {
+                tokio::time::sleep(pause).await;
+                there.read_exact(&mut [0; 1024]).await.unwrap();
+            }
+            there.write_all(b"+OK\r\n").await.unwrap();
+            std::future::pending::<()>().await;
+        });
+        Connection {
+            stream: Box::new(here),
+            parser: ReplyParser::new(Limits::default()),
+            arrived: Vec::new(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_request_may_be_long_on_its_way_but_not_stand_still() {
+        let request = vec![b'x'; 10 << 10];
+        let mut slow = to_slow_node(10, Duration::from_secs(10));
+        slow.begin_long(&request, SILENCE_MAX).await.unwrap();
+        assert_eq!(slow.answer(SILENCE_MAX).await.unwrap(), Value::Simple(b"OK".to_vec()));
+        let mut stands = to_slow_node(10, Duration::from_secs(31));
+        let error = stands.begin_long(&request, SILENCE_MAX).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

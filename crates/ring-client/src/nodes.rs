@@ -3,7 +3,7 @@
 //! Invariant: what is sent again only reads, or has a name under which it is done once, or comes to the same however often it is done.
 
 use crate::answer::{Refused, meaning};
-use crate::connection::{Connection, Silent, too_late, written};
+use crate::connection::{Connection, Silent, in_time, written};
 use crate::idle::Idle;
 use crate::lanes::{Lanes, SHARED_BYTES_MAX, Way};
 use crate::options::RingOptions;
@@ -230,14 +230,16 @@ impl Nodes {
         }
         let mut connection = self.connection(target).await?;
         sending();
-        let begins = if is_short { within } else { self.options.request_time_out };
+        // What is long may be long on its way as well: it is whether more of it comes, or goes, that tells of a node that hangs.
+        let silence_max = self.options.request_time_out;
         let asked = async {
-            let begun = tokio::time::timeout(begins, connection.begin(request)).await;
-            begun.unwrap_or_else(|late| Err(too_late(late)))?;
-            connection.answer().await
+            match is_short {
+                true => in_time(within, connection.begin(request)).await?,
+                false => connection.begin_long(request, silence_max).await?,
+            }
+            connection.answer(silence_max).await
         };
-        let answer = tokio::time::timeout(self.options.request_time_out, asked).await;
-        let value = answer.unwrap_or_else(|late| Err(too_late(late))).map_err(Silent::Sent)?;
+        let value = asked.await.map_err(Silent::Sent)?;
         self.idle.keep(target, connection);
         Ok(value)
     }

@@ -26,7 +26,8 @@ pub struct RingOptions {
     pub silence_first: Duration,
     /// How long a call goes on while nodes answer that they cannot serve it now.
     pub patience: Duration,
-    /// How long one answer may take.
+    /// How long a node may say nothing before its answer is there, where nobody else can be asked, and how long a long request or
+    /// answer may stand still on its way.
     pub request_time_out: Duration,
     /// How long a write is sent again that may have been done already, however long a call goes on. Nodes have to remember it for
     /// longer.

@@ -397,3 +397,16 @@ async fn the_last_look_of_a_wait_keeps_nobody_for_long_and_a_poll_has_none() {
     assert_eq!(node.came("AT.GET").len(), 3);
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_value_may_be_on_its_way_for_longer_than_a_node_may_be_silent() {
+    let node = Stub::start(|port, _, words| match words.starts_with("AT.GET") {
+        true => Answer::Slowly(Duration::from_secs(10), "$10\r\n0123456789\r\n".to_owned()),
+        false => usual(port, words).unwrap(),
+    })
+    .await;
+    let store = RingStore::open(RingOptions::of(vec![node.address.clone()])).await.unwrap();
+    let value = store.get(CELL, ReadOptions::default()).await.unwrap();
+    assert_eq!(value.as_deref(), Some(&b"0123456789"[..]));
+    assert_eq!(node.came("AT.GET").len(), 1);
+}
