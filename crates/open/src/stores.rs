@@ -6,7 +6,8 @@ use atoll_embedded::{EmbeddedStore, StoreOptions};
 use atoll_ring_client::{LatencyClass, RingOperator, RingOptions, RingStore};
 use atoll_store::StoreError;
 use atoll_tls::{ClientTls, TlsError};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -100,8 +101,9 @@ pub(crate) async fn open_ring(url: &RingUrl, options: &OpenOptions) -> Result<Op
 /// What a URL says about a ring.
 fn ring_options(url: &RingUrl) -> Result<RingOptions, StoreError> {
     let defaults = RingOptions::of(url.nodes.clone());
-    let token = url.token_file.as_deref().map(|path| read_secret("token-file", path)).transpose()?;
     let user = url.user.clone();
+    let read = |path| if user.is_some() { read_secret("token-file", path) } else { read_token(path) };
+    let token = url.token_file.as_deref().map(read).transpose()?;
     if user.is_some() && token.is_none() {
         return Err(StoreError::InvalidInput {
             what: "user",
@@ -137,17 +139,45 @@ pub fn operate_ring(url: &RingUrl) -> Result<RingOperator, StoreError> {
 /// Where a secret stands.
 const SECRET_HINT: &str = "name a file that holds it on its first line and that only you can read";
 
-/// The first line of a file that holds a secret.
+/// No secret is longer: whoever names another file is not to have it read whole.
+const SECRET_BYTES_MAX: u64 = 64 << 10;
+
+/// The first line of a file that holds a secret, as it is.
 fn read_secret(what: &'static str, path: &Path) -> Result<String, StoreError> {
+    let text = read_text(what, path)?;
+    let secret = text.lines().next().unwrap_or_default();
+    check_secret(what, path, secret).map(|()| secret.to_owned())
+}
+
+/// The token of a ring as its nodes read it, which has no blanks and whose file may have some around it.
+fn read_token(path: &Path) -> Result<String, StoreError> {
+    let what = "token-file";
+    let text = read_text(what, path)?;
+    let token = text.trim_ascii().lines().next().unwrap_or_default().trim_ascii_end();
+    check_secret(what, path, token).map(|()| token.to_owned())
+}
+
+fn read_text(what: &'static str, path: &Path) -> Result<String, StoreError> {
     let place = path.display();
-    let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(SECRET_BYTES_MAX).read_to_string(&mut text));
+    read.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => StoreError::NotFound { what, name: place.to_string() },
         io::ErrorKind::PermissionDenied => {
             StoreError::Failed { what: "reading a secret", place: place.to_string(), source: Arc::new(error) }
         }
         _ => StoreError::InvalidInput { what, problem: format!("{place}: {error}"), hint: SECRET_HINT },
     })?;
-    Ok(text.lines().next().unwrap_or_default().to_owned())
+    Ok(text)
+}
+
+/// Refuses an empty secret, which nobody has: its file is not what was meant.
+fn check_secret(what: &'static str, path: &Path, secret: &str) -> Result<(), StoreError> {
+    if !secret.is_empty() {
+        return Ok(());
+    }
+    let problem = format!("{}: there is nothing on its first line", path.display());
+    Err(StoreError::InvalidInput { what, problem, hint: SECRET_HINT })
 }
 
 fn store_options(options: &OpenOptions) -> StoreOptions {
@@ -158,4 +188,36 @@ fn store_options(options: &OpenOptions) -> StoreOptions {
     // Where it is opened for reading alone.
     store.salvage = options.mode == Mode::Salvage;
     store
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_store::ErrorKind;
+
+    #[test]
+    fn a_token_is_read_as_nodes_read_it_and_a_password_as_it_is() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("secret");
+        for (text, token, password) in [
+            ("secretsecret\n", Some("secretsecret"), Some("secretsecret")),
+            ("\nsecretsecret \n", Some("secretsecret"), None),
+            (" secretsecret\t\r\n\n", Some("secretsecret"), Some(" secretsecret\t")),
+            ("", None, None),
+            (" \n", None, Some(" ")),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let read = [read_token(&path), read_secret("token-file", &path)];
+            for (read, expected) in read.into_iter().zip([token, password]) {
+                match (read, expected) {
+                    (Ok(read), Some(expected)) => assert_eq!(read, expected, "{text:?}"),
+                    (Err(error), None) => {
+                        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{text:?}");
+                        assert!(error.to_string().contains("secret: there is nothing"), "{error}");
+                    }
+                    odd => panic!("{text:?}: {odd:?}"),
+                }
+            }
+        }
+    }
 }
