@@ -256,6 +256,37 @@ struct Signals {
 /// How long a verb that hangs in a write, where it cannot hear, may go on after the first signal.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// How long a signal may come once more that was sent once: `timeout` sends it to its child and then to all of its group.
+const ECHO: Duration = Duration::from_millis(200);
+
+/// Where signals come from that ask us to stop.
+trait Hear {
+    /// The exit code of the next one; never ends where none can be had.
+    fn next(&mut self) -> impl Future<Output = u8> + Send;
+}
+
+/// When a process is to end at once behind its first signal: at a second one, or where nobody heard the first in time. Nothing
+/// acknowledged is lost by that.
+async fn until_at_once(
+    exit: u8,
+    signals: &mut impl Hear,
+    is_heard: &AtomicBool,
+    (echo, grace): (Duration, Duration),
+) {
+    let first_at = tokio::time::Instant::now();
+    loop {
+        let second = tokio::time::timeout_at(first_at + grace, signals.next()).await;
+        let is_echo = second.as_ref().is_ok_and(|second| *second == exit) && first_at.elapsed() < echo;
+        if is_echo {
+            continue;
+        }
+        if second.is_err() && is_heard.load(Ordering::Acquire) {
+            signals.next().await;
+        }
+        return;
+    }
+}
+
 impl Signals {
     /// Listens on another thread: the verb may be inside a write to a pipe that nobody reads.
     fn listen() -> Self {
@@ -268,11 +299,7 @@ impl Signals {
             let exit = interruptions.next().await;
             shared_exit.store(exit, Ordering::Release);
             first.notify_one();
-            // The second signal ends us at once; nothing acknowledged is lost by that.
-            let second = tokio::time::timeout(GRACE, interruptions.next()).await;
-            if second.is_err() && is_heard.load(Ordering::Acquire) {
-                interruptions.next().await;
-            }
+            until_at_once(exit, &mut interruptions, &is_heard, (ECHO, GRACE)).await;
             std::process::exit(exit.into());
         });
         signals
@@ -298,8 +325,10 @@ impl Interruptions {
         use tokio::signal::unix::{SignalKind, signal};
         Self { signals: signal(SignalKind::interrupt()).ok().zip(signal(SignalKind::terminate()).ok()) }
     }
+}
 
-    /// The exit code of the next signal; never ends when signals cannot be had.
+#[cfg(unix)]
+impl Hear for Interruptions {
     async fn next(&mut self) -> u8 {
         let Some((interrupt, terminate)) = &mut self.signals else { return std::future::pending().await };
         tokio::select! {
@@ -318,7 +347,10 @@ impl Interruptions {
     fn listen() -> Self {
         Self
     }
+}
 
+#[cfg(not(unix))]
+impl Hear for Interruptions {
     async fn next(&mut self) -> u8 {
         match tokio::signal::ctrl_c().await {
             Ok(()) => INTERRUPTED_EXIT,
@@ -336,5 +368,33 @@ mod tests {
         let text = "Examples:\n  atoll a \\\n    b\n  atoll c\nOne thing:\nand another.\n\nA third.";
         let expected = "Examples:\n  atoll a \\\n    b\n  atoll c\n\nOne thing: and another.\n\nA third.";
         assert_eq!(paragraphs(text), expected);
+    }
+
+    /// Signals that come one right behind the other.
+    struct Given(Vec<u8>);
+
+    impl Hear for Given {
+        async fn next(&mut self) -> u8 {
+            match self.0.pop() {
+                Some(signal) => signal,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// How many of these signals are left, from the last on, when behind a SIGTERM it is to end at once.
+    async fn left(signals: &[u8], is_heard: bool, times: (Duration, Duration)) -> usize {
+        let mut signals = Given(signals.to_vec());
+        until_at_once(TERMINATED_EXIT, &mut signals, &AtomicBool::new(is_heard), times).await;
+        signals.0.len()
+    }
+
+    #[tokio::test]
+    async fn a_signal_that_comes_twice_at_once_is_one_and_a_second_one_ends_at_once() {
+        let (long, none) = (Duration::from_secs(3600), Duration::ZERO);
+        let (echo, other) = (TERMINATED_EXIT, INTERRUPTED_EXIT);
+        assert_eq!(left(&[echo, other, echo, echo], true, (long, long)).await, 1, "another one is no echo");
+        assert_eq!(left(&[echo, echo], true, (none, long)).await, 1, "one that comes later is no echo");
+        assert_eq!(left(&[], false, (long, none)).await, 0, "nobody heard the first in time");
     }
 }

@@ -604,3 +604,30 @@ fn a_variable_that_is_no_text_is_refused_and_never_becomes_another_folder() {
         run(&["config", "show"], &[("ATOLL_CONFIG", folder.join("atoll.toml").as_os_str().as_bytes())]);
     assert!(shown.text().contains("./chosen"), "{}", shown.text());
 }
+
+/// Whether a process was sent SIGTERM and has not been told yet.
+#[cfg(target_os = "linux")]
+fn is_about_to_hear(id: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+    let pending = pending.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    pending >> 14 & 1 == 1
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_signal_that_comes_twice_at_once_as_timeout_sends_it_is_one() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let place = Place::new();
+    for round in 0..20 {
+        let mut serve = place.spawn(&["serve", "--store", "d", "--json"]);
+        support::started(&mut serve);
+        kill_process(Pid::from_child(&serve), Signal::TERM).unwrap();
+        // What comes before would be one signal to the system as well.
+        while is_about_to_hear(serve.id()) {
+            std::thread::yield_now();
+        }
+        kill_process(Pid::from_child(&serve), Signal::TERM).unwrap();
+        assert_eq!(serve.wait().unwrap().code(), Some(0), "round {round}");
+    }
+}
