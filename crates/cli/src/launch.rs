@@ -227,8 +227,9 @@ fn run(session: &Session, verb: impl AsyncFnOnce(&Session) -> Result<(), Failure
             result = verb(session) => result,
             exit = signals.heard() => session.interrupted(exit),
         };
-        let closed = session.close().await;
-        result.and(closed)
+        let closed = signals.hold(session.close()).await;
+        let told = session.tell();
+        result.and(closed).and(told)
     });
     // A thread may still hang in a read of standard input; waiting for it would hang us too.
     runtime.shutdown_background();
@@ -303,6 +304,14 @@ impl Signals {
             std::process::exit(exit.into());
         });
         signals
+    }
+
+    /// What a first signal does not cut short, since it is what that asks for.
+    async fn hold<T>(&self, closing: impl Future<Output = T>) -> T {
+        let was_heard = self.is_heard.swap(true, Ordering::AcqRel);
+        let closed = closing.await;
+        self.is_heard.store(was_heard, Ordering::Release);
+        closed
     }
 
     /// Ends with the exit code of the first signal.
@@ -396,5 +405,13 @@ mod tests {
         assert_eq!(left(&[echo, other, echo, echo], true, (long, long)).await, 1, "another one is no echo");
         assert_eq!(left(&[echo, echo], true, (none, long)).await, 1, "one that comes later is no echo");
         assert_eq!(left(&[], false, (long, none)).await, 0, "nobody heard the first in time");
+    }
+
+    #[tokio::test]
+    async fn who_closes_a_store_has_heard_the_signal_that_asks_for_that() {
+        let signals = Signals { first: Arc::default(), exit: Arc::default(), is_heard: Arc::default() };
+        let is_heard = || signals.is_heard.load(Ordering::Acquire);
+        assert!(signals.hold(async { is_heard() }).await);
+        assert!(!is_heard(), "what comes behind that may hang in a pipe");
     }
 }

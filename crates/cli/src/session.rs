@@ -209,7 +209,7 @@ impl Session {
         }
     }
 
-    /// Closes what was opened and hands all output over.
+    /// Closes what was opened.
     pub(crate) async fn close(&self) -> Result<(), Failure> {
         let opened = std::mem::take(&mut *self.opened.lock().unwrap_or_else(PoisonError::into_inner));
         let mut result = Ok(());
@@ -225,8 +225,12 @@ impl Session {
             };
             result = result.and(closed);
         }
-        // A verb that failed itself tells of that instead.
+        result
+    }
+
+    /// Hands all output over. A verb that failed itself tells of that instead of what this says.
+    pub(crate) fn tell(&self) -> Result<(), Failure> {
         let told = self.output.flush();
-        result.and(if self.changes.load(Ordering::Acquire) { told.map_err(untold) } else { told })
+        if self.changes.load(Ordering::Acquire) { told.map_err(untold) } else { told }
     }
 }
