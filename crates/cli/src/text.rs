@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::ValueEnum;
 use std::fmt::{self, Write};
+use std::path::Path;
 
 /// How keys and values are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -95,6 +96,11 @@ pub(crate) fn quoted(word: &str) -> String {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', "'\\''")),
     }
+}
+
+/// A path as a shell takes it for one word.
+pub(crate) fn quoted_path(path: &Path) -> String {
+    quoted(&path.to_string_lossy())
 }
 
 /// Names as a screen can show them, whatever a file calls its columns: none too long, and not too many.

@@ -11,6 +11,7 @@ mod status;
 mod up;
 
 use crate::output::note;
+use crate::text::quoted_path;
 use crate::{Failure, Session};
 use atoll_open::{Location, RING_CHANGE, StoreUrl};
 use atoll_options::{OptionValue, Size};
@@ -264,7 +265,7 @@ impl RingServe {
 
     fn how_to_connect(&self, address: SocketAddr) -> String {
         let token = match &self.token_file {
-            Some(file) => format!("REDISCLI_AUTH=$(cat {}) ", file.display()),
+            Some(file) => format!("REDISCLI_AUTH=$(cat {}) ", quoted_path(file)),
             None => String::new(),
         };
         let host =
@@ -320,6 +321,25 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use clap::Parser;
+
+    /// What is typed behind `atoll ring serve`.
+    #[derive(Parser)]
+    struct Typed {
+        #[command(flatten)]
+        serve: RingServe,
+    }
+
+    #[test]
+    fn how_to_connect_can_be_typed_as_it_is_told() {
+        let files = ["--tls-certificate", "a", "--tls-key", "b", "--tls-authority", "my ring/authority.pem"];
+        let typed = [&["serve", "--token-file", "./my token"][..], &files].concat();
+        let told = Typed::parse_from(typed).serve.how_to_connect(([127, 0, 0, 1], 7379).into());
+        assert_eq!(
+            told,
+            "REDISCLI_AUTH=$(cat './my token') redis-cli --tls --cacert 'my ring/authority.pem' -c -h 127.0.0.1 -p 7379"
+        );
+    }
 
     #[test]
     fn a_place_to_listen_at_is_an_address_or_a_name_that_has_one() {

@@ -3,6 +3,7 @@
 //! Invariant: no key that is made here can be read by another user, not even for a moment.
 
 use crate::Failure;
+use crate::text::quoted_path;
 use atoll_ring::{Clock, NodeError, NodeTls, SystemClock, TlsFiles};
 use atoll_tls::{Authority, AuthorityError, Issued, Use};
 use clap::Args;
@@ -46,7 +47,7 @@ impl Certificates {
         match (&self.tls_certificate, &self.tls_authority) {
             (None, _) => String::new(),
             (Some(_), None) => " --tls".to_owned(),
-            (Some(_), Some(file)) => format!(" --tls --cacert {}", file.display()),
+            (Some(_), Some(file)) => format!(" --tls --cacert {}", quoted_path(file)),
         }
     }
 }

@@ -5,7 +5,7 @@
 use super::certificates::Made;
 use super::{persistence, place};
 use crate::output::note;
-use crate::text::quoted;
+use crate::text::{quoted, quoted_path};
 use crate::{Failure, Session};
 use atoll_open::{RingOperator, RingUrl, operate_ring};
 use atoll_ring::{COPIES_MAX, Persistence, Place};
@@ -204,7 +204,8 @@ impl RingUp {
         (folder, made): (Option<&Path>, Option<&Made>),
         told: &[Value],
     ) -> Result<(), Failure> {
-        let token = folder.map(|folder| format!("REDISCLI_AUTH=$(cat {}) ", folder.join("token").display()));
+        let token =
+            folder.map(|folder| format!("REDISCLI_AUTH=$(cat {}) ", quoted_path(&folder.join("token"))));
         let place = folder.map_or_else(|| "memory".to_owned(), |folder| folder.display().to_string());
         let mut lines = vec![format!("a ring of {} nodes, from {place}, until Ctrl-C", addresses.len())];
         lines.extend(told.iter().map(|node| {
@@ -212,7 +213,7 @@ impl RingUp {
             format!("  node {} at {}, process {}", node["number"], text("listening"), node["pid"])
         }));
         let tls =
-            made.map(|made| format!(" --tls --cacert {}", made.trusted().display())).unwrap_or_default();
+            made.map(|made| format!(" --tls --cacert {}", quoted_path(&made.trusted()))).unwrap_or_default();
         lines.push(format!("connect with: {}redis-cli{tls} -c -p {}", token.unwrap_or_default(), self.port));
         session.output.either(|| lines.join("\n"), || json!({ "nodes": told, "store": place }))?;
         session.output.flush()
