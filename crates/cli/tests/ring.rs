@@ -379,6 +379,7 @@ fn a_ring_that_is_named_wrongly_is_refused() {
         (&["slurm", "--", "true"], 2, "--store"),
         (&["slurm", "--store", "ring"], 2, "COMMAND"),
         (&["slurm", "--store", "ring", "--sbatch", "time", "--", "true"], 2, "--sbatch"),
+        (&["slurm", "--store", "ring", "--nodes", "3", "--copies", "9", "--", "true"], 2, "--copies 9 of 3"),
         (&["serve", "--memory", "--nodes", "127.0.0.1:7379", "--copies", "2"], 2, "--copies 2"),
         (&["serve", "--memory", "--copies", "2"], 2, "--nodes"),
         (&["serve", "--memory", "--nodes", "@no-such-file"], 10, "no-such-file"),

@@ -35,6 +35,17 @@ pub struct RingNodes {
     copies: Option<usize>,
 }
 
+/// Refuses what no ring of so many nodes can keep.
+pub(super) fn check_copies(copies: usize, nodes: usize) -> Result<(), Failure> {
+    if (1..=nodes.min(COPIES_MAX)).contains(&copies) {
+        return Ok(());
+    }
+    Err(wrong(
+        format!("--copies {copies} of {nodes} nodes"),
+        &format!("from 1 to {COPIES_MAX}, and a node for each"),
+    ))
+}
+
 impl RingNodes {
     /// The other nodes, if there are any.
     ///
@@ -57,12 +68,7 @@ impl RingNodes {
             ));
         };
         let copies = self.copies.unwrap_or(nodes.len().min(3));
-        if copies == 0 || copies > nodes.len().min(COPIES_MAX) {
-            return Err(wrong(
-                format!("--copies {copies} of {} nodes", nodes.len()),
-                &format!("from 1 to {COPIES_MAX}, and a node for each"),
-            ));
-        }
+        check_copies(copies, nodes.len())?;
         let group: Vec<_> = (1..).map(NodeId).zip(nodes.iter().take(GROUP_NODES)).collect();
         let hosts = group.iter().map(|(node, told)| (*node, told.host.clone())).collect();
         let address = |other: &HostPort| group_address(other, *other == told, listen);

@@ -2,6 +2,7 @@
 //!
 //! Invariant: the ring of a job ends before the job does, and the next job with the same folder goes on with what it had.
 
+use super::nodes::check_copies;
 use super::{persistence, place, up};
 use crate::text::quoted;
 use crate::{Failure, Session};
@@ -67,6 +68,7 @@ impl Slurm {
                 "write an option as sbatch has it: --sbatch=--time=04:00:00",
             ));
         }
+        self.copies.map_or(Ok(()), |copies| check_copies(copies, self.nodes.into()))?;
         if self.port == 0 || self.port > 45_535 {
             return Err(wrong(format!("--port {}", self.port), "choose one from 1 to 45535"));
         }

@@ -3,12 +3,13 @@
 //! Invariant: no node outlives this process, however it ends.
 
 use super::certificates::Made;
+use super::nodes::check_copies;
 use super::{persistence, place};
 use crate::output::note;
 use crate::text::{quoted, quoted_path};
 use crate::{Failure, Session};
 use atoll_open::{RingOperator, RingUrl, operate_ring};
-use atoll_ring::{COPIES_MAX, Persistence, Place};
+use atoll_ring::{Persistence, Place};
 use atoll_store::StoreError;
 use clap::Args;
 use serde_json::{Value, json};
@@ -91,7 +92,7 @@ impl RingUp {
             Place::Memory => None,
             Place::Folder(folder) => Some(folder),
         };
-        self.check_copies()?;
+        self.copies.map_or(Ok(()), |copies| check_copies(copies, self.nodes.into()))?;
         let durability = persistence(session)?;
         let addresses = self.addresses()?;
         let made = folder.as_deref().filter(|_| self.tls).map(Made::in_folder).transpose()?;
@@ -136,17 +137,6 @@ impl RingUp {
             }
         }
         Err(unavailable("no node is left"))
-    }
-
-    fn check_copies(&self) -> Result<(), Failure> {
-        let most = usize::from(self.nodes).min(COPIES_MAX);
-        match self.copies {
-            Some(copies) if !(1..=most).contains(&copies) => Err(Failure::Usage {
-                problem: format!("--copies {copies} of {} nodes", self.nodes),
-                hint: format!("from 1 to {COPIES_MAX}, and a node for each"),
-            }),
-            _ => Ok(()),
-        }
     }
 
     fn addresses(&self) -> Result<Vec<SocketAddr>, Failure> {
