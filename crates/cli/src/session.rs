@@ -36,6 +36,14 @@ fn is_absent(url: &str) -> bool {
     }
 }
 
+/// Why it may take long until a store is open.
+fn whose_answer(url: &str) -> &'static str {
+    match StoreUrl::parse(url).map(|url| url.location) {
+        Ok(Location::Ring(_) | Location::Cassandra(_)) => "its nodes do not answer yet",
+        _ => "the process that owns it is opening it or does not answer",
+    }
+}
+
 /// How long a store may take for each answer, where somebody said so.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Patience {
@@ -129,7 +137,7 @@ impl Session {
             return Ok(opened?);
         }
         if deadline.is_none_or(|deadline| deadline > PATIENCE) && !self.output.is_json() {
-            note(&format!("waiting for {url}: the process that owns it is opening it or does not answer"));
+            note(&format!("waiting for {url}: {}", whose_answer(url)));
         }
         let Some(deadline) = deadline else { return Ok(opening.await?) };
         match tokio::time::timeout(deadline.saturating_sub(first), opening).await {
@@ -232,5 +240,19 @@ impl Session {
     pub(crate) fn tell(&self) -> Result<(), Failure> {
         let told = self.output.flush();
         if self.changes.load(Ordering::Acquire) { told.map_err(untold) } else { told }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_waited_for_is_called_what_it_is() {
+        for (url, who) in
+            [("ring://127.0.0.1:1/", "nodes"), ("cassandra://a/k", "nodes"), ("./data", "process")]
+        {
+            assert!(whose_answer(url).contains(who), "{url}");
+        }
     }
 }
