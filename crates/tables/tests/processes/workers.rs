@@ -266,7 +266,9 @@ pub async fn judge(folder: &Path, told: &Told) -> u64 {
         let Some(wrote) = told.wrote else { continue };
         total += told.steps;
         let steps = steps.get(writer).cloned().unwrap_or_default();
-        let (first, last) = (steps[0], steps[steps.len() - 1]);
+        let (first, last) = steps.first().copied().zip(steps.last().copied()).unwrap_or_else(|| {
+            panic!("writer {writer} lost step {wrote}, which was acknowledged: there is none")
+        });
         assert!(
             last >= wrote,
             "writer {writer} lost step {wrote}, which was acknowledged: the last is {last}"
