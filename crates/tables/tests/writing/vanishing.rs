@@ -120,7 +120,7 @@ async fn whose_version_vanishes_again_and_again_is_told_so_in_the_end() {
         let readable = if question < 4 { Readable::One(table) } else { Readable::Many(union) };
         let query = Query::default();
         // More than anybody asks, and then nothing is in the way any more.
-        relayed.0.armed.store(200, Ordering::Relaxed);
+        relayed.0.armed.store(1000, Ordering::Relaxed);
         let ended = match question % 4 {
             0 => readable.query(&query).await.map(drop),
             1 => {
