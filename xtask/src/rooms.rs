@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     fn package(name: &str, targets: Vec<Target>) -> Package {
-        Package { name: name.to_owned(), folder: String::new(), dependencies: Vec::new(), targets }
+        Package { name: name.to_owned(), targets, ..Package::default() }
     }
 
     fn test(name: &str, features: &[&str], is_tested: bool) -> Target {

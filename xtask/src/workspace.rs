@@ -57,7 +57,7 @@ pub struct Target {
 }
 
 /// One crate of the workspace.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Package {
     /// Its name.
     pub name: String,
@@ -65,6 +65,8 @@ pub struct Package {
     pub folder: String,
     /// What it needs of the workspace.
     pub dependencies: Vec<Dependency>,
+    /// Every crate that it needs whatever its features are, and not for its tests alone, of the workspace or not.
+    pub required: Vec<String>,
     /// What it builds.
     pub targets: Vec<Target>,
 }
@@ -96,6 +98,11 @@ fn read_package(package: &Value, root: &std::path::Path) -> Package {
             on: text(dependency, "name"),
             only_tests: dependency.get("kind").and_then(Value::as_str) == Some("dev"),
         });
+    let is_required = |dependency: &&Value| {
+        let is_for_tests = dependency.get("kind").and_then(Value::as_str) == Some("dev");
+        !is_for_tests && dependency.get("optional").and_then(Value::as_bool) != Some(true)
+    };
+    let required = list(package, "dependencies").iter().filter(is_required);
     let targets = list(package, "targets").iter().map(|target| Target {
         name: text(target, "name"),
         kind: list(target, "kind").first().and_then(Value::as_str).unwrap_or_default().to_owned(),
@@ -106,6 +113,7 @@ fn read_package(package: &Value, root: &std::path::Path) -> Package {
         name: text(package, "name"),
         folder: folder.map(|folder| folder.to_string_lossy().replace('\\', "/")).unwrap_or_default(),
         dependencies: dependencies.collect(),
+        required: required.map(|dependency| text(dependency, "name")).collect(),
         targets: targets.collect(),
     }
 }

@@ -43,7 +43,7 @@ mod tests {
 
     fn package(folder: &str) -> Package {
         let (name, folder) = ("some".to_owned(), folder.to_owned());
-        Package { name, folder, dependencies: Vec::new(), targets: Vec::new() }
+        Package { name, folder, ..Package::default() }
     }
 
     #[test]

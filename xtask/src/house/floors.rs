@@ -103,7 +103,7 @@ mod tests {
             name: name.to_owned(),
             folder: format!("crates/{name}"),
             dependencies: dependencies.iter().map(dependency).collect(),
-            targets: Vec::new(),
+            ..Package::default()
         }
     }
 

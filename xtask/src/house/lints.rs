@@ -26,7 +26,7 @@ mod tests {
 
     fn count(manifest: &str) -> usize {
         let (name, folder) = ("atoll-a".to_owned(), "crates/a".to_owned());
-        let package = Package { name, folder, dependencies: Vec::new(), targets: Vec::new() };
+        let package = Package { name, folder, ..Package::default() };
         findings(&Tree::of(&[("crates/a/Cargo.toml", manifest)]), &[package]).len()
     }
 

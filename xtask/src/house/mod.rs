@@ -34,7 +34,7 @@ pub fn findings(tree: &Tree, packages: &[Package]) -> Result<Vec<Finding>, Failu
     found.extend(dependencies::findings(tree));
     found.extend(links::findings(tree));
     found.extend(lints::findings(tree, packages));
-    found.extend(locks::findings(tree));
+    found.extend(locks::findings(tree, packages));
     found.extend(commands::findings(tree));
     found.extend(headers::findings(tree));
     found.extend(sizes::findings(tree));
