@@ -14,6 +14,7 @@ mod huge;
 mod missed;
 mod owners;
 pub mod parts;
+mod prefetch;
 mod runs;
 mod shared;
 pub mod slab;
@@ -23,6 +24,7 @@ pub use blocks::unused_bytes;
 pub use counted::Counted;
 pub use huge::may_be_huge;
 pub use missed::{Ending, ending};
+pub use prefetch::{bring_bytes_nearer, bring_nearer, prefetch};
 pub use runs::run_bytes;
 pub use spare::keep_at_most;
 

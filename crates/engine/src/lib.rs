@@ -85,10 +85,10 @@ mod clock;
 mod codec;
 #[cfg_attr(not(feature = "planted"), allow(dead_code))]
 mod planted;
-mod prefetch;
 mod threads;
 
 pub use amend::{Amended, Amendment};
+pub use atoll_buffer::bring_nearer;
 pub use attempt::{Attempt, ReadTicket};
 pub use batch::WriteBatch;
 pub use beside::Beside;
@@ -103,7 +103,6 @@ pub use format::Format;
 pub use options::Options;
 #[cfg(feature = "planted")]
 pub use planted::{Bug, plant};
-pub use prefetch::bring_nearer;
 pub use recovery::{Cut, RecoveryReport};
 pub use snapshot::{Reader, Snapshot};
 pub use stats::{DiskRoom, Stats};

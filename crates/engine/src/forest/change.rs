@@ -5,13 +5,13 @@ use super::{Forest, TreeState};
 use crate::backing::{Backing, Reading};
 use crate::leaf::Leaf;
 use crate::node::{Node, common_prefix, head_of};
-use crate::prefetch::prefetch;
 use crate::retired::RetiredList;
 use crate::search;
 use crate::tree::{self, Edit, HashedKey, Run};
 use crate::value::{Chain, INLINE_BELOW, Piece, Stored};
 use crate::visit::{Direction, Range, Visit};
 use crate::{Damage, EngineError};
+use atoll_buffer::prefetch;
 use std::ops::{Bound, ControlFlow};
 
 /// A value to be stored: small bytes, or a chain of one piece that knows or will know its home.

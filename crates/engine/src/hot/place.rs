@@ -8,8 +8,8 @@
 
 use super::HotKey;
 use crate::planted::{self, Bug};
-use crate::prefetch::prefetch;
 use crate::threads::{AtomicU64, fence};
+use atoll_buffer::prefetch;
 use std::array;
 use std::sync::atomic::Ordering;
 

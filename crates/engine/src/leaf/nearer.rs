@@ -1,9 +1,8 @@
 //! Asks for the parts of a leaf before they are needed.
 
 use super::{CHAIN_FLAG, HEAD_LINES, Leaf, RECORD_HEADER, SUFFIX_MASK, head_of, heads_below};
-use crate::prefetch::prefetch;
 use crate::value::Chain;
-use atoll_buffer::Buffer;
+use atoll_buffer::{Buffer, prefetch};
 
 /// How far ahead a leaf that ends asks for the pieces of its values, and for what counts the owners of their bytes.
 const ENDING_AHEAD: [usize; 2] = [26, 18];

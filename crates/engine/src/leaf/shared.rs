@@ -86,7 +86,7 @@ impl SharedLeaf {
 
     /// Asks for the first lines of the leaf.
     pub(crate) fn prefetch(&self, lines: usize) {
-        crate::prefetch::prefetch(self.0.as_ptr(), lines);
+        atoll_buffer::prefetch(self.0.as_ptr(), lines);
     }
 
     /// The leaf with its words.

@@ -3,8 +3,8 @@
 use super::heads::{Heads, TOGETHER};
 use super::{HomeCell, PageRef};
 use crate::meter::{Kind, Meter, Weight};
-use crate::prefetch::prefetch;
 use crate::slot::Slot;
+use atoll_buffer::prefetch;
 use std::cmp::Ordering;
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use super::piece::LINES_OF_END;
 use super::{Chain, Piece, Stored, ValueRef};
-use crate::prefetch::prefetch;
+use atoll_buffer::prefetch;
 use std::sync::atomic::Ordering;
 
 /// The first bytes of a value, at most `N`, and its length.

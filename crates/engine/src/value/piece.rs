@@ -7,10 +7,9 @@ use super::growing::{FRONT, Resident};
 use crate::backing::Backing;
 use crate::meter::{Kind, Meter};
 use crate::planted::{self, Bug};
-use crate::prefetch::prefetch;
 use crate::threads::Mutex;
 use crate::{Damage, EngineError};
-use atoll_buffer::{Buffer, Counted};
+use atoll_buffer::{Buffer, Counted, prefetch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 

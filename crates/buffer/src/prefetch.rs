@@ -2,22 +2,31 @@
 //!
 //! A prefetch never faults and never changes a value, so any address may be given.
 
+/// Bytes of a line of memory.
+const LINE_BYTES: usize = crate::ALIGNMENT;
+
 /// Asks the processor to bring a value nearer that is about to be looked at.
 pub fn bring_nearer<T>(value: &T) {
-    prefetch(value, size_of::<T>().div_ceil(64));
+    prefetch(value, size_of::<T>().div_ceil(LINE_BYTES));
+}
+
+/// Asks the processor to bring bytes nearer that are about to be looked at.
+pub fn bring_bytes_nearer(bytes: &[u8]) {
+    let before = bytes.as_ptr().addr() % LINE_BYTES;
+    prefetch(bytes.as_ptr(), (before + bytes.len()).div_ceil(LINE_BYTES));
 }
 
 /// Prefetches the `lines` cache lines that start at `address`.
 #[inline(always)]
 #[allow(unsafe_code)]
-pub(crate) fn prefetch<T>(address: *const T, lines: usize) {
+pub fn prefetch<T>(address: *const T, lines: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in 0..lines {
         // SAFETY: PREFETCHT0 is a hint; it neither faults on bad addresses nor reads as far as the
         // language is concerned, and wrapping arithmetic computes the address without provenance claims.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(address.cast::<i8>().wrapping_add(line * 64));
+            _mm_prefetch::<_MM_HINT_T0>(address.cast::<i8>().wrapping_add(line * LINE_BYTES));
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
