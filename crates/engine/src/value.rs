@@ -16,6 +16,7 @@ use crate::backing::Backing;
 use crate::pins::{Pin, Pins};
 use crate::planted::{self, Bug};
 use atoll_buffer::Buffer;
+use std::ops::Range;
 use std::sync::Arc;
 use together::{loaded, together};
 
@@ -280,6 +281,17 @@ impl Value {
         }
     }
 
+    /// Whether the bytes that [`Value::read`] would answer are in memory, whatever may have become of others.
+    #[must_use]
+    pub fn is_resident_within(&self, offset: u64, len: u64) -> bool {
+        match &self.0 {
+            Kept::Whole(_) => true,
+            Kept::Chain { chain, .. } => {
+                touched(chain, self.clamped(offset, len)).all(|(_, piece)| piece.is_resident())
+            }
+        }
+    }
+
     /// All bytes in one buffer; no copy where they lie in one piece.
     ///
     /// # Errors
@@ -298,21 +310,25 @@ impl Value {
             return Ok(bytes.slice(offset.min(end as u64) as usize..end));
         }
         let Kept::Chain { chain, backing, .. } = &self.0 else { return Ok(Buffer::new()) };
-        let (from, to) = (offset.min(self.len()), offset.saturating_add(len).min(self.len()));
-        if let Some(few) = chain.few_of_growing(from..to) {
+        let range = self.clamped(offset, len);
+        if let Some(few) = chain.few_of_growing(range.clone()) {
             return Ok(few);
         }
-        let (mut at, mut first, mut pieces) = (0, 0, Vec::new());
-        for piece in chain.pieces() {
-            let end = at + u64::from(piece.len());
-            if end > from && at < to {
-                first = if pieces.is_empty() { at } else { first };
-                pieces.push(piece);
-            }
-            at = end;
-        }
+        let mut first = None;
+        let pieces: Vec<_> = touched(chain, range.clone())
+            .map(|(from, piece)| {
+                first.get_or_insert(from);
+                piece
+            })
+            .collect();
+        let first = first.unwrap_or(range.start);
         let parts = loaded(&pieces, backing)?;
-        Ok(together(&pieces, &parts, (from - first) as usize..(to - first) as usize))
+        Ok(together(&pieces, &parts, (range.start - first) as usize..(range.end - first) as usize))
+    }
+
+    /// The bytes from `offset`, at most `len`, that the value has.
+    fn clamped(&self, offset: u64, len: u64) -> Range<u64> {
+        offset.min(self.len())..offset.saturating_add(len).min(self.len())
     }
 
     /// The pieces, each read back only when it is asked for.
@@ -330,6 +346,16 @@ impl Value {
         });
         whole.into_iter().chain(pieces)
     }
+}
+
+/// The pieces that have bytes of a range, each with where it begins.
+fn touched(chain: &Chain, range: Range<u64>) -> impl Iterator<Item = (u64, &Piece)> {
+    let mut at = 0;
+    chain.pieces().iter().filter_map(move |piece| {
+        let from = at;
+        at += u64::from(piece.len());
+        (at > range.start && from < range.end).then_some((from, piece))
+    })
 }
 
 enum KeptPiece<'a> {

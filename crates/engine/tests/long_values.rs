@@ -165,3 +165,18 @@ fn a_flip_in_a_long_value_is_found_where_it_is_read_and_nowhere_else() {
     assert!(matches!(found.to_buffer(), Err(EngineError::Corrupt { .. })));
     assert_eq!(found.read(2_900_000, 100_000).unwrap(), value[2_900_000..]);
 }
+
+#[test]
+fn a_value_knows_which_of_its_bytes_are_in_memory() {
+    let value = noise(11, 1 << 20);
+    let (engine, tree) = open(&disk_of(with_value(&value)));
+    let long = tree.get(b"long").unwrap().unwrap();
+    let (from, len) = (600_000, 1000);
+    assert!(!long.is_resident() && !long.is_resident_within(from, len));
+    assert_eq!(long.read(from, len).unwrap()[..], value[from as usize..][..1000]);
+    assert!(long.is_resident_within(from, len) && !long.is_resident());
+    assert!(!long.is_resident_within(0, from + len), "the bytes before were not read");
+    assert!(!long.is_resident_within(from, u64::MAX), "nor those behind");
+    assert!(long.is_resident_within(1 << 20, 5) && long.is_resident_within(0, 0), "there is nothing to read");
+    engine.close().unwrap();
+}

@@ -38,6 +38,9 @@ use std::time::Duration;
 /// The tree that has the cells.
 const CELLS: &str = "cells";
 
+/// Values of at least this many bytes are put as batches put them: in parts, where they are long enough for several.
+const PUT_IN_PARTS_FROM: usize = 256 << 10;
+
 /// How an embedded store behaves beyond the engine's options.
 #[derive(Clone)]
 pub struct StoreOptions {
@@ -179,7 +182,7 @@ impl EmbeddedStore {
         };
         let Some(value) = value else { return Ok(None) };
         let (from, to) = range.within(value.len());
-        let is_resident = value.is_resident();
+        let is_resident = value.is_resident_within(from, to - from);
         let bytes = move |inner: &Inner| {
             value.read(from, to - from).map(Some).map_err(|error| inner.refused("get", error))
         };
@@ -203,11 +206,13 @@ impl Inner {
         match keys::with_joined(cell, |key| self.cells.try_get(key)) {
             Err(error) => Some(Err(self.refused("get", error))),
             Ok(Attempt::Ready(None)) => Some(Ok(None)),
-            Ok(Attempt::Ready(Some(value))) if value.is_resident() => {
+            Ok(Attempt::Ready(Some(value))) => {
                 let (from, to) = range.within(value.len());
-                Some(value.read(from, to - from).map(Some).map_err(|error| self.refused("get", error)))
+                value.is_resident_within(from, to - from).then(|| {
+                    value.read(from, to - from).map(Some).map_err(|error| self.refused("get", error))
+                })
             }
-            Ok(_) => None,
+            Ok(Attempt::NeedsRead(_)) => None,
         }
     }
 
@@ -277,7 +282,9 @@ impl Store for EmbeddedStore {
     }
 
     fn put<'a>(&'a self, cell: Cell<'a>, value: &'a [u8], options: WriteOptions) -> StoreFuture<'a, Written> {
-        let is_plain = options.request.is_none() && options.deadline.is_none();
+        // A long one is put in parts, so that a range of it can be read without the rest.
+        let is_plain =
+            options.request.is_none() && options.deadline.is_none() && value.len() < PUT_IN_PARTS_FROM;
         let class = options.durability.unwrap_or(if self.inner.is_in_memory {
             Durability::Buffered
         } else {

@@ -1,17 +1,19 @@
 //! Calls on a store whose disk stands still: who waits for it, and what becomes of them at their deadlines. And what is told of writes
 //! that are asked for again.
 
-use super::{EmbeddedStore, StoreOptions};
+use super::{EmbeddedStore, StoreOptions, keys};
 use atoll_disk::{Disk, DiskError, FaultPlan, MemoryDisk, SimDisk};
 use atoll_engine::{Engine, Options};
 use atoll_store::clock::ManualClock;
 use atoll_store::{
-    Batch, Buffer, Cell, Durability, ErrorKind, Outcome, ReadOptions, RequestId, Store, Timestamp,
-    WriteOptions,
+    Batch, Buffer, ByteRange, Cell, Durability, ErrorKind, Outcome, Read, ReadOptions, RequestId, Store,
+    Timestamp, WriteOptions,
 };
+use futures::StreamExt;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 /// A disk on which threads of one name stand still while it is held.
@@ -129,6 +131,32 @@ async fn a_read_whose_deadline_passed_counts_as_refused() {
     let late = late.expect_err("it lies on disk");
     assert_eq!((late.kind(), late.outcome()), (ErrorKind::Unavailable, Outcome::Refused), "{late}");
     assert_eq!(store.get(cell, ReadOptions::default()).await.unwrap().unwrap().len(), 100_000);
+}
+
+#[tokio::test]
+async fn a_range_that_is_in_memory_waits_for_no_thread_whatever_the_rest_of_its_value_does() {
+    let disk = SimDisk::seeded(5);
+    let cell = Cell::new(b"p", b"k");
+    let first = Engine::open(Arc::new(disk.clone()), Options::default()).unwrap();
+    let first = EmbeddedStore::on_engine(first, StoreOptions::default(), "test").unwrap();
+    first.put(cell, &[7; 2 << 20], WriteOptions::default()).await.unwrap();
+    first.close().await.unwrap();
+    // Who reads the disk in place of the caller never comes back.
+    let disk = Held::on(&disk, "tokio-rt-worker");
+    let opened = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, Options::default()).unwrap();
+    let store = EmbeddedStore::on_engine(opened, StoreOptions::default(), "test").unwrap();
+    let value = store.inner.cells.get(&keys::joined(cell)).unwrap().unwrap();
+    value.read(0, 1000).unwrap();
+    let range = |offset| ByteRange::new(offset, 1000);
+    let get = |offset| store.get(cell, ReadOptions { range: range(offset), ..ReadOptions::default() });
+    let read = |offset| Read { range: range(offset), ..Read::new(b"p", b"k") };
+    assert!(futures::poll!(get(0)).is_ready());
+    let many = futures::poll!(store.get_many(vec![read(0), read(500)]).collect::<Vec<_>>());
+    assert!(matches!(many, Poll::Ready(answers) if answers.len() == 2));
+    let mut absent = get(1 << 20);
+    assert!(futures::poll!(&mut absent).is_pending());
+    disk.release();
+    assert_eq!(absent.await.unwrap().unwrap()[..], [7; 1000]);
 }
 
 #[tokio::test]
