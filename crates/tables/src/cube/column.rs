@@ -11,7 +11,7 @@
 //! Invariant: values come back bit by bit, the sign of a zero and the payload of a NaN included; what lies below
 //! a null does not.
 
-use super::groups::Word;
+use super::groups::{Number, Word};
 use super::words::{Packing, SLACK_BYTES};
 use crate::block::{BlockError, damaged, slice};
 use crate::lattice::Kind;
@@ -19,7 +19,7 @@ use arrow_array::{ArrayRef, make_array};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_data::ArrayDataBuilder;
 use arrow_schema::DataType;
-use std::ops::{BitAnd, BitXor, Not, Range};
+use std::ops::Range;
 
 pub(super) const OTHER: u8 = 0;
 pub(super) const NUMBERS: u8 = 1;
@@ -85,6 +85,8 @@ pub(super) struct Packed<'b> {
 }
 
 impl<'b> Packed<'b> {
+    // Inlined, as what is returned by way of memory is waited for.
+    #[inline(always)]
     pub(super) fn read(numeric: Numeric, rows: usize, bytes: &'b [u8]) -> Result<Self, BlockError> {
         let cut_off = || damaged("a column is cut off");
         let (&tag, bytes) = bytes.split_first().ok_or_else(cut_off)?;
@@ -107,6 +109,7 @@ impl<'b> Packed<'b> {
     }
 
     /// Appends the numbers of some rows, which must be of the width of the column.
+    #[inline(always)]
     pub(super) fn unpack<N: Number>(
         &self,
         wanted: Range<usize>,
@@ -116,46 +119,17 @@ impl<'b> Packed<'b> {
         let count = self.rows.checked_mul(per_row).ok_or_else(|| damaged("a column is too long"))?;
         let numbers = wanted.start * per_row..wanted.end * per_row;
         let sign = N::Word::of(1_u64 << (width * 8 - 1));
-        let Self { packing, bytes, .. } = self;
+        let (packing, bytes) = (self.packing, self.bytes);
         // A loop for each kind, since what kind it is would be asked for each number otherwise.
         match kind {
-            Kind::Unsigned => packing.unpack_to(bytes, count, numbers, values, N::of),
-            Kind::Signed => {
-                packing.unpack_to(bytes, count, numbers, values, |rank: N::Word| N::of(rank ^ sign))
-            }
-            Kind::Float => packing.unpack_to(bytes, count, numbers, values, |rank: N::Word| {
-                N::of(if rank & sign == N::Word::default() { !rank } else { rank ^ sign })
+            Kind::Unsigned => packing.unpack_to(bytes, count, numbers, values, |rank| rank),
+            Kind::Signed => packing.unpack_to(bytes, count, numbers, values, |rank| rank ^ sign),
+            Kind::Float => packing.unpack_to(bytes, count, numbers, values, |rank| {
+                if rank & sign == N::Word::default() { !rank } else { rank ^ sign }
             }),
         }
     }
 }
-
-/// Numbers of one width, which are the lower bits of a word.
-pub(super) trait Number: Copy {
-    /// The shortest word that holds them.
-    type Word: Word
-        + BitXor<Output = Self::Word>
-        + BitAnd<Output = Self::Word>
-        + Not<Output = Self::Word>
-        + PartialEq;
-
-    fn of(word: Self::Word) -> Self;
-}
-
-macro_rules! number {
-    ($($number:ty: $word:ty),*) => {
-        $(impl Number for $number {
-            type Word = $word;
-
-            #[inline]
-            fn of(word: $word) -> Self {
-                word as Self
-            }
-        })*
-    };
-}
-
-number!(u8: u32, u16: u32, u32: u32, u64: u64);
 
 pub(super) fn build(
     data_type: &DataType,

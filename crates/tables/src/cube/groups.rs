@@ -5,11 +5,18 @@
 //!
 //! Invariant: what comes out is what [`super::words::Packing`] says one number at a time; unpacking is total.
 
+use std::ops::{BitAnd, BitXor, Not};
+
 /// Numbers of a group.
 pub(super) const GROUP: usize = 8;
 
 /// Bytes that must lie behind the bits of a group, so that each number is one load.
 const SLACK: usize = 8;
+
+/// The bits that a number has.
+pub(super) const fn mask(bits: u32) -> u64 {
+    if bits >= u64::BITS { u64::MAX } else { (1 << bits) - 1 }
+}
 
 /// Fills groups from the bytes where the first of them begins; answers how many of them the bytes sufficed for.
 type Unpack<W> = fn(&[u8], &mut [[W; GROUP]]) -> usize;
@@ -21,12 +28,65 @@ pub(super) trait Word: Copy + Default {
 
     fn of(word: u64) -> Self;
 
-    /// This and another that is shifted by so many bits; what does not fit is lost.
-    fn plus(self, other: Self, shift: u32) -> Self;
+    /// Makes words of what was packed: shifted by so many bits, a base added, and then whatever `of` makes of it. What does
+    /// not fit is lost.
+    fn raise(words: &mut [Self], base: Self, shift: u32, of: impl Fn(Self) -> Self);
 }
 
+/// Numbers of one width, which are the lower bits of a word.
+pub(super) trait Number: Copy {
+    /// The shortest word that holds them.
+    type Word: Word
+        + BitXor<Output = Self::Word>
+        + BitAnd<Output = Self::Word>
+        + Not<Output = Self::Word>
+        + PartialEq;
+
+    fn of(word: Self::Word) -> Self;
+
+    /// Appends the numbers of some words.
+    fn append(words: &[Self::Word], values: &mut Vec<Self>);
+}
+
+macro_rules! narrow {
+    ($($number:ty)*) => {
+        $(impl Number for $number {
+            type Word = u32;
+
+            #[inline]
+            fn of(word: u32) -> Self {
+                word as Self
+            }
+
+            fn append(words: &[u32], values: &mut Vec<Self>) {
+                values.extend(words.iter().map(|&word| word as Self));
+            }
+        })*
+    };
+}
+
+macro_rules! whole {
+    ($($number:ty)*) => {
+        $(impl Number for $number {
+            type Word = Self;
+
+            #[inline]
+            fn of(word: Self) -> Self {
+                word
+            }
+
+            fn append(words: &[Self], values: &mut Vec<Self>) {
+                values.extend_from_slice(words);
+            }
+        })*
+    };
+}
+
+narrow!(u8 u16);
+whole!(u32 u64);
+
 fn groups<W: Word, const BITS: usize>(bytes: &[u8], groups: &mut [[W; GROUP]]) -> usize {
-    let mask = (1_u64 << BITS) - 1;
+    let mask = const { mask(BITS as u32) };
     for (place, group) in groups.iter_mut().enumerate() {
         let Some(bytes) = bytes.get(place * BITS..place * BITS + BITS + SLACK) else { return place };
         for (number, word) in group.iter_mut().enumerate() {
@@ -53,9 +113,17 @@ macro_rules! word {
                 word as Self
             }
 
-            #[inline]
-            fn plus(self, other: Self, shift: u32) -> Self {
-                self.wrapping_add(other.unbounded_shl(shift))
+            // Two loops, so that most numbers, which are not shifted, are neither; and in place, so that several are made
+            // at a time.
+            #[inline(always)]
+            fn raise(words: &mut [Self], base: Self, shift: u32, of: impl Fn(Self) -> Self) {
+                match shift {
+                    0 => words.iter_mut().for_each(|word| *word = of(word.wrapping_add(base))),
+                    1..Self::BITS => {
+                        words.iter_mut().for_each(|word| *word = of((*word << shift).wrapping_add(base)));
+                    }
+                    _ => words.fill(of(base)),
+                }
             }
         }
     };
@@ -63,4 +131,4 @@ macro_rules! word {
 
 word!(u32: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32);
 word!(u64: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32
-    33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57);
+    33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 64);

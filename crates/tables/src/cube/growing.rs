@@ -4,7 +4,8 @@
 //!
 //! Invariant: what grew is what the arrays of the bands would be, one behind the other.
 
-use super::column::{Number, Numeric, OTHER, Packed, build, decode};
+use super::column::{Numeric, OTHER, Packed, build, decode};
+use super::groups::Number;
 use crate::block::{BlockError, slice};
 use crate::room::{buffer, room};
 use arrow_array::BooleanArray;

@@ -207,10 +207,15 @@ impl CubeReader {
 
     /// Where a band lies, if these are all its columns.
     pub(crate) fn whole(&self, place: usize, columns: &[usize]) -> Option<(u64, u64)> {
-        let bands = &self.directory.bands;
         // No column is there twice.
-        let is_whole = columns.len() == bands.column_count();
-        is_whole.then(|| (self.bands_at + bands.offset(place), bands.bytes(place)))
+        let is_whole = columns.len() == self.directory.bands.column_count();
+        is_whole.then(|| self.all_at(place))
+    }
+
+    /// Where a band lies, with all its columns.
+    pub(crate) fn all_at(&self, place: usize) -> (u64, u64) {
+        let bands = &self.directory.bands;
+        (self.bands_at + bands.offset(place), bands.bytes(place))
     }
 
     /// The columns that are read for a query: those it wants, those of the sample key, and those of the origin.

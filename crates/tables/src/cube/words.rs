@@ -9,7 +9,7 @@
 //!
 //! Invariant: what was packed comes back bit by bit; unpacking is total.
 
-use super::groups::{GROUP, Word};
+use super::groups::{GROUP, Number, Word, mask};
 use crate::block::BlockError;
 use std::ops::{BitOr, Range, Sub};
 
@@ -122,6 +122,7 @@ impl Packing {
     }
 
     /// The packing at the front of `bytes`, and what follows it.
+    #[inline(always)]
     pub(super) fn read(bytes: &[u8]) -> Result<(Self, &[u8]), BlockError> {
         let (head, rest) = bytes.split_at_checked(HEAD_BYTES).ok_or_else(cut_off)?;
         let base = head.last_chunk().map_or(0, |base| u64::from_le_bytes(*base));
@@ -138,14 +139,15 @@ impl Packing {
     }
 
     /// Appends numbers `from..to` of `count` packed ones, each as `of` makes it of its word, whose upper bits are lost
-    /// where `W` is shorter.
-    pub(super) fn unpack_to<W: Word, N: Copy>(
+    /// where it is short.
+    #[inline(never)]
+    pub(super) fn unpack_to<N: Number>(
         self,
         bytes: &[u8],
         count: usize,
         numbers: Range<usize>,
         values: &mut Vec<N>,
-        of: impl Fn(W) -> N,
+        of: impl Fn(N::Word) -> N::Word,
     ) -> Result<(), BlockError> {
         self.rest(bytes, count)?;
         if numbers.end > count {
@@ -154,10 +156,10 @@ impl Packing {
         // Numbers of no bits take no bytes, so that a damaged count may ask for more than there is.
         values.try_reserve(numbers.len()).map_err(|_| cut_off())?;
         let whole = |offset: u64| self.base.wrapping_add(offset << self.shift);
-        let one = |number: usize| of(W::of(whole(self.offset(bytes, number))));
-        let Some(unpack) = W::unpack(self.bits as usize) else {
+        let one = |number: usize| N::of(of(N::Word::of(whole(self.offset(bytes, number)))));
+        let Some(unpack) = N::Word::unpack(self.bits as usize) else {
             if self.bits == 0 {
-                values.extend(std::iter::repeat_n(of(W::of(self.base)), numbers.len()));
+                values.extend(std::iter::repeat_n(N::of(of(N::Word::of(self.base))), numbers.len()));
             } else {
                 values.extend(numbers.map(one));
             }
@@ -165,16 +167,18 @@ impl Packing {
         };
         let first = numbers.start.next_multiple_of(GROUP).min(numbers.end);
         values.extend((numbers.start..first).map(one));
-        let (base, shift) = (W::of(self.base), self.shift);
-        let (mut at, mut groups) = (first, [[W::default(); GROUP]; GROUPS]);
-        while numbers.end - at >= GROUP {
-            let wanted = ((numbers.end - at) / GROUP).min(GROUPS);
+        let (mut at, mut groups) = (first, [[N::Word::default(); GROUP]; GROUPS]);
+        while at < numbers.end {
+            // The last group may reach beyond what is wanted: most bands have more rows than that.
+            let wanted = (numbers.end - at).div_ceil(GROUP).min(GROUPS);
             // Where the first of these begins; eight numbers take whole bytes.
             let bytes = bytes.get(at / GROUP * self.bits as usize..).unwrap_or_default();
             let done = unpack(bytes, &mut groups[..wanted]);
-            let words = groups[..done].as_flattened();
-            values.extend(words.iter().map(|&word| of(base.plus(word, shift))));
-            at += done * GROUP;
+            let words = groups[..done].as_flattened_mut();
+            let made = words.len().min(numbers.end - at);
+            N::Word::raise(&mut words[..made], N::Word::of(self.base), self.shift, &of);
+            N::append(&words[..made], values);
+            at += made;
             if done < wanted {
                 break;
             }
@@ -217,10 +221,6 @@ impl Words {
     }
 }
 
-const fn mask(bits: u32) -> u64 {
-    if bits >= u64::BITS { u64::MAX } else { (1 << bits) - 1 }
-}
-
 /// Appends a run of numbers.
 pub(super) fn put_words<N: Packable>(words: &[N], bytes: &mut Vec<u8>) {
     let packing = Packing::of(words);
@@ -233,7 +233,7 @@ pub(super) fn read_words(bytes: &[u8], count: usize) -> Result<(Vec<u64>, &[u8])
     let (packing, rest) = Packing::read(bytes)?;
     // A run without bits is a promise that costs its writer nothing; whoever reads it knows a bound of `count`.
     let mut words = Vec::with_capacity(count.min(bytes.len().saturating_mul(8)));
-    packing.unpack_to(rest, count, 0..count, &mut words, |word: u64| word)?;
+    packing.unpack_to(rest, count, 0..count, &mut words, |word| word)?;
     Ok((words, packing.rest(rest, count)?))
 }
 
@@ -261,11 +261,11 @@ mod tests {
         assert_eq!(end, length);
         // From anywhere to anywhere, and the lower halves alone.
         let from = words.len() / 3;
-        let (mut some, mut halves) = (vec![7], vec![7]);
+        let (mut some, mut halves) = (vec![7_u64], vec![7_u32]);
         let (packing, packed) = Packing::read(&bytes).unwrap();
-        packing.unpack_to(packed, words.len(), from..words.len(), &mut some, |word: u64| word).unwrap();
+        packing.unpack_to(packed, words.len(), from..words.len(), &mut some, |word| word).unwrap();
         assert_eq!(some[1..], words[from..]);
-        packing.unpack_to(packed, words.len(), from..words.len(), &mut halves, |word: u32| word).unwrap();
+        packing.unpack_to(packed, words.len(), from..words.len(), &mut halves, |word| word).unwrap();
         assert!(halves[1..].iter().copied().eq(words[from..].iter().map(|&word| word as u32)));
         let in_place: Vec<u64> = (0..words.len()).map(|place| found.get(&bytes, place)).collect();
         assert_eq!(in_place, words);

@@ -28,6 +28,12 @@ use std::sync::Arc;
 /// Rows of a batch that is handed over without an order, unless there are no more.
 const BATCH_ROWS_MIN: usize = 1 << 14;
 
+/// Shares of a thread.
+const SHARES_EACH: usize = 3;
+
+/// What a band costs beside its rows, in rows.
+const BAND_ROWS: u64 = 40;
+
 /// Bytes of bands that are read before they are decoded: what answers may be little of what has to be read.
 pub(super) const BULK_BYTES: u64 = 256 << 20;
 
@@ -191,14 +197,16 @@ impl Reading {
         Ok(fetched)
     }
 
-    /// Decodes bands, each of so many threads about as many rows that follow each other.
+    /// Decodes bands by so many threads, each time some that follow each other.
     fn decode_all(
         &self,
         fetched: &Fetched<'_>,
         beside: Beside,
         threads: usize,
     ) -> Result<Vec<Found>, TableError> {
-        let shares = shares(&fetched.bands, fetched.rows().div_ceil(threads as u64));
+        // More shares than threads, so that one that comes late, or gets the dearer ones, does fewer.
+        let count = if threads > 1 { threads * SHARES_EACH } else { 1 };
+        let shares = shares(&fetched.bands, count as u64);
         let decoded = map(&shares, threads, |bands| Decoder::new(self, fetched, beside).run(bands));
         decoded.into_iter().try_fold(Vec::new(), |mut all, found| {
             all.extend(found?);
@@ -251,14 +259,16 @@ fn together(batches: &[RecordBatch]) -> Result<RecordBatch, TableError> {
     }
 }
 
-/// Bands that follow each other, with about so many rows each.
-fn shares<'f, 'r>(bands: &'f [Located<'r>], rows_each: u64) -> Vec<&'f [Located<'r>]> {
-    let (mut shares, mut from, mut rows) = (Vec::new(), 0, 0);
+/// So many parts of bands that follow each other, about as dear to decode, or fewer.
+fn shares<'f, 'r>(bands: &'f [Located<'r>], count: u64) -> Vec<&'f [Located<'r>]> {
+    let cost = |band: &Located<'_>| BAND_ROWS + band.planned.decoded;
+    let each = bands.iter().map(cost).sum::<u64>().div_ceil(count);
+    let (mut shares, mut from, mut done) = (Vec::new(), 0, 0);
     for (place, band) in bands.iter().enumerate() {
-        rows += band.planned.decoded;
-        if rows >= rows_each || place + 1 == bands.len() {
+        done += cost(band);
+        if done >= each || place + 1 == bands.len() {
             shares.push(&bands[from..=place]);
-            (from, rows) = (place + 1, 0);
+            (from, done) = (place + 1, 0);
         }
     }
     shares

@@ -24,6 +24,9 @@ use std::sync::Arc;
 /// Rows that are judged at a time: their columns fit a cache.
 const JUDGED_ROWS: usize = 1 << 14;
 
+/// How many bands ahead bytes are asked for: it takes longer to decode one than memory takes to answer.
+const NEARER: usize = 1;
+
 /// What is wanted of rows beside their columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beside {
@@ -146,7 +149,10 @@ impl<'d> Decoder<'d> {
     ) -> Result<(), TableError> {
         let judged = self.judged(bands, rows)?;
         let mut at = 0;
-        for (band, rows) in bands.iter().zip(rows) {
+        for (place, (band, rows)) in bands.iter().zip(rows).enumerate() {
+            if let Some(next) = bands.get(place + NEARER) {
+                self.bring_nearer(next);
+            }
             let source = &self.reading.sources[band.planned.source];
             let Some(cubes) = in_bulk(source) else {
                 self.decode_alone(band, source)?;
@@ -262,11 +268,18 @@ impl<'d> Decoder<'d> {
                 continue;
             }
             let at = self.columns[*column];
-            let bytes = self.fetched.slice(band, at)?;
+            let bytes = self.fetched.slice(band, at).ok_or_else(not_read)?;
             cubes.append(band.planned.band, rows.clone(), kept, (at.0, bytes), grown)?;
         }
         pile.rows += count;
         Ok(())
+    }
+
+    /// Asks for the bytes of a band that is decoded soon.
+    fn bring_nearer(&self, band: &Located<'_>) {
+        if let Some(cubes) = in_bulk(&self.reading.sources[band.planned.source]) {
+            self.fetched.bring_nearer(band, cubes.all_at(band.planned.band));
+        }
     }
 
     /// Decodes a band as if there were no other.
@@ -275,7 +288,7 @@ impl<'d> Decoder<'d> {
         let places =
             source.part.slices(planned.band, self.reading.columns_of(planned), source.with_origins());
         let slices: Result<Vec<&[u8]>, _> =
-            places.into_iter().map(|place| self.fetched.slice(band, place)).collect();
+            places.into_iter().map(|place| self.fetched.slice(band, place).ok_or_else(not_read)).collect();
         let slices = slices.map_err(|error| in_object(source.object, error))?;
         if let Some(found) = self.reading.decode(planned, &slices)? {
             let lies_at = self.places(band, source, found.rows.num_rows()).collect();
@@ -317,6 +330,10 @@ fn exact_rows(band: &Located<'_>, rows: &Rows, before: &[Weight], after: &[Weigh
     }
     let from = rows.decoded.start + window.after().prefix(before);
     from..rows.certain.end + window.until().prefix(after)
+}
+
+fn not_read() -> BlockError {
+    damaged("a slice of a band was not read")
 }
 
 /// The weights of rows that have the columns of the sample key.

@@ -5,7 +5,7 @@
 use super::super::super::fetch::Range;
 use super::super::super::source::Source;
 use super::Planned;
-use crate::block::{BlockError, damaged};
+use atoll_buffer::bring_bytes_nearer;
 use atoll_store::Buffer;
 
 /// Bands, and the bytes of their slices.
@@ -71,14 +71,26 @@ impl<'r> Fetched<'r> {
         self.stretches[stretch].bytes = Some(bytes);
     }
 
-    /// The bytes of a slice of a band.
-    pub(super) fn slice(&self, band: &Located<'_>, (from, bytes): (u64, u64)) -> Result<&[u8], BlockError> {
+    /// The bytes of a slice of a band; none if it was not read.
+    #[inline]
+    pub(super) fn slice(&self, band: &Located<'_>, (from, bytes): (u64, u64)) -> Option<&[u8]> {
         let stretches = &self.stretches[band.from as usize..band.to as usize];
-        let found = stretches.iter().find(|stretch| stretch.at.from <= from && from + bytes <= stretch.at.to);
-        let slice = found.and_then(|stretch| {
-            let start = (from - stretch.at.from) as usize;
-            stretch.bytes.as_ref()?.get(start..start + bytes as usize)
-        });
-        slice.ok_or_else(|| damaged("a slice of a band was not read"))
+        let stretch =
+            stretches.iter().find(|stretch| stretch.at.from <= from && from + bytes <= stretch.at.to)?;
+        let start = (from - stretch.at.from) as usize;
+        stretch.bytes.as_ref()?.get(start..start + bytes as usize)
+    }
+
+    /// Asks for the bytes of a band, so that whoever decodes it next waits less for memory.
+    pub(super) fn bring_nearer(&self, band: &Located<'_>, (from, bytes): (u64, u64)) {
+        for stretch in &self.stretches[band.from as usize..band.to as usize] {
+            let start = from.max(stretch.at.from);
+            let end = from.saturating_add(bytes).min(stretch.at.to);
+            let range =
+                start.saturating_sub(stretch.at.from) as usize..end.saturating_sub(stretch.at.from) as usize;
+            if let Some(bytes) = stretch.bytes.as_ref().and_then(|bytes| bytes.get(range)) {
+                bring_bytes_nearer(bytes);
+            }
+        }
     }
 }
