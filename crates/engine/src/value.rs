@@ -194,14 +194,20 @@ impl<'a> ValueRef<'a> {
     ///
     /// # Errors
     /// [`EngineError::Corrupt`] or [`EngineError::Disk`] when they must be read back.
-    #[inline]
+    // What is returned by way of memory is waited for; so what lies in the leaf, as most does, is not.
+    #[inline(always)]
     pub fn bytes(&self) -> Result<ValueBytes<'a>, EngineError> {
         match self.stored {
             Stored::Inline(bytes) => Ok(ValueBytes::Inline(bytes)),
-            Stored::Chain(chain) => Ok(ValueBytes::Shared(match chain.ready_bytes() {
-                Some(bytes) => bytes,
-                None => self.to_value().to_buffer()?,
-            })),
+            Stored::Chain(chain) => self.bytes_of(chain).map(ValueBytes::Shared),
+        }
+    }
+
+    #[inline(never)]
+    fn bytes_of(&self, chain: &Chain) -> Result<Buffer, EngineError> {
+        match chain.ready_bytes() {
+            Some(bytes) => Ok(bytes),
+            None => self.to_value().to_buffer(),
         }
     }
 
