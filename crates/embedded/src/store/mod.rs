@@ -38,9 +38,6 @@ use std::time::Duration;
 /// The tree that has the cells.
 const CELLS: &str = "cells";
 
-/// Values of at least this many bytes are put as batches put them: in parts, where they are long enough for several.
-const PUT_IN_PARTS_FROM: usize = 256 << 10;
-
 /// How an embedded store behaves beyond the engine's options.
 #[derive(Clone)]
 pub struct StoreOptions {
@@ -282,9 +279,7 @@ impl Store for EmbeddedStore {
     }
 
     fn put<'a>(&'a self, cell: Cell<'a>, value: &'a [u8], options: WriteOptions) -> StoreFuture<'a, Written> {
-        // A long one is put in parts, so that a range of it can be read without the rest.
-        let is_plain =
-            options.request.is_none() && options.deadline.is_none() && value.len() < PUT_IN_PARTS_FROM;
+        let is_plain = options.request.is_none() && options.deadline.is_none();
         let class = options.durability.unwrap_or(if self.inner.is_in_memory {
             Durability::Buffered
         } else {

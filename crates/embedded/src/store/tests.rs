@@ -139,7 +139,9 @@ async fn a_range_that_is_in_memory_waits_for_no_thread_whatever_the_rest_of_its_
     let cell = Cell::new(b"p", b"k");
     let first = Engine::open(Arc::new(disk.clone()), Options::default()).unwrap();
     let first = EmbeddedStore::on_engine(first, StoreOptions::default(), "test").unwrap();
-    first.put(cell, &[7; 2 << 20], WriteOptions::default()).await.unwrap();
+    // What a batch puts lies in several pieces.
+    let batch = Batch::on(b"p").put(b"k", vec![7; 2 << 20]);
+    first.write(batch, WriteOptions::default()).await.unwrap();
     first.close().await.unwrap();
     // Who reads the disk in place of the caller never comes back.
     let disk = Held::on(&disk, "tokio-rt-worker");
