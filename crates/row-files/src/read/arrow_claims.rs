@@ -1,9 +1,9 @@
 //! What buffers of an Arrow file claim: one that is compressed says first how long it is once it is taken apart. No checksum
-//! covers that, and the decoder of LZ4 asks for so much memory before it looks at a byte, which ends the process where
-//! there is none.
+//! covers that, and whoever takes it apart asks for so much memory before it looks at a byte, that of ZSTD where its frame does
+//! not say the same; which ends the process where there is none.
 //!
-//! Invariant: no buffer is taken apart that claims more than LZ4 can make of its bytes. What is wrong otherwise is told by
-//! whoever reads the file.
+//! Invariant: no buffer is taken apart that claims more than its codec can make of its bytes, or more than there is memory for.
+//! What is wrong otherwise is told by whoever reads the file.
 
 use arrow_ipc::reader::read_footer_length;
 use arrow_ipc::{Block, CompressionType, Message, MessageHeader, root_as_footer, root_as_message};
@@ -12,7 +12,13 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
 /// LZ4 makes 255 bytes of one at most.
-const EXPANSION_MAX: u64 = 256;
+const LZ4_EXPANSION_MAX: u64 = 256;
+
+/// A block of ZSTD has three bytes before it and one within it at least, and makes 128 KiB of them at most.
+const ZSTD_EXPANSION_MAX: u64 = (128 << 10) / 4;
+
+/// So much is there for a buffer in any case.
+const CLAIM_TRIED_FROM: u64 = 16 << 20;
 
 /// Bytes of the length before a buffer.
 const LENGTH_BYTES: u64 = 8;
@@ -112,11 +118,14 @@ fn check(file: &mut File, message: &Message<'_>, body: u64) -> Result<(), ArrowE
         MessageHeader::DictionaryBatch => message.header_as_dictionary_batch().and_then(|batch| batch.data()),
         _ => None,
     };
-    let is_lz4 = |batch: &arrow_ipc::RecordBatch<'_>| {
-        batch.compression().is_some_and(|compression| compression.codec() == CompressionType::LZ4_FRAME)
+    let codec = batch.as_ref().and_then(|batch| batch.compression()).map(|compression| compression.codec());
+    let (name, expansion_max) = match codec {
+        Some(CompressionType::LZ4_FRAME) => ("LZ4", LZ4_EXPANSION_MAX),
+        Some(CompressionType::ZSTD) => ("ZSTD", ZSTD_EXPANSION_MAX),
+        // What else there may be is refused by whoever reads it.
+        _ => return Ok(()),
     };
-    let Some(batch) = batch.filter(is_lz4) else { return Ok(()) };
-    for buffer in batch.buffers().into_iter().flatten() {
+    for buffer in batch.and_then(|batch| batch.buffers()).into_iter().flatten() {
         let (Ok(from), Ok(length)) = (u64::try_from(buffer.offset()), u64::try_from(buffer.length())) else {
             continue;
         };
@@ -124,13 +133,24 @@ fn check(file: &mut File, message: &Message<'_>, body: u64) -> Result<(), ArrowE
         let Ok(claimed) = read_at(file, body.saturating_add(from), LENGTH_BYTES) else { continue };
         // A negative one says that the buffer is not compressed.
         let claimed = <[u8; 8]>::try_from(claimed).map_or(0, i64::from_le_bytes);
-        if u64::try_from(claimed).is_ok_and(|claimed| claimed > compressed.saturating_mul(EXPANSION_MAX)) {
-            return Err(ArrowError::IpcError(format!(
-                "{compressed} bytes of LZ4 are said to be {claimed} bytes, which they cannot be"
-            )));
-        }
+        let Ok(claimed) = u64::try_from(claimed) else { continue };
+        let problem = if claimed > compressed.saturating_mul(expansion_max) {
+            "which they cannot be"
+        } else if !has_memory_for(claimed) {
+            "for which there is no memory"
+        } else {
+            continue;
+        };
+        let said = format!("{compressed} bytes of {name} are said to be {claimed} bytes, {problem}");
+        return Err(ArrowError::IpcError(said));
     }
     Ok(())
+}
+
+/// Whether the system would give so much to a buffer.
+fn has_memory_for(bytes: u64) -> bool {
+    let is_given = |bytes| Vec::<u8>::new().try_reserve_exact(bytes).is_ok();
+    bytes < CLAIM_TRIED_FROM || usize::try_from(bytes).is_ok_and(is_given)
 }
 
 /// Exactly so many bytes from here on.

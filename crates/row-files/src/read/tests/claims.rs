@@ -41,9 +41,13 @@ fn a_length_before_a_buffer_that_was_damaged_is_an_error_and_ends_no_process() {
         let lengths = places(&whole, &8000_i64.to_le_bytes());
         assert_eq!(lengths.len(), 3, "{compression:?}, stream: {is_stream}");
         for at in lengths {
-            for byte in 3..8 {
+            // With the head of the frame behind it, which may say how much the frame has, and without.
+            for (byte, is_headless) in (3..8).flat_map(|byte| [(byte, false), (byte, true)]) {
                 let mut damaged = whole.clone();
                 damaged[at + byte] ^= 0x40;
+                if is_headless {
+                    damaged[at + 8..at + 12].fill(0);
+                }
                 let told = read(&place.write("a.arrow", damaged), Format::Arrow, &wanted, &plain());
                 let kind = told.unwrap_err().kind();
                 assert_eq!(kind, atoll_errors::ErrorKind::Corrupt, "{compression:?}, {is_stream}, {byte}");
