@@ -1,6 +1,7 @@
 //! `atoll table append`: the rows of a file as one step of a run.
 
 use super::TableArguments;
+use super::gather::is_being_gathered;
 use super::import::{FileOptions, is_attempt_of_import, reader_lost, tell_skipped};
 use crate::compressed::ReadingVerb;
 use crate::row_format::format_of;
@@ -111,10 +112,13 @@ impl Append {
         })
     }
 
-    /// Whether the rows are to be the first of an attempt of their own. An import takes what its attempt wrote for its own.
+    /// Whether the rows are to be the first of an attempt of their own. An import takes what its attempt wrote for its own, and
+    /// so does whoever gathers a store.
     async fn begins(&self, table: &Table, known: Option<&RunSummary>) -> Result<bool, Failure> {
         match known.filter(|known| known.ranks == self.ranks) {
-            Some(known) => is_attempt_of_import(table, known).await,
+            Some(known) => {
+                Ok(is_attempt_of_import(table, known).await? || is_being_gathered(table, &known.name).await?)
+            }
             None => Ok(true),
         }
     }

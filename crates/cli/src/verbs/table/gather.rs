@@ -18,7 +18,8 @@ use atoll_store::Store;
 use atoll_tables::protocol::{BlockId, EditError, Version};
 use atoll_tables::{AttributesOf, Query, RunSummary, Table, TableError};
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,6 +34,9 @@ const VERSION: &str = "gather.version";
 
 /// The one that tells how many rows the store has, once all of them are there.
 const ROWS: &str = "gather.rows";
+
+/// What the attributes begin with that name an attempt in which the store is gathered.
+const ATTEMPT: &str = "gather.attempt.";
 
 /// `atoll table gather`
 #[derive(Args, Debug)]
@@ -144,6 +148,10 @@ struct Seen {
     version: Version,
     /// How many rows the store has, once all of them were gathered.
     whole: Option<u64>,
+    /// The attempts that wrote its steps.
+    wrote: BTreeSet<u64>,
+    /// Those in which the store was gathered; none are known of a run that an older program began.
+    known: BTreeSet<u64>,
 }
 
 impl Seen {
@@ -166,7 +174,14 @@ impl Seen {
                 hint: "rename the folder of the store: each becomes a run of its name".to_owned(),
             });
         };
-        Ok(Self { run: run.to_owned(), there, version: Version(version), whole: number(ROWS) })
+        let whole = number(ROWS);
+        let attempts = known.keys().filter_map(|name| name.strip_prefix(ATTEMPT)?.parse().ok()).collect();
+        let steps = match &there {
+            Some(_) => table.steps(Some(run)).await?,
+            None => Vec::new(),
+        };
+        let wrote = steps.iter().map(|step| step.attempt).collect();
+        Ok(Self { run: run.to_owned(), there, version: Version(version), whole, wrote, known: attempts })
     }
 
     fn last(&self) -> u64 {
@@ -181,8 +196,16 @@ impl Seen {
     /// How many rows of the store are there. Its steps are numbered by them, which only rows of the store add up to.
     fn before(&self) -> Result<u64, Failure> {
         let (last, rows) = (self.last(), self.there.as_ref().map_or(0, |there| there.rows));
-        if rows == last {
+        // Rows may add up by chance, as one does that is the step after the last.
+        let is_ours = self.known.is_empty() || self.wrote.is_subset(&self.known);
+        if rows == last && is_ours {
             return Ok(last);
+        }
+        if rows == last {
+            return Err(self.spoiled(
+                "has steps of somebody else, who appended to it before all of the store was gathered"
+                    .to_owned(),
+            ));
         }
         Err(self.spoiled(format!(
             "has {} up to its step {last}, where the store would have as many as that: somebody else appended to it, or \
@@ -202,14 +225,18 @@ impl Seen {
         }
     }
 
-    /// Begins an attempt of the run, if it is still as it was seen.
+    /// Begins an attempt of the run, if it is still as it was seen, and notes whose it is before anything is written in it.
     async fn begin(&self, table: &Table) -> Result<u64, Failure> {
         let attempt = table.begin_after(&self.run, self.there.as_ref(), 1).await?;
-        attempt.ok_or_else(|| Failure::Run {
+        let attempt = attempt.ok_or_else(|| Failure::Run {
             run: self.run.clone(),
             problem: "is gathered by somebody else at this moment".to_owned(),
             hint: "once that has ended, the same command goes on from there if anything is left".to_owned(),
-        })
+        })?;
+        let ours = self.wrote.iter().chain([&attempt]);
+        let notes = ours.map(|attempt| (format!("{ATTEMPT}{attempt}"), Some(Value::Bool(true)))).collect();
+        table.note(AttributesOf::Run(&self.run), &notes).await?;
+        Ok(attempt)
     }
 
     /// Appends rows of the store as a step of an attempt in which nobody else writes.
@@ -229,6 +256,23 @@ impl Seen {
             Err(error) => Err(error.into()),
         }
     }
+
+    /// Notes that all rows of the store are there, if they are and nothing else is.
+    async fn close(&self, table: &Table, source: &Table, rows: u64) -> Result<(), Failure> {
+        let there = Self::of(table, source, &self.run).await?.before()?;
+        if there != rows {
+            return Err(self.spoiled(format!("has {there} rows behind the last, where {rows} were gathered")));
+        }
+        let rows = [(ROWS.to_owned(), Some(rows.into()))].into();
+        table.note(AttributesOf::Run(&self.run), &rows).await?;
+        Ok(())
+    }
+}
+
+/// Whether somebody gathers a store into the run, or began to.
+pub(super) async fn is_being_gathered(table: &Table, run: &str) -> Result<bool, Failure> {
+    let attributes = table.run_attributes(run).await?;
+    Ok(attributes.contains_key(VERSION) && !attributes.contains_key(ROWS))
 }
 
 async fn gather(session: &Session, table: &Table, source: &Table, run: &str) -> Result<Gathered, Failure> {
@@ -254,7 +298,7 @@ async fn gather(session: &Session, table: &Table, source: &Table, run: &str) -> 
         // A store in memory never makes this task wait; whoever wants to stop it still gets a turn.
         tokio::task::yield_now().await;
     }
-    table.note(AttributesOf::Run(run), &[(ROWS.to_owned(), Some(rows.into()))].into()).await?;
+    seen.close(table, source, rows).await?;
     let now = source.version().await?;
     Ok(Gathered { rows: rows.saturating_sub(before), before, version, now })
 }
@@ -347,6 +391,23 @@ mod tests {
         assert!(matches!(again.before(), Err(Failure::Run { .. })));
         table.delete(Some("one"), None, None).await.unwrap();
         assert_eq!(Seen::of(&table, &source, "one").await.unwrap().before().unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn rows_of_somebody_else_that_add_up_are_no_rows_of_the_store_either() {
+        let (table, source) = (table_in(Arc::new(MemoryStore::default())).await, source_of(10).await);
+        let seen = Seen::of(&table, &source, "one").await.unwrap();
+        let attempt = seen.begin(&table).await.unwrap();
+        seen.append(&table, attempt, 4, &rows(4)).await.unwrap();
+        assert!(is_being_gathered(&table, "one").await.unwrap());
+        // One row is the step after the last, as `append` has it, in an attempt of its own.
+        let there = Seen::of(&table, &source, "one").await.unwrap().there;
+        let theirs = table.begin_after("one", there.as_ref(), 1).await.unwrap().unwrap();
+        table.append_next(("one".into(), theirs, 0), 0, None, &rows(1)).await.unwrap();
+        assert!(seen.append(&table, attempt, 10, &rows(6)).await.is_err(), "it was taken over");
+        assert!(seen.close(&table, &source, 5).await.is_err(), "5 rows are there, and one of them is theirs");
+        let again = Seen::of(&table, &source, "one").await.unwrap();
+        assert!(matches!(again.before(), Err(Failure::Run { .. })), "{:?}", again.before());
     }
 
     /// Somebody else who notes version 3 of the store right before this one notes what it found.
