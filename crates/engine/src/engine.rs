@@ -279,10 +279,15 @@ impl Engine {
         let mut writer = self.shared.writer.alone();
         self.shared.answering.close();
         let Some(log) = &mut writer.log else { return result };
-        let flushed = result.and_then(|()| Ok(log.flush(&self.shared.backing)?));
+        // A checkpoint that failed takes nothing from the log. One that was given up, or broke, may write nothing more.
+        let flushed = match self.shared.syncer.is_poisoned() {
+            true => Ok(()),
+            false => log.flush(&self.shared.backing),
+        };
+        let ended = result.and_then(|()| Ok(flushed?));
         // However it ended: what was told to make pages ready would write zeros to what is somebody else's by now.
         log.end_windows();
-        flushed
+        ended
     }
 
     /// Refuses everything from now on and writes not a byte more, for the disk belongs to somebody else by now: nor does a

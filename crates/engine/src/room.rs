@@ -9,7 +9,7 @@
 //! Invariant: nobody waits unless a thread runs that makes checkpoints.
 //! Invariant: behind a checkpoint that panicked, which is the last one, writes are refused where there is no room, in memory or in the log.
 
-use crate::batch::{Action, Op};
+use crate::batch::{Action, Given, Op};
 use crate::forest::TreeState;
 use crate::frames::FRAME_BYTES;
 use crate::planted::{self, Bug};
@@ -35,7 +35,10 @@ pub(crate) struct Need(u64);
 
 impl Need {
     pub(crate) fn of(ops: &[Op<'_>]) -> Self {
-        Self(ops.len() as u64 * FRAME_BYTES as u64 + bytes_to_log(ops))
+        // The further parts of a long value go where the first went.
+        let is_further = |op: &&Op<'_>| matches!(op.action, Action::Append(_, Given::Part(_)));
+        let leaves = ops.len() - ops.iter().filter(is_further).count();
+        Self(leaves as u64 * FRAME_BYTES as u64 + bytes_to_log(ops))
     }
 
     /// Of a write of values of such lengths.
@@ -325,3 +328,22 @@ impl Shared {
 
 /// By how much each look at the leaves begins further on: prime to the usual numbers of children.
 const TURN: usize = 211;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_buffer::Buffer;
+
+    #[test]
+    fn a_long_value_needs_one_leaf_however_many_parts_it_has() {
+        let part = Buffer::copy_from(&[7; EXTENT_FROM]);
+        let op = |action| Op { tree: 0, action };
+        let put = || op(Action::Put(b"long", Given::Part(&part)));
+        let further = || op(Action::Append(b"long", Given::Part(&part)));
+        let leaf = FRAME_BYTES as u64;
+        assert_eq!(Need::of(&[put()]).0, leaf);
+        assert_eq!(Need::of(&[put(), further(), further(), further()]).0, leaf);
+        let other = op(Action::Append(b"other", Given::Bytes(b"few")));
+        assert_eq!(Need::of(&[put(), further(), other]).0, 2 * leaf);
+    }
+}
