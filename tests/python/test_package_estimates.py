@@ -233,3 +233,9 @@ def test_groups_of_vectors_are_refused_by_their_column(table: atoll.Table) -> No
         assert "numbers, texts" in error.value.hint
         with pytest.raises(atoll.errors.NotFoundError, match="nothing"):
             query.group_means("x", by="nothing")
+
+
+@pytest.mark.parametrize("column", ["pos[5]", "x[0]", "pos"])
+def test_a_histogram_of_what_is_no_number_of_a_row_is_refused(table: atoll.Table, column: str) -> None:
+    with pytest.raises(atoll.errors.InvalidInputError, match="is no element|has vectors"):
+        table.histogram(column, 10)

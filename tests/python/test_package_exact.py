@@ -127,3 +127,23 @@ def test_integers_of_which_some_need_all_bits_are_integers(tmp_path: Path) -> No
     table = table_of(tmp_path, "uint64")
     table.append({"id": [1, 2], "v": [np.uint64(2**63 + 1), 3]})
     assert sorted(table.numpy()["v"].tolist()) == [3, 2**63 + 1]
+
+
+def test_a_masked_value_in_a_list_says_nothing_of_the_type_of_the_others(tmp_path: Path) -> None:
+    hidden = list(np.ma.array([1, 2**60 + 1], mask=[True, False]))
+    with atoll.open(tmp_path / "masked") as store:
+        table = store.create_table("t", {"k": "int64", "n": "int64?"}, id="k", index="k")
+        table.append({"k": [1, 2], "n": hidden})
+        assert table.arrow().to_pydict()["n"] in ([None, 2**60 + 1], [2**60 + 1, None])
+        made = store.create_table("made", {"k": [1, 2], "n": hidden}, id="k", index="k")
+        assert {name: kind for name, kind, *_ in made.schema.fields()}["n"] == "int64"
+
+
+def test_objects_of_pandas_that_have_no_type_are_refused_as_a_list_is(tmp_path: Path) -> None:
+    with atoll.open(tmp_path / "objects") as store:
+        table = store.create_table("t", {"k": "int64", "name": "utf8"}, id="k", index="k")
+        for given in (["a", 7], pd.Series(["a", 7], dtype="object")):
+            with pytest.raises(InvalidInputError, match='column "name"'):
+                table.append({"k": [1, 2], "name": given})
+        with pytest.raises(InvalidInputError, match='column "name"'):
+            table.append(pd.DataFrame({"k": [1, 2], "name": pd.Series(["a", 7], dtype="object")}))

@@ -175,3 +175,32 @@ def test_a_store_in_memory_is_refused_as_a_trajectory(universe: MDAnalysis.Unive
         atoll.mdanalysis.load(table, universe, "first")
         with pytest.raises(atoll.errors.UnsupportedError, match="in memory"):
             atoll.mdanalysis.universe(table)
+
+
+def test_a_trajectory_changes_nothing_of_its_store(
+    tmp_path: Path, universe: MDAnalysis.Universe
+) -> None:
+    folder = tmp_path / "archive"
+    with atoll.open(folder) as store:
+        table = atoll.mdanalysis.create_table(store, "md", universe)
+        atoll.mdanalysis.load(table, universe, "first")
+    before = sorted((path.name, path.stat().st_mtime_ns) for path in folder.iterdir())
+    with atoll.open(folder, read_only=True) as store:
+        again = atoll.mdanalysis.universe(store.table("md"))
+        assert len(again.trajectory) == FRAMES
+        assert again.trajectory[4].dimensions[0] == pytest.approx(21)
+        assert sorted((path.name, path.stat().st_mtime_ns) for path in folder.iterdir()) == before
+
+
+def test_the_box_of_a_frame_that_was_deleted_is_not_that_of_the_frame_in_its_place(
+    loaded: atoll.Table, universe: MDAnalysis.Universe
+) -> None:
+    loaded.delete(run="first", steps=(3, None))
+    for ts in universe.trajectory:
+        # As in a file that was mended: all frames have the first one's box.
+        ts.dimensions = [20, 20, 20, 90, 90, 90]
+        if ts.frame >= 3:
+            atoll.mdanalysis._note_box(loaded, "first", atoll.mdanalysis._boxes(loaded, "first"), ts.frame, ts.dimensions)
+    atoll.mdanalysis.load(loaded, universe, "second")
+    reader = atoll.mdanalysis.universe(loaded, "first").trajectory
+    assert [reader._box(frame)[0] for frame in (2, 3, 6)] == [20, 20, 20]

@@ -311,3 +311,17 @@ def test_splits_of_several_are_estimated_and_refuse_another_version(sweep: atoll
         splits[0].as_of(sweep.version()).count()
     with pytest.raises(atoll.errors.InvalidInputError, match="cannot be divided"):
         sweep.first(5).splits(2)
+
+
+def test_an_error_within_is_not_hidden_by_one_of_closing(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stores = atoll.open([str(folders / f"rank-{rank}") for rank in range(2)])
+
+    def fail() -> None:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(stores, "close", fail)
+    with pytest.raises(ValueError, match="mine") as told, stores:
+        raise ValueError("mine")
+    assert any("the disk is gone" in note for note in told.value.__notes__)
+    with pytest.raises(OSError, match="gone"), stores:
+        pass

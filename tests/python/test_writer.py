@@ -420,3 +420,11 @@ def test_a_run_that_begins_anew_has_nothing_of_the_deleted_one(table):
     noted = table.attributes(run="a")
     assert noted["temperature"] == 310.0
     assert not {"solvent", "deck"} & set(noted)
+
+
+def test_an_answer_is_a_step_like_any_frame(table):
+    with atoll.Writer(table, run="first") as writer:
+        writer.step(1, 0.1, rows())
+    with atoll.Writer(table, run="second") as writer:
+        writer.step(2, 0.2, table.of_runs("first").select("pid", "x", "pos").read())
+    assert steps_of(table) == {1: ROWS, 2: ROWS}

@@ -105,13 +105,9 @@ class Synced:
     def __init__(self, table: atoll.Table, folder: Path) -> None:
         self._table, self._folder, self.seen = table, folder, []
 
-    @property
-    def store(self) -> "Synced":
-        return self
-
-    def sync(self) -> None:
+    def _sync(self) -> None:
         self.seen.append(sorted(file.name for file in self._folder.iterdir()))
-        self._table.store.sync()
+        self._table._sync()
 
     def __getattr__(self, name):
         return getattr(self._table, name)
@@ -227,3 +223,13 @@ def test_a_checkpoint_without_a_place_on_one_rank_begins_on_none(table, tmp_path
 
     assert [isinstance(error, OSError) for error in endings(table, work)] == [True, True]
     assert began == []
+
+
+def test_a_checkpoint_counts_though_somebody_closed_the_store(tmp_path: Path) -> None:
+    with atoll.open(tmp_path / "results") as store:
+        table = store.create_table("run", {"pid": "int64", "step": "int64", "x": "float64"}, id=("pid", "step"), index="x")
+    with atoll.Writer(table, run="r") as writer:
+        writer.step(1, 0.1, rows(0))
+        with writer.checkpoint(tmp_path / "state.1") as part:
+            part.touch()
+    assert (tmp_path / "state.1").exists()

@@ -29,11 +29,13 @@ use std::sync::Arc;
 #[pyfunction]
 pub(crate) fn rows(object: &Bound<'_, PyAny>) -> PyResult<Rows> {
     if let Ok(rows) = object.cast::<Rows>() {
-        return Ok(Rows::new(rows.get().whole()?));
+        return Ok(Rows::new(rows.get().whole(object.py())?));
     }
     if object.hasattr("__arrow_c_stream__")? {
         let (schema, batches) = capsule::stream_in(object)?;
-        return Ok(Rows::new(concat_batches(&schema, &batches).map_err(Failure::from)?));
+        // It copies all of them.
+        let whole = object.py().detach(|| concat_batches(&schema, &batches));
+        return Ok(Rows::new(whole.map_err(Failure::from)?));
     }
     if object.hasattr("__arrow_c_array__")? {
         return Ok(Rows::new(capsule::batch_of(&capsule::array_in(object)?)?));

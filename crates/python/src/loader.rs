@@ -42,7 +42,7 @@ impl Loader {
     /// Takes a step; writes earlier ones, once enough are there. The last step that is there for sure, if any is.
     #[pyo3(signature = (step, time, rows))]
     fn push(&self, py: Python<'_>, step: u64, time: Option<f64>, rows: &Rows) -> PyResult<Option<u64>> {
-        let (table, held, batch) = (self.table.clone(), Arc::clone(self.held.get()?), rows.whole()?);
+        let (table, held, batch) = (self.table.clone(), Arc::clone(self.held.get()?), rows.whole(py)?);
         let push = async move {
             let rows = copied(&conforming(&table, &batch).await?)?;
             let mut loader = held.lock().await;

@@ -33,15 +33,15 @@ impl Rows {
         Ok(Self { schema, batches, whole: OnceLock::new() })
     }
 
-    /// All rows in one batch.
-    pub(crate) fn whole(&self) -> Result<RecordBatch, Failure> {
+    /// All rows in one batch. Others run while several are copied for that.
+    pub(crate) fn whole(&self, py: Python<'_>) -> Result<RecordBatch, Failure> {
         if let [batch] = self.batches.as_slice() {
             return Ok(batch.clone());
         }
         if let Some(whole) = self.whole.get() {
             return Ok(whole.clone());
         }
-        let whole = concat_batches(&self.schema, &self.batches)?;
+        let whole = py.detach(|| concat_batches(&self.schema, &self.batches))?;
         Ok(self.whole.get_or_init(|| whole).clone())
     }
 
@@ -80,23 +80,23 @@ impl Rows {
 
     /// The same rows in memory of their own: what another library handed over may be changed by it later.
     fn copied(&self, py: Python<'_>) -> PyResult<Self> {
-        let whole = self.whole()?;
+        let whole = self.whole(py)?;
         // Of one batch alone, nothing would be copied.
         let copied = py.detach(|| concat_batches(&self.schema, [&whole, &whole.slice(0, 0)]));
         Ok(Self::new(copied.map_err(Failure::from)?))
     }
 
     /// The column of this name, as NumPy sees it.
-    fn column(&self, name: &str) -> PyResult<Column> {
-        let whole = self.whole()?;
+    fn column(&self, py: Python<'_>, name: &str) -> PyResult<Column> {
+        let whole = self.whole(py)?;
         let column = whole.column_by_name(name);
         let column = column.ok_or_else(|| Failure::input(format!("there is no column \"{name}\"")))?;
         Ok(Column::new(column)?)
     }
 
     /// So many rows from `offset` on, without a copy.
-    fn slice(&self, offset: usize, rows: usize) -> PyResult<Self> {
-        let whole = self.whole()?;
+    fn slice(&self, py: Python<'_>, offset: usize, rows: usize) -> PyResult<Self> {
+        let whole = self.whole(py)?;
         let offset = offset.min(whole.num_rows());
         Ok(Self::new(whole.slice(offset, rows.min(whole.num_rows() - offset))))
     }
@@ -119,12 +119,12 @@ impl Rows {
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         drop(requested_schema);
-        capsule::array_out(py, &StructArray::from(self.whole()?))
+        capsule::array_out(py, &StructArray::from(self.whole(py)?))
     }
 
     /// The first column, for `__arrow_c_array__` of a column.
     fn only_column<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let whole = self.whole()?;
+        let whole = self.whole(py)?;
         let column = whole.columns().first().ok_or_else(|| Failure::input("there are no columns"))?;
         capsule::array_out(py, column)
     }

@@ -73,7 +73,7 @@ impl Table {
     where
         F: Future<Output = Result<T, TableError>> + Send + 'static,
     {
-        let (table, batch) = (self.handle()?, rows.whole()?);
+        let (table, batch) = (self.handle()?, rows.whole(py)?);
         let appended = async move {
             let batch = conforming(&table, &batch).await?;
             Ok::<_, Failure>(append(table, batch).await?)
@@ -174,6 +174,18 @@ impl Table {
     fn begin(&self, py: Python<'_>, run: String, attempt: u64, ranks: u32) -> PyResult<u64> {
         let table = self.handle()?;
         Ok(wait(py, async move { table.begin(&run, attempt, ranks).await })?.0)
+    }
+
+    /// The steps from one on that the attempt under way wrote and that were deleted since.
+    fn deleted_steps(&self, py: Python<'_>, run: String, first: u64) -> PyResult<Vec<u64>> {
+        let table = self.handle()?;
+        wait(py, async move { table.deleted_steps_from(&run, first).await })
+    }
+
+    /// Waits until everything that was acknowledged by its store is on the disk.
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        let table = self.handle()?;
+        wait(py, async move { table.sync().await })
     }
 
     /// Begins the next attempt of a run, and says which it is.
@@ -300,7 +312,7 @@ impl Table {
 
     /// The rows as this table has them, before anything of them is written.
     fn conformed(&self, py: Python<'_>, rows: &Rows) -> PyResult<Rows> {
-        let (table, batch) = (self.handle()?, rows.whole()?);
+        let (table, batch) = (self.handle()?, rows.whole(py)?);
         Ok(Rows::new(wait(py, async move { conforming(&table, &batch).await })?))
     }
 

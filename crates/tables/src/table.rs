@@ -155,6 +155,14 @@ impl Table {
         self.ledger.stay().as_ref().map(|stay| stay.id)
     }
 
+    /// Waits until everything that was acknowledged by the table's store is on the disk.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn sync(&self) -> Result<(), TableError> {
+        Ok(self.store.sync().await?)
+    }
+
     /// Ends this handle's stay, so that nothing of it is left. A handle that is merely dropped leaves a few bytes
     /// until a vacuum; one that is used again begins another stay.
     ///

@@ -30,12 +30,18 @@ class Appending:
     def __init__(self) -> None:
         #: The attempt of each run that was begun here.
         self._attempts: dict[str, int] = {}
+        #: The runs of which nobody said that an attempt is to begin.
+        self._begun_unasked: set[str] = set()
         self._beginning = threading.Lock()
         self._turns: dict[tuple[str, int, int], _Turn] = {}
         self._own_turn = threading.Lock()
         self._own_step = 0
         #: Whether it was warned of rows that say another step than theirs.
         self._has_warned = False
+
+    def _sync(self) -> None:
+        """Has everything that was acknowledged on the disk. A table keeps its store open, also where somebody closed that."""
+        self._native.sync()
 
     def begin(self, run: str, ranks: SupportsIndex = 1, *, attempt: SupportsIndex | None = None) -> int:
         """Begins an attempt of a run, and says which: from now on only it may append to the run.
@@ -52,6 +58,7 @@ class Appending:
             attempt = whole(attempt, "attempt")
             self._native.begin(run, attempt, ranks)
         self._attempts[run] = attempt
+        self._begun_unasked.discard(run)
         return attempt
 
     def append(
@@ -74,13 +81,14 @@ class Appending:
         one that :meth:`begin` began here, or a new one; ``step``, if it is not given, is the next one that nobody has
         appended as this rank, behind the last complete one and those that this handle appended. ``time`` is the
         physical time of the step, in the unit of your choice. Appending a step again changes nothing, and warns where no
-        ``attempt`` is given: the rows may be others. Rows that say another step in their column ``step`` are appended as
+        ``attempt`` is given: the rows may be others. One that was deleted is written by a new attempt, which begins where
+        nobody asked for the one before. Rows that say another step in their column ``step`` are appended as
         ``step`` and found as what they say, which is warned of once. A *new* attempt that writes a step replaces that step and all later ones
         of earlier attempts, which has to be said: by ``attempt`` or :meth:`begin`.
 
         Raises ``InvalidInputError`` where the rows do not fit the table, and for a step, rank or attempt without ``run``;
         ``ConflictError`` where another attempt of the run has begun meanwhile, where the run has steps from ``step`` on and no
-        attempt was begun here, or where ids are unique and the run has some of these already.
+        attempt was begun here, where the attempt that was asked for wrote the step and it was deleted, or where ids are unique and the run has some of these already.
         """
         # What does not fit is refused before a run is begun for it.
         held, time = self._native.conformed(rows(data)), None if time is None else number(time, "time")
@@ -92,13 +100,15 @@ class Appending:
         is_told = attempt is not None
         attempt = self._attempt_of(run, step) if attempt is None else whole(attempt, "attempt")
         rank = whole(rank, "rank", end=2**32)
-        turn = self._turns.setdefault((run, attempt, rank), _Turn())
         if step is None:
-            return self._append_next(turn, (run, attempt, rank), held, time)
-        if is_told:
-            version = self._native.append(run, attempt, step, rank, held, time)
-        else:
-            version = self._append_once((run, attempt, step, rank), held, time)
+            return self._append_next((run, attempt, rank), held, time)
+        version = self._native.append_new(run, attempt, step, rank, held, time)
+        if version is None and step in self._native.deleted_steps(run, step)[:1]:
+            attempt = self._attempt_behind(run, attempt, step, is_told=is_told)
+            version = self._native.append_new(run, attempt, step, rank, held, time)
+        if version is None:
+            version = self._there_already((run, attempt, step, rank), held, time, is_told=is_told)
+        turn = self._turn(run, attempt, rank)
         with turn.lock:
             turn.step = max(turn.step, step + 1)
         return version
@@ -123,15 +133,27 @@ class Appending:
 
         Raises ``InvalidInputError`` where the rows do not fit the table or a step does not lie behind those of the run,
         ``ConflictError`` where a step has come of some ranks only, where another attempt has begun, where the run has the
-        first step already and no attempt was begun here, or where ids are unique and the run has some of these already.
+        first step already and no attempt was begun here, where a step was deleted that the attempt wrote, or where ids are
+        unique and the run has some of these already.
         """
         run, tree_bytes = label(run, "run"), whole(tree_bytes, "tree_bytes")
         told = None if attempt is None else whole(attempt, "attempt")
 
-        def begin(first: int) -> _atoll.Loader:
-            return self._native.loader(run, self._attempt_of(run, first) if told is None else told, tree_bytes)
+        gone = frozenset[int]()
 
-        version = load(begin, steps)
+        def begin(first: int) -> _atoll.Loader:
+            nonlocal gone
+            attempt = self._attempt_of(run, first) if told is None else told
+            gone = frozenset(self._native.deleted_steps(run, first))
+            if first in gone:
+                attempt, gone = self._attempt_behind(run, attempt, first, is_told=told is not None), frozenset()
+            return self._native.loader(run, attempt, tree_bytes)
+
+        def check(step: int) -> None:
+            if step in gone:
+                raise _deleted(run, step)
+
+        version = load(begin, check, steps)
         return self._native.version() if version is None else version
 
     def _step_of(self, step: SupportsIndex, held: _atoll.Rows) -> int:
@@ -159,25 +181,41 @@ class Appending:
                     f'run "{run}" has steps up to {last}: a new attempt that writes step {step} would replace them from there on',
                     f'leave step= out, which takes the next one; or say that you mean it: begin("{run}") first',
                 )
-            return self.begin(run)
+            attempt = self.begin(run)
+            self._begun_unasked.add(run)
+            return attempt
 
-    def _append_once(self, block: tuple[str, int, int, int], held: _atoll.Rows, time: float | None) -> int:
-        """Appends a step by its number, and warns where it is there already: the rows may be others."""
-        version = self._native.append_new(*block, held, time)
-        if version is None:
-            run, _, step, rank = block
-            warnings.warn(
-                f'run "{run}" has rows of step {step} and rank {rank} already: nothing was changed. To replace them, and all'
-                f' steps behind, begin("{run}") and append again',
-                stacklevel=3,
-            )
-        return self._native.version() if version is None else version
+    def _attempt_behind(self, run: str, attempt: int, step: int, *, is_told: bool) -> int:
+        """An attempt that can write a step which was deleted, as the one that wrote it cannot."""
+        with self._beginning:
+            is_ours = not is_told and run in self._begun_unasked
+            if is_ours and self._attempts.get(run) == attempt:
+                del self._attempts[run]
+        if not is_ours:
+            raise _deleted(run, step)
+        return self._attempt_of(run, step)
 
-    def _append_next(
-        self, turn: _Turn, writer: tuple[str, int, int], held: _atoll.Rows, time: float | None
+    def _there_already(
+        self, block: tuple[str, int, int, int], held: _atoll.Rows, time: float | None, *, is_told: bool
     ) -> int:
+        """Says which version has a step already, and warns: the rows may be others."""
+        if is_told:
+            return self._native.append(*block, held, time)
+        run, _, step, rank = block
+        warnings.warn(
+            f'run "{run}" has rows of step {step} and rank {rank} already: nothing was changed. To replace them, and all'
+            f' steps behind, begin("{run}") and append again',
+            stacklevel=3,
+        )
+        return self._native.version()
+
+    def _turn(self, run: str, attempt: int, rank: int) -> _Turn:
+        return self._turns.setdefault((run, attempt, rank), _Turn())
+
+    def _append_next(self, writer: tuple[str, int, int], held: _atoll.Rows, time: float | None) -> int:
         """Appends as the next step: behind those that are complete, and those that this rank has given already."""
         run, attempt, rank = writer
+        turn = self._turn(*writer)
         with turn.lock:
             # Other handles and processes may be this rank too: each gets a step of its own.
             step, version = self._native.append_next(run, attempt, rank, turn.step, held, time)
@@ -193,3 +231,10 @@ class Appending:
             # Also where the append fails: it may be there all the same, and other rows under its step would count as it.
             step, self._own_step = self._own_step, self._own_step + 1
             return self._native.append(run, 1, step, 0, held, time)
+
+
+def _deleted(run: str, step: int) -> ConflictError:
+    return ConflictError.hinted(
+        f'step {step} of run "{run}" was deleted, and the attempt that wrote it cannot write it again',
+        f'a new attempt can: begin("{run}") first',
+    )

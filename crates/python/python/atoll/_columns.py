@@ -80,10 +80,13 @@ def columns_of(given: Any) -> Mapping[str, Any]:
         return dict(columns)
     if isinstance(given, Mapping) or hasattr(given, "items"):
         return given
+    if isinstance(getattr(given, "_rows", None), _atoll.Rows):
+        # An answer.
+        return given.numpy()
     names = getattr(getattr(given, "dtype", None), "names", None)
     for attribute in ("column_names", "columns"):
         names = getattr(given, attribute, None) if names is None else names
-    if names is None or callable(names):
+    if names is None or callable(names) or not hasattr(given, "__getitem__"):
         raise InvalidInputError.hinted(
             f"no step can be read from a {type(given).__name__}", "give a mapping of names to arrays, or a data frame"
         )

@@ -17,7 +17,7 @@ from typing import Any
 from . import _atoll
 from ._frames import columns_of_frame, is_frame, is_plain_float
 from ._times import times, without_nat
-from .errors import InvalidInputError, UnsupportedError
+from .errors import AtollError, InvalidInputError, UnsupportedError
 
 # How Atoll names the element types that NumPy knows by kind and size.
 _NUMPY_TYPES = {
@@ -172,7 +172,7 @@ def _column(name: str, values: Any) -> _Column:
         # Of pandas without its index, which would be another column.
         frame = (values.reset_index(drop=True) if hasattr(values, "reset_index") else values).to_frame()
         if hasattr(frame, "__arrow_c_stream__"):
-            return name, None, _Only(_atoll.rows(frame)), None, None
+            return name, None, _Only(_rows_of_series(name, frame)), None, None
     if hasattr(values, "combine_chunks"):
         values = values.combine_chunks()
     if hasattr(values, "__arrow_c_array__"):
@@ -183,6 +183,16 @@ def _column(name: str, values: Any) -> _Column:
         except TypeError:
             return _listed(name, list(values))
     return _array(name, values)
+
+
+def _rows_of_series(name: str, frame: Any) -> _atoll.Rows:
+    try:
+        return _atoll.rows(frame)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, AtollError):
+            raise
+        # Pandas has PyArrow look what its objects are, whose errors these are.
+        raise InvalidInputError(f'column "{name}": {error}') from None
 
 
 class _Only:
@@ -242,7 +252,15 @@ def check_exact(name: str, given: Iterable[Any], held: Iterable[Any], elements: 
 
 def of_lists(name: str, values: Sequence[Any], numpy: Any) -> Any:
     """A NumPy array of a list, or of a list of rows, with no number rounded; a masked one where masks hide any of it."""
-    if any(issubclass(kind, numpy.ma.MaskedArray) for kind in set(map(type, values))):
+    kinds = set(map(type, values))
+    if type(numpy.ma.masked) in kinds:
+        # It has a type of its own, which says nothing of the values beside it.
+        is_masked = numpy.array([value is numpy.ma.masked for value in values])
+        there = of_lists(name, [value for value in values if value is not numpy.ma.masked], numpy)
+        held = numpy.ma.masked_all((len(values), *there.shape[1:]), dtype=there.dtype)
+        held[~is_masked] = there
+        return held
+    if any(issubclass(kind, numpy.ma.MaskedArray) for kind in kinds):
         # As items of a list they lose their masks, and what these hide would be values.
         plain = [numpy.ma.getdata(value) if isinstance(value, numpy.ma.MaskedArray) else value for value in values]
         held = of_lists(name, plain, numpy)

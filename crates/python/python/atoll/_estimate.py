@@ -11,7 +11,7 @@ from . import _atoll
 from ._answer import Work
 from ._convert import number, values_of
 from ._expression import Expression, column_name, column_parts, column_text, condition_text
-from ._plot import is_there
+from ._plot import is_there, of_one_number
 from .errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -262,8 +262,7 @@ def _ends(query: Query, column: str | Expression) -> tuple[float, float]:
     name, element = column_parts(column, query.table)
     ends: list[float] = []
     for batch in query.select(name).unordered().batches():
-        held = batch.numpy()[name]
-        values = held if element is None else held[:, element]
+        values = of_one_number(column_name(column), batch.numpy()[name], element)
         if values.dtype.kind not in "biuf":
             raise InvalidInputError(f"{column_name(column)} has no numbers to bin")
         finite = values[is_there(values)]

@@ -10,13 +10,15 @@ from ._convert import number, rows, whole
 from .errors import InvalidInputError
 
 
-def load(begin: Callable[[int], _atoll.Loader], steps: Iterable[Any]) -> int | None:
-    """Loads all of them, or those before an error, which is raised then; none if there are none. ``begin`` is told the first."""
+def load(begin: Callable[[int], _atoll.Loader], check: Callable[[int], None], steps: Iterable[Any]) -> int | None:
+    """Loads all of them, or those before an error, which is raised then; none if there are none. ``begin`` is told the first,
+    and ``check`` each, which it may refuse."""
     loader = None
     try:
         for each in steps:
             step, time, data = _whole_step(each)
             loader = loader or begin(step)
+            check(step)
             loader.push(step, time, rows(data))
     except BaseException as error:
         # What came before waits for a tree to be full. It may have taken hours to read.

@@ -153,7 +153,7 @@ class Plot:
         answer = self._query.select(*map(col, dict.fromkeys(name for name, _ in parts))).limit(points).read()
         arrays = answer.numpy()
         named = zip(map(column_name, asked), parts, strict=True)
-        columns = [_of_one_number(called, arrays[name], element) for called, (name, element) in named]
+        columns = [of_one_number(called, arrays[name], element) for called, (name, element) in named]
         is_cut = len(answer) == points and (self._query.rows is None or self._query.rows > points)
         told = f"the {points:,} lightest rows" if is_cut else f"{len(answer):,} rows"
         is_whole = functools.reduce(operator.and_, map(is_there, columns))
@@ -161,7 +161,7 @@ class Plot:
         return columns, f"{told}, {lacking:,} of them without a value" if lacking else told
 
 
-def _of_one_number(name: str, values: Any, element: int | None) -> Any:
+def of_one_number(name: str, values: Any, element: int | None) -> Any:
     """A column, or one element of its vectors; refused where a picture would have none or several for a row."""
     length = values.shape[1] if values.ndim == 2 else None
     if (length is None) == (element is None):

@@ -7,7 +7,7 @@ import glob
 import html
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NoReturn, overload
 from urllib.parse import quote
 
@@ -157,13 +157,7 @@ class Store:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        try:
-            self.close()
-        except Exception as failed:
-            if error is None:
-                raise
-            # What is on its way out says more; it must not be hidden.
-            error.add_note(f"besides, closing the store failed: {failed}")
+        _close_behind(self.close, error)
 
     def _place(self) -> tuple[str, bool]:
         if self._url == "mem:":
@@ -251,8 +245,8 @@ class Stores:
     def __enter__(self) -> Stores:
         return self
 
-    def __exit__(self, *raised: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        _close_behind(self.close, error)
 
     def _place(self) -> tuple[Any, ...]:
         return tuple(store._place() for store in self._stores)
@@ -379,3 +373,14 @@ def _absolute(url: str) -> str:
 def _check_pack(pack: str) -> None:
     if pack not in ("background", "later"):
         raise InvalidInputError.hinted(f"a table cannot be packed {pack!r}", 'it is pack="background" or pack="later"')
+
+
+def _close_behind(close: Callable[[], None], error: BaseException | None) -> None:
+    """Closes at the end of a block, which may have failed."""
+    try:
+        close()
+    except Exception as failed:
+        if error is None:
+            raise
+        # What is on its way out says more; it must not be hidden.
+        error.add_note(f"besides, closing the store failed: {failed}")

@@ -188,6 +188,9 @@ def _note_box(table: Table, run: str, boxes: list[list[Any]], frame: int, dimens
     elif boxes[-1][1] != box:
         # None would take it away.
         table.set_attributes({_BOXES: box or []}, run=run, step=frame)
+    elif _BOXES in table.attributes(run=run, step=frame):
+        # Of a frame of this number that was deleted, or is replaced.
+        table.set_attributes({_BOXES: None}, run=run, step=frame)
 
 
 def _the_run(table: Table, run: str | None) -> str:
@@ -227,7 +230,8 @@ class AtollReader(_base.ReaderBase):  # type: ignore[misc]
 
     def __init__(self, filename: Any, table: str | None = None, run: str | None = None, **options: Any) -> None:
         super().__init__(filename, **options)
-        store = open_store(os.fspath(filename), create=False)
+        # Whoever reads changes nothing, and keeps no folder from those who do.
+        store = open_store(os.fspath(filename), create=False, read_only=True)
         names = store.tables()
         if table is None and len(names) != 1:
             raise NotFoundError.hinted("the store has several tables, or none", f"give table=, of {', '.join(names)}")

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat, SupportsIndex
 from ._agreed import Agreement
 from ._checkpoints import Checkpoint, finish, unfinished
 from ._columns import Nothing, TableColumns, columns_of, copies, rows_of
-from ._convert import label, whole
+from ._convert import label, number, whole
 from ._provenance import of_run, with_attempt
 from ._pump import Pump, Step
 from ._together import all_or_none, check_alike, told_by_first
@@ -285,7 +285,7 @@ class Writer:
 
     def _name(self, part: Path, path: str | os.PathLike[str]) -> None:
         """Lets a checkpoint count. Its steps first: after a loss of power it must not be ahead of the table."""
-        self.table.store.sync()  # type: ignore[union-attr] # Several stores begin no attempt.
+        self.table._sync()
         # All this takes a while, in which a later attempt may have begun, and asked what there is to go on from.
         self._own_state()
         finish(part, path)
@@ -460,7 +460,4 @@ def _attempt_number(attempt: int | str) -> int:
 
 
 def _time(time: Any) -> float:
-    try:
-        return float(time)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"time is a number, not {time!r}") from None
+    return number(time, "time")

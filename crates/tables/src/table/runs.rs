@@ -142,6 +142,20 @@ impl Table {
         Ok(steps_of((&id, run)))
     }
 
+    /// The steps of a run, from one on, that its attempt under way wrote and that were deleted since, in rising order: it cannot
+    /// write them again, and a new attempt can.
+    ///
+    /// # Errors
+    /// As [`Table::steps`].
+    pub async fn deleted_steps_from(&self, run: &str, first: u64) -> Result<Vec<u64>, TableError> {
+        let manifest = self.ledger.current().await?.manifest;
+        let id = RunId::from(run);
+        let run = manifest.runs.get(&id).ok_or_else(|| self.no_run(run, manifest.runs.keys()))?;
+        let deleted =
+            run.complete.since(&first).filter(|(_, there)| there.is_deleted && there.attempt == run.attempt);
+        Ok(deleted.map(|(step, _)| *step).collect())
+    }
+
     /// The last visible step of a run: a checkpoint is admissible up to it. None if the run has no visible step,
     /// as after all of them were deleted, or never began, so that a program that starts for the first time may ask as
     /// well.
