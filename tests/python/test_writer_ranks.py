@@ -328,14 +328,14 @@ def test_ranks_that_name_what_they_begin_with_begin_together(table, tmp_path: Pa
         [writer.flush(timeout=30) for writer in writers]
 
 
-@pytest.mark.parametrize("overtaken", ["atoll.Store.sync", "atoll.writer.finish"])
+@pytest.mark.parametrize("overtaken", ["atoll.Table._sync", "atoll.writer.finish"])
 def test_an_attempt_that_was_replaced_names_and_notes_no_checkpoint_any_more(table, tmp_path: Path, overtaken: str):
     crash_after(table, tmp_path, 10)
     writers, later = start(table, 2), []
     [writer.resume(own(tmp_path, writer.rank)) for writer in writers]
     give(writers, 20)
     with pytest.MonkeyPatch.context() as patch:
-        works = atoll.Store.sync if overtaken == "atoll.Store.sync" else finish
+        works = atoll.Table._sync if overtaken == "atoll.Table._sync" else finish
 
         def slow(*given: object) -> None:
             works(*given)
