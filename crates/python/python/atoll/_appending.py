@@ -82,13 +82,14 @@ class Appending:
         appended as this rank, behind the last complete one and those that this handle appended. ``time`` is the
         physical time of the step, in the unit of your choice. Appending a step again changes nothing, and warns where no
         ``attempt`` is given: the rows may be others. One that was deleted is written by a new attempt, which begins where
-        nobody asked for the one before. Rows that say another step in their column ``step`` are appended as
-        ``step`` and found as what they say, which is warned of once. A *new* attempt that writes a step replaces that step and all later ones
-        of earlier attempts, which has to be said: by ``attempt`` or :meth:`begin`.
+        nobody asked for the one before. Rows that say another step in their column ``step`` are appended as ``step`` and found as
+        what they say, which is warned of once. A *new* attempt that writes a step replaces that step and all later ones of earlier
+        attempts, which has to be said: by ``attempt`` or :meth:`begin`.
 
         Raises ``InvalidInputError`` where the rows do not fit the table, and for a step, rank or attempt without ``run``;
         ``ConflictError`` where another attempt of the run has begun meanwhile, where the run has steps from ``step`` on and no
-        attempt was begun here, where the attempt that was asked for wrote the step and it was deleted, or where ids are unique and the run has some of these already.
+        attempt was begun here, where the attempt that was asked for wrote the step and it was deleted, or where ids are unique
+        and the run has some of these already.
         """
         # What does not fit is refused before a run is begun for it.
         held, time = self._native.conformed(rows(data)), None if time is None else number(time, "time")
