@@ -88,7 +88,6 @@ mod planted;
 mod threads;
 
 pub use amend::{Amended, Amendment};
-pub use atoll_buffer::bring_nearer;
 pub use attempt::{Attempt, ReadTicket};
 pub use batch::WriteBatch;
 pub use beside::Beside;

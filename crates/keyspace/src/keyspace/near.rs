@@ -3,7 +3,7 @@
 use super::Keyspace;
 use crate::cell::push_head;
 use crate::slot_of;
-use atoll_engine::bring_nearer;
+use atoll_buffer::bring_nearer;
 
 /// Keys that are brought nearer together.
 pub const NEAR_AT_ONCE: usize = 16;
