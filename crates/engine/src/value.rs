@@ -281,10 +281,7 @@ impl Value {
     /// Whether all bytes are in memory, so that reading them waits for nothing.
     #[must_use]
     pub fn is_resident(&self) -> bool {
-        match &self.0 {
-            Kept::Whole(_) => true,
-            Kept::Chain { chain, .. } => chain.pieces().iter().all(Piece::is_resident),
-        }
+        self.is_resident_within(0, self.len())
     }
 
     /// Whether the bytes that [`Value::read`] would answer are in memory, whatever may have become of others.
@@ -320,14 +317,9 @@ impl Value {
         if let Some(few) = chain.few_of_growing(range.clone()) {
             return Ok(few);
         }
-        let mut first = None;
-        let pieces: Vec<_> = touched(chain, range.clone())
-            .map(|(from, piece)| {
-                first.get_or_insert(from);
-                piece
-            })
-            .collect();
-        let first = first.unwrap_or(range.start);
+        let mut touched = touched(chain, range.clone()).peekable();
+        let first = touched.peek().map_or(range.start, |(from, _)| *from);
+        let pieces: Vec<_> = touched.map(|(_, piece)| piece).collect();
         let parts = loaded(&pieces, backing)?;
         Ok(together(&pieces, &parts, (range.start - first) as usize..(range.end - first) as usize))
     }
