@@ -196,22 +196,20 @@ impl Seen {
     /// How many rows of the store are there. Its steps are numbered by them, which only rows of the store add up to.
     fn before(&self) -> Result<u64, Failure> {
         let (last, rows) = (self.last(), self.there.as_ref().map_or(0, |there| there.rows));
+        if rows != last {
+            return Err(self.spoiled(format!(
+                "has {} up to its step {last}, where the store would have as many as that: somebody else appended to it, or \
+                 deleted some of its steps, before all of the store was gathered",
+                counted(rows, "row")
+            )));
+        }
         // Rows may add up by chance, as one does that is the step after the last.
-        let is_ours = self.known.is_empty() || self.wrote.is_subset(&self.known);
-        if rows == last && is_ours {
+        if self.known.is_empty() || self.wrote.is_subset(&self.known) {
             return Ok(last);
         }
-        if rows == last {
-            return Err(self.spoiled(
-                "has steps of somebody else, who appended to it before all of the store was gathered"
-                    .to_owned(),
-            ));
-        }
-        Err(self.spoiled(format!(
-            "has {} up to its step {last}, where the store would have as many as that: somebody else appended to it, or \
-             deleted some of its steps, before all of the store was gathered",
-            counted(rows, "row")
-        )))
+        Err(self.spoiled(
+            "has steps of somebody else, who appended to it before all of the store was gathered".to_owned(),
+        ))
     }
 
     fn spoiled(&self, problem: String) -> Failure {
