@@ -154,7 +154,7 @@ class Writer:
         """
         self._pump.check()
         # Now, not in the background: what fails there ends the writer, with all the steps that wait.
-        step, time = whole(step, "step"), None if time is None else _time(time)
+        step, time = whole(step, "step"), None if time is None else number(time, "time")
         if self._last is not None and step <= self._last:
             raise InvalidInputError(f"step {step} comes after step {self._last}; steps rise")
         given = columns_of(arrays)
@@ -457,7 +457,3 @@ def _attempt_number(attempt: int | str) -> int:
             f"{attempt!r} is not the id of a job", "write its number, and after a colon how often it was restarted"
         )
     return int(found[1]) * JOB_RESTARTS_MAX + int(found[2] or 0)
-
-
-def _time(time: Any) -> float:
-    return number(time, "time")
