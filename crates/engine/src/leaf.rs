@@ -14,11 +14,13 @@
 //! Invariant: record offsets count in words of four bytes and lie within the heap.
 
 mod change;
+mod key_buffer;
 mod latched;
 mod nearer;
 mod shared;
 mod size;
 
+pub(crate) use key_buffer::KeyBuffer;
 pub(crate) use shared::SharedLeaf;
 
 use crate::checksum::key_hash;
@@ -242,28 +244,21 @@ impl Leaf {
         self.fingerprints()[slot]
     }
 
+    #[inline(always)]
     pub(crate) fn value(&self, slot: usize) -> Stored<'_> {
         let (at, header) = self.header(slot);
         let start = at + RECORD_HEADER + (header & SUFFIX_MASK) as usize;
         if header & CHAIN_FLAG == 0 {
-            let len = (header >> SUFFIX_BITS) as usize;
-            return Stored::Inline(&self.bytes()[start..start + len]);
+            return Stored::Inline(&self.bytes()[start..][..(header >> SUFFIX_BITS) as usize]);
         }
-        match &self.chains[self.chain_index(start)] {
-            Some(chain) => Stored::Chain(chain),
-            None => unreachable!("a record names a chain that was removed"),
-        }
+        Stored::Chain(self.chain_at(start))
     }
 
-    /// What [`Leaf::suffix`] and [`Leaf::value`] answer.
-    #[inline(always)]
-    pub(crate) fn suffix_and_value(&self, slot: usize) -> (&[u8], Stored<'_>) {
-        let (at, header) = self.header(slot);
-        let (suffix, rest) = self.bytes()[at + RECORD_HEADER..].split_at((header & SUFFIX_MASK) as usize);
-        if header & CHAIN_FLAG == 0 {
-            return (suffix, Stored::Inline(&rest[..(header >> SUFFIX_BITS) as usize]));
+    fn chain_at(&self, at: usize) -> &Chain {
+        match &self.chains[self.chain_index(at)] {
+            Some(chain) => chain,
+            None => unreachable!("a record names a chain that was removed"),
         }
-        (suffix, self.value(slot))
     }
 
     fn chain_index(&self, at: usize) -> usize {

@@ -156,8 +156,8 @@ pub(crate) fn scan_current(
     let mut scan = Visit::new(range, direction, visitor);
     let last = match scan.run(&state.root, &mut |_: &Slot, _| Err::<Node, _>(Stalled)) {
         Ok(Visited::All) => return Ok(None),
-        Ok(Visited::Stopped) => return Ok(Some(scan.key)),
-        Err(Stalled) => scan.visited_any.then_some(scan.key),
+        Ok(Visited::Stopped) => return Ok(scan.last_key()),
+        Err(Stalled) => scan.last_key(),
     };
     let only = TreeState { id: 0, ..state.clone() };
     let view = shared.views.add(vec![only], epoch, shared.pins.pin(epoch));

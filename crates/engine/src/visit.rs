@@ -4,7 +4,7 @@
 //! the next leaf is asked for while this one is visited, and each record a few records ahead; what the visitor
 //! will not get to is not asked for, since fetching costs more than visiting.
 
-use crate::leaf::{HEAD_LINES, Leaf, SLOT_LINES, SharedLeaf};
+use crate::leaf::{HEAD_LINES, KeyBuffer, Leaf, SLOT_LINES, SharedLeaf};
 use crate::node::{Inner, Node};
 use crate::search::Missing;
 use crate::slot::Slot;
@@ -48,17 +48,18 @@ impl Direction {
 pub(crate) enum Visited {
     /// All keys of the range were visited.
     All,
-    /// The visitor stopped; the key it stopped at is in the key buffer.
+    /// The visitor stopped, at the last key.
     Stopped,
 }
 
-/// An ordered visit of a range; `key` holds the last key visited.
+/// An ordered visit of a range.
 pub(crate) struct Visit<'v, F> {
     /// What is left of the range; a bound that is passed is no longer looked at.
     range: Range<'v>,
     direction: Direction,
-    pub(crate) key: Vec<u8>,
-    pub(crate) visited_any: bool,
+    /// Where there was nothing, it stays that of the record before: a scan that stalls goes on behind it.
+    last: KeyBuffer,
+    visited_any: bool,
     visitor: F,
 }
 
@@ -67,7 +68,12 @@ where
     F: FnMut(&[u8], Stored<'_>) -> ControlFlow<()>,
 {
     pub(crate) fn new(range: Range<'v>, direction: Direction, visitor: F) -> Self {
-        Self { range, direction, key: Vec::new(), visited_any: false, visitor }
+        Self { range, direction, last: KeyBuffer::default(), visited_any: false, visitor }
+    }
+
+    /// The last key that was visited, if any was.
+    pub(crate) fn last_key(&self) -> Option<Vec<u8>> {
+        self.visited_any.then(|| self.last.key().to_vec())
     }
 
     /// Visits what lies below `root`. `load` answers the node of a slot that is not resident, or fails.
@@ -135,12 +141,14 @@ where
     }
 
     fn visit_leaf(&mut self, leaf: &Leaf, next: Option<&SharedLeaf>) -> ControlFlow<()> {
+        self.ask_for_begin(leaf);
         let slots = self.slots_in(leaf);
         // Nothing that comes now lies on the other side of where the range begins.
         match self.direction {
             Direction::Forward => self.range.0 = Bound::Unbounded,
             Direction::Backward => self.range.1 = Bound::Unbounded,
         }
+        self.last.begin(leaf);
         let is_far = leaf.has_chains();
         if is_far {
             self.begin_far(slots, leaf);
@@ -154,21 +162,14 @@ where
             } else {
                 self.prefetch(step + AHEAD, slots, leaf, next);
             }
-            let (suffix, value) = leaf.suffix_and_value(slot);
-            if step == 0 {
-                self.key.clear();
-                self.key.extend_from_slice(leaf.prefix());
-                self.visited_any = true;
-            } else {
-                self.key.truncate(leaf.prefix().len());
-            }
-            self.key.extend_from_slice(suffix);
-            if (self.visitor)(&self.key, value).is_break() {
+            self.last.take(leaf, slot);
+            let value = leaf.value(slot);
+            self.visited_any = true;
+            if (self.visitor)(self.last.key(), value).is_break() {
                 return ControlFlow::Break(());
             }
             step += 1;
         }
-        // Where there was nothing, the key stays that of the last record: a scan that stalls goes on behind it.
         ControlFlow::Continue(())
     }
 
@@ -201,6 +202,17 @@ where
     fn far(&self, step: usize, slots: (usize, usize), ask: impl FnOnce(usize)) {
         if let Some(slot) = self.direction.at(step, slots) {
             ask(slot);
+        }
+    }
+
+    /// Asks for the records that are visited first, before the first of them is waited for to see where the range begins.
+    #[inline]
+    fn ask_for_begin(&self, leaf: &Leaf) {
+        if let (Direction::Forward, Bound::Included(key) | Bound::Excluded(key)) =
+            (self.direction, self.range.0)
+        {
+            let begin = leaf.guess(key);
+            (begin..(begin + AHEAD).min(leaf.len())).for_each(|slot| leaf.prefetch_record(slot));
         }
     }
 

@@ -54,6 +54,12 @@ impl Leaf {
         }
     }
 
+    /// About where `key` would lie, without a look at a record.
+    pub(crate) fn guess(&self, key: &[u8]) -> usize {
+        let suffix = key.get(self.prefix_len as usize..).unwrap_or_default();
+        heads_below(self.heads(), head_of(suffix))
+    }
+
     /// Brings all records nearer.
     pub(crate) fn prefetch_all(&self) {
         prefetch(&raw const self.owners, HEAD_LINES);
