@@ -1,6 +1,6 @@
 //! What the log of the group is made of, for openraft.
 
-use atoll_replica::{Change, Decision, NodeId, Survived};
+use atoll_replica::{Change, Decision, NodeId};
 use std::fmt;
 use std::sync::Arc;
 
@@ -39,7 +39,6 @@ impl Changes {
 /// About how much a change is, in changes of one slot.
 pub(crate) fn weight_of(change: &Change) -> usize {
     match change {
-        Change::Register { survived: Survived::Everything(slots), .. } => 4 + slots.len(),
         Change::Register { .. } => 4,
         _ => 1,
     }

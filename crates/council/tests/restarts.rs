@@ -4,7 +4,7 @@
 mod support;
 
 use atoll_council::{CouncilError, Listen};
-use atoll_replica::{Incarnation, NodeId, Slot, Survived, Table};
+use atoll_replica::{Incarnation, NodeId, Survived, Table};
 use std::sync::Arc;
 use support::{Node, group, is_founded, options};
 
@@ -38,10 +38,8 @@ fn a_table_outlives_all_members() {
     for round in 2..4 {
         let nodes: Vec<_> = (1..=3)
             .map(|me| {
-                let survived =
-                    Survived::Everything((0..1_000).map(|slot| (Slot(slot), Default::default())).collect());
                 let options = options(me, &members, 1_000, listen(&members, me), Some(folder.path()));
-                Node::try_start(options, survived).unwrap()
+                Node::try_start(options, Survived::Everything).unwrap()
             })
             .collect();
         for node in &nodes {

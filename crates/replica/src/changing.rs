@@ -77,7 +77,7 @@ impl<'a> Changing<'a> {
     pub(crate) fn begin(&mut self, node: NodeId, member: Member, survived: &Survived) {
         self.table.members.insert(node, member);
         self.is_changed = true;
-        let has_everything = matches!(survived, Survived::Everything(_)) || planted::is(Bug::LossForgotten);
+        let has_everything = matches!(survived, Survived::Everything) || planted::is(Bug::LossForgotten);
         self.each_slot_of(node, |table, slot| {
             if !table.table.slot(slot).in_sync.contains(node) {
                 // While it is to be handed over it stays as it is: whoever says that it is ready says so of just that.

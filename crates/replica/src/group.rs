@@ -4,7 +4,7 @@
 //! Invariant: an epoch of a slot has one primary; a change of the primary or of the in-sync copies is a new epoch.
 
 use crate::changing::Changing;
-use crate::{Copies, Epoch, Incarnation, KeyspaceRules, Member, NodeId, Position, Proposal, Slot, Table};
+use crate::{Copies, Epoch, Incarnation, KeyspaceRules, Member, NodeId, Proposal, Slot, Table};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -20,9 +20,8 @@ pub struct GroupOptions {
 /// What a node that begins still has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Survived {
-    /// All that it ever said it has: for each slot the last entry of its log. Of slots that are not named it has the
-    /// beginning, in which nothing was written.
-    Everything(Vec<(Slot, Position)>),
+    /// All that it ever said it has.
+    Everything,
     /// Nothing that can be relied on.
     Nothing,
 }

@@ -126,13 +126,10 @@ impl Copies {
         }
     }
 
-    /// What this node may say that it still has: for each slot the last entry of its log.
+    /// What this node may say that it still has: everything, once all of its log was read.
     pub(crate) fn survived(log: &mut SlotLog, keyspaces: &Keyspaces) -> Result<Survived, NodeError> {
-        let found = log.found(applied(keyspaces))?;
-        let last = |found: &atoll_replica::Found| {
-            (found.slot, found.entries.last().map_or(found.base, |entry| entry.position))
-        };
-        Ok(Survived::Everything(found.iter().map(last).collect()))
+        log.found(applied(keyspaces))?;
+        Ok(Survived::Everything)
     }
 
     /// The configuration group gave this node a life, in the ring of this number.
@@ -166,8 +163,9 @@ impl Copies {
 
     /// Asks the configuration group for changes; what comes of it is in the next table.
     pub(crate) fn ask_group(&self, changes: Vec<Change>) {
-        let Some(group) = &self.group else { return };
-        changes.into_iter().for_each(|change| group.ask(change));
+        if let Some(group) = &self.group {
+            group.ask(changes);
+        }
     }
 
     /// Asks the group for what primaries wished since the last time. A slot that is handed over takes nothing until that is decided,

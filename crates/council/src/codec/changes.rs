@@ -1,7 +1,7 @@
 //! Changes of the table and what came of them, as bytes and back.
 
 use super::bytes::{Coded, Damaged, Reader};
-use atoll_replica::{Change, Copies, Decision, KeyspaceRules, NodeId, Position, Proposal, Survived};
+use atoll_replica::{Change, Copies, Decision, KeyspaceRules, NodeId, Position, Proposal, Slot, Survived};
 
 const REGISTER: u8 = 1;
 const FAIL: u8 = 2;
@@ -165,9 +165,10 @@ impl Coded for Survived {
     fn put(&self, out: &mut Vec<u8>) {
         match self {
             Self::Nothing => out.push(0),
-            Self::Everything(slots) => {
+            Self::Everything => {
                 out.push(1);
-                slots.put(out);
+                // Once the end of each slot's log, which nobody read.
+                Vec::<(Slot, Position)>::new().put(out);
             }
         }
     }
@@ -175,7 +176,7 @@ impl Coded for Survived {
     fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
         match from.byte()? {
             0 => Ok(Self::Nothing),
-            1 => Ok(Self::Everything(Coded::take(from)?)),
+            1 => Vec::<(Slot, Position)>::take(from).map(|_| Self::Everything),
             _ => Err(from.damaged("neither everything nor nothing")),
         }
     }
@@ -235,15 +236,12 @@ impl Coded for Decision {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use atoll_replica::{Epoch, Incarnation, Sequence, Slot, Version};
+    use atoll_replica::{Epoch, Incarnation, Version};
 
     /// One of each.
     pub(crate) fn changes() -> Vec<Change> {
         let (slot, epoch, node, incarnation) = (Slot(16_383), Epoch(300), NodeId(7), Incarnation(2));
-        let survived = Survived::Everything(vec![
-            (Slot(1), Position { epoch, sequence: Sequence(9) }),
-            (Slot(2), Position::default()),
-        ]);
+        let survived = Survived::Everything;
         let copies = Copies::of(&[NodeId(3), NodeId(0), NodeId(u32::MAX)]);
         vec![
             Change::Register { node, nonce: u64::MAX, address: "h\u{f6}st:7379".to_owned(), survived },

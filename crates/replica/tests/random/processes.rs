@@ -43,8 +43,7 @@ impl World {
         (there.is_up, there.incarnation) = (true, None);
         there.replica = Replica::new(node, options);
         there.survived = if survives && !is_first {
-            let last = there.log.last().map(|entry| entry.position).unwrap_or_default();
-            Survived::Everything(vec![(SLOT, last)])
+            Survived::Everything
         } else {
             (there.log, there.applied) = Default::default();
             (there.synced, there.checkpoint) = (0, 0);

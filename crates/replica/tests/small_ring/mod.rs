@@ -78,7 +78,7 @@ impl Ring {
         let mut replica = Replica::new(node, options.clone());
         let before = self.nodes.remove(&node);
         let log = match (survived, before) {
-            (Survived::Everything(_), Some(before)) => before.log,
+            (Survived::Everything, Some(before)) => before.log,
             _ => Vec::new(),
         };
         let found = Found { slot: SLOT, base: Position::default(), base_time_ms: 0, entries: log.clone() };
