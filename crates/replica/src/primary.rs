@@ -8,6 +8,7 @@ mod cells;
 mod counting;
 mod hand_over;
 mod reads;
+mod resting;
 mod sending;
 
 use crate::copy::{Around, Replicated};
@@ -19,6 +20,7 @@ use crate::{
     Effect, Entry, Incarnation, Moment, NodeId, Position, Refusal, Sequence, Slot, Table, Ticket, Version,
 };
 use hand_over::HandingOver;
+use resting::Dismissals;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What is known of another copy.
@@ -83,6 +85,7 @@ pub(crate) struct Primary {
     peers: Vec<Peer>,
     candidate: Option<Candidate>,
     dismissed_at: Option<Moment>,
+    dismissals: Dismissals,
     /// Nothing is read before this entry is committed: it was the last one when the epoch began.
     serves_behind: Sequence,
     tickets: VecDeque<(Sequence, Ticket)>,

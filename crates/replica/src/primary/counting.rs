@@ -9,9 +9,12 @@ use crate::{Effect, Proposal};
 
 impl Replicated {
     /// A copy that is nearly as far as the others is waited for from now on; once it is, the group is asked to count it in. One that
-    /// needs cells is not near, however few entries a slot has: nobody knows when they come.
+    /// needs cells is not near, however few entries a slot has: nobody knows when they come. One that was dismissed again and again
+    /// rests before, as long as enough others are in sync.
     pub(super) fn count_in(&self, primary: &mut Primary, knowing: &Knowing<'_>, around: &mut Around<'_>) {
         let last = self.log.last().sequence;
+        let is_spared = self.configuration.in_sync.len() >= around.in_sync_min;
+        let dismissals = &primary.dismissals;
         let is_near = |peer: &&Peer| {
             let member = knowing.table.members.get(&peer.node);
             self.configuration.joining.contains(peer.node)
@@ -19,6 +22,7 @@ impl Replicated {
                 && peer.lacks_entries_only(&self.log)
                 && peer.owes_since.is_none_or(|since| around.now < since.after(around.options.suspect_us))
                 && peer.is_known
+                && !(is_spared && dismissals.rests((peer.node, peer.incarnation), around.now, around.options))
                 && member.is_some_and(|member| member.is_up && member.incarnation == peer.incarnation)
         };
         if primary.candidate.is_none() {
@@ -61,9 +65,11 @@ impl Replicated {
             let owes_lease = waits && around.now >= granted_at.after(2 * patience);
             self.must_have(primary, peer, around) && (owes || owes_lease)
         };
-        let Some(node) = primary.peers.iter().find(is_silent).map(|peer| peer.node) else { return };
+        let found = primary.peers.iter().find(is_silent).map(|peer| (peer.node, peer.incarnation));
+        let Some((node, incarnation)) = found else { return };
         primary.dismissed_at = Some(around.now);
         let (slot, epoch) = (self.slot, self.configuration.epoch);
+        primary.dismissals.note((node, incarnation), epoch, around.now, around.options);
         around.effects.push(Effect::Propose(Proposal::Dismiss { slot, epoch, node }));
     }
 }
