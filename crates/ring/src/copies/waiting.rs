@@ -31,11 +31,14 @@ pub(super) enum Waiting {
     },
 }
 
+/// About what a request takes that waits, besides its own bytes: here, in the copy of its slot and among the answers that are due.
+const PLACE_BYTES: usize = 256;
+
 impl Waiting {
     fn bytes(&self) -> usize {
         match self {
-            Self::Write { bytes, .. } => *bytes,
-            Self::Read { request, .. } => request.len(),
+            Self::Write { bytes, .. } => PLACE_BYTES + *bytes,
+            Self::Read { request, .. } => PLACE_BYTES + request.len(),
             Self::Watch { watch, .. } => watch.bytes(),
             Self::Expiry { .. } => 0,
         }
@@ -87,11 +90,11 @@ mod tests {
 
     #[test]
     fn what_waits_is_bounded_for_all_slots_together_and_one_request_always_fits() {
-        let mut list = WaitingList::with_room(1000);
+        let mut list = WaitingList::with_room(1000 + 2 * PLACE_BYTES);
         assert!(list.has_room(5000));
         let write = |slot, bytes| Waiting::Write { slot: Slot(slot), protocol: Protocol::Resp2, bytes };
         list.insert(Ticket(1), write(1, 600));
-        assert!(list.has_room(400) && !list.has_room(401));
+        assert!(list.has_room(400 + PLACE_BYTES) && !list.has_room(401 + PLACE_BYTES));
         let (request, protocol) = (vec![0; 300], Protocol::Resp2);
         list.insert(Ticket(2), Waiting::Read { slot: Slot(2), request, protocol });
         assert!(!list.has_room(101));
@@ -113,6 +116,18 @@ mod tests {
         let request = WatchRequest { id: Some(1), milliseconds: 1, key: b"k", field: b"f", expected };
         let watch = Box::new(Watch::new(&request, 0, waiter, Now { moment: Moment(1), date_ms: 1 }));
         list.insert(Ticket(3), Waiting::Watch { slot: Slot(1), watch });
-        assert!(!list.has_room(100), "what is waited for counts as well");
+        assert!(!list.has_room(100 + 2 * PLACE_BYTES), "what is waited for counts as well");
+    }
+
+    #[test]
+    fn short_requests_count_as_what_they_take() {
+        let mut list = WaitingList::with_room(1 << 20);
+        let request = vec![0; 20];
+        while list.has_room(request.len()) {
+            let ticket = Ticket(list.waiting.len() as u64);
+            let (request, protocol) = (request.clone(), Protocol::Resp2);
+            list.insert(ticket, Waiting::Read { slot: Slot(2), request, protocol });
+        }
+        assert!(list.waiting.len() <= 4096, "{} fit into a mebibyte", list.waiting.len());
     }
 }
