@@ -6,6 +6,7 @@ use crate::NodeError;
 use crate::clock::Now;
 use crate::comings::Comings;
 use crate::copies::Copies;
+use crate::folder;
 use crate::group::{GroupHeard, GroupSaid};
 use crate::here::Shared;
 use crate::metrics::Metrics;
@@ -187,12 +188,15 @@ impl Copied {
                 self.has_begun = true;
                 // Whoever said it may be of another ring, in which it has the same number and the same life.
                 self.heard.clear();
-                match reliance::note_told(self.copies.keyspaces.engine()) {
-                    // Then it says so again in its next life, which asks for more copies than needed and harms nothing else.
-                    Err(error) if error.kind() == ErrorKind::OutOfSpace => {
-                        tracing::warn!(%error, "it could not be noted what the configuration group knows");
+                let engine = self.copies.keyspaces.engine();
+                // What could not be noted is noted in the next life, which asks for more copies than needed and harms nothing else.
+                for noted in [folder::join(engine, ring), reliance::note_told(engine)] {
+                    match noted {
+                        Err(error) if error.kind() == ErrorKind::OutOfSpace => {
+                            tracing::warn!(%error, "it could not be noted what the configuration group knows");
+                        }
+                        noted => noted?,
                     }
-                    noted => noted?,
                 }
                 self.copies.begin(now, (incarnation, ring), registry)
             }

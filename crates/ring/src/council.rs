@@ -80,9 +80,10 @@ impl GroupMember for Council {
         Self::propose(self, proposals);
     }
 
-    fn ask(&self, change: Change) {
-        if let Err(error) = Self::ask(self, change) {
-            tracing::warn!(%error, "the configuration group was not asked");
+    fn ask(&self, changes: Vec<Change>) {
+        let failed: Vec<_> = changes.into_iter().filter_map(|change| Self::ask(self, change).err()).collect();
+        if let Some(error) = failed.first() {
+            tracing::warn!(%error, changes = failed.len(), "the configuration group was not asked");
         }
     }
 

@@ -118,6 +118,9 @@ pub enum NodeError {
         /// Who asked for it.
         asked: u32,
     },
+    /// The store in the folder holds copies of another ring.
+    #[error("the folder holds what this node had in another ring")]
+    OtherRing,
     /// The store in the folder is that of a node of a ring, which is not asked for alone.
     #[error("the folder is of node {kept} of a ring, and was opened without the other nodes")]
     OfRing {
@@ -171,6 +174,7 @@ impl NodeError {
             Self::Group { .. } => ErrorKind::Unavailable,
             Self::Council(error) => error.kind(),
             Self::OtherNode { .. }
+            | Self::OtherRing
             | Self::OfRing { .. }
             | Self::OfNoRing
             | Self::OfStore { .. }
@@ -205,6 +209,9 @@ impl NodeError {
                 "name another folder with --store; `atoll table copy` and `atoll kv export` bring over what the store has",
             ),
             Self::OtherNode { .. } => Some("name the nodes in --nodes in the order in which they began"),
+            Self::OtherRing => Some(
+                "name another folder with --store, or the nodes of that ring with --nodes; nobody can tell how old what it holds is, so a ring that was founded anew makes its copies anew",
+            ),
             Self::OfRing { .. } => {
                 Some("name all nodes of that ring with --nodes; or another folder with --store")
             }

@@ -1,6 +1,7 @@
-//! Whose the store in a folder is, and whether what it holds was meant to outlive those who had it.
+//! Whose the store in a folder is, of which ring, and whether what it holds was meant to outlive those who had it.
 //!
 //! Invariant: what a node acknowledged that was the whole ring is never taken for what a copy had, nor the other way round.
+//! Invariant: what a copy had in one ring is never taken for a copy of another one.
 //! Invariant: what outlives nothing is gone before anybody is answered, cells as well as what is said of them.
 //! Invariant: a node that is refused has changed nothing that anybody relies on.
 
@@ -14,9 +15,12 @@ use std::ops::Bound;
 /// The number of the node in its ring, in the tree about the node itself.
 const NUMBER: &[u8] = b"number";
 
+/// The number of its ring.
+const RING: &[u8] = b"ring";
+
 /// Takes a store for a node of several, or for one that is the whole ring, which has no number.
 pub(crate) fn take(engine: &Engine, persistence: Persistence, me: Option<NodeId>) -> Result<(), NodeError> {
-    let kept = number(engine)?;
+    let kept = number(engine, NUMBER)?.map(u32::from_be_bytes);
     match (kept, me) {
         (Some(kept), None) => return Err(NodeError::OfRing { kept }),
         (Some(kept), Some(me)) if kept != me.0 => return Err(NodeError::OtherNode { kept, asked: me.0 }),
@@ -39,10 +43,26 @@ pub(crate) fn take(engine: &Engine, persistence: Persistence, me: Option<NodeId>
     Ok(())
 }
 
-fn number(engine: &Engine) -> Result<Option<u32>, NodeError> {
-    let Some(kept) = engine.tree(reliance::NODE)?.get(NUMBER)? else { return Ok(None) };
-    let kept = kept.to_buffer()?.as_ref().try_into().map(u32::from_be_bytes);
-    kept.map(Some).map_err(|_| NodeError::Corrupt { what: "the number of the node" })
+/// The node was given a life in the ring of this number. Nodes have the same small numbers in each ring, and slots the same
+/// sequences: only this tells a copy from one of another ring. What an earlier build left is of the ring that is joined first.
+pub(crate) fn join(engine: &Engine, ring: u64) -> Result<(), NodeError> {
+    let kept = number(engine, RING)?.map(u64::from_be_bytes);
+    if kept == Some(ring) {
+        return Ok(());
+    }
+    if kept.is_some() && holds_something(engine)? {
+        return Err(NodeError::OtherRing);
+    }
+    let mut batch = WriteBatch::new();
+    batch.put(&engine.tree(reliance::NODE)?, RING, &ring.to_be_bytes());
+    engine.write(&batch, Durability::Synced)?;
+    Ok(())
+}
+
+fn number<const BYTES: usize>(engine: &Engine, key: &[u8]) -> Result<Option<[u8; BYTES]>, NodeError> {
+    let Some(kept) = engine.tree(reliance::NODE)?.get(key)? else { return Ok(None) };
+    let kept = kept.to_buffer()?.as_ref().try_into();
+    kept.map(Some).map_err(|_| NodeError::Corrupt { what: "the number of the node or of its ring" })
 }
 
 /// The trees of slots and their logs.
@@ -106,6 +126,23 @@ mod tests {
         assert!(matches!(refused, Err(NodeError::OfRing { kept: 2 })), "{refused:?}");
         let refused = take(&engine, persistence, Some(NodeId(3)));
         assert!(matches!(refused, Err(NodeError::OtherNode { kept: 2, asked: 3 })), "{refused:?}");
+    }
+
+    #[test]
+    fn what_is_of_one_ring_is_of_no_other_one() {
+        let engine = store();
+        for ring in [7, 8, 8] {
+            join(&engine, ring).unwrap();
+        }
+        put(&engine, "log");
+        join(&engine, 8).unwrap();
+        let refused = join(&engine, 7);
+        assert!(matches!(refused, Err(NodeError::OtherRing)), "{refused:?}");
+        let earlier = store();
+        put(&earlier, "slots");
+        join(&earlier, 7).unwrap();
+        let refused = join(&earlier, 8);
+        assert!(matches!(refused, Err(NodeError::OtherRing)), "{refused:?}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use atoll_replica::{
 };
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -71,8 +72,8 @@ pub trait GroupDoor: Send + Sync {
 pub trait GroupMember: Send {
     /// Asks for some things, to be decided together; they may be lost.
     fn propose(&self, proposals: Vec<Proposal>);
-    /// Asks for a change in the name of whoever runs the ring; it may be lost.
-    fn ask(&self, change: Change);
+    /// Asks for changes in the name of whoever runs the ring, each by itself; they may be lost.
+    fn ask(&self, changes: Vec<Change>);
     /// Asks for the newest table; it may be lost.
     fn fetch_table(&self);
     /// Says that the node is at work now: one that was said to be, and is not for seconds, is taken for dead.
@@ -100,6 +101,8 @@ struct State {
     /// Nodes that nobody waits for.
     gone: Vec<NodeId>,
     is_over: bool,
+    /// A number that no other ring of this machine has.
+    ring: u64,
 }
 
 struct Line {
@@ -108,8 +111,8 @@ struct Line {
     said: Said,
 }
 
-/// The number of a ring that is of this process alone.
-const RING: u64 = 0;
+/// How many rings there were in this process.
+static RINGS: AtomicU64 = AtomicU64::new(0);
 
 /// How often every node is heard, and the table looked at.
 const PERIOD: Duration = Duration::from_millis(20);
@@ -127,6 +130,7 @@ impl LocalGroup {
             told: Version(0),
             gone: Vec::new(),
             is_over: false,
+            ring: u64::from(std::process::id()) << 32 | RINGS.fetch_add(1, Ordering::Relaxed),
         };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), silence });
         let looked_after = Arc::downgrade(&shared);
@@ -239,7 +243,7 @@ impl GroupDoor for LocalGroup {
         if let Decision::Registered { incarnation } =
             state.group.apply(Change::Register { node, nonce, address, survived })
         {
-            said(GroupSaid::Registered(incarnation, RING));
+            said(GroupSaid::Registered(incarnation, state.ring));
         }
         state.members.insert(node, Line { nonce, clock, said });
         state.publish();
@@ -264,9 +268,11 @@ impl GroupMember for LocalMember {
         }
     }
 
-    fn ask(&self, change: Change) {
+    fn ask(&self, changes: Vec<Change>) {
         let mut state = self.shared.lock();
-        state.group.apply(change);
+        for change in changes {
+            state.group.apply(change);
+        }
         state.publish();
     }
 

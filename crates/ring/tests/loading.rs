@@ -63,8 +63,8 @@ impl GroupMember for Line {
         self.with(|member| member.propose(proposals));
     }
 
-    fn ask(&self, change: Change) {
-        self.with(|member| member.ask(change));
+    fn ask(&self, changes: Vec<Change>) {
+        self.with(|member| member.ask(changes));
     }
 
     fn fetch_table(&self) {

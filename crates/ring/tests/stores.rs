@@ -1,5 +1,5 @@
 //! What was acknowledged is there again: after a stop, and after the process was killed.
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::disallowed_methods)]
 
 mod support;
 
@@ -103,6 +103,56 @@ fn a_folder_of_a_node_alone_is_of_no_ring_and_one_of_a_ring_is_never_opened_alon
     assert!(matches!(refused, NodeError::OfRing { kept: 1 }), "{refused}");
     assert_eq!(refused.kind(), ErrorKind::InvalidInput);
     Node::start(options(of_ring.path(), true)).unwrap().stop().unwrap();
+}
+
+/// The answer, once the slot is served.
+fn until_served(node: &Node, words: &str) -> String {
+    let mut client = Client::connect(node.address());
+    loop {
+        let said = client.say(words);
+        if !["CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS"].iter().any(|refused| said.contains(refused)) {
+            return said;
+        }
+    }
+}
+
+#[test]
+fn a_folder_of_a_node_of_one_ring_is_refused_in_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let shape = GroupOptions { slots: 16_384, copies: 1 };
+    let ring = || Arc::new(LocalGroup::start(shape, Duration::from_millis(500)).unwrap());
+    let start = |group: &Arc<LocalGroup>| {
+        let (listen, group) = ("127.0.0.1:0".parse().unwrap(), Arc::clone(group));
+        let options = Options { in_sync_min: 1, ..Options::default() };
+        let others = Others { me: NodeId(1), listen, group, options };
+        Node::start(NodeOptions { others: Some(others), ..on(folder.path(), Persistence::EverySecond) })
+    };
+    let first = ring();
+    for expected in ["1", "2"] {
+        let node = start(&first).unwrap();
+        assert!(
+            first
+                .wait(Duration::from_secs(20), |table| table.slots.iter().all(|slot| slot.primary.is_some()))
+        );
+        assert_eq!(until_served(&node, "APPEND k v"), expected);
+        node.stop().unwrap();
+    }
+    let another = ring();
+    let ended = start(&another).and_then(|node| {
+        let (tell, told) = std::sync::mpsc::channel();
+        let ending = node.ending();
+        std::thread::spawn(move || {
+            ending.wait();
+            let _ = tell.send(());
+        });
+        told.recv_timeout(Duration::from_secs(20)).expect("it goes on in another ring");
+        node.stop()
+    });
+    assert!(matches!(ended, Err(NodeError::OtherRing)), "{ended:?}");
+    assert!(ended.unwrap_err().hint().unwrap().contains("another folder"));
+    let node = start(&first).unwrap();
+    assert_eq!(until_served(&node, "GET k"), "vv");
+    node.stop().unwrap();
 }
 
 #[test]

@@ -135,8 +135,8 @@ impl GroupMember for AttentiveMember {
         self.0.propose(proposals);
     }
 
-    fn ask(&self, change: Change) {
-        self.0.ask(change);
+    fn ask(&self, changes: Vec<Change>) {
+        self.0.ask(changes);
     }
 
     fn fetch_table(&self) {
