@@ -3,19 +3,22 @@
 //! Invariant: an answer to a heartbeat is handed on only behind a table that is at least as new as the one that whoever
 //! answered had.
 
+mod wishes;
+
 use crate::codec::{Answer, Ask, Coded, Update};
 use crate::council::Events;
-use crate::peers::{self, NoAnswer};
+use crate::peers;
 use crate::places::Places;
 use crate::{CouncilClock, CouncilError, CouncilEvent, CouncilOptions};
-use atoll_replica::{Change, Decision, Incarnation, Moment, NodeId, Proposal, Survived, Table, Version};
+use atoll_replica::{Change, Decision, Incarnation, Moment, NodeId, Survived, Table, Version};
 use atoll_wire::Client;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use wishes::{CHANGE_TIMEOUT, Wishes};
+
+pub(crate) use wishes::{Command, Wanted};
 
 /// How long it takes until the next member is tried, and how long at most where each of them turns this node away: a leader that comes
 /// has to hear within the time that nodes may be silent whoever it would hear at all.
@@ -28,9 +31,6 @@ const QUICK_ROUNDS: usize = 4;
 /// How long a member may take to answer a heartbeat.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_millis(600);
 
-/// How long a member may take to decide a change.
-const CHANGE_TIMEOUT: Duration = Duration::from_secs(8);
-
 /// How long a member may take to say which ring it is of.
 const WHO_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -39,17 +39,6 @@ const STUCK_US: u64 = 3_000_000;
 
 /// Unsure answers in a row after which another member is asked.
 const UNSURE_MAX: u32 = 3;
-
-/// Proposals that are sent at once.
-const PROPOSALS_MAX: usize = 4_096;
-
-/// What this node wishes.
-#[derive(Debug)]
-pub(crate) enum Command {
-    Propose(Vec<Proposal>),
-    Change { change: Change, until: Instant, answer: SyncSender<Result<Decision, CouncilError>> },
-    Fetch,
-}
 
 /// The asking side of one node.
 pub(crate) struct Agent {
@@ -104,16 +93,10 @@ enum Next {
     Refused,
 }
 
-/// The two ends of the wishes of this node: what could not be sent yet stays here.
-struct Wishes {
-    commands: mpsc::Receiver<Command>,
-    waiting: Option<Command>,
-}
-
 /// Until the node stops.
 pub(crate) async fn run(agent: &Agent, commands: mpsc::Receiver<Command>) {
     let known = Mutex::new(Known::default());
-    let wishes = tokio::sync::Mutex::new(Wishes { commands, waiting: None });
+    let wishes = tokio::sync::Mutex::new(Wishes::new(commands));
     let (members, places) = (&agent.options.members, Places::new(&agent.options));
     let mut at = members.iter().position(|(node, _)| *node == agent.options.me).unwrap_or(0);
     let (mut told, mut refused) = (0, 0);
@@ -338,79 +321,19 @@ impl Session<'_> {
             self.tell(CouncilEvent::Left);
         }
     }
-
-    /// Sends what this node wishes.
-    async fn hand_on(&self, client: &Client) -> Next {
-        let mut wishes = self.wishes.lock().await;
-        loop {
-            let command = match wishes.waiting.take() {
-                Some(command) => command,
-                None => match wishes.commands.recv().await {
-                    Some(command) => command,
-                    None => return std::future::pending().await,
-                },
-            };
-            match command {
-                Command::Propose(mut proposals) => {
-                    while proposals.len() < PROPOSALS_MAX {
-                        match wishes.commands.try_recv() {
-                            Ok(Command::Propose(more)) => proposals.extend(more),
-                            Ok(other) => {
-                                wishes.waiting = Some(other);
-                                break;
-                            }
-                            Err(_) => break,
-                        }
-                    }
-                    match peers::ask(client, &Ask::Propose(proposals), HEARTBEAT_TIMEOUT).await {
-                        Ok(Answer::NotLeader(Some(leader))) => return Next::Leader(leader),
-                        Ok(Answer::Yes) => {}
-                        _ => return Next::Other,
-                    }
-                }
-                // Nobody waits for it any more, and who asked has been told that it is not known.
-                Command::Change { until, .. } if Instant::now() > until => {}
-                Command::Change { change, answer, .. } => {
-                    let decided = peers::ask(client, &Ask::Decide(change), CHANGE_TIMEOUT).await;
-                    let _ = answer.try_send(decision(decided));
-                }
-                Command::Fetch => {
-                    let known = self.known().table.as_ref().map(|table| table.version);
-                    let ask = Ask::Watch { known, is_at_once: true };
-                    match peers::ask(client, &ask, HEARTBEAT_TIMEOUT).await {
-                        Ok(Answer::Table(update)) if self.take(&update) => {}
-                        Ok(Answer::Heard(_)) => {}
-                        Ok(Answer::NotLeader(Some(leader))) => return Next::Leader(leader),
-                        _ => return Next::Other,
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// What became of an operator's change.
-fn decision(answer: Result<Answer, NoAnswer>) -> Result<Decision, CouncilError> {
-    match answer {
-        Ok(Answer::Decision(decision)) => Ok(decision),
-        Ok(Answer::NotLeader(_) | Answer::Unsure) => Err(CouncilError::NoLeader),
-        Ok(Answer::No) => Err(CouncilError::NotAsked { problem: "not by a node" }),
-        Err(NoAnswer::Unreached(_)) => Err(CouncilError::NoLeader),
-        _ => Err(CouncilError::Unanswered),
-    }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use atoll_replica::{Group, GroupOptions};
     use std::net::{SocketAddr, TcpListener};
     use tokio::sync::oneshot;
 
     /// What was told, in words.
-    type Told = Arc<Mutex<Vec<String>>>;
+    pub(crate) type Told = Arc<Mutex<Vec<String>>>;
 
-    fn agent(member: SocketAddr) -> (Agent, Told) {
+    pub(crate) fn agent(member: SocketAddr) -> (Agent, Told) {
         let told = Told::default();
         let telling = Arc::clone(&told);
         let events: Events = Box::new(move |event| {
@@ -444,7 +367,7 @@ mod tests {
     fn that_a_node_was_heard_is_told_behind_the_table_that_goes_with_it() {
         let (agent, told) = agent(SocketAddr::from(([127, 0, 0, 1], 9)));
         let (known, (_, commands)) = (Mutex::default(), mpsc::channel(1));
-        let wishes = tokio::sync::Mutex::new(Wishes { commands, waiting: None });
+        let wishes = tokio::sync::Mutex::new(Wishes::new(commands));
         let session = Session { agent: &agent, known: &known, wishes: &wishes, node: NodeId(1) };
         let tables = tables(4);
         let whole = |at: usize| Update::whole(&tables[at - 1]).to_bytes();
@@ -471,7 +394,7 @@ mod tests {
             (0..count).for_each(|_| meets(listener.accept().unwrap().0));
             done.send(())
         });
-        let began = Instant::now();
+        let began = tokio::time::Instant::now();
         let (_commands, commands) = mpsc::channel(1);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

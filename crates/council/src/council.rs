@@ -1,6 +1,6 @@
 //! A node's handle to the configuration group, and the thread behind it.
 
-use crate::agent::{self, Agent, Command};
+use crate::agent::{self, Agent, Command, Wanted};
 use crate::log::Log;
 use crate::member::{self, Member};
 use crate::{CouncilError, CouncilOptions, Listen, chance};
@@ -144,7 +144,7 @@ impl Council {
         }
         let (answer, answered) = blocking::sync_channel(1);
         let until = tokio::time::Instant::now() + CHANGE_TIMEOUT;
-        match self.commands.try_send(Command::Change { change, until, answer }) {
+        match self.commands.try_send(Command::Change(Wanted { change, until, answer })) {
             Ok(()) => Ok(answered),
             Err(mpsc::error::TrySendError::Full(_)) => Err(CouncilError::Busy),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(CouncilError::Stopped),
