@@ -1,0 +1,57 @@
+//! A primary that the group hears and its copies do not.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod small_ring;
+
+use atoll_replica::{Change, NodeId, Refusal};
+use small_ring::{Ring, SLOT, Told, three};
+
+fn cut(ring: &mut Ring, node: u32) {
+    ring.cut.extend([(NodeId(1), NodeId(node)), (NodeId(node), NodeId(1))]);
+}
+
+/// The first node leads alone: the third one fell behind first, then the second one.
+fn alone() -> Ring {
+    let mut ring = three();
+    cut(&mut ring, 3);
+    ring.write(1, 1);
+    ring.pass(1_500);
+    assert_eq!(ring.told(1), Some(Told::Written), "with the second one");
+    cut(&mut ring, 2);
+    ring.write(1, 2);
+    ring.pass(1_500);
+    assert_eq!(ring.told(2), Some(Told::Unknown), "two had to be in sync");
+    ring
+}
+
+#[test]
+fn it_takes_no_writes_and_nobody_takes_over() {
+    let mut ring = alone();
+    ring.write(1, 3);
+    ring.read(1, 4);
+    ring.pass(10_000);
+    assert_eq!(ring.told(3), Some(Told::Refused(Refusal::TooFewCopies { have: 1, need: 2 })));
+    assert!(matches!(ring.told(4), Some(Told::Read(_))));
+    assert_eq!(ring.primary(), NodeId(1));
+    ring.cut.clear();
+    ring.pass(3_000);
+    ring.write(1, 5);
+    ring.pass(100);
+    assert_eq!(ring.told(5), Some(Told::Written));
+}
+
+#[test]
+fn what_was_acknowledged_is_there_once_it_was_stopped_and_its_slots_recovered() {
+    let mut ring = alone();
+    ring.kill(1);
+    ring.fail(1);
+    ring.decide(Change::Recover { slot: SLOT });
+    assert_eq!(ring.primary(), NodeId(2), "the one that fell behind last");
+    ring.pass(3_000);
+    ring.write(2, 3);
+    ring.pass(100);
+    assert_eq!(ring.told(3), Some(Told::Written));
+    let applied = ring.applied(2);
+    assert!(applied.contains(&1) && applied.ends_with(&[3]), "{applied:?}");
+}
