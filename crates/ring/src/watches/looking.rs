@@ -1,7 +1,9 @@
 //! Looking whether what is waited for is there: at what was touched, at what began, at whose time is over, and at what other nodes have by now.
 //!
 //! Invariant: what cannot be read is told to who waits for it, and to nobody else.
-//! Invariant: it is looked at once everything that was written is settled, and a field once for all who wait for it one behind another.
+//! Invariant: it is looked at when everything that was written is settled, and a field once for all who wait for it one behind another.
+//! Invariant: a round looks at so many watches and reads so many bytes for them, whatever is written or waited for; the others follow
+//! in the next rounds.
 
 use super::watch::{Touched, Watch, slot_of_place};
 use super::{Told, Watches};
@@ -10,7 +12,7 @@ use crate::clock::Now;
 use crate::failures;
 use crate::keyspaces::{Keyspaces, number_of_slot};
 use crate::table::{Route, SlotTable};
-use atoll_keyspace::{OwnCommand, Part, ReadOutcome};
+use atoll_keyspace::{CONDITION_BYTES_MAX, OwnCommand, Part, ReadOutcome};
 use atoll_replica::Moment;
 use atoll_resp::{Protocol, ReplyWriter};
 use std::collections::HashMap;
@@ -18,6 +20,12 @@ use std::sync::Arc;
 
 /// Longest value that is told; longer ones are to be read.
 const TOLD_BYTES_MAX: u64 = 1 << 20;
+
+const _: () =
+    assert!(CONDITION_BYTES_MAX as u64 <= TOLD_BYTES_MAX, "what is expected is compared as a whole");
+
+/// What is read of a value: of a longer one it is known by then that it is too long, and that nobody waits for just that.
+const LOOKED_AT: Part = Part { offset: 0, len: TOLD_BYTES_MAX + 1 };
 
 /// Values of so many bytes together are told in a round; behind them all that are not short are to be read.
 const TOLD_TOGETHER_MAX: u64 = 64 << 20;
@@ -38,7 +46,7 @@ struct Seen {
 
 impl Seen {
     fn of(watch: &Watch, now: Now, keyspaces: &Keyspaces, failed: &mut u64) -> Self {
-        let get = OwnCommand::Get { key: watch.key(), field: &watch.field, part: Part::ALL };
+        let get = OwnCommand::Get { key: watch.key(), field: &watch.field, part: LOOKED_AT };
         let ((keyspace, number), mut reply) = (keyspaces.of(watch.slot()), Vec::new());
         let reply = match keyspace.read_own(number, now.date_ms, &get, Protocol::Resp2, &mut reply) {
             Ok(ReadOutcome::Answered) => Some(reply),

@@ -9,17 +9,62 @@ use crate::keyspaces::Keyspaces;
 use crate::options::Persistence;
 use crate::table::SlotTable;
 use atoll_engine::{Engine, Options};
-use atoll_keyspace::SLOTS;
-use atoll_replica::{Moment, NodeId, Table};
-use atoll_resp::{Expected, Protocol, WatchRequest};
+use atoll_keyspace::{Applied, SLOTS};
+use atoll_replica::{Moment, NodeId, Slot, Table};
+use atoll_resp::{Command, Expected, FieldBatch, FieldMutation, OwnCommand, Protocol, WatchRequest};
 use std::time::{Duration, Instant};
 
+const BEGIN: Now = Now { moment: Moment(1), date_ms: 1 };
+
 fn watch(users: u32, id: Option<u64>) -> Watch {
+    watch_of(users, id, b"field", Expected::Equals(None))
+}
+
+fn watch_of(users: u32, id: Option<u64>, field: &[u8], expected: Expected<&[u8]>) -> Watch {
     let ticket = Ticket(u64::from(users));
     let waiter = Waiter { ticket, connection: 3, session: 9, users, protocol: Protocol::Resp3, id };
-    let (key, field) = (b"key".as_slice(), b"field".as_slice());
-    let request = WatchRequest { id, milliseconds: 1_000, key, field, expected: Expected::Equals(None) };
-    Watch::new(&request, 0, waiter, Now { moment: Moment(1), date_ms: 1 })
+    Watch::new(&WatchRequest { id, milliseconds: 1_000, key: b"key", field, expected }, 0, waiter, BEGIN)
+}
+
+/// A node that has all slots, and what is watched there.
+struct Place {
+    keyspaces: Keyspaces,
+    table: SlotTable,
+    watches: Watches,
+    touched: Touched,
+}
+
+impl Place {
+    fn new() -> Self {
+        let engine = Engine::in_memory(Options::default()).unwrap();
+        let keyspaces = Keyspaces::open(&engine, Persistence::Off).unwrap();
+        let table = SlotTable::of(Arc::new(Table::empty(SLOTS.into())), NodeId(1));
+        // It is nobody's there, which is not what these are about.
+        let watches = Watches { seen: table.version(), ..Watches::default() };
+        Self { keyspaces, table, watches, touched: Touched::default() }
+    }
+
+    fn slot() -> Slot {
+        watch(0, None).slot()
+    }
+
+    /// Sets a field of the key of all these.
+    fn put(&mut self, field: &[u8], value: &[u8]) {
+        let mutations = vec![FieldMutation::Put(field, value)];
+        let batch = FieldBatch { key: b"key", conditions: Vec::new(), mutations };
+        let command = Command::Own(OwnCommand::Batch(batch));
+        let (keyspace, number) = self.keyspaces.of_mut(Self::slot());
+        let (applied, mut reply) = (Applied::default(), Vec::new());
+        keyspace.apply(number, applied, 1, &command, Protocol::Resp2, &mut reply).unwrap();
+        assert_eq!(reply, b"+OK\r\n");
+    }
+
+    /// How many were told in a round.
+    fn round(&mut self) -> usize {
+        let failed = self.watches.look(BEGIN, &self.keyspaces, &self.table, &mut self.touched);
+        assert_eq!(failed, 0);
+        self.watches.take_pushes().len() + self.watches.take_answers().len()
+    }
 }
 
 #[test]
@@ -136,4 +181,23 @@ fn what_another_node_has_by_now_is_not_looked_at_here() {
     watches.look(Now { moment: Moment(1), date_ms: 1 }, &keyspaces, &table, &mut touched);
     let told = watches.take_answers();
     assert!(told.len() == 1 && told[0].1.starts_with(b"-CLUSTERDOWN"), "{told:?}");
+}
+
+#[test]
+fn of_a_long_value_no_more_is_read_than_may_be_told() {
+    let mut place = Place::new();
+    let long = vec![b'v'; 32 << 20];
+    place.put(b"f", &long);
+    place.put(b"g", &long);
+    let begun = Instant::now();
+    for id in 0..1_000 {
+        let field = if id % 2 == 0 { b"f" } else { b"g" };
+        place.watches.begin(watch_of(0, Some(id), field, Expected::Equals(Some(b"x"))));
+    }
+    assert_eq!(place.round(), 0);
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    // It is as it has to be, and too long to be told.
+    place.watches.begin(watch_of(0, None, b"f", Expected::Differs(None)));
+    place.watches.look(BEGIN, &place.keyspaces, &place.table, &mut place.touched);
+    assert_eq!(place.watches.take_answers()[0].1, b"*2\r\n:2\r\n_\r\n");
 }
