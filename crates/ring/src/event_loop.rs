@@ -180,7 +180,7 @@ impl EventLoop {
     /// Whether there is more to be done at once, whatever the poll tells.
     fn goes_on(&mut self) -> bool {
         let now = self.here.now.moment;
-        !self.next.is_empty() || self.is_expiring || self.here.slots.watches().has_overdue(now)
+        !self.next.is_empty() || self.is_expiring || self.here.slots.watches().goes_on(now)
     }
 
     /// How long the poll may wait: until the next tick, or until somebody has waited for others long enough.

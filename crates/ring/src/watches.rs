@@ -1,18 +1,20 @@
 //! Who waits for fields to have other values, and is told when they have.
 //!
-//! What writes touch is noted, and looked at once when the round is settled: a watch costs nothing while nobody writes to
+//! What writes touch is noted, and looked at when the round is settled: a watch costs nothing while nobody writes to
 //! its key.
 //!
 //! Invariant: whoever waits is told once, of a value that was settled while it waited.
 //! Invariant: watches take bounded memory, and none outlives its time or its connection.
 
+mod due;
 mod looking;
 mod watch;
 
 use atoll_errors::ErrorKind;
 use atoll_replica::{Ticket, Version};
 use atoll_resp::ReplyWriter;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use due::{ByPlace, Due};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::RangeBounds;
 use std::sync::Arc;
 pub(crate) use watch::{Touched, Waiter, Watch};
@@ -30,8 +32,7 @@ pub(crate) type Push = (usize, u64, Vec<u8>);
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     all: HashMap<u64, Watch>,
-    /// Each set in the order in which they began.
-    by_place: HashMap<Arc<[u8]>, BTreeSet<u64>>,
+    by_place: ByPlace,
     by_end: BTreeSet<(u64, u64)>,
     /// By what they are called, if that is how they are told.
     by_connection: HashMap<usize, BTreeSet<(Option<u64>, u64)>>,
@@ -44,7 +45,8 @@ pub(crate) struct Watches {
     /// Connections that ask for nothing more: what they asked for before may still be on its way here.
     silent: HashSet<usize>,
     /// Those that nobody has looked at yet.
-    begun: Vec<u64>,
+    begun: VecDeque<u64>,
+    due: Due,
     last: u64,
     bytes: usize,
     seen: Version,
@@ -92,11 +94,12 @@ impl Watches {
         self.last += 1;
         let number = self.last;
         self.bytes += watch.bytes();
-        self.by_place.entry(Arc::clone(&watch.place)).or_default().insert(number);
+        let of_key = self.by_place.entry(Arc::clone(&watch.place)).or_default();
+        of_key.insert((Arc::clone(&watch.field), number));
         self.by_end.insert((watch.ends_us, number));
         let of_connection = self.by_connection.entry(watch.waiter.connection).or_default();
         of_connection.insert((watch.waiter.id, number));
-        self.begun.push(number);
+        self.begun.push_back(number);
         self.all.insert(number, watch);
     }
 
@@ -193,18 +196,19 @@ impl Watches {
         }
     }
 
-    /// To be called instead where there is none: those that began and ended in this round are not looked at.
+    /// To be called instead of a look where there is none: those that began and ended in this round are not looked at.
     pub(crate) fn rest(&mut self) {
         self.begun.clear();
+        self.due.clear();
     }
 
     fn remove(&mut self, number: u64) -> Option<Watch> {
         let watch = self.all.remove(&number)?;
         self.bytes = self.bytes.saturating_sub(watch.bytes());
         self.by_end.remove(&(watch.ends_us, number));
-        if let Some(numbers) = self.by_place.get_mut(&watch.place) {
-            numbers.remove(&number);
-            if numbers.is_empty() {
+        if let Some(of_key) = self.by_place.get_mut(&watch.place) {
+            of_key.remove(&(Arc::clone(&watch.field), number));
+            if of_key.is_empty() {
                 self.by_place.remove(&watch.place);
             }
         }

@@ -33,15 +33,58 @@ const TOLD_TOGETHER_MAX: u64 = 64 << 20;
 /// Longest value that is told whatever else is.
 const SHORT_BYTES: u64 = 1 << 10;
 
-/// Watches whose time is over that are told of it in a round, which takes some milliseconds; the others are in the next ones.
-pub(super) const ENDED_MAX: usize = 4096;
+/// Watches that are looked at in a round of those that began, of those that are due and of those whose time is over, each,
+/// which takes some milliseconds; the others are in the next ones.
+pub(super) const LOOKS_MAX: usize = 4096;
+
+/// Bytes that are read for each of these in a round; one more value may go beyond.
+const READ_BYTES_MAX: u64 = 16 << 20;
 
 /// What was read for a watch, which others may wait for as well.
 struct Seen {
     place: Arc<[u8]>,
-    field: Box<[u8]>,
+    field: Arc<[u8]>,
     /// None if its time is over.
     reply: Option<Vec<u8>>,
+}
+
+/// A look at some watches.
+struct Look<'a> {
+    now: Now,
+    keyspaces: &'a Keyspaces,
+    seen: Option<Seen>,
+    /// Fields that could not be read.
+    failed: u64,
+    /// Watches that may still be looked at.
+    left: usize,
+    /// Bytes that may still be read.
+    left_bytes: u64,
+}
+
+impl Look<'_> {
+    /// Begins to look at others.
+    fn renew(&mut self) {
+        (self.left, self.left_bytes) = (LOOKS_MAX, READ_BYTES_MAX);
+    }
+
+    fn is_over(&self) -> bool {
+        self.left == 0 || self.left_bytes == 0
+    }
+
+    /// What a watch waits for, as it is.
+    fn see(&mut self, watch: &Watch) -> &Seen {
+        self.left = self.left.saturating_sub(1);
+        let seen = match self.seen.take() {
+            Some(seen) if seen.is_of(watch) => seen,
+            _ => {
+                let seen = Seen::of(watch, self.now, self.keyspaces, &mut self.failed);
+                let bytes = seen.reply.as_ref().map_or(0, |reply| reply.len() as u64);
+                self.left_bytes = self.left_bytes.saturating_sub(bytes);
+                seen
+            }
+        };
+        self.seen.insert(seen)
+    }
 }
 
 impl Seen {
@@ -79,55 +122,84 @@ impl Watches {
         if std::mem::replace(&mut self.seen, table.version()) != table.version() {
             self.look_at_table(table);
         }
-        let mut numbers = std::mem::take(&mut self.begun);
         match std::mem::take(&mut touched.all) {
-            true => numbers.extend(self.all.keys()),
+            true => self.by_place.keys().for_each(|place| self.due.add(place)),
             false => {
-                let touched = touched.places.iter().filter_map(|place| self.by_place.get(&place[..]));
-                numbers.extend(touched.flatten());
+                let places =
+                    touched.places.iter().filter_map(|place| self.by_place.get_key_value(&place[..]));
+                places.for_each(|(place, _)| self.due.add(place));
             }
         }
         touched.places.clear();
-        let (mut seen, mut failed) = (None, 0);
-        for number in numbers {
-            self.look_at(number, now, keyspaces, &mut seen, &mut failed);
-        }
-        self.end_overdue(now.moment);
+        let mut look = Look { now, keyspaces, seen: None, failed: 0, left: 0, left_bytes: 0 };
+        self.look_at_begun(&mut look);
+        self.look_at_due(&mut look);
+        self.end_overdue(&mut look);
         touched.is_wanted = !self.is_empty();
-        failed
+        look.failed
+    }
+
+    fn look_at_begun(&mut self, look: &mut Look<'_>) {
+        look.renew();
+        let most = self.begun.len().min(LOOKS_MAX);
+        let mut numbers: Vec<u64> =
+            self.begun.drain(..most).filter(|number| self.all.contains_key(number)).collect();
+        // What several wait for is read once.
+        numbers.sort_by_cached_key(|number| {
+            self.all.get(number).map(|watch| (Arc::clone(&watch.place), Arc::clone(&watch.field)))
+        });
+        let mut numbers = numbers.into_iter();
+        while !look.is_over()
+            && let Some(number) = numbers.next()
+        {
+            self.look_at(number, look);
+        }
+        numbers.rev().for_each(|number| self.begun.push_front(number));
+    }
+
+    fn look_at_due(&mut self, look: &mut Look<'_>) {
+        look.renew();
+        while !look.is_over()
+            && let Some(number) = self.due.next(&self.by_place)
+        {
+            self.look_at(number, look);
+        }
     }
 
     /// Tells some whose time is over, the first ones first.
-    fn end_overdue(&mut self, now: Moment) {
-        for _ in 0..ENDED_MAX {
-            let Some(&(_, number)) = self.by_end.first().filter(|(ends_us, _)| *ends_us <= now.0) else {
+    fn end_overdue(&mut self, look: &mut Look<'_>) {
+        look.renew();
+        for _ in 0..LOOKS_MAX {
+            let Some(&(_, number)) = self.by_end.first().filter(|(ends_us, _)| *ends_us <= look.now.moment.0)
+            else {
                 return;
             };
+            // It may be as it has to be, and nobody has come to look at it.
+            if self.is_behind() {
+                if look.is_over() {
+                    return;
+                }
+                self.look_at(number, look);
+            }
             if let Some(watch) = self.remove(number) {
                 self.tell(&watch.waiter, &Told::TimeOut);
             }
         }
     }
 
-    /// Whether the time of some is over that are still to be told: the next round is not to wait.
-    pub(crate) fn has_overdue(&self, now: Moment) -> bool {
-        self.by_end.first().is_some_and(|(ends_us, _)| *ends_us <= now.0)
+    /// Whether some are still to be looked at.
+    fn is_behind(&self) -> bool {
+        !self.begun.is_empty() || !self.due.is_empty()
     }
 
-    fn look_at(
-        &mut self,
-        number: u64,
-        now: Now,
-        keyspaces: &Keyspaces,
-        seen: &mut Option<Seen>,
-        failed: &mut u64,
-    ) {
+    /// Whether some are still to be looked at, or told that their time is over: the next round is not to wait.
+    pub(crate) fn goes_on(&self, now: Moment) -> bool {
+        self.is_behind() || self.by_end.first().is_some_and(|(ends_us, _)| *ends_us <= now.0)
+    }
+
+    fn look_at(&mut self, number: u64, look: &mut Look<'_>) {
         let Some(watch) = self.all.get(&number) else { return };
-        let seen = match seen.take_if(|seen| seen.is_of(watch)) {
-            Some(same) => seen.insert(same),
-            None => seen.insert(Seen::of(watch, now, keyspaces, failed)),
-        };
-        let Some(reply) = &seen.reply else {
+        let Some(reply) = &look.see(watch).reply else {
             // It will be deleted soon, and then it is looked at again.
             return;
         };
@@ -157,7 +229,7 @@ impl Watches {
     /// What another node has by now is to be waited for there.
     fn look_at_table(&mut self, table: &SlotTable) {
         let mut gone: HashMap<u64, String> = HashMap::new();
-        for (place, numbers) in &self.by_place {
+        for (place, of_key) in &self.by_place {
             let slot = slot_of_place(place);
             let why = match table.route(slot) {
                 Route::Here => continue,
@@ -166,7 +238,7 @@ impl Watches {
                 }
                 Route::Nowhere => "CLUSTERDOWN Hash slot not served".to_owned(),
             };
-            gone.extend(numbers.iter().map(|&number| (number, why.clone())));
+            gone.extend(of_key.iter().map(|&(_, number)| (number, why.clone())));
         }
         for (number, why) in gone {
             if let Some(watch) = self.remove(number) {

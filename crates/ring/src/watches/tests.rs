@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test measures")]
 
-use super::looking::ENDED_MAX;
+use super::looking::LOOKS_MAX;
 use super::*;
 use crate::clock::Now;
 use crate::keyspaces::Keyspaces;
@@ -57,6 +57,11 @@ impl Place {
         let (applied, mut reply) = (Applied::default(), Vec::new());
         keyspace.apply(number, applied, 1, &command, Protocol::Resp2, &mut reply).unwrap();
         assert_eq!(reply, b"+OK\r\n");
+    }
+
+    /// The key was written.
+    fn touch(&mut self) {
+        self.touched.touch(Self::slot(), [b"key".as_slice()].into_iter());
     }
 
     /// How many were told in a round.
@@ -153,18 +158,18 @@ fn many_whose_time_is_over_at_once_are_told_some_with_each_round() {
     let keyspaces = Keyspaces::open(&engine, Persistence::Off).unwrap();
     let table = SlotTable::of(Arc::new(Table::empty(SLOTS.into())), NodeId(1));
     let mut watches = Watches::default();
-    let count = ENDED_MAX as u64 * 2 + 1;
+    let count = LOOKS_MAX as u64 * 2 + 1;
     (0..count).for_each(|id| watches.begin(watch(0, Some(id))));
     watches.rest();
     watches.seen = table.version();
     let mut round = |at_us| {
         let now = Now { moment: Moment(at_us), date_ms: 1 };
         watches.look(now, &keyspaces, &table, &mut Touched::default());
-        (watches.take_pushes().len(), watches.has_overdue(now.moment))
+        (watches.take_pushes().len(), watches.goes_on(now.moment))
     };
     assert_eq!(round(1_000_000), (0, false), "none is over before its time");
     let told = [1, 2, 3, 4].map(|_| round(2_000_000));
-    assert_eq!(told, [(ENDED_MAX, true), (ENDED_MAX, true), (1, false), (0, false)]);
+    assert_eq!(told, [(LOOKS_MAX, true), (LOOKS_MAX, true), (1, false), (0, false)]);
 }
 
 #[test]
@@ -200,4 +205,64 @@ fn of_a_long_value_no_more_is_read_than_may_be_told() {
     place.watches.begin(watch_of(0, None, b"f", Expected::Differs(None)));
     place.watches.look(BEGIN, &place.keyspaces, &place.table, &mut place.touched);
     assert_eq!(place.watches.take_answers()[0].1, b"*2\r\n:2\r\n_\r\n");
+}
+
+#[test]
+fn many_that_a_write_is_about_are_looked_at_some_with_each_round() {
+    let mut place = Place::new();
+    let count = LOOKS_MAX as u64 * 2 + 1;
+    for id in 0..count {
+        place.watches.begin(watch_of(0, Some(id), b"f", Expected::Differs(None)));
+    }
+    let round = |place: &mut Place| (place.round(), place.watches.goes_on(BEGIN.moment));
+    let begun = [1, 2, 3, 4].map(|_| round(&mut place));
+    assert_eq!(begun, [(0, true), (0, true), (0, false), (0, false)], "none is there yet");
+    place.put(b"f", b"v");
+    place.touch();
+    let told = [1, 2, 3, 4].map(|_| round(&mut place));
+    assert_eq!(told, [(LOOKS_MAX, true), (LOOKS_MAX, true), (1, false), (0, false)]);
+}
+
+#[test]
+fn what_is_written_again_before_all_were_looked_at_is_looked_at_again() {
+    let mut place = Place::new();
+    let count = LOOKS_MAX as u64 + 1;
+    for id in 0..count {
+        let field = format!("{id:05}");
+        place.watches.begin(watch_of(0, Some(id), field.as_bytes(), Expected::Differs(None)));
+    }
+    assert_eq!([place.round(), place.round()], [0, 0]);
+    place.touch();
+    assert_eq!((place.round(), place.watches.goes_on(BEGIN.moment)), (0, true));
+    // The first one was looked at, the last one was not.
+    place.put(b"00000", b"v");
+    place.put(format!("{:05}", count - 1).as_bytes(), b"v");
+    place.touch();
+    assert_eq!([place.round(), place.round(), place.round()], [2, 0, 0]);
+}
+
+#[test]
+fn whose_time_is_over_before_it_was_looked_at_is_looked_at_first() {
+    let mut place = Place::new();
+    place.put(b"last", b"v");
+    for id in 0..LOOKS_MAX as u64 {
+        place.watches.begin(watch_of(0, Some(id), b"f", Expected::Differs(None)));
+    }
+    let mut last = watch_of(0, None, b"last", Expected::Differs(None));
+    last.ends_us = BEGIN.moment.0;
+    place.watches.begin(last);
+    place.watches.look(BEGIN, &place.keyspaces, &place.table, &mut place.touched);
+    assert_eq!(place.watches.take_answers()[0].1, b"*2\r\n:1\r\n$1\r\nv\r\n");
+}
+
+#[test]
+fn a_round_reads_so_many_bytes_however_many_long_values_are_waited_for() {
+    let mut place = Place::new();
+    let value = vec![b'v'; 1 << 20];
+    for id in 0..40 {
+        let field = format!("{id}");
+        place.put(field.as_bytes(), &value);
+        place.watches.begin(watch_of(0, Some(id), field.as_bytes(), Expected::Differs(None)));
+    }
+    assert_eq!([1, 2, 3, 4].map(|_| place.round()), [16, 16, 8, 0]);
 }

@@ -38,7 +38,7 @@ pub(crate) struct Watch {
     pub(super) waiter: Waiter,
     /// The place of its keyspace, and the key behind it: those of one keyspace are no others'.
     pub(super) place: Arc<[u8]>,
-    pub(super) field: Box<[u8]>,
+    pub(super) field: Arc<[u8]>,
     pub(super) expected: Expected<Box<[u8]>>,
     pub(super) ends_us: u64,
 }
