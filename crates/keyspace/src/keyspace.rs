@@ -267,6 +267,13 @@ impl Keyspace {
         self.state(slot).map_or(0, |state| state.time_ms)
     }
 
+    /// Whether a slot may hold a key whose time is over at this time, or held one that a write of that time found; a write to it deletes it
+    /// first.
+    #[must_use]
+    pub fn may_be_overdue(&self, slot: u16, now_ms: u64) -> bool {
+        self.state(slot).map_or(true, |state| state.soonest_ms <= now_ms.max(state.time_ms))
+    }
+
     /// How many keys a slot holds, those counted whose time is over and that nobody deleted yet.
     #[must_use]
     pub fn keys_in(&self, slot: u16) -> u64 {

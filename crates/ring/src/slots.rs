@@ -174,8 +174,8 @@ impl Slots {
         self.is_unsettled = true;
         let (keyspace, number) = keyspaces.of_mut(asking.slot);
         let applied = keyspace.apply(number, next, time_ms, asking.command, protocol, reply.target);
-        let keys = asking.keys.places(asking.request.len());
-        self.touched.touch(asking.slot, keys.filter_map(|place| asking.request.get(place)));
+        let keys = asking.keys.places(asking.request.len()).filter_map(|place| asking.request.get(place));
+        self.touched.wrote(asking.slot, (keyspace, number, time_ms), asking.command, keys);
         if let Err(error) = applied {
             self.fail(&error, reply);
         }

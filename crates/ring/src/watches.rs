@@ -1,13 +1,14 @@
 //! Who waits for fields to have other values, and is told when they have.
 //!
 //! What writes touch is noted, and looked at when the round is settled: a watch costs nothing while nobody writes to
-//! its key.
+//! its field, or to its key by a command that names no fields.
 //!
 //! Invariant: whoever waits is told once, of a value that was settled while it waited.
 //! Invariant: watches take bounded memory, and none outlives its time or its connection.
 
 mod due;
 mod looking;
+mod touched;
 mod watch;
 
 use atoll_errors::ErrorKind;
@@ -17,7 +18,8 @@ use due::{ByPlace, Due};
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::RangeBounds;
 use std::sync::Arc;
-pub(crate) use watch::{Touched, Waiter, Watch};
+pub(crate) use touched::Touched;
+pub(crate) use watch::{Waiter, Watch};
 
 /// Memory for watches, in bytes.
 const BYTES_MAX: usize = 512 << 20;

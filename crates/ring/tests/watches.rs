@@ -66,6 +66,15 @@ fn whoever_waits_is_told_by_the_write_and_by_no_other() {
             "[1 x]",
         ),
         ("HSET k f 1", "AT.WAIT 60000 k f ABSENT", "EXPIRE k 9999", "PEXPIRE k 1", "[1 nil]"),
+        ("HSET k f 1", "AT.WAIT 60000 k f ABSENT", "HDEL k g", "HDEL k f", "[1 nil]"),
+        (
+            "HSET k f 1 g 1",
+            "AT.WAIT 60000 k f ABSENT",
+            "AT.BATCH k DEL g",
+            "AT.BATCH k DELRANGE - +",
+            "[1 nil]",
+        ),
+        ("DEL k", "AT.WAIT 60000 k f PRESENT", "HSETNX k g 1", "HSETNX k f 1", "[1 1]"),
         ("DEL k", "AT.WAIT 60000 k f EQ 5", "HINCRBY k f 4", "HINCRBY k f 1", "[1 5]"),
     ] {
         pair.writes.say(begins);

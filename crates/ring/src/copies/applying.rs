@@ -55,11 +55,13 @@ impl Copies {
                 let command = request.as_ref().and_then(|request| Command::of(request).ok());
                 let command = command.ok_or(NodeError::Corrupt { what: "an entry of a log" })?;
                 keyspace.apply(number, applied, entry.time_ms, &command, protocol, &mut reply)?;
-                if let Some(request) = request.filter(|_| self.touched.is_wanted) {
+                if let Some(request) = &request
+                    && self.touched.is_wanted
+                {
                     let specification = request.get(0).and_then(find);
-                    let keys = specification.map(|known| known.keys_of(&request).places(request.len()));
-                    self.touched
-                        .touch(slot, keys.into_iter().flatten().filter_map(|place| request.get(place)));
+                    let keys = specification.map(|known| known.keys_of(request).places(request.len()));
+                    let keys = keys.into_iter().flatten().filter_map(|place| request.get(place));
+                    self.touched.wrote(slot, (keyspace, number, entry.time_ms), &command, keys);
                 }
             }
             Body::Expiry(keys) => {

@@ -5,7 +5,8 @@
 //! Invariant: a round looks at so many watches and reads so many bytes for them, whatever is written or waited for; the others follow
 //! in the next rounds.
 
-use super::watch::{Touched, Watch, slot_of_place};
+use super::touched::{Fields, Touched};
+use super::watch::{Watch, slot_of_place};
 use super::{Told, Watches};
 use crate::address::HostPort;
 use crate::clock::Now;
@@ -122,15 +123,16 @@ impl Watches {
         if std::mem::replace(&mut self.seen, table.version()) != table.version() {
             self.look_at_table(table);
         }
-        match std::mem::take(&mut touched.all) {
-            true => self.by_place.keys().for_each(|place| self.due.add(place)),
-            false => {
-                let places =
-                    touched.places.iter().filter_map(|place| self.by_place.get_key_value(&place[..]));
-                places.for_each(|(place, _)| self.due.add(place));
+        if std::mem::take(&mut touched.all) {
+            for (place, of_key) in &self.by_place {
+                self.due.add(place, of_key, &Fields::Any);
             }
         }
-        touched.places.clear();
+        for (place, fields) in touched.places.drain() {
+            if let Some((place, of_key)) = self.by_place.get_key_value(&place[..]) {
+                self.due.add(place, of_key, &fields);
+            }
+        }
         let mut look = Look { now, keyspaces, seen: None, failed: 0, left: 0, left_bytes: 0 };
         self.look_at_begun(&mut look);
         self.look_at_due(&mut look);

@@ -11,7 +11,9 @@ use crate::table::SlotTable;
 use atoll_engine::{Engine, Options};
 use atoll_keyspace::{Applied, SLOTS};
 use atoll_replica::{Moment, NodeId, Slot, Table};
-use atoll_resp::{Command, Expected, FieldBatch, FieldMutation, OwnCommand, Protocol, WatchRequest};
+use atoll_resp::{
+    Command, Deadline, Expected, ExpiryRule, FieldBatch, FieldMutation, OwnCommand, Protocol, WatchRequest,
+};
 use std::time::{Duration, Instant};
 
 const BEGIN: Now = Now { moment: Moment(1), date_ms: 1 };
@@ -52,11 +54,17 @@ impl Place {
     fn put(&mut self, field: &[u8], value: &[u8]) {
         let mutations = vec![FieldMutation::Put(field, value)];
         let batch = FieldBatch { key: b"key", conditions: Vec::new(), mutations };
-        let command = Command::Own(OwnCommand::Batch(batch));
+        self.apply(1, &Command::Own(OwnCommand::Batch(batch)));
+    }
+
+    /// Applies a write to the key of all these.
+    fn apply(&mut self, time_ms: u64, command: &Command<'_>) {
         let (keyspace, number) = self.keyspaces.of_mut(Self::slot());
         let (applied, mut reply) = (Applied::default(), Vec::new());
-        keyspace.apply(number, applied, 1, &command, Protocol::Resp2, &mut reply).unwrap();
-        assert_eq!(reply, b"+OK\r\n");
+        keyspace.apply(number, applied, time_ms, command, Protocol::Resp2, &mut reply).unwrap();
+        assert!(!reply.starts_with(b"-"), "{}", String::from_utf8_lossy(&reply));
+        let key = [b"key".as_slice()].into_iter();
+        self.touched.wrote(Self::slot(), (keyspace, number, time_ms), command, key);
     }
 
     /// The key was written.
@@ -265,4 +273,39 @@ fn a_round_reads_so_many_bytes_however_many_long_values_are_waited_for() {
         place.watches.begin(watch_of(0, Some(id), field.as_bytes(), Expected::Differs(None)));
     }
     assert_eq!([1, 2, 3, 4].map(|_| place.round()), [16, 16, 8, 0]);
+}
+
+#[test]
+fn many_watches_of_one_key_cost_a_write_to_one_field_nothing() {
+    let mut place = Place::new();
+    for id in 0..30_000 {
+        let field = format!("{id:05}");
+        place.watches.begin(watch_of(0, Some(id), field.as_bytes(), Expected::Differs(None)));
+    }
+    while place.watches.goes_on(BEGIN.moment) {
+        assert_eq!(place.round(), 0);
+    }
+    let begun = Instant::now();
+    for id in 0..1_000 {
+        place.put(b"nobody waits for this one", b"v");
+        assert_eq!(place.round(), 0);
+        place.put(format!("{:05}", id * 30).as_bytes(), b"v");
+        assert_eq!(place.round(), 1);
+        assert!(!place.watches.goes_on(BEGIN.moment));
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_write_to_one_field_of_a_key_whose_time_is_over_is_about_all_of_them() {
+    let mut place = Place::new();
+    place.put(b"f", b"v");
+    place.put(b"g", b"v");
+    place.watches.begin(watch_of(0, Some(1), b"g", Expected::Equals(None)));
+    let (deadline, rule) = (Deadline::At(5), ExpiryRule::default());
+    place.apply(1, &Command::Expire { key: b"key", deadline, rule });
+    assert_eq!(place.round(), 0);
+    // Nobody came to delete it before.
+    place.apply(9, &Command::HashSet { key: b"key", pairs: vec![(b"f", b"w")], says_ok: false });
+    assert_eq!(place.round(), 1);
 }

@@ -1,13 +1,12 @@
-//! One watch: who waits, for which field to have what value, and until when; and the keys that writes touched, which it is found by.
+//! One watch: who waits, for which field to have what value, and until when.
 //!
 //! Invariant: a key stands behind the place of its keyspace everywhere here: those of one keyspace are no others'.
 
 use crate::clock::Now;
-use crate::keyspaces::{keyspace_of, slot_at};
+use crate::keyspaces::slot_at;
 use atoll_keyspace::slot_of;
 use atoll_replica::{Slot, Ticket};
 use atoll_resp::{Expected, Protocol, WatchRequest};
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// What a watch takes beside its key, field and value, about.
@@ -73,33 +72,8 @@ impl Watch {
     }
 }
 
-/// Keys that were written.
-#[derive(Debug, Default)]
-pub(crate) struct Touched {
-    /// Whether anybody wants to know.
-    pub(crate) is_wanted: bool,
-    /// Each behind the place of its keyspace.
-    pub(super) places: HashSet<Vec<u8>>,
-    /// Whether it may have been any of them.
-    pub(super) all: bool,
-}
-
-impl Touched {
-    /// These were written, of a slot.
-    pub(crate) fn touch<'a>(&mut self, slot: Slot, keys: impl Iterator<Item = &'a [u8]>) {
-        if !self.is_wanted {
-            return;
-        }
-        let mut count = 0;
-        let keyspace = keyspace_of(slot);
-        self.places.extend(keys.inspect(|_| count += 1).map(|key| place_of(keyspace, key)));
-        // A command without keys is about all of them.
-        self.all |= count == 0;
-    }
-}
-
 /// A key of a keyspace.
-fn place_of(keyspace: u8, key: &[u8]) -> Vec<u8> {
+pub(super) fn place_of(keyspace: u8, key: &[u8]) -> Vec<u8> {
     [&[keyspace], key].concat()
 }
 
