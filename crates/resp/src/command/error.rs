@@ -90,6 +90,16 @@ pub enum CommandError {
         /// How long it is.
         bytes: usize,
     },
+    /// More of something than are looked at for one request.
+    #[error("{what}: {count}; allowed are {most}")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        most: usize,
+    },
     /// A name with spaces or signs that would break a list of clients.
     #[error("{what} cannot contain spaces, newlines or special characters.")]
     ClientText {
@@ -140,7 +150,7 @@ impl CommandError {
     pub fn word(&self) -> &'static str {
         match self {
             Self::Protocol => "NOPROTO",
-            Self::Pattern { .. } => "LIMIT",
+            Self::Pattern { .. } | Self::TooMany { .. } => "LIMIT",
             _ => "ERR",
         }
     }

@@ -65,11 +65,17 @@ pub enum ClusterRequest<'a> {
     },
 }
 
-/// Longest pattern of keys, in bytes: each key is compared with it, in as many steps as both lengths multiplied.
+/// Longest pattern of keys or options, in bytes: each is compared with it, in as many steps as both lengths multiplied.
 pub const PATTERN_BYTES_MAX: usize = 1024;
 
-/// Longest pattern that means keys which begin so: the longest key with a backslash before each byte, and a star.
+/// Longest pattern that means what begins so: the longest key with a backslash before each byte, and a star.
 pub const PREFIX_BYTES_MAX: usize = 2 * (16 << 10) + 1;
+
+/// Most patterns of options: each option is compared with them all.
+const PATTERNS_MAX: usize = 64;
+
+/// Most commands that are described at once: the answer is some hundred times as long as the names that it is about.
+const NAMES_MAX: usize = 1024;
 
 /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,11 +120,11 @@ pub(super) fn command<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, 
     let request = match arguments.optional() {
         None => CommandRequest::Info(None),
         Some(word) if is_word(word, "INFO") => {
-            let names = arguments.rest();
+            let names = names(arguments)?;
             CommandRequest::Info((!names.is_empty()).then_some(names))
         }
         Some(word) if is_word(word, "COUNT") => CommandRequest::Count,
-        Some(word) if is_word(word, "DOCS") => CommandRequest::Docs(arguments.rest()),
+        Some(word) if is_word(word, "DOCS") => CommandRequest::Docs(names(arguments)?),
         Some(word) if is_word(word, "LIST") => CommandRequest::List,
         Some(word) if is_word(word, "GETKEYS") && arguments.left() < 2 => {
             return Err(CommandError::Arity { name: "command|getkeys".to_owned() });
@@ -127,6 +133,20 @@ pub(super) fn command<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, 
         Some(other) => return Err(CommandError::UnknownPart { name: told(other), command: "COMMAND" }),
     };
     Ok(Command::Command(request))
+}
+
+fn names<'a>(arguments: &mut Arguments<'a>) -> Result<Vec<&'a [u8]>, CommandError> {
+    at_most(NAMES_MAX, "names of commands", arguments)
+}
+
+/// What is left, if it is no more than that.
+fn at_most<'a>(
+    most: usize,
+    what: &'static str,
+    arguments: &mut Arguments<'a>,
+) -> Result<Vec<&'a [u8]>, CommandError> {
+    let count = arguments.left();
+    if count <= most { Ok(arguments.rest()) } else { Err(CommandError::TooMany { what, count, most }) }
 }
 
 fn keys<'a>(arguments: &mut Arguments<'a>) -> Result<CommandRequest<'a>, CommandError> {
@@ -146,7 +166,10 @@ pub(super) fn config<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, C
         word if is_word(word, "GET") && arguments.left() == 0 => {
             Err(CommandError::Arity { name: "config|get".to_owned() })
         }
-        word if is_word(word, "GET") => Ok(Command::ConfigGet(arguments.rest())),
+        word if is_word(word, "GET") => {
+            let patterns = at_most(PATTERNS_MAX, "patterns", arguments)?;
+            patterns.into_iter().map(pattern).collect::<Result<_, _>>().map(Command::ConfigGet)
+        }
         other => Err(CommandError::UnknownPart { name: told(other), command: "CONFIG" }),
     }
 }

@@ -190,3 +190,22 @@ fn a_pattern_is_no_longer_than_one_that_is_matched_in_little_time() {
         assert!(error(&with_star(32_769, "")).starts_with("LIMIT a pattern: 32770 bytes"));
     }
 }
+
+#[test]
+fn options_are_compared_with_patterns_that_take_little_time() {
+    with(&format!("CONFIG GET maxmemory *{}", "a".repeat(1023)), |found| assert!(found.is_ok()));
+    let refused = error(&format!("CONFIG GET maxmemory *[{}]", "a".repeat(1022)));
+    assert!(refused.starts_with("LIMIT a pattern: 1025 bytes"), "{refused}");
+    with(&format!("CONFIG GET{}", " save".repeat(64)), |found| assert!(found.is_ok()));
+    let refused = error(&format!("CONFIG GET{}", " save".repeat(65)));
+    assert_eq!(refused, "LIMIT patterns: 65; allowed are 64");
+}
+
+#[test]
+fn so_many_commands_are_described_at_once() {
+    for part in ["INFO", "DOCS"] {
+        with(&format!("COMMAND {part}{}", " get".repeat(1024)), |found| assert!(found.is_ok()));
+        let refused = error(&format!("COMMAND {part}{}", " get".repeat(1025)));
+        assert_eq!(refused, "LIMIT names of commands: 1025; allowed are 1024");
+    }
+}
