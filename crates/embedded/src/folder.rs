@@ -86,9 +86,20 @@ pub async fn open_folder(
     let place = folder.display().to_string();
     let (owned, was_attached) = (Arc::default(), AtomicBool::new(false));
     let closing = watch::channel(false).0;
-    let watching = parking_lot::Mutex::default();
+    let (watching, suspended) = Default::default();
     let identity = OnceLock::new();
-    let way = FolderWay { folder, identity, mode, options, opener, owned, was_attached, watching, closing };
+    let way = FolderWay {
+        folder,
+        identity,
+        mode,
+        options,
+        opener,
+        owned,
+        was_attached,
+        watching,
+        suspended,
+        closing,
+    };
     AttachedStore::open(place, mode == Mode::Read, Arc::new(way), background()?).await
 }
 
@@ -126,6 +137,8 @@ struct FolderWay {
     was_attached: AtomicBool,
     /// Looks after the owner that this process is attached to.
     watching: parking_lot::Mutex<Option<AbortHandle>>,
+    /// The owner that was found suspended, by who only reads: it is not asked again before it is awake.
+    suspended: Arc<parking_lot::Mutex<Option<OwnerRecord>>>,
     /// Whether the store is closed.
     closing: watch::Sender<bool>,
 }
@@ -138,7 +151,12 @@ struct Owned {
 
 impl Reattach for FolderWay {
     fn reattach(&self) -> BoxFuture<'_, Result<Route, StoreError>> {
-        Box::pin(self.find())
+        Box::pin(async {
+            match self.is_suspended_still() {
+                true => self.last_state(Instant::now()).await,
+                false => self.find().await,
+            }
+        })
     }
 
     fn give_up(&self) {
@@ -211,9 +229,12 @@ impl FolderWay {
                     Ok(None) if self.mode == Mode::Read => return self.last_state(looked).await,
                     Ok(None) => return Err(self.owned_by(&owner)),
                     // Who only reads needs no owner.
-                    Err(StoreError::Owned { .. } | StoreError::Suspended { .. })
-                        if self.mode == Mode::Read =>
-                    {
+                    Err(StoreError::Suspended { .. }) if self.mode == Mode::Read => {
+                        *self.suspended.lock() = Some(owner);
+                        // To see it took a while; to see whether it still is does not.
+                        return self.last_state(Instant::now()).await;
+                    }
+                    Err(StoreError::Owned { .. }) if self.mode == Mode::Read => {
                         return self.last_state(looked).await;
                     }
                     Err(error) => error,
@@ -232,15 +253,26 @@ impl FolderWay {
     }
 
     /// Looks after this owner, and no other one any more: nobody else knows why calls wait when it is suspended, and of one that
-    /// was killed a child may keep the connection open.
+    /// was killed a child may keep the connection open. Who only reads goes by the last state then.
     fn watch(&self, owner: Option<(OwnerRecord, Attachment)>) {
         let owner = owner.filter(|(owner, _)| HostIdentity::of_this_process().is_awake(owner));
         let place = self.folder.display().to_string();
-        let begin = |(owner, attachment)| tokio::spawn(look_after(place, owner, attachment)).abort_handle();
+        let suspended = (self.mode == Mode::Read).then(|| Arc::clone(&self.suspended));
+        let begin = |(owner, attachment)| {
+            tokio::spawn(look_after(place, owner, attachment, suspended)).abort_handle()
+        };
         let former = std::mem::replace(&mut *self.watching.lock(), owner.map(begin));
         if let Some(former) = former {
             former.abort();
         }
+    }
+
+    /// Whether the owner that was found suspended has not gone on since.
+    fn is_suspended_still(&self) -> bool {
+        let mut suspended = self.suspended.lock();
+        let us = HostIdentity::of_this_process();
+        *suspended = suspended.take().filter(|owner| us.is_suspended(owner));
+        suspended.is_some()
     }
 
     fn is_closing(&self) -> bool {
@@ -385,11 +417,22 @@ const SUSPENDED_WATCH: Duration = Duration::from_secs(2);
 /// For how long the connection to an owner that has ended is read for what it said before.
 const LAST_WORDS_TIME: Duration = Duration::from_millis(500);
 
-/// Tells each time that the owner is suspended; ends the connection to one that has ended.
-async fn look_after(place: String, owner: OwnerRecord, attachment: Attachment) {
+/// Tells each time that the owner is suspended; ends the connection to one that has ended, and for who only reads, who notes it in
+/// `suspended`, to one that is suspended as well.
+async fn look_after(
+    place: String,
+    owner: OwnerRecord,
+    attachment: Attachment,
+    suspended: Option<Arc<parking_lot::Mutex<Option<OwnerRecord>>>>,
+) {
     let us = HostIdentity::of_this_process();
     let pid = owner.identity.pid;
     while until_silent(&owner, SUSPENDED_WATCH).await == Silence::Suspended {
+        if let Some(suspended) = suspended {
+            tracing::warn!(store = %place, pid, "the process that owns the store is suspended, and the last state on disk is read until it goes on");
+            *suspended.lock() = Some(owner);
+            return attachment.give_up();
+        }
         tracing::warn!(store = %place, pid, "the process that owns the store is suspended, and what is asked of it waits until it goes on");
         while us.is_suspended(&owner) {
             tokio::time::sleep(SUSPENDED_WATCH).await;

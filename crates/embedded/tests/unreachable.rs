@@ -3,11 +3,12 @@
 //! who wants to write waits only for one that ends.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use atoll_embedded::attach::{ServeOptions, serve};
+use atoll_embedded::attach::{ServeOptions, Server, serve};
 use atoll_embedded::owner::{Mode, OwnerOptions, Ownership, Settled, settle};
 use atoll_embedded::{FolderStore, OpenOptions, STORE_FILE};
 use atoll_memory::MemoryStore;
-use atoll_store::{Cell, ErrorKind, Expectation, ReadOptions, Store, StoreError, WriteOptions};
+use atoll_store::{Cell, ErrorKind, Expectation, ReadOptions, Store, StoreError, Waited, WriteOptions};
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -131,6 +132,10 @@ impl Other {
         lock.unwrap().write_all(record.encode().as_bytes()).unwrap();
     }
 
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+
     fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
@@ -177,4 +182,52 @@ async fn who_is_attached_to_an_owner_that_was_killed_and_left_a_child_waits_no_l
     let both = async { tokio::join!(waiting, killing) };
     let (waited, ()) = tokio::time::timeout(Duration::from_secs(20), both).await.expect("it waits for ever");
     assert!(waited.unwrap_err().to_string().contains("forked"));
+}
+
+/// A folder whose store has a value of [`CELL`] on disk, and an owner by its lock in the name of another process.
+async fn owned_by_other(folder: &Path, other: &Other, value: &[u8]) -> Ownership {
+    let store = open(folder, Mode::Write).await.store();
+    store.put(CELL, value, WriteOptions::default()).await.unwrap();
+    store.close().await.unwrap();
+    let owner = lone_owner(folder).await;
+    other.sign(folder, &owner);
+    owner
+}
+
+fn serve_memory(owner: &mut Ownership) -> (Arc<dyn Store>, Server) {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::open(Default::default()).unwrap());
+    let listener = tokio::net::UnixListener::from_std(owner.take_listener().unwrap()).unwrap();
+    (Arc::clone(&store), serve(listener, store, ServeOptions::default(), &Handle::current()))
+}
+
+#[tokio::test]
+async fn who_reads_beside_an_owner_is_given_the_last_state_when_that_one_is_suspended() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("store");
+    let other = Other::start();
+    let mut owner = owned_by_other(&folder, &other, b"on disk").await;
+    let _served = serve_memory(&mut owner);
+    let reader = open(&folder, Mode::Read).await.store();
+    // The owner does not answer this one any more.
+    let waiting = reader.wait(CELL, Expectation::Differs(None), Duration::from_secs(3600));
+    let both = async { tokio::join!(waiting, async { other.signal(Signal::STOP) }) };
+    let (waited, ()) = tokio::time::timeout(Duration::from_secs(20), both).await.expect("it waits for ever");
+    assert_eq!(waited.unwrap(), Waited::Met(Some(b"on disk"[..].into())));
+}
+
+#[tokio::test]
+async fn who_reads_beside_an_owner_that_was_suspended_sees_soon_what_it_goes_on_to_write() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("store");
+    let other = Other::start();
+    let mut owner = owned_by_other(&folder, &other, b"on disk").await;
+    other.signal(Signal::STOP);
+    let reader = open(&folder, Mode::Read).await.store();
+    let get = async || reader.get(CELL, ReadOptions::default()).await.unwrap().unwrap().to_vec();
+    assert_eq!(get().await, b"on disk");
+    other.signal(Signal::CONT);
+    let (store, _server) = serve_memory(&mut owner);
+    store.put(CELL, b"written", WriteOptions::default()).await.unwrap();
+    let follows = async { while get().await != b"written" {} };
+    tokio::time::timeout(Duration::from_secs(10), follows).await.expect("the reader stands still");
 }
