@@ -5,9 +5,10 @@
 //! its socket under a name that another folder may have by then, and other programs name their sockets so as well.
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::ffi::OsString;
 use std::io::{self, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,9 @@ const SOCKET_PATH_BYTES: usize = 108;
 
 /// How long a process that was killed may listen on after its lock is gone.
 const KILLED_TIME: Duration = Duration::from_millis(50);
+
+/// For how long an owner may have no room for one more who connects: so many may come at once.
+const CONNECT_TIME: Duration = Duration::from_millis(250);
 
 /// Folders for sockets that cannot lie beside their store: the session's, or one in the temporary folder.
 #[must_use]
@@ -98,10 +102,14 @@ fn is_left_behind(path: &Path) -> io::Result<bool> {
 
 /// Connects, without waiting for one who is too busy for it; none if nobody listens.
 fn probe(path: &Path) -> io::Result<Option<UnixStream>> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let socket = socket(SocketFlags::NONBLOCK)?;
     let connected = rustix::net::connect(&socket, &SocketAddrUnix::new(path)?);
     Ok((connected != Err(Errno::CONNREFUSED)).then(|| socket.into()))
+}
+
+fn socket(flags: SocketFlags) -> io::Result<OwnedFd> {
+    let flags = flags | SocketFlags::CLOEXEC;
+    Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
 }
 
 /// The file of a socket that this process listens at.
@@ -157,10 +165,14 @@ fn private(folder: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
 }
 
-/// Connects to the owner, if it is one: this user's, the superuser's, or that of the folder's user.
+/// Connects to the owner, if it is one: this user's, the superuser's, or that of the folder's user. One who is suspended takes nobody,
+/// and of those who connect some find no room to wait at its socket.
 pub(super) fn connect(folder: &Path, socket: &Path) -> io::Result<UnixStream> {
-    let stream = UnixStream::connect(socket)?;
-    let uid = rustix::net::sockopt::socket_peercred(&stream)?.uid.as_raw();
+    let connecting = self::socket(SocketFlags::empty())?;
+    sockopt::set_socket_timeout(&connecting, sockopt::Timeout::Send, Some(CONNECT_TIME))?;
+    rustix::net::connect(&connecting, &SocketAddrUnix::new(socket)?)?;
+    let stream = UnixStream::from(connecting);
+    let uid = sockopt::socket_peercred(&stream)?.uid.as_raw();
     let folder_uid = std::fs::metadata(folder)?.uid();
     if ![rustix::process::geteuid().as_raw(), folder_uid, 0].contains(&uid) {
         let problem = format!("the socket {} is served by another user", socket.display());
@@ -220,6 +232,25 @@ mod tests {
         file.remove();
         assert!(listen(&folder, Name::Beside(3), &[]).is_err());
         assert_eq!(std::fs::read_to_string(path).unwrap(), "somebody's notes");
+    }
+
+    #[test]
+    fn who_connects_does_not_wait_for_one_who_takes_nobody() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("store");
+        std::fs::create_dir(&folder).unwrap();
+        let (listener, file) = listen(&folder, Name::Beside(1), &[]).unwrap();
+        // Room for one.
+        rustix::net::listen(&listener, 0).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let socket = file.path().to_owned();
+        std::thread::spawn(move || {
+            let first = connect(&folder, &socket);
+            let second = connect(&folder, &socket);
+            let _ = tell.send((first.is_ok(), second.map(|_| ()).map_err(|error| error.kind())));
+        });
+        let connected = told.recv_timeout(Duration::from_secs(10));
+        assert_eq!(connected, Ok((true, Err(io::ErrorKind::WouldBlock))));
     }
 
     #[test]
