@@ -177,6 +177,12 @@ impl Client {
         Ok((responses, when))
     }
 
+    /// Length of the longest request that the peer takes, if its limits are those of this side; a longer one is the end of the connection.
+    #[must_use]
+    pub fn message_bytes_max(&self) -> usize {
+        self.handle.shared.limits.message_bytes
+    }
+
     /// Whether new requests can be sent.
     #[must_use]
     pub fn is_open(&self) -> bool {

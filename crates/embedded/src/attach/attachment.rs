@@ -30,6 +30,12 @@ impl Attachment {
         self.capabilities.durability_for(asked).is_ok_and(|class| class == Durability::Buffered)
     }
 
+    /// Whether a request can be sent: one that is too long for the owner would be the end of the connection, which others use as well.
+    pub(super) fn check_length(&self, request: &[u8]) -> Result<(), StoreError> {
+        let (actual, max) = (request.len() as u64, self.client.message_bytes_max() as u64);
+        if actual <= max { Ok(()) } else { Err(StoreError::Limit { what: "request bytes", actual, max }) }
+    }
+
     /// Whether the owner is lost indeed: a request that there is no room for leaves it where it is.
     pub(super) fn check_room(&self, lost: &Lost) -> Result<(), StoreError> {
         match *lost.cause {

@@ -199,6 +199,7 @@ impl AttachedStore {
             };
             // The search may have taken long, and others wrote meanwhile.
             call.check_repeat(&attachment.capabilities, None)?;
+            attachment.check_length(&encoded).map_err(|error| call.failed(error))?;
             let was_out = call.is_out();
             call.set_out(true);
             let lost = match attachment.client.call(&encoded).await {

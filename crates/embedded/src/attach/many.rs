@@ -123,7 +123,9 @@ impl Part<'_> {
             }
             (number, Link::LastState(_)) => return self.find_owner(number).await,
         };
-        match attachment.client.open(&Request::GetMany(reads).encode()).await {
+        let request = Request::GetMany(reads).encode();
+        attachment.check_length(&request)?;
+        match attachment.client.open(&request).await {
             Ok(answers) => self.source = Source::Owner { number, asked, answers },
             Err(lost) => {
                 attachment.check_room(&lost)?;

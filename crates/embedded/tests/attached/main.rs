@@ -395,7 +395,17 @@ async fn a_value_that_is_far_too_long_is_refused_and_costs_nobody_the_connection
     let cell = Cell::new(b"p", b"long");
     let put = attached.put(cell, &long, WriteOptions::default()).await.unwrap_err();
     let created = attached.create(cell, long.into(), WriteOptions::default()).await.unwrap_err();
-    for refused in [put, created] {
+    let long_key = vec![0; 100 << 20];
+    let far = Cell::new(&long_key, b"k");
+    let got = attached.get(far, ReadOptions::default()).await.unwrap_err();
+    let deleted = attached.delete_partition(&long_key, WriteOptions::default()).await.unwrap_err();
+    let expectation = Expectation::Equals(Some(long_key.clone().into()));
+    let waited = attached.wait(cell, expectation, Duration::from_secs(60)).await.unwrap_err();
+    let read = |partition: &[u8]| Read::new(partition, b"other");
+    let many: Vec<_> = attached.get_many(vec![read(b"p"), read(&long_key)]).collect().await;
+    let of_many = |place| many.iter().find(|(at, _)| *at == place).unwrap().1.clone();
+    assert_eq!(of_many(0).unwrap(), None, "the others are read");
+    for refused in [put, created, got, deleted, waited, of_many(1).unwrap_err()] {
         assert_eq!((refused.kind(), refused.outcome()), (ErrorKind::Limit, Outcome::Refused), "{refused}");
     }
     attached.put(Cell::new(b"p", b"k"), b"v", WriteOptions::default()).await.unwrap();
