@@ -231,3 +231,16 @@ async fn who_reads_beside_an_owner_that_was_suspended_sees_soon_what_it_goes_on_
     let follows = async { while get().await != b"written" {} };
     tokio::time::timeout(Duration::from_secs(10), follows).await.expect("the reader stands still");
 }
+
+#[tokio::test]
+async fn an_owner_whose_lock_file_was_emptied_is_the_only_one_still() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("store");
+    let owner = open(&folder, Mode::Write).await.store();
+    std::fs::File::create(folder.join("lock")).unwrap();
+    let refused = atoll_embedded::open(&folder, options(Mode::Write)).await.map(|_| ()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable);
+    let told = refused.to_string();
+    assert!(told.contains("the file `lock` in it does not say which one; end that process"), "{told}");
+    owner.put(CELL, b"v", WriteOptions::default()).await.unwrap();
+}

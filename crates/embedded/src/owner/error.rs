@@ -44,6 +44,12 @@ pub enum OwnerError {
         /// The folder.
         folder: PathBuf,
     },
+    /// The folder is locked, and its lock file does not say by whom any more.
+    #[error("{} is owned by another process, and the file `lock` in it does not say which one", folder.display())]
+    Garbled {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// The folder is not the one that was opened.
     #[error("{} is another folder by now: the one that was opened was moved or removed", folder.display())]
     Replaced {
@@ -97,6 +103,12 @@ impl From<OwnerError> for StoreError {
                     "another process owns it, and the file `lock` in it was removed, which said which one; \
                          end that process"
                         .into(),
+                source: None,
+            },
+            OwnerError::Garbled { folder } => Self::Unavailable {
+                place: folder.display().to_string(),
+                reason: "another process owns it, and the file `lock` in it does not say which one; end that process"
+                    .into(),
                 source: None,
             },
             OwnerError::Io { ref path, ref source, .. } => {

@@ -228,6 +228,7 @@ impl Attempt {
                 OwnerError::Owned { folder, host, pid, is_ending }
             }
             None if lock == Lock::Taken && !folder.join(LOCK_FILE).exists() => OwnerError::Unnamed { folder },
+            None if lock == Lock::Taken => OwnerError::Garbled { folder },
             None => OwnerError::Unreadable { folder },
         }
     }
