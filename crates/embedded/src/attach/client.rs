@@ -11,7 +11,7 @@ use super::attachment::{Attachment, unavailable};
 use super::buffered::Buffered;
 use super::call::Call;
 use super::link::{LastState, Link};
-use atoll_store::{ErrorKind, Store, StoreError, Waited};
+use atoll_store::{Store, StoreError, Waited};
 use atoll_wire::{Client, Lost};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -316,8 +316,8 @@ impl Shared {
                 // A task of its own: it goes on whatever becomes of this one.
                 let finding = runtime.spawn(async move { shared.find_owner(number).await });
                 match finding.await {
-                    // The next owner is suspended, say, or cannot be reached.
-                    Ok(Err(error)) if error.kind() == ErrorKind::Unavailable => {
+                    // The next owner is suspended, say, or cannot be reached, or the disk is full.
+                    Ok(Err(error)) if error.kind().names().retry_can_help => {
                         tokio::time::sleep(pause).await;
                         pause = (pause * 2).min(BEFORE_NEXT_SEARCH_MAX);
                     }

@@ -39,6 +39,8 @@ enum Search {
     AtOnce,
     After(Duration),
     FailsAfter(Duration),
+    /// The disk is full.
+    NoSpace,
     /// While others write this many times, each time under a name of its own.
     AfterWrites(u64),
 }
@@ -88,6 +90,9 @@ impl Reattach for Way {
                         tokio::time::sleep(time).await;
                         let (place, host) = ("test".into(), "here".into());
                         return Err(StoreError::Owned { place, host, pid: 7 });
+                    }
+                    Search::NoSpace => {
+                        return Err(StoreError::OutOfSpace { place: "test".into(), source: None });
                     }
                     Search::AfterWrites(count) => {
                         for number in 0..count {
@@ -347,6 +352,16 @@ async fn who_found_no_owner_looks_again_until_it_is_closed() {
     store.close().await.unwrap();
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(way.attempts(), found, "it was found before anybody asked, and a closed store needs none");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_had_no_space_to_take_the_place_of_an_owner_tries_again() {
+    let way = Way::to(memory(), calm);
+    let _store = way.open_on(Handle::current()).await;
+    *way.search.lock().unwrap() = Search::NoSpace;
+    way.stop_owner();
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert!((4..20).contains(&way.attempts()), "{} searches", way.attempts());
 }
 
 #[tokio::test(start_paused = true)]
