@@ -69,3 +69,8 @@ pub async fn open_with_maintenance(url: &str, options: &OpenOptions) -> Result<O
         Location::Ring(url) => stores::open_ring(url, &options).await,
     }
 }
+
+/// The guide's page about Rust: whoever copies its program has one that compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/rust.md")]
+struct RustGuide;
