@@ -1,4 +1,4 @@
-"""The guide's pages with Python: every example of them runs, word for word and in its order."""
+"""Pages with Python, of the guide and the README: every example of them runs, word for word and in its order."""
 
 import os
 import re
@@ -7,7 +7,8 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guide"
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "docs" / "guide"
 PAGE = GUIDE / "python.md"
 
 
@@ -21,6 +22,14 @@ def test_wrong_input_is_told_as_the_guide_says(tmp_path: Path, monkeypatch: pyte
     exec(compile(example, "bad-input.md", "exec"), {"__name__": "guide"})
     told = ["1", "InvalidInputError", "ConflictError", "InvalidInputError", "2"]
     assert capsys.readouterr().out.splitlines() == told
+
+
+def test_the_readme_prints_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    (example,) = examples(ROOT / "README.md")
+    exec(compile(example, "README.md", "exec"), {"__name__": "readme"})
+    (said,) = re.findall(r"  # (.*)$", example, flags=re.MULTILINE)
+    assert capsys.readouterr().out == f"{said}\n"
 
 
 def test_every_example_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
