@@ -298,9 +298,10 @@ def open(
     of theirs and can only be asked. Then none is made that is not there. A checker of types cannot see a ``*``:
     ``["runs/*"]`` is Stores to it as well.
 
-    ``read_only`` changes not a byte; ``create`` makes a folder that holds no store into one; ``memory_bytes`` is the
-    budget of caches and buffers (1 GiB by default); ``keep_seconds`` is how long space that nothing refers to any more
-    is kept for readers (600 by default).
+    ``read_only`` changes not a byte. ``create=True``, the default, makes a store where there is none, **also where a path
+    is mistyped**: programs that only read pass ``create=False``. ``memory_bytes`` is the budget of caches and buffers
+    (1 GiB by default); ``keep_seconds`` is how long space that nothing refers to any more is kept for readers (600 by
+    default).
 
     A path may begin with ``~``, the home of its user; ``"./~"`` is a folder that is called so.
 
