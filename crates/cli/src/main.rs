@@ -32,7 +32,7 @@ enum Verb {
     /// Sampled tables: create, import, query, sample, export and more
     #[command(subcommand)]
     Table(Box<table::TableVerb>),
-    /// Look after a store: info, check, stats, snapshot, copy
+    /// Look after a store: info, check, stats, snapshot, copy, backup, upgrade
     #[command(subcommand)]
     Store(store::StoreVerb),
     /// List partitions, or the keys of one
