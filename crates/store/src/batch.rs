@@ -157,10 +157,10 @@ impl Durability {
 
 /// Names one write of one client, so that a retry is applied once.
 ///
-/// It belongs to one batch, for ever. A refused write leaves no trace of its id: the retry is judged
-/// anew. A retry of a write that was done is done again ([`Written::repeated`]), whatever its conditions
-/// say by now, and survives what the retry asks for. The id is remembered with the write, so it survives
-/// whatever the write survives.
+/// A request id belongs to one batch, for ever. A refused write leaves no trace of its id, so its retry is judged anew.
+/// The retry of a write that took effect is acknowledged without being applied again ([`Written::repeated`]), whatever
+/// its conditions say by now, and at the durability that the retry asks for. The store remembers the id together with
+/// the write: it survives whatever the write survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId {
     /// The client; random, so that two clients never share it.
