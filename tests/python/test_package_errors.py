@@ -22,6 +22,13 @@ def test_a_table_that_is_not_there_is_not_found(store: atoll.Store) -> None:
         store.table("nothing")
     assert isinstance(raised.value, LookupError)
     assert raised.value.kind == "not-found"
+    assert raised.value.hint == "store.tables() tells the names of the tables"
+
+
+def test_a_schema_that_is_refused_says_what_to_do(store: atoll.Store) -> None:
+    with pytest.raises(errors.InvalidInputError, match='index names "y"') as raised:
+        store.create_table("t", {"id": "int64"}, id="id", index="y")
+    assert raised.value.hint == "id=, sample_key= and index= name columns of the schema"
 
 
 def test_a_store_that_is_not_there_is_not_found(tmp_path) -> None:

@@ -13,6 +13,14 @@ use atoll_tables::{SchemaError, TableError};
 pub(crate) fn of_table(error: &TableError) -> Option<String> {
     let hint = match error {
         TableError::Schema(error) => return of_schema(error),
+        TableError::NotFound { .. } => "`atoll table list` tells the names of the tables",
+        TableError::Arriving { .. } => {
+            "copy it again: that goes on where it was; or take it away with `atoll table drop`"
+        }
+        TableError::NoSnapshot { .. } => "`atoll table snapshot list` tells which there are",
+        TableError::Damaged { .. } | TableError::ObjectGone { .. } => {
+            "`atoll store check` tells the extent of the damage"
+        }
         TableError::Block { source: BlockError::Null { .. }, .. } => {
             "fill the value in, or make a table in which the column may be null"
         }

@@ -70,7 +70,8 @@ impl Failure {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Table(error) => error.hint(),
+            Self::Table(error) => of_table(error),
+            Self::Schema(error) => of_schema(error),
             Self::Store(error) => error.hint(),
             Self::Expression(error) => error.hint(),
             Self::Input { hint, .. } => hint.clone(),
@@ -102,6 +103,46 @@ impl Failure {
         }
         message
     }
+}
+
+/// What is wrong with bytes is told by a verb of the command line alone.
+const CHECK: &str = "`atoll store check`, on the command line, tells the extent of the damage";
+
+/// Hints for failures of tables: in the words of the package where it has some, and otherwise what the table says itself.
+fn of_table(error: &TableError) -> Option<String> {
+    let hint = match error {
+        TableError::Schema(error) => return of_schema(error),
+        TableError::NotFound { .. } => "store.tables() tells the names of the tables",
+        TableError::NoRun { near: None, .. } => "begin the run first; table.runs() tells which there are",
+        TableError::Arriving { .. } => "copy it again: that goes on where it was; or store.drop_table() it",
+        TableError::NoSnapshot { .. } => "table.snapshots() tells which there are",
+        TableError::Damaged { .. } | TableError::ObjectGone { .. } => CHECK,
+        other => return other.hint(),
+    };
+    Some(hint.to_owned())
+}
+
+/// Hints for schemas that are refused; none where the error says it all.
+fn of_schema(error: &SchemaError) -> Option<String> {
+    let hint = match error {
+        SchemaError::Unknown { .. } | SchemaError::RoleTwice { .. } | SchemaError::RoleCount { .. } => {
+            "id=, sample_key= and index= name columns of the schema"
+        }
+        SchemaError::RoleType { .. } => {
+            "boxes are over numbers and times; ask about other columns with where()"
+        }
+        SchemaError::RoleNullable { .. } => "give the column a type without ?",
+        SchemaError::Twice { .. } | SchemaError::Name { .. } | SchemaError::Taken { .. } => {
+            "give it another name"
+        }
+        SchemaError::Type { .. } => "leave the column out, or give it another type",
+        SchemaError::ColumnCount { .. } => "leave columns out, or put numbers together in vectors",
+        SchemaError::AddedNotNullable { .. } => "give the column a type with ?",
+        SchemaError::Damaged { .. } => CHECK,
+        SchemaError::NewerFormat { .. } => "use the release that wrote it, or a later one",
+        _ => return None,
+    };
+    Some(hint.to_owned())
 }
 
 impl From<Failure> for PyErr {

@@ -324,14 +324,12 @@ impl TableError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
-            Self::NotFound { .. } => "`atoll table list` tells the names of the tables",
+            Self::NotFound { .. } => "see which tables the store has",
             Self::NoRun { near: Some(near), .. } => return Some(format!("did you mean \"{near}\"?")),
             Self::NoRun { .. } => "begin the run first, or see which runs there are",
             Self::Exists { .. } => "open it with the schema that it has, or choose another name",
             Self::Taken { .. } => "choose another name, or drop that table first",
-            Self::Arriving { .. } => {
-                "copy it again: that goes on where it was; or take it away with `atoll table drop`"
-            }
+            Self::Arriving { .. } => "copy it again: that goes on where it was; or drop it",
             Self::Name { what: "snapshot", .. } => {
                 "a name has 1 to 255 bytes and no control characters, and is no whole number: put a letter before one, as in v3"
             }
@@ -374,10 +372,10 @@ impl TableError {
             Self::TooManySteps { .. } => "give them to a loader one by one: it writes them as they come",
             Self::Unsupported { .. } => "use the release that wrote it, or a later one",
             Self::NoNumbers { .. } => "name a column of numbers; an element of a vector is written pos[0]",
-            Self::NoSnapshot { .. } => "`atoll table snapshot list` tells which there are",
+            Self::NoSnapshot { .. } => "see which snapshots the table has",
             Self::SnapshotExists { .. } => "choose another name, or delete that one first",
             Self::Damaged { .. } | Self::ObjectGone { .. } => {
-                "`atoll store check` tells the extent of the damage"
+                "check the whole store: that tells the extent of the damage"
             }
             Self::Store(error) => return error.hint(),
             _ => return None,
