@@ -95,7 +95,7 @@ impl Table {
 pub(crate) fn union(tables: Vec<Bound<'_, Table>>) -> PyResult<Table> {
     let tables: Vec<Opened> = tables.iter().map(|table| table.get().handle()).collect::<Result<_, _>>()?;
     let union = Readable::Many(Union::new(tables).map_err(Failure::from)?);
-    let (name, opened_with) = (union.name().to_owned(), union.schema().map_err(Failure::from)?);
+    let (name, opened_with) = (union.name().to_owned(), union.schema());
     Ok(Table { held: Kept::new(union), name, opened_with })
 }
 
@@ -120,7 +120,7 @@ impl Table {
 
     /// In which unit numbers of a column, or of an element of one, are; none where nobody said.
     fn unit(&self, column: &str) -> PyResult<Option<String>> {
-        let (schema, column) = (self.readable()?.schema().map_err(Failure::from)?, column_of(column)?);
+        let (schema, column) = (self.readable()?.schema(), column_of(column)?);
         Ok(schema.columns().field_with_name(&column.name).ok().and_then(unit_of))
     }
 

@@ -74,13 +74,11 @@ impl Readable {
     }
 
     /// The columns and their roles.
-    ///
-    /// # Errors
-    /// None that can be met: there is at least one table.
-    pub fn schema(&self) -> Result<Arc<TableSchema>, TableError> {
+    #[must_use]
+    pub fn schema(&self) -> Arc<TableSchema> {
         match self {
-            Self::One(table) => Ok(table.schema()),
-            Self::Many(union) => Ok(union.schema()),
+            Self::One(table) => table.schema(),
+            Self::Many(union) => union.schema(),
         }
     }
 

@@ -40,7 +40,7 @@ impl Readable {
         query: &Query,
         mut take: impl FnMut(&RecordBatch, Option<&[Weight]>) -> Result<(), TableError> + Send,
     ) -> Result<Read, TableError> {
-        let key = Key::of(&*self.schema()?);
+        let key = Key::of(&self.schema());
         let mut scanning = self.batches(&key.read_with(query));
         let mut rows = 0;
         while let Some(batch) = scanning.next().await? {

@@ -110,7 +110,7 @@ impl Readable {
     /// column, and does not name the units that it wants, it is taken out of the query and left to the estimator: the
     /// same bands are read either way, and the number of rows before the filter is known.
     async fn count_without_reading(&self, plan: &mut Plan) -> Result<(), TableError> {
-        let schema = self.schema()?;
+        let schema = self.schema();
         let filter = plan.query.filter.as_ref().map(|filter| filter.bind(schema.columns())).transpose()?;
         let index = schema.index_columns();
         let prunes =
