@@ -35,7 +35,8 @@ pub use loader::Loader;
 /// How often a pack is tried that another packer or a delete overtook.
 const ATTEMPTS_MAX: usize = 5;
 
-/// How many times as large as its rows is what a tree takes while it grows.
+/// While packing goes on, the process keeps this many times the bytes of a tree's rows in place of giving them back to the
+/// system. That is more than a tree takes (see [`PackOptions::tree_bytes_max`]), so that the next one finds its memory.
 const TREE_TIMES: usize = 6;
 
 /// How many times as many rows as for a query it takes until a pack begins another thread: about half a million for each.
@@ -54,8 +55,9 @@ pub struct PackOptions {
     /// How many trees of about one size become one of the next size, at least 2.
     pub fan: usize,
     /// Bytes of rows that one tree is made from, at most, of objects or in memory, whichever are more: numbers that are all
-    /// alike, or null, take no room before they are unpacked. The memory that a pack takes is about three times this,
-    /// and larger tables have several trees. A tree that is there is packed as a whole, whatever it takes by now.
+    /// alike, or null, take no room before they are unpacked. A pack takes about four times this in memory, 2 GiB by
+    /// default (docs/guide/bad-input.md has the measurement), and larger tables have several trees. A tree that is there is
+    /// packed as a whole, whatever it takes by now.
     pub tree_bytes_max: u64,
     /// Whether blocks are packed however few they are, with the trees that are at most [`PackOptions::fan`] times
     /// as large: what a table at rest deserves.
