@@ -63,7 +63,7 @@ impl Tree {
                     state.records.add(count);
                     Ok(())
                 }
-                _ => Err(EngineError::NotEmpty { tree: self.name().to_owned() }),
+                _ => Err(EngineError::WrittenMeanwhile { tree: self.name().to_owned() }),
             }
         };
         self.engine.shared.checkpoint_with(place).map(|_| ())

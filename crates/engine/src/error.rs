@@ -94,9 +94,9 @@ pub enum EngineError {
         /// Which key, from 0.
         index: u64,
     },
-    /// A bulk load without logging needs an empty tree.
+    /// Somebody wrote to the tree while records were loaded into it past the log; nothing of the load was kept.
     #[error("tree \"{tree}\" was written to while it was loaded")]
-    NotEmpty {
+    WrittenMeanwhile {
         /// The tree.
         tree: String,
     },
@@ -241,7 +241,7 @@ impl EngineError {
             Self::Size { .. } => ErrorKind::Limit,
             Self::NotYetAStore { .. } | Self::NoSnapshot { .. } => ErrorKind::NotFound,
             Self::SnapshotExists { .. }
-            | Self::NotEmpty { .. }
+            | Self::WrittenMeanwhile { .. }
             | Self::Occupied { .. }
             | Self::Overlap { .. } => ErrorKind::Conflict,
             Self::Poisoned { .. } | Self::Broken { .. } | Self::Closed { .. } => ErrorKind::Unavailable,
