@@ -97,6 +97,27 @@ def test_it_is_opened_like_any_other_format(
         MDAnalysis.Universe(str(written[0]), store.url, format="ATOLL", table="md", run="nope")
 
 
+def test_a_run_or_table_that_is_not_told_apart_says_which_there_are(
+    store: atoll.Store, written: tuple[Path, Path], universe: MDAnalysis.Universe
+) -> None:
+    def refused(**named: str) -> tuple[str, str]:
+        with pytest.raises(atoll.errors.NotFoundError) as raised:
+            MDAnalysis.Universe(str(written[0]), store.url, format="ATOLL", **named)
+        return str(raised.value), raised.value.hint
+
+    problem, hint = refused()
+    assert "no table yet" in problem and "create_table" in hint
+    table = atoll.mdanalysis.create_table(store, "md", universe)
+    problem, hint = refused()
+    assert "no run yet" in problem and "atoll.mdanalysis.load" in hint
+    for run in ("first", "second"):
+        atoll.mdanalysis.load(table, universe, run)
+    assert refused() == ("there are 2 runs, and none was named", "give run=, one of first, second")
+    assert refused(run="nope") == ("there is no run 'nope'", "give run=, one of first, second")
+    atoll.mdanalysis.create_table(store, "other", universe)
+    assert refused() == ("there are 2 tables, and none was named", "give table=, one of md, other")
+
+
 def test_a_load_that_was_broken_off_goes_on(store: atoll.Store, universe: MDAnalysis.Universe) -> None:
     table = atoll.mdanalysis.create_table(store, "md", universe)
 

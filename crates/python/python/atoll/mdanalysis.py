@@ -197,11 +197,14 @@ def _the_run(table: Table, run: str | None) -> str:
     names = [found.name for found in table.runs()]
     if run is None and len(names) == 1:
         return names[0]
-    if run is None or run not in names:
+    if run is not None and run in names:
+        return run
+    if not names:
         raise NotFoundError.hinted(
-            f"there is no run {run!r}" if run is not None else "there are several runs", f"it has {', '.join(names)}"
+            "the table has no run yet", "load one: atoll.mdanalysis.load(table, universe, run=...)"
         )
-    return run
+    problem = f"there is no run {run!r}" if run is not None else f"there are {len(names)} runs, and none was named"
+    raise NotFoundError.hinted(problem, f"give run=, one of {', '.join(names)}")
 
 
 def _steps(table: Table, run: str) -> list[Any]:
@@ -233,8 +236,14 @@ class AtollReader(_base.ReaderBase):  # type: ignore[misc]
         # Whoever reads changes nothing, and keeps no folder from those who do.
         store = open_store(os.fspath(filename), create=False, read_only=True)
         names = store.tables()
-        if table is None and len(names) != 1:
-            raise NotFoundError.hinted("the store has several tables, or none", f"give table=, of {', '.join(names)}")
+        if table is None and not names:
+            raise NotFoundError.hinted(
+                "the store has no table yet", "make one: atoll.mdanalysis.create_table(store, name, universe)"
+            )
+        if table is None and len(names) > 1:
+            raise NotFoundError.hinted(
+                f"there are {len(names)} tables, and none was named", f"give table=, one of {', '.join(names)}"
+            )
         self._table = store.table(names[0] if table is None else table)
         self._run = _the_run(self._table, run)
         self._steps = _steps(self._table, self._run)
