@@ -86,8 +86,9 @@ def test_a_time_is_that_of_its_own_steps_and_not_of_others_with_their_numbers(ru
 
 def test_nothing_is_last_before_the_first_step(store: atoll.Store) -> None:
     table = store.create_table("empty", frame(0), id=("pid", "step"), index="x")
-    with pytest.raises(atoll.errors.NotFoundError, match="no step"):
+    with pytest.raises(atoll.errors.NotFoundError, match="no step") as raised:
         table.last()
+    assert "follow()" in raised.value.hint
 
 
 def test_without_a_step_the_next_one_is_written(run: atoll.Table) -> None:

@@ -156,8 +156,9 @@ def test_an_error_of_the_simulation_is_not_hidden_by_one_of_the_writer(table):
 def test_a_step_is_visible_when_all_ranks_have_given_it(table):
     writers = [atoll.Writer(table, "a", rank=rank, size=2, attempt=1) for rank in range(2)]
     writers[0].step(5, None, rows(0))
-    with pytest.raises(errors.TimedOutError):
+    with pytest.raises(errors.TimedOutError) as raised:
         writers[0].flush(timeout=0.1)
+    assert "every rank gives every step" in raised.value.hint
     assert steps_of(table) == {}
     flushed = threading.Thread(target=writers[0].flush, daemon=True)
     flushed.start()
@@ -212,6 +213,7 @@ def test_an_attempt_that_was_overtaken_can_neither_write_nor_wait(table):
     new = atoll.Writer(table, "a", rank=0, size=2, attempt=2)
     waiting.join(30)
     assert raised, "nobody will ever complete its step"
+    assert "another start" in raised[0].value.hint
     with pytest.raises(errors.ConflictError):
         atoll.Writer(table, "a", rank=0, size=2, attempt=1)
     new.close()
@@ -310,16 +312,18 @@ def test_a_rank_that_waits_for_another_asks_seldom(table):
 
 @pytest.mark.parametrize(("rank", "size"), [(2, 2), (-1, 2), (0, 0)])
 def test_a_rank_outside_the_ranks_is_refused(table, rank, size):
-    with pytest.raises(errors.InvalidInputError, match="no rank"):
+    with pytest.raises(errors.InvalidInputError, match="no rank") as raised:
         atoll.Writer(table, "a", rank=rank, size=size, attempt=1)
+    assert "from 0" in raised.value.hint
 
 
 def test_steps_rise_and_columns_have_one_length(table):
     with atoll.Writer(table, "a") as writer:
         writer.step(10, None, rows())
         for step in (10, 9):
-            with pytest.raises(errors.InvalidInputError, match="steps rise"):
+            with pytest.raises(errors.InvalidInputError, match="steps rise") as raised:
                 writer.step(step, None, rows())
+            assert "another attempt" in raised.value.hint
         with pytest.raises(errors.InvalidInputError, match="x: 7"):
             writer.step(11, None, rows() | {"x": numpy.zeros(7)})
         with pytest.raises(errors.InvalidInputError, match="one value"):

@@ -37,8 +37,9 @@ def steps_of(table: atoll.Table) -> dict[int, int]:
 def test_a_closed_writer_says_so(table):
     writer = atoll.Writer(table, "a")
     writer.close()
-    with pytest.raises(errors.UnavailableError, match="closed"):
+    with pytest.raises(errors.UnavailableError, match="closed") as raised:
         writer.step(1, None, rows())
+    assert "before close()" in raised.value.hint
 
 
 def test_a_close_that_was_interrupted_can_be_called_again_and_waits(table, monkeypatch):

@@ -188,7 +188,7 @@ class Table(Asking, Noted, Appending):
         """
         complete = [run.last_complete for run in self.runs() if run.last_complete is not None]
         if not complete:
-            raise NotFoundError("no step is complete yet")
+            raise NotFoundError.hinted("no step is complete yet", "follow() waits for the steps that come")
         return self._of_steps([max(complete)])
 
     def _of_steps(self, steps: list[int]) -> Query:

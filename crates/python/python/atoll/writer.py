@@ -156,7 +156,10 @@ class Writer:
         # Now, not in the background: what fails there ends the writer, with all the steps that wait.
         step, time = whole(step, "step"), None if time is None else number(time, "time")
         if self._last is not None and step <= self._last:
-            raise InvalidInputError(f"step {step} comes after step {self._last}; steps rise")
+            raise InvalidInputError.hinted(
+                f"step {step} comes after step {self._last}; steps rise",
+                "give all rows of a step in one call; to compute earlier steps anew, begin another attempt with a new writer",
+            )
         given = columns_of(arrays)
         self._check_names(given, step)
         columns = {name: self._columns.taken(name, values) for name, values in given.items()}
@@ -229,7 +232,10 @@ class Writer:
                 return
             left = LOOK_SECONDS if ends is None else ends - clock.monotonic()
             if left <= 0:
-                raise TimedOutError(f"step {self._last} is not complete: not all of {self.size} ranks have given it")
+                raise TimedOutError.hinted(
+                    f"step {self._last} is not complete: not all of {self.size} ranks have given it",
+                    "every rank gives every step, with arrays of length 0 if it has no rows; look at the logs of the others",
+                )
             seen = self.table._native.follow(seen, min(left, LOOK_SECONDS))
 
     @property
@@ -376,14 +382,21 @@ class Writer:
     def _state(self) -> _State:
         state = self.table._native.run_state(self.run, self.rank)
         if state is None:
-            raise ConflictError(f"run {self.run!r} is gone from table {self.table.name!r}")
+            raise ConflictError.hinted(
+                f"run {self.run!r} is gone from table {self.table.name!r}",
+                "somebody deleted it; a new writer begins it anew",
+            )
         return _State(*state)
 
     def _own_state(self) -> _State:
         """The state, if no later attempt has begun."""
         state = self._state()
         if state.attempt != self.attempt:
-            raise ConflictError(f"attempt {state.attempt} of run {self.run!r} has begun; this is {self.attempt}")
+            raise ConflictError.hinted(
+                f"attempt {state.attempt} of run {self.run!r} has begun; this is {self.attempt}",
+                "another start of this simulation writes the run now: end one of the two; a start that is begun anew takes "
+                "the next attempt",
+            )
         return state
 
     def _resume(self, pattern: str | os.PathLike[str]) -> Checkpoint | None:
@@ -436,7 +449,9 @@ def _place(rank: int | None, size: int | None, comm: Any) -> tuple[int, int]:
     rank = rank if rank is not None else (0 if comm is None else comm.Get_rank())
     size = size if size is not None else (1 if comm is None else comm.Get_size())
     if size < 1 or not 0 <= rank < size:
-        raise InvalidInputError(f"there is no rank {rank} of {size}")
+        raise InvalidInputError.hinted(
+            f"there is no rank {rank} of {size}", "ranks count from 0 to size - 1; give both rank= and size=, or comm="
+        )
     return rank, size
 
 
