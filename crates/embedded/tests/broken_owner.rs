@@ -27,7 +27,7 @@ fn store_on(disk: &SimDisk, memory_bytes: u64) -> EmbeddedStore {
         memory_bytes,
         background: false,
         log_segment_bytes: 64 << 10,
-        seed: Some(7),
+        store_id: Some(7),
         ..Options::default()
     };
     let opened = Engine::open(Arc::new(disk.clone()) as Arc<dyn Disk>, engine.clone()).unwrap();

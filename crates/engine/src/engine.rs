@@ -69,7 +69,7 @@ impl Engine {
     /// [`EngineError::Option`] when the options make no sense.
     pub fn in_memory(options: Options) -> Result<Self, EngineError> {
         options.validate()?;
-        let id = options.seed.unwrap_or(1);
+        let id = options.store_id.unwrap_or(1);
         let backing = Arc::new(Backing::new(None, id, options.memory_bytes));
         let report = RecoveryReport { created: true, clean: true, ..RecoveryReport::default() };
         let options = Options { background: false, ..options };

@@ -44,7 +44,7 @@ fn options() -> Options {
         background: false,
         log_segment_bytes: 16 << 10,
         log_windows: false,
-        seed: Some(7),
+        store_id: Some(7),
         ..Options::default()
     }
 }

@@ -22,9 +22,9 @@ pub struct Options {
     /// Whether small puts go beside leaves that are not in memory also where there is room to read these. That suits who
     /// writes to a store that nobody reads; how many records its trees have has to be counted then. Default no.
     pub blind_puts: bool,
-    /// Whether a thread of its own makes checkpoints. A simulator calls them itself.
+    /// Whether a thread of its own makes checkpoints. A simulator calls them itself. Default yes.
     pub background: bool,
-    /// Whether nothing is ever written.
+    /// Whether nothing is ever written. Default no.
     pub read_only: bool,
     /// Whether a log that is damaged before its synced end is read up to the damage, in place of being refused: what was
     /// committed behind it is left out. And whether leaves that cannot be read are done without which the log changes in a way
@@ -32,12 +32,12 @@ pub struct Options {
     pub salvage: bool,
     /// For how long space that nothing refers to is kept for readers of other processes. Default none.
     pub keep: Duration,
-    /// Tells when space was kept long enough.
+    /// Tells when space was kept long enough. Default: the machine's monotonic clock.
     pub clock: Clock,
-    /// Identity of a new store; drawn at random for none.
-    pub seed: Option<u64>,
+    /// Identity of a new store; drawn at random for none, which is the default.
+    pub store_id: Option<u64>,
     /// Number of this opening; no other opening of the same store may have it, not even one whose writes were
-    /// lost. Drawn at random for none; a simulator counts, so that a run repeats byte for byte.
+    /// lost. Drawn at random for none, which is the default; a simulator counts, so that a run repeats byte for byte.
     pub life: Option<u64>,
 }
 
@@ -55,7 +55,7 @@ impl Default for Options {
             salvage: false,
             keep: Duration::ZERO,
             clock: Clock::default(),
-            seed: None,
+            store_id: None,
             life: None,
         }
     }

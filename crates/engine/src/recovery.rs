@@ -130,7 +130,7 @@ fn create_and_open(disk: Arc<dyn Disk>, options: &Options) -> Result<Recovered, 
 
 /// Writes an empty store.
 fn create(disk: &Arc<dyn Disk>, options: &Options) -> Result<(), EngineError> {
-    let store_id = options.seed.unwrap_or_else(random_id);
+    let store_id = options.store_id.unwrap_or_else(random_id);
     let backing = Backing::new(Some(Arc::clone(disk)), store_id, options.memory_bytes);
     let mut space = Space::new(DATA_START);
     let segment = space.allocate(options.log_segment_bytes);

@@ -20,7 +20,7 @@ fn options(memory_bytes: u64) -> Options {
         memory_bytes,
         background: false,
         log_segment_bytes: 64 << 10,
-        seed: Some(7),
+        store_id: Some(7),
         ..Options::default()
     }
 }

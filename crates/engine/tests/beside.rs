@@ -12,7 +12,7 @@ const DATA_START: u64 = 8192;
 const KEYS: u32 = 2000;
 
 fn options() -> Options {
-    Options { background: false, log_segment_bytes: 64 << 10, seed: Some(7), ..Options::default() }
+    Options { background: false, log_segment_bytes: 64 << 10, store_id: Some(7), ..Options::default() }
 }
 
 fn fill(tree: &Tree, round: u32) {

@@ -28,7 +28,7 @@ fn options() -> Options {
         background: false,
         log_segment_bytes: 64 << 10,
         memory_bytes: 1 << 20,
-        seed: Some(7),
+        store_id: Some(7),
         ..Options::default()
     }
 }

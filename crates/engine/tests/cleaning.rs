@@ -15,7 +15,7 @@ fn options() -> Options {
         background: false,
         log_segment_bytes: SEGMENT,
         checkpoint_bytes: u64::MAX,
-        seed: Some(7),
+        store_id: Some(7),
         ..Options::default()
     }
 }

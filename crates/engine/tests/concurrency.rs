@@ -33,7 +33,7 @@ fn options() -> Options {
         memory_bytes: 384 << 10,
         log_segment_bytes: 64 << 10,
         checkpoint_bytes: 512 << 10,
-        seed: Some(7),
+        store_id: Some(7),
         ..Options::default()
     }
 }

@@ -41,7 +41,7 @@ fn options(background: bool) -> Options {
         background,
         log_segment_bytes: 64 << 10,
         memory_bytes: BUDGET,
-        seed: Some(7),
+        store_id: Some(7),
         ..Options::default()
     }
 }

@@ -36,7 +36,7 @@ fn options() -> Options {
         log_segment_bytes: 64 << 10,
         log_windows: false,
         blind_puts: true,
-        seed: Some(7),
+        store_id: Some(7),
         ..Options::default()
     }
 }

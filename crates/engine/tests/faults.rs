@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn options() -> Options {
-    Options { background: false, log_segment_bytes: 64 << 10, seed: Some(7), ..Options::default() }
+    Options { background: false, log_segment_bytes: 64 << 10, store_id: Some(7), ..Options::default() }
 }
 
 fn open(disk: &SimDisk) -> (Engine, Tree) {

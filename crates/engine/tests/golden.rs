@@ -18,8 +18,8 @@ const KEPT: &str = include_str!("kept/format-1.txt");
 const ROW: usize = 16;
 
 fn options() -> Options {
-    let (seed, life) = (Some(7), Some(1));
-    Options { background: false, log_segment_bytes: 64 << 10, seed, life, ..Options::default() }
+    let (store_id, life) = (Some(7), Some(1));
+    Options { background: false, log_segment_bytes: 64 << 10, store_id, life, ..Options::default() }
 }
 
 /// What the trees `first` and `second` held when the snapshot was made, and at the end.

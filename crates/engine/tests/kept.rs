@@ -12,7 +12,7 @@ fn open(disk: &Arc<MemoryDisk>) -> (Engine, Tree) {
         background: false,
         log_segment_bytes: 1 << 20,
         log_windows: false,
-        seed: Some(7),
+        store_id: Some(7),
         ..Options::default()
     };
     let engine = Engine::open(Arc::clone(disk) as Arc<dyn Disk>, options).unwrap();

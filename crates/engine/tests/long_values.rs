@@ -31,7 +31,7 @@ fn disk_of(bytes: Vec<u8>) -> Arc<Counted> {
 }
 
 fn open(disk: &Arc<Counted>) -> (Engine, Tree) {
-    let options = Options { background: false, seed: Some(7), ..Options::default() };
+    let options = Options { background: false, store_id: Some(7), ..Options::default() };
     let engine = Engine::open(Arc::clone(disk) as Arc<dyn Disk>, options).unwrap();
     let tree = engine.tree("t").unwrap();
     (engine, tree)

@@ -43,7 +43,7 @@ fn options() -> Options {
         background: false,
         log_segment_bytes: 64 << 10,
         memory_bytes: 2 << 20,
-        seed: Some(7),
+        store_id: Some(7),
         ..Options::default()
     }
 }

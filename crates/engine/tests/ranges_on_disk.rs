@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 fn options() -> Options {
-    Options { background: false, log_segment_bytes: 64 << 10, seed: Some(7), ..Options::default() }
+    Options { background: false, log_segment_bytes: 64 << 10, store_id: Some(7), ..Options::default() }
 }
 
 fn key(number: u64) -> Vec<u8> {

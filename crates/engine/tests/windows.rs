@@ -83,7 +83,7 @@ fn open_with(path: &Path, allowed: bool, life: u64, log_segment_bytes: u64) -> (
     let options = Options {
         background: false,
         log_segment_bytes,
-        seed: Some(7),
+        store_id: Some(7),
         life: Some(life),
         ..Options::default()
     };

@@ -25,7 +25,7 @@ struct Pair {
 const SLOTS: [u16; 3] = [0, 1, 16383];
 
 fn options() -> Options {
-    Options { background: false, seed: Some(7), ..Options::default() }
+    Options { background: false, store_id: Some(7), ..Options::default() }
 }
 
 impl Pair {

@@ -57,7 +57,7 @@ impl Subject for EngineSubject {
             checkpoint_bytes: settings.checkpoint_bytes,
             log_segment_bytes: settings.log_segment_bytes,
             background: false,
-            seed: Some(settings.store_seed),
+            store_id: Some(settings.store_seed),
             life: settings.life,
             ..Options::default()
         };

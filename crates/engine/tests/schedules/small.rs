@@ -19,7 +19,7 @@ pub fn options() -> Options {
         checkpoint_bytes: 1 << 20,
         log_segment_bytes: 16 << 10,
         background: false,
-        seed: Some(7),
+        store_id: Some(7),
         life: Some(1),
         ..Options::default()
     }

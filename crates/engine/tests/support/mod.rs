@@ -14,7 +14,7 @@ pub fn options() -> Options {
         background: false,
         log_segment_bytes: 64 << 10,
         log_windows: false,
-        seed: Some(7),
+        store_id: Some(7),
         ..Options::default()
     }
 }
