@@ -17,17 +17,17 @@ pub enum Mode {
 /// How a store is opened; what a URL says in its query goes before what stands here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Whether it is opened for writing.
+    /// Whether it is opened for writing. Default [`Mode::Write`].
     pub mode: Mode,
-    /// Whether a folder that holds no store becomes a new one; never when reading only.
+    /// Whether a folder that holds no store becomes a new one; never when reading only. Default yes.
     pub create: bool,
-    /// Memory budget in bytes.
+    /// Memory budget in bytes. Default 1 GiB.
     pub memory_bytes: u64,
-    /// Bytes of log that trigger a checkpoint.
+    /// Bytes of log that trigger a checkpoint. Default 1 GiB.
     pub checkpoint_bytes: u64,
-    /// How long space that nothing refers to is kept for readers without a lease.
+    /// How long space that nothing refers to is kept for readers without a lease. Default 10 minutes.
     pub keep: Duration,
-    /// The password for stores that ask for one.
+    /// The password for stores that ask for one. Default none.
     pub password: Option<Password>,
 }
 
