@@ -258,9 +258,14 @@ class Writer:
 
         The body writes to the path that it is given: a file, or a folder that it makes there, of which nothing is left from
         an earlier start. Then comes a flush, all ranks wait for each other, and the file or folder gets its name, which is
-        noted in the table. With `comm` all ranks enter together and write one file, or into one folder; without it each
+        noted in the table. With ``comm`` all ranks enter together and write one file, or into one folder; without it each
         rank has its own, and keeps the newest two, since after a crash all go on from one that all have. What the body raises
         on one rank is raised on all, with a note of the rank.
+
+        The flush gives up after ``timeout`` seconds; without it, it waits until all ranks have given their steps. Raises
+        ``TimedOutError`` then, ``ConflictError`` where a later attempt has begun, ``OSError`` where the file cannot be
+        brought to the disk or renamed, and whatever an earlier step or the store failed with. Until the file is renamed it
+        is called ``.unfinished``, and still is where one of these came before that.
 
         >>> with writer.checkpoint(f"checkpoint.{step}") as unfinished:  # doctest: +SKIP
         ...     lmp.command(f"write_restart {unfinished}")
