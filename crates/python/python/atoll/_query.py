@@ -294,16 +294,27 @@ class Query(Asking):
     query as it is, and read it then: ``polars.DataFrame(q)``. Can be pickled where its table can.
     """
 
+    #: The table, or several as one.
     table: Table
+    #: Conditions that must all hold, as texts of the grammar (:meth:`where`, :meth:`box`, :meth:`near`).
     conditions: tuple[str, ...] = ()
+    #: Units from this share of all (:meth:`window`) ...
     after: float = 0.0
+    #: ... to this one (:meth:`sample`, :meth:`window`).
     until: float = 1.0
+    #: At most so many units, the lightest (:meth:`first`); None for all.
     units: int | None = None
+    #: At most so many rows, the lightest (:meth:`limit`); None for all.
     rows: int | None = None
+    #: Columns, in this order (:meth:`select`); None for all.
     columns: tuple[str, ...] | None = None
+    #: Rows of these runs (:meth:`of_runs`); None for all.
     runs: tuple[OfRun, ...] | None = None
+    #: This version of the table (:meth:`as_of`); None for the current one.
     version: int | None = None
+    #: Whether rows of steps come that are not complete yet (:meth:`with_arriving`).
     arriving: bool = False
+    #: Whether rows come in the order of their weights (:meth:`unordered`).
     ordered: bool = True
     #: The objects of a split, as bytes.
     objects: bytes | None = None
