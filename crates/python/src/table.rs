@@ -160,7 +160,7 @@ impl Table {
 
     /// A number of this handle of the table, which no other has.
     #[getter]
-    fn session(&self) -> PyResult<u128> {
+    fn handle_number(&self) -> PyResult<u128> {
         Ok(self.handle()?.handle_number())
     }
 

@@ -57,7 +57,7 @@ use names::Names;
 use parts::Parts;
 use std::sync::Arc;
 
-/// A table of a store, open. A clone is the same stay at the table.
+/// A table of a store, open. A clone shares this handle's session.
 #[derive(Clone)]
 pub struct Table {
     store: Arc<dyn Store>,
@@ -149,10 +149,10 @@ impl Table {
         self.number
     }
 
-    /// This handle's stay at the table; none before its first write.
+    /// This handle's session; none before its first write.
     #[must_use]
     pub fn session(&self) -> Option<SessionId> {
-        self.ledger.stay().as_ref().map(|stay| stay.id)
+        self.ledger.own_session().as_ref().map(|session| session.id)
     }
 
     /// Waits until everything that was acknowledged by the table's store is on the disk.
@@ -163,8 +163,8 @@ impl Table {
         Ok(self.store.sync().await?)
     }
 
-    /// Ends this handle's stay, so that nothing of it is left. A handle that is merely dropped leaves a few bytes
-    /// until a vacuum; one that is used again begins another stay.
+    /// Ends this handle's session, so that nothing of it is left. A handle that is merely dropped leaves a few bytes
+    /// until a vacuum; one that is used again begins another session.
     ///
     /// # Errors
     /// Errors of the store.

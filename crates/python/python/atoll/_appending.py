@@ -226,7 +226,7 @@ class Appending:
     def _append_own(self, held: _atoll.Rows, time: float | None) -> int:
         """Appends to the run that is this process's own: no other writes to it, so its steps can be counted here."""
         with self._own_turn:
-            run = f"append-{self._native.session:032x}"
+            run = f"append-{self._native.handle_number:032x}"
             if self._own_step == 0:
                 self._native.begin(run, 1, 1)
             # Also where the append fails: it may be there all the same, and other rows under its step would count as it.

@@ -15,7 +15,7 @@
 use super::{Life, Manifest, ObjectId, SessionId, Version};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One process's stay at a table, as its cell says it.
+/// The session of one handle of a table, as its cell says it.
 ///
 /// The cell is put under the condition that it is absent, and changed under the condition that it is as it
 /// was, so that no write that comes late brings back a session that a vacuum ended. A process that does not

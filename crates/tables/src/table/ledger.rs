@@ -12,7 +12,7 @@ mod snapshots;
 pub(super) use snapshots::Kept;
 
 use super::names::Names;
-use super::session::Stay;
+use super::session::OwnSession;
 use super::{TableError, codec};
 use crate::protocol::{Cell, EditError, Head, Manifest, ObjectId, SessionId, Version};
 use atoll_store::{Batch, Buffer, Expectation, ReadOptions, Store, StoreError, Waited, WriteOptions};
@@ -52,7 +52,7 @@ pub(super) struct Ledger {
     store: Arc<dyn Store>,
     table: String,
     partition: Vec<u8>,
-    stay: Mutex<Option<Stay>>,
+    own_session: Mutex<Option<OwnSession>>,
     opening: Turn<()>,
     turn: Turn<()>,
     next: AtomicU64,
@@ -69,7 +69,7 @@ impl Ledger {
             store,
             table: table.to_owned(),
             partition: names.manifest(),
-            stay: Mutex::new(None),
+            own_session: Mutex::new(None),
             opening: Turn::new(()),
             turn: Turn::new(()),
             next: AtomicU64::new(1),
@@ -81,26 +81,26 @@ impl Ledger {
     }
 
     /// This handle's session, begun now if there is none yet.
-    pub(super) async fn session(&self) -> Result<Stay, TableError> {
+    pub(super) async fn session(&self) -> Result<OwnSession, TableError> {
         let _opening = self.opening.lock().await;
-        if let Some(stay) = self.stay().clone() {
-            return Ok(stay);
+        if let Some(session) = self.own_session().clone() {
+            return Ok(session);
         }
         // From the first version on: what is read now may be any version from this one, and it only rises.
         let from = self.head().await?.version;
-        let stay = Stay::begin(&*self.store, &self.table, &self.partition, from).await?;
-        *self.stay() = Some(stay.clone());
-        Ok(stay)
+        let session = OwnSession::begin(&*self.store, &self.table, &self.partition, from).await?;
+        *self.own_session() = Some(session.clone());
+        Ok(session)
     }
 
     /// The session, if one has begun.
-    pub(super) fn stay(&self) -> Guard<'_, Option<Stay>> {
-        self.stay.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn own_session(&self) -> Guard<'_, Option<OwnSession>> {
+        self.own_session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes in that a session has ended: what comes next begins another one.
     fn forget_session(&self, ended: SessionId) {
-        self.stay().take_if(|known| known.id == ended);
+        self.own_session().take_if(|known| known.id == ended);
     }
 
     /// Renews the session if it is time, for whoever works or rests for long before the next commit. What became of a renewal
@@ -112,27 +112,27 @@ impl Ledger {
         let now = self.store.now().await?.0;
         // A commit that is under way has the cell as its condition.
         let _turn = self.turn().await;
-        let Some(mut stay) = self.stay().clone() else { return Ok(()) };
-        let Some(renewal) = stay.renewal(now, self.known_version()) else { return Ok(()) };
-        self.keep(&stay);
-        let key = Cell::Session(stay.id).sort_key();
+        let Some(mut session) = self.own_session().clone() else { return Ok(()) };
+        let Some(renewal) = session.renewal(now, self.known_version()) else { return Ok(()) };
+        self.keep(&session);
+        let key = Cell::Session(session.id).sort_key();
         let batch = Batch::on(self.partition.as_slice())
-            .if_equals(key.as_slice(), stay.cell.clone())
+            .if_equals(key.as_slice(), session.cell.clone())
             .put(key, renewal.clone());
         match self.store.write(batch, WriteOptions::default()).await {
             Ok(_) => {
-                stay.renewed(renewal, now);
-                self.keep(&stay);
+                session.renewed(renewal, now);
+                self.keep(&session);
                 Ok(())
             }
             Err(StoreError::Conflict(_)) => {
-                let found = self.cell(Cell::Session(stay.id), false).await?;
-                let stands = stay.saw(found.as_deref());
-                self.keep(&stay);
+                let found = self.cell(Cell::Session(session.id), false).await?;
+                let stands = session.saw(found.as_deref());
+                self.keep(&session);
                 if stands {
                     return Ok(());
                 }
-                self.forget_session(stay.id);
+                self.forget_session(session.id);
                 Err(TableError::Fenced { table: self.table.clone() })
             }
             Err(error) if is_unknown(&error) => Ok(()),
@@ -143,8 +143,8 @@ impl Ledger {
     /// Ends the session, so that nothing of it awaits a vacuum.
     pub(super) async fn end_session(&self) -> Result<(), TableError> {
         let _turn = self.turn().await;
-        let Some(stay) = self.stay().take() else { return Ok(()) };
-        let key = Cell::Session(stay.id).sort_key();
+        let Some(session) = self.own_session().take() else { return Ok(()) };
+        let key = Cell::Session(session.id).sort_key();
         let cell = atoll_store::Cell::new(&self.partition, &key);
         let mut unknown = 0;
         loop {
@@ -237,10 +237,10 @@ impl Ledger {
         self.turn.lock().await
     }
 
-    fn keep(&self, stay: &Stay) {
-        let mut known = self.stay();
-        if known.as_ref().is_some_and(|known| known.id == stay.id) {
-            *known = Some(stay.clone());
+    fn keep(&self, session: &OwnSession) {
+        let mut known = self.own_session();
+        if known.as_ref().is_some_and(|known| known.id == session.id) {
+            *known = Some(session.clone());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Sessions: a handle's stay at a table, begun with its first write and renewed by its commits.
+//! Sessions: what a handle that writes is known by to others, begun with its first write and renewed by its commits.
 //!
 //! A handle that only reads has no session. One that writes puts its session's cell when it first needs a name
 //! for an object, and every commit has the condition that the cell is as the handle wrote it. Once a third of
@@ -18,9 +18,9 @@ const SESSION_NS: u64 = 3_600_000_000_000;
 /// How often a session's cell is tried to be put under another name, should it not be known whether it was.
 const ATTEMPTS_MAX: usize = 5;
 
-/// A handle's stay at a table.
+/// The session of this handle, as the handle knows it.
 #[derive(Clone, Debug)]
-pub(super) struct Stay {
+pub(super) struct OwnSession {
     pub(super) id: SessionId,
     /// It may look up who made the versions from this one on; it only rises.
     from: Version,
@@ -32,7 +32,7 @@ pub(super) struct Stay {
     renew_at: u64,
 }
 
-impl Stay {
+impl OwnSession {
     /// Begins a session that may look up who made the versions from `from` on.
     ///
     /// # Errors

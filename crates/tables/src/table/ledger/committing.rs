@@ -4,7 +4,7 @@
 //! is still on its way can become true, and what became true before is in the head.
 
 use super::super::query::Repeats;
-use super::super::session::Stay;
+use super::super::session::OwnSession;
 use super::super::{TableError, codec};
 use super::{Fate, Ledger, State, UNKNOWN_MAX, is_unknown, put_parts};
 use crate::planted::{self, Bug};
@@ -62,10 +62,10 @@ impl Ledger {
         edit: Edit,
         repeats: Option<&mut Repeats<'_>>,
     ) -> Result<Fate, TableError> {
-        let stay = self.session().await?;
+        let session = self.session().await?;
         let sequence = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut commit = Commit::new(EditId { session: stay.id, sequence }, edit);
-        let ended = self.drive(&mut commit, stay, repeats).await;
+        let mut commit = Commit::new(EditId { session: session.id, sequence }, edit);
+        let ended = self.drive(&mut commit, session, repeats).await;
         match ended {
             Err(error @ TableError::InDoubt { .. }) => Err(error),
             Err(source) if commit.doubt().is_some() => {
@@ -85,16 +85,16 @@ impl Ledger {
     async fn drive(
         &self,
         commit: &mut Commit,
-        mut stay: Stay,
+        mut session: OwnSession,
         mut repeats: Option<&mut Repeats<'_>>,
     ) -> Result<Ended, TableError> {
         let now = self.store.now().await?.0;
         // Only what this edit tries from here on will be looked up.
-        let renewal = stay.renewal(now, self.known_version());
+        let renewal = session.renewal(now, self.known_version());
         let mut attempt = Attempt { renewal, now, unknown: 0 };
-        self.keep(&stay);
+        self.keep(&session);
         let mut state = self.known().unwrap_or(State { head: Head::default(), manifest: Arc::default() });
-        let may_guess = !self.has_company.load(Ordering::Relaxed) && stay.covers(state.head.version);
+        let may_guess = !self.has_company.load(Ordering::Relaxed) && session.covers(state.head.version);
         if may_guess && state.manifest.apply(commit.edit()).is_ok() {
             // What is known may be old, and then the write is refused: its conditions are all that counts.
             let view = View { head: state.head, manifest: &state.manifest, session_stands: true };
@@ -105,7 +105,7 @@ impl Ledger {
             let ended = match commit.step() {
                 Step::Look => {
                     looks += 1;
-                    self.look(commit, &mut state, &mut stay).await?
+                    self.look(commit, &mut state, &mut session).await?
                 }
                 Step::Write(proposal) => {
                     // The write holds only if the version that is compared here is still the current one. A write
@@ -117,7 +117,7 @@ impl Ledger {
                     match refusal {
                         Ok(None) => {
                             let wrote =
-                                self.write(&proposal, commit, &state, &mut stay, &mut attempt).await?;
+                                self.write(&proposal, commit, &state, &mut session, &mut attempt).await?;
                             if wrote == Outcome::Refused && looks > 0 {
                                 self.give_way(commit.id(), looks).await;
                             }
@@ -145,11 +145,11 @@ impl Ledger {
         &self,
         commit: &mut Commit,
         state: &mut State,
-        stay: &mut Stay,
+        session: &mut OwnSession,
     ) -> Result<Option<Ended>, TableError> {
-        let session = self.cell(Cell::Session(stay.id), false).await?;
-        let session_stands = stay.saw(session.as_deref()) || is_fenced_pack(commit.edit());
-        self.keep(stay);
+        let cell = self.cell(Cell::Session(session.id), false).await?;
+        let session_stands = session.saw(cell.as_deref()) || is_fenced_pack(commit.edit());
+        self.keep(session);
         let before = state.head;
         *state = self.current().await?;
         self.has_company.store(state.head != before, Ordering::Relaxed);
@@ -170,22 +170,22 @@ impl Ledger {
         proposal: &Proposal,
         commit: &Commit,
         state: &State,
-        stay: &mut Stay,
+        session: &mut OwnSession,
         attempt: &mut Attempt,
     ) -> Result<Outcome, TableError> {
-        let (head_key, session_key) = (Cell::Head.sort_key(), Cell::Session(stay.id).sort_key());
+        let (head_key, session_key) = (Cell::Head.sort_key(), Cell::Session(session.id).sort_key());
         let base = (proposal.base != Head::default()).then(|| codec::head_to_bytes(proposal.base));
         let next = state.manifest.apply(commit.edit())?;
         let mut batch = Batch::on(self.partition.as_slice()).if_is(head_key.as_slice(), base);
         if !is_fenced_pack(commit.edit()) {
-            batch = batch.if_equals(session_key.as_slice(), stay.cell.clone());
+            batch = batch.if_equals(session_key.as_slice(), session.cell.clone());
         }
         batch = batch.put(head_key.as_slice(), codec::head_to_bytes(proposal.head)).put(
             Cell::Edit(proposal.head.version).sort_key(),
             codec::edit_to_json(proposal.id, commit.edit()).into_bytes(),
         );
         if proposal.head.full == proposal.head.version {
-            let full = self.put_parts(stay, codec::whole_to_bytes(&remembered(&next))).await?;
+            let full = self.put_parts(session, codec::whole_to_bytes(&remembered(&next))).await?;
             batch = batch.put(Cell::Full(proposal.head.version).sort_key(), full);
         }
         if let Some(renewal) = &attempt.renewal {
@@ -194,8 +194,8 @@ impl Ledger {
         match self.store.write(batch, WriteOptions::default()).await {
             Ok(_) => {
                 if let Some(renewal) = attempt.renewal.take() {
-                    stay.renewed(renewal, attempt.now);
-                    self.keep(stay);
+                    session.renewed(renewal, attempt.now);
+                    self.keep(session);
                 }
                 self.learn(&State { head: proposal.head, manifest: Arc::new(next) });
                 Ok(Outcome::Done)
@@ -216,8 +216,8 @@ impl Ledger {
     ///
     /// Parts whose edit comes to nothing await a vacuum; a whole manifest that long is written once in thousands
     /// of edits.
-    async fn put_parts(&self, stay: &Stay, bytes: Vec<u8>) -> Result<Vec<u8>, TableError> {
-        put_parts(&*self.store, &self.partition, self.new_object_of(stay.id), bytes).await
+    async fn put_parts(&self, session: &OwnSession, bytes: Vec<u8>) -> Result<Vec<u8>, TableError> {
+        put_parts(&*self.store, &self.partition, self.new_object_of(session.id), bytes).await
     }
 }
 
