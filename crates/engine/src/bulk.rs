@@ -20,7 +20,7 @@ use std::sync::Arc;
 const FILL_BYTES: usize = 7000;
 
 /// Records of a batch when the tree is not empty.
-const BATCH: usize = 1000;
+const BATCH_RECORDS: usize = 1000;
 
 impl Tree {
     /// Sets sorted, distinct keys; into an empty tree without logging them, with a checkpoint at the end that
@@ -73,7 +73,7 @@ impl Tree {
         &self,
         records: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64, EngineError> {
-        let mut batch: Vec<(K, V)> = Vec::with_capacity(BATCH);
+        let mut batch: Vec<(K, V)> = Vec::with_capacity(BATCH_RECORDS);
         let mut before: Option<K> = None;
         let mut count = 0;
         for record in records {
@@ -83,7 +83,7 @@ impl Tree {
             }
             batch.push(record);
             count += 1;
-            if batch.len() == BATCH {
+            if batch.len() == BATCH_RECORDS {
                 self.put_many(&batch, Durability::Flushed)?;
                 // Others may have changed these by now, so none of them is put again.
                 before = batch.drain(..).next_back().map(|(key, _)| key);

@@ -38,7 +38,7 @@ const TAKEN_PARTS: u64 = 4;
 const ALIVE_PARTS: u64 = 3;
 
 /// Segments longer than this were made for one group, and to move what is alive in one could take long; they go when all in them is dead.
-const LONGEST: u64 = 256 << 20;
+const CLEANED_SEGMENT_BYTES_MAX: u64 = 256 << 20;
 
 /// What a checkpoint knows before it cleans.
 pub(crate) struct Standing {
@@ -161,7 +161,7 @@ impl Shared {
             .segments
             .into_iter()
             .filter(|segment| segment.number < standing.log_number && segment.live > 0)
-            .filter(|segment| segment.extent.len <= LONGEST && !is_held(segment))
+            .filter(|segment| segment.extent.len <= CLEANED_SEGMENT_BYTES_MAX && !is_held(segment))
             .collect();
         drop(fruitless);
         left.sort_unstable_by_key(|segment| segment.live.saturating_mul(1000) / segment.extent.len);

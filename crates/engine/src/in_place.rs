@@ -31,13 +31,14 @@ use std::sync::atomic::Ordering;
 
 /// Values up to this many bytes are put in place: their groups are copied into the window of the log, which takes about a
 /// microsecond. Whoever looks a key up should not wait for the call that writes a longer one.
-const LONGEST: usize = 8 << 10;
+const IN_PLACE_VALUE_BYTES_MAX: usize = 8 << 10;
 
 impl Shared {
     /// Commits a put, an append or a delete in place; none, and nothing done, where that is not possible.
     pub(crate) fn write_in_place(&self, op: &Op<'_>, flush: bool) -> Result<Option<Visible>, EngineError> {
         match op.action {
-            Action::Put(_, given) | Action::Append(_, given) if given.bytes().len() <= LONGEST => {}
+            Action::Put(_, given) | Action::Append(_, given)
+                if given.bytes().len() <= IN_PLACE_VALUE_BYTES_MAX => {}
             Action::Delete(_) => {}
             _ => return Ok(None),
         }

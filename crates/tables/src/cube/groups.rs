@@ -130,5 +130,7 @@ macro_rules! word {
 }
 
 word!(u32: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32);
+// One load is eight bytes, from the byte in which a number begins. A number of up to 57 bits is in them wherever it begins
+// (57 + 7 = 64), and one of 64 bits begins with a byte. Widths between go one number at a time.
 word!(u64: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32
     33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 64);
