@@ -10,7 +10,7 @@ from test_writer_ranks import Native, give, keep, own, start
 
 import atoll
 from atoll import errors
-from atoll._agreed import Agreement
+from atoll._agreement import Agreement
 
 #: So many checkpoints are remembered in these tests.
 NOTED_MAX = 4
@@ -19,7 +19,7 @@ MANY = NOTED_MAX + 1
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("atoll._agreed.NOTED_MAX", NOTED_MAX)
+    monkeypatch.setattr("atoll._agreement.NOTED_MAX", NOTED_MAX)
 
 
 def told(table: atoll.Table, attempt: int, folder: Path, first: int = 0) -> list[int | None]:

@@ -12,7 +12,7 @@ import pytest
 from test_writer_ranks import Killed
 
 from atoll import errors
-from atoll._agreed import Agreement
+from atoll._agreement import Agreement
 
 HISTORIES = int(os.environ.get("WRITER_HISTORIES", "60"))
 #: Which state nothing was computed from.
@@ -256,7 +256,7 @@ def test_no_history_of_kills_begins_over_mixes_or_stops(tmp_path: Path, seed: in
         (folder / "restart").mkdir(parents=True)
         history = History(number, folder / "restart")
         try:
-            monkeypatch.setattr("atoll._agreed.NOTED_MAX", history.chance.choice([2, 3, 50]))
+            monkeypatch.setattr("atoll._agreement.NOTED_MAX", history.chance.choice([2, 3, 50]))
             for _ in range(history.chance.randrange(2, 9)):
                 chosen = history.chance.choices([away, cut, lose, begin], [15, 10, 15, 60])[0]
                 chosen(history)

@@ -12,7 +12,7 @@ from test_writer_ranks import give as give_all
 
 import atoll
 from atoll import errors
-from atoll._agreed import NOTED_MAX
+from atoll._agreement import NOTED_MAX
 
 Resume = Callable[[str | Path], object]
 
@@ -160,7 +160,7 @@ def test_a_checkpoint_that_was_named_and_not_noted_counts_for_one_process(table,
     crash_after(table, tmp_path, 10)
     with pytest.MonkeyPatch.context() as patch, atoll.Writer(table, "a") as writer:
         writer.step(20, None, rows())
-        patch.setattr("atoll._agreed.Agreement.note", lambda *_: (_ for _ in ()).throw(Killed))
+        patch.setattr("atoll._agreement.Agreement.note", lambda *_: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed), writer.checkpoint(tmp_path / "state.20") as unfinished:
             unfinished.touch()
     assert resume(tmp_path / "state.{step}").step == 20
@@ -192,7 +192,7 @@ def test_who_names_checkpoints_alone_is_asked_nothing(table, resume, tmp_path: P
 
 def test_an_older_start_that_noted_nothing_is_gone_on_with(table, resume, tmp_path: Path):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("atoll._agreed.Agreement.note", lambda *_: None)
+        patch.setattr("atoll._agreement.Agreement.note", lambda *_: None)
         crash_after(table, tmp_path, 10, 20)
     assert resume(tmp_path / "state.{step}").step == 20
     with atoll.Writer(table, "a") as writer:
@@ -232,7 +232,7 @@ def test_what_was_forgotten_is_missed_all_the_same(table, resume, tmp_path: Path
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_ranks_that_forgot_their_checkpoints_begin_nothing_again(table, tmp_path: Path, is_killed: bool):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("atoll._agreed.NOTED_MAX", 2)
+        patch.setattr("atoll._agreement.NOTED_MAX", 2)
         writers = start(table, 1)
         [writer.resume(own(tmp_path, writer.rank)) for writer in writers]
         for step in (10, 20, 30, 40):

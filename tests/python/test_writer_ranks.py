@@ -8,7 +8,7 @@ import pytest
 
 import atoll
 from atoll import errors
-from atoll._agreed import Agreement
+from atoll._agreement import Agreement
 from atoll._checkpoints import finish
 
 ROWS = 100
@@ -408,7 +408,7 @@ def test_a_first_checkpoint_that_was_named_and_not_noted_is_nobodys(table, tmp_p
 def test_checkpoints_of_ranks_that_noted_nothing_are_taken_as_they_are(table, tmp_path: Path):
     with pytest.MonkeyPatch.context() as patch:
         # As with a communicator, and as earlier builds did.
-        patch.setattr("atoll._agreed.Agreement._keep", lambda *_: None)
+        patch.setattr("atoll._agreement.Agreement._keep", lambda *_: None)
         give(writers := start(table, 1), 10)
         [writer.flush(timeout=30) for writer in writers]
     for rank in (0, 1):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from . import _atoll
-from ._convert import _column, as_list, check_array, check_has_rows, needed, of_lists
+from ._convert import as_list, check_array, check_has_rows, native_column, needed, of_lists
 from ._frames import columns_of_frame, is_frame
 from .errors import InvalidInputError
 
@@ -106,7 +106,7 @@ def _converted(name: str, values: Any, numpy: Any) -> Kept:
     held = _numbers(name, values, numpy) if isinstance(values, list) else numpy.asanyarray(values)
     if held is None or (held.dtype.kind == "O" and held.ndim):
         # Objects may be changed in place, and NumPy counts their places alone.
-        return Arrow(_atoll.rows([_column(name, values)]), is_own=True)
+        return Arrow(_atoll.rows([native_column(name, values)]), is_own=True)
     return held
 
 
@@ -200,7 +200,7 @@ class TableColumns:
         if _is_arrow(values, numpy):
             known = getattr(values, "nbytes", None)
             known = known if isinstance(known, int) else None
-            return Arrow(_atoll.rows([_column(name, values)]), is_own=False, nbytes=known)
+            return Arrow(_atoll.rows([native_column(name, values)]), is_own=False, nbytes=known)
         listed = as_list(values)
         values = values if listed is None else listed
         is_listed = listed is not None or getattr(getattr(values, "dtype", None), "kind", "") == "O"
@@ -227,7 +227,7 @@ class TableColumns:
             first[name] = numpy.zeros((1, *values.shape[1:]), values.dtype)
         # What has no rows has no types either.
         if rows:
-            table._native.conformed(_atoll.rows([_column(name, values) for name, values in first.items()]))
+            table._native.conformed(_atoll.rows([native_column(name, values) for name, values in first.items()]))
             self._fitting = kinds
 
     def missing(self, given: Mapping[str, Kept], known: Mapping[str, Any], rows: int) -> dict[str, Kept]:

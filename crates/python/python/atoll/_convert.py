@@ -125,14 +125,14 @@ def rows(data: Any) -> _atoll.Rows:
     if isinstance(native, _atoll.Rows):
         return native
     if isinstance(data, Mapping):
-        return _atoll.rows([_column(str(name), values) for name, values in data.items()])
+        return _atoll.rows([native_column(str(name), values) for name, values in data.items()])
     if is_frame(data):
-        return _atoll.rows([_column(str(name), values) for name, values in columns_of_frame(data)])
+        return _atoll.rows([native_column(str(name), values) for name, values in columns_of_frame(data)])
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         return _atoll.rows(data)
     names = getattr(getattr(data, "dtype", None), "names", None)
     if names:
-        return _atoll.rows([_column(name, data[name]) for name in names])
+        return _atoll.rows([native_column(name, data[name]) for name in names])
     raise InvalidInputError.hinted(
         f"rows cannot be read from a {type(data).__name__}",
         "give a mapping of names to arrays, a data frame, or an Arrow table",
@@ -160,7 +160,7 @@ def as_list(values: Any) -> list[Any] | None:
     return None
 
 
-def _column(name: str, values: Any) -> _Column:
+def native_column(name: str, values: Any) -> _Column:
     check_has_rows(name, values)
     if hasattr(values, "_from_sequence") and hasattr(values, "isna"):
         # An extension array of pandas: what it is missing only a series tells.
@@ -451,7 +451,7 @@ def _field(name: str, described: Any) -> tuple[str, str, bool]:
     if hasattr(described, "__arrow_c_schema__"):
         return name, *_atoll.type_name(described)
     try:
-        example = _column(name, described)
+        example = native_column(name, described)
     except TypeError:
         raise InvalidInputError.hinted(
             f'column "{name}": {described!r} is no type and no example of its values', 'write "float64" or an array'

@@ -108,7 +108,9 @@ class Bin(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Question:
+class Question:
+    """One number that is asked for, and how well it has to be known."""
+
     subject: str
     text: str
     confidence: float
@@ -126,7 +128,7 @@ class _Question:
 class Estimating:
     """Numbers about the rows of a query, from its sample; exact where nothing is left out."""
 
-    def _asked(self, question: _Question) -> Estimate:
+    def _asked(self, question: Question) -> Estimate:
         raise NotImplementedError
 
     def _source(self) -> Table:
@@ -139,24 +141,24 @@ class Estimating:
         Source: the ratio estimator over units, with Student's t (Cochran, Sampling Techniques, 1977, chapter 6).
         Raises ``NotFoundError`` for a column that is not there, ``InvalidInputError`` for one without numbers.
         """
-        return self._asked(_Question("mean", column_text(column, self._source()), confidence))
+        return self._asked(Question("mean", column_text(column, self._source()), confidence))
 
     def sum(self, column: str | Expression, *, confidence: float = 0.95) -> Estimate:
         """The sum of a column. Surest where the number of rows is known exactly: of all rows, or with conditions on other than
         index columns.
         """
-        return self._asked(_Question("sum", column_text(column, self._source()), confidence))
+        return self._asked(Question("sum", column_text(column, self._source()), confidence))
 
     def quantile(self, column: str | Expression, share: float, *, confidence: float = 0.95) -> Estimate:
         """The value of a column below which a share of the rows lies: 0.5 for the median.
 
         Source: Woodruff's interval (J. Am. Stat. Assoc. 47, 1952) with the variance of units.
         """
-        return self._asked(_Question("quantile", column_text(column, self._source()), confidence, quantile=share))
+        return self._asked(Question("quantile", column_text(column, self._source()), confidence, quantile=share))
 
     def share(self, condition: Expression | str, *, confidence: float = 0.95) -> Estimate:
         """The share of the rows, from 0 to 1, for which a condition is true as well."""
-        return self._asked(_Question("share", condition_text(condition), confidence))
+        return self._asked(Question("share", condition_text(condition), confidence))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,7 +169,7 @@ class Tolerant(Estimating):
     tolerance: tuple[str, float]
     max_rows: int | None
 
-    def _asked(self, question: _Question) -> Estimate:
+    def _asked(self, question: Question) -> Estimate:
         question = dataclasses.replace(question, tolerance=self.tolerance, max_rows=self.max_rows)
         return estimated(self.query, question)
 
@@ -186,17 +188,17 @@ def tolerant(
     return Tolerant(query, said[0], max_rows)
 
 
-def estimated(query: Query, question: _Question) -> Estimate:
+def estimated(query: Query, question: Question) -> Estimate:
     """The answer to a question."""
-    return _made(_atoll.estimate(query.table._native, query, question), value_unit=unit_of(query, question))
+    return estimate_of(_atoll.estimate(query.table._native, query, question), value_unit=unit_of(query, question))
 
 
-def unit_of(query: Query, question: _Question) -> str | None:
+def unit_of(query: Query, question: Question) -> str | None:
     """The unit of what is asked; of a share there is none."""
     return None if question.subject == "share" else query.table._native.unit(question.text)
 
 
-def _made(found: dict[str, Any], **rest: Any) -> Estimate:
+def estimate_of(found: dict[str, Any], **rest: Any) -> Estimate:
     """An estimate from what the native half says of it."""
     parts = {**found, **rest}
     work = parts.pop("work")
@@ -215,7 +217,7 @@ def grouped(
     rest = {"version": version, "rows_read": rows_read, "work": Work(**work), "value_unit": unit}
     groups = [] if rows is None else values_of(rows, by)
     # Each was met, since none is known but by its rows.
-    estimates = [(group, _made(mean, **rest)) for group, mean in zip(groups, means, strict=True) if mean is not None]
+    estimates = [(group, estimate_of(mean, **rest)) for group, mean in zip(groups, means, strict=True) if mean is not None]
     # What is not a number, and what has no value, come last.
     return Groups(column_name(column), by, dict(sorted(estimates, key=lambda pair: _in_order(pair[0]))))
 
@@ -236,7 +238,7 @@ def binned(
         query.table._native, query, column_text(column, query.table), edges, how
     )
     rest = {"version": version, "rows_read": rows_read, "work": Work(**work)}
-    made = [_made(share, **rest) for share in shares if share is not None]
+    made = [estimate_of(share, **rest) for share in shares if share is not None]
     return [Bin(low, high, share) for low, high, share in zip(edges, edges[1:], made, strict=False)]
 
 

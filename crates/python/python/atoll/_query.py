@@ -7,17 +7,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, SupportsIndex, TypeVar, overload
 
 from ._answer import Answer, Work
-from ._choosing import Choosing
 from ._convert import batch_rows, whole
 from ._estimate import (
     Bin,
     Estimate,
     Estimating,
     Groups,
+    Question,
     Tolerant,
-    _made,
-    _Question,
     binned,
+    estimate_of,
     estimated,
     even_edges,
     grouped,
@@ -27,6 +26,7 @@ from ._estimate import (
 from ._expression import Expression, column_text, condition_text
 from ._of_runs import OfRun, run_told
 from ._plot import Plot
+from ._selection import Choosing
 from .errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Asking(Choosing, Estimating):
             answer = Answer(rows, version, Work(**work))
             rows_read += len(answer)
             told = {"rows_read": rows_read, "version": version, "work": answer.work, "value_unit": unit}
-            yield Refined(answer, cut, None if estimate is None else _made(estimate, **told), is_last)
+            yield Refined(answer, cut, None if estimate is None else estimate_of(estimate, **told), is_last)
 
     def batches(self, rows: SupportsIndex = 65_536) -> Iterator[Answer]:
         """The rows in pieces of at most ``rows`` rows, lightest first, read as they are asked for.
@@ -186,7 +186,7 @@ class Asking(Choosing, Estimating):
         max_rows = None if max_rows is None else whole(max_rows, "max_rows")
         return tolerant(self.query(), relative, absolute, of_sd, max_rows)
 
-    def _asked(self, question: _Question) -> Estimate:
+    def _asked(self, question: Question) -> Estimate:
         return estimated(self.query(), question)
 
     def _source(self) -> Table:
@@ -272,14 +272,14 @@ _Wanted = tuple[
 ]
 
 
-def _refined(table: Table, wanted: _Wanted, confidence: float) -> _Question | None:
+def _refined(table: Table, wanted: _Wanted, confidence: float) -> Question | None:
     """The one question that was asked, if one was."""
     mean, sum, share, quantile = wanted
     questions = [
-        *([_Question("mean", column_text(mean, table), confidence)] if mean is not None else []),
-        *([_Question("sum", column_text(sum, table), confidence)] if sum is not None else []),
-        *([_Question("share", condition_text(share), confidence)] if share is not None else []),
-        *([_Question("quantile", column_text(quantile[0], table), confidence, quantile[1])] if quantile is not None else []),
+        *([Question("mean", column_text(mean, table), confidence)] if mean is not None else []),
+        *([Question("sum", column_text(sum, table), confidence)] if sum is not None else []),
+        *([Question("share", condition_text(share), confidence)] if share is not None else []),
+        *([Question("quantile", column_text(quantile[0], table), confidence, quantile[1])] if quantile is not None else []),
     ]
     if len(questions) > 1:
         raise InvalidInputError.hinted("refine estimates one number", "ask for the others in queries of their own")

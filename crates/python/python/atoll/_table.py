@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
 
 from . import _atoll
 from ._appending import Appending
+from ._attributes import Noted
 from ._convert import fields, label, number, steps_between, whole
 from ._expression import Expression, col, column_parts, condition_text
-from ._noted import Noted
 from ._query import Asking, Query
 from ._told import Copied, Info, Packed, Run, Step, Vacuumed
 from .errors import InvalidInputError, NotFoundError, UnsupportedError

@@ -26,13 +26,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat, SupportsIndex
 
-from ._agreed import Agreement
+from ._agreement import Agreement
 from ._checkpoints import Checkpoint, finish, unfinished
+from ._collectives import all_or_none, check_alike, told_by_first
 from ._columns import Nothing, TableColumns, columns_of, copies, rows_of
 from ._convert import label, number, whole
 from ._provenance import of_run, with_attempt
 from ._pump import Pump, Step
-from ._together import all_or_none, check_alike, told_by_first
 from .errors import ConflictError, InvalidInputError, LimitError, TimedOutError
 
 if TYPE_CHECKING:

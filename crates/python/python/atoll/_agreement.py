@@ -6,8 +6,8 @@ process or the first rank of a communicator, takes what has its name, noted or n
 was named, and not noted as the job was killed between the two, counts; only where it was the first one of its run, and is not there
 at the next start, nobody knows of it. Who names none through the writer is asked nothing: nothing is noted.
 
-A note is of a path. Which step it is of, and whether it is one of those that resume asks for or was kept aside, is judged when a
-start asks (`_agreeing`). What was kept aside counts only where there is nothing else, as where the pattern is mistyped.
+A note is of a path. Which step it is of, and whether resume asks for it or keeps it aside, is judged when a start asks
+(`_checkpoint_notes`). What was kept aside counts only where there is nothing else, as where the pattern is mistyped.
 
 Ranks without a communicator have files of their own. A crash may come when some of them have named their checkpoint of a step and
 others have not. So a later attempt goes on from the newest one that all have noted. When a rank names the checkpoint of a step, all
@@ -31,7 +31,19 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ._agreeing import AFTER_ALL, BEFORE_ALL, Cell, Named, cut, in_common, is_gone, named_again, ranks_of, read, with_gone
+from ._checkpoint_notes import (
+    AFTER_ALL,
+    BEFORE_ALL,
+    Cell,
+    Named,
+    cut,
+    in_common,
+    is_gone,
+    named_again,
+    ranks_of,
+    read,
+    with_gone,
+)
 from ._checkpoints import Checkpoint, named, newest, set_aside, step_of, steps_there, with_step
 from .errors import ConflictError
 
