@@ -150,15 +150,10 @@ def _follow(table, seen: _Seen) -> None:  # noqa: ANN001
     native = table._native
     last = 0
     while not seen.is_over.is_set() and (seen.last is None or last < seen.last):
-        if hasattr(native, "follow"):
-            version = native.follow(last, 0.5)
-        else:
-            version = table.version()
+        version = native.follow(last, 0.5)
         if version != last:
             seen.versions.append((time.monotonic(), version))
             last = version
-        elif not hasattr(native, "follow"):
-            time.sleep(0.002)
 
 
 def _box(bench: Bench) -> LastSteps:

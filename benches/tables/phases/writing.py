@@ -1,7 +1,6 @@
 """Acknowledged writing: the same steps to every program, each acknowledged before the next one is handed over.
 
-An acknowledgement is the same on every side: from the disk where Atoll's package can ask for it, else from the
-operating system.
+An acknowledgement is the same on every side: from the disk.
 """
 
 import itertools
@@ -33,14 +32,13 @@ def run(bench: Bench) -> None:
     frames = [{name: np.array(batch[name].to_numpy()) for name in COLUMNS} for batch in batches]
     rates: dict[str, list[float]] = defaultdict(list)
     missing: set[type[Writer]] = set()
-    is_synced = _can_sync()
     for turn in range(bench.rounds):
         for kind in in_turn(WRITERS, turn):
             if kind in missing:
                 continue
             try:
                 with of_rival(kind.name):
-                    rate, wrong = _rate(bench.folder / "writing", kind, frames, is_synced=is_synced)
+                    rate, wrong = _rate(bench.folder / "writing", kind, frames, is_synced=True)
             except Unavailable as why:
                 missing.add(kind)
                 bench.leave_out(kind.name, why)
@@ -54,21 +52,12 @@ def run(bench: Bench) -> None:
     by_program = {name: median(each) for name, each in rates.items()}
     bench.measured.detail["acknowledged writing, rows/s"] = by_program
     shown = ", ".join(f"{name} {each / 1e3:,.0f}" for name, each in by_program.items())
-    whose = "the disk" if is_synced else "the operating system"
-    told(f"  K rows/s, each step acknowledged by {whose}: {shown}")
-    bench.measured.notes.append(f"written steps were acknowledged by {whose} on every side")
+    told(f"  K rows/s, each step acknowledged by the disk: {shown}")
+    bench.measured.notes.append("written steps were acknowledged by the disk on every side")
     for key, name in _AGAINST.items():
         if "atoll" in by_program and name in by_program:
             figure = by_program["atoll"] / by_program[name]
             bench.measured.record(f"write over {key}", figure, {each: by_program[each] for each in ("atoll", name)})
-
-
-def _can_sync() -> bool:
-    try:
-        import atoll
-    except ImportError:
-        return True
-    return hasattr(atoll.Store, "sync")
 
 
 def _rate(folder: Path, kind: type[Writer], frames: list[Frame], *, is_synced: bool) -> tuple[float, list[str]]:
