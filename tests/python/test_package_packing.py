@@ -3,6 +3,7 @@
 import gc
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -26,7 +27,7 @@ def until(holds, seconds: float = 30.0) -> None:
 
 def packers() -> list[str]:
     names = []
-    for task in __import__("pathlib").Path("/proc/self/task").iterdir():
+    for task in Path("/proc/self/task").iterdir():
         try:
             names.append((task / "comm").read_text().strip())
         except OSError:
