@@ -15,7 +15,6 @@ use atoll_tables::{SchemaError, TableError};
 use serde_json::{Value, json};
 use std::error::Error;
 use std::io;
-use std::sync::Arc;
 
 /// Exit code of a wrong command line, the same as of the argument parser.
 pub(crate) const USAGE_EXIT: u8 = 2;
@@ -468,20 +467,9 @@ fn is_of_another_user(host: &str, process: u32) -> bool {
     is_here && user.is_ok_and(|user| user != rustix::process::geteuid().as_raw())
 }
 
-/// How errors of a store hold their sources.
-type Source = Arc<dyn Error + Send + Sync>;
-
 /// What helps when the operating system is what failed below the store.
 fn hint_of_cause(error: &StoreError) -> Option<&'static str> {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let shared = error.downcast_ref::<Source>().and_then(|shared| shared.downcast_ref::<io::Error>());
-        if let Some(error) = error.downcast_ref::<io::Error>().or(shared) {
-            return hint_of_io(error);
-        }
-        cause = error.source();
-    }
-    None
+    error.io_cause().and_then(hint_of_io)
 }
 
 /// What helps with an error of the operating system.

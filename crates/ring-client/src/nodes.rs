@@ -12,7 +12,7 @@ use crate::refreshing::Refreshing;
 use crate::sending::{Sending, SentAt, Silence};
 use atoll_keyspace::{SLOTS, slot_of};
 use atoll_resp::Value;
-use atoll_store::StoreError;
+use atoll_store::{Source, StoreError};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::io;
@@ -31,9 +31,6 @@ const PAUSE_MAX: Duration = Duration::from_millis(200);
 pub(crate) const HOPS_MAX: usize = 5;
 
 pub(crate) type Address = Arc<str>;
-
-/// What an error came from.
-type Source = Arc<dyn std::error::Error + Send + Sync>;
 
 /// The nodes of a ring.
 pub(crate) struct Nodes {

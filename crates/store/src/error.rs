@@ -241,7 +241,7 @@ impl StoreError {
             Self::Limit { .. } => ErrorKind::Limit,
             Self::Unsupported { .. } => ErrorKind::Unsupported,
             Self::Unauthenticated { .. } => ErrorKind::Unauthenticated,
-            Self::Failed { source, .. } if is_denied(&**source) => ErrorKind::Unauthenticated,
+            Self::Failed { .. } if self.is_denied() => ErrorKind::Unauthenticated,
             Self::Owned { .. }
             | Self::Suspended { .. }
             | Self::Unavailable { .. }
@@ -254,6 +254,27 @@ impl StoreError {
             Self::Unknown { .. } => ErrorKind::TimedOut,
             Self::Remote { kind, .. } => *kind,
         }
+    }
+
+    /// What the operating system said, if that is what failed below: the first such error among the causes, also where
+    /// several errors share it.
+    #[must_use]
+    pub fn io_cause(&self) -> Option<&io::Error> {
+        let mut next = self.source();
+        while let Some(error) = next {
+            // A shared cause tells its own cause, and is none of the errors that it may be itself.
+            let shared = error.downcast_ref::<Source>().and_then(|shared| shared.downcast_ref::<io::Error>());
+            if let Some(cause) = error.downcast_ref::<io::Error>().or(shared) {
+                return Some(cause);
+            }
+            next = error.source();
+        }
+        None
+    }
+
+    /// Whether the operating system did not let us: to try again helps nobody.
+    fn is_denied(&self) -> bool {
+        self.io_cause().is_some_and(|cause| cause.kind() == io::ErrorKind::PermissionDenied)
     }
 
     /// Whether the call may have taken effect.
@@ -335,20 +356,6 @@ fn beyond(what: &str, actual: u64, max: u64) -> String {
         Some(what) => format!("{what} of {actual} bytes exceeds the limit of {max} bytes"),
         None => format!("{what}: {actual} exceeds the limit of {max}"),
     }
-}
-
-/// Whether the operating system did not let us: to try again helps nobody.
-fn is_denied(error: &(dyn Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        // A shared cause tells its own cause, and is none of the errors that it may be itself.
-        let shared = error.downcast_ref::<Source>().and_then(|shared| shared.downcast_ref::<io::Error>());
-        if let Some(cause) = error.downcast_ref::<io::Error>().or(shared) {
-            return cause.kind() == io::ErrorKind::PermissionDenied;
-        }
-        next = error.source();
-    }
-    false
 }
 
 #[cfg(test)]

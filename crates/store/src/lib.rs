@@ -27,7 +27,7 @@ pub use batch::{Batch, Condition, Durability, Mutation, RequestId, WriteOptions,
 pub use capabilities::{Capabilities, Limits};
 pub use create::create_conditionally;
 pub use deadline::within;
-pub use error::{Conflict, Outcome, StoreError};
+pub use error::{Conflict, Outcome, Source, StoreError};
 pub use key::{Cell, PartitionKey, SortKey, SortRange};
 pub use read::{
     ByteRange, Direction, Expectation, PartitionPage, PartitionQuery, Place, Projection, Read, ReadOptions,

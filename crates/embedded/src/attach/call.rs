@@ -6,14 +6,12 @@
 use super::Request;
 use super::attachment::name_is_known_for;
 use atoll_store::age::Moment;
-use atoll_store::{Capabilities, ErrorKind, Outcome, ReadOptions, StoreError, WriteOptions};
+use atoll_store::{Capabilities, ErrorKind, Outcome, ReadOptions, Source, StoreError, WriteOptions};
 use atoll_wire::Lost;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
-
-type Source = Arc<dyn std::error::Error + Send + Sync>;
 
 /// A call that is not answered yet.
 pub(super) struct Call<'a> {

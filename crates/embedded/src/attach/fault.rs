@@ -4,10 +4,9 @@
 //! whole too; what is left arrives as [`StoreError::Remote`] with its kind, outcome, message and hint.
 
 use super::bytes::{DecodeError, Reader, Writer};
-use atoll_store::{Conflict, ErrorKind, Outcome, StoreError};
+use atoll_store::{Conflict, ErrorKind, Outcome, Source, StoreError};
 use std::sync::Arc;
 
-type Cause = Arc<dyn std::error::Error + Send + Sync>;
 type Decoded<T> = Result<T, DecodeError>;
 
 /// Texts that both sides have in their programs, so that errors with them arrive as they left.
@@ -82,7 +81,7 @@ pub(super) fn write_error(to: &mut Writer, error: &StoreError) {
 
 pub(super) fn read_error(from: &mut Reader<'_>) -> Decoded<StoreError> {
     let text = |from: &mut Reader<'_>| from.text("text");
-    let source = |from: &mut Reader<'_>| -> Decoded<Option<Cause>> {
+    let source = |from: &mut Reader<'_>| -> Decoded<Option<Source>> {
         Ok(from.option("cause", |from| from.text("cause"))?.map(|text| Arc::new(RemoteCause(text)) as _))
     };
     Ok(match from.byte("error")? {

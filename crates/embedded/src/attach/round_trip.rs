@@ -5,7 +5,7 @@ use super::{Request, check_bytes};
 use atoll_store::{
     Batch, Buffer, ByteRange, Capabilities, Conflict, Direction, Durability, ErrorKind, Expectation, Limits,
     PartitionPage, PartitionQuery, Place, Projection, Read, ReadOptions, RequestId, ScanEntry, ScanPage,
-    ScanRequest, SortRange, Split, StoreError, Timestamp, Token, Waited, WriteOptions, Written,
+    ScanRequest, SortRange, Source, Split, StoreError, Timestamp, Token, Waited, WriteOptions, Written,
 };
 use std::ops::Bound;
 use std::sync::Arc;
@@ -241,9 +241,7 @@ fn every_answer_arrives_as_it_left() {
 }
 
 fn errors(random: &mut Random) -> Vec<StoreError> {
-    let source = || -> Option<Arc<dyn std::error::Error + Send + Sync>> {
-        Some(Arc::new(std::io::Error::other("the cable is out")))
-    };
+    let source = || -> Option<Source> { Some(Arc::new(std::io::Error::other("the cable is out"))) };
     vec![
         StoreError::Superseded { what: random.text() },
         StoreError::NotFound { what: "snapshot", name: random.text() },
