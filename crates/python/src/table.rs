@@ -290,7 +290,7 @@ impl Table {
         let table = self.handle()?;
         let changes: AttributeChanges =
             serde_json::from_str(text).map_err(|error| Failure::input(error.to_string()))?;
-        wait(py, async move { table.note(attributes_of(run.as_deref(), step), &changes).await.map(drop) })
+        wait(py, async move { table.note(AttributesOf::of(run.as_deref(), step), &changes).await.map(drop) })
     }
 
     /// The attributes of the table, of a run or of a step, of each table: JSON, an object.
@@ -300,7 +300,7 @@ impl Table {
         let of_each = wait(py, async move {
             let mut of_each = Vec::new();
             for table in table.tables() {
-                of_each.push(table.attributes(attributes_of(run.as_deref(), step)).await?);
+                of_each.push(table.attributes(AttributesOf::of(run.as_deref(), step)).await?);
             }
             Ok::<_, TableError>(of_each)
         })?;
@@ -550,14 +550,6 @@ impl Table {
         let explanation = wait(py, async move { table.explain(&query).await })?;
         let json = serde_json::to_string(&explanation).map_err(|error| Failure::input(error.to_string()))?;
         Ok((explanation.to_string(), json))
-    }
-}
-
-fn attributes_of(run: Option<&str>, step: Option<u64>) -> AttributesOf<'_> {
-    match (run, step) {
-        (None, _) => AttributesOf::Table,
-        (Some(run), None) => AttributesOf::Run(run),
-        (Some(run), Some(step)) => AttributesOf::Step(run, step),
     }
 }
 

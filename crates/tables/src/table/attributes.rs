@@ -26,7 +26,18 @@ pub type Attributes = BTreeMap<String, Value>;
 /// What is to become of attributes, by name; those with none are taken away.
 pub type AttributeChanges = BTreeMap<String, Option<Value>>;
 
-impl AttributesOf<'_> {
+impl<'a> AttributesOf<'a> {
+    /// What a run and a step name: without a run the table, without a step the run. A step without a run is ignored:
+    /// doors refuse it first.
+    #[must_use]
+    pub fn of(run: Option<&'a str>, step: Option<u64>) -> Self {
+        match (run, step) {
+            (None, _) => Self::Table,
+            (Some(run), None) => Self::Run(run),
+            (Some(run), Some(step)) => Self::Step(run, step),
+        }
+    }
+
     /// The key of their cell. No run's name has a control character, so these cannot meet.
     fn key(self) -> Vec<u8> {
         match self {

@@ -38,11 +38,7 @@ impl AttributesVerb {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let access = if self.noted.is_empty() { Access::Read } else { Access::Change };
         let table = self.table.open(session, access).await?;
-        let of = match (&self.run, self.step) {
-            (None, _) => AttributesOf::Table,
-            (Some(run), None) => AttributesOf::Run(run),
-            (Some(run), Some(step)) => AttributesOf::Step(run, step),
-        };
+        let of = AttributesOf::of(self.run.as_deref(), self.step);
         let attributes = match self.noted.is_empty() {
             true => table.attributes(of).await?,
             false => table.note(of, &self.noted.into_iter().collect()).await?,
