@@ -25,13 +25,13 @@ pub(crate) struct Lines {
     waiting: AtomicU64,
 }
 
-/// For how long a node is asked to wait at a time for each that waits, if that is longer than where few wait: of very many only so few
-/// ask anew in a second.
+/// For how long a node is asked to wait at a time, for each one that waits, where that is longer than the turn of few: it bounds
+/// how many ask again in a second.
 const TURN_EACH: Duration = Duration::from_micros(1500);
 
-/// The time of one turn where so many wait, and so long where few do, up to half of it taken off by chance, from 0 to 1: who began
-/// together do not end together. One that is asked anew says whether it still has the cell; one that hangs, or that the others took it
-/// from without its knowing, would tell nothing for ever.
+/// How long one wait at a node lasts: `of_few`, longer where many wait, and shortened by up to half, by `chance` from 0 to 1, so
+/// that waits which began together do not end together. A node that is asked again says whether it still has the cell; one that
+/// hangs, or that lost the cell to others without knowing it, would say nothing for ever.
 fn turn(of_few: Duration, waiting: u64, chance: f64) -> Duration {
     let each = TURN_EACH.saturating_mul(u32::try_from(waiting).unwrap_or(u32::MAX));
     of_few.max(each).mul_f64(1.0 - chance / 2.0)

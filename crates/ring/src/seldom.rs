@@ -20,7 +20,7 @@ impl Seldom {
         self.due(now)
     }
 
-    /// Time passed; if it happened and is to be said now: how often. Where it ends to happen the last ones are said so.
+    /// Time passed; if it happened and is to be said now: how often. So the last few are reported as well once it stops happening.
     pub(crate) fn due(&mut self, now: Moment) -> Option<u64> {
         let is_due = self.said_at.is_none_or(|said_at| now >= said_at.after(EACH_US));
         (is_due && self.times > 0).then(|| {

@@ -1,44 +1,44 @@
-//! Whose clients a slot remembers, where it remembers many: nobody is to take the places of all others.
+//! Fair shares of the clients that a slot remembers: no one user can crowd out the rest.
 //!
-//! A slot remembers so many clients and no more, whoever they are, so that its memory is bounded; and a name is chosen by whoever writes. From three eighths of its
-//! places on a user may have three times as many as are left for all: one alone leaves more than an eighth to others, and each of
-//! several leaves some to the next.
+//! A slot remembers a bounded number of clients, so that its memory is bounded, and clients choose their own names. Once three
+//! eighths of the places are taken, a user may have three times as many as are left for all: one user alone leaves more than an
+//! eighth to others, and each of several leaves some to the next.
 //!
-//! Invariant: it is judged at the door of a node, before there is an entry in a log; what copies do does not depend on it.
-//! Invariant: a place counts from when it is asked for, once however often that is, and for as long as its client is remembered: not if that does
-//! not come about, and no time alone gives it back.
+//! Invariant: the door of a node decides, before there is an entry in a log; what copies do does not depend on it.
+//! Invariant: a place counts once, from the first write that asks for it and for as long as the slot remembers its client. It
+//! does not count where the slot never comes to remember the client, and no time alone gives it back.
 
 use atoll_keyspace::SESSIONS_MAX;
 use atoll_replica::{Slot, Ticket};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// From so many remembered clients on it is counted whose they are: what is under way by then was asked for before, and with that they are half of
-/// all at most.
+/// Once a slot remembers this many clients, each one more is counted against its user. Writes that are under way by then are
+/// uncounted; with them that is at most half of all places.
 const COUNTED_FROM: u64 = SESSIONS_MAX / 2 - UNDER_WAY_MAX;
 
 /// Writes of a slot that may be under way at a time: so many in its log and as many held back while it changes hands.
 const UNDER_WAY_MAX: u64 = 8192;
 
-/// So many times what is left a user may take.
+/// How many times what is left one user may take.
 const SHARE: u64 = 3;
 
-/// Slots that are looked at with one tick, and places of each: all of one that is full take less than a minute.
+/// Slots that one tick looks at, and places of each: to look at all places of a full slot takes less than a minute.
 const SLOTS_LOOKED_AT: usize = 8;
 const LOOKED_AT: usize = 64;
 
 /// A client of a slot.
 pub(crate) type Client = (Slot, u128);
 
-/// Whose places of slots are.
+/// Which users the places of slots belong to.
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
     slots: BTreeMap<Slot, Places>,
-    /// What is not answered yet of clients who have a place only if that is remembered.
+    /// Writes that are not answered yet; each one's client keeps its place only if the slot remembers it then.
     asked: HashMap<Ticket, Client>,
-    /// The slot to be looked at next.
+    /// The slot at which the next look begins.
     next: Slot,
-    /// How often somebody looked, at whatever slots.
+    /// How many looks there were, at any slots.
     looks: u64,
 }
 
@@ -48,11 +48,11 @@ struct Places {
     of_clients: BTreeMap<u128, Place>,
     /// How many each user has.
     of_users: HashMap<Arc<str>, u64>,
-    /// How many of them may come to be remembered, and are not yet.
+    /// How many of them the slot may come to remember, and does not yet.
     asked: u64,
-    /// The client to be looked at next.
+    /// The client at which the next look begins.
     next: u128,
-    /// With which look the places were last looked at for somebody who has none.
+    /// The number of the last look that was made for a client without a place.
     looked_with: Option<u64>,
 }
 
@@ -64,14 +64,14 @@ struct Place {
 }
 
 impl Shares {
-    /// Whether it is to be asked who wants one more place of a slot that remembers so many clients.
+    /// Whether a slot that remembers this many clients counts them by user.
     #[inline]
     pub(crate) fn are_counted(remembered: u64) -> bool {
         remembered >= COUNTED_FROM
     }
 
-    /// Takes a place for a client of this user who is not remembered, in a slot that remembers so many; not if that would leave too few to others.
-    /// Its write, if it has one, is answered by this ticket, which is to be told to [`Shares::answered`].
+    /// Takes a place for a client of this user that the slot does not remember; `remembered` is how many it does. Refuses where
+    /// too few would be left to others. The caller reports the ticket of the client's write to [`Shares::answered`].
     pub(crate) fn take(
         &mut self,
         (slot, client): Client,
@@ -82,7 +82,7 @@ impl Shares {
     ) -> bool {
         let places = self.slots.entry(slot).or_default();
         let mut has_place = places.take(client, user, remembered);
-        // Who has none asks on, perhaps as fast as it can: a look each time would be many times the work of a write.
+        // A client without a place may ask again as fast as it can: a look each time would be many times the work of a write.
         if !has_place && places.looked_with != Some(self.looks) {
             places.looked_with = Some(self.looks);
             places.look(|client| remembers((slot, client)));
@@ -103,7 +103,7 @@ impl Shares {
         }
     }
 
-    /// Looks at some places, whether who had them is still remembered.
+    /// Looks at some places, and frees those whose clients the slot no longer remembers.
     pub(crate) fn look(&mut self, remembers: impl Fn(Client) -> bool) {
         self.looks += 1;
         let from = std::mem::take(&mut self.next);
@@ -127,7 +127,7 @@ impl Places {
             Some(_) => self.let_go(client),
             None => {}
         }
-        // What was done and is answered at the end of the round is in both: for so long too little seems to be left, never too much.
+        // A write that is done and not answered until the end of the round is in both: too little seems left then, never too much.
         let left = SESSIONS_MAX.saturating_sub(remembered).saturating_sub(self.asked);
         let had = self.of_users.get_key_value(user);
         let (user, count) = had.map_or_else(|| (user.into(), 0), |(user, count)| (Arc::clone(user), *count));

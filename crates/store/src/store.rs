@@ -108,9 +108,8 @@ pub trait Store: Send + Sync + 'static {
         time_out: Duration,
     ) -> StoreFuture<'a, Waited>;
 
-    /// Lets so much time pass, by a timer of this process: no node has to be there for it. Who gives way to others rests, and
-    /// learns nothing by it; who waits for something [waits](Self::wait). A store whose time is made up takes it from there.
-    /// Needs tokio's timer.
+    /// Sleeps, by a timer of this process: no node has to be there for it. It is for backing off; to wait for a value use
+    /// [`wait`](Self::wait). A simulated store overrides it with its own time. Needs tokio's timer.
     fn rest(&self, time: Duration) -> BoxFuture<'_, ()> {
         Box::pin(tokio::time::sleep(time))
     }

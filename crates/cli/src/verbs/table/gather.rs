@@ -4,7 +4,7 @@
 //!
 //! Invariant: how far it came is what the table itself says, so that a kill at any moment, and a second call, double
 //! nothing and lose nothing; a store is read at the version that it had when it was first gathered.
-//! Invariant: a run in which somebody else wrote is gone on with by nobody: its steps no longer tell how far it came.
+//! Invariant: a run that somebody else wrote to is never continued: its steps no longer tell how far the gather came.
 
 use super::TableArguments;
 use crate::output::note;
