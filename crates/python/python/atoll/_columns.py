@@ -176,7 +176,7 @@ class TableColumns:
         given = set(names)
         unknown = sorted(map(str, given - self._kinds.keys()))
         if unknown:
-            return f"has {_told(unknown)}, and the table has not", f"its columns are {', '.join(self._kinds)}"
+            return f"has {_told(unknown)}, and the table does not", f"its columns are {', '.join(self._kinds)}"
         needed = (name for name, (_, nullable) in self._kinds.items() if not nullable)
         lacking = [name for name in needed if name not in given and name not in filled]
         if lacking:

@@ -2,7 +2,7 @@
 
 Invariant: what waits, and what is being appended, takes at most `bytes_max`, or is one single step.
 Invariant: after an error nothing more is appended: later steps must not become true without earlier ones.
-Invariant: a forked child, which has not the thread, is told so; it neither waits nor takes the lock, which nobody may
+Invariant: a forked child, which does not have the thread, is told so; it neither waits nor takes the lock, which nobody may
 ever let go of there.
 """
 
@@ -63,7 +63,7 @@ class Pump:
         """Raises the error of the thread, if there was one."""
         if self._is_forked:
             raise UnsupportedError.hinted(
-                "this process was forked from the one that made the writer, and has not its thread",
+                "this process was forked from the one that made the writer, and does not have its thread",
                 "make the writer in the process that gives it steps",
             )
         if self._error is not None:

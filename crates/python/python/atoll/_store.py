@@ -81,7 +81,7 @@ class Store:
         ``unique=True`` refuses rows whose id their run has already (``ConflictError``) or that are twice among the new
         ones (``InvalidInputError``); nothing of such an append is kept. Each append then looks for what it
         repeats, which costs little where the step is part of ``id`` and ``index``. Runs are told apart: rows appended
-        without ``run=`` are a run of this process's own. Without it, that ids differ is up to you.
+        without ``run=`` are a run of this process's own. Without ``unique``, keeping ids distinct is up to you.
 
         ``pack`` says when what is appended is rearranged so that questions read little: ``"background"`` in a thread of
         this process while the table is open (:meth:`Table.keep_packed`), ``"later"`` when somebody calls

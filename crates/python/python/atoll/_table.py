@@ -143,11 +143,11 @@ class Table(Asking, Noted, Appending):
         """The rows of one step: by its number, or by its physical time (with ``nearest``, the closest there is).
 
         Needs a column ``step``. A number is a condition like any other: nothing is looked up, and a step that is not there
-        has no rows. Where several runs have steps of that time, those of all of them; which these are is
+        has no rows. Where several runs have steps of that time, the rows of all of them are meant; which these are is
         looked up now.
 
-        Raises ``NotFoundError`` where no step has that time, ``UnsupportedError`` where that are different steps in
-        different runs that one query cannot tell apart.
+        Raises ``NotFoundError`` where no step has that time, ``UnsupportedError`` where that time is a different step in
+        different runs, and one query cannot tell them apart.
         """
         if (step is None) == (time is None):
             raise InvalidInputError.hinted("at needs a step or a time, and not both", "write at(step=7) or at(time=0.5)")

@@ -147,7 +147,7 @@ def _made_of(atoms: dict[str, Any]) -> Any:
 
 
 def _chosen(table: Table, run: str, frames: range) -> list[int]:
-    """Those of the frames that the run has not, in rising order."""
+    """Those of the frames that the run does not have, in rising order."""
     last = table.last_complete(run)
     if last is None:
         return sorted(frames)

@@ -147,7 +147,7 @@ class Writer:
         meanwhile.
 
         Raises ``InvalidInputError`` for a step that is no whole number or does not rise, a time that is no number,
-        columns that the table has not, or that the step lacks, columns of different lengths, and what cannot be converted, or is
+        columns that the table does not have, or that the step lacks, columns of different lengths, and what cannot be converted, or is
         of another type than the table's column, ``LimitError`` for more rows than an object has; the writer goes on after
         these. What only shows in one of the values, such as 0.5 for whole numbers, or none where there must be one, may be found
         in the background, and ends the writer then. Raises what went wrong with an earlier step, if something did.
@@ -183,7 +183,7 @@ class Writer:
         self._last = step
 
     def _check_names(self, names: Iterable[str], step: int) -> None:
-        """Refuses columns that the table has not, and a step that lacks some."""
+        """Refuses columns that the table does not have, and a step that lacks some."""
         misfit = self._columns.misfit(names, FILLED)
         if misfit is not None:
             # Somebody may have added columns meanwhile.
