@@ -91,7 +91,7 @@ impl GroupDoor for Prepared {
 impl GroupMember for Member {
     fn propose(&self, _: Vec<Proposal>) {}
 
-    fn ask(&self, _: Change) {}
+    fn ask(&self, _: Vec<Change>) {}
 
     fn fetch_table(&self) {
         (self.0)(GroupSaid::Heard(Moment(0), None));
