@@ -1,5 +1,5 @@
-//! Plain blobs: the blocks that a table's rows become, made from the same rows, and written as they are without any
-//! index.
+//! Plain blobs: the blocks that a table's rows become, made from the same rows, and written as they are
+//! without any index.
 
 use super::{IN_FLIGHT, Written, fresh_table, session};
 use crate::peers::EngineError;

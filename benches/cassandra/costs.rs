@@ -1,8 +1,9 @@
-//! What calls of the contract cost on Cassandra: requests to the cluster, as its nodes count them, and time; and how
-//! many lightweight transactions a second there are, in one partition and over many.
+//! What calls of the contract cost on Cassandra: requests to the cluster, as its nodes count them, and time;
+//! and how many lightweight transactions a second there are, in one partition and over many.
 //!
 //! Requests are those of all connections but this program's own counting one; what a driver sends to keep its
-//! connections alive is measured first and taken off. The same calls go to a folder, for those who choose between the two.
+//! connections alive is measured first and taken off. The same calls go to a folder, for those who choose
+//! between the two.
 
 use super::{NAME, session};
 use crate::peers::EngineError;
@@ -97,8 +98,8 @@ struct Costs {
     all: f64,
 }
 
-/// Measures all of it on the store of this URL, or in this folder, and writes it to `out`; requests are those to the
-/// nodes at `contacts`, if there are any.
+/// Measures all of it on the store of this URL, or in this folder, and writes it to `out`; requests are those
+/// to the nodes at `contacts`, if there are any.
 pub async fn costs(url: &str, contacts: Option<&str>, out: &Path) -> Result<(), EngineError> {
     let store = crate::counts::open(Path::new(url)).await?;
     let meter = Meter::of(contacts).await?;

@@ -1,8 +1,8 @@
-//! What the bench of Cassandra does beside Atoll, in the same cluster and with the same driver: plain rows, plain
-//! blobs; and what calls of the contract cost there.
+//! What the bench of Cassandra does beside Atoll, in the same cluster and with the same driver: plain rows,
+//! plain blobs; and what calls of the contract cost there.
 //!
-//! Invariant: a rival gets its client in Rust, prepared statements and as much in flight as the bars say: what is
-//! slow about it is not its client.
+//! Invariant: a rival gets its client in Rust, prepared statements and as much in flight as the bars say:
+//! what is slow about it is not its client.
 
 mod blobs;
 mod costs;

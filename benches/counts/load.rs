@@ -52,7 +52,8 @@ pub enum Way {
     Loaded,
 }
 
-/// Writes every record batch of an Arrow file as a step; then closes the store, and writes what it took to `out`.
+/// Writes every record batch of an Arrow file as a step; then closes the store, and writes what it took to
+/// `out`.
 ///
 /// The table is sampled by row, or by the column `sample_key`.
 pub async fn load(

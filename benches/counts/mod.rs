@@ -1,10 +1,11 @@
 //! Counts of work: what questions touch, read and request, taken below the tables, at the store's contract.
 //!
-//! The Python half of the bench writes rows and questions to files and starts this program; what comes back is one
-//! object for each question. Counts do not depend on the machine, so they are the figures that noise cannot touch.
+//! The Python half of the bench writes rows and questions to files and starts this program; what comes back
+//! is one object for each question. Counts do not depend on the machine, so they are the figures that noise
+//! cannot touch.
 //!
-//! Invariant: a table that is asked was opened anew; what it keeps in memory from one question to the next counts
-//! as it would for a user.
+//! Invariant: a table that is asked was opened anew; what it keeps in memory from one question to the next
+//! counts as it would for a user.
 
 mod adapter;
 mod ask;

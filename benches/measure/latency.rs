@@ -1,9 +1,10 @@
 //! Latencies of single calls, and the worst stall with preemption taken out.
 //!
 //! A thread that waits for a processor is not stalled by the engine. The kernel counts that wait for each
-//! thread (`schedstat`); it is read at every slow call and once in a while besides, so that only waits of
-//! the last calls can be taken off a slow one. When slow calls were is kept, so that what a control thread felt in the very
-//! same time can be taken off instead: one or the other, whichever is more, for both see a processor that is not to be had.
+//! thread (`schedstat`); it is read at every slow call and once in a while besides, so that only waits of the
+//! last calls can be taken off a slow one. When slow calls were is kept, so that what a control thread felt
+//! in the very same time can be taken off instead: one or the other, whichever is more, for both see a
+//! processor that is not to be had.
 
 use super::clock::{Ticks, ticks_now, ticks_per_ns};
 use super::stalls::{Control, Span};
@@ -15,7 +16,8 @@ const SUB_BUCKETS: usize = 1 << SUB_BUCKET_BITS;
 const SLOW_NS: f64 = 100_000.0;
 /// Calls between two looks at the kernel's count.
 const CALLS_BETWEEN_LOOKS: u64 = 1024;
-/// Slow calls of which it is kept when they were, at least; from the others nothing is taken off but their wait.
+/// Slow calls of which it is kept when they were, at least; from the others nothing is taken off but their
+/// wait.
 const SLOW_KEPT: usize = 4096;
 
 /// What calls took, in microseconds.
@@ -128,8 +130,8 @@ impl LatencyMeter {
         }
     }
 
-    /// The worst slow call in which neither its wait nor what the control thread felt counts; of those that were forgotten,
-    /// what they had at most.
+    /// The worst slow call in which neither its wait nor what the control thread felt counts; of those that
+    /// were forgotten, what they had at most.
     fn worst_own_ns(&self, control: &Control) -> f64 {
         let own = |call: &SlowCall| {
             let felt_ns = control.felt_in(call.span) as f64 / ticks_per_ns();
@@ -243,7 +245,8 @@ mod tests {
         (count * 1e6 * ticks_per_ns()) as Ticks
     }
 
-    /// A meter that saw one call of 30 ms, one second after it was started, and what is left of it beside this control thread.
+    /// A meter that saw one call of 30 ms, one second after it was started, and what is left of it beside
+    /// this control thread.
     fn own_of_a_stall(waited_ms: f64, felt: Span) -> f64 {
         let mut meter = LatencyMeter::start();
         let from = milliseconds(1000.0);

@@ -1,7 +1,8 @@
 //! The control thread: does nothing but sleep, and so feels only what the machine does to everybody.
 //!
-//! It runs beside measured phases and keeps when each of its sleeps went on for too long. A call that stalled in that very
-//! time is not the engine's to answer for; one at any other time is. Its own CPU time is known and taken off the phase's.
+//! It runs beside measured phases and keeps when each of its sleeps went on for too long. A call that stalled
+//! in that very time is not the engine's to answer for; one at any other time is. Its own CPU time is known
+//! and taken off the phase's.
 
 use super::clock::{Ticks, ticks_now, ticks_per_ns};
 use rustix::thread::{ClockId, NanosleepRelativeResult, Timespec, clock_nanosleep_relative};

@@ -1,5 +1,5 @@
-//! Berkeley DB as a hash table and as a tree, without transactions and without a log: as fast as it goes. What was
-//! written lies in its cache until it is closed, so nothing survives a killed process.
+//! Berkeley DB as a hash table and as a tree, without transactions and without a log: as fast as it goes.
+//! What was written lies in its cache until it is closed, so nothing survives a killed process.
 
 use super::{Engine, EngineError, OpenOptions};
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -99,7 +99,8 @@ impl Engine for Berkeley {
 
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> Result<(), EngineError> {
         let mut error = 0;
-        // SAFETY: the file is open, the key lives through the call, and it writes no more than the room it is told.
+        // SAFETY: the file is open, the key lives through the call, and it writes no more than the room it is
+        // told.
         let len = unsafe {
             atoll_berkeley_get(
                 self.db,

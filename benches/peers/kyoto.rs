@@ -1,5 +1,5 @@
-//! Kyoto Cabinet's hash table in a file that is mapped, with twice as many buckets as records, as its makers advise.
-//! Nothing is synced before it is closed.
+//! Kyoto Cabinet's hash table in a file that is mapped, with twice as many buckets as records, as its makers
+//! advise. Nothing is synced before it is closed.
 
 use super::{Engine, EngineError, OpenOptions};
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -84,7 +84,8 @@ impl Engine for Kyoto {
     }
 
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> Result<(), EngineError> {
-        // SAFETY: the file is open, the key lives through the call, and it writes no more than the room it is told.
+        // SAFETY: the file is open, the key lives through the call, and it writes no more than the room it is
+        // told.
         let len = unsafe {
             kcdbgetbuf(
                 self.db,

@@ -17,7 +17,8 @@ pub struct Rocks {
 impl Rocks {
     /// Opens or makes it. Every write goes to the log and reaches the kernel before it is acknowledged.
     ///
-    /// With a budget, its write buffers take up to a quarter, blocks the rest, and nothing goes through the page cache.
+    /// With a budget, its write buffers take up to a quarter, blocks the rest, and nothing goes through the
+    /// page cache.
     pub fn open(folder: &Path, chosen: OpenOptions) -> Result<Self, EngineError> {
         let mut blocks = BlockBasedOptions::default();
         let buffers = chosen.budget_bytes.map_or(0, |budget| budget as usize / 4);

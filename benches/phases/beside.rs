@@ -21,8 +21,8 @@ const BACKUPS: usize = 2;
 /// How many checkpoints the reader is beside.
 const CHECKPOINTS: u64 = 5;
 
-/// Records have versions below this: A writes as many as it has requests, two threads as many again on top, the checkpoints'
-/// rounds are few, and a value of another key would have to be of some version far beyond.
+/// Records have versions below this: A writes as many as it has requests, two threads as many again on top,
+/// the checkpoints' rounds are few, and a value of another key would have to be of some version far beyond.
 fn versions(spec: &Spec) -> u64 {
     3 * (spec.requests + 2)
 }
@@ -85,8 +85,9 @@ impl Pair {
     }
 }
 
-/// YCSB A by two threads, half of the calls each, on the same records, with the work of one thread for each call. A thread must
-/// find what it wrote last itself, or anything that the other wrote; in the end each record has the last version of one of them.
+/// YCSB A by two threads, half of the calls each, on the same records, with the work of one thread for each
+/// call. A thread must find what it wrote last itself, or anything that the other wrote; in the end each
+/// record has the last version of one of them.
 pub fn update_pair(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let (mut engine, open_ms) = open_timed(spec)?;
     let mut verifier = Verifier::new(spec.value_bytes);
@@ -112,9 +113,9 @@ pub fn update_pair(spec: &Spec) -> Result<PhaseResult, EngineError> {
     Ok(result)
 }
 
-/// One thread gets records, first alone, then beside checkpoints of a tenth of the records, then beside copies of all, and of
-/// nothing else: the updates between checkpoints are made while it pauses. Long values lie in the log, which checkpoints
-/// clean.
+/// One thread gets records, first alone, then beside checkpoints of a tenth of the records, then beside
+/// copies of all, and of nothing else: the updates between checkpoints are made while it pauses. Long values
+/// lie in the log, which checkpoints clean.
 pub fn read_beside(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let (mut engine, open_ms) = open_timed(spec)?;
     let mut reading = Reading::of(spec);

@@ -50,8 +50,9 @@ pub fn overwrite(spec: &Spec) -> Result<PhaseResult, EngineError> {
     Ok(result)
 }
 
-/// Scans of 100 of a store that was overwritten, with the work of scans of a fresh one; before, every record must hold its last
-/// version, one that no update chose what phases before wrote, and a scan of everything must find the same.
+/// Scans of 100 of a store that was overwritten, with the work of scans of a fresh one; before, every record
+/// must hold its last version, one that no update chose what phases before wrote, and a scan of everything
+/// must find the same.
 pub fn scan(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let mut verifier = Verifier::new(spec.value_bytes);
     let requests = scan_requests(spec.records, spec.requests, SCAN_ENTRIES, SEED + 2);

@@ -1,8 +1,9 @@
 //! The embedded contract, asynchronous and through a trait object, over the bare engine, in memory.
 //!
-//! Both hold the same records; the contract's partition keys are the engine's keys, with one cell each. They take turns, because
-//! whoever comes first in a process pays for the first touch of its memory, and who comes second has what the first let go of:
-//! one turn of each that does not count, then as many that begin with the one as with the other.
+//! Both hold the same records; the contract's partition keys are the engine's keys, with one cell each. They
+//! take turns, because whoever comes first in a process pays for the first touch of its memory, and who comes
+//! second has what the first let go of: one turn of each that does not count, then as many that begin with
+//! the one as with the other.
 
 use super::window::Window;
 use super::{PhaseResult, SEED, Spec};
@@ -51,7 +52,8 @@ enum Side {
 /// How many turns of each side count: an even number, so that each is the first as often as the other.
 const TURNS: usize = 2;
 
-/// Both sides in turn, the first turn of each not counted; their costs, the engine's first, as means over what counts.
+/// Both sides in turn, the first turn of each not counted; their costs, the engine's first, as means over
+/// what counts.
 fn in_turn(mut cost: impl FnMut(Side) -> Result<Costs, EngineError>) -> Result<[Costs; 2], EngineError> {
     let mut sums = [Costs::default(); 2];
     for turn in 0..=TURNS {

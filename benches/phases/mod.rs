@@ -187,7 +187,8 @@ impl PhaseResult {
         self.first_wrong = self.first_wrong.take().or(verifier.first_wrong);
     }
 
-    /// The worst call, each less its wait for a processor or what the control thread felt in that very time, whichever is more.
+    /// The worst call, each less its wait for a processor or what the control thread felt in that very time,
+    /// whichever is more.
     pub fn worst_excess_us(&self) -> Option<f64> {
         self.latency.map(|latency| latency.worst_own_us)
     }

@@ -1,5 +1,5 @@
-//! Short pairs one at a time, inserted, got and removed: what NoVoHT was made for, and measured beside Kyoto Cabinet and
-//! Berkeley DB (ZHT, section 2.3.3 of the text, figure 2.5: average latency of each).
+//! Short pairs one at a time, inserted, got and removed: what NoVoHT was made for, and measured beside Kyoto
+//! Cabinet and Berkeley DB (ZHT, section 2.3.3 of the text, figure 2.5: average latency of each).
 
 use super::window::Window;
 use super::write::open_timed;
@@ -40,8 +40,8 @@ pub fn run(spec: &Spec) -> Result<PhaseResult, EngineError> {
     Ok(result)
 }
 
-/// Does something for every record, in the order of multiples of `stride`, or as they were counted for 0; microseconds
-/// for one.
+/// Does something for every record, in the order of multiples of `stride`, or as they were counted for 0;
+/// microseconds for one.
 fn each(
     spec: &Spec,
     stride: u64,

@@ -11,7 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Bytes written to split off and absorb, and by the checkpoints behind each, in percent of the bytes of the records.
+/// Bytes written to split off and absorb, and by the checkpoints behind each, in percent of the bytes of the
+/// records.
 pub const WRITTEN: &str = "split off and absorb: percent of the data written";
 /// Records between two that are read again.
 const READ_EVERY: usize = 997;

@@ -118,8 +118,8 @@ pub fn scan(spec: &Spec) -> Result<PhaseResult, EngineError> {
     Ok(result)
 }
 
-/// Makes these scans of records of versions below `versions`. What checks them costs the same however many there are, so that
-/// scans of a fresh store and of one that was overwritten can be compared.
+/// Makes these scans of records of versions below `versions`. What checks them costs the same however many
+/// there are, so that scans of a fresh store and of one that was overwritten can be compared.
 pub fn scans(
     engine: &mut dyn Engine,
     requests: &[ScanRequest],
@@ -164,7 +164,8 @@ fn order_of(key: &[u8]) -> [u64; 3] {
     [word(0), word(8), word(16)]
 }
 
-/// The whole store in order, of hashes of keys with their versions: no key missing, none twice, none too many, none stale.
+/// The whole store in order, of hashes of keys with their versions: no key missing, none twice, none too
+/// many, none stale.
 pub fn check_whole_order(
     engine: &mut dyn Engine,
     mut expected: impl ExactSizeIterator<Item = (u64, u64)>,

@@ -16,7 +16,8 @@ pub fn open_timed(spec: &Spec) -> Result<(Box<dyn Engine>, f64), EngineError> {
     Ok((engine, started.elapsed().as_secs_f64() * 1000.0))
 }
 
-/// Opens the store once more, behind all that was measured, and has it checked; one that keeps nothing has nothing to check.
+/// Opens the store once more, behind all that was measured, and has it checked; one that keeps nothing has
+/// nothing to check.
 pub fn check_again(
     spec: &Spec,
     result: &mut PhaseResult,
@@ -81,7 +82,8 @@ pub fn load_single(spec: &Spec) -> Result<PhaseResult, EngineError> {
     Ok(result)
 }
 
-/// Makes these calls of YCSB A, each timed and each get checked: the same work by whoever makes them, alone or beside another.
+/// Makes these calls of YCSB A, each timed and each get checked: the same work by whoever makes them, alone
+/// or beside another.
 pub fn make_updates(
     engine: &mut dyn Engine,
     spec: &Spec,

@@ -67,7 +67,8 @@ pub fn rows(measured: &Measured, scale_to_full: f64) -> Vec<Row> {
     rows.into_iter().flatten().map(|row| judge(row, measured)).collect()
 }
 
-/// A figure holds when it meets its target, and Atoll returned nothing wrong and failed at nothing on the way.
+/// A figure holds when it meets its target, and Atoll returned nothing wrong and failed at nothing on the
+/// way.
 fn judge(mut row: Row, measured: &Measured) -> Row {
     row.holds = row.figure.map(|figure| row.meets(row.target, figure) && !measured.is_spoiled(Atoll));
     row
@@ -88,8 +89,8 @@ pub fn at_most(bar: &'static str, unit: &'static str, target: f64, goal: impl In
     }
 }
 
-/// How often Atoll's cost goes into that of the best of these rivals; not measured where one of them was not, since that
-/// one may be the best.
+/// How often Atoll's cost goes into that of the best of these rivals; not measured where one of them was not,
+/// since that one may be the best.
 pub fn over_the_best(row: Row, peers: BTreeMap<&'static str, f64>, rivals: &[EngineName]) -> Row {
     let cost = |engine: &EngineName| peers.get(engine.name()).copied().filter(|cost| cost.is_finite());
     let lacking: Vec<_> =

@@ -92,8 +92,8 @@ impl Measured {
         })
     }
 
-    /// Whether an engine returned something wrong, or did not come to the end of a phase: then none of its other figures
-    /// is worth anything, since what would have shown a wrong value may be what failed.
+    /// Whether an engine returned something wrong, or did not come to the end of a phase: then none of its
+    /// other figures is worth anything, since what would have shown a wrong value may be what failed.
     pub fn is_spoiled(&self, engine: EngineName) -> bool {
         self.wrong(engine).is_some() || self.failures.iter().any(|failure| failure.engine == engine)
     }

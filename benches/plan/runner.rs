@@ -1,7 +1,8 @@
 //! Runs the steps: each phase of each engine in a child of its own, engines taking turns.
 //!
-//! Invariant: no two children run at the same time, and before each the disk has nothing left to store; nor is it told what was
-//! removed before, which the system does behind everybody's back, unless others keep the machine busy for minutes.
+//! Invariant: no two children run at the same time, and before each the disk has nothing left to store; nor
+//! is it told what was removed before, which the system does behind everybody's back, unless others keep the
+//! machine busy for minutes.
 
 use super::results::{Failure, Measured};
 use crate::measure::wait_for_calm;

@@ -1,7 +1,8 @@
-//! The bench of the ring: Atoll's nodes beside Redis and memcached, asked by one client that judges every reply.
+//! The bench of the ring: Atoll's nodes beside Redis and memcached, asked by one client that judges every
+//! reply.
 //!
-//! `run` prints one row for each bar, and beside it everybody's own figures, losses as plainly as wins. What it starts
-//! is kept by children of this program that end with it.
+//! `run` prints one row for each bar, and beside it everybody's own figures, losses as plainly as wins. What
+//! it starts is kept by children of this program that end with it.
 
 mod cassandra;
 mod client;
@@ -222,7 +223,8 @@ struct Measured {
 }
 
 impl Measured {
-    /// A line about a phase that was not measured because it was not offered; it ends well, and must not look as if it held.
+    /// A line about a phase that was not measured because it was not offered; it ends well, and must not look
+    /// as if it held.
     fn skipped(&self) -> Option<String> {
         let notes = self.rows.iter().filter_map(|row| row.note.as_deref());
         let mut whys = notes.map(|note| note.strip_prefix("atoll: ").unwrap_or(note));

@@ -13,7 +13,8 @@ const UPDATE_BIT: u32 = 1 << 31;
 
 /// One call of YCSB A: a get or an update of a record, and the version that it must find or writes.
 ///
-/// That a get knows its version costs whoever makes the call eight bytes that come one after the other, on every side.
+/// That a get knows its version costs whoever makes the call eight bytes that come one after the other, on
+/// every side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdateRequest {
     record: u32,
@@ -40,7 +41,8 @@ impl UpdateRequest {
     }
 }
 
-/// `count` calls, half of them updates, by one writer into records of version 0: call `n` writes version `n + 1`.
+/// `count` calls, half of them updates, by one writer into records of version 0: call `n` writes version `n +
+/// 1`.
 pub fn update_requests(records: u64, count: u64, seed: u64) -> Vec<UpdateRequest> {
     let mut choices = Zipfian::new(records, seed);
     let mut draw = || {
@@ -53,8 +55,8 @@ pub fn update_requests(records: u64, count: u64, seed: u64) -> Vec<UpdateRequest
     requests
 }
 
-/// Gives an update the version that belongs to its place among these calls, and a get the one that it finds if these calls are
-/// made in order. `versions` are those of all records before, and then after.
+/// Gives an update the version that belongs to its place among these calls, and a get the one that it finds
+/// if these calls are made in order. `versions` are those of all records before, and then after.
 pub fn give_versions(requests: &mut [UpdateRequest], versions: &mut [u32], version_of: impl Fn(u32) -> u32) {
     for (number, request) in (0..).zip(requests) {
         let version = &mut versions[request.record() as usize];

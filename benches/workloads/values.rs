@@ -142,7 +142,8 @@ impl Verifier {
         self.report(key, &format!("a version below {versions} expected"), value);
     }
 
-    /// Checks that `value` is the one of `key` at `version`, or at one that another writer may have written since.
+    /// Checks that `value` is the one of `key` at `version`, or at one that another writer may have written
+    /// since.
     #[inline]
     pub fn check_beside(&mut self, key: &[u8], version: u64, others: Others, value: Option<&[u8]>) {
         self.checked += 1;

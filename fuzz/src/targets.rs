@@ -81,7 +81,8 @@ fn frames(input: &[u8]) {
     let _ = atoll_wire::check_bytes(&bytes, usize::from(*piece), Limits::default());
 }
 
-/// Requests in the Redis protocol, in pieces of a size that the first byte says; cut otherwise they are the same.
+/// Requests in the Redis protocol, in pieces of a size that the first byte says; cut otherwise they are the
+/// same.
 fn requests(input: &[u8]) {
     let Some((piece, bytes)) = input.split_first() else { return };
     let found = atoll_resp::fuzz::requests(bytes, usize::from(*piece));

@@ -1,8 +1,8 @@
-//! `cargo xtask cassandra`: a real Apache Cassandra for developers, tests and the bench, of one to nine nodes on the
-//! loopback addresses 127.0.0.1 and following.
+//! `cargo xtask cassandra`: a real Apache Cassandra for developers, tests and the bench, of one to nine nodes
+//! on the loopback addresses 127.0.0.1 and following.
 //!
-//! The nodes outlive this program. What a cluster was asked to be lies in its folder, so that whoever comes later, or
-//! after this program was killed, finds it.
+//! The nodes outlive this program. What a cluster was asked to be lies in its folder, so that whoever comes
+//! later, or after this program was killed, finds it.
 
 mod certificates;
 mod cluster;

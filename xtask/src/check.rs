@@ -8,8 +8,8 @@ use crate::{cargo, rooms, run, workspace};
 
 /// Crates outside the workspace, which `--workspace` does not reach.
 const OUTSIDE: &[&str] = &["benches/Cargo.toml", "benches/ring/Cargo.toml", "fuzz/Cargo.toml"];
-/// Those of them that lints are asked about, and the features that hide no code; the fuzzers are built by the verb that runs
-/// them.
+/// Those of them that lints are asked about, and the features that hide no code; the fuzzers are built by the
+/// verb that runs them.
 const LINTED: &[(&str, &[&str])] =
     &[("benches/Cargo.toml", &["--features", "tables"]), ("benches/ring/Cargo.toml", &[])];
 

@@ -1,6 +1,8 @@
-//! `cargo xtask clients`: stock clients of Redis at a ring of real nodes, while one node is killed and another joins.
+//! `cargo xtask clients`: stock clients of Redis at a ring of real nodes, while one node is killed and
+//! another joins.
 //!
-//! A program in Python starts the nodes, has each client run, and judges what it tells: `tests/clients/run.py`.
+//! A program in Python starts the nodes, has each client run, and judges what it tells:
+//! `tests/clients/run.py`.
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;

@@ -1,5 +1,6 @@
-//! `cargo xtask demo`: the main job, crash included. A simulation writes into a table while others look, with `--ring` on
-//! a ring of nodes of which one is killed, and with `--flights` a plain map is filled, killed and compared row by row.
+//! `cargo xtask demo`: the main job, crash included. A simulation writes into a table while others look, with
+//! `--ring` on a ring of nodes of which one is killed, and with `--flights` a plain map is filled, killed and
+//! compared row by row.
 
 mod airway;
 mod flights;

@@ -1,10 +1,10 @@
-//! A child process and all that it started: Cargo starts test programs, those start nodes, and whoever ends a hang must end
-//! all of them.
+//! A child process and all that it started: Cargo starts test programs, those start nodes, and whoever ends a
+//! hang must end all of them.
 //!
-//! They are found rather than put into a process group: a group of their own would not hear of Ctrl-C, and go on when a
-//! developer has ended everything else. Three things tell them: who started whom; a word in their environment, which
-//! also those have whose parent ended before; and who can still write to the child's output, whatever has become of its
-//! environment (Redis writes its title over it).
+//! They are found rather than put into a process group: a group of their own would not hear of Ctrl-C, and go
+//! on when a developer has ended everything else. Three things tell them: who started whom; a word in their
+//! environment, which also those have whose parent ended before; and who can still write to the child's
+//! output, whatever has become of its environment (Redis writes its title over it).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,8 +18,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Rounds of looking for what was started meanwhile.
 const ROUNDS_MAX: usize = 10;
 
-/// The variable with the words of all families that a process is of, the outermost first. One that begins with `ATOLL_`
-/// would be an option to the product, which refuses those that it does not know.
+/// The variable with the words of all families that a process is of, the outermost first. One that begins
+/// with `ATOLL_` would be an option to the product, which refuses those that it does not know.
 pub const VARIABLE: &str = "XTASK_FAMILIES";
 
 /// A child and whatever it starts.
@@ -59,8 +59,8 @@ impl Family {
         self.child.wait()
     }
 
-    /// Kills everyone who still runs, and tells the names of those that the child left. That some may have ended by
-    /// themselves meanwhile is as good.
+    /// Kills everyone who still runs, and tells the names of those that the child left. That some may have
+    /// ended by themselves meanwhile is as good.
     pub fn kill(&mut self) -> Vec<String> {
         // The number of one that was waited for may be another's by now.
         let mut known: BTreeSet<u32> =
@@ -187,7 +187,8 @@ mod tests {
     use std::io::Read;
     use std::time::{Duration, Instant};
 
-    /// Runs a script of the shell, which says `started`; kills, and waits until nobody is left who could write.
+    /// Runs a script of the shell, which says `started`; kills, and waits until nobody is left who could
+    /// write.
     fn start_and_kill(script: &str, outputs_are_looked_at: bool) {
         let started = Instant::now();
         let mut command = Command::new("sh");

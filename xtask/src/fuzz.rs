@@ -1,8 +1,8 @@
 //! `cargo xtask fuzz TARGET`: libFuzzer with AddressSanitizer, on the stable toolchain that is there.
 //!
-//! Without a target it lists them. The targets are functions in `fuzz/src/targets.rs`. New inputs that reach new code are kept below the
-//! target folder; a finding is written to `fuzz/findings/TARGET/`, to be committed: the tests replay it
-//! for ever.
+//! Without a target it lists them. The targets are functions in `fuzz/src/targets.rs`. New inputs that reach
+//! new code are kept below the target folder; a finding is written to `fuzz/findings/TARGET/`, to be
+//! committed: the tests replay it for ever.
 
 use crate::arguments::Arguments;
 use crate::console::{heading, seconds};

@@ -1,11 +1,11 @@
 //! The soak ledger: seeds that ran, added up over runs, machines and months.
 //!
-//! One JSON line for each finished chunk of seeds, in `benches/results/soak/NAME.jsonl`. A soak may be
-//! ended at any time: what it finished stays counted, and the next run goes on with fresh seeds. One run at a time
+//! One JSON line for each finished chunk of seeds, in `benches/results/soak/NAME.jsonl`. A soak may be ended
+//! at any time: what it finished stays counted, and the next run goes on with fresh seeds. One run at a time
 //! has a ledger.
 //!
-//! Chunks that say more of each seed than one line bears are tallies, `cells` of numbers that add up: those of one commit
-//! whose seeds follow each other are one line, which grows.
+//! Chunks that say more of each seed than one line bears are tallies, `cells` of numbers that add up: those
+//! of one commit whose seeds follow each other are one line, which grows.
 //!
 //! Invariant: only lines of the same format version are added up; a program raises its version when what
 //! it promises changes, and the count starts again.
@@ -161,7 +161,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Opens the ledger of one soak, for as long as this lives; a line that is none is an error that names it.
+    /// Opens the ledger of one soak, for as long as this lives; a line that is none is an error that names
+    /// it.
     pub fn open(name: &str) -> Result<Self, Failure> {
         Self::at(workspace::root()?.join("benches/results/soak").join(format!("{name}.jsonl")), commit()?)
     }

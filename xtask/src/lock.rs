@@ -1,4 +1,5 @@
-//! What only one run of this program uses at a time: a ledger, a folder that is emptied first, a machine that is measured.
+//! What only one run of this program uses at a time: a ledger, a folder that is emptied first, a machine that
+//! is measured.
 //!
 //! A lock is the system's, on a file beside what it is about: whoever is killed holds nothing.
 

@@ -40,8 +40,8 @@ fn library(build: Build) -> Result<PathBuf, Failure> {
     let mut command = cargo::building()?;
     command.args(["build", "--message-format", "json-render-diagnostics"]).args(cargo::locked());
     match build {
-        // With everything else, so that what both need has the same features and is there already: examples have those that
-        // tests have.
+        // With everything else, so that what both need has the same features and is there already: examples
+        // have those that tests have.
         Build::Tests => command.args(["--workspace", "--lib", "--examples"]),
         Build::Release => command.args(["--release", "--package", "atoll-python"]),
     };

@@ -100,7 +100,8 @@ impl Featured {
     }
 }
 
-/// All of a feature are built together, and nothing else is: planted bugs and scheduled threads must not get into any other build.
+/// All of a feature are built together, and nothing else is: planted bugs and scheduled threads must not get
+/// into any other build.
 pub const FEATURED: &[Featured] = &[
     Featured { room: "engine", package: "atoll-engine", feature: "schedules", test: "schedules" },
     Featured { room: "tables", package: "atoll-tables", feature: "planted", test: "moments" },

@@ -20,8 +20,8 @@ const LEFT_MAX: Duration = Duration::from_secs(5);
 
 /// What a child said, and how it ended.
 ///
-/// Invariant: one that was killed, or left processes behind that kept its output, did not succeed, whatever its own
-/// exit code.
+/// Invariant: one that was killed, or left processes behind that kept its output, did not succeed, whatever
+/// its own exit code.
 pub struct Ran {
     /// Standard output, line by line.
     pub stdout: Vec<String>,

@@ -1,8 +1,9 @@
 //! The seeded programs: what `sim` and `soak` run.
 //!
 //! A program of its own takes `--seed-from N` and either `--seeds M` or `--minutes M`, and prints one line of
-//! JSON for each finished chunk of seeds (see [`crate::ledger`]). A simulation also takes `--seed N`: that seed
-//! alone, in words. Tests that take a seed from the environment are such programs too: [`Tests`] says how.
+//! JSON for each finished chunk of seeds (see [`crate::ledger`]). A simulation also takes `--seed N`: that
+//! seed alone, in words. Tests that take a seed from the environment are such programs too: [`Tests`] says
+//! how.
 
 use crate::failure::Failure;
 use crate::{cargo, run, workspace};
@@ -142,7 +143,8 @@ pub const SEEDED: &[Seeded] = &[
             environment: &[
                 ("ATOLL_CELLS", "all"),
                 ("ATOLL_SEEDS", "20"),
-                // Samples come and go by the megabyte; the system is not asked for their memory again each time.
+                // Samples come and go by the megabyte; the system is not asked for their memory again each
+                // time.
                 ("MALLOC_MMAP_THRESHOLD_", "1000000000"),
                 ("MALLOC_TRIM_THRESHOLD_", "4000000000"),
             ],

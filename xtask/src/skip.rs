@@ -40,8 +40,8 @@ impl Skip {
         Some(Self { what: what.to_owned(), need: need.trim().to_owned(), reason: reason.trim().to_owned() })
     }
 
-    /// Reads what a test told in `line`: as [`Skip::parse`], and if the line begins as a skip and names no need, that is an
-    /// unknown one.
+    /// Reads what a test told in `line`: as [`Skip::parse`], and if the line begins as a skip and names no
+    /// need, that is an unknown one.
     pub fn told(what: &str, line: &str) -> Option<Self> {
         let unknown = || {
             let reason = line.strip_prefix("SKIPPED")?.trim_start_matches([':', ' ']).trim_end();

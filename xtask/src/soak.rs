@@ -163,9 +163,9 @@ fn soak_tests(
     Ok(soaked)
 }
 
-/// What a run of tests adds to the ledger: its own line where it tells one, in which no fewer failed than the exit codes
-/// say. None where a line is missing: half of a tally says nothing, and the seeds are to be run again when what broke is
-/// mended.
+/// What a run of tests adds to the ledger: its own line where it tells one, in which no fewer failed than the
+/// exit codes say. None where a line is missing: half of a tally says nothing, and the seeds are to be run
+/// again when what broke is mended.
 fn chunk_of_run(own: Chunk, told: Option<Chunk>, tells_a_line: bool) -> Option<Chunk> {
     match (told, tells_a_line) {
         (Some(told), true) => Some(told.failing(own.failures)),

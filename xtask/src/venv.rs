@@ -1,5 +1,5 @@
-//! Python environments with exactly the packages that a list pins: `.venv` for tests and demo, with the package of
-//! this checkout on its path, and others for tools.
+//! Python environments with exactly the packages that a list pins: `.venv` for tests and demo, with the
+//! package of this checkout on its path, and others for tools.
 //!
 //! Invariant: an environment made from other requirements is made anew, never patched.
 

@@ -1,7 +1,7 @@
 //! `cargo xtask wheel`: the Python package as it is published, one wheel for every Python from 3.11 on.
 //!
-//! On Linux it is linked against the C library of 2018, so that it runs on the clusters that people have; Zig brings
-//! that library along. What comes out is installed and used before it is called done.
+//! On Linux it is linked against the C library of 2018, so that it runs on the clusters that people have; Zig
+//! brings that library along. What comes out is installed and used before it is called done.
 
 use crate::arguments::Arguments;
 use crate::console::heading;

@@ -65,7 +65,8 @@ pub struct Package {
     pub folder: String,
     /// What it needs of the workspace.
     pub dependencies: Vec<Dependency>,
-    /// Every crate that it needs whatever its features are, and not for its tests alone, of the workspace or not.
+    /// Every crate that it needs whatever its features are, and not for its tests alone, of the workspace or
+    /// not.
     pub required: Vec<String>,
     /// What it builds.
     pub targets: Vec<Target>,

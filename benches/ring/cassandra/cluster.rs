@@ -1,6 +1,7 @@
 //! A cluster of Cassandra, which `cargo xtask cassandra` starts and ends.
 //!
-//! Invariant: it ends with the bench, however that ends: a child that waits for the end of a pipe has it ended then.
+//! Invariant: it ends with the bench, however that ends: a child that waits for the end of a pipe has it
+//! ended then.
 
 use crate::servers::{StartError, own_child};
 use std::io;

@@ -1,4 +1,5 @@
-//! Cassandra's native protocol, version 4, as far as the bench speaks it: prepared statements on streams of a connection.
+//! Cassandra's native protocol, version 4, as far as the bench speaks it: prepared statements on streams of a
+//! connection.
 //!
 //! Invariant: a frame is told only when all its bytes are there, and what it may announce is bounded.
 

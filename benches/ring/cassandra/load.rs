@@ -1,9 +1,12 @@
-//! The load of Cassandra: as many requests under way as there are clients, on a few connections, as its drivers do it.
+//! The load of Cassandra: as many requests under way as there are clients, on a few connections, as its
+//! drivers do it.
 //!
-//! A driver shares its connections among all clients of a process: requests are told apart by their stream, and what was
-//! answered together is asked anew together. So nodes are spared system calls that fifty connections would cost them.
+//! A driver shares its connections among all clients of a process: requests are told apart by their stream,
+//! and what was answered together is asked anew together. So nodes are spared system calls that fifty
+//! connections would cost them.
 //!
-//! Invariant: a client asks only about its own keys, one request at a time, so what each answer must be is known.
+//! Invariant: a client asks only about its own keys, one request at a time, so what each answer must be is
+//! known.
 
 use super::frames::{self, Malformed, Opcode, Said};
 use crate::client::{Model, Operation, Outcome, Pieces, Tally, Usage};
@@ -371,8 +374,9 @@ mod tests {
         read.wrong
     }
 
-    /// A node that answers one request, and the next one only when it has heard of another, as long as any is to come: whoever waits
-    /// for several answers before it asks anew waits for ever. Tells by how many receives it heard of all of them.
+    /// A node that answers one request, and the next one only when it has heard of another, as long as any is
+    /// to come: whoever waits for several answers before it asks anew waits for ever. Tells by how many
+    /// receives it heard of all of them.
     fn serve_one_by_one(
         requests: usize,
         answer: impl Fn(&mut Vec<u8>) -> Option<Vec<u8>> + Send + 'static,

@@ -1,12 +1,14 @@
-//! Three copies of everything, against Cassandra: CPU time of all nodes together for an operation, each alone.
+//! Three copies of everything, against Cassandra: CPU time of all nodes together for an operation, each
+//! alone.
 //!
-//! Both acknowledge a write when a majority of three nodes has it in its log, and let the operating system write that log:
-//! Cassandra syncs it every ten seconds, Atoll (`flushed`) every second. Cassandra reads at a quorum, as it must to see what was
-//! acknowledged.
+//! Both acknowledge a write when a majority of three nodes has it in its log, and let the operating system
+//! write that log: Cassandra syncs it every ten seconds, Atoll (`flushed`) every second. Cassandra reads at a
+//! quorum, as it must to see what was acknowledged.
 //!
-//! Fifty requests are under way at a time, and clients share connections as drivers have them do, those of Redis Cluster as those
-//! of Cassandra: nodes are spared system calls. Of both a connection asks anew as answers come, as many as one receive brought, and
-//! does not wait for all five: then five requests would travel together, and a node would hear and answer them by one call.
+//! Fifty requests are under way at a time, and clients share connections as drivers have them do, those of
+//! Redis Cluster as those of Cassandra: nodes are spared system calls. Of both a connection asks anew as
+//! answers come, as many as one receive brought, and does not wait for all five: then five requests would
+//! travel together, and a node would hear and answer them by one call.
 //!
 //! Invariant: while one is measured, the other does not run.
 
@@ -107,7 +109,8 @@ fn warm(scale: Scale) -> Duration {
     })
 }
 
-/// A load counts for twice as long as elsewhere: what is measured is CPU time, which the system counts in hundredths.
+/// A load counts for twice as long as elsewhere: what is measured is CPU time, which the system counts in
+/// hundredths.
 fn measured(scale: Scale) -> Duration {
     Duration::from_millis(2 * scale.measured_ms)
 }

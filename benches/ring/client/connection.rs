@@ -1,4 +1,5 @@
-//! One connection of the load: sends a batch, hears every reply and judges it, and sends more when all are there, or as they come.
+//! One connection of the load: sends a batch, hears every reply and judges it, and sends more when all are
+//! there, or as they come.
 //!
 //! Invariant: replies are taken in the order of their requests, and none without a request.
 
@@ -31,7 +32,8 @@ pub struct Shared<'a> {
 /// One connection.
 pub struct Connection {
     stream: TcpStream,
-    /// Its number: it asks about the keys whose places leave this rest when they are divided by the count of connections.
+    /// Its number: it asks about the keys whose places leave this rest when they are divided by the count of
+    /// connections.
     number: u32,
     asked_once: u32,
     out: Vec<u8>,
@@ -148,7 +150,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads what there is; told is the moment at which it is time to ask for more, as the last byte was there.
+    /// Reads what there is; told is the moment at which it is time to ask for more, as the last byte was
+    /// there.
     pub fn read(
         &mut self,
         scratch: &mut [u8],

@@ -1,8 +1,9 @@
-//! What each key must hold: bytes that follow from the key and the version, so that every reply can be judged.
+//! What each key must hold: bytes that follow from the key and the version, so that every reply can be
+//! judged.
 //!
 //! A value is one piece after a set, and one more after each append. A piece says its key and its version in
-//! hexadecimal, and then bytes of every kind, line ends among them, from a place that both decide. So a value of
-//! another key, an older one, one that is cut, shifted or has a flipped bit is told from the right one.
+//! hexadecimal, and then bytes of every kind, line ends among them, from a place that both decide. So a value
+//! of another key, an older one, one that is cut, shifted or has a flipped bit is told from the right one.
 
 /// Length of a key.
 pub const KEY_BYTES: usize = 15;
@@ -96,8 +97,8 @@ impl Held {
 
 /// What every key of a server must hold, as far as requests were sent.
 ///
-/// Only one connection sends requests about a key, and a server answers those of a connection in their order. So
-/// there is never a doubt about what a reply must be.
+/// Only one connection sends requests about a key, and a server answers those of a connection in their order.
+/// So there is never a doubt about what a reply must be.
 pub struct Model {
     held: Vec<Held>,
 }

@@ -1,4 +1,5 @@
-//! The load: every connection asks, waits for replies, of its whole batch or of some of it, and asks again, until the time is over.
+//! The load: every connection asks, waits for replies, of its whole batch or of some of it, and asks again,
+//! until the time is over.
 //!
 //! Invariant: what is counted was asked and answered between two moments; the time before is for warming up.
 //! Invariant: a server that stops answering ends the load with an error, never with a figure.
@@ -41,7 +42,8 @@ pub enum Choice {
 pub enum Refill {
     /// When its whole batch is answered: what is pipelined by one client.
     WhenAllAnswered,
-    /// As answers come, as many as one receive brought: what clients do who share a connection and wait each for its own answer.
+    /// As answers come, as many as one receive brought: what clients do who share a connection and wait each
+    /// for its own answer.
     AsAnswered,
 }
 
@@ -216,7 +218,8 @@ pub fn run(work: &Work, pieces: &Pieces, model: &mut Model) -> Result<Outcome, L
     run_at(work, &[work.address], pieces, model)
 }
 
-/// Runs a load whose connections go to these servers in turn, each asked only about what [`shared_out`] gave it.
+/// Runs a load whose connections go to these servers in turn, each asked only about what [`shared_out`] gave
+/// it.
 pub fn run_at(
     work: &Work,
     addresses: &[SocketAddr],
@@ -260,8 +263,9 @@ pub fn run_at(
     Ok(Outcome::of(usage.since(&work.processes), shared.tally, seconds))
 }
 
-/// Keys in an order for [`Work::only`], by which each of `connections` asks only the server that has its keys; `home` is
-/// the place of a key's server among `servers`. What is more than a whole turn of all connections is left out.
+/// Keys in an order for [`Work::only`], by which each of `connections` asks only the server that has its
+/// keys; `home` is the place of a key's server among `servers`. What is more than a whole turn of all
+/// connections is left out.
 pub fn shared_out(
     keys: u32,
     (connections, servers): (u32, usize),

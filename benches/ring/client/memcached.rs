@@ -1,8 +1,8 @@
 //! The languages of memcached: classic text commands, and quiet meta commands for batches.
 //!
-//! A classic `get` is answered by a write call for each, however many came together; quiet meta commands are how
-//! memcached wants to be asked for many things at once. Quiet ones answer only with values and errors, and the
-//! no-operation behind them says that all of them are done.
+//! A classic `get` is answered by a write call for each, however many came together; quiet meta commands are
+//! how memcached wants to be asked for many things at once. Quiet ones answer only with values and errors,
+//! and the no-operation behind them says that all of them are done.
 
 use super::protocol::{Malformed, Operation, Parsed, Reply, counted, decimal, line};
 

@@ -1,7 +1,7 @@
 //! The one client that measures every server: a thread, a set of connections, a closed loop.
 //!
-//! `load` runs it, `connection` is one connection of it, `protocol` is what it says and hears, `content` is what
-//! each key must hold, and `histogram` is how long each request took.
+//! `load` runs it, `connection` is one connection of it, `protocol` is what it says and hears, `content` is
+//! what each key must hold, and `histogram` is how long each request took.
 
 mod connection;
 mod content;

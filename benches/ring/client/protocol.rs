@@ -1,7 +1,8 @@
 //! What the client says and hears: three languages, the same three operations.
 //!
 //! Invariant: a reply is told only when all its bytes are there, and the count of its bytes with it.
-//! Invariant: what a server may announce is bounded; beyond it the reply is malformed, and nothing was reserved for it.
+//! Invariant: what a server may announce is bounded; beyond it the reply is malformed, and nothing was
+//! reserved for it.
 
 use super::{memcached, resp};
 
@@ -17,7 +18,8 @@ pub enum Protocol {
     Resp,
     /// memcached's classic text commands, a reply to each.
     MemcachedText,
-    /// memcached's meta commands, quiet ones and a no-operation behind them: all replies of a batch come together.
+    /// memcached's meta commands, quiet ones and a no-operation behind them: all replies of a batch come
+    /// together.
     MemcachedQuiet,
 }
 

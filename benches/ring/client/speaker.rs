@@ -1,4 +1,5 @@
-//! A connection for one thread that blocks: says a command, and hears what comes, replies and pushes of version 3 too.
+//! A connection for one thread that blocks: says a command, and hears what comes, replies and pushes of
+//! version 3 too.
 //!
 //! Invariant: nobody waits for ever: whoever is silent for too long is an error.
 //! Invariant: what a server may announce is bounded, and lists lie in each other only a few deep.

@@ -6,7 +6,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
-/// Answers each command by what this says of its words, without an answer where that is empty; where it listens.
+/// Answers each command by what this says of its words, without an answer where that is empty; where it
+/// listens.
 pub fn serve(answer: impl Fn(&[Vec<u8>]) -> Vec<u8> + Send + Sync + 'static) -> SocketAddr {
     serve_at((Ipv4Addr::LOCALHOST, 0).into(), answer)
 }

@@ -330,7 +330,8 @@ fn requests_are_what_the_protocols_say() {
 
 #[test]
 fn each_connection_asks_only_the_server_that_has_its_keys() {
-    // The second server has a third of the keys: what the first one has beyond as many whole turns is left out.
+    // The second server has a third of the keys: what the first one has beyond as many whole turns is left
+    // out.
     let home = |key: u32| usize::from(key.is_multiple_of(3));
     let order = shared_out(1_000, (7, 2), home);
     assert_eq!(order.len(), 777, "three of seven connections go to the second, which has 334 keys");

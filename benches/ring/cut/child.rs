@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-/// What a command begins with so that it may make namespaces: nothing as root, else a namespace of users of its own.
+/// What a command begins with so that it may make namespaces: nothing as root, else a namespace of users of
+/// its own.
 pub fn before() -> Vec<OsString> {
     if rustix::process::getuid().is_root() {
         return Vec::new();

@@ -55,8 +55,8 @@ pub fn wait_until(
     Ok(())
 }
 
-/// The same where a look that fails only means "not yet"; the last failure is told with the end of patience. A node that
-/// ended by itself is not waited for.
+/// The same where a look that fails only means "not yet"; the last failure is told with the end of patience.
+/// A node that ended by itself is not waited for.
 pub fn wait_until_well(
     what: &str,
     most: Duration,

@@ -110,7 +110,8 @@ impl Counter {
         left
     }
 
-    /// Asks a node for a batch and counts what it says; how many replies came, even if then the connection broke.
+    /// Asks a node for a batch and counts what it says; how many replies came, even if then the connection
+    /// broke.
     fn ask(
         &mut self,
         node: SocketAddr,

@@ -1,7 +1,7 @@
 //! Hosts made of network namespaces on a bridge, which can be cut off and healed.
 //!
-//! Namespaces have no names: each lives as long as the process that holds it, and that ends with the bench. The bridge
-//! has a namespace of its own, so the machine's own network is never touched.
+//! Namespaces have no names: each lives as long as the process that holds it, and that ends with the bench.
+//! The bridge has a namespace of its own, so the machine's own network is never touched.
 
 use super::{CutError, before};
 use crate::servers::Kept;
@@ -75,7 +75,8 @@ impl Hosts {
         self.ip(&self.switch, &format!("link set port{host} up"))
     }
 
-    /// What a host sends to another one vanishes from now on, or no longer; the other direction stays as it is.
+    /// What a host sends to another one vanishes from now on, or no longer; the other direction stays as it
+    /// is.
     pub fn block(&self, from: usize, to: usize, is_blocked: bool) -> Result<(), CutError> {
         let (within, to) = (&self.hosts[from], Self::address(to));
         if is_blocked {

@@ -1,8 +1,10 @@
-//! Cut and heal: a host with a primary is cut off while a client beside it goes on writing, and comes back later.
+//! Cut and heal: a host with a primary is cut off while a client beside it goes on writing, and comes back
+//! later.
 //!
-//! Three hosts on a bridge, each with a primary; a client beside the primary that is cut off writes as fast as it can,
-//! another one on the majority's side asks at a fixed pace. After the network has healed, every acknowledged write is
-//! looked up. Nothing but namespaces that the bench made is touched, and every wait has an end.
+//! Three hosts on a bridge, each with a primary; a client beside the primary that is cut off writes as fast
+//! as it can, another one on the majority's side asks at a fixed pace. After the network has healed, every
+//! acknowledged write is looked up. Nothing but namespaces that the bench made is touched, and every wait has
+//! an end.
 
 mod atoll_ring;
 mod beside;

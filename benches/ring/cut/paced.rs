@@ -1,9 +1,9 @@
 //! The client on the majority's side: requests at a fixed pace, whatever becomes of those before.
 //!
-//! Half of them write a new key, half read one that was acknowledged. A request succeeds when the right answer is there
-//! a second after it was due; until then it is tried again, as a client of the cluster does: at the node that a refusal
-//! names, at another one when the node is silent. So a part of the slots that nobody serves shows as its share of
-//! failures, and not as a pause in which nothing is asked.
+//! Half of them write a new key, half read one that was acknowledged. A request succeeds when the right
+//! answer is there a second after it was due; until then it is tried again, as a client of the cluster does:
+//! at the node that a refusal names, at another one when the node is silent. So a part of the slots that
+//! nobody serves shows as its share of failures, and not as a pause in which nothing is asked.
 
 use super::pacer::Pacer;
 use std::collections::BTreeMap;
@@ -74,7 +74,8 @@ impl Report {
         })
     }
 
-    /// A request that was due at this moment ended; `acknowledged` is the number of its key if it was a write.
+    /// A request that was due at this moment ended; `acknowledged` is the number of its key if it was a
+    /// write.
     pub fn end(&mut self, due_ms: u64, has_succeeded: bool, acknowledged: Option<u64>) {
         let bin = self.bins.entry(due_ms - due_ms % BIN_MS).or_default();
         bin.requests += 1;

@@ -1,4 +1,5 @@
-//! How requests of a fixed pace find their nodes: one thread, a connection to each node, slots learned from refusals.
+//! How requests of a fixed pace find their nodes: one thread, a connection to each node, slots learned from
+//! refusals.
 //!
 //! Invariant: a request ends once, with its answer or at its deadline; what comes later is dropped.
 //! Invariant: a silent node costs its own requests time, never those of other nodes.
@@ -231,8 +232,8 @@ impl<'a> Pacer<'a> {
         self.end(id, is_right);
     }
 
-    /// Remembers who serves the slot now, and sends the request there; to a silent node a little later, by way of
-    /// another one, who may know of a fail-over by then.
+    /// Remembers who serves the slot now, and sends the request there; to a silent node a little later, by
+    /// way of another one, who may know of a fail-over by then.
     fn follow(&mut self, id: u64, (slot, address): (usize, SocketAddr), now: Instant) {
         self.serves[slot] = self.number_of(address);
         let Some(request) = self.requests.get_mut(&id) else { return };

@@ -52,7 +52,8 @@ pub fn print(findings: &Findings) {
     println!();
 }
 
-/// Whether Atoll lost nothing, answered for everything, told nothing old, and came to its end where there were hosts.
+/// Whether Atoll lost nothing, answered for everything, told nothing old, and came to its end where there
+/// were hosts.
 pub fn is_right(findings: &Findings) -> bool {
     let is_well = |of: &OfCluster| of.lost() + of.unanswered() + of.wrong_reads == 0;
     let mut missing = findings.missing.iter().filter(|(name, _)| name == ATOLL);

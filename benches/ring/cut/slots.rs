@@ -10,7 +10,8 @@ use std::net::SocketAddr;
 pub const SLOTS: usize = 16_384;
 /// The first letter of keys that are only asked for, never written.
 const LETTER: char = 't';
-/// How many slots are asked about at once: fewer bytes than any socket holds, so that nobody waits for each other.
+/// How many slots are asked about at once: fewer bytes than any socket holds, so that nobody waits for each
+/// other.
 const BATCH: usize = 256;
 
 /// The slot of a key without a hash tag: CRC16 as XMODEM has it.

@@ -1,8 +1,8 @@
 //! Fail-over: a primary is killed with -9 under load, and again and again; how soon its slots take writes.
 //!
-//! One ring of three nodes with three copies lives through all rounds. In half of them the victim leads the configuration
-//! group, in the others it does not. Each slot that is probed was led by the victim; the figure of a round is that of the slot
-//! that took longest.
+//! One ring of three nodes with three copies lives through all rounds. In half of them the victim leads the
+//! configuration group, in the others it does not. Each slot that is probed was led by the victim; the figure
+//! of a round is that of the slot that took longest.
 //!
 //! Invariant: no time is taken before every slot has three copies in sync and every node leads its share.
 

@@ -50,7 +50,8 @@ pub fn print(findings: &Findings) {
     println!();
 }
 
-/// Whether nothing that was acknowledged is missing, and nothing went wrong on the way; what was not offered cannot go wrong.
+/// Whether nothing that was acknowledged is missing, and nothing went wrong on the way; what was not offered
+/// cannot go wrong.
 pub fn is_right(findings: &Findings) -> bool {
     spoiled(findings).is_none_or(|why| !is_failure(&why))
 }

@@ -95,7 +95,8 @@ fn choose(ring: &mut LocalRing, number: usize, random: &mut fastrand::Rng) -> Re
     Ok(if wants_leader { leader } else { (leader + random.usize(1..NODES)) % NODES })
 }
 
-/// Kills a node; the moment of it, and whether the node led the configuration group: who leads may have changed since it was chosen.
+/// Kills a node; the moment of it, and whether the node led the configuration group: who leads may have
+/// changed since it was chosen.
 fn kill(ring: &mut LocalRing, victim: usize) -> Result<(Instant, bool), LocalError> {
     let leader = ring.status(victim)?.group_leader;
     Ok((ring.kill(&[victim])?, leader == victim as u64 + 1))
@@ -226,7 +227,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("atoll-failover-round-{}", std::process::id()));
         let program = Some(Path::new("nobody starts it"));
         let mut ring = LocalRing::new(&folder, program, Keeping::Memory, NODES).unwrap();
-        // In the first round the leader is another one when its victim dies, and in the second perhaps the victim; in the third nothing changes.
+        // In the first round the leader is another one when its victim dies, and in the second perhaps the
+        // victim; in the third nothing changes.
         nodes_that_say(ring.addresses(), &[2, 1, 2, 3, 3, 3]);
         let mut random = fastrand::Rng::with_seed(1);
         let mut round = |number| {

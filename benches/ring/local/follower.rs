@@ -1,6 +1,8 @@
-//! A client as the stock ones for clusters are: a connection to each node, and a refusal that names another node is followed.
+//! A client as the stock ones for clusters are: a connection to each node, and a refusal that names another
+//! node is followed.
 //!
-//! Invariant: a request is sent again only where it was sent on, so nothing is done twice by this client's doing.
+//! Invariant: a request is sent again only where it was sent on, so nothing is done twice by this client's
+//! doing.
 
 use super::LocalError;
 use crate::client::{Heard, Speaker, unexpected};

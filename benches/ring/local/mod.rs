@@ -1,4 +1,5 @@
-//! Rings of real processes on this machine's loopback, each node with an address of its own, and what clients need to know.
+//! Rings of real processes on this machine's loopback, each node with an address of its own, and what clients
+//! need to know.
 //!
 //! Invariant: nothing that was started here outlives the bench.
 

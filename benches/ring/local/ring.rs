@@ -53,7 +53,8 @@ impl LocalRing {
     /// What clients show.
     pub const TOKEN: &str = TOKEN;
 
-    /// A ring of so many nodes, none of which is started yet; three of them keep three copies and the configuration.
+    /// A ring of so many nodes, none of which is started yet; three of them keep three copies and the
+    /// configuration.
     pub fn new(
         folder: &Path,
         program: Option<&Path>,
@@ -74,7 +75,8 @@ impl LocalRing {
         Ok(Self { folder: folder.to_owned(), program, keeping, nodes, lives })
     }
 
-    /// Where each node listens, those that are not started too. Another bench beside this one has other addresses.
+    /// Where each node listens, those that are not started too. Another bench beside this one has other
+    /// addresses.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let own = (std::process::id() % 250 + 1) as u8;
         (0..self.nodes.len()).map(|at| (Ipv4Addr::new(127, 77, own, at as u8 + 1), PORT).into()).collect()
@@ -101,7 +103,8 @@ impl LocalRing {
         Ok(())
     }
 
-    /// Kills nodes with one signal after the other, and waits until their processes are gone; the moment of the first one.
+    /// Kills nodes with one signal after the other, and waits until their processes are gone; the moment of
+    /// the first one.
     pub fn kill(&mut self, which: &[usize]) -> Result<Instant, LocalError> {
         let killed_at = Instant::now();
         for &at in which {

@@ -1,7 +1,8 @@
-//! What lies in slots before anybody moves: a key in each, and as much in those that are probed as takes time to be copied.
+//! What lies in slots before anybody moves: a key in each, and as much in those that are probed as takes time
+//! to be copied.
 //!
-//! Invariant: nobody writes these keys again, so behind all moves each holds what it held before the first one: a slot that is
-//! copied by its cells, and not by its log, is seen to lose one only here.
+//! Invariant: nobody writes these keys again, so behind all moves each holds what it held before the first
+//! one: a slot that is copied by its cells, and not by its log, is seen to lose one only here.
 
 use super::writer::Tally;
 use crate::cut::{SLOTS, keys_of_all_slots};
@@ -9,8 +10,8 @@ use crate::local::LocalError;
 use crate::schedules::{Answer, Asker, Request, write_every_slot};
 use std::time::{Duration, Instant};
 
-/// Slots that are probed, at even distances. With their pace that is 3,200 requests a second, and the writers' thousand beside
-/// them: a bench that takes all processors measures who waits for one.
+/// Slots that are probed, at even distances. With their pace that is 3,200 requests a second, and the
+/// writers' thousand beside them: a bench that takes all processors measures who waits for one.
 const PROBED: usize = 16;
 /// Values that a probed slot has besides, and how long each is: what has to be copied.
 const VALUES: usize = 64;

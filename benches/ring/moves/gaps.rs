@@ -41,7 +41,8 @@ impl Trace {
         }
     }
 
-    /// All ends, and the slot is still waited for: as if a node that is new had answered now, so that the wait counts.
+    /// All ends, and the slot is still waited for: as if a node that is new had answered now, so that the
+    /// wait counts.
     pub fn end_unanswered(&mut self, at_ms: f64) {
         self.answered(at_ms, true);
     }

@@ -1,10 +1,11 @@
 //! Moves: nodes join a ring and leave it under load, and slots are handed over; what that costs clients.
 //!
-//! Three nodes at first. In each cycle a node joins that was never there before, slots are spread anew, and then a node leaves:
-//! the one that joined or an older one. All processes run until the end, so no connection is cut by anything but the ring itself.
+//! Three nodes at first. In each cycle a node joins that was never there before, slots are spread anew, and
+//! then a node leaves: the one that joined or an older one. All processes run until the end, so no connection
+//! is cut by anything but the ring itself.
 //!
-//! Invariant: clients do what stock clients of a cluster do: a refusal that names another node is followed, and nothing else is
-//! asked for again.
+//! Invariant: clients do what stock clients of a cluster do: a refusal that names another node is followed,
+//! and nothing else is asked for again.
 
 mod filled;
 mod gaps;

@@ -1,10 +1,12 @@
-//! The prober: asks for some slots again and again at a pace, each over connections of its own, and writes down when answers came.
+//! The prober: asks for some slots again and again at a pace, each over connections of its own, and writes
+//! down when answers came.
 //!
-//! One thread, woken by sockets: no slot waits for the answer of another one. Sets and gets take turns; a get must find what
-//! was set before it.
+//! One thread, woken by sockets: no slot waits for the answer of another one. Sets and gets take turns; a get
+//! must find what was set before it.
 //!
 //! Invariant: a slot has one request under way; it is sent again only where it was sent on.
-//! Invariant: nothing under way is dropped: at the end each slot is asked until a get has found what was last set, or has failed.
+//! Invariant: nothing under way is dropped: at the end each slot is asked until a get has found what was last
+//! set, or has failed.
 
 use super::gaps::Trace;
 use super::writer::Tally;
@@ -103,7 +105,8 @@ impl Prober {
         })
     }
 
-    /// Asks until it is told to stop, and then until every slot was looked up; when each was answered, and what all of it came to.
+    /// Asks until it is told to stop, and then until every slot was looked up; when each was answered, and
+    /// what all of it came to.
     pub fn run(mut self, stop: &AtomicBool) -> std::io::Result<(Vec<Trace>, Tally)> {
         let mut events = Events::with_capacity(256);
         loop {

@@ -1,10 +1,12 @@
-//! Total outage: all nodes are killed with -9 under load, and started again; what was acknowledged must be there.
+//! Total outage: all nodes are killed with -9 under load, and started again; what was acknowledged must be
+//! there.
 //!
-//! A ring of three nodes for each durability lives through all its rounds: start, write every slot, look up all that was ever
-//! acknowledged, load, kill at a random moment.
+//! A ring of three nodes for each durability lives through all its rounds: start, write every slot, look up
+//! all that was ever acknowledged, load, kill at a random moment.
 //!
-//! What is lost with a process is seen here, and not what is lost with the power: the page cache stays, so that a node which
-//! never syncs would pass as well, and of lost writes both durabilities are the same experiment.
+//! What is lost with a process is seen here, and not what is lost with the power: the page cache stays, so
+//! that a node which never syncs would pass as well, and of lost writes both durabilities are the same
+//! experiment.
 //!
 //! Invariant: nobody writes while acknowledged writes are looked up, so what is missing is lost.
 

@@ -40,7 +40,8 @@ pub fn print(findings: &Findings) {
     println!();
 }
 
-/// Whether nothing that was acknowledged is missing, and nothing went wrong on the way; what was not offered cannot go wrong.
+/// Whether nothing that was acknowledged is missing, and nothing went wrong on the way; what was not offered
+/// cannot go wrong.
 pub fn is_right(findings: &Findings) -> bool {
     let is_offered = |of: &OfKeeping| of.missing.as_ref().is_none_or(|why| is_failure(why));
     let mut offered = findings.measured.iter().filter(|of| is_offered(of));

@@ -1,4 +1,5 @@
-//! Sets that are on the disk before they are acknowledged, beside a bare loop of group commits of the same bytes.
+//! Sets that are on the disk before they are acknowledged, beside a bare loop of group commits of the same
+//! bytes.
 
 use super::{CLIENTS, Findings, Measured, Scale, Subject, bare};
 use crate::client::{Choice, LoadError, Operation, Pieces};

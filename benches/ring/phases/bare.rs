@@ -1,7 +1,8 @@
 //! The bare loop: nothing but group commits, to know what the disk allows.
 //!
-//! One thread appends what fifty clients would have waiting and waits for the disk, again and again. No server that
-//! appends can commit more of the same bytes in the same order: while it waits for the disk at most fifty wait for it.
+//! One thread appends what fifty clients would have waiting and waits for the disk, again and again. No
+//! server that appends can commit more of the same bytes in the same order: while it waits for the disk at
+//! most fifty wait for it.
 
 use super::CLIENTS;
 use crate::client::{Histogram, Operation, Pieces, Protocol};

@@ -1,10 +1,13 @@
-//! Latency classes: many clients that can wait half a second, beside a few that cannot, at two rings of three nodes.
+//! Latency classes: many clients that can wait half a second, beside a few that cannot, at two rings of three
+//! nodes.
 //!
-//! Those who can wait are calls of one program, by the client that Atoll has: at one ring each call asks at once, on a connection to
-//! itself; at the other they have the class of 500 ms. The few have connections of their own and say that they have 5 ms. Both rings are
-//! in memory and on the loopback, get the same load, and take turns.
+//! Those who can wait are calls of one program, by the client that Atoll has: at one ring each call asks at
+//! once, on a connection to itself; at the other they have the class of 500 ms. The few have connections of
+//! their own and say that they have 5 ms. Both rings are in memory and on the loopback, get the same load,
+//! and take turns.
 //!
-//! Invariant: the few ask at moments that do not hang on when they were answered, as long as they are answered in time.
+//! Invariant: the few ask at moments that do not hang on when they were answered, as long as they are
+//! answered in time.
 
 mod callers;
 

@@ -1,7 +1,8 @@
-//! Two in-sync copies against one: a ring of two nodes that each hold everything, beside a node without copies.
+//! Two in-sync copies against one: a ring of two nodes that each hold everything, beside a node without
+//! copies.
 //!
-//! Both are in memory and on the loopback, and get the same keys from the same client; on the ring half of the clients talk
-//! to each node, about keys that it leads.
+//! Both are in memory and on the loopback, and get the same keys from the same client; on the ring half of
+//! the clients talk to each node, about keys that it leads.
 
 use super::side::{Ask, Side};
 use super::{CLIENTS, DEPTH, Findings, Measured, OPERATIONS, Scale, in_turn};

@@ -25,11 +25,12 @@ use std::time::Duration;
 pub const CLIENTS: u32 = 50;
 /// How many requests a client sends before it waits, where it is pipelined.
 pub const DEPTH: usize = 16;
-/// What is asked for, in this order: appends are last, as they go on for a time and not for a count, and whoever is faster
-/// has longer values behind them.
+/// What is asked for, in this order: appends are last, as they go on for a time and not for a count, and
+/// whoever is faster has longer values behind them.
 const OPERATIONS: [Operation; 3] = [Operation::Set, Operation::Get, Operation::Append];
 
-/// How the reason begins why something was not measured that is no failure of Atoll's: there was nothing to measure, or nowhere.
+/// How the reason begins why something was not measured that is no failure of Atoll's: there was nothing to
+/// measure, or nowhere.
 pub const NOT_OFFERED: &str = "not offered";
 
 /// Whether that was for a failure, and not because it was not offered: then the bench does not end well.
@@ -193,7 +194,8 @@ impl Findings {
         failed.map(|(name, why)| format!("{name} failed: {why}"))
     }
 
-    /// Whether Atoll gave no wrong reply and came to the end of everything that it was there for, and no rival failed on the way.
+    /// Whether Atoll gave no wrong reply and came to the end of everything that it was there for, and no
+    /// rival failed on the way.
     pub fn is_right(&self) -> bool {
         let of_atoll = self.missing.iter().filter(|(kind, _)| *kind == Kind::Atoll);
         self.wrong.iter().all(|(kind, ..)| *kind != Kind::Atoll)

@@ -1,7 +1,8 @@
-//! Clients as ZHT has them: each asks one thing after the other, of whichever node has the key, and waits for the answer.
+//! Clients as ZHT has them: each asks one thing after the other, of whichever node has the key, and waits for
+//! the answer.
 //!
-//! Keys of 15 bytes are inserted with 132 bytes, looked up a little later, and removed a little later still. A client has a
-//! connection to every node, or makes one for each operation.
+//! Keys of 15 bytes are inserted with 132 bytes, looked up a little later, and removed a little later still.
+//! A client has a connection to every node, or makes one for each operation.
 //!
 //! Invariant: an answer that is not exactly what it must be ends the measurement with an error.
 

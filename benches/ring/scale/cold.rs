@@ -1,8 +1,10 @@
-//! What an operation costs more when others ran on its processor meanwhile: what they pushed out of it has to come back.
+//! What an operation costs more when others ran on its processor meanwhile: what they pushed out of it has to
+//! come back.
 //!
-//! Nodes and clients share one processor for this, and the first client asks the first node. Between two operations another one
-//! asks another node, or several do, which then have their things in the caches; or so much memory is written to; or little
-//! processes are woken, which leave the caches alone, but whose translations of addresses take the place of the node's.
+//! Nodes and clients share one processor for this, and the first client asks the first node. Between two
+//! operations another one asks another node, or several do, which then have their things in the caches; or so
+//! much memory is written to; or little processes are woken, which leave the caches alone, but whose
+//! translations of addresses take the place of the node's.
 //!
 //! Invariant: no more nodes than the model is fitted on take part.
 
@@ -17,15 +19,15 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// Little processes: with a node and the client more than the six whose translations Linux keeps apart on x86-64
-/// (`TLB_NR_DYN_ASIDS` in `arch/x86/include/asm/tlbflush.h`).
+/// Little processes: with a node and the client more than the six whose translations Linux keeps apart on
+/// x86-64 (`TLB_NR_DYN_ASIDS` in `arch/x86/include/asm/tlbflush.h`).
 const LITTLE: usize = 8;
 /// Other nodes that are asked between two operations, at most: all that there are.
 pub const OTHERS: usize = FITTED_MOST - 1;
 /// Operations before something else happens between them.
 const IN_A_ROW: usize = 100;
-/// Memory that is written to between two operations, in KiB: from more than a processor's own caches hold to more than neighbours
-/// leave of the one that all share.
+/// Memory that is written to between two operations, in KiB: from more than a processor's own caches hold to
+/// more than neighbours leave of the one that all share.
 pub const TOUCHED_KB: [usize; 4] = [4096, 8192, 16_384, 32_768];
 const LINE_BYTES: usize = 64;
 /// Fewer operations before something else happens, as writing takes long.
@@ -101,7 +103,8 @@ const ALL: [Between; 3 + OTHERS + TOUCHED_KB.len()] = [
     Between::Touched(TOUCHED_KB[3]),
 ];
 
-/// Behind what memory is walked over: behind the last of these nothing of it is left in the processor's own caches.
+/// Behind what memory is walked over: behind the last of these nothing of it is left in the processor's own
+/// caches.
 const WALKED_BEHIND: [Between; 3] = [Between::Nothing, Between::Asked(1), Between::Touched(TOUCHED_KB[0])];
 
 /// Measures for so long.
@@ -176,8 +179,8 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// By a walk over half of what the cache holds: how much longer it takes behind one operation than behind none, beside one for
-    /// which everything was pushed out.
+    /// By a walk over half of what the cache holds: how much longer it takes behind one operation than behind
+    /// none, beside one for which everything was pushed out.
     fn pushed_kb(&mut self) -> io::Result<f64> {
         let walked_kb = own_kb() / 2;
         let walk = Walk::new(walked_kb);
@@ -313,7 +316,8 @@ impl Drop for Bench<'_> {
     }
 }
 
-/// What the largest cache of one processor alone holds, in KiB, as the system says; a mebibyte where it says nothing.
+/// What the largest cache of one processor alone holds, in KiB, as the system says; a mebibyte where it says
+/// nothing.
 fn own_kb() -> usize {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index2/size");
     text.ok().and_then(|text| text.trim().strip_suffix('K')?.parse().ok()).unwrap_or(1024)

@@ -1,8 +1,9 @@
 //! What an operation costs, as the model has it: fitted on two and four real processes.
 //!
-//! Processor time of an operation is divided into what it takes when its process finds everything at hand, what it takes more
-//! to get back what others pushed out (`cold`), and what it takes to wake a processor that is idle. The last two are measured by
-//! themselves, on those processes and on this machine; how often they happen says the model. So no throughput enters it.
+//! Processor time of an operation is divided into what it takes when its process finds everything at hand,
+//! what it takes more to get back what others pushed out (`cold`), and what it takes to wake a processor that
+//! is idle. The last two are measured by themselves, on those processes and on this machine; how often they
+//! happen says the model. So no throughput enters it.
 
 use super::cold::{Both, Cold, OTHERS, TOUCHED_KB};
 use super::events::{self, Machine};
@@ -26,7 +27,8 @@ pub struct Costs {
     pub waking_us: f64,
     /// Processors that two nodes use for ticks and the configuration while nobody asks.
     pub idle_two: f64,
-    /// The power of the number of nodes that this grows with: processors that are seldom idle are woken for less.
+    /// The power of the number of nodes that this grows with: processors that are seldom idle are woken for
+    /// less.
     pub idle_power: f64,
     /// More for a connection that is made for one operation: of the node, and of the client.
     pub connect_us: (f64, f64),
@@ -42,9 +44,9 @@ impl Costs {
         self.idle_two * (nodes as f64 / 2.0).powf(self.idle_power) / nodes as f64
     }
 
-    /// What a node, or a client, takes more as it finds its processor like this. Nodes that ran there have pushed it out of the
-    /// processor's own caches, and those on all processors out of the one that these share. Who comes from another processor
-    /// finds nothing in the former.
+    /// What a node, or a client, takes more as it finds its processor like this. Nodes that ran there have
+    /// pushed it out of the processor's own caches, and those on all processors out of the one that these
+    /// share. Who comes from another processor finds nothing in the former.
     pub fn cold_us(&self, is_node: bool, found: Found) -> f64 {
         let side = |both: Both| if is_node { both.node_us } else { both.client_us };
         let spaces = if found.is_out { side(self.cold.spaces) } else { 0.0 };
@@ -109,7 +111,8 @@ impl Costs {
     }
 }
 
-/// By the least squares of what was seen behind one node, two and three. That it goes on like this is assumed.
+/// By the least squares of what was seen behind one node, two and three. That it goes on like this is
+/// assumed.
 fn doubling(cold: &Cold) -> Both {
     let doublings: [f64; OTHERS] = std::array::from_fn(|at| (at as f64 + 2.0).log2());
     let squares: f64 = doublings.iter().map(|one| one * one).sum();
@@ -120,8 +123,8 @@ fn doubling(cold: &Cold) -> Both {
     Both { node_us: fitted(|both| both.node_us), client_us: fitted(|both| both.client_us) }
 }
 
-/// What so much memory costs beyond what pushes everything out of a processor's own caches, which is the first that was measured;
-/// beyond the last one it is no more.
+/// What so much memory costs beyond what pushes everything out of a processor's own caches, which is the
+/// first that was measured; beyond the last one it is no more.
 fn beyond_own(kibibytes: f64, touched_us: &[f64; TOUCHED_KB.len()]) -> f64 {
     let own_us = touched_us[0];
     let (mut below_kb, mut below_us) = (TOUCHED_KB[0] as f64, own_us);

@@ -1,8 +1,9 @@
 //! The model: nodes and clients that share processors, and messages between them, event by event.
 //!
-//! Each client asks one node after the other, drawn at random, and waits for the answer. A node that runs takes all that has
-//! come, and answers one by one. Whoever has something to do waits for its own processor, in the order of coming: a system
-//! leaves a thread where it ran last, even if another processor is idle, and moves it only now and then.
+//! Each client asks one node after the other, drawn at random, and waits for the answer. A node that runs
+//! takes all that has come, and answers one by one. Whoever has something to do waits for its own processor,
+//! in the order of coming: a system leaves a thread where it ran last, even if another processor is idle, and
+//! moves it only now and then.
 //!
 //! Invariant: the same machine and seed give the same figures; nothing here looks at a clock.
 
@@ -50,8 +51,8 @@ impl Machine {
 }
 
 impl Machine {
-    /// Nodes beside each other, as far as it is known what these use while nobody asks; on hosts of their own, no more than were
-    /// measured for the fit.
+    /// Nodes beside each other, as far as it is known what these use while nobody asks; on hosts of their
+    /// own, no more than were measured for the fit.
     fn beside(&self) -> usize {
         if self.is_shared { self.nodes } else { self.nodes.min(FITTED_MOST) }
     }
@@ -80,8 +81,8 @@ pub struct Outcome {
 
 /// How often ticks of a node come.
 const TICK_NS: u64 = 1_000_000;
-/// How often the system spreads threads anew over the processors of a host. By traces it does about once a second; more often
-/// here, so that every way to spread them is played.
+/// How often the system spreads threads anew over the processors of a host. By traces it does about once a
+/// second; more often here, so that every way to spread them is played.
 const SPREAD_NS: u64 = 20_000_000;
 /// The share of the time that does not count.
 const WARM_SHARE: f64 = 0.2;
@@ -228,10 +229,12 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// As many threads for each processor of a host, whichever they are. Who waits or runs does so to the end.
+    /// As many threads for each processor of a host, whichever they are. Who waits or runs does so to the
+    /// end.
     ///
-    /// A node and a client that have a host for themselves are on any: of two that wake each other one sleeps, so that the system
-    /// sees nothing to balance. A client alone was seen to take 25 us on one processor and 74 on two, from second to second.
+    /// A node and a client that have a host for themselves are on any: of two that wake each other one
+    /// sleeps, so that the system sees nothing to balance. A client alone was seen to take 25 us on one
+    /// processor and 74 on two, from second to second.
     fn spread(&mut self) {
         self.after(SPREAD_NS, What::Spreads);
         let processors = self.machine.processors;

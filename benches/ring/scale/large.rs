@@ -1,9 +1,10 @@
 //! From two nodes to a million, each on a host of its own: latency, throughput, and efficiency as ZHT has it.
 //!
-//! Efficiency is the throughput over that of two nodes, for each node: section 2.3.7 of the paper about ZHT. Up to some thousand
-//! nodes every message is played. Beyond that so many nodes are played that stand for all: each asks nodes at random and is
-//! asked by nodes at random, so none of them meets anything else than with all the others, as long as ways are those of
-//! the whole network and links are as full as all would fill them.
+//! Efficiency is the throughput over that of two nodes, for each node: section 2.3.7 of the paper about ZHT.
+//! Up to some thousand nodes every message is played. Beyond that so many nodes are played that stand for
+//! all: each asks nodes at random and is asked by nodes at random, so none of them meets anything else than
+//! with all the others, as long as ways are those of the whole network and links are as full as all would
+//! fill them.
 
 use super::costs::Costs;
 use super::events::{self, Machine, Outcome};

@@ -1,9 +1,10 @@
-//! Scale: a model of nodes and clients that is fitted on two and four real processes, held against 8, 16 and 32, and asked about
-//! up to a million nodes.
+//! Scale: a model of nodes and clients that is fitted on two and four real processes, held against 8, 16 and
+//! 32, and asked about up to a million nodes.
 //!
-//! `real` starts and measures processes, `asking` is their clients; `cold` and `waking` measure what it costs that others had a
-//! processor, or that it was idle, and `pinned` keeps threads on one for that. `costs` fits, `events` is the model, `processor` one of
-//! its processors, `network` what lies between hosts, and `large` goes up to a million.
+//! `real` starts and measures processes, `asking` is their clients; `cold` and `waking` measure what it costs
+//! that others had a processor, or that it was idle, and `pinned` keeps threads on one for that. `costs`
+//! fits, `events` is the model, `processor` one of its processors, `network` what lies between hosts, and
+//! `large` goes up to a million.
 //!
 //! Invariant: what was measured on 8, 16 and 32 processes enters no constant of the model.
 
@@ -126,8 +127,9 @@ pub struct Findings {
     pub costs: Option<Costs>,
     /// Up to a million, each on a host of its own: by the network, and by whether connections are kept.
     pub large: Vec<(Shape, bool, Vec<Size>)>,
-    /// The efficiency of a million in the torus, connections kept and not, were an idle processor woken for nothing: with what
-    /// that takes on this machine two nodes are slow, and everybody looks good beside them.
+    /// The efficiency of a million in the torus, connections kept and not, were an idle processor woken for
+    /// nothing: with what that takes on this machine two nodes are slow, and everybody looks good beside
+    /// them.
     pub without_waking: Option<(f64, f64)>,
     /// Tables.
     pub tables: Vec<tables::Taken>,
@@ -174,7 +176,8 @@ impl Compared {
 /// All numbers of processes in one round, from two on.
 type Round = [Measured; COUNTS.len()];
 
-/// The model is fitted anew in each round: a machine that is slower for a while is so for all numbers of processes.
+/// The model is fitted anew in each round: a machine that is slower for a while is so for all numbers of
+/// processes.
 fn compared(rounds: &[Round]) -> Vec<Vec<Compared>> {
     let fitted: Vec<Costs> =
         rounds.iter().map(|round| Costs::fitted(&round[0], &round[1], processors())).collect();

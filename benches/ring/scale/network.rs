@@ -100,7 +100,8 @@ impl Topologies {
         let bytes = self.message.request_bytes + self.message.answer_bytes + empty;
         let load = network.load(each_per_second * bytes);
         let mean = (self.message.request_bytes + self.message.answer_bytes) / 2.0;
-        // A queue that messages of about one length join at random; where more comes than links carry, none is steady.
+        // A queue that messages of about one length join at random; where more comes than links carry, none
+        // is steady.
         network.wait_us = load / (2.0 * (1.0 - load.min(0.98))) * mean / (links.gigabytes_per_second * 1e3);
         network
     }

@@ -11,7 +11,8 @@ pub fn own_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// From now on the thread that calls runs on one processor alone: on the first of those that it may, or on the one behind it.
+/// From now on the thread that calls runs on one processor alone: on the first of those that it may, or on
+/// the one behind it.
 pub fn on_one(place: usize) -> io::Result<()> {
     let one = only(place, &sched_getaffinity(None)?)?;
     Ok(sched_setaffinity(None, &one)?)

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-/// Address spaces whose translations a processor keeps apart. Linux has six numbers for them on x86-64 (`TLB_NR_DYN_ASIDS` in
-/// `arch/x86/include/asm/tlbflush.h`): the seventh takes the place of another one's.
+/// Address spaces whose translations a processor keeps apart. Linux has six numbers for them on x86-64
+/// (`TLB_NR_DYN_ASIDS` in `arch/x86/include/asm/tlbflush.h`): the seventh takes the place of another one's.
 const SPACES_AT_HAND: usize = 6;
 
 /// One processor of a host.
@@ -40,7 +40,8 @@ pub struct Left {
 }
 
 impl Processor {
-    /// A thread of this address space, of a node or not, runs here: on processor `place` of a host, where nodes ran so often.
+    /// A thread of this address space, of a node or not, runs here: on processor `place` of a host, where
+    /// nodes ran so often.
     pub fn runs(
         &mut self,
         place: usize,

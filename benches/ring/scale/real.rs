@@ -1,4 +1,5 @@
-//! Rings of real processes, each a node with a client beside it, on this machine: what the model is fitted to and held against.
+//! Rings of real processes, each a node with a client beside it, on this machine: what the model is fitted to
+//! and held against.
 //!
 //! Invariant: every answer is judged, and a wrong one fails the phase.
 
@@ -201,7 +202,8 @@ impl Processes {
     }
 }
 
-/// Seconds that the threads of a process ran, to the nanosecond: what a node uses while nobody asks is less than ticks show.
+/// Seconds that the threads of a process ran, to the nanosecond: what a node uses while nobody asks is less
+/// than ticks show.
 pub fn threads_seconds(process: u32) -> Option<f64> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?.flatten();
     let ran = threads.filter_map(|thread| {

@@ -12,7 +12,8 @@ const OTHERS_MAX: f64 = 0.2;
 /// How far the model is off, in percent.
 type Off = fn(&Compared) -> f64;
 
-/// The round in the middle by how far the model is off, whether above or below: being as far off both ways is not being right.
+/// The round in the middle by how far the model is off, whether above or below: being as far off both ways is
+/// not being right.
 fn in_the_middle(rounds: &[Compared], off: Off) -> Option<Compared> {
     middle(rounds, |one| off(one).abs())
 }
@@ -35,8 +36,8 @@ impl Findings {
             .then(|| format!("others used {others:.2} processors while processes were measured"))
     }
 
-    /// How far the model is off at the numbers of processes that it was not fitted on, and at those that it was: the worst of
-    /// each.
+    /// How far the model is off at the numbers of processes that it was not fitted on, and at those that it
+    /// was: the worst of each.
     fn predicted(&self, words: &str, off: Off) -> [Row; 2] {
         let middles = self.processes.iter().filter_map(|rounds| in_the_middle(rounds, off));
         let each: Vec<_> = middles.map(|one| (one.real.nodes, off(&one))).collect();

@@ -1,6 +1,7 @@
 //! A node with a table of a thousand nodes, in a process of its own: what that holds in memory.
 //!
-//! The other nodes are in the table only. The node asks for none of them, is asked for its slots, and says how large it is.
+//! The other nodes are in the table only. The node asks for none of them, is asked for its slots, and says
+//! how large it is.
 
 use super::{ScaleError, tables};
 use crate::client::Speaker;

@@ -1,7 +1,9 @@
-//! What the table of a ring takes: of memory in a node and in a client, and of time and bytes when it changes.
+//! What the table of a ring takes: of memory in a node and in a client, and of time and bytes when it
+//! changes.
 //!
-//! Memory is what the allocator of the system has handed out, its own rounding and headers included. A node is taken apart into
-//! the table that it goes by, what it keeps beside it to send requests on, and the answer to `CLUSTER SLOTS` once somebody asked.
+//! Memory is what the allocator of the system has handed out, its own rounding and headers included. A node
+//! is taken apart into the table that it goes by, what it keeps beside it to send requests on, and the answer
+//! to `CLUSTER SLOTS` once somebody asked.
 
 use super::ScaleError;
 use atoll_council::TableUpdate;

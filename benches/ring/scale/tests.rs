@@ -1,4 +1,5 @@
-//! The model as it must be: the same from the same seed, right where it can be reckoned, and fitted to what it made itself.
+//! The model as it must be: the same from the same seed, right where it can be reckoned, and fitted to what
+//! it made itself.
 
 use super::cold::{Both, Cold, TOUCHED_KB};
 use super::costs::Costs;

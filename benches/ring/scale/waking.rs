@@ -1,8 +1,9 @@
-//! What it costs to wake a processor that is idle: two threads that send each other a byte over the loopback, on one processor and
-//! on two.
+//! What it costs to wake a processor that is idle: two threads that send each other a byte over the loopback,
+//! on one processor and on two.
 //!
-//! Between two processors each message finds the other one idle. A virtual machine's processor that has nothing to do is given
-//! back to the host, and to get it again takes longer than all that a node does for a request.
+//! Between two processors each message finds the other one idle. A virtual machine's processor that has
+//! nothing to do is given back to the host, and to get it again takes longer than all that a node does for a
+//! request.
 
 use super::pinned::{on_one, own_seconds};
 use super::{ScaleError, middle};

@@ -1,4 +1,5 @@
-//! What is asked when everything has healed: whether every slot serves, and whether every acknowledged write is there.
+//! What is asked when everything has healed: whether every slot serves, and whether every acknowledged write
+//! is there.
 
 use super::asker::{Answer, Asker, Request};
 use super::book::{Book, CELLS};

@@ -1,6 +1,8 @@
-//! Asks whoever serves a slot: a connection to each node, one batch at a time, routes learned from what nodes say.
+//! Asks whoever serves a slot: a connection to each node, one batch at a time, routes learned from what nodes
+//! say.
 //!
-//! Invariant: a request has one answer, and it is sent once: what becomes of it without an answer nobody knows.
+//! Invariant: a request has one answer, and it is sent once: what becomes of it without an answer nobody
+//! knows.
 
 use crate::client::{Operation, Protocol, Reply};
 use crate::cut::{SLOTS, authentication, moved};

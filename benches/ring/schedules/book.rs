@@ -1,10 +1,11 @@
 //! What was written and what was acknowledged, by all clients together, and the judge of every read.
 //!
-//! A key has one writer, which numbers its writes. So a read may find neither less than what was acknowledged or read by
-//! anybody before it began, nor more than what was begun before it ended: that is all that can be asked of one key, and
-//! nothing less.
+//! A key has one writer, which numbers its writes. So a read may find neither less than what was acknowledged
+//! or read by anybody before it began, nor more than what was begun before it ended: that is all that can be
+//! asked of one key, and nothing less.
 //!
-//! Invariant: a key whose last write has an unknown outcome is not written again: such a write may come at any time.
+//! Invariant: a key whose last write has an unknown outcome is not written again: such a write may come at
+//! any time.
 //! Invariant: a write that was refused in words that mean "nothing happened" is never found.
 
 use crate::cut::slot_of;

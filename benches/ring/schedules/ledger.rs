@@ -1,6 +1,8 @@
-//! The ledger of a soak: a line of JSON for each schedule that ended, as `cargo xtask soak` keeps them, and their sums.
+//! The ledger of a soak: a line of JSON for each schedule that ended, as `cargo xtask soak` keeps them, and
+//! their sums.
 //!
-//! Invariant: a line is whole, or it is not there; a soak that was ended goes on with the seed behind the last line.
+//! Invariant: a line is whole, or it is not there; a soak that was ended goes on with the seed behind the
+//! last line.
 
 use super::Outcome;
 use serde_json::{Value, json};

@@ -1,7 +1,9 @@
-//! Random schedules: cuts, kills and pauses at random, while clients on every host write and read, and then a judge.
+//! Random schedules: cuts, kills and pauses at random, while clients on every host write and read, and then a
+//! judge.
 //!
-//! Each schedule is a ring of its own on three hosts. When its last fault has ended, every slot must serve again, and every
-//! acknowledged write must be there; meanwhile no read may have found less than what was known before it began.
+//! Each schedule is a ring of its own on three hosts. When its last fault has ended, every slot must serve
+//! again, and every acknowledged write must be there; meanwhile no read may have found less than what was
+//! known before it began.
 
 mod after;
 mod asker;
@@ -39,7 +41,8 @@ const HOSTS: usize = crate::cut::HOSTS;
 pub const COUNT: u64 = 20;
 /// How many make a first look.
 pub const COUNT_QUICK: u64 = 3;
-/// The seed of the first, where none is named: in the twenty from here on everything occurs, nodes killed all at once included.
+/// The seed of the first, where none is named: in the twenty from here on everything occurs, nodes killed all
+/// at once included.
 pub const SEED: u64 = 271;
 /// The longest that one schedule may take, with all the waiting at its end.
 const TIME_MAX: Duration = Duration::from_secs(360);

@@ -2,7 +2,8 @@
 //!
 //! Invariant: at its end every fault has ended.
 //! Invariant: a schedule of a minority has faults of one host at a time; in a split that is one of both.
-//! Invariant: a node in memory is killed only when nothing else is the matter and every slot has all its copies.
+//! Invariant: a node in memory is killed only when nothing else is the matter and every slot has all its
+//! copies.
 
 use super::HOSTS;
 use fastrand::Rng;

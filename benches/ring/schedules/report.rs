@@ -98,7 +98,8 @@ pub fn print(findings: &Findings) {
     println!("  one again: cargo xtask bench ring --phases schedules --schedule-seed N\n");
 }
 
-/// Whether nothing of Atoll's was wrong, and all schedules came to their end; where none were offered there are none.
+/// Whether nothing of Atoll's was wrong, and all schedules came to their end; where none were offered there
+/// are none.
 pub fn is_right(findings: &Findings) -> bool {
     let is_whole = match &findings.missing {
         Some(why) => !is_failure(why),

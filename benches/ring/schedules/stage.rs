@@ -76,7 +76,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Remembers nodes that ended by themselves, and starts them again, so that the schedule comes to its end.
+    /// Remembers nodes that ended by themselves, and starts them again, so that the schedule comes to its
+    /// end.
     pub fn look_for_crashes(&mut self) -> Result<(), CutError> {
         for (host, how) in self.ring.ended() {
             self.crashes.push(format!("the node of host {host} ended by itself: {how}"));

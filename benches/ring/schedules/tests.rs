@@ -1,4 +1,5 @@
-//! Schedules that follow from their seeds, and a judge that finds what is wrong with nodes that are not as they must be.
+//! Schedules that follow from their seeds, and a judge that finds what is wrong with nodes that are not as
+//! they must be.
 
 use super::after::{look_up, write_every_slot};
 use super::asker::{Answer, Asker, Request, cluster_info};
@@ -169,7 +170,8 @@ enum Flaw {
 
 type Held = Arc<Mutex<HashMap<Vec<u8>, Vec<Vec<u8>>>>>;
 
-/// A node that serves slots below a bound itself, sends others to another node, and has a fault every so many commands.
+/// A node that serves slots below a bound itself, sends others to another node, and has a fault every so many
+/// commands.
 fn node(fault: Flaw, below: usize, other: SocketAddr, held: &Held) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -200,7 +202,8 @@ fn serve(
         }
         while let Some((words, taken)) = parse_command(&heard) {
             heard.drain(..taken);
-            // A key that is forgotten now and then is mostly written again; one that always is stays forgotten.
+            // A key that is forgotten now and then is mostly written again; one that always is stays
+            // forgotten.
             let is_faulty = match fault {
                 Flaw::Forgets => words[1].ends_with(b"3"),
                 _ => commands.fetch_add(1, SeqCst) % 23 == 22,

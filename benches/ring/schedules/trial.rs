@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// How long clients of a host wait for an answer: some give up before a short pause ends, some outlast a long one.
+/// How long clients of a host wait for an answer: some give up before a short pause ends, some outlast a long
+/// one.
 const PATIENCE_MS: [u64; 5] = [400, 400, 1_000, 2_500, 6_000];
 /// The same of those that contend for shared keys.
 const CONTENDER_PATIENCE_MS: [u64; 2] = [400, 1_500];
@@ -162,7 +163,8 @@ fn start_clients<'scope>(
         let asker = Asker::new(&nodes, AtollRing::TOKEN, patience, seed);
         let lane = Lane::new(number, asker, Arc::clone(book), seed);
         scope.spawn(move || {
-            // A thread that is on no host finds no node, which shows as a schedule in which nothing is acknowledged.
+            // A thread that is on no host finds no node, which shows as a schedule in which nothing is
+            // acknowledged.
             if network.enter().is_ok() {
                 lane.run(stop);
             }

@@ -1,8 +1,9 @@
 //! Keepers: whatever the bench starts ends with it, even if the bench is killed.
 //!
-//! Each server is the child of a keeper, which is this program once more. A keeper waits for the end of its standard
-//! input; the other end of that pipe is held by the bench alone, so it closes when the bench is gone, however it went.
-//! Keepers are in process groups of their own: an interrupt at the terminal reaches the bench, and through it them.
+//! Each server is the child of a keeper, which is this program once more. A keeper waits for the end of its
+//! standard input; the other end of that pipe is held by the bench alone, so it closes when the bench is
+//! gone, however it went. Keepers are in process groups of their own: an interrupt at the terminal reaches
+//! the bench, and through it them.
 
 use std::ffi::OsString;
 use std::fs;
@@ -163,7 +164,8 @@ pub fn hold() -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until standard input ends, and runs a program then: what it tidies up outlives the bench by no more than that.
+/// Waits until standard input ends, and runs a program then: what it tidies up outlives the bench by no more
+/// than that.
 pub fn afterwards(command: &[OsString]) -> io::Result<ExitStatus> {
     let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     wait_for_the_end_of_input();

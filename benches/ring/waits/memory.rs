@@ -1,7 +1,7 @@
 //! What watches cost: the memory of a node before and after, and whether it is used again.
 //!
-//! Every key is there before the first look, so that what grows is what watches take. Two times over everything is
-//! watched and then written: what the second time adds to the first was not used again.
+//! Every key is there before the first look, so that what grows is what watches take. Two times over
+//! everything is watched and then written: what the second time adds to the first was not used again.
 //!
 //! Invariant: every watch is told once, of its value, and only after its write; or there is no figure.
 

@@ -1,6 +1,7 @@
 //! Waits: how soon somebody who waits for a field is told of a write, and what watches cost in memory.
 //!
-//! Invariant: what is measured is right: everybody is told once, of the value that was waited for, and nobody else.
+//! Invariant: what is measured is right: everybody is told once, of the value that was waited for, and nobody
+//! else.
 
 mod memory;
 mod report;

@@ -8,7 +8,8 @@ use crate::report::{Row, median};
 /// One of the times of a round.
 type Figure = fn(&Round) -> Times;
 
-/// What watches of the second time may add to the memory of the first, as a share of it: noise of the allocator.
+/// What watches of the second time may add to the memory of the first, as a share of it: noise of the
+/// allocator.
 const ADDED_SHARE_MAX: f64 = 0.25;
 
 impl Findings {

@@ -1,7 +1,8 @@
-//! How soon: one connection waits, another one writes, and the time until the first has read what it waited for.
+//! How soon: one connection waits, another one writes, and the time until the first has read what it waited
+//! for.
 //!
-//! Gets on the connection that writes are timed in the same slices, so that both see the same machine. Both sides are
-//! threads of their own that block, and one clock is read by both.
+//! Gets on the connection that writes are timed in the same slices, so that both see the same machine. Both
+//! sides are threads of their own that block, and one clock is read by both.
 //!
 //! Invariant: a write is sent only when the node is known to watch.
 

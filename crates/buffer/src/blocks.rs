@@ -1,12 +1,14 @@
 //! Blocks: memory of middle length, such as the values of records and what knows where they are.
 //!
-//! They are cut from runs of one length each, which lie in slabs that can be huge pages: where a million values lie in small
-//! ones, whoever reads them in an order of their own looks for most of them in the tables of translations, and an allocator
-//! that is given all of them back one by one joins each with what is around it.
+//! They are cut from runs of one length each, which lie in slabs that can be huge pages: where a million
+//! values lie in small ones, whoever reads them in an order of their own looks for most of them in the tables
+//! of translations, and an allocator that is given all of them back one by one joins each with what is around
+//! it.
 //!
 //! Invariant: a block is in use or free in its run, never both, and its bytes are initialised.
-//! Invariant: nothing here waits for a lock for long: a child that was forked while somebody held it would wait for ever. Who
-//! does not get it takes a block from the allocator, or leaves what it gives to whoever has the lock next ([`crate::missed`]).
+//! Invariant: nothing here waits for a lock for long: a child that was forked while somebody held it would
+//! wait for ever. Who does not get it takes a block from the allocator, or leaves what it gives to whoever
+//! has the lock next ([`crate::missed`]).
 #![expect(unsafe_code, reason = "memory by address, docs/decisions/0015-unsafe.md")]
 
 use crate::ALIGNMENT;
@@ -23,8 +25,9 @@ pub(crate) use crate::parts::Purpose;
 /// Shorter ones the allocator keeps at hand itself.
 const LINES_LEAST: usize = 2;
 
-/// Of longer ones few would be in a run, with much of it unused, and one has more than a page anyway. The first line is what
-/// lies before the bytes, so the longest value in a block has 4,032 of them, and one of 4 KiB is the allocator's.
+/// Of longer ones few would be in a run, with much of it unused, and one has more than a page anyway. The
+/// first line is what lies before the bytes, so the longest value in a block has 4,032 of them, and one of 4
+/// KiB is the allocator's.
 const LINES_MOST: usize = RUN_BYTES / 4 / ALIGNMENT;
 
 pub(crate) const CLASSES: usize = LINES_MOST - LINES_LEAST + 1;
@@ -34,7 +37,8 @@ type Bits = [u64; (RUN_BYTES / (LINES_LEAST * ALIGNMENT)).div_ceil(64)];
 
 static BLOCKS: [Mutex<Class>; CLASSES] = [const { Mutex::new(Class::new()) }; CLASSES];
 
-/// Blocks that were given back while somebody had the lock of their class: the last one, which knows the one before.
+/// Blocks that were given back while somebody had the lock of their class: the last one, which knows the one
+/// before.
 static LEFT: [AtomicPtr<Link>; CLASSES] = [const { AtomicPtr::new(null_mut()) }; CLASSES];
 
 /// Where classes keep what they know of their runs: only ever asked for, never read.
@@ -43,7 +47,8 @@ static KEPT: [AtomicPtr<u8>; CLASSES] = [const { AtomicPtr::new(null_mut()) }; C
 /// Bytes of runs that no block in use has, as far as classes told of them.
 static UNUSED: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes of memory that values of one length left free between them, within 16 KiB for each length that is used.
+/// Bytes of memory that values of one length left free between them, within 16 KiB for each length that is
+/// used.
 ///
 /// Only values of the same length can have it.
 #[must_use]
@@ -125,7 +130,8 @@ const fn lines_of(class: usize) -> usize {
     LINES_LEAST + class
 }
 
-/// Where it is kept what whoever gives a block back has to look at, most likely: for hints to the processor alone.
+/// Where it is kept what whoever gives a block back has to look at, most likely: for hints to the processor
+/// alone.
 pub(crate) fn kept_at(place: Place) -> *const u8 {
     let kept = KEPT[usize::from(place.class)].load(Ordering::Relaxed);
     kept.wrapping_add(place.run as usize * size_of::<Option<Blocks>>())
@@ -134,8 +140,8 @@ pub(crate) fn kept_at(place: Place) -> *const u8 {
 /// Gives the block back that this link lies in.
 ///
 /// # Safety
-/// It came from [`take`] with this place, which the link names too; it was not given back since, and nothing refers to it any
-/// more.
+/// It came from [`take`] with this place, which the link names too; it was not given back since, and nothing
+/// refers to it any more.
 pub(crate) unsafe fn give(link: NonNull<Link>, place: Place) {
     let class = usize::from(place.class);
     let mut after = After::default();
@@ -196,7 +202,8 @@ fn take_what_was_left(class: usize, blocks: &mut Class, after: &mut After) {
     }
     let mut next = NonNull::new(LEFT[class].swap(null_mut(), Ordering::Acquire));
     while let Some(link) = next {
-        // SAFETY: whoever left it has no use for it any more, and nobody else took it: it was the list's until the exchange.
+        // SAFETY: whoever left it has no use for it any more, and nobody else took it: it was the list's
+        // until the exchange.
         let (before, run) = unsafe {
             let link = link.as_ref();
             (link.next.load(Ordering::Relaxed), link.place.run)
@@ -309,7 +316,8 @@ impl Class {
         {
             let place = &mut self.runs[number as usize];
             let Some(Blocks { run, free, used }) = place.take() else { unreachable!("it is there") };
-            // SAFETY: none of its blocks is in use: whoever gave one back promised that nothing refers to it any more.
+            // SAFETY: none of its blocks is in use: whoever gave one back promised that nothing refers to it
+            // any more.
             match unsafe { runs::give(run) } {
                 Ok(slab) => after.emptied.extend(slab),
                 Err(run) => {

@@ -1,4 +1,5 @@
-//! A value shared by count in a block of a slab: as `Arc`, without weak references, for what there are millions of.
+//! A value shared by count in a block of a slab: as `Arc`, without weak references, for what there are
+//! millions of.
 //!
 //! It begins on a line, with its owners: whoever has asked for its first lines has them all.
 //!
@@ -27,7 +28,8 @@ pub struct Counted<T> {
     owned: PhantomData<Cell<T>>,
 }
 
-// SAFETY: as for `Arc`: the value can be reached and dropped by every thread that has an owner, and the count is atomic.
+// SAFETY: as for `Arc`: the value can be reached and dropped by every thread that has an owner, and the count
+// is atomic.
 unsafe impl<T: Send + Sync> Send for Counted<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for Counted<T> {}
@@ -94,8 +96,8 @@ impl<T> Counted<T> {
         if self.owners() > 1 {
             return None;
         }
-        // SAFETY: this is the one owner, borrowed for itself alone, so nobody can read the value or come to own it meanwhile;
-        // to count them showed the last of what former owners did.
+        // SAFETY: this is the one owner, borrowed for itself alone, so nobody can read the value or come to
+        // own it meanwhile; to count them showed the last of what former owners did.
         Some(unsafe { &mut (*self.cell.as_ptr()).value })
     }
 }
@@ -124,8 +126,8 @@ impl<T> Drop for Counted<T> {
             return;
         }
         let place = self.inner().link.place();
-        // SAFETY: the last owner is gone, so nothing refers to the value; its memory goes where it came from. The link is no
-        // part of what is dropped.
+        // SAFETY: the last owner is gone, so nothing refers to the value; its memory goes where it came from.
+        // The link is no part of what is dropped.
         unsafe {
             std::ptr::drop_in_place(&raw mut (*self.cell.as_ptr()).value);
             match place.own_before() {

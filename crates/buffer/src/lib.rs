@@ -3,8 +3,8 @@
 //! [`Buffer`] is what every read returns: cloning and slicing it copies no bytes, and the first byte of
 //! the allocation lies on a 64-byte boundary, so that columns stored in a value can be used in place.
 //!
-//! Long allocations are used again once nobody shows them, since fresh memory costs more than to fill it. Those of middle
-//! length lie together in large pages.
+//! Long allocations are used again once nobody shows them, since fresh memory costs more than to fill it.
+//! Those of middle length lie together in large pages.
 //!
 //! Invariant: bytes of the allocation outside the buffer are never exposed.
 
@@ -92,8 +92,8 @@ impl Buffer {
         Self::filled(len, true, Purpose::Writing, fill)
     }
 
-    /// Like [`Buffer::try_build`], for a `fill` that writes every byte: what is there before is anything, such as what an
-    /// earlier buffer held.
+    /// Like [`Buffer::try_build`], for a `fill` that writes every byte: what is there before is anything,
+    /// such as what an earlier buffer held.
     ///
     /// # Errors
     /// Those of `fill`.
@@ -101,8 +101,8 @@ impl Buffer {
         Self::filled(len, false, Purpose::Writing, fill)
     }
 
-    /// Like [`Buffer::try_overwrite`], for bytes that come from a disk and will be looked at for a long time: they may lie in
-    /// memory that it takes longer to get.
+    /// Like [`Buffer::try_overwrite`], for bytes that come from a disk and will be looked at for a long time:
+    /// they may lie in memory that it takes longer to get.
     ///
     /// # Errors
     /// Those of `fill`.
@@ -170,8 +170,8 @@ impl Buffer {
         follows.then(|| Self { shared: self.shared.clone(), start: self.start, len: self.len + next.len })
     }
 
-    /// The same bytes in an allocation that starts with them and holds nothing else: this one where it already
-    /// is so, else a copy.
+    /// The same bytes in an allocation that starts with them and holds nothing else: this one where it
+    /// already is so, else a copy.
     #[must_use]
     pub fn to_owned_alone(&self) -> Self {
         let is_aligned = self.as_ptr().addr().is_multiple_of(ALIGNMENT);
@@ -183,8 +183,8 @@ impl Buffer {
         }
     }
 
-    /// As [`Buffer::concat`], in the allocation of a buffer that nobody needs any more, if that is long enough and no other
-    /// buffer shows it; a fresh one otherwise.
+    /// As [`Buffer::concat`], in the allocation of a buffer that nobody needs any more, if that is long
+    /// enough and no other buffer shows it; a fresh one otherwise.
     #[must_use]
     pub fn concat_in<'a>(mut spare: Self, len: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let shared = spare.shared.take().filter(|shared| shared.len() >= len);
@@ -206,8 +206,8 @@ impl Buffer {
         self.shared.as_ref().is_none_or(|shared| shared.owners() == 1)
     }
 
-    /// Bytes of memory that the allocation behind this buffer takes: with what aligns it, about, and all that no other value can
-    /// have for it where values of one length lie together.
+    /// Bytes of memory that the allocation behind this buffer takes: with what aligns it, about, and all that
+    /// no other value can have for it where values of one length lie together.
     #[must_use]
     pub fn allocated_bytes(&self) -> usize {
         self.shared.as_ref().map_or(0, Shared::memory_bytes)

@@ -1,8 +1,9 @@
 //! What could not be done because somebody had a lock, and who does it.
 //!
-//! Nothing here waits for a lock ([`crate::blocks`]), so runs in which nothing is left stay with their class, blocks with nobody,
-//! and pages with the pool. Who comes next for the same length takes care of them, but there may be no such one: so does who
-//! had the lock of the pool, which is why others missed it, and who gave much back.
+//! Nothing here waits for a lock ([`crate::blocks`]), so runs in which nothing is left stay with their class,
+//! blocks with nobody, and pages with the pool. Who comes next for the same length takes care of them, but
+//! there may be no such one: so does who had the lock of the pool, which is why others missed it, and who
+//! gave much back.
 //!
 //! Invariant: what was left behind has its bit here, or gets it from whoever left it.
 
@@ -19,8 +20,8 @@ const _: () = assert!(blocks::CLASSES <= PAGES);
 
 /// Notes that something was left behind.
 pub(crate) fn note(what: usize) {
-    // Release: whoever takes the bit finds what was left. Not only where the bit is missing: the one who takes it now may have
-    // looked already.
+    // Release: whoever takes the bit finds what was left. Not only where the bit is missing: the one who
+    // takes it now may have looked already.
     MISSED.fetch_or(1 << what, Ordering::Release);
 }
 

@@ -1,6 +1,7 @@
 //! How many own an allocation that is shared by count: as in `Arc`, without weak references.
 //!
-//! Invariant: who sees itself as the one owner stays it, for only an owner makes others, and has seen all that former ones did.
+//! Invariant: who sees itself as the one owner stays it, for only an owner makes others, and has seen all
+//! that former ones did.
 
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 

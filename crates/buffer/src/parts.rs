@@ -1,11 +1,13 @@
 //! Parts: slabs cut into parts of one length, such as leaves of the engine and runs of blocks.
 //!
-//! What is read from a disk will be looked at for a long time, so slabs for reading are huge pages from the start; those for
-//! writing may become such once they are full, for a writer should not wait for two megabytes to be cleared
-//! (docs/decisions/0016-frames.md). A slab in which nothing is left goes back to the system; one such slab is kept. Where much
-//! of a slab is free, so do the pages behind that, and the slab is no huge page until it is full again.
+//! What is read from a disk will be looked at for a long time, so slabs for reading are huge pages from the
+//! start; those for writing may become such once they are full, for a writer should not wait for two
+//! megabytes to be cleared (docs/decisions/0016-frames.md). A slab in which nothing is left goes back to the
+//! system; one such slab is kept. Where much of a slab is free, so do the pages behind that, and the slab is
+//! no huge page until it is full again.
 //!
-//! A pool has no lock: whoever has one decides who waits for it, and for whom slabs are unmapped outside of it.
+//! A pool has no lock: whoever has one decides who waits for it, and for whom slabs are unmapped outside of
+//! it.
 //!
 //! Invariant: a part is in use or free in its slab, never both.
 //! Invariant: the bytes of a part are initialised: zeros from the system, or what was there before.
@@ -33,8 +35,8 @@ pub const fn words_for(part_bytes: usize) -> usize {
     (SLAB_BYTES / part_bytes).div_ceil(u64::BITS as usize)
 }
 
-/// Every slab, of those cut into parts of `PART_BYTES`, that was not given back to the system. `WORDS` is what [`words_for`]
-/// says for that length.
+/// Every slab, of those cut into parts of `PART_BYTES`, that was not given back to the system. `WORDS` is
+/// what [`words_for`] says for that length.
 pub struct Pool<const PART_BYTES: usize, const WORDS: usize> {
     /// By address.
     slabs: BTreeMap<usize, Parted<PART_BYTES, WORDS>>,
@@ -76,7 +78,8 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
         SLAB_BYTES / PART_BYTES
     };
 
-    /// A slab with fewer spare ones is left alone: it would cost many calls and its huge page, and give back little.
+    /// A slab with fewer spare ones is left alone: it would cost many calls and its huge page, and give back
+    /// little.
     const SPARE_LEAST: usize = Self::PARTS / 8;
 
     /// Nothing yet.
@@ -98,9 +101,9 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
         self.used
     }
 
-    /// Takes a part: `PART_BYTES` initialised bytes, for the caller alone until they are given back or the pool ends. They
-    /// begin a multiple of that length behind a multiple of [`SLAB_BYTES`]. None where all are in use and the system maps no
-    /// further slab.
+    /// Takes a part: `PART_BYTES` initialised bytes, for the caller alone until they are given back or the
+    /// pool ends. They begin a multiple of that length behind a multiple of [`SLAB_BYTES`]. None where all
+    /// are in use and the system maps no further slab.
     pub fn take(&mut self, purpose: Purpose) -> Option<NonNull<u8>> {
         // A part that is there is better than the right kind of slab: memory is what budgets are about.
         let other = [Purpose::Writing, Purpose::Reading][usize::from(purpose == Purpose::Writing)];
@@ -128,15 +131,16 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
         Some(slab.slab.at(index * PART_BYTES))
     }
 
-    /// Gives a part back; the slab that is to go back to the system, if this part was its last and another one is empty. Pages
-    /// behind other parts that are free go back at once, if there are too many and they may.
+    /// Gives a part back; the slab that is to go back to the system, if this part was its last and another
+    /// one is empty. Pages behind other parts that are free go back at once, if there are too many and they
+    /// may.
     ///
     /// # Errors
     /// [`Elsewhere`] if the address lies in no slab of the pool: nothing was done.
     ///
     /// # Safety
-    /// If `part` came from [`Pool::take`] of this pool, it was not given back since, and nothing refers to its bytes any more;
-    /// if not, it is the address of memory that is still there and came from elsewhere.
+    /// If `part` came from [`Pool::take`] of this pool, it was not given back since, and nothing refers to
+    /// its bytes any more; if not, it is the address of memory that is still there and came from elsewhere.
     #[expect(unsafe_code, reason = "memory by address, docs/decisions/0015-unsafe.md")]
     pub unsafe fn give(&mut self, part: NonNull<u8>, may_thin_out: bool) -> Result<Option<Slab>, Elsewhere> {
         let address = part.as_ptr().addr();
@@ -166,7 +170,8 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
         Ok(None)
     }
 
-    /// Gives pages behind free parts back when there are too many, those of one slab; whether one was asked to.
+    /// Gives pages behind free parts back when there are too many, those of one slab; whether one was asked
+    /// to.
     ///
     /// The last slab gives first, for the first is used first.
     pub fn thin_out(&mut self) -> bool {
@@ -240,7 +245,8 @@ impl<const PART_BYTES: usize, const WORDS: usize> Parted<PART_BYTES, WORDS> {
 
     /// Gives the pages behind free parts back, if there is a whole one.
     ///
-    /// A part counts as given back with its middle: what is left of it at its ends lies on pages with parts that count.
+    /// A part counts as given back with its middle: what is left of it at its ends lies on pages with parts
+    /// that count.
     fn thin_out(&mut self) {
         let all_free = std::iter::successors(self.free_from(0), |free| self.free_from(free.end));
         let mut bytes_of_each = all_free.map(|free| free.start * PART_BYTES..free.end * PART_BYTES);

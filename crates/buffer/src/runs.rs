@@ -45,7 +45,8 @@ impl Run {
     }
 }
 
-/// Takes a run, whose bytes are initialised; none while somebody else takes or gives one, and where no slab can be mapped.
+/// Takes a run, whose bytes are initialised; none while somebody else takes or gives one, and where no slab
+/// can be mapped.
 pub(crate) fn take(purpose: Purpose) -> Option<Run> {
     let mut pool = crate::tried(&POOL)?;
     let run = pool.take(purpose).map(Run);
@@ -53,14 +54,15 @@ pub(crate) fn take(purpose: Purpose) -> Option<Run> {
     run
 }
 
-/// Gives a run back; the slab that goes back to the system with it, if one does. It comes back itself while somebody else takes
-/// or gives one.
+/// Gives a run back; the slab that goes back to the system with it, if one does. It comes back itself while
+/// somebody else takes or gives one.
 ///
 /// # Safety
 /// Nothing refers to the bytes of the run any more.
 pub(crate) unsafe fn give(run: Run) -> Result<Option<Slab>, Run> {
     let Some(mut pool) = crate::tried(&POOL) else { return Err(run) };
-    // SAFETY: it came from there, and its one owner hands it over; as the caller promises, nothing refers to its bytes.
+    // SAFETY: it came from there, and its one owner hands it over; as the caller promises, nothing refers to
+    // its bytes.
     let given = unsafe { pool.give(run.0, may_thin_out()) };
     USED.store(pool.used(), Ordering::Relaxed);
     Ok(given.unwrap_or_else(|Elsewhere| unreachable!("runs come from there")))
@@ -70,7 +72,8 @@ fn may_thin_out() -> bool {
     ENDINGS.load(Ordering::Relaxed) == 0
 }
 
-/// Gives pages behind free runs back while there are too many, unless somebody will soon give whole slabs back.
+/// Gives pages behind free runs back while there are too many, unless somebody will soon give whole slabs
+/// back.
 pub(crate) fn thin_out() {
     match crate::tried(&POOL) {
         Some(mut pool) => while may_thin_out() && pool.thin_out() {},

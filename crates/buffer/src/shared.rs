@@ -1,5 +1,5 @@
-//! The allocation behind buffers, shared by count: as `Arc<[u8]>`, but it is one word, its bytes begin on a line, and those of
-//! middle length come from [`crate::blocks`].
+//! The allocation behind buffers, shared by count: as `Arc<[u8]>`, but it is one word, its bytes begin on a
+//! line, and those of middle length come from [`crate::blocks`].
 //!
 //! What counts the owners lies in the line before the bytes.
 //!
@@ -36,7 +36,8 @@ const _: () = assert!(HEAD_BYTES <= ALIGNMENT && HEAD_BYTES.is_multiple_of(align
 /// Bytes shared by count.
 pub(crate) struct Shared(NonNull<Head>);
 
-// SAFETY: as for `Arc<[u8]>`: the bytes are changed only through the one owner, borrowed, and the count is atomic.
+// SAFETY: as for `Arc<[u8]>`: the bytes are changed only through the one owner, borrowed, and the count is
+// atomic.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -61,10 +62,11 @@ impl Shared {
     }
 
     /// # Safety
-    /// `start` is a multiple of [`ALIGNMENT`], `bytes` initialised bytes follow it and as many as a head has lie before it, nobody
-    /// else's, in memory that came from `place`.
+    /// `start` is a multiple of [`ALIGNMENT`], `bytes` initialised bytes follow it and as many as a head has
+    /// lie before it, nobody else's, in memory that came from `place`.
     unsafe fn at(start: NonNull<u8>, bytes: usize, place: Place) -> Self {
-        // SAFETY: as the caller promises; heads are aligned if what follows is, since their length is a multiple of that.
+        // SAFETY: as the caller promises; heads are aligned if what follows is, since their length is a
+        // multiple of that.
         unsafe {
             let head = start.sub(HEAD_BYTES).cast::<Head>();
             head.write(Head { link: Link::of(place), owners: Owners::one(), bytes });
@@ -93,7 +95,8 @@ impl Shared {
         self.head().owners.count()
     }
 
-    /// Bytes of memory that it takes: the share of the run if it is a block, and else about what aligns it more than it has.
+    /// Bytes of memory that it takes: the share of the run if it is a block, and else about what aligns it
+    /// more than it has.
     pub(crate) fn memory_bytes(&self) -> usize {
         let place = self.head().link.place();
         if place.own_before().is_some() { self.len() + ALIGNMENT - 1 } else { place.share() }
@@ -114,8 +117,8 @@ impl Shared {
         if self.owners() > 1 {
             return None;
         }
-        // SAFETY: this is the one owner, borrowed for itself alone, so nobody can read the bytes or come to own them meanwhile;
-        // to count them showed the last of what former owners did.
+        // SAFETY: this is the one owner, borrowed for itself alone, so nobody can read the bytes or come to
+        // own them meanwhile; to count them showed the last of what former owners did.
         Some(unsafe { std::slice::from_raw_parts_mut(self.start(), self.head().bytes) })
     }
 }
@@ -146,8 +149,8 @@ impl Drop for Shared {
         }
         let (place, bytes) = (self.head().link.place(), self.head().bytes);
         match place.own_before() {
-            // SAFETY: the last owner is gone, so nothing refers to the memory; it was allocated with this layout, and begins so
-            // far before its bytes.
+            // SAFETY: the last owner is gone, so nothing refers to the memory; it was allocated with this
+            // layout, and begins so far before its bytes.
             Some(before) => unsafe { dealloc(self.start().sub(before), layout(bytes)) },
             // SAFETY: as above; it came from there.
             None => unsafe { blocks::give(self.0.cast(), place) },

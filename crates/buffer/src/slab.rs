@@ -1,7 +1,8 @@
-//! Slabs: two megabytes from the system, as large and as aligned as a huge page of the processor, to be divided by whoever
-//! maps them.
+//! Slabs: two megabytes from the system, as large and as aligned as a huge page of the processor, to be
+//! divided by whoever maps them.
 //!
-//! Invariant: a slab is a mapping of its own, and its bytes are initialised: zeros from the system, or what was there before.
+//! Invariant: a slab is a mapping of its own, and its bytes are initialised: zeros from the system, or what
+//! was there before.
 #![expect(unsafe_code, reason = "memory from the system, docs/decisions/0015-unsafe.md")]
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -21,14 +22,16 @@ pub fn whole_pages(bytes: Range<usize>) -> Range<usize> {
     bytes.start.next_multiple_of(page)..bytes.end / page * page
 }
 
-/// The memory of one slab, which goes back to the system with it: nobody may use what lies there any more then.
+/// The memory of one slab, which goes back to the system with it: nobody may use what lies there any more
+/// then.
 pub struct Slab(NonNull<u8>);
 
 // SAFETY: it is an address; what lies there is given out part by part, each to one owner.
 unsafe impl Send for Slab {}
 
 impl Slab {
-    /// Maps a slab of zeros; none where the system gives no more addresses or mappings, though there may be memory.
+    /// Maps a slab of zeros; none where the system gives no more addresses or mappings, though there may be
+    /// memory.
     #[must_use]
     pub fn map() -> Option<Self> {
         // SAFETY: a fresh private mapping at an address of the kernel's choice touches nothing that is there.
@@ -71,8 +74,8 @@ impl Slab {
         let _ = unsafe { madvise(self.0.as_ptr().cast(), SLAB_BYTES, Advice::LinuxNoHugepage) };
     }
 
-    /// Gives back the whole pages among these bytes; they are zero, or what they were, when they are next used. The bytes that
-    /// went.
+    /// Gives back the whole pages among these bytes; they are zero, or what they were, when they are next
+    /// used. The bytes that went.
     ///
     /// # Safety
     /// The bytes lie in the slab, and nobody refers to them.
@@ -82,8 +85,8 @@ impl Slab {
         // Elsewhere the advice is a weaker one: what is there may stay.
         #[cfg(any(target_os = "linux", target_os = "android"))]
         if !pages.is_empty() {
-            // SAFETY: as the caller promises, for the pages lie among those bytes; the mapping is private, and what it holds
-            // changes to zeros or stays, so it is initialised either way.
+            // SAFETY: as the caller promises, for the pages lie among those bytes; the mapping is private,
+            // and what it holds changes to zeros or stays, so it is initialised either way.
             let went = unsafe {
                 let start = self.0.as_ptr().add(pages.start);
                 madvise(start.cast(), pages.len(), Advice::LinuxDontNeed)
@@ -106,8 +109,8 @@ impl Drop for Slab {
 /// The range is mapped and nothing refers to it.
 unsafe fn cut(start: NonNull<u8>, bytes: usize) {
     if bytes > 0 {
-        // It fails in the middle of a mapping where a process may have no further one: then the addresses are lost, and not the
-        // memory behind them.
+        // It fails in the middle of a mapping where a process may have no further one: then the addresses are
+        // lost, and not the memory behind them.
         // SAFETY: as the caller promises.
         let is_unmapped = unsafe { munmap(start.as_ptr().cast(), bytes) }.is_ok();
         if !is_unmapped {

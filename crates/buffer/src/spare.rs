@@ -1,11 +1,12 @@
 //! Spare memory: long allocations that nobody shows any more, kept for the next ones.
 //!
-//! The system hands out fresh memory page by page, at each first touch, and that costs more than to fill the page. Where
-//! long buffers come and go in a stream, such as blocks that are written and objects that are read, the next one lies where
-//! an earlier one lay.
+//! The system hands out fresh memory page by page, at each first touch, and that costs more than to fill the
+//! page. Where long buffers come and go in a stream, such as blocks that are written and objects that are
+//! read, the next one lies where an earlier one lay.
 //!
 //! Invariant: no more is kept than may be, and nobody else shows what is handed out.
-//! Invariant: nothing here waits for a lock: a child that was forked while somebody held it would wait for ever.
+//! Invariant: nothing here waits for a lock: a child that was forked while somebody held it would wait for
+//! ever.
 
 use crate::ALIGNMENT;
 use crate::blocks::Purpose;
@@ -16,7 +17,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Allocations below this are left to the allocator, which keeps them itself.
 pub(crate) const LONG: usize = 256 << 10;
 
-/// An allocation is at most one of so many parts longer than is needed, counted from the shortest that is kept.
+/// An allocation is at most one of so many parts longer than is needed, counted from the shortest that is
+/// kept.
 const PARTS: usize = 8;
 
 /// Long allocations are so much longer than is needed that they have multiples of this.
@@ -35,8 +37,8 @@ struct Spare {
     bytes: usize,
 }
 
-/// Keeps no more than so many bytes from now on, in the whole process. Whoever works within a budget of memory asks for
-/// a small share of it; the least that was ever asked for holds.
+/// Keeps no more than so many bytes from now on, in the whole process. Whoever works within a budget of
+/// memory asks for a small share of it; the least that was ever asked for holds.
 pub fn keep_at_most(bytes: usize) {
     let before = BYTES_MAX.fetch_min(bytes, Ordering::Relaxed);
     if bytes < before
@@ -46,8 +48,8 @@ pub fn keep_at_most(bytes: usize) {
     }
 }
 
-/// An allocation of at least so many bytes: one that was used before, whose bytes are what they were, or a fresh one; and whether
-/// its bytes are zeros.
+/// An allocation of at least so many bytes: one that was used before, whose bytes are what they were, or a
+/// fresh one; and whether its bytes are zeros.
 pub(crate) fn allocation(bytes: usize, purpose: Purpose) -> (Shared, bool) {
     if bytes >= LONG {
         if let Some(used) = SPARE.try_lock().ok().and_then(|mut spare| spare.take(bytes)) {

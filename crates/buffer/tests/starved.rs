@@ -22,7 +22,8 @@ fn values_are_the_allocators_where_no_slab_can_be_mapped() {
     assert!(ended.status.success(), "{}: {}", ended.status, String::from_utf8_lossy(&ended.stderr));
 }
 
-/// Allows this process hardly more addresses than it has: fewer than a slab takes until it is cut to its bounds.
+/// Allows this process hardly more addresses than it has: fewer than a slab takes until it is cut to its
+/// bounds.
 fn starve() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mapped = status.lines().find_map(|line| line.strip_prefix("VmSize:")?.trim().strip_suffix(" kB"));

@@ -28,7 +28,8 @@ pub(crate) struct Piece {
 /// The pieces of a cell in their order; none if it is absent.
 pub(crate) type Pieces = Vec<Piece>;
 
-/// Cells that were read at one moment, for several who asked for one each: what is damaged of one is nothing to the others.
+/// Cells that were read at one moment, for several who asked for one each: what is damaged of one is nothing
+/// to the others.
 #[derive(Debug)]
 pub(crate) struct AtOnce {
     pub(crate) cells: HashMap<SortKey, Pieces>,

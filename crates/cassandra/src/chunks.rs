@@ -159,7 +159,8 @@ impl Link {
     /// Deletes chunks that no cell refers to any more. What fails is left to a sweep.
     pub(crate) async fn delete_chunks(&self, id: ChunkId, count: u64) {
         let deletions = stream::iter(0..count).for_each_concurrent(IN_FLIGHT, |number| async move {
-            // Not of the budget: where a majority does not answer each is tried for seconds, and nobody who reads waits for it.
+            // Not of the budget: where a majority does not answer each is tried for seconds, and nobody who
+            // reads waits for it.
             let _permit = self.deletions.acquire().await.ok();
             let values = (&id[..], number as i32);
             if let Err(error) =

@@ -1,8 +1,9 @@
-//! The store's clock: no node's own, but the middle one of up to three, carried on by this process between looks.
+//! The store's clock: no node's own, but the middle one of up to three, carried on by this process between
+//! looks.
 //!
 //! Invariant: the time that one store tells never falls.
-//! Invariant: nodes whose clocks differ by more than [`DIFFERENCE_MAX`] tell no time at all: a lease would end
-//! for one client and not for another.
+//! Invariant: nodes whose clocks differ by more than [`DIFFERENCE_MAX`] tell no time at all: a lease would
+//! end for one client and not for another.
 
 use crate::failure::told;
 use crate::link::{Link, Patience};
@@ -28,10 +29,12 @@ const LOOK_AGE_MAX: Duration = Duration::from_secs(20);
 /// Nodes that are asked.
 const NODES: usize = 3;
 
-/// Nodes that must answer, where there are as many: one alone may be wrong by any time, and nothing would tell.
+/// Nodes that must answer, where there are as many: one alone may be wrong by any time, and nothing would
+/// tell.
 const VOICES_MIN: usize = 2;
 
-/// How far a node's answer may be in doubt; one that came later than that says too little. And how much time may go by unseen.
+/// How far a node's answer may be in doubt; one that came later than that says too little. And how much time
+/// may go by unseen.
 const DOUBT_MAX: Duration = Duration::from_millis(250);
 
 /// How far what was told may lie ahead of what the nodes say now.
@@ -70,7 +73,8 @@ impl Looked {
         self.time_ns.saturating_add(self.at.elapsed().as_nanos() as u64)
     }
 
-    /// Whether it still tells the time: not so if the machine slept since, however shortly, or its clock was set.
+    /// Whether it still tells the time: not so if the machine slept since, however shortly, or its clock was
+    /// set.
     fn is_recent(&self) -> bool {
         let age = self.moment.age();
         age < LOOK_AGE_MAX && age.saturating_sub(self.at.elapsed()) < DOUBT_MAX
@@ -97,8 +101,9 @@ impl StoreClock {
         looked.filter(Looked::is_recent).map(|looked| looked.now())
     }
 
-    /// A new look may find the clocks a little behind what was told; then time stands still until they are there. It
-    /// does not stand still for longer: this client would take the leases of all others for expired.
+    /// A new look may find the clocks a little behind what was told; then time stands still until they are
+    /// there. It does not stand still for longer: this client would take the leases of all others for
+    /// expired.
     fn told(&self, now: u64, place: &str) -> Result<Timestamp, StoreError> {
         let latest = self.latest.fetch_max(now, Ordering::AcqRel);
         let ahead = Duration::from_nanos(latest.saturating_sub(now));
@@ -125,8 +130,8 @@ pub(crate) async fn of_all(link: &Link) -> Result<u64, StoreError> {
 enum Wanted {
     /// Most of a few, the same ones for all clients.
     Some,
-    /// All of the cluster: the one that does not answer may be the one that is wrong. Whether it is down or hangs nobody can
-    /// tell once its connections are given up.
+    /// All of the cluster: the one that does not answer may be the one that is wrong. Whether it is down or
+    /// hangs nobody can tell once its connections are given up.
     All,
 }
 

@@ -1,10 +1,10 @@
 //! What the columns of the table hold: the head of a piece, its bytes, and the head of a partition.
 //!
-//! A cell is one piece or several, one row each. The head of a piece says how long it is and whether its bytes
-//! lie in the same row or in chunks. Both columns of a piece begin with the checksum of its bytes.
+//! A cell is one piece or several, one row each. The head of a piece says how long it is and whether its
+//! bytes lie in the same row or in chunks. Both columns of a piece begin with the checksum of its bytes.
 //!
-//! Invariant: of two racing pieces with the same timestamp the database keeps the larger value of each column by
-//! itself; because both columns begin with the same checksum, both come from the same piece.
+//! Invariant: of two racing pieces with the same timestamp the database keeps the larger value of each column
+//! by itself; because both columns begin with the same checksum, both come from the same piece.
 
 use atoll_store::Limits;
 use std::ops::RangeInclusive;
@@ -94,8 +94,8 @@ impl PieceHead {
         encoded
     }
 
-    /// The head in these bytes; none if it is not one that [`encode`](Self::encode) writes, so that no length in it
-    /// makes more work than the longest value.
+    /// The head in these bytes; none if it is not one that [`encode`](Self::encode) writes, so that no length
+    /// in it makes more work than the longest value.
     pub(crate) fn decode(encoded: &[u8]) -> Option<Self> {
         let (checksum, rest) = encoded.split_first_chunk::<CHECKSUM_BYTES>()?;
         let (bytes, rest) = rest.split_first_chunk::<8>()?;

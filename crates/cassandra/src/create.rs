@@ -1,15 +1,16 @@
 //! `create`: a plain write at a majority, without consensus, for cells that are written once, ever.
 //!
 //! The write carries a timestamp that lies above every deletion that was done before and at or below every
-//! conditional write to come: the one of the partition's head, plus one. So a deletion that comes later always
-//! wins, whatever the clocks say, and one that came before never hides a new cell.
+//! conditional write to come: the one of the partition's head, plus one. So a deletion that comes later
+//! always wins, whatever the clocks say, and one that came before never hides a new cell.
 //!
-//! Invariant: trying again writes the same value, so that a write that comes late changes nothing that is told.
-//! Invariant: each try names chunks of its own. Those of a cell that was deleted go seconds later, whoever made it
-//! again meanwhile; no clock tells the ones from the others.
+//! Invariant: trying again writes the same value, so that a write that comes late changes nothing that is
+//! told.
+//! Invariant: each try names chunks of its own. Those of a cell that was deleted go seconds later, whoever
+//! made it again meanwhile; no clock tells the ones from the others.
 //! Invariant: of racing creations with different values, which break the vow, one stays whole.
-//! Invariant: a creation of chunks is done only once it was seen after its row was written: a sweep that came between
-//! may have taken chunks that an earlier try left, and then has deleted the cell above that row.
+//! Invariant: a creation of chunks is done only once it was seen after its row was written: a sweep that came
+//! between may have taken chunks that an earlier try left, and then has deleted the cell above that row.
 
 use crate::bind::Bind;
 use crate::cells::{Pieces, length};

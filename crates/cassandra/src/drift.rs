@@ -1,9 +1,10 @@
-//! Whether the tables still are what they were made as: whoever altered one of them is told at the door, and not by
-//! a value that is gone.
+//! Whether the tables still are what they were made as: whoever altered one of them is told at the door, and
+//! not by a value that is gone.
 //!
 //! What administrators may change stays their business: compaction, caching, further columns.
 //!
-//! Invariant: nothing is repaired here. A column that was dropped is gone with its values, and only a backup has them.
+//! Invariant: nothing is repaired here. A column that was dropped is gone with its values, and only a backup
+//! has them.
 
 use crate::failure::told;
 use atoll_store::{ErrorKind, StoreError};
@@ -48,7 +49,8 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Takes in one table as system_schema.tables has it: its columns by name, of which clusters that answer as Cassandra does lack some.
+    /// Takes in one table as system_schema.tables has it: its columns by name, of which clusters that answer
+    /// as Cassandra does lack some.
     pub(crate) fn take_table<'n>(&mut self, columns: impl Iterator<Item = (&'n str, Option<CqlValue>)>) {
         let (mut table, mut seconds, mut read_repair) = (None, 0, None);
         for (name, value) in columns {

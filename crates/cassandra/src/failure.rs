@@ -82,7 +82,8 @@ fn is_in_parts(error: &ExecutionError) -> bool {
     matches!(error, ExecutionError::LastAttemptError(RequestAttemptError::NonfinishedPagingState))
 }
 
-/// Whether a coordinator refused because of its replicas, which it may do in the middle of a conditional batch.
+/// Whether a coordinator refused because of its replicas, which it may do in the middle of a conditional
+/// batch.
 pub(crate) fn is_of_replicas(error: &ExecutionError) -> bool {
     matches!(database_error(error), Some((DbError::Unavailable { .. } | DbError::Overloaded, _)))
 }

@@ -1,11 +1,11 @@
 //! What is kept in memory of what never changes: created cells that were read under their vow, and chunks.
 //!
-//! The contract lets bytes under the vow be cached. A chunk is never written again under its name, so whoever has
-//! read the head that names it may take it from here.
+//! The contract lets bytes under the vow be cached. A chunk is never written again under its name, so whoever
+//! has read the head that names it may take it from here.
 //!
 //! Invariant: nothing is kept whose checksum was not right.
-//! Invariant: what is kept takes at most the bytes that it was given, shard by shard; what was asked for again
-//! since it came stays longer than what was not.
+//! Invariant: what is kept takes at most the bytes that it was given, shard by shard; what was asked for
+//! again since it came stays longer than what was not.
 
 use crate::codec::{ChunkId, PieceHead};
 use atoll_store::{Batch, Buffer, Mutation, PartitionKey, SortKey};
@@ -79,7 +79,8 @@ impl Kept {
         self.chunks_of(id, number).lock().put((*id, number), chunk.clone(), bytes);
     }
 
-    /// Forgets what this client itself deletes: its vow would allow to answer with it, and nobody expects that.
+    /// Forgets what this client itself deletes: its vow would allow to answer with it, and nobody expects
+    /// that.
     pub(crate) fn forget(&self, partition: &[u8], batch: &Batch) {
         let mut shelf = self.cells_of(partition).lock();
         shelf.forgotten += 1;

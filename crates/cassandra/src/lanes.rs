@@ -89,7 +89,8 @@ pub(crate) async fn read(
     answer.await.unwrap_or_else(|_| Err(StoreError::closed(link.place.clone())))
 }
 
-/// Whoever serves a partition. If it ends before its time, those who wait are told so, and the next read starts anew.
+/// Whoever serves a partition. If it ends before its time, those who wait are told so, and the next read
+/// starts anew.
 struct Serving {
     lanes: Arc<Lanes>,
     partition: PartitionKey,

@@ -1,7 +1,9 @@
-//! Chunks that cells have let go of, deleted a little later: whoever read the cell before may be reading them.
+//! Chunks that cells have let go of, deleted a little later: whoever read the cell before may be reading
+//! them.
 //!
 //! Invariant: chunks wait here at least [`GRACE`], unless the store is closed.
-//! Invariant: only a few values go at a time, whatever was deleted at once: nobody who reads or writes waits for them.
+//! Invariant: only a few values go at a time, whatever was deleted at once: nobody who reads or writes waits
+//! for them.
 
 use crate::codec::ChunkId;
 use crate::link::Link;
@@ -91,8 +93,8 @@ impl Leaving {
     }
 }
 
-/// Deletes chunks after their time of grace, without keeping anybody waiting. What the end of the process prevents is
-/// left to a sweep.
+/// Deletes chunks after their time of grace, without keeping anybody waiting. What the end of the process
+/// prevents is left to a sweep.
 pub(crate) fn delete_later(link: &Arc<Link>, leaving: &Arc<Leaving>, chunks: Vec<Gone>) {
     if chunks.is_empty() || !leaving.take(chunks, Instant::now()) {
         return;

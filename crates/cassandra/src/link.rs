@@ -1,8 +1,8 @@
 //! The link to the cluster: sending a statement, trying again while that is harmless, and how long a round
 //! trip takes.
 //!
-//! Invariant: a conditional batch is sent once for each call of [`Link::decide`]; who calls knows what a doubtful
-//! answer means for it.
+//! Invariant: a conditional batch is sent once for each call of [`Link::decide`]; who calls knows what a
+//! doubtful answer means for it.
 
 use crate::bind::Bind;
 use crate::failure::{Failure, is_of_replicas, is_of_tombstones, judge, refused, told, unknown};
@@ -42,16 +42,17 @@ pub(crate) struct Link {
     pub(crate) place: String,
     /// One budget of requests in flight for everything that is issued in numbers.
     pub(crate) budget: Arc<Semaphore>,
-    /// Another one for deletions of chunks, of which any number may be wanted at once and which nobody waits for.
+    /// Another one for deletions of chunks, of which any number may be wanted at once and which nobody waits
+    /// for.
     pub(crate) deletions: Semaphore,
     pub(crate) parallelism: usize,
     pub(crate) kept: Kept,
     pub(crate) settled: Settled,
-    /// Whether a refusal of a conditional batch means that nothing of it was proposed: not so in Paxos v1, which may
-    /// refuse to commit what a majority has accepted.
+    /// Whether a refusal of a conditional batch means that nothing of it was proposed: not so in Paxos v1,
+    /// which may refuse to commit what a majority has accepted.
     is_refusal_final: AtomicBool,
-    /// Whether a write is acknowledged only once it is synced. It may cease to be so, and does not become so again: who
-    /// was told is told once.
+    /// Whether a write is acknowledged only once it is synced. It may cease to be so, and does not become so
+    /// again: who was told is told once.
     is_synced: AtomicBool,
     round_trip_ns: AtomicU64,
 }

@@ -1,6 +1,7 @@
 //! Partition keys in the order of their tokens, and how the ring is divided among readers.
 //!
-//! A split is a list of ranges of tokens that share a first replica, so that a reader beside it reads locally.
+//! A split is a list of ranges of tokens that share a first replica, so that a reader beside it reads
+//! locally.
 //!
 //! Of several keys with the same token (one pair in 2^64) a listing may leave some out.
 //!
@@ -19,9 +20,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Rows that one request looks at. A page ends within a partition, and the next one begins behind it: to ask for
-/// one row of each partition would be the obvious way, but Cassandra 5.0.5 fails to answer that (PER PARTITION
-/// LIMIT, DISTINCT) once ranges were deleted in partitions that lie in several files.
+/// Rows that one request looks at. A page ends within a partition, and the next one begins behind it: to ask
+/// for one row of each partition would be the obvious way, but Cassandra 5.0.5 fails to answer that (PER
+/// PARTITION LIMIT, DISTINCT) once ranges were deleted in partitions that lie in several files.
 const ROWS: i32 = 1000;
 
 /// Partitions of a page where each needs a request of its own.
@@ -91,8 +92,8 @@ async fn look(shared: &Arc<Shared>, range: TokenRange, is_split: bool) -> Result
     if let Some(looked) = rows_of(link, &list, range, ROWS).await? {
         return Ok(looked);
     }
-    // Rows that were deleted by themselves lie behind all others of their partition: who asks for its first row alone
-    // meets none of them.
+    // Rows that were deleted by themselves lie behind all others of their partition: who asks for its first
+    // row alone meets none of them.
     let mut looked = Looked { keys: Vec::new(), is_done: false };
     let mut from = range.0;
     while looked.keys.len() < STEPS {

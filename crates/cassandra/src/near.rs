@@ -1,8 +1,9 @@
 //! Which node a request that any of them may answer goes to: the one beside this program, where there is one.
 //!
-//! Invariant: only the order of nodes is changed. If the near one is down or is no replica, the others answer.
-//! Invariant: with `local-quorum` no node of another data centre is preferred, because a coordinator means its own one
-//! by "local".
+//! Invariant: only the order of nodes is changed. If the near one is down or is no replica, the others
+//! answer.
+//! Invariant: with `local-quorum` no node of another data centre is preferred, because a coordinator means
+//! its own one by "local".
 
 use scylla::client::session::Session;
 use scylla::cluster::{ClusterState, NodeRef};
@@ -67,7 +68,8 @@ pub(crate) fn is_within(within: Option<&str>, there: Option<&str>) -> bool {
     within.is_none() || within == there
 }
 
-/// The node on this machine, if there is just one: where there are several, to prefer one would leave the others idle.
+/// The node on this machine, if there is just one: where there are several, to prefer one would leave the
+/// others idle.
 pub(crate) fn on_this_machine(session: &Session) -> Option<IpAddr> {
     let state = session.get_cluster_state();
     let mut here = state.get_nodes_info().iter().map(|node| node.address.ip()).filter(|node| is_here(*node));

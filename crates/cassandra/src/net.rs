@@ -1,7 +1,7 @@
 //! What a list of mutations comes to: for each cell one change, and ranges that touch none of these cells.
 //!
-//! All mutations of one conditional batch carry the same timestamp, and a deletion wins over a value of the same
-//! timestamp whatever their order was. So the order is worked out here, and what is sent has none.
+//! All mutations of one conditional batch carry the same timestamp, and a deletion wins over a value of the
+//! same timestamp whatever their order was. So the order is worked out here, and what is sent has none.
 //!
 //! Invariant: no range holds a cell that is changed beside it, and no two ranges overlap.
 

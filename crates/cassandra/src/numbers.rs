@@ -1,8 +1,8 @@
 //! Numbers that nobody else draws: of attempts and of chunks.
 //!
-//! They come from the system each time. A generator of our own, however well it was seeded, would draw the same ones
-//! twice in a process that was restored twice from one snapshot, and one that is seeded by the clock does so in two
-//! processes that start at once.
+//! They come from the system each time. A generator of our own, however well it was seeded, would draw the
+//! same ones twice in a process that was restored twice from one snapshot, and one that is seeded by the
+//! clock does so in two processes that start at once.
 //!
 //! Invariant: two writes never carry the same number, and two values never lie in chunks of the same name.
 

@@ -55,10 +55,11 @@ pub struct Options {
     pub consistency: Consistency,
     /// The data centre that is near; that of the first contact point for none.
     pub datacenter: Option<String>,
-    /// The node beside this program, which is asked first for what any replica may answer; for none the one on this
-    /// machine, if there is just one.
+    /// The node beside this program, which is asked first for what any replica may answer; for none the one
+    /// on this machine, if there is just one.
     pub beside: Option<IpAddr>,
-    /// Copies of a keyspace that has to be created; as many as the data centre has nodes, at most 3, for none.
+    /// Copies of a keyspace that has to be created; as many as the data centre has nodes, at most 3, for
+    /// none.
     pub replication: Option<u32>,
     /// How connections are encrypted.
     pub tls: Tls,
@@ -78,9 +79,9 @@ pub struct Options {
     pub chunk_bytes: usize,
     /// Bytes of what never changes that are kept in memory after they were read.
     pub memory_bytes: u64,
-    /// Put in front of every partition key, so that several stores share a keyspace; at most 64 bytes. None may begin
-    /// with another one, or the two would share partitions: give all of a keyspace the same length, and none of them
-    /// an empty one.
+    /// Put in front of every partition key, so that several stores share a keyspace; at most 64 bytes. None
+    /// may begin with another one, or the two would share partitions: give all of a keyspace the same length,
+    /// and none of them an empty one.
     pub namespace: Vec<u8>,
 }
 

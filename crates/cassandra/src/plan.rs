@@ -16,8 +16,8 @@ use scylla::statement::prepared::PreparedStatement;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-/// Values up to this many bytes lie in the row when they are written conditionally: consensus writes each value
-/// several times.
+/// Values up to this many bytes lie in the row when they are written conditionally: consensus writes each
+/// value several times.
 pub(crate) const INLINE_BYTES: usize = 64 << 10;
 
 /// Bytes of values in the rows of one conditional batch at most.

@@ -1,7 +1,7 @@
 //! Reads of single cells: linearizable, or under the vow of `create`.
 //!
-//! Invariant: a cell that refers to a chunk that is gone is read anew, because it was changed meanwhile; only one
-//! that goes on referring to it is damaged.
+//! Invariant: a cell that refers to a chunk that is gone is read anew, because it was changed meanwhile; only
+//! one that goes on referring to it is damaged.
 
 use crate::cells::Pieces;
 use crate::chunks::{Found, Owner};
@@ -12,9 +12,9 @@ use crate::store::Shared;
 use atoll_store::{Buffer, ByteRange, StoreError};
 use std::sync::Arc;
 
-/// How often something is read anew because it changed while it was read. A partition takes some hundred writes a second,
-/// and a read some milliseconds, so about two of three reads are disturbed at worst: sixteen in a row are in one of a
-/// thousand reads, and as many as this in none.
+/// How often something is read anew because it changed while it was read. A partition takes some hundred
+/// writes a second, and a read some milliseconds, so about two of three reads are disturbed at worst: sixteen
+/// in a row are in one of a thousand reads, and as many as this in none.
 const MOVES_MAX: usize = 64;
 
 /// Some bytes of a cell; none if it is absent.
@@ -51,7 +51,8 @@ pub(crate) async fn read_pieces(
     crate::lanes::read(&shared.link, &shared.lanes, partition, sort).await
 }
 
-/// The cell as it was read before, as one replica has it, or else a majority; none if that is not enough to tell.
+/// The cell as it was read before, as one replica has it, or else a majority; none if that is not enough to
+/// tell.
 async fn read_vowed(
     shared: &Arc<Shared>,
     partition: &[u8],
@@ -93,8 +94,8 @@ pub(crate) struct Moves {
 }
 
 impl Moves {
-    /// A cell, read at SERIAL, named chunks of which one is gone. Chunks go only after a cell has let go of them: to
-    /// name them once is to be a moment late, to name them again is damage.
+    /// A cell, read at SERIAL, named chunks of which one is gone. Chunks go only after a cell has let go of
+    /// them: to name them once is to be a moment late, to name them again is damage.
     pub(crate) fn gone(&mut self, link: &Link, of: Owner<'_>, id: ChunkId) -> Result<(), StoreError> {
         if self.gone == Some(id) {
             return Err(link.damaged(of, "a chunk of its value is gone"));

@@ -1,9 +1,9 @@
-//! What a client remembers of a partition that it wrote: its head and small cells, so that one who writes alone need
-//! not ask before each write.
+//! What a client remembers of a partition that it wrote: its head and small cells, so that one who writes
+//! alone need not ask before each write.
 //!
-//! Invariant: what is remembered is true as long as the head stands, because no cell that has a value changes without
-//! it; and every batch carries the head as its condition. Cells that are absent are never remembered: `create` makes
-//! them without the head, so the database itself looks after conditions of absence.
+//! Invariant: what is remembered is true as long as the head stands, because no cell that has a value changes
+//! without it; and every batch carries the head as its condition. Cells that are absent are never remembered:
+//! `create` makes them without the head, so the database itself looks after conditions of absence.
 //! Invariant: nothing is refused by what is remembered: whoever would be told about a conflict asks first.
 
 use crate::cells::{Piece, Pieces};
@@ -51,8 +51,8 @@ impl Known {
         self.given_up = error.filter(|error| is_silent(error)).map(|_| now);
     }
 
-    /// Whether a write that waited since then for those before it waited in vain, and for as long as it would try by itself: the
-    /// last of them had no answer either.
+    /// Whether a write that waited since then for those before it waited in vain, and for as long as it would
+    /// try by itself: the last of them had no answer either.
     pub(crate) fn is_in_vain(&self, asked: Instant, time_out: Duration) -> bool {
         self.given_up.is_some_and(|given_up| given_up.saturating_duration_since(asked) >= time_out)
     }

@@ -1,6 +1,7 @@
 //! Scans: a page is one read at SERIAL, cut to what the contract allows.
 //!
-//! Invariant: all entries of a page were read at one moment; the chunks that they refer to were written before.
+//! Invariant: all entries of a page were read at one moment; the chunks that they refer to were written
+//! before.
 //! Invariant: a read has a limit of rows, so that no page needs unbounded memory.
 
 use crate::cells::{Pieces, length, raw_rows};
@@ -33,8 +34,8 @@ pub(crate) async fn page(shared: &Arc<Shared>, request: ScanRequest) -> Result<S
         let read = read_cells(shared, &partition, &request, last.as_deref()).await?;
         let cells = read.cells.iter().map(|(sort, pieces)| (sort.as_slice(), pieces.as_slice()));
         let settling = shared.link.settle(&partition, cells).await?;
-        // What a minority had was not there when the page was read, and is now: the page is read again, so that it is
-        // of one moment.
+        // What a minority had was not there when the page was read, and is now: the page is read again, so
+        // that it is of one moment.
         if !settling.others.is_empty() || (settling.asked > 0 && !has_settled) {
             has_settled = true;
             moves.unsettled(&shared.link, &settling)?;

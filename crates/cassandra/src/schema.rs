@@ -19,7 +19,8 @@ use scylla::statement::{Consistency, SerialConsistency};
 use scylla::value::Row;
 use std::sync::Arc;
 
-/// The format of the tables that this build writes, and the only one that it reads: no release wrote an older one.
+/// The format of the tables that this build writes, and the only one that it reads: no release wrote an older
+/// one.
 pub(crate) const FORMAT: i32 = 2;
 
 /// The tables, in the order in which they are made; the one that says that all is there comes last.

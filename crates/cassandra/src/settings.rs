@@ -1,10 +1,10 @@
-//! What the nodes say about how they are set up. Each answers for itself alone, so all that are up are asked, and the
-//! weakest counts: a node that was set up otherwise, as in the middle of a change, may be the one that a write
-//! depends on. They are asked again and again, since nodes join, and come back set up otherwise.
+//! What the nodes say about how they are set up. Each answers for itself alone, so all that are up are asked,
+//! and the weakest counts: a node that was set up otherwise, as in the middle of a change, may be the one
+//! that a write depends on. They are asked again and again, since nodes join, and come back set up otherwise.
 //!
-//! Invariant: a node that does not tell counts as one that is set up as Cassandra is unless it is told otherwise. One
-//! that is down, or does not tell when it is asked again, does so for Paxos alone: it acknowledges nothing, but it may be up
-//! before it is asked once more, and then decide.
+//! Invariant: a node that does not tell counts as one that is set up as Cassandra is unless it is told
+//! otherwise. One that is down, or does not tell when it is asked again, does so for Paxos alone: it
+//! acknowledges nothing, but it may be up before it is asked once more, and then decide.
 
 use crate::failure::told;
 use crate::store::Shared;
@@ -47,7 +47,8 @@ impl Default for ClusterSettings {
     }
 }
 
-/// Asks all nodes that are up how they are set up, and takes one that does not tell for as weak as one can be.
+/// Asks all nodes that are up how they are set up, and takes one that does not tell for as weak as one can
+/// be.
 ///
 /// # Errors
 /// `invalid-input` if a node may answer a read without what was decided before it.
@@ -56,7 +57,8 @@ pub(crate) async fn cluster_settings(session: &Session, place: &str) -> Result<C
     Ok(weakest(&told.into_iter().map(|told| told.map(Option::unwrap_or_default)).collect::<Vec<_>>()))
 }
 
-/// The same again: one that does not tell this time, as while it is being restarted, counts as one that is down. None if nobody tells.
+/// The same again: one that does not tell this time, as while it is being restarted, counts as one that is
+/// down. None if nobody tells.
 async fn cluster_settings_again(
     session: &Session,
     place: &str,

@@ -1,9 +1,10 @@
-//! Creations that perhaps a minority of replicas has: whoever sees one makes sure that a majority has it before
-//! anybody is told.
+//! Creations that perhaps a minority of replicas has: whoever sees one makes sure that a majority has it
+//! before anybody is told.
 //!
-//! `create` is a plain write, and a read at SERIAL repairs only what consensus wrote: a creation whose client died in
-//! the middle would be there for one read and absent for the next. A plain read at a majority, whose read repair is
-//! Cassandra's own and blocks, settles it. What this client saw settled once it does not ask for again.
+//! `create` is a plain write, and a read at SERIAL repairs only what consensus wrote: a creation whose client
+//! died in the middle would be there for one read and absent for the next. A plain read at a majority, whose
+//! read repair is Cassandra's own and blocks, settles it. What this client saw settled once it does not ask
+//! for again.
 //!
 //! Invariant: outside the vow no created cell is told, or judged by, that was not at a majority before.
 
@@ -17,7 +18,8 @@ use twox_hash::XxHash3_64;
 
 const SHARDS: usize = 16;
 
-/// Creations that are remembered in each shard: 16 bytes each. Of those that are forgotten one more question is asked.
+/// Creations that are remembered in each shard: 16 bytes each. Of those that are forgotten one more question
+/// is asked.
 const REMEMBERED: usize = 4096;
 
 /// Cells asked for together.

@@ -1,7 +1,8 @@
 //! Every statement that the store sends, prepared once, each with the consistency that it needs.
 //!
-//! Invariant: what can change is read at SERIAL and written by conditional batches alone; plain statements only
-//! write chunks and created cells, and only read what `create` vowed, what is being looked for, or listings.
+//! Invariant: what can change is read at SERIAL and written by conditional batches alone; plain statements
+//! only write chunks and created cells, and only read what `create` vowed, what is being looked for, or
+//! listings.
 
 use crate::options::Consistency as Majority;
 use crate::profiles::Profiles;
@@ -39,8 +40,8 @@ pub(crate) struct Reads {
     pub(crate) cell: PreparedStatement,
     /// Rows by (kind, sort key) with the time at which they were written, at a majority: before `create`.
     pub(crate) look: PreparedStatement,
-    /// Creations that were seen, at a majority, which all of them have afterwards: read repair brings the columns that
-    /// are asked for, so values are, and stay in the cluster.
+    /// Creations that were seen, at a majority, which all of them have afterwards: read repair brings the
+    /// columns that are asked for, so values are, and stay in the cluster.
     pub(crate) settle: PreparedStatement,
     /// A page in order, with values: serial.
     pub(crate) page: [PreparedStatement; 2],

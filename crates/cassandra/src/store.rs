@@ -29,8 +29,8 @@ const WAIT_LATENCY: Duration = Duration::from_millis(100);
 
 /// A store on a Cassandra cluster.
 ///
-/// It works inside the tokio runtime in which it was opened. What it answers comes in boxes: a future of a type of its own
-/// would be compiled anew, and most of the driver with it, in each crate that waits for it.
+/// It works inside the tokio runtime in which it was opened. What it answers comes in boxes: a future of a
+/// type of its own would be compiled anew, and most of the driver with it, in each crate that waits for it.
 #[derive(Clone)]
 pub struct CassandraStore {
     shared: Arc<Shared>,
@@ -60,8 +60,8 @@ impl CassandraStore {
     }
 
     /// Deletes what clients that ended in the middle of a write left behind: chunks that are older than `age`
-    /// and that no cell refers to. The store does it by itself once a week with an age of a day; nothing is lost
-    /// by a longer one, and one shorter than the longest write on its way would be wrong.
+    /// and that no cell refers to. The store does it by itself once a week with an age of a day; nothing is
+    /// lost by a longer one, and one shorter than the longest write on its way would be wrong.
     ///
     /// # Errors
     /// Those of reading and writing; what was deleted before stays deleted.

@@ -1,11 +1,12 @@
 //! Sweeping: chunks that no cell refers to, left by clients that ended between writing them and referring to
 //! them, or between letting go of them and deleting them.
 //!
-//! Invariant: before a chunk is deleted the head of its partition moves, after the chunk was old already. So a write
-//! that was begun before does not apply any more, and one that begins later does not go by chunks that are old. A
-//! cell that is absent is deleted with it, above whatever a creation may have written before.
-//! Invariant: beside a created cell no chunk goes: the row of another try of its creation, at one replica or in a queue,
-//! may be the one that stays, whatever the head of the partition is by then. They go once the cell is deleted.
+//! Invariant: before a chunk is deleted the head of its partition moves, after the chunk was old already. So
+//! a write that was begun before does not apply any more, and one that begins later does not go by chunks
+//! that are old. A cell that is absent is deleted with it, above whatever a creation may have written before.
+//! Invariant: beside a created cell no chunk goes: the row of another try of its creation, at one replica or
+//! in a queue, may be the one that stays, whatever the head of the partition is by then. They go once the
+//! cell is deleted.
 //! Invariant: a chunk that was written again since it was looked at stays, because the deletion carries the
 //! timestamp of what was seen.
 //! Invariant: nothing is deleted for a store that was closed.
@@ -45,7 +46,8 @@ const PAGE: i32 = 500;
 /// Values of which a sweep keeps in mind whether they are referred to.
 const KNOWN_MAX: usize = 100_000;
 
-/// Values of which one sweep may not learn whether they are referred to: each may have taken as long as a request may.
+/// Values of which one sweep may not learn whether they are referred to: each may have taken as long as a
+/// request may.
 const UNJUDGED_MAX: usize = 256;
 
 /// What a sweep did.
@@ -122,7 +124,8 @@ async fn sweep_ground(store: &Sweeping<'_>, age: Duration) -> Result<Swept, Stor
     Ok(swept)
 }
 
-/// Goes over the chunks of a store. Tells also of how many values it could not be learned whether they are referred to.
+/// Goes over the chunks of a store. Tells also of how many values it could not be learned whether they are
+/// referred to.
 async fn go_over(ground: &impl Ground, oldest_us: i64, place: &str) -> Result<(Swept, usize), StoreError> {
     let (mut swept, mut unjudged) = (Swept::default(), 0);
     let mut from = i64::MIN + 1;
@@ -141,9 +144,11 @@ async fn go_over(ground: &impl Ground, oldest_us: i64, place: &str) -> Result<(S
             let is_referred = match referred.get(&chunk.id) {
                 Some(known) => *known,
                 None => match ground.is_referred(&chunk).await {
-                    // What a damaged cell refers to nobody knows, and the chunks of others are looked at all the same.
+                    // What a damaged cell refers to nobody knows, and the chunks of others are looked at all
+                    // the same.
                     Err(error) if error.kind() == ErrorKind::Corrupt => true,
-                    // Nor what one does of which replicas do not tell: it must not keep those behind it from being looked at.
+                    // Nor what one does of which replicas do not tell: it must not keep those behind it from
+                    // being looked at.
                     Err(error) if error.kind() == ErrorKind::Unavailable && unjudged < UNJUDGED_MAX => {
                         tracing::debug!(%error, "whether a value is referred to cannot be told");
                         unjudged += 1;
@@ -204,7 +209,8 @@ async fn is_referred(shared: &Arc<Shared>, chunk: &Found) -> Result<bool, StoreE
     let pieces = crate::read::read_pieces(shared, key, &chunk.sort).await?;
     match standing(&pieces, &chunk.id) {
         Standing::Refers | Standing::Created => Ok(true),
-        // A creation that reached one replica, which then was down, must not appear after its chunks are gone.
+        // A creation that reached one replica, which then was down, must not appear after its chunks are
+        // gone.
         Standing::Absent => {
             let batch = Batch::on(partition).if_absent(&chunk.sort[..]).delete(&chunk.sort[..]);
             match Writing::new(shared, &batch, None, &AtomicBool::new(false)).run().await {
@@ -257,7 +263,8 @@ pub(crate) async fn sweep_now_and_then(shared: Weak<Shared>) {
     now_and_then(|is_owed| turn(shared.clone(), is_owed).boxed()).await;
 }
 
-/// Takes one turn after the other, until one says that there are to be no more. Each is told what the one before left.
+/// Takes one turn after the other, until one says that there are to be no more. Each is told what the one
+/// before left.
 async fn now_and_then(mut turn: impl FnMut(bool) -> BoxFuture<'static, Option<bool>>) {
     let (mut pause, mut is_owed) = (SETTLED, false);
     loop {
@@ -270,7 +277,8 @@ async fn now_and_then(mut turn: impl FnMut(bool) -> BoxFuture<'static, Option<bo
     }
 }
 
-/// Sweeps if it is time for it. A week that was claimed and not swept to the end is owed: it is nobody else's any more.
+/// Sweeps if it is time for it. A week that was claimed and not swept to the end is owed: it is nobody else's
+/// any more.
 async fn turn(shared: Weak<Shared>, is_owed: bool) -> Option<bool> {
     let shared = shared.upgrade().filter(|shared| !shared.is_closed())?;
     if !is_owed && claim(&shared).await != Some(true) {
@@ -331,7 +339,8 @@ mod tests {
         assert!(LOOK_AGAIN < EVERY, "no week goes by");
     }
 
-    /// Values of one chunk each, which nothing refers to. Some cannot be told of, and after so many deletions the store is closed.
+    /// Values of one chunk each, which nothing refers to. Some cannot be told of, and after so many deletions
+    /// the store is closed.
     struct Few {
         values: u16,
         is_told: fn(u16) -> Result<bool, ErrorKind>,

@@ -1,6 +1,7 @@
 //! What became of a try whose answer was lost, told by the traces that tries leave.
 //!
-//! Invariant: a try is taken for one that never applies only if its head is gone; one that may lie in a queue stands.
+//! Invariant: a try is taken for one that never applies only if its head is gone; one that may lie in a queue
+//! stands.
 
 use crate::codec::{FLAG_COMPOUND, PartitionHead};
 use atoll_store::StoreError;
@@ -25,8 +26,8 @@ impl Attempt {
         self.expected.map_or(0, |head| head.version) + 1
     }
 
-    /// Whether the row of its request id, if it has one, is surely still there: it is kept for `memory`. Whoever slept
-    /// for longer may find none of a try that applied.
+    /// Whether the row of its request id, if it has one, is surely still there: it is kept for `memory`.
+    /// Whoever slept for longer may find none of a try that applied.
     pub(crate) fn is_remembered(&self, memory: Duration) -> bool {
         self.since.age() < memory
     }
@@ -59,8 +60,8 @@ pub(crate) enum Verdict {
     Lost,
 }
 
-/// Whether a try applied, as far as this needs no other try. With a request id whose row is still there it can always be
-/// told: it is written with the try.
+/// Whether a try applied, as far as this needs no other try. With a request id whose row is still there it
+/// can always be told: it is written with the try.
 pub(crate) fn verdict(
     last: Attempt,
     head: Option<PartitionHead>,

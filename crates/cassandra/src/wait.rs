@@ -4,7 +4,8 @@
 //! request, again after 5 ms at first and up to 250 ms later. A wait costs an entry in a map and a timer; who
 //! is woken reads the cell at SERIAL.
 //!
-//! Invariant: a cell that differs from what any of its waiters read last wakes all of them at the next glance.
+//! Invariant: a cell that differs from what any of its waiters read last wakes all of them at the next
+//! glance.
 //! Invariant: nothing polls a partition for which nobody waits.
 
 use crate::cells::{Pieces, raw_rows};
@@ -63,7 +64,8 @@ impl Seen {
     fn read(&mut self, now: Fingerprint) {
         match &self.last {
             None => self.last = Some(now),
-            // Either may be the newer one, and what the cell is now may be like the one that is not told here.
+            // Either may be the newer one, and what the cell is now may be like the one that is not told
+            // here.
             Some(last) => self.is_doubtful |= *last != now,
         }
     }
@@ -193,7 +195,8 @@ async fn poll(shared: Weak<Shared>, partition: PartitionKey, joined: Arc<Notify>
     }
 }
 
-/// Which cells are looked at next: those behind the last ones, and from the first again. None when nobody waits.
+/// Which cells are looked at next: those behind the last ones, and from the first again. None when nobody
+/// waits.
 fn next_cells(
     shared: &Shared,
     partition: &[u8],

@@ -1,10 +1,10 @@
 //! Conditional writes: one batch, applied whole, by a lightweight transaction on the head of its partition.
 //!
-//! A write reads the head and the cells that it needs at SERIAL, judges its conditions, and sends one conditional
-//! batch: IF the head is still the one that was read, everything applies and the head becomes a new one that
-//! carries the number of this attempt. If the answer is lost, the same batch is sent again: it can apply only
-//! while the head stands, so it applies once, and afterwards the row of the version tells who made it. Merely
-//! finding the old head proves nothing: the first try may still lie in a queue.
+//! A write reads the head and the cells that it needs at SERIAL, judges its conditions, and sends one
+//! conditional batch: IF the head is still the one that was read, everything applies and the head becomes a
+//! new one that carries the number of this attempt. If the answer is lost, the same batch is sent again: it
+//! can apply only while the head stands, so it applies once, and afterwards the row of the version tells who
+//! made it. Merely finding the old head proves nothing: the first try may still lie in a queue.
 //!
 //! Invariant: a head never comes back, because each carries a random number; so a batch applies at most once,
 //! however often it is sent.
@@ -65,7 +65,8 @@ struct Look {
     head: Option<PartitionHead>,
     view: View,
     traces: Traces,
-    /// What a majority has of the creations among it: where that is something else, what was read is of more than one moment.
+    /// What a majority has of the creations among it: where that is something else, what was read is of more
+    /// than one moment.
     settling: Settling,
 }
 
@@ -88,8 +89,8 @@ impl<'a> Writing<'a> {
         Self { shared, partition, batch, request, is_sent, must_move: false, chunks, moves }
     }
 
-    /// The same, which moves the head even if the batch changes nothing: whoever read the partition before must read
-    /// it again.
+    /// The same, which moves the head even if the batch changes nothing: whoever read the partition before
+    /// must read it again.
     pub(crate) fn moving(self) -> Self {
         Self { must_move: true, ..self }
     }
@@ -329,7 +330,8 @@ impl<'a> Writing<'a> {
             let cells = cells.iter().map(|(sort, pieces)| (sort.as_slice(), pieces.as_slice()));
             look.settling = link.settle(&self.partition, cells).await?;
         }
-        // Where so much was deleted before that it cannot be read, it can still be deleted: a sweep finds the chunks.
+        // Where so much was deleted before that it cannot be read, it can still be deleted: a sweep finds the
+        // chunks.
         look.view.left_behind = self.left_behind().await.unwrap_or_else(|error| {
             tracing::debug!(%error, "chunks of a deleted range are left to a sweep");
             Vec::new()

@@ -1,5 +1,6 @@
-//! What a cluster can do wrong: tables that somebody altered, and a node that stops answering in the middle of writes.
-//! Each is an error that names cause and remedy, or `unknown` where that is the truth, and nothing is lost.
+//! What a cluster can do wrong: tables that somebody altered, and a node that stops answering in the middle
+//! of writes. Each is an error that names cause and remedy, or `unknown` where that is the truth, and nothing
+//! is lost.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -297,7 +298,8 @@ async fn a_cell_that_nobody_understands_is_named_and_hides_no_other_and_can_be_w
     let whole = Some(Buffer::from(&b"value"[..]));
     assert_eq!((a.unwrap(), c.unwrap()), (whole.clone(), whole.clone()));
     assert!(is_of_b(&b.unwrap_err()));
-    // Another store on it remembers nothing of before. Whatever depends on what it was is refused, and nothing is done.
+    // Another store on it remembers nothing of before. Whatever depends on what it was is refused, and
+    // nothing is done.
     let other = CassandraStore::open(options.clone()).await.unwrap();
     let write = |batch| other.write(batch, WriteOptions::default());
     for batch in [

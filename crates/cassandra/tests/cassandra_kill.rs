@@ -1,9 +1,10 @@
 //! Histories on three nodes of which one is killed under load: every partition stays linearizable, and no
-//! outcome is told as done or refused that was not. Creations are among them, some of whose programs end in the middle.
+//! outcome is told as done or refused that was not. Creations are among them, some of whose programs end in
+//! the middle.
 //!
-//! Needs a cluster of three nodes: `ATOLL_CASSANDRA`, `ATOLL_CASSANDRA_NODES=3`, and in `ATOLL_CASSANDRA_CONTROL`
-//! the program that kills and starts a node (`PROGRAM cassandra kill 2`). `KILL_SEED=n` takes another seed,
-//! `KILL_OPERATIONS=n` another length.
+//! Needs a cluster of three nodes: `ATOLL_CASSANDRA`, `ATOLL_CASSANDRA_NODES=3`, and in
+//! `ATOLL_CASSANDRA_CONTROL` the program that kills and starts a node (`PROGRAM cassandra kill 2`).
+//! `KILL_SEED=n` takes another seed, `KILL_OPERATIONS=n` another length.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -179,8 +180,8 @@ fn choose(
     }
 }
 
-/// Nothing to explain of a call that was refused because nodes are down. Whatever else a call is refused for is wrong:
-/// damage that appears when a node dies would else leave the history with the calls that met it.
+/// Nothing to explain of a call that was refused because nodes are down. Whatever else a call is refused for
+/// is wrong: damage that appears when a node dies would else leave the history with the calls that met it.
 fn refused(error: &StoreError) -> Option<Answer> {
     assert!(error.kind() == ErrorKind::Unavailable, "a right call is refused as {}: {error}", error.kind());
     None
@@ -231,9 +232,9 @@ async fn perform(store: &SharedStore, partition: &str, action: &Action) -> Optio
     }
 }
 
-/// Without writes of which nobody knows what became of them and whose value nobody ever saw. Each value is written by
-/// one operation alone, so that whatever order explains the answers does so without these as well; and the search for
-/// it would try all subsets of them.
+/// Without writes of which nobody knows what became of them and whose value nobody ever saw. Each value is
+/// written by one operation alone, so that whatever order explains the answers does so without these as well;
+/// and the search for it would try all subsets of them.
 fn without_unseen(mut history: Vec<Operation>) -> Vec<Operation> {
     let mut seen = String::new();
     for operation in &history {

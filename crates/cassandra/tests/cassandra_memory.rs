@@ -1,4 +1,5 @@
-//! What a client keeps in memory: it spares questions, and never answers with what another client changed since.
+//! What a client keeps in memory: it spares questions, and never answers with what another client changed
+//! since.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,

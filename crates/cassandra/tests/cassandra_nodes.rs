@@ -1,4 +1,5 @@
-//! Three nodes: who is asked, what is told when some are down or have the wrong time, and how the ring is divided.
+//! Three nodes: who is asked, what is told when some are down or have the wrong time, and how the ring is
+//! divided.
 //!
 //! Needs what `cassandra_kill.rs` needs: three nodes, and the program that kills and starts one.
 #![allow(
@@ -234,8 +235,8 @@ async fn the_node_whose_clock_is_far_off_is_named_and_costs_leases_alone() {
     println!("{error} [{:?}]", error.hint());
     assert!(error.to_string().contains(&format!("node {} is", nodes.address(2))), "{error}");
     assert!(error.hint().is_some_and(|hint| hint.contains("clock")), "{error}");
-    // No clock decides which of two writes counts. Cassandra itself drops what nodes send to one whose clock is that
-    // far ahead, so some requests end without an answer; what is answered is true.
+    // No clock decides which of two writes counts. Cassandra itself drops what nodes send to one whose clock
+    // is that far ahead, so some requests end without an answer; what is answered is true.
     let cell = Cell::new("p", "a");
     let mut possible = vec![None];
     let mut done = 0;
@@ -276,7 +277,8 @@ async fn nothing_is_swept_while_the_clock_of_a_node_that_hangs_is_not_heard() {
     let error = store.sweep(Duration::from_secs(3600)).await.unwrap_err();
     // Leases need two voices, and have them.
     let now = store.now().await;
-    // Nor is anything swept once its connections are given up, and it might as well be down: that takes 6 s, and these 12.
+    // Nor is anything swept once its connections are given up, and it might as well be down: that takes 6 s,
+    // and these 12.
     let mut later = Vec::new();
     for _ in 0..3 {
         later.push(store.sweep(Duration::from_secs(3600)).await);

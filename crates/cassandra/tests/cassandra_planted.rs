@@ -1,5 +1,5 @@
-//! A store that mixes plain and conditional writes on cells that can change must be rejected by the suite: this
-//! is the mistake that loses updates, and nothing but the suite would find it.
+//! A store that mixes plain and conditional writes on cells that can change must be rejected by the suite:
+//! this is the mistake that loses updates, and nothing but the suite would find it.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -131,8 +131,8 @@ impl Subject for Planted {
     }
 }
 
-/// The checks that race both kinds of writes, and how each says that an update was lost. Others may be broken by what was
-/// planted for another reason, and these too, by a mistake in the planting.
+/// The checks that race both kinds of writes, and how each says that an update was lost. Others may be broken
+/// by what was planted for another reason, and these too, by a mistake in the planting.
 const RACING: [(&str, &str); 2] = [
     ("histories_on_one_partition_are_linearizable", "has no order"),
     ("plain_and_conditional_writes_share_one_order", "does not see the plain write"),

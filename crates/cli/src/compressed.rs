@@ -1,7 +1,7 @@
 //! Files of rows that are compressed as a whole: the line that reads one, or unpacks it.
 //!
-//! Invariant: a line that is told works as it stands: a pipe is named only for a format that is read from beginning to end,
-//! and for a verb that reads a pipe.
+//! Invariant: a line that is told works as it stands: a pipe is named only for a format that is read from
+//! beginning to end, and for a verb that reads a pipe.
 
 use crate::Failure;
 use crate::text::quoted;

@@ -5,11 +5,13 @@ use std::ffi::OsStr;
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 
-/// What libraries warn of goes to standard error; `ATOLL_LOG` asks for more or less, in the syntax of tracing. Where nobody looks
-/// on, each event has its time; with `ATOLL_LOG_FORMAT=json` each is an object on a line.
+/// What libraries warn of goes to standard error; `ATOLL_LOG` asks for more or less, in the syntax of
+/// tracing. Where nobody looks on, each event has its time; with `ATOLL_LOG_FORMAT=json` each is an object on
+/// a line.
 ///
 /// # Errors
-/// [`Failure::Usage`] for a variable that asks for nothing that there is: whoever set it would wait for events in vain.
+/// [`Failure::Usage`] for a variable that asks for nothing that there is: whoever set it would wait for
+/// events in vain.
 pub(crate) fn tell(json: bool) -> Result<(), Failure> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let filter = filter(variable("ATOLL_LOG").as_deref(), json)?;
@@ -27,9 +29,9 @@ pub(crate) fn tell(json: bool) -> Result<(), Failure> {
 
 fn filter(wanted: Option<&OsStr>, json: bool) -> Result<EnvFilter, Failure> {
     let Some(wanted) = wanted else {
-        // Who reads our JSON expects nothing else, unless they asked for it. What the driver of Cassandra warns of is a node
-        // that it does without, or comes back as our own error. What openraft warns of is a member that is away, ten times a
-        // second and for as long as it is: nodes tell that once.
+        // Who reads our JSON expects nothing else, unless they asked for it. What the driver of Cassandra
+        // warns of is a node that it does without, or comes back as our own error. What openraft warns of is
+        // a member that is away, ten times a second and for as long as it is: nodes tell that once.
         return Ok(EnvFilter::new(if json { "off" } else { "warn,scylla=off,openraft=off" }));
     };
     let parsed = wanted.to_str().and_then(|wanted| EnvFilter::try_new(wanted).ok());

@@ -56,8 +56,8 @@ fn filled(command: Command) -> Command {
 /// What stands over the examples of a verb.
 const EXAMPLES: &str = "Examples:";
 
-/// A text whose lines were broken where it is written, one line a paragraph: the screen breaks them anew. Examples stay as
-/// they are, and what follows them stands apart.
+/// A text whose lines were broken where it is written, one line a paragraph: the screen breaks them anew.
+/// Examples stay as they are, and what follows them stands apart.
 fn paragraphs(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
@@ -204,7 +204,8 @@ fn use_colors_unread(is_terminal: bool) -> bool {
     are_shown(said.and_then(|said| Color::parse(&said).ok()).unwrap_or(Color::Auto), is_terminal)
 }
 
-/// Whether colours are shown: as is said, or else where nobody asked all programs for none and a screen knows how to show them.
+/// Whether colours are shown: as is said, or else where nobody asked all programs for none and a screen knows
+/// how to show them.
 fn are_shown(said: Color, is_terminal: bool) -> bool {
     match said {
         Color::Always => true,
@@ -236,11 +237,13 @@ fn run(session: &Session, verb: impl AsyncFnOnce(&Session) -> Result<(), Failure
     result
 }
 
-/// A write beyond the size that files may have here ends with an error, as on a full disk, and not the process.
+/// A write beyond the size that files may have here ends with an error, as on a full disk, and not the
+/// process.
 #[cfg(unix)]
 fn tell_of_size_limits() {
     use tokio::signal::unix::{SignalKind, signal};
-    // Once somebody listened, the system no longer ends the process, whether or not anybody goes on listening.
+    // Once somebody listened, the system no longer ends the process, whether or not anybody goes on
+    // listening.
     let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
 }
 
@@ -257,7 +260,8 @@ struct Signals {
 /// How long a verb that hangs in a write, where it cannot hear, may go on after the first signal.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long a signal may come once more that was sent once: `timeout` sends it to its child and then to all of its group.
+/// How long a signal may come once more that was sent once: `timeout` sends it to its child and then to all
+/// of its group.
 const ECHO: Duration = Duration::from_millis(200);
 
 /// Where signals come from that ask us to stop.
@@ -266,8 +270,8 @@ trait Hear {
     fn next(&mut self) -> impl Future<Output = u8> + Send;
 }
 
-/// When a process is to end at once behind its first signal: at a second one, or where nobody heard the first in time. Nothing
-/// acknowledged is lost by that.
+/// When a process is to end at once behind its first signal: at a second one, or where nobody heard the first
+/// in time. Nothing acknowledged is lost by that.
 async fn until_at_once(
     exit: u8,
     signals: &mut impl Hear,

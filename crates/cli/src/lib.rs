@@ -2,8 +2,8 @@
 //!
 //! A verb is a struct of arguments with a `run` that takes a [`Session`]; `main` only lists them.
 //!
-//! Invariant: of all that the program is made of, only this crate reads options files, the terminal and the environment;
-//! only the folders in which sockets may lie are looked up below.
+//! Invariant: of all that the program is made of, only this crate reads options files, the terminal and the
+//! environment; only the folders in which sockets may lie are looked up below.
 //! Invariant: results go to standard output, everything else to standard error, and a reader of our output
 //! that has seen enough ends us silently.
 //! Invariant: exit codes are those of the error kinds; 2 is a wrong command line, 130 an interruption.

@@ -1,10 +1,11 @@
 //! A file that gets its name when it is whole.
 //!
-//! Invariant: a file of the wanted name is always whole; until then it is called `NAME.atoll.part`, or `NAME.2.atoll.part`
-//! and so on where somebody else writes to that.
-//! Invariant: who writes holds a lock on the file as long as it is called so. One whose lock is free was left behind by a
-//! kill, and goes when its name is wanted.
-//! Invariant: no file of another is written to, and none is replaced unless somebody said so; what is no file, such as a device, never is.
+//! Invariant: a file of the wanted name is always whole; until then it is called `NAME.atoll.part`, or
+//! `NAME.2.atoll.part` and so on where somebody else writes to that.
+//! Invariant: who writes holds a lock on the file as long as it is called so. One whose lock is free was left
+//! behind by a kill, and goes when its name is wanted.
+//! Invariant: no file of another is written to, and none is replaced unless somebody said so; what is no
+//! file, such as a device, never is.
 
 use crate::Failure;
 use std::ffi::OsString;
@@ -92,8 +93,8 @@ impl Drop for NewFile {
     }
 }
 
-/// Fails where something is there that is no file, nor leads to one: whoever reads a pipe would wait for ever, and a device would be gone
-/// for the whole machine.
+/// Fails where something is there that is no file, nor leads to one: whoever reads a pipe would wait for
+/// ever, and a device would be gone for the whole machine.
 fn replaceable(path: &Path) -> Result<(), Failure> {
     match path.metadata() {
         Ok(there) if there.is_dir() => Err(failure("write", path, io::ErrorKind::IsADirectory.into())),
@@ -150,7 +151,8 @@ fn remove_left_behind(part: &Path) {
     }
 }
 
-/// Whether a file that was just made is there still, and locked: where there are no locks, none is taken for left behind.
+/// Whether a file that was just made is there still, and locked: where there are no locks, none is taken for
+/// left behind.
 fn is_ours(file: &File, part: &Path) -> bool {
     !matches!(file.try_lock(), Err(TryLockError::WouldBlock)) && is_at(file, part)
 }

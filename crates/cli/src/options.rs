@@ -1,7 +1,7 @@
 //! The options of the command line: its sections, its flags, and where files and variables are read.
 //!
-//! Invariant: this is the only place that reads options out of files and the environment. What is told of events, and whether
-//! colours are shown, is looked up in `events.rs` and `launch.rs` as well.
+//! Invariant: this is the only place that reads options out of files and the environment. What is told of
+//! events, and whether colours are shown, is looked up in `events.rs` and `launch.rs` as well.
 
 use crate::Failure;
 use atoll_open::{OpenOptions, Password};
@@ -16,7 +16,8 @@ use std::time::Duration;
 /// Flags that every verb takes.
 #[derive(Args, Clone, Debug, Default)]
 pub struct GlobalArguments {
-    /// The store: a folder, file:PATH?mode=read, mem:, cassandra://HOST/KEYSPACE or ring://HOST:PORT/ [env: ATOLL_STORE]
+    /// The store: a folder, file:PATH?mode=read, mem:, cassandra://HOST/KEYSPACE or ring://HOST:PORT/ [env:
+    /// ATOLL_STORE]
     #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
     pub store: Option<String>,
     /// Write results and errors as JSON, one object a line
@@ -41,7 +42,8 @@ pub struct GlobalArguments {
     pub set: Vec<String>,
 }
 
-/// Words that a shell completes. What is none of them is refused with all other options, wherever it was said.
+/// Words that a shell completes. What is none of them is refused with all other options, wherever it was
+/// said.
 #[derive(Clone, Copy)]
 struct AnyOf(&'static [&'static str]);
 
@@ -91,7 +93,8 @@ atoll_options::choice! {
 atoll_options::options! {
     /// What stands at the top of the options file.
     pub struct TopOptions in "" {
-        /// The store that verbs use: a folder, file:PATH?mode=read, mem:, cassandra://HOST/KEYSPACE or ring://HOST:PORT/
+        /// The store that verbs use: a folder, file:PATH?mode=read, mem:, cassandra://HOST/KEYSPACE or
+        /// ring://HOST:PORT/
         store: String = "",
         /// When to use colours: auto, always or never
         color: Color = "auto",
@@ -169,8 +172,8 @@ pub(crate) fn read_settings(global: &GlobalArguments) -> Result<Settings, Failur
     Ok(resolve(&schema(), &sources)?)
 }
 
-/// Our variables. What is no text would be another text if it were made one: another folder, or another password. What it
-/// is stays untold, since it may be the password.
+/// Our variables. What is no text would be another text if it were made one: another folder, or another
+/// password. What it is stays untold, since it may be the password.
 fn read_environment(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Vec<(String, String)>, Failure> {
@@ -202,8 +205,8 @@ fn read_files(global: &GlobalArguments) -> Result<Vec<(String, String)>, Failure
     candidates.filter(|path| path.is_file()).map(|path| read_file(&path)).collect()
 }
 
-/// Refuses the file of the current folder where somebody else wrote it: whoever says which store is meant, and which file its
-/// token is in, has both sent to where he likes.
+/// Refuses the file of the current folder where somebody else wrote it: whoever says which store is meant,
+/// and which file its token is in, has both sent to where he likes.
 fn check_whose(here: &Path) -> Result<(), Failure> {
     use std::os::unix::fs::MetadataExt;
     let Ok(metadata) = here.metadata() else { return Ok(()) };

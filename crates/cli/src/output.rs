@@ -101,7 +101,8 @@ pub(crate) fn report(failure: &Failure, json: bool, colored: bool) {
     }
 }
 
-/// Something worth knowing that is neither result nor failure: on standard error, which belongs to the whole process.
+/// Something worth knowing that is neither result nor failure: on standard error, which belongs to the whole
+/// process.
 pub(crate) fn note(text: &str) {
     match NOTES_ARE_JSON.load(Ordering::Relaxed) {
         true => note_json(&json!({ "note": text })),

@@ -1,4 +1,5 @@
-//! Backups: what changed goes over, whatever ends a backup leaves a folder that tells the truth, and the next completes it.
+//! Backups: what changed goes over, whatever ends a backup leaves a folder that tells the truth, and the next
+//! completes it.
 #![allow(missing_docs, dead_code, clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -135,8 +136,8 @@ fn a_backup_beside_the_owner_while_it_is_written_to_is_the_state_of_one_moment()
     end(owner);
 }
 
-/// Begins a backup into `safe` and kills it when `is_time`, which is told how many bytes it wrote; whether it was there to
-/// be killed.
+/// Begins a backup into `safe` and kills it when `is_time`, which is told how many bytes it wrote; whether it
+/// was there to be killed.
 fn killed(place: &Place, is_time: impl Fn(u64) -> bool) -> bool {
     let mut running = place.spawn(&["--store", "data", "store", "backup", "safe"]);
     while !is_time(written(&running)) {
@@ -209,7 +210,8 @@ fn a_backup_that_is_killed_holds_the_state_before_or_says_so_and_the_next_comple
             assert!(held == before || held == now, "round {round}: the last complete state is not that");
         }
         if round % 2 == 0 {
-            // What changes before the next attempt: also cells whose change was under way, back to what they were.
+            // What changes before the next attempt: also cells whose change was under way, back to what they
+            // were.
             import(&place, &cells(0, 3000, 'a', 1000));
         }
         backup(&place, "safe");

@@ -1,4 +1,5 @@
-//! Bad input through the command line: what is wrong, where, and what would be right; or a result that is defined.
+//! Bad input through the command line: what is wrong, where, and what would be right; or a result that is
+//! defined.
 //!
 //! The page `docs/guide/bad-input.md` is the list, and this file has a test for each of its lines.
 #![allow(missing_docs, dead_code, clippy::unwrap_used, clippy::panic)]

@@ -17,7 +17,8 @@ for _ in 1 2 3; do "$0" --store s kv append p n X >&2; echo $?; done
 "$0" --store s kv get p n
 "#;
 
-/// What a script says, and tells of errors, in a small file system that it mounts; none where that cannot be done.
+/// What a script says, and tells of errors, in a small file system that it mounts; none where that cannot be
+/// done.
 #[expect(clippy::print_stdout, reason = "what is skipped is told")]
 fn on_a_small_disk(place: &Place, script: &str, argument: &Path) -> Option<(String, String)> {
     let folder = place.folder.path().join("small");
@@ -91,7 +92,8 @@ fn a_copy_that_finds_no_room_is_no_table_and_can_be_dropped() {
     assert_eq!(codes.split_whitespace().collect::<Vec<_>>(), ["19", "0", "11", "0", "10"], "{errors}");
 }
 
-/// Copies a store to a small file system that it does not fit on: into a folder that was there, and into one that was not.
+/// Copies a store to a small file system that it does not fit on: into a folder that was there, and into one
+/// that was not.
 const STORE_COPY: &str = r#"
 mount -t tmpfs -o size=4m tmpfs "$PWD" || exit 99
 cd "$PWD"

@@ -1,4 +1,5 @@
-//! What whoever is new here types, and is told: the next line to type, in words that need no knowledge of what is within.
+//! What whoever is new here types, and is told: the next line to type, in words that need no knowledge of
+//! what is within.
 #![allow(missing_docs, dead_code, clippy::unwrap_used, clippy::panic)]
 
 mod support;

@@ -1,5 +1,5 @@
-//! What the contract promises of stores that end and are opened again, on a ring of three processes: all of them end, or are killed
-//! with `-9`, and are started again in their folders.
+//! What the contract promises of stores that end and are opened again, on a ring of three processes: all of
+//! them end, or are killed with `-9`, and are started again in their folders.
 //!
 //! What survives the loss of power is not shown here: a process cannot lose what its system still holds.
 #![allow(

@@ -1,4 +1,5 @@
-//! Nodes of a ring whose clients ask for much, vanish, or let many keys run out: memory, connections and work stay bounded.
+//! Nodes of a ring whose clients ask for much, vanish, or let many keys run out: memory, connections and work
+//! stay bounded.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
 #[allow(dead_code, reason = "other tests use more of it")]
@@ -155,7 +156,8 @@ fn keys_that_run_out_while_too_few_copies_are_there_are_refused_and_hang_nobody(
     };
     let sets = lines(&|key| format!("SET k{key} v PX {}", LIFETIME.as_millis()));
     let started = Instant::now();
-    // All of them anew until each is taken by one: a machine that is busy may make a copy a lost one for a while.
+    // All of them anew until each is taken by one: a machine that is busy may make a copy a lost one for a
+    // while.
     while (0..3).map(|node| told_by(node, &sets).matches("+OK\r\n").count() - 1).sum::<usize>() != 60 {
         assert!(started.elapsed() < Duration::from_secs(60), "keys are refused");
     }

@@ -16,7 +16,8 @@ use support::Place;
 /// Where nobody listens.
 const NOBODY: &str = "127.0.0.1:1";
 
-/// A node that knows of four nodes, and of three from the moment on that this is set; and one that was cut off before the fourth came.
+/// A node that knows of four nodes, and of three from the moment on that this is set; and one that was cut
+/// off before the fourth came.
 fn cut_off_from_the_fourth(has_left: Arc<AtomicBool>) -> [String; 2] {
     let knows = node(move |me, words| match words {
         "AT.RING STATUS" if has_left.load(Ordering::SeqCst) => status(1, 10, 0, &[me, NOBODY, NOBODY]),

@@ -1,4 +1,5 @@
-//! `atoll ring` with certificates: a ring of three processes that encrypts everything, and files that are wrong.
+//! `atoll ring` with certificates: a ring of three processes that encrypts everything, and files that are
+//! wrong.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
 #[allow(dead_code, reason = "other tests use more of it")]

@@ -1,4 +1,5 @@
-//! A user of a ring's list, as the program itself meets it: at a node that is given the list, and in `ring://`.
+//! A user of a ring's list, as the program itself meets it: at a node that is given the list, and in
+//! `ring://`.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 #[allow(dead_code, reason = "other tests use more of it")]

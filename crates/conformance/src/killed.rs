@@ -1,11 +1,13 @@
-//! Processes that are killed: a test program starts itself again as its workers, hears what they tell, kills one
-//! after the other with signal 9, starts it again, and fails if somebody alive falls silent.
+//! Processes that are killed: a test program starts itself again as its workers, hears what they tell, kills
+//! one after the other with signal 9, starts it again, and fails if somebody alive falls silent.
 //!
-//! A worker tells a line of a word and a number, by [`tell`]. A line that begins with `failed` fails the test.
+//! A worker tells a line of a word and a number, by [`tell`]. A line that begins with `failed` fails the
+//! test.
 //!
 //! Invariant: what a worker told before it was killed is heard.
 //! Invariant: who ended by himself does not count as killed, however soon before.
-//! Invariant: nobody is silent whose line is here and not looked at yet, nor while this process stands still itself.
+//! Invariant: nobody is silent whose line is here and not looked at yet, nor while this process stands still
+//! itself.
 // What is here runs in tests alone, and a test that cannot go on panics.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -63,7 +65,8 @@ pub struct Workers {
     pub silence_max: Duration,
 }
 
-/// A clock that stands while this process does: a machine that stands still says nothing of the workers on it.
+/// A clock that stands while this process does: a machine that stands still says nothing of the workers on
+/// it.
 #[derive(Clone)]
 struct Awake(Arc<AtomicU32>);
 

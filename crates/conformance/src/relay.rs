@@ -1,5 +1,5 @@
-//! Stores in front of stores: a relay passes every call on to the store behind it, but for those that it takes
-//! over to count, hold, lose or change them.
+//! Stores in front of stores: a relay passes every call on to the store behind it, but for those that it
+//! takes over to count, hold, lose or change them.
 //!
 //! Invariant: what a relay does not take over reaches the store behind it unchanged.
 

@@ -1,4 +1,5 @@
-//! A store that served checks before, made as good as a new one, where to begin another would take longer than a check.
+//! A store that served checks before, made as good as a new one, where to begin another would take longer
+//! than a check.
 
 use crate::relay::Relay;
 use atoll_store::{Batch, PartitionQuery, RequestId, Store, StoreError, StoreFuture, WriteOptions, Written};
@@ -21,8 +22,8 @@ pub async fn empty(store: &dyn Store) -> Result<(), StoreError> {
     }
 }
 
-/// A store whose clients have other names than those who name their writes know, so that what earlier ones did is not
-/// taken for theirs.
+/// A store whose clients have other names than those who name their writes know, so that what earlier ones
+/// did is not taken for theirs.
 pub struct Renamed<S> {
     /// The store.
     pub store: S,

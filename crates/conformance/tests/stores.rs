@@ -45,7 +45,8 @@ fn a_store_that_survives_keeps_every_promise_and_skips_none() {
     assert!(report.is_clean() && report.skipped().count() == 0, "{report}");
 }
 
-/// More than there are cores: what is planted in a wait shows itself by a time-out, and those run side by side.
+/// More than there are cores: what is planted in a wait shows itself by a time-out, and those run side by
+/// side.
 const AT_ONCE: usize = 12;
 
 /// The whole suite on every specimen, many at a time.

@@ -1,7 +1,7 @@
 //! The asking side: registers this node, says that it is there, fetches tables, and hands on what it wishes.
 //!
-//! Invariant: an answer to a heartbeat is handed on only behind a table that is at least as new as the one that whoever
-//! answered had.
+//! Invariant: an answer to a heartbeat is handed on only behind a table that is at least as new as the one
+//! that whoever answered had.
 
 mod wishes;
 
@@ -20,8 +20,9 @@ use wishes::{CHANGE_TIMEOUT, Wishes};
 
 pub(crate) use wishes::{Command, Wanted};
 
-/// How long it takes until the next member is tried, and how long at most where each of them turns this node away: a leader that comes
-/// has to hear within the time that nodes may be silent whoever it would hear at all.
+/// How long it takes until the next member is tried, and how long at most where each of them turns this node
+/// away: a leader that comes has to hear within the time that nodes may be silent whoever it would hear at
+/// all.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_millis(400);
 
@@ -34,7 +35,8 @@ const HEARTBEAT_TIMEOUT: Duration = Duration::from_millis(600);
 /// How long a member may take to say which ring it is of.
 const WHO_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A node that was seen at work and then not for so long hangs, whatever its thread of the group could still say.
+/// A node that was seen at work and then not for so long hangs, whatever its thread of the group could still
+/// say.
 const STUCK_US: u64 = 3_000_000;
 
 /// Unsure answers in a row after which another member is asked.
@@ -47,7 +49,8 @@ pub(crate) struct Agent {
     pub(crate) events: Arc<Events>,
     pub(crate) nonce: u64,
     pub(crate) survived: Survived,
-    /// When the node was seen at work last, in microseconds of its clock; 0 for one of which that is never said.
+    /// When the node was seen at work last, in microseconds of its clock; 0 for one of which that is never
+    /// said.
     pub(crate) seen_at: Arc<AtomicU64>,
 }
 
@@ -107,7 +110,8 @@ pub(crate) async fn run(agent: &Agent, commands: mpsc::Receiver<Command>) {
         // Who is not there, or does not lead so far, may be what this node waits for.
         refused = if matches!(next, Next::Refused) { refused + 1 } else { 0 };
         match next {
-            // Who does not lead any more may name who does, who names it: so that is followed a few times only.
+            // Who does not lead any more may name who does, who names it: so that is followed a few times
+            // only.
             Next::Leader(leader) if told < 3 => {
                 told += 1;
                 at = members.iter().position(|(node, _)| *node == leader).unwrap_or(at + 1);
@@ -121,7 +125,8 @@ pub(crate) async fn run(agent: &Agent, commands: mpsc::Receiver<Command>) {
     }
 }
 
-/// How long nobody is asked after so many refusals by each member: who is refused by all would only keep them busy.
+/// How long nobody is asked after so many refusals by each member: who is refused by all would only keep them
+/// busy.
 fn pause(rounds: usize) -> Duration {
     let doublings = rounds.saturating_sub(QUICK_ROUNDS).min(16) as u32;
     PAUSE.saturating_mul(1 << doublings).min(PAUSE_MAX)

@@ -39,7 +39,8 @@ pub enum CouncilEvent {
     Left,
     /// The log of this member counts in the group: another member without a folder may be restarted now.
     Seated,
-    /// This member decides nothing any more, until its node begins again: its log failed, most likely. The group has one less.
+    /// This member decides nothing any more, until its node begins again: its log failed, most likely. The
+    /// group has one less.
     Failed(CouncilError),
     /// Whether this member waits for room on its disk: meanwhile the group has one less.
     LacksRoom(bool),
@@ -66,11 +67,12 @@ pub struct Council {
 }
 
 impl Council {
-    /// Begins: registers this node with the group, as often as it takes, and says that it is there from then on. A member also
-    /// answers the others.
+    /// Begins: registers this node with the group, as often as it takes, and says that it is there from then
+    /// on. A member also answers the others.
     ///
     /// # Errors
-    /// [`CouncilError`] if the options make no sense, or the log of a member cannot be read, or it cannot listen.
+    /// [`CouncilError`] if the options make no sense, or the log of a member cannot be read, or it cannot
+    /// listen.
     pub fn start(
         mut options: CouncilOptions,
         clock: CouncilClock,
@@ -107,21 +109,22 @@ impl Council {
         self.listens_on
     }
 
-    /// Says that the node is at work at this moment of its clock. Whoever said so once says it again within a second: a node that
-    /// hangs is not said to be there by this thread, and others take over.
+    /// Says that the node is at work at this moment of its clock. Whoever said so once says it again within a
+    /// second: a node that hangs is not said to be there by this thread, and others take over.
     pub fn at_work(&self, now: Moment) {
         self.seen_at.store(now.0.max(1), Ordering::Relaxed);
     }
 
-    /// Asks for changes that primaries wish, all of them at once: they are decided together, as one entry of the log. Best effort:
-    /// they may be lost, and are to be asked for again.
+    /// Asks for changes that primaries wish, all of them at once: they are decided together, as one entry of
+    /// the log. Best effort: they may be lost, and are to be asked for again.
     pub fn propose(&self, proposals: Vec<Proposal>) {
         if self.commands.try_send(Command::Propose(proposals)).is_err() {
             tracing::debug!("proposals were dropped: too many wait");
         }
     }
 
-    /// Asks for a change, and waits for what comes of it. For operators: [`Change::Leave`], [`Change::Stay`], [`Change::HandOver`],
+    /// Asks for a change, and waits for what comes of it. For operators: [`Change::Leave`], [`Change::Stay`],
+    /// [`Change::HandOver`],
     /// [`Change::Lead`], [`Change::Recover`], [`Change::Copy`], [`Change::Drop`] and [`Change::Keyspace`].
     ///
     /// # Errors

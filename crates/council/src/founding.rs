@@ -1,14 +1,16 @@
 //! How a group comes to be, and how a member that lost its log comes back into it.
 //!
-//! A seat without a log asks all other members. If one of them has a log, there is a group, and its leader is asked to take
-//! this seat in for whichever one this node had before. If none has, the member with the lowest number founds the group with
-//! the seats that it was told: all of them, since a member that is not asked may have a log.
+//! A seat without a log asks all other members. If one of them has a log, there is a group, and its leader is
+//! asked to take this seat in for whichever one this node had before. If none has, the member with the lowest
+//! number founds the group with the seats that it was told: all of them, since a member that is not asked may
+//! have a log.
 //!
-//! A seat with a log asks too: the group may have taken in another one for its node since, or be halfway in that. So long it tells
-//! nobody that it counts.
+//! A seat with a log asks too: the group may have taken in another one for its node since, or be halfway in
+//! that. So long it tells nobody that it counts.
 //!
-//! Invariant: a group is founded only with seats that have no log, each of which agreed to its number; so two groups that are
-//! founded one after the other, since the first founder was lost, never share a seat that counts in both.
+//! Invariant: a group is founded only with seats that have no log, each of which agreed to its number; so two
+//! groups that are founded one after the other, since the first founder was lost, never share a seat that
+//! counts in both.
 
 use crate::CouncilError;
 use crate::chance;
@@ -40,7 +42,8 @@ struct Who {
     has_log: bool,
 }
 
-/// Until the log of this member counts, as whoever leads says too: an old one may say so of itself, and be long over.
+/// Until the log of this member counts, as whoever leads says too: an old one may say so of itself, and be
+/// long over.
 pub(crate) async fn found_or_join(shared: Arc<Shared>) {
     let mut was_told = false;
     while !shared.counts() {
@@ -141,7 +144,8 @@ async fn tell_of_loss(shared: &Shared, others: &[Who]) {
     let _ = shared.troubles.send(CouncilError::QuorumLost { lost, kept: of(true).collect() }).await;
 }
 
-/// As the leader: takes a seat in, and lets those go that its node had before. One at a time: a change is made of several entries of the log.
+/// As the leader: takes a seat in, and lets those go that its node had before. One at a time: a change is
+/// made of several entries of the log.
 pub(crate) async fn take_in(raft: &Raft, seat: SeatId, whose: Seat) -> Answer {
     let membership = raft.server_metrics().borrow().membership_config.membership().clone();
     let Some(wanted) = wanted(&membership, seat, whose.node) else { return Answer::Yes };
@@ -175,8 +179,9 @@ pub(crate) async fn take_in(raft: &Raft, seat: SeatId, whose: Seat) -> Answer {
     }
 }
 
-/// Who is to decide once this seat does; none if it does. While who decides changes, that follows from who is to decide then: among those who
-/// still decide so far is a seat that is let go of, which nobody sits on and which would count for ever.
+/// Who is to decide once this seat does; none if it does. While who decides changes, that follows from who is
+/// to decide then: among those who still decide so far is a seat that is let go of, which nobody sits on and
+/// which would count for ever.
 fn wanted(membership: &Membership<SeatId, Seat>, seat: SeatId, node: NodeId) -> Option<BTreeSet<SeatId>> {
     let configs = membership.get_joint_config();
     let deciding = configs.last().cloned().unwrap_or_default();

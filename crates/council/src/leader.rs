@@ -1,9 +1,12 @@
-//! What the leading member does: decides changes in batches, makes sure that it still leads, and looks after nodes and slots.
+//! What the leading member does: decides changes in batches, makes sure that it still leads, and looks after
+//! nodes and slots.
 //!
 //! Each member carries this; only the one that leads has anything to do.
 //!
-//! Invariant: who asks whether this member leads is answered by a round of questions to the others that began later than that.
-//! Invariant: nobody is put in the place of the last copy of a slot that may have been told within the timeout that it was heard.
+//! Invariant: who asks whether this member leads is answered by a round of questions to the others that began
+//! later than that.
+//! Invariant: nobody is put in the place of the last copy of a slot that may have been told within the
+//! timeout that it was heard.
 
 mod looking_after;
 mod nodes;
@@ -26,9 +29,9 @@ const WAITING_MAX: usize = 1_024;
 /// Questions whether this member leads that may wait.
 const QUESTIONS_MAX: usize = 8_192;
 
-/// Proposals that may wait, of all nodes together: one for each slot of some four nodes. Primaries ask again several times a
-/// second until they see what they want. Where the group is slower than that, what was asked for again must not pile up in
-/// front of everything else.
+/// Proposals that may wait, of all nodes together: one for each slot of some four nodes. Primaries ask again
+/// several times a second until they see what they want. Where the group is slower than that, what was asked
+/// for again must not pile up in front of everything else.
 const PROPOSALS_WAITING_MAX: usize = 65_536;
 
 /// About how many changes become one entry of the log.
@@ -40,8 +43,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the others may take to say that this member still leads.
 const CONFIRM_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long copies that are to be counted in wait for others: each entry of the log is a table that all nodes have to go
-/// through, and thousands of copies are made when a node joins.
+/// How long copies that are to be counted in wait for others: each entry of the log is a table that all nodes
+/// have to go through, and thousands of copies are made when a node joins.
 const GATHER: Duration = Duration::from_millis(20);
 
 /// Why changes were not made.
@@ -70,7 +73,8 @@ impl Batch {
         self.changes.iter().map(weight_of).sum()
     }
 
-    /// Whether nobody waits for these changes: a copy that is counted in a bit later keeps no request waiting.
+    /// Whether nobody waits for these changes: a copy that is counted in a bit later keeps no request
+    /// waiting.
     fn has_time(&self) -> bool {
         let has_time = |change: &Change| matches!(change, Change::Propose(Proposal::Admit { .. }));
         self.answer.is_none() && self.changes.iter().all(has_time)
@@ -125,7 +129,8 @@ impl Duties {
         self.nodes().lost_leader = Some((node, incarnation, Instant::now()));
     }
 
-    /// Whether none of these nodes can have been told, by this leader or the one before it, that it was heard since a time ago.
+    /// Whether none of these nodes can have been told, by this leader or the one before it, that it was heard
+    /// since a time ago.
     pub(crate) fn are_silent(&self, nodes: Copies, since: Duration) -> bool {
         let known = self.nodes();
         let now = Instant::now();
@@ -147,7 +152,8 @@ impl Duties {
         answered.await.unwrap_or(Err(NotDone::Unknown("the member stops".to_owned())))
     }
 
-    /// Has changes decided, if there is room. Where there is none they are dropped: whoever wants them asks again.
+    /// Has changes decided, if there is room. Where there is none they are dropped: whoever wants them asks
+    /// again.
     pub(crate) fn propose(&self, changes: Vec<Change>) {
         let wanted = u32::try_from(changes.len().min(PROPOSALS_WAITING_MAX)).unwrap_or(u32::MAX);
         let room = Arc::clone(&self.room).try_acquire_many_owned(wanted);

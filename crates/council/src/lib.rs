@@ -1,12 +1,15 @@
-//! The configuration group of a ring: a few nodes that agree on who has which slot. Never on the path of a request.
+//! The configuration group of a ring: a few nodes that agree on who has which slot. Never on the path of a
+//! request.
 //!
-//! [`Council`] is a node's part in it: it registers the node, tells the group that it is there, and hands on each new table as
-//! a [`CouncilEvent`]. Where the node is a member of the group, it also carries the log by which the members agree, which is
-//! openraft's. What is decided is `atoll_replica::Group`: the log holds its changes.
+//! [`Council`] is a node's part in it: it registers the node, tells the group that it is there, and hands on
+//! each new table as a [`CouncilEvent`]. Where the node is a member of the group, it also carries the log by
+//! which the members agree, which is openraft's. What is decided is `atoll_replica::Group`: the log holds its
+//! changes.
 //!
-//! Invariant: a node is told that it was heard only by who is certain to lead the group then, and only after it was given
-//! every table that the group had decided by then.
-//! Invariant: a member answers for what it has logged, and whom it voted for, only after both are where they will survive.
+//! Invariant: a node is told that it was heard only by who is certain to lead the group then, and only after
+//! it was given every table that the group had decided by then.
+//! Invariant: a member answers for what it has logged, and whom it voted for, only after both are where they
+//! will survive.
 //! Invariant: all queues are bounded; beyond that, proposals are dropped and changes are refused.
 
 // What is said and kept.

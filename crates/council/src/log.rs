@@ -2,7 +2,8 @@
 //!
 //! All entries that were not purged are in memory; the file is read only when a member begins.
 //!
-//! Invariant: what is synced was written in the order of the calls: an entry behind a vote is not there without it.
+//! Invariant: what is synced was written in the order of the calls: an entry behind a vote is not there
+//! without it.
 //! Invariant: a seat and the log behind it are made together: whoever lost the log sits on another seat.
 
 mod facts;

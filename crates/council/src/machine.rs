@@ -1,7 +1,7 @@
 //! What the log of the group makes: the table.
 //!
-//! Invariant: the same entries make the same table on every member, and so does what one of them makes of another one's older table: at
-//! how many entries at a time they were applied is a matter of each.
+//! Invariant: the same entries make the same table on every member, and so does what one of them makes of
+//! another one's older table: at how many entries at a time they were applied is a matter of each.
 
 use crate::codec::{Coded, Update};
 use crate::types::{Decisions, EntryOf, LogIdOf, Seat, SeatId, StorageError, Types};
@@ -97,7 +97,8 @@ impl State {
                 Decisions::default()
             }
             EntryPayload::Normal(changes) => {
-                // By entry: a node may have the table between two of them, from a member that applied them one by one.
+                // By entry: a node may have the table between two of them, from a member that applied them
+                // one by one.
                 let before = self.group.table();
                 let decisions = changes.0.iter().map(|change| self.group.apply(change.clone())).collect();
                 self.compare(&before);

@@ -1,7 +1,8 @@
 //! A member of the group: carries the log, and answers nodes and the other members.
 //!
 //! Invariant: nothing about a log is taken that was meant for another seat or another group.
-//! Invariant: a node is told that it was heard only if the table then has it up, in that life, and nothing else is on its way.
+//! Invariant: a node is told that it was heard only if the table then has it up, in that life, and nothing
+//! else is on its way.
 
 use crate::codec::{Answer, Ask, Coded, RingId, To};
 use crate::council::Events;
@@ -49,7 +50,8 @@ pub(crate) struct Shared {
     pub(crate) raft: Raft,
     pub(crate) peers: Arc<Peers>,
     pub(crate) duties: Duties,
-    /// Held for reading while something about the log is taken, and for writing while another group is about to be founded.
+    /// Held for reading while something about the log is taken, and for writing while another group is about
+    /// to be founded.
     gate: RwLock<()>,
     /// Held while a seat is taken in.
     pub(crate) seating: tokio::sync::Mutex<()>,

@@ -14,19 +14,22 @@ use std::time::Duration;
 pub struct CouncilOptions {
     /// This node.
     pub me: NodeId,
-    /// The members of the group and where they listen for it: the same list on all nodes, at most 9, best 3 or 5.
+    /// The members of the group and where they listen for it: the same list on all nodes, at most 9, best 3
+    /// or 5.
     pub members: Vec<(NodeId, MemberAddress)>,
-    /// The hosts that members are named as: they are looked up again where a member is not reached at its address. Whoever has no name
-    /// stays there.
+    /// The hosts that members are named as: they are looked up again where a member is not reached at its
+    /// address. Whoever has no name stays there.
     pub names: BTreeMap<NodeId, String>,
     /// Where this node listens, if it is a member.
     pub my_listen: Option<Listen>,
-    /// Where the log of the group lies, if this node is a member; always synced. None: in memory. A member that lost its memory
-    /// comes back as another one, which the others have to agree to: so more than half of them must not restart at once.
+    /// Where the log of the group lies, if this node is a member; always synced. None: in memory. A member
+    /// that lost its memory comes back as another one, which the others have to agree to: so more than half
+    /// of them must not restart at once.
     pub folder: Option<PathBuf>,
     /// Options of the ring that never change.
     pub ring: GroupOptions,
-    /// After which silence a node counts as down. Must be longer than the lease of the ring on the worst pair of clocks.
+    /// After which silence a node counts as down. Must be longer than the lease of the ring on the worst pair
+    /// of clocks.
     pub node_timeout_ms: u64,
     /// After which silence a node counts as down whose connection ended: most likely its process did.
     pub lost_timeout_ms: u64,
@@ -34,7 +37,8 @@ pub struct CouncilOptions {
     pub gone_after_ms: u64,
     /// How often a node tells that it is there.
     pub heartbeat_ms: u64,
-    /// After which silence of the leading member another one may lead, at least; at most a bit more than three times that.
+    /// After which silence of the leading member another one may lead, at least; at most a bit more than
+    /// three times that.
     pub election_ms: u64,
     /// How many nodes there should be before slots are first given to nodes.
     pub founding_nodes: usize,
@@ -178,7 +182,8 @@ impl CouncilOptions {
         Duration::from_millis(self.heartbeat_ms)
     }
 
-    /// How the members agree. Every entry is synced by each of them, so a heartbeat may take as long as a slow disk.
+    /// How the members agree. Every entry is synced by each of them, so a heartbeat may take as long as a
+    /// slow disk.
     pub(crate) fn consensus(&self) -> openraft::Config {
         openraft::Config {
             cluster_name: "atoll".to_owned(),

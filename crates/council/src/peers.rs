@@ -1,7 +1,7 @@
 //! Connections to members of the group.
 //!
-//! Invariant: a request is given up after its time, whatever the other side does. A connection that is being made is not: it is
-//! there for the next request.
+//! Invariant: a request is given up after its time, whatever the other side does. A connection that is being
+//! made is not: it is there for the next request.
 
 use crate::codec::{Answer, Ask, Coded, To};
 use crate::log::Log;
@@ -34,7 +34,8 @@ pub(crate) const VERSION: u8 = 2;
 /// How long a member may take to let somebody in.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long what was sent may stay unacknowledged, in milliseconds: the kernel's own patience doubles with each try.
+/// How long what was sent may stay unacknowledged, in milliseconds: the kernel's own patience doubles with
+/// each try.
 const SILENCE_MS: u32 = 2_000;
 
 /// Why there is no answer.
@@ -155,8 +156,8 @@ impl Peers {
             return Ok(client.clone());
         }
         let (places, options) = (Arc::clone(&self.places), Arc::clone(&self.options));
-        // The consensus gives an append less time than connecting takes where a round trip is long: begun anew with each of them
-        // there would never be a connection.
+        // The consensus gives an append less time than connecting takes where a round trip is long: begun
+        // anew with each of them there would never be a connection.
         let connecting = tokio::spawn(async move {
             let connected = places.connect(node, &options).await?;
             *client = Some(connected.clone());

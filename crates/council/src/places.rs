@@ -1,8 +1,10 @@
-//! Where members are reached: at the addresses that they were given with, and where their names say once nobody is reached there, or at
-//! once where no address is known.
+//! Where members are reached: at the addresses that they were given with, and where their names say once
+//! nobody is reached there, or at once where no address is known.
 //!
-//! Invariant: nobody waits for a name: what was known stays so until another address is found, as long as servers of names are silent.
-//! Invariant: a member is reached where it says that it is there itself: addresses are given out again, also among members.
+//! Invariant: nobody waits for a name: what was known stays so until another address is found, as long as
+//! servers of names are silent.
+//! Invariant: a member is reached where it says that it is there itself: addresses are given out again, also
+//! among members.
 
 use crate::codec::{Answer, Ask};
 use crate::seldom::Seldom;
@@ -112,7 +114,8 @@ impl Places {
         }
     }
 
-    /// The next one of its addresses has its turn; when none of them was good for a while, or there is none, its name is looked up.
+    /// The next one of its addresses has its turn; when none of them was good for a while, or there is none,
+    /// its name is looked up.
     fn failed(&self, node: NodeId, at: Option<SocketAddr>) {
         let Some(place) = self.places.get(&node) else { return };
         let mut found = place.found();

@@ -1,4 +1,5 @@
-//! What strangers can have said in the log as often as they like is said once a second, and how often it happened.
+//! What strangers can have said in the log as often as they like is said once a second, and how often it
+//! happened.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

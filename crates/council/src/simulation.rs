@@ -1,9 +1,11 @@
-//! Groups on paused time, with a network in memory that loses, delays and doubles, members that crash, and members that come
-//! back without their log. What openraft makes of it is compared with what must hold.
+//! Groups on paused time, with a network in memory that loses, delays and doubles, members that crash, and
+//! members that come back without their log. What openraft makes of it is compared with what must hold.
 //!
 //! Invariant checked: every member applies the same entries in the same order, for ever.
-//! Invariant checked: a change that was answered is applied once, at the place that was answered, on every member.
-//! Invariant checked: a member that says that it leads knows every change that was answered before it was asked.
+//! Invariant checked: a change that was answered is applied once, at the place that was answered, on every
+//! member.
+//! Invariant checked: a member that says that it leads knows every change that was answered before it was
+//! asked.
 
 mod world;
 
@@ -30,7 +32,8 @@ struct Member {
 
 impl Member {
     async fn begin(&mut self, world: &World) {
-        // Times that differ take the place of those that are drawn by the library, from a generator that has no seed.
+        // Times that differ take the place of those that are drawn by the library, from a generator that has
+        // no seed.
         let election_timeout_min = 250 + u64::from(self.node.0) * 40 + world.draw(|random| random.u64(..30));
         let config = openraft::Config {
             heartbeat_interval: 100,
@@ -201,8 +204,8 @@ async fn harm(world: &World, members: &mut [Member], next_seat: &mut u64) {
     }
 }
 
-/// A member loses its log. It comes back on another seat, if the others take it in; otherwise the old one is found again, so
-/// that no run ends because more than half are lost.
+/// A member loses its log. It comes back on another seat, if the others take it in; otherwise the old one is
+/// found again, so that no run ends because more than half are lost.
 async fn replace(world: &World, member: &mut Member, next_seat: &mut u64) {
     member.end(world).await;
     if world.state().mistake == Mistake::SeatKept {

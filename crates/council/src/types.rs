@@ -4,8 +4,8 @@ use atoll_replica::{Change, Decision, NodeId};
 use std::fmt;
 use std::sync::Arc;
 
-/// A place in the group: one log with its vote. A member that lost either comes back under another one, since it no longer
-/// knows what it promised.
+/// A place in the group: one log with its vote. A member that lost either comes back under another one, since
+/// it no longer knows what it promised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct SeatId(pub u64);
 

@@ -92,7 +92,8 @@ fn a_leader_that_is_cut_off_answers_nobody_and_comes_back() {
     for node in &nodes[1..] {
         node.until_table("the others lead all slots", |table| is_founded_without(table, NodeId(1)));
     }
-    // It asks the leader that it is itself, which knows nobody who confirms it. Only what was asked before the cut was answered.
+    // It asks the leader that it is itself, which knows nobody who confirms it. Only what was asked before
+    // the cut was answered.
     let asked_later = |told: &support::Told| told.heard.iter().any(|asked_at| *asked_at > cut_at);
     assert!(!nodes[0].within(Duration::from_secs(1), asked_later), "a leader without others answered");
     let heard = nodes[1].told(|told| told.heard.len());

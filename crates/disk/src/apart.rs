@@ -1,9 +1,10 @@
 //! Keeps blocks that go past the cache of the system away from windows, which are pages of that cache.
 //!
-//! A page of the cache may span more than a block: 64 KiB where the processor's pages are that long, and on some file systems as much
-//! as was read ahead at once. A block that goes past the cache beside a window would share one with it. The system drops that page for
-//! the block; who copies into the window meanwhile has it read again, with what the block was before, and makes all of it dirty; and
-//! what the block was before is written over it. open(2) warns of that.
+//! A page of the cache may span more than a block: 64 KiB where the processor's pages are that long, and on
+//! some file systems as much as was read ahead at once. A block that goes past the cache beside a window
+//! would share one with it. The system drops that page for the block; who copies into the window meanwhile
+//! has it read again, with what the block was before, and makes all of it dirty; and what the block was
+//! before is written over it. open(2) warns of that.
 //!
 //! Invariant: as long as there is a window, nothing is under way past the cache to a page that it may share.
 
@@ -55,7 +56,8 @@ impl Apart {
         Kept { apart: Arc::clone(self), pages }
     }
 
-    /// What of the beginning of a range is to be written in one way, and a pass if that may go past the cache.
+    /// What of the beginning of a range is to be written in one way, and a pass if that may go past the
+    /// cache.
     pub(crate) fn first_part(&self, range: Range<u64>) -> (Range<u64>, Option<Passing<'_>>) {
         let mut now = self.now.lock();
         let near = now.windows.iter().filter(|pages| meet(pages, &range)).min_by_key(|pages| pages.start);

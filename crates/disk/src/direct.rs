@@ -1,9 +1,10 @@
 //! Reads and writes past the page cache, where a system has such a way.
 //!
-//! A file that is larger than memory gains little from the cache of the system, and pays for it: each page that is read pushes
-//! another one out, and what was written waits in memory that others need.
+//! A file that is larger than memory gains little from the cache of the system, and pays for it: each page
+//! that is read pushes another one out, and what was written waits in memory that others need.
 //!
-//! Invariant: whether a call goes past the cache or through it makes no difference to what is read afterwards, either way. For windows
+//! Invariant: whether a call goes past the cache or through it makes no difference to what is read
+//! afterwards, either way. For windows
 //! [`crate::apart`] sees to that.
 
 use std::cell::RefCell;
@@ -14,7 +15,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What goes past the cache begins and ends with a block of this many bytes, in the file and in memory: most devices ask for 512.
+/// What goes past the cache begins and ends with a block of this many bytes, in the file and in memory: most
+/// devices ask for 512.
 pub const BLOCK: usize = 4096;
 
 /// Longer reads go through the cache: the system reads ahead there.

@@ -236,8 +236,8 @@ fn sync_parent(path: &Path) -> io::Result<()> {
 /// Makes the names in a folder durable, as they are now.
 ///
 /// # Errors
-/// Why the folder cannot be opened or synced. That its file system has no such thing is none: there a name is durable as it
-/// is made.
+/// Why the folder cannot be opened or synced. That its file system has no such thing is none: there a name is
+/// durable as it is made.
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
     match File::open(folder)?.sync_all() {
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {

@@ -24,10 +24,12 @@ mod relay;
 mod sim;
 mod window;
 
-/// The file in its folder in which a store of one program keeps what it has: a node of a ring knows it by that.
+/// The file in its folder in which a store of one program keeps what it has: a node of a ring knows it by
+/// that.
 pub const STORE_FILE: &str = "store.atoll";
 
-/// The file in its folder in which a node of a ring keeps what it has: who opens a folder as a store of one program knows it by that.
+/// The file in its folder in which a node of a ring keeps what it has: who opens a folder as a store of one
+/// program knows it by that.
 pub const RING_FILE: &str = "ring.atoll";
 
 /// One file, or what stands in for one.
@@ -44,7 +46,8 @@ pub trait Disk: Send + Sync + 'static {
     /// [`DiskError`]; the bytes in the range written are then undefined, all others as before.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError>;
 
-    /// As [`Disk::read_at`], for bytes that nobody will read again soon: past the cache of the system, where that is possible.
+    /// As [`Disk::read_at`], for bytes that nobody will read again soon: past the cache of the system, where
+    /// that is possible.
     ///
     /// # Errors
     /// As there.
@@ -52,8 +55,8 @@ pub trait Disk: Send + Sync + 'static {
         self.read_at(offset, target)
     }
 
-    /// As [`Disk::write_at`], for bytes that nobody will read soon: past the cache of the system, where that is possible and
-    /// they are whole blocks of [`BLOCK`] bytes, both in the file and in memory.
+    /// As [`Disk::write_at`], for bytes that nobody will read soon: past the cache of the system, where that
+    /// is possible and they are whole blocks of [`BLOCK`] bytes, both in the file and in memory.
     ///
     /// # Errors
     /// As there.
@@ -90,8 +93,9 @@ pub trait Disk: Send + Sync + 'static {
         Ok(())
     }
 
-    /// A window on a range that was reserved, for many small writes; none where a disk has no such thing. What is
-    /// written through it is written as by [`Disk::write_at`], and only the window's owner writes there meanwhile.
+    /// A window on a range that was reserved, for many small writes; none where a disk has no such thing.
+    /// What is written through it is written as by [`Disk::write_at`], and only the window's owner writes
+    /// there meanwhile.
     fn window(&self, _offset: u64, _len: u64) -> Option<Window> {
         None
     }

@@ -1,12 +1,12 @@
-//! Disks in front of disks: a relay passes every call on to the disk behind it, but for reads, writes and syncs that it
-//! takes over to count, hold or fail them.
+//! Disks in front of disks: a relay passes every call on to the disk behind it, but for reads, writes and
+//! syncs that it takes over to count, hold or fail them.
 //!
 //! Invariant: what a relay does not take over reaches the disk behind it unchanged.
 
 use crate::{Disk, DiskError, Window};
 
-/// What stands in front of a disk, and is a [`Disk`] by that. Only [`Relay::inner`] has to be told: reads, writes and
-/// syncs pass unless they are taken over, and all other calls pass always.
+/// What stands in front of a disk, and is a [`Disk`] by that. Only [`Relay::inner`] has to be told: reads,
+/// writes and syncs pass unless they are taken over, and all other calls pass always.
 pub trait Relay: Send + Sync + 'static {
     /// The disk behind.
     fn inner(&self) -> &dyn Disk;

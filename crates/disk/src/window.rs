@@ -1,19 +1,22 @@
 //! A window on a file: a stretch of it in memory, written by copying, from its beginning to its end.
 //!
-//! A write of a hundred bytes through the system costs most of a microsecond, a copy into a mapped page a tenth of that.
-//! The system owns the page either way: what was copied survives the end of the process, reads of the file see it,
-//! and a sync of the file makes it durable.
+//! A write of a hundred bytes through the system costs most of a microsecond, a copy into a mapped page a
+//! tenth of that. The system owns the page either way: what was copied survives the end of the process, reads
+//! of the file see it, and a sync of the file makes it durable.
 //!
-//! A page has to be there before it is written, and a mapping gets them one by one, each read first and made ready for
-//! writing by itself. So zeros are written by a call to where the next copies will go, many pages at once.
+//! A page has to be there before it is written, and a mapping gets them one by one, each read first and made
+//! ready for writing by itself. So zeros are written by a call to where the next copies will go, many pages
+//! at once.
 //!
-//! A disk that fails under a mapping answers with a signal that ends the process, not with an error. So pages are there,
-//! and asked for, before they are written, which fails with an error, and a window is only given where a page that is
-//! there stays writable: on file systems that overwrite in place, on a range that is there already.
+//! A disk that fails under a mapping answers with a signal that ends the process, not with an error. So pages
+//! are there, and asked for, before they are written, which fails with an error, and a window is only given
+//! where a page that is there stays writable: on file systems that overwrite in place, on a range that is
+//! there already.
 //!
 //! Invariant: nothing is copied outside of the window, nor to a page that was not asked for.
 //! Invariant: a window is only written; no reference into it is ever made.
-//! Invariant: zeros are written only behind all that was written so far, and by nobody once the window has ended.
+//! Invariant: zeros are written only behind all that was written so far, and by nobody once the window has
+//! ended.
 
 use crate::apart::Kept;
 use crate::file::{allocate, write_zeros};
@@ -25,8 +28,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of pages that are made ready at once: zeros of more push what others need out of the nearest caches. What is ready
-/// and not written yet goes to the disk with a sync too.
+/// Bytes of pages that are made ready at once: zeros of more push what others need out of the nearest caches.
+/// What is ready and not written yet goes to the disk with a sync too.
 const STEP: u64 = 64 << 10;
 
 /// A stretch of a file that is written by copying.
@@ -80,7 +83,8 @@ impl Pages {
 }
 
 impl Ahead {
-    /// Makes the pages ready, unless the window did not wait for it. An error is one only for who writes there.
+    /// Makes the pages ready, unless the window did not wait for it. An error is one only for who writes
+    /// there.
     pub fn ask(self) {
         let mut stage = self.stage.lock();
         if *stage == Stage::Wanted {
@@ -91,8 +95,8 @@ impl Ahead {
 }
 
 impl Window {
-    /// A window on a range of a file, which is as long; none where one would not be safe: only what the file system
-    /// itself reserved is there to be written, whatever others do to the disk.
+    /// A window on a range of a file, which is as long; none where one would not be safe: only what the file
+    /// system itself reserved is there to be written, whatever others do to the disk.
     pub(crate) fn on(file: &File, name: &str, range: Range<u64>) -> Option<Self> {
         let is_there = file.metadata().ok()?.len() >= range.end;
         if range.is_empty() || !is_there || !mapped::overwrites_in_place(file) {
@@ -122,10 +126,12 @@ impl Window {
         offset >= self.range.start && offset.checked_add(len).is_some_and(|end| end <= self.range.end)
     }
 
-    /// Writes all of `bytes` at `offset` of the file. What lies behind them in the window may be zeros from then on.
+    /// Writes all of `bytes` at `offset` of the file. What lies behind them in the window may be zeros from
+    /// then on.
     ///
     /// # Errors
-    /// [`DiskError`] where the disk has no pages for it, or if it does not lie within; nothing was written then.
+    /// [`DiskError`] where the disk has no pages for it, or if it does not lie within; nothing was written
+    /// then.
     pub fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
         let len = bytes.len() as u64;
         let prepared = match self.covers(offset, len) {
@@ -141,9 +147,11 @@ impl Window {
         Ok(())
     }
 
-    /// What somebody should make ready before writes that go on at `offset` need it, if it is time and nobody was told yet.
+    /// What somebody should make ready before writes that go on at `offset` need it, if it is time and nobody
+    /// was told yet.
     ///
-    /// `is_far` asks for twice as much at once: fewer calls, where caches hold little that could be pushed out of them.
+    /// `is_far` asks for twice as much at once: fewer calls, where caches hold little that could be pushed
+    /// out of them.
     pub fn ahead_of(&mut self, offset: u64, is_far: bool) -> Option<Ahead> {
         let from = self.ready.end;
         let until = (from + if is_far { 2 * STEP } else { STEP }).min(self.range.end);
@@ -157,8 +165,8 @@ impl Window {
         Some(Ahead { pages: Arc::clone(&self.pages), range, stage })
     }
 
-    /// Waits for whoever makes pages ready, and lets nobody do so who was told to. Its owner says so before it writes to
-    /// the range otherwise than through the window.
+    /// Waits for whoever makes pages ready, and lets nobody do so who was told to. Its owner says so before
+    /// it writes to the range otherwise than through the window.
     pub fn hold_still(&mut self) {
         let Some((range, stage)) = self.ahead.take() else { return };
         let stage = std::mem::replace(&mut *stage.lock(), Stage::Over);
@@ -211,7 +219,8 @@ mod mapped {
     /// Those of ext4 (and of ext2 and ext3, which cannot reserve), XFS and tmpfs.
     const IN_PLACE: [u64; 3] = [0xef53, 0x5846_5342, 0x0102_1994];
 
-    /// Whether a page of the file that was written once is there to be written again, however full the disk is.
+    /// Whether a page of the file that was written once is there to be written again, however full the disk
+    /// is.
     pub(super) fn overwrites_in_place(file: &File) -> bool {
         fstatfs(file).is_ok_and(|system| IN_PLACE.contains(&(system.f_type as u64)))
     }
@@ -225,7 +234,8 @@ mod mapped {
 
     // SAFETY: it is an address; what lies there is written only by the one window, borrowed for itself alone.
     unsafe impl Send for Memory {}
-    // SAFETY: whoever shares it asks for pages, which the system may be asked by several at once and which changes no byte.
+    // SAFETY: whoever shares it asks for pages, which the system may be asked by several at once and which
+    // changes no byte.
     unsafe impl Sync for Memory {}
 
     impl Memory {
@@ -238,7 +248,8 @@ mod mapped {
             Some(Self { start: NonNull::new(mapped.ok()?.cast())?, len })
         }
 
-        /// Makes sure that pages lie behind these bytes, which begin with a page, and that they may be written.
+        /// Makes sure that pages lie behind these bytes, which begin with a page, and that they may be
+        /// written.
         pub(super) fn make_writable(&self, bytes: Range<u64>) -> io::Result<()> {
             let (from, until) = (bytes.start as usize, bytes.end as usize);
             assert!(from <= until && until <= self.len, "pages outside of the window");
@@ -258,9 +269,9 @@ mod mapped {
                 at.checked_add(bytes.len()).is_some_and(|end| end <= self.len),
                 "a copy outside of the window"
             );
-            // SAFETY: the target lies within the mapping, as was just asserted, and `bytes` in memory of Rust's own, so
-            // they do not overlap. Nothing here reads the mapping or refers into it, so that another process that writes
-            // the file changes nothing that Rust relies on.
+            // SAFETY: the target lies within the mapping, as was just asserted, and `bytes` in memory of
+            // Rust's own, so they do not overlap. Nothing here reads the mapping or refers into it, so that
+            // another process that writes the file changes nothing that Rust relies on.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len()) }
         }
     }

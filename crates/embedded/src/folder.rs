@@ -3,7 +3,8 @@
 //!
 //! An owner whose store answers nothing more gives the folder up as well.
 //!
-//! Invariant: the lock is held before the store is opened and let go only after it was closed, or nothing can be written to it any more.
+//! Invariant: the lock is held before the store is opened and let go only after it was closed, or nothing can
+//! be written to it any more.
 
 use crate::attach::{
     AttachedStore, Attachment, Reattach, Route, ServeOptions, Served, Server, Snapshots, attach_to, serve,
@@ -28,16 +29,16 @@ pub trait OpenStore: Send + Sync + 'static {
     /// block the calling thread.
     fn open_owned<'a>(&'a self, folder: &'a Path) -> StoreFuture<'a, Arc<dyn Store>>;
 
-    /// Opens its last committed state, writing not a byte; others may own the folder. Asked for again and again: nothing that
-    /// the file system tells of a file says that nobody wrote to it through mapped pages.
+    /// Opens its last committed state, writing not a byte; others may own the folder. Asked for again and
+    /// again: nothing that the file system tells of a file says that nobody wrote to it through mapped pages.
     fn open_read_only<'a>(&'a self, folder: &'a Path) -> StoreFuture<'a, Arc<dyn Store>>;
 
-    /// Lets go of the store that was opened to write, whose folder belongs to somebody else by now: not a byte more
-    /// may be written to it.
+    /// Lets go of the store that was opened to write, whose folder belongs to somebody else by now: not a
+    /// byte more may be written to it.
     fn abandon(&self) -> BoxFuture<'_, ()>;
 
-    /// Returns once the store that was opened to write answers nobody any more, though it was not closed; otherwise never. Its folder is
-    /// then given to whoever opens it next.
+    /// Returns once the store that was opened to write answers nobody any more, though it was not closed;
+    /// otherwise never. Its folder is then given to whoever opens it next.
     fn until_broken(&self) -> BoxFuture<'static, ()>;
 
     /// The named snapshots of the store that was opened to write, for those who attach; none if it has none.
@@ -53,13 +54,16 @@ pub struct FolderOptions {
     pub owner: OwnerOptions,
     /// What each attached process may ask for at once.
     pub serve: ServeOptions,
-    /// For how long an owner may open its store, recovery included, or close it, before who attaches gives up.
+    /// For how long an owner may open its store, recovery included, or close it, before who attaches gives
+    /// up.
     pub opening_time: Duration,
-    /// How old the last state on disk may be, for who only reads and reaches no owner, before the owner is looked for again.
+    /// How old the last state on disk may be, for who only reads and reaches no owner, before the owner is
+    /// looked for again.
     pub last_state_age: Duration,
 }
 
-/// For how long who only reads looks for the next owner when the last one ended, before it reads what is on disk.
+/// For how long who only reads looks for the next owner when the last one ended, before it reads what is on
+/// disk.
 const SUCCESSOR_TIME: Duration = Duration::from_millis(500);
 
 /// How many times as long as it took to open a last state that state is read, so that looking costs little.
@@ -197,7 +201,7 @@ impl FolderWay {
         loop {
             let looked = Instant::now();
             let settled = match self.settle().await {
-                // It hears nobody any more, and its last checkpoint may take longer than the patience of one look.
+                // It hears nobody any more, and its last checkpoint may outlast the patience of a look.
                 Err(OwnerError::Owned { is_ending: true, .. })
                     if Instant::now() < until && !self.is_closing() =>
                 {
@@ -252,8 +256,9 @@ impl FolderWay {
         }
     }
 
-    /// Looks after this owner, and no other one any more: nobody else knows why calls wait when it is suspended, and of one that
-    /// was killed a child may keep the connection open. Who only reads goes by the last state then.
+    /// Looks after this owner, and no other one any more: nobody else knows why calls wait when it is
+    /// suspended, and of one that was killed a child may keep the connection open. Who only reads goes by the
+    /// last state then.
     fn watch(&self, owner: Option<(OwnerRecord, Attachment)>) {
         let owner = owner.filter(|(owner, _)| HostIdentity::of_this_process().is_awake(owner));
         let place = self.folder.display().to_string();
@@ -323,7 +328,8 @@ impl FolderWay {
         });
     }
 
-    /// A store that answers nobody is given up, as if this process had died: whoever opens it next has what its log says.
+    /// A store that answers nobody is given up, as if this process had died: whoever opens it next has what
+    /// its log says.
     fn give_up_when_broken(&self) {
         let (opener, owned) = (Arc::clone(&self.opener), Arc::downgrade(&self.owned));
         let (broken, mut closing) = (opener.until_broken(), self.closing.subscribe());
@@ -338,7 +344,8 @@ impl FolderWay {
             tracing::error!(store = %place, "something ended half-way in the store, and it is given up: another process may take it, and this one by opening it again");
             let Some(owned) = owned.upgrade() else { return };
             let Some(Owned { server, ownership }) = owned.lock().await.take() else { return };
-            // It is let go of only when nothing can be written to it any more. Who is attached asks the next owner.
+            // It is let go of only when nothing can be written to it any more. Who is attached asks the next
+            // owner.
             server.stop().await;
             opener.abandon().await;
             drop(ownership);
@@ -352,7 +359,8 @@ impl FolderWay {
         Ok(settled)
     }
 
-    /// Refuses to write to another folder than before: what was moved away under its owner may have a successor of that name.
+    /// Refuses to write to another folder than before: what was moved away under its owner may have a
+    /// successor of that name.
     fn check_same(&self) -> Result<(), OwnerError> {
         if self.mode == Mode::Read {
             return Ok(());
@@ -417,8 +425,8 @@ const SUSPENDED_WATCH: Duration = Duration::from_secs(2);
 /// For how long the connection to an owner that has ended is read for what it said before.
 const LAST_WORDS_TIME: Duration = Duration::from_millis(500);
 
-/// Tells each time that the owner is suspended; ends the connection to one that has ended, and for who only reads, who notes it in
-/// `suspended`, to one that is suspended as well.
+/// Tells each time that the owner is suspended; ends the connection to one that has ended, and for who only
+/// reads, who notes it in `suspended`, to one that is suspended as well.
 async fn look_after(
     place: String,
     owner: OwnerRecord,

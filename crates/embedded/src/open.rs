@@ -131,7 +131,8 @@ pub async fn open(folder: &Path, options: OpenOptions) -> Result<FolderStore, St
     Ok(FolderStore { place: folder.display().to_string(), store: Arc::new(store), opener })
 }
 
-/// Refuses a folder in which a copy or a backup was begun and not ended: it holds no store, or not yet that one again.
+/// Refuses a folder in which a copy or a backup was begun and not ended: it holds no store, or not yet that
+/// one again.
 fn check_finished(folder: &Path) -> Result<(), StoreError> {
     let is_there = |name: &str| folder.join(name).exists();
     let unfinished = |what| Err(StoreError::Unfinished { what, place: folder.display().to_string() });

@@ -1,5 +1,5 @@
-//! Writes to cells whose leaves are not in memory: small puts read nothing and need no leaf that can be read, and what has to be read
-//! is read by other threads.
+//! Writes to cells whose leaves are not in memory: small puts read nothing and need no leaf that can be read,
+//! and what has to be read is read by other threads.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use atoll_disk::{Disk, DiskError, MemoryDisk, Operation, Relay};

@@ -1,5 +1,5 @@
-//! A store that answers nothing more, for something ended half-way in it: who waits is told, and where several processes share its folder
-//! another one takes it over.
+//! A store that answers nothing more, for something ended half-way in it: who waits is told, and where
+//! several processes share its folder another one takes it over.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use atoll_disk::{Disk, FaultPlan, SimDisk};

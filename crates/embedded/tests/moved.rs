@@ -1,5 +1,5 @@
-//! A folder that is renamed while a process owns it, and a record whose socket is served for another folder: whoever opens
-//! a folder has its store and no other.
+//! A folder that is renamed while a process owns it, and a record whose socket is served for another folder:
+//! whoever opens a folder has its store and no other.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use atoll_embedded::OpenOptions;

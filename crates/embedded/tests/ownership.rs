@@ -341,7 +341,8 @@ async fn an_owner_that_cannot_touch_its_lock_file_gives_up_before_others_take_it
     let heartbeat_limit = Duration::from_millis(60);
     let options = OwnerOptions { heartbeat_every, heartbeat_limit, ..place.owner_options() };
     let Settled::Owner(owner) = settle(&place.folder, Mode::Write, &options).await.unwrap() else { panic!() };
-    // What leads to itself and cannot be opened lies in its place, and there is no moment at which nothing does.
+    // What leads to itself and cannot be opened lies in its place, and there is no moment at which nothing
+    // does.
     let circle = place.folder.join("circle");
     std::os::unix::fs::symlink(place.lock_file(), &circle).unwrap();
     std::fs::rename(&circle, place.lock_file()).unwrap();

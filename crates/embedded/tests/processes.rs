@@ -6,8 +6,8 @@
 //! every second time the owner, and starts it again; in the end it opens the folder and counts.
 //!
 //! `ATOLL_ROUNDS=50 cargo test -p atoll-embedded --test processes` runs more rounds than the 10 of a test,
-//! `ATOLL_SEED` takes another seed, `ATOLL_AT` another folder; `cargo xtask soak processes` goes on and on with
-//! fresh seeds on a real disk.
+//! `ATOLL_SEED` takes another seed, `ATOLL_AT` another folder; `cargo xtask soak processes` goes on and on
+//! with fresh seeds on a real disk.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -104,7 +104,8 @@ async fn read_on(folder: &Path, locking: Option<Locking>, mode: Mode) {
     loop {
         let store = match open(folder, mode, locking).await {
             Ok(store) => store,
-            // A reader that finds no owner reads what is there, which may change under it or not be there yet.
+            // A reader that finds no owner reads what is there, which may change under it or not be there
+            // yet.
             Err(error) if mode == Mode::Read && error.kind() != ErrorKind::Corrupt => {
                 tell(format_args!("read 0"));
                 tokio::time::sleep(Duration::from_millis(5)).await;

@@ -1,6 +1,5 @@
-//! What becomes of who opens a folder beside an owner that lives and cannot be reached: who only reads sees what the owner
-//! goes on to write, and
-//! who wants to write waits only for one that ends.
+//! What becomes of who opens a folder beside an owner that lives and cannot be reached: who only reads sees
+//! what the owner goes on to write, and who wants to write waits only for one that ends.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use atoll_embedded::attach::{ServeOptions, Server, serve};
@@ -121,7 +120,8 @@ impl Other {
         Self(std::process::Command::new("sleep").arg("3600").spawn().unwrap())
     }
 
-    /// Signs for it, as if it were this owner and we what it forked, which has the lock and the sockets that it had.
+    /// Signs for it, as if it were this owner and we what it forked, which has the lock and the sockets that
+    /// it had.
     fn sign(&self, folder: &Path, owner: &Ownership) {
         let mut record = owner.record().clone();
         record.identity.pid = self.0.id();
@@ -184,7 +184,8 @@ async fn who_is_attached_to_an_owner_that_was_killed_and_left_a_child_waits_no_l
     assert!(waited.unwrap_err().to_string().contains("forked"));
 }
 
-/// A folder whose store has a value of [`CELL`] on disk, and an owner by its lock in the name of another process.
+/// A folder whose store has a value of [`CELL`] on disk, and an owner by its lock in the name of another
+/// process.
 async fn owned_by_other(folder: &Path, other: &Other, value: &[u8]) -> Ownership {
     let store = open(folder, Mode::Write).await.store();
     store.put(CELL, value, WriteOptions::default()).await.unwrap();

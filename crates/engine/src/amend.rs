@@ -1,7 +1,8 @@
 //! Looking at a record and changing it in one go.
 //!
-//! Whoever reads a record to decide what becomes of it looks it up once instead of twice. That is possible where a write could be
-//! made [in place](crate::in_place); elsewhere the caller is told, and does both by itself.
+//! Whoever reads a record to decide what becomes of it looks it up once instead of twice. That is possible
+//! where a write could be made [in place](crate::in_place); elsewhere the caller is told, and does both by
+//! itself.
 //!
 //! Invariant: between what is shown and what is done, nobody changes the record.
 
@@ -40,7 +41,8 @@ impl<'c> Amendment<'c> {
 pub enum Amended {
     /// Nothing was shown: the record is not in memory, or a checkpoint has its leaf.
     Unseen,
-    /// It was shown, and is as it was: no change was wanted, or it is one that cannot be made where the record lies.
+    /// It was shown, and is as it was: no change was wanted, or it is one that cannot be made where the
+    /// record lies.
     Seen,
     /// It was shown and changed.
     Committed(Commit),
@@ -54,8 +56,9 @@ pub(crate) enum Amending {
 }
 
 impl Tree {
-    /// Shows what the value of `key` begins with, or that there is none, to `decide`, and makes the change that it wants. Nobody
-    /// changes the record in between. `decide` must not call this store: locks are held meanwhile.
+    /// Shows what the value of `key` begins with, or that there is none, to `decide`, and makes the change
+    /// that it wants. Nobody changes the record in between. `decide` must not call this store: locks are held
+    /// meanwhile.
     ///
     /// # Errors
     /// As [`Engine::write`](crate::Engine::write).

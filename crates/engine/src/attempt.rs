@@ -88,8 +88,9 @@ impl Tree {
         Some(ReadTicket::new(self.clone(), missing, shared.pins.pin(forest.epoch)))
     }
 
-    /// As [`Tree::read_before_write`], of a put of a value of `value_len` bytes that comes with no condition on its key: none also where
-    /// its record will go beside a leaf that stays unread. `beside` has the puts that come before it in the same batch.
+    /// As [`Tree::read_before_write`], of a put of a value of `value_len` bytes that comes with no condition
+    /// on its key: none also where its record will go beside a leaf that stays unread. `beside` has the puts
+    /// that come before it in the same batch.
     ///
     /// Should that change until the put is made, the put itself reads the leaf, and waits for the disk.
     #[must_use]

@@ -19,15 +19,16 @@ const VALUES_SHARE: u64 = 8;
 /// Of what may be held, inner nodes have at most this share for long.
 const INNER_SHARE: u64 = 2;
 
-/// What a checkpoint writes beyond this goes past the cache of the system: what it writes is in memory here as well, so the
-/// cache would hold it twice, and to copy it there takes a sixth of a load. Less than that may be read by others soon.
+/// What a checkpoint writes beyond this goes past the cache of the system: what it writes is in memory here
+/// as well, so the cache would hold it twice, and to copy it there takes a sixth of a load. Less than that
+/// may be read by others soon.
 const CACHED_MOST: u64 = 64 << 20;
 
 /// Of the memory, long buffers that are kept to be used again have at most this share.
 const SPARE_SHARE: u64 = 32;
 
-/// About what a value in memory takes beside its bytes: its piece, for the leaf that counts that may be gone, what the
-/// allocator adds, and its place in the queue.
+/// About what a value in memory takes beside its bytes: its piece, for the leaf that counts that may be gone,
+/// what the allocator adds, and its place in the queue.
 const VALUE_BYTES: u64 = PIECE_BYTES as u64;
 
 /// How far ahead the pieces that are let go of at the end are asked for.
@@ -101,12 +102,14 @@ impl Backing {
         self.tells.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The greatest of those numbers; for whoever holds the writer's lock and that of checkpoints, nobody is about to tell.
+    /// The greatest of those numbers; for whoever holds the writer's lock and that of checkpoints, nobody is
+    /// about to tell.
     pub(crate) fn tells(&self) -> u64 {
         self.tells.load(Ordering::Relaxed)
     }
 
-    /// A check runs for as long as the answer is kept: who lets go of what it will ask for keeps that meanwhile.
+    /// A check runs for as long as the answer is kept: who lets go of what it will ask for keeps that
+    /// meanwhile.
     pub(crate) fn begin_check(&self) -> Checking<'_> {
         self.checks.fetch_add(1, Ordering::Relaxed);
         Checking(self)
@@ -152,8 +155,8 @@ impl Backing {
         Ok(())
     }
 
-    /// Writes whole blocks, after `before` bytes of the same checkpoint: past the cache of the system where those are many or memory
-    /// is short, for what is written would wait there in memory that others need.
+    /// Writes whole blocks, after `before` bytes of the same checkpoint: past the cache of the system where
+    /// those are many or memory is short, for what is written would wait there in memory that others need.
     pub(crate) fn write_blocks(&self, offset: u64, blocks: &[u8], before: u64) -> Result<(), DiskError> {
         let Some(disk) = &self.disk else { return Ok(()) };
         if self.is_short() || before >= CACHED_MOST {
@@ -174,8 +177,8 @@ impl Backing {
         self.shed_values();
     }
 
-    /// Lets go of the bytes of a value that left the trees, if nobody else has it: the next value takes their memory, which
-    /// would else be fresh. Its pieces wait for their turn.
+    /// Lets go of the bytes of a value that left the trees, if nobody else has it: the next value takes their
+    /// memory, which would else be fresh. Its pieces wait for their turn.
     pub(crate) fn has_left(&self, chain: &Chain) {
         for piece in chain.pieces().iter().filter(|piece| piece.is_alone()) {
             self.meter.take_off(Kind::Value, piece.evict());
@@ -270,20 +273,20 @@ impl Backing {
         (self.held_bytes() + need).saturating_sub(self.room())
     }
 
-    /// Whether there is so little room that what is in memory has to be worth it, or is to be treated so; not where all of
-    /// the store is in memory.
+    /// Whether there is so little room that what is in memory has to be worth it, or is to be treated so; not
+    /// where all of the store is in memory.
     pub(crate) fn is_short(&self) -> bool {
         !self.is_all_resident() && (self.blind_puts || self.held_bytes() > self.room() / 2)
     }
 
-    /// Whether `need` more bytes may be held, and written to: opening again after a crash brings back in one go what
-    /// was changed since the last commit.
+    /// Whether `need` more bytes may be held, and written to: opening again after a crash brings back in one
+    /// go what was changed since the last commit.
     pub(crate) fn has_room(&self, need: u64) -> bool {
         self.has_spare(need) && self.meter.replayed_bytes() <= self.room()
     }
 
-    /// Whether so much of the memory cannot be let go of that a checkpoint should write it. What the last one could
-    /// not write counts for nothing: the next one could not either.
+    /// Whether so much of the memory cannot be let go of that a checkpoint should write it. What the last one
+    /// could not write counts for nothing: the next one could not either.
     pub(crate) fn wants_checkpoint(&self) -> bool {
         // It takes nothing from what is pinned.
         let room = self.room() - self.pinned_bytes();

@@ -87,8 +87,8 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Where the pieces of a value of this length end: all about as long as each other, so that each gets an extent of its
-/// own, one behind the other.
+/// Where the pieces of a value of this length end: all about as long as each other, so that each gets an
+/// extent of its own, one behind the other.
 fn part_ends(len: usize) -> impl Iterator<Item = usize> {
     // One that is too long will be refused, as a whole.
     let most = if len as u64 > VALUE_MAX { 1 } else { PIECES_MAX };

@@ -1,11 +1,14 @@
-//! What becomes of a store when a write fails behind the log, or panics there: the log has it, and memory has a half of it or none.
+//! What becomes of a store when a write fails behind the log, or panics there: the log has it, and memory has
+//! a half of it or none.
 //!
-//! Nobody can say then whether it happened, and nobody may see a half of it. So the store answers nothing more, to readers
-//! and writers alike, and whoever opens it again has what the log says.
+//! Nobody can say then whether it happened, and nobody may see a half of it. So the store answers nothing
+//! more, to readers and writers alike, and whoever opens it again has what the log says.
 //!
-//! Invariant: whoever asked to be told is told after it broke, never before: what they look up then is refused.
+//! Invariant: whoever asked to be told is told after it broke, never before: what they look up then is
+//! refused.
 //! Invariant: from when a group is in the log until the trees have it somebody holds an [`Unfinished`].
-//! Invariant: a store is broken before the lock of the trees, or the latch of the leaf, is given back that was changed by half.
+//! Invariant: a store is broken before the lock of the trees, or the latch of the leaf, is given back that
+//! was changed by half.
 
 use crate::shared::{Shared, Writer};
 use crate::threads::{AtomicBool, AtomicUsize, Mutex};
@@ -73,8 +76,8 @@ impl Answering {
     }
 }
 
-/// A group that is in the log, or on its way there, and not yet in the trees. Dropped without [`Unfinished::done`] it breaks the
-/// store: by an error, or by a panic.
+/// A group that is in the log, or on its way there, and not yet in the trees. Dropped without
+/// [`Unfinished::done`] it breaks the store: by an error, or by a panic.
 #[must_use = "dropped at once, it breaks the store"]
 pub(crate) struct Unfinished<'s>(&'s Shared);
 
@@ -144,8 +147,9 @@ impl Engine {
         self.shared.check_open()
     }
 
-    /// Has `tell` called, once, as soon as something ends half-way and this store answers nothing more; at once where that happened
-    /// before. It must not call this store, nor wait for anybody: locks are held meanwhile.
+    /// Has `tell` called, once, as soon as something ends half-way and this store answers nothing more; at
+    /// once where that happened before. It must not call this store, nor wait for anybody: locks are held
+    /// meanwhile.
     pub fn when_broken(&self, tell: impl FnOnce() + Send + 'static) {
         self.shared.answering.when_broken(Box::new(tell));
     }
@@ -158,8 +162,8 @@ impl Shared {
         Unfinished(self)
     }
 
-    /// What is told of a write that failed behind the log. Its group is whole, and is handed to the disk with those before it that were
-    /// acknowledged and wait in memory: nobody does that later.
+    /// What is told of a write that failed behind the log. Its group is whole, and is handed to the disk with
+    /// those before it that were acknowledged and wait in memory: nobody does that later.
     pub(crate) fn undecided(&self, writer: &mut Writer, error: EngineError) -> EngineError {
         let mut source = error;
         if let Some(log) = &mut writer.log {
@@ -174,8 +178,9 @@ impl Shared {
         EngineError::Undecided { store: self.backing.name(), source: Box::new(source) }
     }
 
-    /// Runs a checkpoint, for whoever has `checkpointing`. Should it panic, what left the trees is lost with it: a later one would commit
-    /// as if that had never been, and nobody would get its space again. So there is none; the log goes on until there is no room.
+    /// Runs a checkpoint, for whoever has `checkpointing`. Should it panic, what left the trees is lost with
+    /// it: a later one would commit as if that had never been, and nobody would get its space again. So there
+    /// is none; the log goes on until there is no room.
     pub(crate) fn whole<R>(&self, run: impl FnOnce() -> Result<R, EngineError>) -> Result<R, EngineError> {
         if self.spoiled.is_spoiled() {
             return Err(EngineError::Broken { store: self.backing.name() });

@@ -27,8 +27,9 @@ impl Tree {
     /// makes all of them durable at once. How many there were.
     ///
     /// # Errors
-    /// [`EngineError::NotSorted`], and those of a write; into an empty tree nothing was changed then, unless it
-    /// was the checkpoint that failed: the records are then there, and durable with the next one that succeeds.
+    /// [`EngineError::NotSorted`], and those of a write; into an empty tree nothing was changed then, unless
+    /// it was the checkpoint that failed: the records are then there, and durable with the next one that
+    /// succeeds.
     pub fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         records: impl IntoIterator<Item = (K, V)>,

@@ -1,9 +1,9 @@
 //! What changed between two states of one store, at the cost of what changed.
 //!
-//! Both trees are walked side by side in the order of their keys. Where both walks come to the same node, all below it is
-//! passed over unread: nodes are shared, and one that is on disk is known by its home, so a subtree that nobody
-//! wrote to is one comparison, however large it is. Where the trees are cut differently, the walk whose subtree begins first
-//! or reaches further goes down, until both begin at the same key again.
+//! Both trees are walked side by side in the order of their keys. Where both walks come to the same node, all
+//! below it is passed over unread: nodes are shared, and one that is on disk is known by its home, so a
+//! subtree that nobody wrote to is one comparison, however large it is. Where the trees are cut differently,
+//! the walk whose subtree begins first or reaches further goes down, until both begin at the same key again.
 //!
 //! Invariant: a walk that stands at a node has passed all keys of its tree that lie before that node.
 //! Invariant: pages and pieces of both states stay where they are meanwhile, so equal homes mean equal bytes.
@@ -37,8 +37,8 @@ pub struct TreeChanges {
     pub dropped: Vec<String>,
 }
 
-/// Leaves that are looked into before the walk takes hold of the roots anew, and lets go of what it held until then: memory
-/// that it passed can be given back.
+/// Leaves that are looked into before the walk takes hold of the roots anew, and lets go of what it held
+/// until then: memory that it passed can be given back.
 const LEAVES_AT_ONCE: usize = 32;
 
 impl Engine {
@@ -50,11 +50,12 @@ impl Engine {
 }
 
 impl Snapshot {
-    /// Tells in the order of keys what became of the records of `tree` since `older`, from a key on, until the visitor stops;
-    /// the key at which it stopped. A tree that one of the states does not have is empty there.
+    /// Tells in the order of keys what became of the records of `tree` since `older`, from a key on, until
+    /// the visitor stops; the key at which it stopped. A tree that one of the states does not have is empty
+    /// there.
     ///
-    /// A record whose bytes are the same is not told, but for one of 256 bytes and more that was written anew with the
-    /// bytes it had. Values are not read to find that out.
+    /// A record whose bytes are the same is not told, but for one of 256 bytes and more that was written anew
+    /// with the bytes it had. Values are not read to find that out.
     ///
     /// # Errors
     /// [`EngineError::OtherStore`] if the states are not of one open store; as [`Snapshot::get`].
@@ -327,8 +328,8 @@ impl Both<'_> {
         })
     }
 
-    /// Which of two different nodes to go into: the one that begins first, else the one that reaches further, else both, but
-    /// for a leaf beside an inner node, below which that very leaf may lie.
+    /// Which of two different nodes to go into: the one that begins first, else the one that reaches further,
+    /// else both, but for a leaf beside an inner node, below which that very leaf may lie.
     fn next_of_nodes(&mut self) -> Result<Step, EngineError> {
         let reach = |high: Option<&[u8]>, other: Option<&[u8]>| match (high, other) {
             (None, None) => Ordering::Equal,
@@ -349,7 +350,8 @@ impl Both<'_> {
         Ok(Step::GoInto { old, new })
     }
 
-    /// Tells the record that the named walks stand at, if it changed, and goes on behind it; the key, if that is to be all.
+    /// Tells the record that the named walks stand at, if it changed, and goes on behind it; the key, if that
+    /// is to be all.
     fn tell(
         &mut self,
         old: bool,

@@ -40,13 +40,14 @@ pub struct Hurt {
     pub damage: usize,
     /// The name of the tree.
     pub tree: String,
-    /// The first and the last of these keys; one key alone where it is a value. Others between them may be whole.
+    /// The first and the last of these keys; one key alone where it is a value. Others between them may be
+    /// whole.
     pub keys: (Bound<Vec<u8>>, Bound<Vec<u8>>),
 }
 
 impl Engine {
-    /// Reads and verifies superblocks, log, pages and values, those of named snapshots too, that no space is used
-    /// twice, and that what was counted as alive in log segments is. Writers go on meanwhile.
+    /// Reads and verifies superblocks, log, pages and values, those of named snapshots too, that no space is
+    /// used twice, and that what was counted as alive in log segments is. Writers go on meanwhile.
     ///
     /// # Errors
     /// Only when the check itself cannot run; damage is in the report.
@@ -126,8 +127,8 @@ impl Check<'_> {
         result.map_err(|error| self.report.damage.push(error)).ok()
     }
 
-    /// All trees, current ones first, how many those are, and a pin that keeps them in place; log segments as they were
-    /// at the same moment.
+    /// All trees, current ones first, how many those are, and a pin that keeps them in place; log segments as
+    /// they were at the same moment.
     fn everything(&mut self) -> Result<(Pin, usize, Vec<TreeState>), EngineError> {
         // Between two checkpoints, so that all that left the trees is in one list.
         let _still = self.shared.checkpointing.lock();
@@ -151,8 +152,8 @@ impl Check<'_> {
         }
     }
 
-    /// Compares what was counted with what the current trees have and what left them; snapshots have no more than
-    /// that. A damaged page hides what it refers to.
+    /// Compares what was counted with what the current trees have and what left them; snapshots have no more
+    /// than that. A damaged page hides what it refers to.
     fn live_bytes(&mut self) {
         if !self.report.damage.is_empty() {
             return;
@@ -220,7 +221,8 @@ impl Check<'_> {
         Ok(writer.log.as_ref().map(Log::point))
     }
 
-    /// Hands all of the log to the disk, unless the store was closed meanwhile: it may belong to somebody else.
+    /// Hands all of the log to the disk, unless the store was closed meanwhile: it may belong to somebody
+    /// else.
     fn flush(&self, writer: &mut Writer) -> Result<(), EngineError> {
         let Some(log) = &mut writer.log else { return Ok(()) };
         self.shared.check_open()?;
@@ -229,8 +231,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// What is in use must not count as free. Log segments are in use as a whole, but for those that a checkpoint gave back
-    /// since.
+    /// What is in use must not count as free. Log segments are in use as a whole, but for those that a
+    /// checkpoint gave back since.
     fn free_space(&mut self) {
         let mut segments = std::mem::take(&mut self.segments);
         let free: Vec<Extent> = {
@@ -253,7 +255,8 @@ impl Check<'_> {
         }
     }
 
-    /// Compares numbers of records with what was found; those of uncounted trees mean nothing. A damaged page hides some.
+    /// Compares numbers of records with what was found; those of uncounted trees mean nothing. A damaged page
+    /// hides some.
     fn record_counts(&mut self, trees: &[TreeState], found: &[u64]) {
         if !self.report.damage.is_empty() {
             return;

@@ -1,8 +1,8 @@
 //! Checkpoints: one atomic step from the last committed state on disk to the present one.
 //!
-//! Clean what is mostly dead, freeze (clone the roots, note the log's end), write what has no home, sync, write the table and both
-//! superblocks with a sync behind each, and only then give back space (Tucana's commit, with the epoch as
-//! its number). Writers go on meanwhile and copy what the checkpoint still reads.
+//! Clean what is mostly dead, freeze (clone the roots, note the log's end), write what has no home, sync,
+//! write the table and both superblocks with a sync behind each, and only then give back space (Tucana's
+//! commit, with the epoch as its number). Writers go on meanwhile and copy what the checkpoint still reads.
 //!
 //! Invariant: nothing that the superblocks on disk refer to is overwritten before both copies refer to
 //! something newer.
@@ -29,7 +29,8 @@ use atoll_disk::Disk;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// With more memory than this it would take the allocator too long to look for what it can give back: writers would wait.
+/// With more memory than this it would take the allocator too long to look for what it can give back: writers
+/// would wait.
 const GIVEN_BACK_MOST: u64 = 1 << 30;
 
 /// What a checkpoint did.
@@ -213,8 +214,9 @@ impl Shared {
             }
             Err(error) => {
                 self.backing.meter().checkpoint_ended(false);
-                // What was to be freed is still referred to by the last commit that succeeded, and by deltas that were
-                // not written: whoever comes to hold one of these before the next commit needs it as well.
+                // What was to be freed is still referred to by the last commit that succeeded, and by deltas
+                // that were not written: whoever comes to hold one of these before the next commit needs it
+                // as well.
                 let all = sorted.kept.into_iter().chain(sorted.freeing);
                 writer.retired.put_back(all.map(|retired| retired.outliving(epoch)));
                 Err(error)

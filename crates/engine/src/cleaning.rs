@@ -1,16 +1,19 @@
 //! Cleaning: moves the last values out of log segments that are mostly dead, so that their space comes back.
 //!
-//! A value of 256 bytes to 64 KiB stays where the log wrote it, and its segment stays as long as one value in it is
-//! alive. Before a checkpoint freezes its state, the segments with the fewest bytes alive are read, their values are
-//! written to a cold segment, one behind the other, and their keys are told. The checkpoint then commits the new
-//! places and gives the old segments back. Nothing of this is in the log: a crash before the commit leaves the former
-//! places as true as they were. Values that outlived one segment are likely to live on, so they lie apart from new ones.
+//! A value of 256 bytes to 64 KiB stays where the log wrote it, and its segment stays as long as one value in
+//! it is alive. Before a checkpoint freezes its state, the segments with the fewest bytes alive are read,
+//! their values are written to a cold segment, one behind the other, and their keys are told. The checkpoint
+//! then commits the new places and gives the old segments back. Nothing of this is in the log: a crash before
+//! the commit leaves the former places as true as they were. Values that outlived one segment are likely to
+//! live on, so they lie apart from new ones.
 //!
-//! Bound: with every checkpoint, segments take at most a third more than the bytes alive in them, and two segments,
-//! but for those that snapshots hold or that cannot be read. A checkpoint moves at most about as many bytes as make one
-//! due, and one segment when memory is short; where that is too little, the next ones go on, also in the middle of a long segment.
+//! Bound: with every checkpoint, segments take at most a third more than the bytes alive in them, and two
+//! segments, but for those that snapshots hold or that cannot be read. A checkpoint moves at most about as
+//! many bytes as make one due, and one segment when memory is short; where that is too little, the next ones
+//! go on, also in the middle of a long segment.
 //!
-//! Invariant: a value is moved only while its key has exactly the piece that was read, and that piece verifies.
+//! Invariant: a value is moved only while its key has exactly the piece that was read, and that piece
+//! verifies.
 //! Invariant: what is moved is in no log group, so no commit is counted and no reader can tell.
 
 mod fruitless;
@@ -37,7 +40,8 @@ use std::sync::atomic::Ordering;
 const TAKEN_PARTS: u64 = 4;
 const ALIVE_PARTS: u64 = 3;
 
-/// Segments longer than this were made for one group, and to move what is alive in one could take long; they go when all in them is dead.
+/// Segments longer than this were made for one group, and to move what is alive in one could take long; they
+/// go when all in them is dead.
 const CLEANED_SEGMENT_BYTES_MAX: u64 = 256 << 20;
 
 /// What a checkpoint knows before it cleans.
@@ -109,8 +113,8 @@ impl Filling {
 }
 
 impl Shared {
-    /// Moves values until the bound holds, or as many bytes as the log may have. `checkpointing` is held, the writer lock
-    /// is not.
+    /// Moves values until the bound holds, or as many bytes as the log may have. `checkpointing` is held, the
+    /// writer lock is not.
     ///
     /// What cannot be read stays where it is, and keeps nothing else from being moved.
     pub(crate) fn clean(&self, standing: Standing) -> Result<(), EngineError> {
@@ -119,7 +123,8 @@ impl Shared {
         let victims = self.victims(standing);
         let Some(longest) = victims.iter().map(|victim| victim.extent.len).max() else { return Ok(()) };
         let (mut filling, mut moved) = (Filling::new(self.cold_bytes()), 0);
-        // Each victim is read to where the one before it was: memory that was never touched costs more than to read them.
+        // Each victim is read to where the one before it was: memory that was never touched costs more than
+        // to read them.
         let (mut bytes, mut cleaned) = (Vec::new(), Vec::new());
         let at_once = longest.min(self.part_bytes());
         let _buffers = (self.backing.buffer(self.cold_bytes()), self.backing.buffer(at_once));
@@ -181,8 +186,8 @@ impl Shared {
         left
     }
 
-    /// Adds what is alive in a segment to the cold one, which is written whenever it is full. Nothing if a snapshot needs any of
-    /// it: the segment would stay, and all in it be there twice.
+    /// Adds what is alive in a segment to the cold one, which is written whenever it is full. Nothing if a
+    /// snapshot needs any of it: the segment would stay, and all in it be there twice.
     fn clean_segment(
         &self,
         victim: &SegmentUse,
@@ -192,7 +197,8 @@ impl Shared {
     ) -> Result<Cleaned, EngineError> {
         let left = self.take_left(victim);
         let mut going = Going { held, added: 0, is_unread: false };
-        // What a snapshot needs may be in the last part, and is looked for before anything of the first one is added.
+        // What a snapshot needs may be in the last part, and is looked for before anything of the first one
+        // is added.
         let is_looked_for = held.is_none() || left.as_ref().is_some_and(|left| left.is_free_of(held));
         if self.has_parts(victim) && !is_looked_for {
             let went = self.go_through(&mut Parts::of(victim), &mut going, bytes, None)?;
@@ -214,7 +220,8 @@ impl Shared {
         Ok(Cleaned::of(going.added, going.is_unread && went != Went::Needed))
     }
 
-    /// Adds what is alive in the parts that are left to the cold segment, if there is one, or only looks at it.
+    /// Adds what is alive in the parts that are left to the cold segment, if there is one, or only looks at
+    /// it.
     fn go_through(
         &self,
         parts: &mut Parts<'_>,
@@ -242,7 +249,8 @@ impl Shared {
         Ok(Went::Full)
     }
 
-    /// The values that are alive, each with the tree that has it; none at all if a snapshot needs any of them.
+    /// The values that are alive, each with the tree that has it; none at all if a snapshot needs any of
+    /// them.
     fn alive_in(&self, part: &Part, bytes: &[u8], going: &mut Going) -> Option<Vec<Alive>> {
         let values = &part.values;
         let mut alive = Vec::new();
@@ -307,8 +315,8 @@ impl Shared {
         tracing::warn!(store = self.backing.name(), %error, "a value cannot be moved; its log segment stays");
     }
 
-    /// The piece that lies at this place of a part, which begins at `part`, if the key still has it, and the tree that the key is in: another
-    /// one than the segment says, where its range has moved since.
+    /// The piece that lies at this place of a part, which begins at `part`, if the key still has it, and the
+    /// tree that the key is in: another one than the segment says, where its range has moved since.
     fn piece_at(&self, value: &Written, key: &[u8], part: u64) -> Result<Option<(u32, Piece)>, EngineError> {
         if let Some(piece) = self.piece_in(value.tree, value, key, part)? {
             return Ok(Some((value.tree, piece)));
@@ -357,7 +365,8 @@ impl Shared {
         }
     }
 
-    /// Writes a cold segment, and then tells the keys of its values where they lie now; what fills it next begins anew.
+    /// Writes a cold segment, and then tells the keys of its values where they lie now; what fills it next
+    /// begins anew.
     fn write_cold(&self, filling: &mut Filling) -> Result<(), EngineError> {
         let (Some(disk), false) = (self.backing.disk(), filling.moving.is_empty()) else { return Ok(()) };
         let bytes = filling.segment.finish(self.backing.store_id());
@@ -387,7 +396,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Tells the key of a value where it lies now; each by itself, for readers wait for what is not done in place.
+    /// Tells the key of a value where it lies now; each by itself, for readers wait for what is not done in
+    /// place.
     fn tell(&self, value: &Moving, extent: Extent) {
         let moved = |chain: &Chain, epoch| self.moved(chain, value, extent, epoch);
         let is_moved = match self.replace_in_place(value.tree, &value.key, moved) {
@@ -404,8 +414,8 @@ impl Shared {
         }
     }
 
-    /// Counts a value that lies there. Whoever gives back segments with nothing alive in them does not before cleaning has
-    /// ended.
+    /// Counts a value that lies there. Whoever gives back segments with nothing alive in them does not before
+    /// cleaning has ended.
     fn count_in_cold(&self, extent: Extent, bytes: u32) {
         if let Some(segment) = self.space.lock().segment_of(extent.offset)
             && !planted::is(Bug::ColdNotCounted)

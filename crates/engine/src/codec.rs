@@ -117,7 +117,8 @@ impl<'a> Decoder<'a> {
         Err(Malformed)
     }
 
-    /// A place, a length or a number of an epoch: none that a store has is so great that two of them could not be added.
+    /// A place, a length or a number of an epoch: none that a store has is so great that two of them could
+    /// not be added.
     pub(crate) fn word(&mut self) -> Result<u64, Malformed> {
         let word = self.varint()?;
         if word < WORD_END { Ok(word) } else { Err(Malformed) }

@@ -4,8 +4,8 @@
 //! header, 64 B: magic 8 | store 8 | values 8 | length of all 8 | zero 24 | checksum 8
 //! value:        tree | key length | value length | key | value
 //! ```
-//! Numbers of a value are varints. The key tells cleaning whom to ask whether the value is alive; a value itself is
-//! verified by its referrer.
+//! Numbers of a value are varints. The key tells cleaning whom to ask whether the value is alive; a value
+//! itself is verified by its referrer.
 //!
 //! Invariant: in the table a cold segment is a log segment with number 0, which the log never has.
 
@@ -88,8 +88,9 @@ pub(crate) struct Passage {
 }
 
 impl Passage {
-    /// The values in the next bytes of the segment, which begin where it had come to, and how many of the bytes are done with: the last
-    /// value may be cut. None of them at the end, or where the bytes make no sense.
+    /// The values in the next bytes of the segment, which begin where it had come to, and how many of the
+    /// bytes are done with: the last value may be cut. None of them at the end, or where the bytes make no
+    /// sense.
     pub(crate) fn pass(&mut self, bytes: &[u8], backing: &Backing) -> (Vec<Written>, usize) {
         let (mut found, mut at) = (Vec::new(), 0);
         let mut left = match self.left {

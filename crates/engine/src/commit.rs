@@ -1,7 +1,8 @@
 //! The journey of a write: checked, made durable as far as asked, then visible.
 //!
-//! Before the log has it all that can fail is done: its lengths are looked at (`sizes`), what it will touch is read (`resident`), and
-//! long values are written (`placed`). Then comes its group (`logged`), and the trees.
+//! Before the log has it all that can fail is done: its lengths are looked at (`sizes`), what it will touch
+//! is read (`resident`), and long values are written (`placed`). Then comes its group (`logged`), and the
+//! trees.
 
 mod logged;
 mod placed;
@@ -31,7 +32,8 @@ use std::sync::atomic::Ordering;
 /// Bytes of values in one group that nobody counts before they are written.
 const SMALL_GROUP: u64 = 128 << 10;
 
-/// Of a range with fewer keys than that, which is deleted, copies go one by one; else those of all of its tree.
+/// Of a range with fewer keys than that, which is deleted, copies go one by one; else those of all of its
+/// tree.
 const HOT_IN_RANGE: usize = 64;
 
 /// The acknowledgement of a write.
@@ -151,8 +153,8 @@ impl Shared {
         Ok(self.end_alone(writer, forest))
     }
 
-    /// Lets go of the hot records that a commit is about to change, for whoever keeps everybody from the trees: all before any
-    /// of them is seen changed.
+    /// Lets go of the hot records that a commit is about to change, for whoever keeps everybody from the
+    /// trees: all before any of them is seen changed.
     fn forget_hot(&self, forest: &Forest, ops: &[Op<'_>]) {
         if self.hot.is_empty() {
             return;
@@ -184,7 +186,8 @@ impl Shared {
         visible
     }
 
-    /// Gives the commit its place in the order of all, that of its group in the log; how many bytes wait for a checkpoint.
+    /// Gives the commit its place in the order of all, that of its group in the log; how many bytes wait for
+    /// a checkpoint.
     pub(crate) fn end_commit(&self, writer: &Writer, sequence: &Count) -> (Visible, u64) {
         let position = writer.log.as_ref().map_or(0, |log| log.point().position);
         let tail = position - writer.checkpointed;
@@ -193,8 +196,8 @@ impl Shared {
         (Visible { sequence: sequence.add(1), position }, waiting)
     }
 
-    /// Asks for a checkpoint when so much waits for one, or memory does. While one runs, all it is about to write seems to
-    /// wait still: who commits after it sees what is left.
+    /// Asks for a checkpoint when so much waits for one, or memory does. While one runs, all it is about to
+    /// write seems to wait still: who commits after it sees what is left.
     pub(crate) fn ask_if_due(&self, waiting: u64) {
         let is_due = waiting >= self.options.checkpoint_bytes || self.backing.wants_checkpoint();
         if is_due && !self.checkpointing.is_locked() {
@@ -265,8 +268,8 @@ impl Shared {
     }
 }
 
-/// Whether a write is handed to the disk before it is acknowledged: a synced one in any case, for its sync would wait
-/// for ever.
+/// Whether a write is handed to the disk before it is acknowledged: a synced one in any case, for its sync
+/// would wait for ever.
 pub(crate) fn is_flushed(durability: Durability) -> bool {
     match durability {
         Durability::Buffered => false,

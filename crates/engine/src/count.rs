@@ -1,10 +1,11 @@
 //! How many records a tree has, also where nobody knows.
 //!
 //! A tree is *uncounted* once a part of it was split off, or records were put beside a leaf that nobody read
-//! ([`crate::delta`]): how many of them went, or were new, is known only to who reads them. Who asks for the number has the
-//! tree counted, and from then on it is known again.
+//! ([`crate::delta`]): how many of them went, or were new, is known only to who reads them. Who asks for the
+//! number has the tree counted, and from then on it is known again.
 //!
-//! Invariant: the number of a tree that is counted is that of its records; that of an uncounted one means nothing.
+//! Invariant: the number of a tree that is counted is that of its records; that of an uncounted one means
+//! nothing.
 
 use crate::EngineError;
 use crate::engine::Tree;
@@ -16,8 +17,9 @@ use crate::visit::Direction;
 use std::ops::{Bound, ControlFlow};
 
 impl Tree {
-    /// How many records it holds. That is known, but after a part of the tree was split off or absorbed, or much was
-    /// written while the tree did not fit into memory: then who asks has to wait until all of it was read.
+    /// How many records it holds. That is known, but after a part of the tree was split off or absorbed, or
+    /// much was written while the tree did not fit into memory: then who asks has to wait until all of it was
+    /// read.
     ///
     /// # Errors
     /// As [`Tree::get`], only where it has to be read.
@@ -123,7 +125,8 @@ impl TreeState {
 }
 
 impl Forest {
-    /// Notes that a tree has so many records more than its number says, unless that is not so any more since `round`.
+    /// Notes that a tree has so many records more than its number says, unless that is not so any more since
+    /// `round`.
     fn note_count(&mut self, tree: u32, more: u64, round: u64) {
         let state = self.trees.get_mut(tree as usize).filter(|state| state.count_round == round);
         if let Some(state) = state {

@@ -1,18 +1,19 @@
 //! Deltas: what was put into a leaf that is not in memory, kept beside the place of the leaf.
 //!
-//! A put need not know what it replaces. Where the leaf is not resident, reading it for one record would cost a read
-//! now and the leaf's whole memory until a checkpoint; a delta costs the record. Lookups look there first, and whoever reads
-//! the leaf gets both merged (Bw-tree and LLAMA call such puts blind updates).
+//! A put need not know what it replaces. Where the leaf is not resident, reading it for one record would cost
+//! a read now and the leaf's whole memory until a checkpoint; a delta costs the record. Lookups look there
+//! first, and whoever reads the leaf gets both merged (Bw-tree and LLAMA call such puts blind updates).
 //!
-//! A checkpoint gives a delta a home: a second page of its records beside that of the leaf, or, once the records are many,
-//! one page of both. A delta lies on a page, or on a delta that somebody shares or whose records are not in memory.
+//! A checkpoint gives a delta a home: a second page of its records beside that of the leaf, or, once the
+//! records are many, one page of both. A delta lies on a page, or on a delta that somebody shares or whose
+//! records are not in memory.
 //!
 //! Invariant: a delta changes only while nobody shares it and it has no home.
-//! Invariant: a delta with a home equals it; with a second page it may have the records in memory as well, that they need not
-//! be read.
-//! Invariant: the page at the bottom leaves the current trees when page and records become one page, or with the
-//! delta; a second page leaves them with the first put above it, and is used for nothing else before the commit that has the
-//! home of what lies above.
+//! Invariant: a delta with a home equals it; with a second page it may have the records in memory as well,
+//! that they need not be read.
+//! Invariant: the page at the bottom leaves the current trees when page and records become one page, or with
+//! the delta; a second page leaves them with the first put above it, and is used for nothing else before the
+//! commit that has the home of what lies above.
 //! Invariant: values on disk that a delta replaced are retired once, by the current tree.
 
 mod reading;
@@ -31,24 +32,24 @@ use crate::value::Chain;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Bytes of page and delta together up to which records go beside a leaf: beyond, the leaf is read and perhaps split. A full
-/// leaf has a page of 7 KiB, and most puts replace what is there.
+/// Bytes of page and delta together up to which records go beside a leaf: beyond, the leaf is read and
+/// perhaps split. A full leaf has a page of 7 KiB, and most puts replace what is there.
 const FITTING_BYTES: usize = 9 << 10;
 
-/// A page has records beside it on disk as long as it is so many times as long. Each checkpoint writes all of the records
-/// anew, so that with more of them one page of both is soon less to write; see decision 0024.
+/// A page has records beside it on disk as long as it is so many times as long. Each checkpoint writes all of
+/// the records anew, so that with more of them one page of both is soon less to write; see decision 0024.
 const SLIM_PARTS: usize = 4;
 
-/// Records up to so many bytes are copied to what is put above them: as much as another delta would take. More stay where
-/// they are, and could be let go of.
+/// Records up to so many bytes are copied to what is put above them: as much as another delta would take.
+/// More stay where they are, and could be let go of.
 const COPIED_MOST: usize = DELTA_BYTES;
 
 /// Room for so many bytes more is left beside a leaf by a checkpoint.
 const ROOM_LEFT: usize = 1 << 10;
 
-/// Bytes by which a merged page may be longer than the page and the delta were: one for each record whose value takes a byte
-/// more for its length there. What is decided before the log is written leaves as much, for a checkpoint may merge both
-/// until it is done.
+/// Bytes by which a merged page may be longer than the page and the delta were: one for each record whose
+/// value takes a byte more for its length there. What is decided before the log is written leaves as much,
+/// for a checkpoint may merge both until it is done.
 pub(crate) const MERGED_MORE: usize = 192;
 
 /// What a delta takes beside its records, with what holds it.
@@ -59,7 +60,8 @@ pub(crate) struct Delta {
     /// The epoch of the last put.
     pub(crate) birth: u64,
     content: RwLock<Content>,
-    /// The number with which the current tree was told to retire what it replaced ([`Backing::next_tell`]); 0 where it was not.
+    /// The number with which the current tree was told to retire what it replaced ([`Backing::next_tell`]); 0
+    /// where it was not.
     told_as: AtomicU64,
     /// Whether a lookup found something here since somebody looked for what can go.
     was_used: AtomicBool,
@@ -76,11 +78,14 @@ struct Content {
 
 #[derive(Default)]
 struct Rare {
-    /// Chains that the records replaced in what it lies on, or, with a home, in its page; none before somebody merged both.
+    /// Chains that the records replaced in what it lies on, or, with a home, in its page; none before
+    /// somebody merged both.
     replaced: Option<Vec<Chain>>,
-    /// With a home that has all in one page, chains that what it lay on had replaced, while somebody may still ask for them.
+    /// With a home that has all in one page, chains that what it lay on had replaced, while somebody may
+    /// still ask for them.
     below: Vec<Replaced>,
-    /// Records of the page that somebody looked up while memory was short, for whoever does so again; only with a second page.
+    /// Records of the page that somebody looked up while memory was short, for whoever does so again; only
+    /// with a second page.
     seen: Records,
 }
 
@@ -166,13 +171,14 @@ impl Delta {
         self.home().is_none()
     }
 
-    /// Whether a page of so many bytes may have `added` bytes more beside it, where there are `records` of them.
+    /// Whether a page of so many bytes may have `added` bytes more beside it, where there are `records` of
+    /// them.
     pub(crate) fn fits(page: usize, records: usize, added: usize) -> bool {
         page + records + added <= FITTING_BYTES
     }
 
-    /// The same beside a leaf that cannot be read: more, for who would merge them? What both become, should it be read after all,
-    /// a leaf can hold: records take up to eight times as much there as on a page.
+    /// The same beside a leaf that cannot be read: more, for who would merge them? What both become, should
+    /// it be read after all, a leaf can hold: records take up to eight times as much there as on a page.
     pub(crate) fn fits_unread(page: usize, records: usize, added: usize) -> bool {
         page + records + added <= Leaf::BYTES_MOST / 8
     }
@@ -193,8 +199,8 @@ impl Delta {
     /// Whether its records go to a page of their own, rather than to one page with what they lie on.
     pub(crate) fn is_slim(&self) -> bool {
         let (page, records) = self.sizes();
-        // With no room for more beside it a leaf is read by the next put, alone, where a checkpoint reads many together. A
-        // page that is long in itself does not get shorter by that.
+        // With no room for more beside it a leaf is read by the next put, alone, where a checkpoint reads
+        // many together. A page that is long in itself does not get shorter by that.
         let has_room = Self::fits(page, records, ROOM_LEFT) || !Self::fits(page, 0, 2 * ROOM_LEFT);
         records * SLIM_PARTS <= page && has_room
     }
@@ -260,7 +266,8 @@ impl Delta {
         }
     }
 
-    /// Keeps a record of the page that was looked up, as long as they are not so many that the leaf is worth reading.
+    /// Keeps a record of the page that was looked up, as long as they are not so many that the leaf is worth
+    /// reading.
     pub(crate) fn note_seen(&self, key: &[u8], value: &[u8]) {
         let mut content = self.content.write();
         content.rare.get_or_insert_default().seen.put(key, value);
@@ -279,7 +286,8 @@ impl Delta {
         (content.base.clone(), content.records.clone().unwrap_or_default())
     }
 
-    /// Gives it the home that it was written to. `page` is the second one, if there is one and its records stay in memory.
+    /// Gives it the home that it was written to. `page` is the second one, if there is one and its records
+    /// stay in memory.
     pub(crate) fn settle(&self, home: Home, page: Option<&[u8]>, backing: &Backing) {
         let mut content = self.content.write();
         backing.meter().was_written(content.weight.bytes());
@@ -288,7 +296,8 @@ impl Delta {
             content.take_over_replaced(below, home.delta.is_none() && backing.is_checked());
         }
         match page {
-            // Where they are: what a checkpoint allocates lies apart from what the others do, and leaves gaps of its own.
+            // Where they are: what a checkpoint allocates lies apart from what the others do, and leaves gaps
+            // of its own.
             Some(page) => content.records.get_or_insert_default().take_over(page),
             None => content.records = None,
         }
@@ -315,8 +324,8 @@ impl Delta {
         self.content.read().weight.bytes()
     }
 
-    /// Chains that it replaced and the current tree had not let go of when so many tells had been, each with the epoch in which
-    /// it should have. The delta was merged.
+    /// Chains that it replaced and the current tree had not let go of when so many tells had been, each with
+    /// the epoch in which it should have. The delta was merged.
     pub(crate) fn replaced(&self, tells: u64) -> Vec<(Chain, u64)> {
         let mut all = Vec::new();
         self.show_replaced(&|told| told.load(Ordering::Relaxed), &mut |told, chain, epoch| {
@@ -325,7 +334,8 @@ impl Delta {
         all
     }
 
-    /// Shows what the current tree is to let go of, told once, with a number that is not 0; and what it was told before.
+    /// Shows what the current tree is to let go of, told once, with a number that is not 0; and what it was
+    /// told before.
     pub(crate) fn tell_replaced(&self, number: u64, show: &mut dyn FnMut(Told, &Chain, u64)) {
         // One step: who told it between two looks would be missed.
         let tell = |told: &AtomicU64| {
@@ -371,8 +381,8 @@ impl Content {
         }
     }
 
-    /// Takes over what a delta had replaced that is let go of. What was told of that is gone for good, from the page as well, and is
-    /// kept only for a check that began before.
+    /// Takes over what a delta had replaced that is let go of. What was told of that is gone for good, from
+    /// the page as well, and is kept only for a check that began before.
     fn take_over_replaced(&mut self, below: &Delta, keeps_told: bool) {
         // Without one nobody merged it: who does finds all that was replaced in the page.
         let Some(rare) = &mut self.rare else { return };

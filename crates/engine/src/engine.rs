@@ -166,7 +166,8 @@ impl Engine {
         }
     }
 
-    /// Hands to the disk what only memory has of the log; the position up to which it has it, none without a log.
+    /// Hands to the disk what only memory has of the log; the position up to which it has it, none without a
+    /// log.
     fn flush_log(&self) -> Result<Option<u64>, EngineError> {
         let mut writer = self.shared.writer.alone();
         let Some(log) = &mut writer.log else { return Ok(None) };
@@ -181,8 +182,8 @@ impl Engine {
     /// Writes the present state as a commit of its own, so that recovery starts from here.
     ///
     /// # Errors
-    /// [`EngineError`]; the store goes on from the commit before, but for [`EngineError::NotDurable`]: a sync failed, and the store
-    /// accepts no writes until it is opened again.
+    /// [`EngineError`]; the store goes on from the commit before, but for [`EngineError::NotDurable`]: a sync
+    /// failed, and the store accepts no writes until it is opened again.
     pub fn checkpoint(&self) -> Result<Checkpoint, EngineError> {
         self.shared.checkpoint(false)
     }
@@ -260,8 +261,8 @@ impl Engine {
     /// # Errors
     /// As [`Engine::close`].
     pub fn close_shared(&self) -> Result<(), EngineError> {
-        // Others may have read it already and read the file next, and a checkpoint that is under way takes its time. If it
-        // fails here, it is done once more below, and told.
+        // Others may have read it already and read the file next, and a checkpoint that is under way takes
+        // its time. If it fails here, it is done once more below, and told.
         let _ = self.flush_log();
         self.background.stop();
         if self.is_closed() {
@@ -279,19 +280,22 @@ impl Engine {
         let mut writer = self.shared.writer.alone();
         self.shared.answering.close();
         let Some(log) = &mut writer.log else { return result };
-        // A checkpoint that failed takes nothing from the log. One that was given up, or broke, may write nothing more.
+        // A checkpoint that failed takes nothing from the log. One that was given up, or broke, may write
+        // nothing more.
         let flushed = match self.shared.syncer.is_poisoned() {
             true => Ok(()),
             false => log.flush(&self.shared.backing),
         };
         let ended = result.and_then(|()| Ok(flushed?));
-        // However it ended: what was told to make pages ready would write zeros to what is somebody else's by now.
+        // However it ended: what was told to make pages ready would write zeros to what is somebody else's by
+        // now.
         log.end_windows();
         ended
     }
 
-    /// Refuses everything from now on and writes not a byte more, for the disk belongs to somebody else by now: nor does a
-    /// checkpoint that is under way. What the log on the disk does not have is lost, as in a crash.
+    /// Refuses everything from now on and writes not a byte more, for the disk belongs to somebody else by
+    /// now: nor does a checkpoint that is under way. What the log on the disk does not have is lost, as in a
+    /// crash.
     pub fn abandon(&self) {
         self.shared.is_given_up.store(true, Ordering::Release);
         self.shared.syncer.poison();

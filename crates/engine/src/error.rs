@@ -26,7 +26,8 @@ pub enum EngineError {
         /// The file.
         store: String,
     },
-    /// A store was begun there and never finished, as on a full disk: it never held anything. Whoever may write begins it anew.
+    /// A store was begun there and never finished, as on a full disk: it never held anything. Whoever may
+    /// write begins it anew.
     #[error("{store} was begun, and is no store yet")]
     NotYetAStore {
         /// The file.
@@ -94,7 +95,8 @@ pub enum EngineError {
         /// Which key, from 0.
         index: u64,
     },
-    /// Somebody wrote to the tree while records were loaded into it past the log; nothing of the load was kept.
+    /// Somebody wrote to the tree while records were loaded into it past the log; nothing of the load was
+    /// kept.
     #[error("tree \"{tree}\" was written to while it was loaded")]
     WrittenMeanwhile {
         /// The tree.
@@ -142,8 +144,9 @@ pub enum EngineError {
         #[source]
         source: DiskError,
     },
-    /// The log has the write, or was not to be written as well, and the trees could not take it in: it may have taken effect, and whoever
-    /// opens the store again sees whether it did. Until then the store answers nothing, for half of it may be there.
+    /// The log has the write, or was not to be written as well, and the trees could not take it in: it may
+    /// have taken effect, and whoever opens the store again sees whether it did. Until then the store answers
+    /// nothing, for half of it may be there.
     #[error(
         "the log of {store} has the write, but it could not be made: open the store again to see whether it took effect"
     )]
@@ -220,7 +223,8 @@ impl EngineError {
         self.is_corrupt() || matches!(self, Self::Disk(error) if error.operation == Operation::Read)
     }
 
-    /// Whether what was read is not what was written. A disk that reads nothing may read it later: only this is for good.
+    /// Whether what was read is not what was written. A disk that reads nothing may read it later: only this
+    /// is for good.
     pub(crate) fn is_corrupt(&self) -> bool {
         matches!(self, Self::Corrupt { .. })
     }

@@ -105,7 +105,8 @@ impl Forest {
         self.snapshots.push(NamedSnapshot { name: name.to_owned(), epoch, sequence, trees });
     }
 
-    /// Lets go of the nodes of named snapshots that can be read back; for the caller to drop outside the lock.
+    /// Lets go of the nodes of named snapshots that can be read back; for the caller to drop outside the
+    /// lock.
     pub(crate) fn let_go_of_snapshots(&mut self) -> Vec<Slot> {
         let trees = self.snapshots.iter_mut().flat_map(|snapshot| &mut snapshot.trees);
         trees.filter_map(|tree| tree.root.replaced_by_home()).collect()

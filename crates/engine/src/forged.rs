@@ -1,6 +1,7 @@
 //! Stores that somebody made up: every checksum is right, and what it covers makes no sense.
 //!
-//! Whatever is done with such a store ends in an answer or an error, never in a panic, and what does not go there goes on.
+//! Whatever is done with such a store ends in an answer or an error, never in a panic, and what does not go
+//! there goes on.
 
 use crate::checksum::checksum;
 use crate::codec::Encode;

@@ -1,6 +1,7 @@
 //! Which format a store has on disk, for whoever asks whether it is to be upgraded.
 //!
-//! A store of a newer format, or with a feature that this build does not know, was refused when it was opened.
+//! A store of a newer format, or with a feature that this build does not know, was refused when it was
+//! opened.
 
 use crate::engine::Engine;
 use crate::superblock::{DELTAS, FORMAT, MOVED_RANGES, UNCOUNTED};

@@ -1,10 +1,11 @@
 //! Memory for leaves: frames of one size, cut from slabs of two megabytes.
 //!
-//! A slab is as large and as aligned as a huge page of the processor, so that a lookup in one seldom misses the
-//! table of translations. The kernel zeroes a huge page when its first byte is touched, which takes up to two
-//! milliseconds where a hypervisor takes free memory back: that suits leaves that are read from disk, and is
-//! no wait for a writer. What follows from it, and what goes back to the system, is decided in [`atoll_buffer::parts`], for
-//! blocks as well: leaves that gave way to values would go on taking memory otherwise.
+//! A slab is as large and as aligned as a huge page of the processor, so that a lookup in one seldom misses
+//! the table of translations. The kernel zeroes a huge page when its first byte is touched, which takes up to
+//! two milliseconds where a hypervisor takes free memory back: that suits leaves that are read from disk, and
+//! is no wait for a writer. What follows from it, and what goes back to the system, is decided in
+//! [`atoll_buffer::parts`], for blocks as well: leaves that gave way to values would go on taking memory
+//! otherwise.
 //!
 //! The pool is one for the process, so that small stores share slabs.
 //!
@@ -18,7 +19,8 @@ use std::ptr::NonNull;
 
 pub(crate) use atoll_buffer::parts::Purpose;
 
-/// Bytes of a frame: an odd number of lines, so that the beginnings of many do not meet in one set of a cache.
+/// Bytes of a frame: an odd number of lines, so that the beginnings of many do not meet in one set of a
+/// cache.
 pub(crate) const FRAME_BYTES: usize = 129 * 64;
 
 static FRAMES: Mutex<Frames> = Mutex::new(Frames { pool: Pool::new(), endings: 0 });
@@ -61,13 +63,14 @@ pub(crate) unsafe fn give(frame: NonNull<u8>) {
     drop(frames);
     match given {
         Ok(emptied) => drop(emptied),
-        // SAFETY: what `take` gave and is of no slab came from the allocator, with this layout; no slab goes while a frame of
-        // it is in use.
+        // SAFETY: what `take` gave and is of no slab came from the allocator, with this layout; no slab goes
+        // while a frame of it is in use.
         Err(Elsewhere) => unsafe { dealloc(frame.as_ptr(), OWN_MEMORY) },
     }
 }
 
-/// A store gives back all that it has: whole slabs go to the system meanwhile, and no parts of those that soon follow.
+/// A store gives back all that it has: whole slabs go to the system meanwhile, and no parts of those that
+/// soon follow.
 pub(crate) struct Ending(());
 
 /// Begins the end of a store, which lasts as long as the answer.

@@ -2,21 +2,24 @@
 //!
 //! Three ways lead through it:
 //!
-//! - *placing*: a write of one record into a leaf that stays where it is. One of them goes on at each place of the gate; two
-//!   whose leaves share a latch take turns there.
-//! - *alone*: the writer lock. Nobody places and nobody else is alone, and only whoever is may change the shape of a tree
-//!   or let go of nodes.
-//! - *still*: readers of more than one leaf, and whoever clones roots. Any number of them go on at once, and nobody places;
-//!   from those who are alone the forest lock keeps them.
+//! - *placing*: a write of one record into a leaf that stays where it is. One of them goes on at each place
+//!   of the gate; two whose leaves share a latch take turns there.
+//! - *alone*: the writer lock. Nobody places and nobody else is alone, and only whoever is may change the
+//!   shape of a tree or let go of nodes.
+//! - *still*: readers of more than one leaf, and whoever clones roots. Any number of them go on at once, and
+//!   nobody places; from those who are alone the forest lock keeps them.
 //!
-//! A lookup of one key passes by the gate: the forest lock keeps shapes as they are, and the latch of the leaf what lies in it.
+//! A lookup of one key passes by the gate: the forest lock keeps shapes as they are, and the latch of the
+//! leaf what lies in it.
 //!
-//! A place of the gate is two locks in a cache line of their own, one for each of the other two ways. Who places takes its
-//! thread's place; who is alone or wants stillness takes its lock of all places. So two who place on two
-//! processors touch nothing in common here.
+//! A place of the gate is two locks in a cache line of their own, one for each of the other two ways. Who
+//! places takes its thread's place; who is alone or wants stillness takes its lock of all places. So two who
+//! place on two processors touch nothing in common here.
 //!
-//! Invariant: the content is changed under its mutex; `alone` holds that to the end, and who places only while it writes the log.
-//! Invariant: locks are taken in order: against those who are alone, for stillness, the forest lock, a latch, the content.
+//! Invariant: the content is changed under its mutex; `alone` holds that to the end, and who places only
+//! while it writes the log.
+//! Invariant: locks are taken in order: against those who are alone, for stillness, the forest lock, a latch,
+//! the content.
 
 use crate::planted::Bug;
 use crate::threads::{

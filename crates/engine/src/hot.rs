@@ -4,17 +4,20 @@
 //! hash of tree and key -> place, 192 B: state | shape | age | votes | key | value
 //! ```
 //!
-//! A lookup waits for memory at each step down its tree, then for the leaf, then for the record. Of what was looked up a copy lies here, where
-//! a hash leads to it at once and no lock is taken: what NoVoHT, the map in memory below ZHT, is for. Each key has one place. While that is
-//! empty, who comes first gets it. Then keys stand for election: a lookup that finds what is there votes for it, one that does not votes
-//! against it, and a key that was looked up twice meanwhile takes the place of what has no votes left. So whoever reads
+//! A lookup waits for memory at each step down its tree, then for the leaf, then for the record. Of what was
+//! looked up a copy lies here, where a hash leads to it at once and no lock is taken: what NoVoHT, the map in
+//! memory below ZHT, is for. Each key has one place. While that is empty, who comes first gets it. Then keys
+//! stand for election: a lookup that finds what is there votes for it, one that does not votes against it,
+//! and a key that was looked up twice meanwhile takes the place of what has no votes left. So whoever reads
 //! everything once drives nothing out that others want.
 //!
-//! There are few places at first, and twice as many whenever more than half of them are filled, up to the budget.
+//! There are few places at first, and twice as many whenever more than half of them are filled, up to the
+//! budget.
 //!
 //! Invariant: a place that is found by its key has what the current tree has, or its age is over.
-//! Invariant: a record comes in only while nobody can write into its leaf, and changes only by whoever writes into its leaf; it goes
-//! before a commit of several records becomes visible, so that nobody sees a part of that.
+//! Invariant: a record comes in only while nobody can write into its leaf, and changes only by whoever writes
+//! into its leaf; it goes before a commit of several records becomes visible, so that nobody sees a part of
+//! that.
 
 mod memory;
 mod place;
@@ -51,10 +54,11 @@ pub(crate) struct Hot {
     places: OnceLock<Option<Places>>,
     /// The most places there may be: a power of two, or 0.
     most: usize,
-    /// Number of the last place in use; a power of two less one. It only grows: what a place has of a key that another one is
-    /// for since then is never found again.
+    /// Number of the last place in use; a power of two less one. It only grows: what a place has of a key
+    /// that another one is for since then is never found again.
     last: AtomicUsize,
-    /// How often an empty place was filled since there are so many. When there are twice as many, half of them are where nobody looks.
+    /// How often an empty place was filled since there are so many. When there are twice as many, half of
+    /// them are where nobody looks.
     filled: Apart<AtomicUsize>,
     /// Records of a tree are true if they came in at this age.
     ages: [AtomicU64; AGES],
@@ -110,8 +114,8 @@ impl Hot {
         }
     }
 
-    /// Notes that a key was looked up that is not here, and has this value; it may come in. For whoever keeps everybody from writing
-    /// into its leaf.
+    /// Notes that a key was looked up that is not here, and has this value; it may come in. For whoever keeps
+    /// everybody from writing into its leaf.
     #[inline]
     fn note_lookup(&self, key: &HotKey<'_>, value: &[u8]) {
         let Some(place) = self.place_of(key) else { return self.begin() };
@@ -152,8 +156,8 @@ impl Hot {
         places.may_be_huge(count);
     }
 
-    /// Notes that a key has another value, or none, or one too long to be here. For whoever has written it into its leaf, and lets
-    /// nobody else look at that yet.
+    /// Notes that a key has another value, or none, or one too long to be here. For whoever has written it
+    /// into its leaf, and lets nobody else look at that yet.
     #[inline]
     pub(crate) fn note_change(&self, key: &HotKey<'_>, value: Option<&[u8]>) {
         if let Some(place) = self.place_of(key) {
@@ -184,8 +188,8 @@ impl Hot {
         }
     }
 
-    /// Whether there were never any, so that nothing need be noted of changes. The lookup that makes the places brings nothing in, so
-    /// whoever writes into a leaf from which something came in knows of them.
+    /// Whether there were never any, so that nothing need be noted of changes. The lookup that makes the
+    /// places brings nothing in, so whoever writes into a leaf from which something came in knows of them.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.places.get().is_none()

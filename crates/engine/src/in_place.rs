@@ -1,15 +1,17 @@
 //! Puts, appends and deletes of one record in a leaf that stays where it is: they do not wait for each other.
 //!
-//! Such a write needs no other leaf and no change of shape, so it is done while others do the same elsewhere. It has the
-//! latch of its leaf from before its group is in the log until the record is in the leaf: changes of one leaf happen in
-//! the order of the log. Those of two leaves may be seen in either order while both are on their way; whoever looks at
-//! more than one leaf asks for stillness and sees the trees as they are between two commits.
+//! Such a write needs no other leaf and no change of shape, so it is done while others do the same elsewhere.
+//! It has the latch of its leaf from before its group is in the log until the record is in the leaf: changes
+//! of one leaf happen in the order of the log. Those of two leaves may be seen in either order while both are
+//! on their way; whoever looks at more than one leaf asks for stillness and sees the trees as they are
+//! between two commits.
 //!
-//! A value that lies in the log is in its piece before the latch is taken, so that only its group is written under it.
-//! The pieces that go are noted with the group, by whoever writes the log then.
+//! A value that lies in the log is in its piece before the latch is taken, so that only its group is written
+//! under it. The pieces that go are noted with the group, by whoever writes the log then.
 //!
 //! Invariant: what is decided here before the log is written cannot fail afterwards.
-//! Invariant: what is decided under the latch holds until it is given back, since nobody else writes into the leaf.
+//! Invariant: what is decided under the latch holds until it is given back, since nobody else writes into the
+//! leaf.
 
 use crate::EngineError;
 use crate::amend::{Amending, Amendment};
@@ -29,8 +31,8 @@ use crate::value::{Chain, Front, INLINE_BELOW, Piece, Stored, VALUE_MAX};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Values up to this many bytes are put in place: their groups are copied into the window of the log, which takes about a
-/// microsecond. Whoever looks a key up should not wait for the call that writes a longer one.
+/// Values up to this many bytes are put in place: their groups are copied into the window of the log, which
+/// takes about a microsecond. Whoever looks a key up should not wait for the call that writes a longer one.
 const IN_PLACE_VALUE_BYTES_MAX: usize = 8 << 10;
 
 impl Shared {
@@ -169,7 +171,8 @@ impl Shared {
         Ok(Some(Done { visible, waiting, chores, left }))
     }
 
-    /// What an append does to its leaf, if the leaf takes it as it is, and the piece that it joined with others at once.
+    /// What an append does to its leaf, if the leaf takes it as it is, and the piece that it joined with
+    /// others at once.
     fn append_to<'a>(
         &self,
         leaf: &mut Leaf,
@@ -195,8 +198,9 @@ impl Shared {
         Ok((Edit::at(place, leaf, key, value), joined))
     }
 
-    /// Sets the chain of a key to what `changed` makes of it in this epoch, without any trace of a change but where its
-    /// bytes lie; whether there was anything to change. None, and nothing done, where that is not possible in place.
+    /// Sets the chain of a key to what `changed` makes of it in this epoch, without any trace of a change but
+    /// where its bytes lie; whether there was anything to change. None, and nothing done, where that is not
+    /// possible in place.
     pub(crate) fn replace_in_place(
         &self,
         tree: u32,
@@ -219,7 +223,8 @@ impl Shared {
     }
 }
 
-/// Whether a leaf of the current trees may be changed without noting it: it is newer than the last checkpoint.
+/// Whether a leaf of the current trees may be changed without noting it: it is newer than the last
+/// checkpoint.
 fn is_ours(leaf: &Leaf, forest: &Forest) -> bool {
     leaf.birth == forest.epoch && leaf.home.get().is_none()
 }
@@ -335,8 +340,9 @@ fn leaf_to_change<'f>(forest: &'f Forest, tree: u32, key: &[u8]) -> Option<(&'f 
                 if Arc::strong_count(inner) > 1 || inner.birth != forest.epoch || inner.home.get().is_some() {
                     return None;
                 }
-                // Who let go of this node may own one below it since before: its count is looked at after that.
-                // What is let go of here was shared by others once, and who is its one owner looks at no more than the count.
+                // Who let go of this node may own one below it since before: its count is looked at after
+                // that. What is let go of here was shared by others once, and who is its one owner looks at
+                // no more than the count.
                 fence(Ordering::Acquire);
                 slot = &inner.children[inner.child_of(key)];
             }
@@ -381,7 +387,8 @@ mod tests {
         assert_eq!(*tree.get(b"key").unwrap().unwrap().to_buffer().unwrap(), *b"new");
     }
 
-    /// What becomes of who does `waits` while somebody else, who has the latch of the leaf, panics in the middle of a change.
+    /// What becomes of who does `waits` while somebody else, who has the latch of the leaf, panics in the
+    /// middle of a change.
     fn behind_a_panic(waits: impl Fn(&Tree) -> Result<(), EngineError> + Sync) -> Result<(), EngineError> {
         let options = Options { background: false, hot_bytes: Some(0), ..Options::default() };
         let engine = Engine::open(Arc::new(MemoryDisk::default()), options).unwrap();

@@ -31,8 +31,8 @@ use crate::tree::HashedKey;
 use crate::value::{Chain, Stored};
 use std::sync::atomic::AtomicUsize;
 
-/// Words (of 8 bytes) of the leaf sizes: regular, which fills a frame, what a regular leaf and a delta add up to, and for
-/// long keys.
+/// Words (of 8 bytes) of the leaf sizes: regular, which fills a frame, what a regular leaf and a delta add up
+/// to, and for long keys.
 const CLASSES: [usize; 4] = [1017, 2041, 4096, LARGEST];
 
 /// Words of the largest.
@@ -131,8 +131,8 @@ impl Leaf {
         Self::build(prefix, birth, &[], 64, Purpose::Writing)
     }
 
-    /// A leaf of `records`, which are sorted and start with `prefix`, of the smallest size that holds them; with places
-    /// for a few more of about `spare` bytes where there is room.
+    /// A leaf of `records`, which are sorted and start with `prefix`, of the smallest size that holds them;
+    /// with places for a few more of about `spare` bytes where there is room.
     pub(crate) fn build(
         prefix: &[u8],
         birth: u64,
@@ -287,7 +287,8 @@ impl Leaf {
             let mut candidates = matches(chunk, fingerprint);
             while candidates != 0 {
                 let slot = block * 16 + candidates.trailing_zeros() as usize;
-                // Where its value begins is known only when its first line is here: all of them are asked for at once.
+                // Where its value begins is known only when its first line is here: all of them are asked for
+                // at once.
                 self.prefetch_record(slot);
                 if self.suffix(slot) == suffix {
                     return Some(slot);
@@ -308,8 +309,8 @@ impl Leaf {
         self.fingerprints().iter().position(|&candidate| candidate == fingerprint)
     }
 
-    /// The slot of `key`, or where it belongs, most likely where its way leads; for a key between the separators around the
-    /// leaf, which starts with the prefix therefore.
+    /// The slot of `key`, or where it belongs, most likely where its way leads; for a key between the
+    /// separators around the leaf, which starts with the prefix therefore.
     pub(crate) fn locate(&self, key: &HashedKey<'_>) -> Result<usize, usize> {
         debug_assert!(key.bytes.starts_with(self.prefix()));
         let suffix = &key.bytes[self.prefix_len as usize..];
@@ -322,7 +323,8 @@ impl Leaf {
             && (guess == heads.len() || !is_below(guess));
         let first = if guess_fits { guess } else { heads_below(heads, head) };
         let alike = heads[first..].iter().take_while(|&&other| other == head).count();
-        // Each record lies elsewhere in memory: of those that begin alike, the one is looked at first that most likely has the key.
+        // Each record lies elsewhere in memory: of those that begin alike, the one is looked at first that
+        // most likely has the key.
         let is_key = |&slot: &usize| self.fingerprint(slot) == key.fingerprint && self.suffix(slot) == suffix;
         if let Some(slot) = (first..first + alike).find(is_key) {
             return Ok(slot);
@@ -353,7 +355,8 @@ impl Leaf {
         slot
     }
 
-    /// Whether it belongs between these separators: it leaves out nothing that they do not share, and has no key beyond them.
+    /// Whether it belongs between these separators: it leaves out nothing that they do not share, and has no
+    /// key beyond them.
     pub(crate) fn suits(&self, low: Option<&[u8]>, high: Option<&[u8]>) -> bool {
         let prefix = self.prefix();
         let is_shared = match (low, high) {

@@ -1,10 +1,11 @@
 //! The next segment of the log, made ready before it is needed.
 //!
-//! To reserve a segment and to map its pages takes a file system a millisecond or more, and all who write would wait for
-//! it. So once half of a segment is full a thread of the background does it for the next one. Where there is no such
-//! thread, or it is late, whoever needs the segment makes it.
+//! To reserve a segment and to map its pages takes a file system a millisecond or more, and all who write
+//! would wait for it. So once half of a segment is full a thread of the background does it for the next one.
+//! Where there is no such thread, or it is late, whoever needs the segment makes it.
 //!
-//! Invariant: until the log jumps there such a segment is free for every commit on disk, so a crash costs nothing.
+//! Invariant: until the log jumps there such a segment is free for every commit on disk, so a crash costs
+//! nothing.
 //! Invariant: zeros are written to it only before its first byte.
 
 use crate::log::{Chores, Log};
@@ -12,7 +13,8 @@ use crate::shared::{Shared, Wanted};
 use crate::threads::Mutex;
 use atoll_disk::Window;
 
-/// Shorter segments, of stores with little memory, are made by whoever needs them: a thread would be woken all the time.
+/// Shorter segments, of stores with little memory, are made by whoever needs them: a thread would be woken
+/// all the time.
 const WORTH_A_THREAD: u64 = 1 << 20;
 
 impl Shared {
@@ -31,7 +33,8 @@ impl Shared {
         chores.run();
     }
 
-    /// Makes the next segment ready, if none is. What fails is tried again by whoever needs the segment, and told there.
+    /// Makes the next segment ready, if none is. What fails is tried again by whoever needs the segment, and
+    /// told there.
     pub(crate) fn make_segment_ready(&self) {
         let Some(disk) = self.backing.disk() else { return };
         drop_apart(&self.window_former);

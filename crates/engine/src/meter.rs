@@ -1,7 +1,8 @@
 //! The meter: how many bytes an engine holds in memory, whoever holds them.
 //!
-//! A node counts from its making to its end, whether the current trees, a snapshot or a running checkpoint has it.
-//! So do pieces of values that are on no disk yet, lists that a checkpoint empties, and large buffers.
+//! A node counts from its making to its end, whether the current trees, a snapshot or a running checkpoint
+//! has it. So do pieces of values that are on no disk yet, lists that a checkpoint empties, and large
+//! buffers.
 //!
 //! Invariant: what was added is taken off exactly once, with its last owner.
 
@@ -20,7 +21,8 @@ pub(crate) struct Meter {
     /// The most that there ever was of all.
     most: AtomicU64,
     unwritten: AtomicU64,
-    /// Bytes of leaves and deltas that were written since the last commit on disk: a log replayed now would bring them back.
+    /// Bytes of leaves and deltas that were written since the last commit on disk: a log replayed now would
+    /// bring them back.
     settled: AtomicU64,
     /// [`Meter::unwritten_bytes`] when the last checkpoint ended.
     left_unwritten: AtomicU64,
@@ -58,8 +60,8 @@ impl Meter {
         self.leaf_bytes() + self.others.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum::<u64>()
     }
 
-    /// As [`Meter::bytes`], with what small things had lately: where hundreds of thousands of them lay, an allocator keeps the
-    /// gaps, which the next ones fill and no leaf does.
+    /// As [`Meter::bytes`], with what small things had lately: where hundreds of thousands of them lay, an
+    /// allocator keeps the gaps, which the next ones fill and no leaf does.
     pub(crate) fn held(&self) -> u64 {
         let small = self.small();
         self.bytes() + self.small_most.load(Ordering::Relaxed).saturating_sub(small)
@@ -97,7 +99,8 @@ impl Meter {
         self.unwritten_bytes().saturating_sub(self.left_unwritten.load(Ordering::Relaxed))
     }
 
-    /// Bytes that replaying the log would make: of what is unwritten, and of what was written since the last commit.
+    /// Bytes that replaying the log would make: of what is unwritten, and of what was written since the last
+    /// commit.
     pub(crate) fn replayed_bytes(&self) -> u64 {
         self.unwritten_bytes() + self.settled.load(Ordering::Relaxed)
     }
@@ -251,8 +254,8 @@ impl Counted {
         }
     }
 
-    /// Notes whether it could be read back. One thread at a time does: the writer while it owns the leaf, or the
-    /// checkpoint that wrote it.
+    /// Notes whether it could be read back. One thread at a time does: the writer while it owns the leaf, or
+    /// the checkpoint that wrote it.
     pub(crate) fn set_unwritten(&self, is_unwritten: bool) {
         let Some(meter) = &self.meter else { return };
         match (self.is_unwritten.swap(is_unwritten, Ordering::Relaxed), is_unwritten) {

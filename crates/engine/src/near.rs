@@ -1,9 +1,11 @@
 //! Asks for what requests are about to touch before they are executed, for many keys at once.
 //!
-//! On the way to a value each step tells where the next one is: the leaf, the record, the place of the chain, its piece, the
-//! bytes. Each may be a wait for memory. Taken for all keys before the next step, the waits of a step overlap.
+//! On the way to a value each step tells where the next one is: the leaf, the record, the place of the chain,
+//! its piece, the bytes. Each may be a wait for memory. Taken for all keys before the next step, the waits of
+//! a step overlap.
 //!
-//! Invariant: nothing is changed, read from disk or told to anybody: whoever executes the requests does all of it.
+//! Invariant: nothing is changed, read from disk or told to anybody: whoever executes the requests does all
+//! of it.
 
 use crate::checksum::key_hash;
 use crate::engine::Tree;
@@ -25,15 +27,16 @@ pub(crate) enum Bytes {
 type Lane<'f> = Option<(&'f SharedLeaf, usize)>;
 
 impl Tree {
-    /// Brings nearer what lookups, puts and appends of these keys will touch, as far as it is in memory. It pays from two keys on.
+    /// Brings nearer what lookups, puts and appends of these keys will touch, as far as it is in memory. It
+    /// pays from two keys on.
     pub fn bring_nearer<K: AsRef<[u8]>>(&self, keys: &[K]) {
         self.engine.shared.bring_nearer(self.id(), keys, Bytes::Too);
     }
 }
 
 impl Shared {
-    /// Brings the record nearer that a key most likely has, once the first lines of its leaf are; its slot, if the value may lie
-    /// elsewhere.
+    /// Brings the record nearer that a key most likely has, once the first lines of its leaf are; its slot,
+    /// if the value may lie elsewhere.
     pub(crate) fn bring_record_nearer(&self, leaf: &SharedLeaf, key: &HashedKey<'_>) -> Option<usize> {
         // Whoever changes the leaf meanwhile has its latch.
         let _latch = self.latches.of(leaf.address()).look();
@@ -78,8 +81,8 @@ impl Shared {
 }
 
 impl Leaf {
-    /// Brings the record nearer that a key of this fingerprint most likely has, or the place for a new one. The slot, if the
-    /// value may lie elsewhere.
+    /// Brings the record nearer that a key of this fingerprint most likely has, or the place for a new one.
+    /// The slot, if the value may lie elsewhere.
     fn bring_record_nearer(&self, fingerprint: u8) -> Option<usize> {
         let slot = self.likely_slot(fingerprint);
         match slot {

@@ -27,8 +27,8 @@ pub(crate) struct PageRef {
 const LOST: u64 = u64::MAX;
 
 impl PageRef {
-    /// The same place, of a page that is in use and must not be read again: what was put since is not known any more, so that
-    /// what it says is older than what was once acknowledged.
+    /// The same place, of a page that is in use and must not be read again: what was put since is not known
+    /// any more, so that what it says is older than what was once acknowledged.
     pub(crate) fn lost(self) -> Self {
         Self { checksum: LOST, ..self }
     }
@@ -39,8 +39,8 @@ impl PageRef {
     }
 }
 
-/// Where a node lies: its page, and of a leaf perhaps a second one, of records put since ([`crate::delta`]), with a filter of
-/// their keys.
+/// Where a node lies: its page, and of a leaf perhaps a second one, of records put since ([`crate::delta`]),
+/// with a filter of their keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Home {
     pub(crate) page: PageRef,

@@ -6,29 +6,32 @@ use std::time::Duration;
 /// Options of an engine. The defaults are meant to be right for nearly everybody.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Memory for nodes, values and what waits for a checkpoint, in bytes. Writers wait rather than exceed it, where a
-    /// thread makes checkpoints. Default 1 GiB.
+    /// Memory for nodes, values and what waits for a checkpoint, in bytes. Writers wait rather than exceed
+    /// it, where a thread makes checkpoints. Default 1 GiB.
     pub memory_bytes: u64,
-    /// Memory among that for copies of small records that are looked up often, in bytes; 0 for no copies. None, as is the default, for one
-    /// part of 32, and 256 MiB at most.
+    /// Memory among that for copies of small records that are looked up often, in bytes; 0 for no copies.
+    /// None, as is the default, for one part of 32, and 256 MiB at most.
     pub hot_bytes: Option<u64>,
     /// Length of the log that makes a checkpoint worth while, in bytes. Default 1 GiB; it bounds recovery.
     pub checkpoint_bytes: u64,
     /// Length of one log segment, in bytes; with little memory they are shorter. Default 8 MiB.
     pub log_segment_bytes: u64,
-    /// Whether small commits are copied into mapped pages of the file, where its system allows that, rather than written
-    /// by a call each. A disk that fails in a way that cannot be asked for before ends the process then. Default yes.
+    /// Whether small commits are copied into mapped pages of the file, where its system allows that, rather
+    /// than written by a call each. A disk that fails in a way that cannot be asked for before ends the
+    /// process then. Default yes.
     pub log_windows: bool,
-    /// Whether small puts go beside leaves that are not in memory also where there is room to read these. That suits who
-    /// writes to a store that nobody reads; how many records its trees have has to be counted then. Default no.
+    /// Whether small puts go beside leaves that are not in memory also where there is room to read these.
+    /// That suits who writes to a store that nobody reads; how many records its trees have has to be counted
+    /// then. Default no.
     pub blind_puts: bool,
     /// Whether a thread of its own makes checkpoints. A simulator calls them itself. Default yes.
     pub background: bool,
     /// Whether nothing is ever written. Default no.
     pub read_only: bool,
-    /// Whether a log that is damaged before its synced end is read up to the damage, in place of being refused: what was
-    /// committed behind it is left out. And whether leaves that cannot be read are done without which the log changes in a way
-    /// that has to know what they have, but for values below 64 KiB that the log has. Only where nothing is written. Default no.
+    /// Whether a log that is damaged before its synced end is read up to the damage, in place of being
+    /// refused: what was committed behind it is left out. And whether leaves that cannot be read are done
+    /// without which the log changes in a way that has to know what they have, but for values below 64 KiB
+    /// that the log has. Only where nothing is written. Default no.
     pub salvage: bool,
     /// For how long space that nothing refers to is kept for readers of other processes. Default none.
     pub keep: Duration,
@@ -37,7 +40,8 @@ pub struct Options {
     /// Identity of a new store; drawn at random for none, which is the default.
     pub store_id: Option<u64>,
     /// Number of this opening; no other opening of the same store may have it, not even one whose writes were
-    /// lost. Drawn at random for none, which is the default; a simulator counts, so that a run repeats byte for byte.
+    /// lost. Drawn at random for none, which is the default; a simulator counts, so that a run repeats byte
+    /// for byte.
     pub life: Option<u64>,
 }
 

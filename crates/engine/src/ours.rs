@@ -1,5 +1,5 @@
-//! The disk of an engine for as long as it is the engine's: once it was given up it takes no write any more, whoever is
-//! in the middle of something.
+//! The disk of an engine for as long as it is the engine's: once it was given up it takes no write any more,
+//! whoever is in the middle of something.
 //!
 //! Invariant: a write begun after the disk was given up does not reach it; one begun before may.
 
@@ -70,7 +70,8 @@ impl Disk for OurDisk {
         self.disk.release(offset, len)
     }
 
-    /// What is copied into a window is not asked for here: the log lets go of its windows under the lock of its writer.
+    /// What is copied into a window is not asked for here: the log lets go of its windows under the lock of
+    /// its writer.
     fn window(&self, offset: u64, len: u64) -> Option<Window> {
         self.check(Operation::Write, offset).ok()?;
         self.disk.window(offset, len)

@@ -8,8 +8,8 @@
 //! inner:  2 | children | child… | pivot…  child: place | place + 1, place of the delta, its filter
 //!         place: offset, length, checksum, birth
 //! ```
-//! Beside a leaf there may be a page of records put since ([`crate::delta`]); offsets are multiples of [`UNIT`], so that one
-//! which is one more says so.
+//! Beside a leaf there may be a page of records put since ([`crate::delta`]); offsets are multiples of
+//! [`UNIT`], so that one which is one more says so.
 //!
 //! Lengths and numbers are varints but for checksums (u64); strings are length-prefixed.
 //!
@@ -32,11 +32,12 @@ use std::sync::Arc;
 const LEAF: u8 = 1;
 const INNER: u8 = 2;
 
-/// Inner nodes that lie below each other, at most: with two children each they would lead to more leaves than there can be. What
-/// goes further leads in a circle, or through pages that were made up.
+/// Inner nodes that lie below each other, at most: with two children each they would lead to more leaves than
+/// there can be. What goes further leads in a circle, or through pages that were made up.
 const LEVELS_MOST: u8 = 64;
 
-/// A page longer than this is longer than most: that the file has it is made sure before there is memory for it.
+/// A page longer than this is longer than most: that the file has it is made sure before there is memory for
+/// it.
 const LONG: u64 = 1 << 20;
 
 /// Reads and verifies the page of a node, above which so many inner nodes lie.

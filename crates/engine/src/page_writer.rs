@@ -27,8 +27,8 @@ const ASKED_AT_ONCE: usize = 256;
 /// How many values ahead a leaf that is written asks for what says where they lie.
 const CHAINS_AHEAD: usize = 12;
 
-/// Pages with no more bytes than that between them are asked for as one range: what one checkpoint wrote lies in the order of
-/// its keys, and to read a little too much costs less than to ask once more.
+/// Pages with no more bytes than that between them are asked for as one range: what one checkpoint wrote lies
+/// in the order of its keys, and to read a little too much costs less than to ask once more.
 const GAP_MOST: u64 = 32 << 10;
 
 /// Free runs shorter than this are left alone while the file is mostly in use.
@@ -45,11 +45,11 @@ pub(crate) struct PageWriter<'a> {
     /// What was written for a snapshot alone: it leaves with the snapshot of this epoch.
     only_until: Option<u64>,
     pub(crate) of_snapshots: Vec<Retired>,
-    /// What left the current trees with the pages that were written: values that deltas replaced, and pages that deltas lay
-    /// on.
+    /// What left the current trees with the pages that were written: values that deltas replaced, and pages
+    /// that deltas lay on.
     pub(crate) replaced: Vec<Retired>,
-    /// Values that deltas replaced which were merged here, and that a writer let go of since the freeze: the writer's list has
-    /// them, and not yet what the commit knows.
+    /// Values that deltas replaced which were merged here, and that a writer let go of since the freeze: the
+    /// writer's list has them, and not yet what the commit knows.
     pub(crate) told_since: Vec<Retired>,
     /// How many tells had been at the freeze, and the number of those that are made here.
     told_before: u64,
@@ -59,7 +59,8 @@ pub(crate) struct PageWriter<'a> {
     pub(crate) written: u64,
 }
 
-/// What is written apart, for it will be replaced at another time: what lies together should become free together.
+/// What is written apart, for it will be replaced at another time: what lies together should become free
+/// together.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     /// Leaves, and what their values need.
@@ -100,7 +101,8 @@ struct SettledDelta {
     home: Home,
     /// What the records of its second page take, if it gets one and there is room for them.
     kept: Option<Weight>,
-    /// The page it lay on, which leaves the current trees with what its records replaced there, if one page has all of it now.
+    /// The page it lay on, which leaves the current trees with what its records replaced there, if one page
+    /// has all of it now.
     leaves: Option<Retired>,
 }
 
@@ -165,8 +167,8 @@ impl<'a> PageWriter<'a> {
         Ok(home)
     }
 
-    /// The leaf that a delta and what it lies on add up to; none if that cannot be read, so that its records stay beside it: a page
-    /// that is damaged must not keep all else from being committed.
+    /// The leaf that a delta and what it lies on add up to; none if that cannot be read, so that its records
+    /// stay beside it: a page that is damaged must not keep all else from being committed.
     fn leaf_of(&self, delta: &Arc<Delta>) -> Result<Option<SharedLeaf>, EngineError> {
         match delta.read(Reading::Along, self.backing) {
             Ok(leaf) => Ok(Some(leaf)),
@@ -179,8 +181,8 @@ impl<'a> PageWriter<'a> {
         }
     }
 
-    /// Writes the records of a delta, however many lie below each other, to one page beside the leaf's. Where some of them are
-    /// damaged, that leaf cannot be read from now on: it would show what they replaced.
+    /// Writes the records of a delta, however many lie below each other, to one page beside the leaf's. Where
+    /// some of them are damaged, that leaf cannot be read from now on: it would show what they replaced.
     fn write_records(
         &mut self,
         delta: &Arc<Delta>,
@@ -218,8 +220,9 @@ impl<'a> PageWriter<'a> {
         Ok(SettledDelta { delta: Arc::clone(delta), home, kept: None, leaves })
     }
 
-    /// Tells what a delta replaced that is one page now with what it lay on: not before that page was written, or a checkpoint that
-    /// fails would leave a delta in the trees of which nobody may forget any more that it was told.
+    /// Tells what a delta replaced that is one page now with what it lay on: not before that page was
+    /// written, or a checkpoint that fails would leave a delta in the trees of which nobody may forget any
+    /// more that it was told.
     fn tell_replaced(&mut self, delta: &Delta) {
         delta.tell_replaced(self.tells_as, &mut |told, chain, epoch| match told {
             Told::Now => self.replaced.extend(pieces_of(chain, epoch)),
@@ -392,8 +395,8 @@ impl<'a> PageWriter<'a> {
         [Part::Inner, Part::Leaves, Part::Beside].into_iter().try_for_each(|part| self.flush_part(part))
     }
 
-    /// Writes the run of a part out, gives back what was not used of it, and then tells its nodes where they live:
-    /// a home must never be one that was not written, nor one that leads to what was not.
+    /// Writes the run of a part out, gives back what was not used of it, and then tells its nodes where they
+    /// live: a home must never be one that was not written, nor one that leads to what was not.
     fn flush_part(&mut self, part: Part) -> Result<(), EngineError> {
         if part == Part::Inner && !planted::is(Bug::InnerSettledFirst) {
             self.flush_part(Part::Leaves)?;

@@ -1,8 +1,9 @@
-//! What is pinned: memory that values of one length left free between those that stay, which no other length can have.
+//! What is pinned: memory that values of one length left free between those that stay, which no other length
+//! can have.
 //!
-//! It lies in slabs that all stores of the process share ([`atoll_buffer::unused_bytes`]), and nobody knows whose values keep it.
-//! So stores that can let go of something share it by their room: the values that keep it are the old ones most often, and go
-//! first.
+//! It lies in slabs that all stores of the process share ([`atoll_buffer::unused_bytes`]), and nobody knows
+//! whose values keep it. So stores that can let go of something share it by their room: the values that keep
+//! it are the old ones most often, and go first.
 //!
 //! Invariant: what counts leaves each store half of its room.
 
@@ -10,12 +11,13 @@ use atoll_buffer::slab::SLAB_BYTES;
 use atoll_buffer::{run_bytes, unused_bytes};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Of all memory for values, this share may be unused and does not count: to let go of values in the same run as others frees
-/// nothing, so whoever went on until the last gap is closed would be left with none. It is what the budget leaves to small things.
+/// Of all memory for values, this share may be unused and does not count: to let go of values in the same run
+/// as others frees nothing, so whoever went on until the last gap is closed would be left with none. It is
+/// what the budget leaves to small things.
 const UNUSED_SHARE: u64 = 8;
 
-/// Of its room, this much is never taken from a store for what it may not have caused: inner nodes stay, and something has to
-/// come and go beside them.
+/// Of its room, this much is never taken from a store for what it may not have caused: inner nodes stay, and
+/// something has to come and go beside them.
 const LEFT_SHARE: u64 = 2;
 
 /// The room of all stores.

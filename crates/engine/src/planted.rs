@@ -29,7 +29,8 @@ pub enum Bug {
     ChainIgnored,
     /// The log is cut although it was synced beyond.
     CutBelowSyncedEnd,
-    /// What was read behind the last sync that is known is relied on as it is, though the medium may not have it.
+    /// What was read behind the last sync that is known is relied on as it is, though the medium may not have
+    /// it.
     TailNotWrittenAgain,
     /// A group is replayed although a large value that it names was never written.
     ExtentNotVerified,
@@ -93,8 +94,9 @@ pub enum Bug {
     SyncEndUntold,
     /// A page that a lookup is about to read is not kept.
     ReadUnpinned,
-    /// A page below a delta is taken for what it was although the delta has a page of its own by then. Not among those that a
-    /// test must see: the page below is free a whole checkpoint later than it was, and no order of a model meets that.
+    /// A page below a delta is taken for what it was although the delta has a page of its own by then. Not
+    /// among those that a test must see: the page below is free a whole checkpoint later than it was, and no
+    /// order of a model meets that.
     DeltaReadOnce,
     /// A lookup goes past records beside a leaf that another lookup brought in after it had looked there.
     BroughtInUnseen,
@@ -112,7 +114,8 @@ pub enum Bug {
     HotNotChanged,
     /// A group that the disk refused is handed to it once more, and the write told as refused all the same.
     RefusedButLogged,
-    /// A change in place panics when the log has it. Not among those that a simulation must see: it would with the first write.
+    /// A change in place panics when the log has it. Not among those that a simulation must see: it would
+    /// with the first write.
     ChangePanics,
 }
 

@@ -1,7 +1,8 @@
 //! Key ranges that move between trees: split off to a tree of their own, or absorbed by a neighbour.
 //!
-//! A tree is what lies below its root, and a node does not know whose it is. So a range moves with the nodes that hold it:
-//! those on the way to the cut or to the seam are new, all others stay where they are, in memory and on disk.
+//! A tree is what lies below its root, and a node does not know whose it is. So a range moves with the nodes
+//! that hold it: those on the way to the cut or to the seam are new, all others stay where they are, in
+//! memory and on disk.
 //!
 //! Invariant: what moves is decided, and all nodes that change are in memory, before the log has the record.
 //! Invariant: no record of a move is in the log before both superblocks say that there may be some.
@@ -45,9 +46,9 @@ enum Seam {
 }
 
 impl Tree {
-    /// Splits off all keys at or above `at`, as the tree of this name, which is made if there is none and must be empty
-    /// otherwise. Atomic, and nothing is copied but the nodes on the way to `at`: what a range holds makes no
-    /// difference.
+    /// Splits off all keys at or above `at`, as the tree of this name, which is made if there is none and
+    /// must be empty otherwise. Atomic, and nothing is copied but the nodes on the way to `at`: what a range
+    /// holds makes no difference.
     ///
     /// How many records each of the two has is not known until somebody asks; see [`Tree::len`].
     ///
@@ -67,8 +68,8 @@ impl Tree {
         Ok((Tree::new(self.engine.clone(), to, name), commit))
     }
 
-    /// Takes in all keys of `from`, which is empty then and stays. All of them lie above this tree's keys, or all below.
-    /// Atomic, and nothing is copied but the nodes along the seam.
+    /// Takes in all keys of `from`, which is empty then and stays. All of them lie above this tree's keys, or
+    /// all below. Atomic, and nothing is copied but the nodes along the seam.
     ///
     /// # Errors
     /// [`EngineError::Overlap`], [`EngineError::ForeignTree`]; as [`crate::Engine::write`].

@@ -1,8 +1,8 @@
 //! Opening: the last commit, and the log after it.
 //!
-//! Invariant: recovery writes nothing but a superblock that has to be mended, and what it read and is to rely on, as it
-//! was and where it was; and that only once it knows that the store is whole. So a crash inside recovery is a crash before
-//! it.
+//! Invariant: recovery writes nothing but a superblock that has to be mended, and what it read and is to rely
+//! on, as it was and where it was; and that only once it knows that the store is whole. So a crash inside
+//! recovery is a crash before it.
 
 use crate::backing::{Backing, Reading};
 use crate::codec::Malformed;
@@ -37,11 +37,12 @@ pub struct RecoveryReport {
     pub records_replayed: u64,
     /// Bytes of log that were replayed.
     pub bytes_replayed: u64,
-    /// The end of the log that was torn, and left out. It was never synced, but where damage was salvaged from.
+    /// The end of the log that was torn, and left out. It was never synced, but where damage was salvaged
+    /// from.
     pub cut: Option<Cut>,
-    /// Leaves, or nodes above them, that could not be read and of which the log says that they were changed since: where damage
-    /// is [salvaged](Options::salvage) from, nothing of them is shown but values below 64 KiB that the log has, and all else is. Each counts
-    /// once.
+    /// Leaves, or nodes above them, that could not be read and of which the log says that they were changed
+    /// since: where damage is [salvaged](Options::salvage) from, nothing of them is shown but values below 64
+    /// KiB that the log has, and all else is. Each counts once.
     pub leaves_lost: u64,
     /// One copy of the superblock was damaged or behind, and the other was used.
     pub superblock_mended: bool,
@@ -54,7 +55,8 @@ pub struct Cut {
     pub offset: u64,
     /// How long it is.
     pub bytes: u64,
-    /// Whether it had been synced: it was damaged, and [`salvage`](Options::salvage) asked for what lies before.
+    /// Whether it had been synced: it was damaged, and [`salvage`](Options::salvage) asked for what lies
+    /// before.
     pub was_synced: bool,
 }
 
@@ -98,7 +100,8 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options) -> Result<Recovere
         // Beside an owner that went on, what looks damaged may be space that was used again, or given back.
         match read_superblock(&*disk)? {
             Some((newest, _)) if newest != superblock => superblock = newest,
-            // Or the log was read while it grew, its front before its end: what breaks there does not break twice.
+            // Or the log was read while it grew, its front before its end: what breaks there does not break
+            // twice.
             _ if breaks_at.is_some() && breaks_at != broken_at => {}
             _ => return opened,
         }
@@ -213,7 +216,8 @@ fn read_superblock(disk: &dyn Disk) -> Result<Option<(Superblock, Option<u64>)>,
     }
 }
 
-/// Whether a file has no more than [`create`] writes before the superblocks: zeros, but for the two blocks at its end.
+/// Whether a file has no more than [`create`] writes before the superblocks: zeros, but for the two blocks at
+/// its end.
 fn is_barely_begun(disk: &dyn Disk, len: u64) -> Result<bool, EngineError> {
     let end = len.saturating_sub(2 * BLOCK);
     let mut bytes = vec![0; 1 << 20];
@@ -286,8 +290,9 @@ fn open(
 
 /// Writes what was read and is not known to be on the medium where it is.
 ///
-/// After a sync that failed the system holds pages that it calls clean and that never reached the medium; whoever opens
-/// the store before the power is lost reads them like any others, and no later sync would write them.
+/// After a sync that failed the system holds pages that it calls clean and that never reached the medium;
+/// whoever opens the store before the power is lost reads them like any others, and no later sync would write
+/// them.
 fn write_again(disk: &dyn Disk, parts: &[Extent]) -> Result<(), EngineError> {
     if parts.is_empty() {
         return Ok(());
@@ -307,12 +312,13 @@ fn write_again(disk: &dyn Disk, parts: &[Extent]) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Writes both copies of the superblock, for the same reason. What is to be mended is written last: until the newest is surely on
-/// the medium, the other one may be all that is there.
+/// Writes both copies of the superblock, for the same reason. What is to be mended is written last: until the
+/// newest is surely on the medium, the other one may be all that is there.
 fn renew_superblocks(disk: &dyn Disk, superblock: &Superblock, mend: Option<u64>) -> Result<(), EngineError> {
     let bytes = superblock.encode();
     let Some(mended) = mend else {
-        // One of two that are the same was synced before the other was begun: what is written over it is what is there.
+        // One of two that are the same was synced before the other was begun: what is written over it is what
+        // is there.
         for copy in COPIES.into_iter().filter(|_| !planted::is(Bug::TailNotWrittenAgain)) {
             match disk.write_at(copy, &bytes) {
                 // File systems that copy on writing need space for it. That makes nothing worse than it was.

@@ -24,7 +24,8 @@ use std::collections::VecDeque;
 /// Bytes of log that are gathered at most, whatever the memory budget.
 const GATHERED_MAX: u64 = 128 << 20;
 
-/// Of the memory that is left, groups that are gathered may have this share: their changes take as much again, twice.
+/// Of the memory that is left, groups that are gathered may have this share: their changes take as much
+/// again, twice.
 const GATHERED_SHARE: u64 = 4;
 
 pub(crate) struct Replayer<'a> {
@@ -35,7 +36,8 @@ pub(crate) struct Replayer<'a> {
     pub(crate) report: RecoveryReport,
     /// Where in the file lies what was replayed and is not known to have been synced.
     pub(crate) unsynced: Vec<Extent>,
-    /// Large values that groups name, and where in the log their group ends; the log is not known to be synced there.
+    /// Large values that groups name, and where in the log their group ends; the log is not known to be
+    /// synced there.
     named: VecDeque<(u64, Extent)>,
     /// How many of the segments that the replay entered are known to the space.
     entered: usize,
@@ -101,8 +103,8 @@ impl<'a> Replayer<'a> {
             let offset = end.point.offset_of(end.point.position);
             self.report.cut = Some(Cut { offset, bytes: end.cut_bytes, was_synced: end.was_synced });
         }
-        // What lies beyond may be only in the system's cache. It survives the process, as it did before; once it was
-        // written again the first sync makes it survive more, and until then no group claims so.
+        // What lies beyond may be only in the system's cache. It survives the process, as it did before; once
+        // it was written again the first sync makes it survive more, and until then no group claims so.
         self.let_go_of_synced(&replay);
         self.unsynced = replay.unsynced(&end.point);
         self.unsynced.extend(self.named.drain(..).map(|(_, extent)| extent));
@@ -209,8 +211,8 @@ impl<'a> Replayer<'a> {
         Ok(())
     }
 
-    /// Applies changes in order. A leaf that cannot be read keeps only from being made what needs to know what it has, and whoever
-    /// salvages goes on without that.
+    /// Applies changes in order. A leaf that cannot be read keeps only from being made what needs to know
+    /// what it has, and whoever salvages goes on without that.
     fn apply_some(&mut self, changes: &[(u32, Change<'_>)]) -> Result<(), EngineError> {
         let (backing, retired) = (self.backing, &mut self.retired);
         if self.salvages {
@@ -227,7 +229,8 @@ impl<'a> Replayer<'a> {
         self.forest.replay(changes, backing, retired)
     }
 
-    /// Lets go of what was only looked at. What was changed stays until the first checkpoint, and had room before.
+    /// Lets go of what was only looked at. What was changed stays until the first checkpoint, and had room
+    /// before.
     fn make_room(&mut self) {
         self.backing.shed_values();
         for state in &mut self.forest.trees {

@@ -11,8 +11,9 @@ use crate::planted::{self, Bug};
 use crate::value::{Chain, PIECE_BYTES, Piece};
 use std::sync::Arc;
 
-/// Bytes on disk that belonged to something alive in epochs `birth..death`. In a log segment it may stand for several values: then
-/// the length is their sum from the offset of the first, so that it may overlap values that are alive, and reach beyond the segment.
+/// Bytes on disk that belonged to something alive in epochs `birth..death`. In a log segment it may stand for
+/// several values: then the length is their sum from the offset of the first, so that it may overlap values
+/// that are alive, and reach beyond the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Retired {
     pub(crate) offset: u64,
@@ -42,7 +43,8 @@ pub(crate) struct RetiredList {
 pub(crate) struct Nodes(Vec<(Undecided, u64)>);
 
 impl Nodes {
-    /// Lets go of them, which may take a while; what of them is on disk. The checkpoint that wrote them has ended.
+    /// Lets go of them, which may take a while; what of them is on disk. The checkpoint that wrote them has
+    /// ended.
     pub(crate) fn decided(self) -> Vec<Retired> {
         RetiredList { undecided: self.0, ..RetiredList::default() }.decided()
     }
@@ -227,7 +229,8 @@ impl RetiredList {
         self.space.iter()
     }
 
-    /// Where the pieces lie that left the trees, each with its length. What was logged has been handed to the disk.
+    /// Where the pieces lie that left the trees, each with its length. What was logged has been handed to the
+    /// disk.
     pub(crate) fn places(&self) -> impl Iterator<Item = (u64, u64)> {
         let pieces = self.undecided.iter().filter_map(|(item, _)| match item {
             Undecided::Piece(piece) => Some((piece.home()?, u64::from(piece.len()))),

@@ -1,13 +1,14 @@
 //! Room in memory: what goes when there is too little, and who waits for it.
 //!
-//! Leaves that are on disk are let go of at once, by whoever brings too much in. What is not on disk yet needs a
-//! checkpoint; it begins when that is half of the room, a quarter of the room came to it since the last one, and three
-//! quarters of the room are taken. Writers who fill the rest before it ends wait for it.
+//! Leaves that are on disk are let go of at once, by whoever brings too much in. What is not on disk yet
+//! needs a checkpoint; it begins when that is half of the room, a quarter of the room came to it since the
+//! last one, and three quarters of the room are taken. Writers who fill the rest before it ends wait for it.
 //!
-//! Invariant: who waits holds no lock, and waits no longer than until one whole checkpoint ended, perhaps behind one that
-//! runs already.
+//! Invariant: who waits holds no lock, and waits no longer than until one whole checkpoint ended, perhaps
+//! behind one that runs already.
 //! Invariant: nobody waits unless a thread runs that makes checkpoints.
-//! Invariant: behind a checkpoint that panicked, which is the last one, writes are refused where there is no room, in memory or in the log.
+//! Invariant: behind a checkpoint that panicked, which is the last one, writes are refused where there is no
+//! room, in memory or in the log.
 
 use crate::batch::{Action, Given, Op};
 use crate::forest::TreeState;
@@ -28,8 +29,8 @@ pub(crate) enum Looks {
     Two = 2,
 }
 
-/// Bytes that a write brings in, about: a leaf for each change, and what of its values is in memory until it is handed to
-/// the disk.
+/// Bytes that a write brings in, about: a leaf for each change, and what of its values is in memory until it
+/// is handed to the disk.
 #[derive(Clone, Copy)]
 pub(crate) struct Need(u64);
 
@@ -92,8 +93,8 @@ impl Drop for Serving<'_> {
 }
 
 impl Engine {
-    /// Whether a write of values of such lengths, by itself or with conditions, may have to wait until a checkpoint makes
-    /// room in memory, which blocks its thread.
+    /// Whether a write of values of such lengths, by itself or with conditions, may have to wait until a
+    /// checkpoint makes room in memory, which blocks its thread.
     #[must_use]
     pub fn may_wait(&self, lengths: impl Iterator<Item = usize>) -> bool {
         self.shared.may_wait(self.shared.need_of(lengths))
@@ -126,8 +127,8 @@ impl Shared {
         state.is_served && self.backing.held_bytes() >= state.futile_below
     }
 
-    /// Waits while memory is full of what only a checkpoint can make room for, or would be with what a write brings in.
-    /// No lock is held.
+    /// Waits while memory is full of what only a checkpoint can make room for, or would be with what a write
+    /// brings in. No lock is held.
     #[inline]
     pub(crate) fn wait_for_room(&self, need: Need) -> Result<(), EngineError> {
         if self.has_room(need) {
@@ -145,7 +146,8 @@ impl Shared {
         Ok(())
     }
 
-    /// As [`Shared::wait_for_room`], for a write that is not known yet: it is taken to need as much as those before.
+    /// As [`Shared::wait_for_room`], for a write that is not known yet: it is taken to need as much as those
+    /// before.
     #[inline]
     pub(crate) fn wait_for_usual_room(&self) -> Result<(), EngineError> {
         self.wait_for_room(Need(self.room.usual.load(Ordering::Relaxed)))
@@ -232,8 +234,8 @@ impl Shared {
         }
     }
 
-    /// Lets go of leaves beyond the budget. The writer lock is held: a write relies on the leaves that it made
-    /// resident.
+    /// Lets go of leaves beyond the budget. The writer lock is held: a write relies on the leaves that it
+    /// made resident.
     pub(crate) fn relieve(&self, trees: &mut [TreeState]) {
         let went = self.let_go_of_leaves(trees, Looks::Two, 0);
         if went.is_some() && self.backing.excess() > self.options.memory_bytes / 16 {
@@ -241,8 +243,8 @@ impl Shared {
         }
     }
 
-    /// As [`Shared::relieve`], for room of `need` bytes, without asking for a checkpoint where too little could go;
-    /// whether enough went, if it was tried.
+    /// As [`Shared::relieve`], for room of `need` bytes, without asking for a checkpoint where too little
+    /// could go; whether enough went, if it was tried.
     pub(crate) fn let_go_of_leaves(&self, trees: &mut [TreeState], looks: Looks, need: u64) -> Option<bool> {
         if !self.may_relieve(need) {
             return None;
@@ -257,8 +259,8 @@ impl Shared {
         Some(all_went)
     }
 
-    /// Lets go of leaves when reads brought in too many. Only under the writer lock, which is not waited for: a write
-    /// relies on the leaves it made resident, and readers do not wait.
+    /// Lets go of leaves when reads brought in too many. Only under the writer lock, which is not waited for:
+    /// a write relies on the leaves it made resident, and readers do not wait.
     pub(crate) fn make_room(&self) {
         if !self.may_relieve(0) {
             return;
@@ -294,8 +296,8 @@ impl Shared {
         self.views.alive().iter().flat_map(|view| view.let_go()).collect()
     }
 
-    /// A leaf was read for one lookup alone. After enough of them it is worth while to look again for what can go: the
-    /// reader or the checkpoint that kept it may be gone.
+    /// A leaf was read for one lookup alone. After enough of them it is worth while to look again for what
+    /// can go: the reader or the checkpoint that kept it may be gone.
     pub(crate) fn read_in_vain(&self) {
         let lower = |above: u64| Some(above.saturating_sub(FRAME_BYTES as u64));
         let _ = self.evict_above.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
@@ -307,8 +309,8 @@ impl Shared {
             && self.backing.disk().is_some()
     }
 
-    /// Lets go of some more leaves than the budget asks for, so that it is not done for every write; whether so many
-    /// could go. The second look takes those that the first passed over.
+    /// Lets go of some more leaves than the budget asks for, so that it is not done for every write; whether
+    /// so many could go. The second look takes those that the first passed over.
     fn evict_leaves(&self, trees: &mut [TreeState], looks: Looks, need: u64) -> bool {
         let mut wanted = self.backing.excess_with(need) + self.options.memory_bytes / 16;
         let each_look = [Going::Leaves, Going::Records];

@@ -1,5 +1,5 @@
-//! The bytes of a run that is being filled: whole blocks on a boundary, so that they can be written past the cache of the
-//! system.
+//! The bytes of a run that is being filled: whole blocks on a boundary, so that they can be written past the
+//! cache of the system.
 
 use crate::space::BLOCK;
 
@@ -15,7 +15,8 @@ impl RunBytes {
     /// None yet, with room for so many.
     pub(crate) fn with_room(room: usize) -> Self {
         let mut bytes: Vec<u8> = Vec::with_capacity(room + BLOCK as usize);
-        // Should it need more room than that, it may come to lie elsewhere: then it is written through the cache.
+        // Should it need more room than that, it may come to lie elsewhere: then it is written through the
+        // cache.
         let start = bytes.as_ptr().align_offset(BLOCK as usize).min(BLOCK as usize);
         bytes.resize(start, 0);
         Self { bytes, start }
@@ -46,7 +47,8 @@ impl RunBytes {
         self.bytes[self.start..].get(offset as usize..)?.get(..len as usize)
     }
 
-    /// All of them, with zeros up to the end of the last block: what is allocated shares no block with anything.
+    /// All of them, with zeros up to the end of the last block: what is allocated shares no block with
+    /// anything.
     pub(crate) fn whole_blocks(&mut self) -> &[u8] {
         self.fill_up(BLOCK);
         &self.bytes[self.start..]

@@ -42,22 +42,24 @@ impl Missing {
         self.parent.as_ref()?.children[self.child].records_in_memory()?.find(key, show)
     }
 
-    /// Reads what was put beside the missing leaf, which cannot be read, and is not in memory; whether there was any, so that it is
-    /// worth to look once more.
+    /// Reads what was put beside the missing leaf, which cannot be read, and is not in memory; whether there
+    /// was any, so that it is worth to look once more.
     pub(crate) fn bring_in_beside(&self, backing: &Backing) -> bool {
         let slot = self.parent.as_ref().and_then(|parent| parent.children.get(self.child));
         // What is wrong with the leaf says more than what is wrong with what lies beside.
         slot.is_some_and(|slot| slot.bring_in_beside(backing).unwrap_or(false))
     }
 
-    /// Puts the missing node, just read, in its place; should another reader have been faster, its copy stays.
+    /// Puts the missing node, just read, in its place; should another reader have been faster, its copy
+    /// stays.
     pub(crate) fn keep(&self, node: Node) {
         if let Some(parent) = &self.parent {
             parent.children[self.child].keep(node);
         }
     }
 
-    /// Where records of the missing leaf are kept that are looked up, and where it lies, if all of it is on disk.
+    /// Where records of the missing leaf are kept that are looked up, and where it lies, if all of it is on
+    /// disk.
     pub(crate) fn apart(&self, needs_second: bool, backing: &Backing) -> Option<(&Delta, Home)> {
         let (delta, home) = self.parent.as_ref()?.children[self.child].apart(needs_second, backing)?;
         Some((delta, home))
@@ -161,8 +163,8 @@ pub(crate) fn depth_of(root: &Slot, key: &[u8]) -> usize {
 /// Levels of inner nodes that a way remembers: those of 512^4 leaves.
 const WAY_LEVELS: usize = 4;
 
-/// Which child led to a leaf, level by level from the root, and which slot of it to a record: guesses as soon as
-/// the tree changed.
+/// Which child led to a leaf, level by level from the root, and which slot of it to a record: guesses as soon
+/// as the tree changed.
 #[derive(Clone, Copy)]
 pub(crate) struct Way {
     children: [u16; WAY_LEVELS],
@@ -195,9 +197,10 @@ impl Way {
     }
 }
 
-/// Brings nearer what puts of these keys (at most [`LANES`], in ascending order) will touch, step by step for all
-/// of them at once: the slots that hold the ways to the leaves, the beginnings of the leaves, the records.
-/// `depth` is how many inner nodes lie above the leaves. Keeps the ways, so that they need not be found again.
+/// Brings nearer what puts of these keys (at most [`LANES`], in ascending order) will touch, step by step for
+/// all of them at once: the slots that hold the ways to the leaves, the beginnings of the leaves, the
+/// records. `depth` is how many inner nodes lie above the leaves. Keeps the ways, so that they need not be
+/// found again.
 pub(crate) fn prefetch_for_puts(root: &Slot, depth: usize, items: &mut [(HashedKey<'_>, Stored<'_>)]) {
     let mut slots: [Option<&Slot>; LANES] = [None; LANES];
     let mut before = Way::default();
@@ -219,8 +222,8 @@ pub(crate) fn prefetch_for_puts(root: &Slot, depth: usize, items: &mut [(HashedK
     }
 }
 
-/// The slot on the way to `key` below `depth` inner nodes, which is not looked at but brought nearer; `None` if
-/// a node on the way is not resident. The way is tried first that led to the key before.
+/// The slot on the way to `key` below `depth` inner nodes, which is not looked at but brought nearer; `None`
+/// if a node on the way is not resident. The way is tried first that led to the key before.
 fn slot_below<'a>(root: &'a Slot, depth: usize, key: &mut HashedKey<'_>, before: &Way) -> Option<&'a Slot> {
     let mut slot = root;
     // Two keys share the node of a level only if they share all above it.

@@ -1,9 +1,10 @@
 //! A lock that readers on several processors take without touching the same memory.
 //!
-//! It is several locks, each in cache lines of its own: a reader shares that of its thread, a writer takes all of them, in
-//! order.
+//! It is several locks, each in cache lines of its own: a reader shares that of its thread, a writer takes
+//! all of them, in order.
 //!
-//! Invariant: the value is referred to only by whoever holds at least one place, and changed only by whoever has all.
+//! Invariant: the value is referred to only by whoever holds at least one place, and changed only by whoever
+//! has all.
 #![allow(unsafe_code)]
 
 use crate::gate::{Apart, PLACES, own_place};
@@ -20,7 +21,8 @@ pub(crate) struct Sharded<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: as for `RwLock`: readers on several threads refer to the value at once, and a writer may move it out.
+// SAFETY: as for `RwLock`: readers on several threads refer to the value at once, and a writer may move it
+// out.
 unsafe impl<T: Send + Sync> Sync for Sharded<T> {}
 
 impl<T> Sharded<T> {
@@ -65,7 +67,8 @@ impl<T> Deref for Read<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: a writer needs this place too, which is shared until `self` goes, so nobody changes the value meanwhile.
+        // SAFETY: a writer needs this place too, which is shared until `self` goes, so nobody changes the
+        // value meanwhile.
         unsafe { &*self.value.get() }
     }
 }

@@ -1,8 +1,8 @@
 //! What all handles of one engine share, and the order in which its locks are taken.
 //!
-//! Order: `placing`, `checkpointing`, `writer`, `forest`, `latches`, `space`, `pins`; a later one is never held while an
-//! earlier one is taken. Who places in the gate of `writer` takes its content behind the latch. What hot records weigh is
-//! noted last of all.
+//! Order: `placing`, `checkpointing`, `writer`, `forest`, `latches`, `space`, `pins`; a later one is never
+//! held while an earlier one is taken. Who places in the gate of `writer` takes its content behind the latch.
+//! What hot records weigh is noted last of all.
 
 use crate::backing::{Backing, Reading};
 use crate::broken::{Answering, Spoiled};
@@ -100,7 +100,8 @@ pub(crate) struct Writer {
     pub(crate) retired: RetiredList,
     /// Position of the log at the last checkpoint.
     pub(crate) checkpointed: u64,
-    /// For each epoch that began since the store was opened the segment that the log wrote to then, oldest first.
+    /// For each epoch that began since the store was opened the segment that the log wrote to then, oldest
+    /// first.
     pub(crate) epochs: VecDeque<(u64, u64)>,
 }
 
@@ -228,8 +229,9 @@ impl Shared {
 
     /// Reads a missing node of the current trees into its place. `pin` keeps its page from being reused.
     ///
-    /// Room is made afterwards, when nothing here holds a node any more, and what was just read is not what goes. Of a leaf that
-    /// cannot be read what was put beside it is read in its place, for who looks there once more; and it is an error the next time.
+    /// Room is made afterwards, when nothing here holds a node any more, and what was just read is not what
+    /// goes. Of a leaf that cannot be read what was put beside it is read in its place, for who looks there
+    /// once more; and it is an error the next time.
     pub(crate) fn load_missing(&self, tree: u32, missing: Missing, pin: Pin) -> Result<(), EngineError> {
         match self.load_into_place(tree, &missing) {
             Err(error) if error.is_damage() && missing.bring_in_beside(&self.backing) => {}
@@ -267,8 +269,9 @@ impl Shared {
         }
     }
 
-    /// Where memory is short: of a missing leaf that has records beside it on disk those records, if the key may be among
-    /// them, or else the leaf without them. One read, and what it was for stays rather than all around it.
+    /// Where memory is short: of a missing leaf that has records beside it on disk those records, if the key
+    /// may be among them, or else the leaf without them. One read, and what it was for stays rather than all
+    /// around it.
     pub(crate) fn find_apart(&self, missing: &Missing, key: &[u8]) -> Result<Sought, EngineError> {
         let backing = &self.backing;
         if !backing.is_short() || !backing.has_spare(SOUGHT_BYTES) {
@@ -306,7 +309,8 @@ impl Shared {
         Ok(Sought::In(leaf))
     }
 
-    /// Keeps everybody from writing into a leaf of the current trees, whose first lines are on their way by then.
+    /// Keeps everybody from writing into a leaf of the current trees, whose first lines are on their way by
+    /// then.
     #[inline]
     pub(crate) fn latch(&self, leaf: &SharedLeaf) -> Look<'_> {
         leaf.prefetch(SLOT_LINES);
@@ -322,8 +326,8 @@ impl Shared {
 
     /// The node of a slot that nobody changes while it is read.
     pub(crate) fn load_slot(&self, slot: &Slot) -> Result<Node, EngineError> {
-        // What a long scan reads beyond the budget is not kept; nor is the way there, of which each view has its own,
-        // once that is what fills the memory.
+        // What a long scan reads beyond the budget is not kept; nor is the way there, of which each view has
+        // its own, once that is what fills the memory.
         let excess = self.backing.excess();
         if excess > self.options.memory_bytes / 32 {
             return slot.look_at(Reading::Along, &self.backing);

@@ -1,9 +1,10 @@
 //! A place for a node: resident, or to be read when it is needed.
 //!
-//! What is to be read is a page, or a page and what was put since into a leaf that nobody read ([`crate::delta`]).
+//! What is to be read is a page, or a page and what was put since into a leaf that nobody read
+//! ([`crate::delta`]).
 //!
-//! Invariant: where a slot has a delta, its node, if one is resident, is what the delta adds up to; whoever changes the
-//! node takes the delta away first.
+//! Invariant: where a slot has a delta, its node, if one is resident, is what the delta adds up to; whoever
+//! changes the node takes the delta away first.
 
 use crate::backing::{Backing, Reading};
 use crate::delta::{Delta, Records};
@@ -39,7 +40,8 @@ enum Away {
     Delta(Arc<Delta>),
 }
 
-/// A leaf with a page of records beside its own, of which nothing was read yet: most leaves of a large store may be such.
+/// A leaf with a page of records beside its own, of which nothing was read yet: most leaves of a large store
+/// may be such.
 struct Second {
     home: Home,
     /// Made by the first who needs it.
@@ -104,7 +106,8 @@ impl Slot {
         Self { node: OnceLock::new(), away: Some(Arc::new(Away::at(home, level))) }
     }
 
-    /// How many inner nodes lie above the node here, as far as that is known: of a leaf it makes no difference.
+    /// How many inner nodes lie above the node here, as far as that is known: of a leaf it makes no
+    /// difference.
     fn level(&self) -> u8 {
         match (self.node.get(), self.away.as_deref()) {
             (Some(Node::Inner(inner)), _) => inner.level(),
@@ -142,8 +145,8 @@ impl Slot {
         }
     }
 
-    /// One in its place that is never read, for what was done to it since is not known but for these records. For whoever writes
-    /// nothing.
+    /// One in its place that is never read, for what was done to it since is not known but for these records.
+    /// For whoever writes nothing.
     pub(crate) fn lost_with(&self, records: Records, backing: &Backing) -> Self {
         let page = self.page().lost();
         if records.len() == 0 {
@@ -215,13 +218,14 @@ impl Slot {
         }
     }
 
-    /// Reads what was put beside the leaf here, which cannot be read, and is not in memory; whether there was any.
+    /// Reads what was put beside the leaf here, which cannot be read, and is not in memory; whether there was
+    /// any.
     pub(crate) fn bring_in_beside(&self, backing: &Backing) -> Result<bool, EngineError> {
         self.delta(backing).map_or(Ok(false), |delta| delta.bring_in(backing))
     }
 
-    /// Where records of the leaf here are kept that are looked up, and where it lies, if all of it is on disk. Whether it is a
-    /// leaf may not be known.
+    /// Where records of the leaf here are kept that are looked up, and where it lies, if all of it is on
+    /// disk. Whether it is a leaf may not be known.
     pub(crate) fn apart(&self, needs_second: bool, backing: &Backing) -> Option<(&Arc<Delta>, Home)> {
         let home = self.home().filter(|home| home.delta.is_some() || !needs_second)?;
         let delta = match self.away.as_deref()? {
@@ -292,8 +296,8 @@ impl Slot {
         Ok(node)
     }
 
-    /// The leaf that lies on disk where no node is resident: a copy of it that nobody else has. None for an inner node, which
-    /// is kept, and where somebody was faster: what is resident may be changed by others.
+    /// The leaf that lies on disk where no node is resident: a copy of it that nobody else has. None for an
+    /// inner node, which is kept, and where somebody was faster: what is resident may be changed by others.
     pub(crate) fn read_beside(&self, backing: &Backing) -> Result<Option<SharedLeaf>, EngineError> {
         if self.node.get().is_some() {
             return Ok(None);
@@ -308,8 +312,8 @@ impl Slot {
         }
     }
 
-    /// Puts the home in the place of a node that can be read back, for the caller to drop the node where that may take
-    /// a while.
+    /// Puts the home in the place of a node that can be read back, for the caller to drop the node where that
+    /// may take a while.
     pub(crate) fn replaced_by_home(&mut self) -> Option<Self> {
         self.get()?;
         let home = self.home()?;
@@ -334,8 +338,8 @@ impl Slot {
         bytes
     }
 
-    /// Lets go of what of a delta could be read back, where the leaf is not resident, if nobody found anything there since this was
-    /// asked last; the bytes that went.
+    /// Lets go of what of a delta could be read back, where the leaf is not resident, if nobody found
+    /// anything there since this was asked last; the bytes that went.
     pub(crate) fn shed_beside(&mut self, meter: &Arc<Meter>) -> u64 {
         let Some(delta) = self.records_in_memory() else { return 0 };
         let Some(home) = delta.home() else { return 0 };

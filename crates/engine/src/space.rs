@@ -73,8 +73,9 @@ pub(crate) fn segments_after<'r>(
     segments
 }
 
-/// The same, where what lies in one log segment and lived as long is one: of that only the sum is ever asked for. What a
-/// snapshot keeps would otherwise be told value by value by each commit for as long as that is there.
+/// The same, where what lies in one log segment and lived as long is one: of that only the sum is ever asked
+/// for. What a snapshot keeps would otherwise be told value by value by each commit for as long as that is
+/// there.
 pub(crate) fn joined_in_segments(kept: Vec<Retired>, segments: &[SegmentUse]) -> Vec<Retired> {
     let place = |retired: &Retired| (segment_at(segments, retired.offset), retired.birth, retired.death);
     let (mut all, mut inside): (Vec<Retired>, Vec<Retired>) =
@@ -152,8 +153,8 @@ impl Space {
         self.segments.values()
     }
 
-    /// Takes `len` bytes that start on a block and share their last one with nobody, from free space where some
-    /// fits well, else at the end.
+    /// Takes `len` bytes that start on a block and share their last one with nobody, from free space where
+    /// some fits well, else at the end.
     pub(crate) fn allocate(&mut self, len: u64) -> Extent {
         let len = len.next_multiple_of(UNIT);
         let whole = len.next_multiple_of(BLOCK);
@@ -183,7 +184,8 @@ impl Space {
         self.since_freeze.push(extent);
     }
 
-    /// Space for a log segment: the one that could not be entered before, the one that was made ready, or fresh space.
+    /// Space for a log segment: the one that could not be entered before, the one that was made ready, or
+    /// fresh space.
     pub(crate) fn allocate_segment(&mut self, len: u64) -> Extent {
         let spare = self.spare.take_if(|spare| spare.len >= len);
         match spare.or_else(|| self.ahead.take_if(|ahead| ahead.len >= len)) {
@@ -331,8 +333,8 @@ impl Space {
         self.free.spare_bytes()
     }
 
-    /// Free space to be given back to the file system, beyond what is worth keeping and `least` bytes, the longest
-    /// pieces first and so many of them at most. It is in flight until [`Space::released`].
+    /// Free space to be given back to the file system, beyond what is worth keeping and `least` bytes, the
+    /// longest pieces first and so many of them at most. It is in flight until [`Space::released`].
     pub(crate) fn take_to_release(&mut self, least: u64, pieces: usize) -> Vec<Extent> {
         let mut excess = self.spare_bytes().saturating_sub(self.used_bytes() / SPARE_SHARE + least);
         if excess < RELEASE_LEAST {
@@ -357,8 +359,8 @@ impl Space {
         self.end.saturating_sub(self.free_bytes() + self.kept_bytes)
     }
 
-    /// What [`Space::take_to_release`] took is free again, as a hole where it could be given back. All at once, for
-    /// what is in flight is looked through.
+    /// What [`Space::take_to_release`] took is free again, as a hole where it could be given back. All at
+    /// once, for what is in flight is looked through.
     pub(crate) fn released(&mut self, extents: &[(Extent, bool)]) {
         let ended: BTreeSet<Extent> = extents.iter().map(|(extent, _)| *extent).collect();
         self.in_flight.retain(|other| !ended.contains(other));

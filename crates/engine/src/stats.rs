@@ -38,8 +38,8 @@ pub struct Stats {
     pub retired_bytes: u64,
     /// Bytes of leaves in memory, those that snapshots hold included.
     pub leaf_memory_bytes: u64,
-    /// Bytes in memory that count towards the budget: nodes, values, what waits for a checkpoint, large buffers, and what is left
-    /// free between values of one length, if it is much.
+    /// Bytes in memory that count towards the budget: nodes, values, what waits for a checkpoint, large
+    /// buffers, and what is left free between values of one length, if it is much.
     pub memory_bytes: u64,
     /// The most that this was since the store was opened.
     pub memory_bytes_most: u64,
@@ -60,7 +60,8 @@ pub struct Stats {
 /// What the disk of a store has room for, about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskRoom {
-    /// Bytes that may still be written: what the disk can give, and free space inside the file that takes space already.
+    /// Bytes that may still be written: what the disk can give, and free space inside the file that takes
+    /// space already.
     pub left_bytes: u64,
     /// Bytes that the log and the next checkpoint need at most to go on as they are.
     pub needed_bytes: u64,

@@ -29,8 +29,8 @@ pub(crate) const DATA_START: u64 = 2 * BLOCK;
 const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLST1");
 const FLAG_CLEAN: u32 = 1;
 
-/// Feature needed to read: key ranges may have moved between trees, so the log may say so, trees may be uncounted, and a
-/// log segment may hold values of other trees than it names.
+/// Feature needed to read: key ranges may have moved between trees, so the log may say so, trees may be
+/// uncounted, and a log segment may hold values of other trees than it names.
 pub(crate) const MOVED_RANGES: u64 = 1;
 
 /// Feature, needed to read: the number of an uncounted tree means nothing, not even together with others.
@@ -227,8 +227,8 @@ impl Table {
         bytes
     }
 
-    /// What left the trees, but for what lies in free space or in something else that left: nobody wrote that, and to free it would give
-    /// away what is in use. Of values in log segments there are only sums.
+    /// What left the trees, but for what lies in free space or in something else that left: nobody wrote
+    /// that, and to free it would give away what is in use. Of values in log segments there are only sums.
     pub(crate) fn retired_apart(&self) -> Vec<Retired> {
         let extent_of = |retired: &Retired| Extent::in_units(retired.offset, retired.len);
         let is_free = |extent: &Extent| {
@@ -256,7 +256,8 @@ impl Table {
         self.trees.iter().chain(in_snapshots).any(|tree| !tree.is_counted)
     }
 
-    /// The places of uncounted trees among all trees named before; nothing where there is none, as in tables of before.
+    /// The places of uncounted trees among all trees named before; nothing where there is none, as in tables
+    /// of before.
     fn encode_uncounted(&self, bytes: &mut Vec<u8>) {
         let in_snapshots = self.snapshots.iter().flat_map(|snapshot| &snapshot.trees);
         let all = self.trees.iter().chain(in_snapshots).enumerate();
@@ -347,7 +348,8 @@ fn decode_trees(fields: &mut Decoder<'_>) -> Result<Vec<TreeEntry>, Malformed> {
     if are_in_order { Ok(trees) } else { Err(Malformed) }
 }
 
-/// Whether extents follow each other and none lies in another, nor among the superblocks or beyond the end of the file.
+/// Whether extents follow each other and none lies in another, nor among the superblocks or beyond the end of
+/// the file.
 fn are_apart<'e>(extents: impl IntoIterator<Item = &'e Extent>, end: u64) -> bool {
     let mut free_from = DATA_START;
     extents.into_iter().all(|extent| {

@@ -1,10 +1,11 @@
 //! Locks, atomic words and threads: what threads of the engine meet at comes from here.
 //!
-//! With the feature `schedules` all of it belongs to a scheduler that runs one thread at a time and decides at each lock,
-//! atomic word and wait who goes on; a test then goes through thousands of such orders, and repeats any of them.
+//! With the feature `schedules` all of it belongs to a scheduler that runs one thread at a time and decides
+//! at each lock, atomic word and wait who goes on; a test then goes through thousands of such orders, and
+//! repeats any of them.
 //!
-//! Invariant: a lock that is held while the disk is asked, or while another one is taken, comes from here. Counters that
-//! nothing waits for, and the pool of frames, need not.
+//! Invariant: a lock that is held while the disk is asked, or while another one is taken, comes from here.
+//! Counters that nothing waits for, and the pool of frames, need not.
 
 #[cfg(feature = "schedules")]
 mod scheduled;
@@ -65,7 +66,8 @@ pub(crate) enum Way {
     Alone,
 }
 
-/// Knows who is inside of something, in tests of schedules, and stops the one who must not be there too; nothing elsewhere.
+/// Knows who is inside of something, in tests of schedules, and stops the one who must not be there too;
+/// nothing elsewhere.
 #[cfg(not(feature = "schedules"))]
 #[derive(Default)]
 pub(crate) struct Watch;

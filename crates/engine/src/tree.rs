@@ -41,7 +41,8 @@ pub(crate) struct Edit<'a> {
     pub(crate) epoch: u64,
     pub(crate) backing: &'a Backing,
     pub(crate) retired: &'a mut RetiredList,
-    /// Whether the log is replayed: what it has was acknowledged, and is not refused for a leaf that cannot be read.
+    /// Whether the log is replayed: what it has was acknowledged, and is not refused for a leaf that cannot
+    /// be read.
     pub(crate) replays: bool,
     /// Whether what cannot be read is done without, and how many leaves or nodes above them that were.
     pub(crate) salvages: bool,
@@ -229,7 +230,8 @@ fn own_merged(shared: &mut SharedLeaf, delta: &Arc<Delta>, edit: &mut Edit<'_>) 
     leaf.birth = edit.epoch;
 }
 
-/// The leaf, which nobody shares: whoever shared it let go, and nobody can begin to while it is being changed.
+/// The leaf, which nobody shares: whoever shared it let go, and nobody can begin to while it is being
+/// changed.
 #[inline]
 fn sole_leaf(shared: &mut SharedLeaf) -> &mut Leaf {
     match shared.get_mut() {

@@ -1,10 +1,11 @@
 //! Values: small ones lie in the leaf, longer ones are chains of pieces.
 //!
-//! A piece is immutable bytes that know where they live on disk (their *home*) and may be resident in
-//! memory. An append shares the pieces before it, so its cost does not depend on the value's length. The last piece of a
-//! value that nobody else has and no disk grows where it lies.
+//! A piece is immutable bytes that know where they live on disk (their *home*) and may be resident in memory.
+//! An append shares the pieces before it, so its cost does not depend on the value's length. The last piece
+//! of a value that nobody else has and no disk grows where it lies.
 //!
-//! [`piece`] has the pieces, [`growing`] makes values longer, [`front`] shows how they begin, [`together`] reads several pieces at once.
+//! [`piece`] has the pieces, [`growing`] makes values longer, [`front`] shows how they begin, [`together`]
+//! reads several pieces at once.
 
 mod front;
 mod growing;
@@ -30,8 +31,8 @@ pub(crate) const INLINE_BELOW: usize = 256;
 /// Pieces of at least this many bytes get an extent of their own; shorter ones live in the log.
 pub(crate) const EXTENT_FROM: usize = 64 << 10;
 
-/// Pieces of a long value that is put at once have at least about this many bytes: whoever reads a range of the value
-/// reads few of them.
+/// Pieces of a long value that is put at once have at least about this many bytes: whoever reads a range of
+/// the value reads few of them.
 pub(crate) const PART_LEN: usize = 256 << 10;
 
 /// Pieces of at least this many bytes are not joined with what is before them.
@@ -43,7 +44,8 @@ pub(crate) const VALUE_MAX: u64 = 64 << 20;
 /// A piece that grew to this length is not copied again to join it with appended bytes.
 const JOIN_BELOW: u32 = 1 << 20;
 
-/// About what bytes in memory take beside themselves: an aligned start, an owner count, and what the allocator adds.
+/// About what bytes in memory take beside themselves: an aligned start, an owner count, and what the
+/// allocator adds.
 const BUFFER_BYTES: u64 = 96;
 
 /// One or more pieces, in order.

@@ -1,8 +1,9 @@
-//! Views: the trees as they were at one moment, for readers that outlive it, in memory that can be given back.
+//! Views: the trees as they were at one moment, for readers that outlive it, in memory that can be given
+//! back.
 //!
-//! A view begins as clones of the roots, and so keeps every node that was in memory then. When memory is short, a
-//! checkpoint writes what only views still have, as it does for named snapshots, and their roots are then read back
-//! from the disk like any other node.
+//! A view begins as clones of the roots, and so keeps every node that was in memory then. When memory is
+//! short, a checkpoint writes what only views still have, as it does for named snapshots, and their roots are
+//! then read back from the disk like any other node.
 //!
 //! Invariant: the pin of a view keeps its pages in place for as long as it lives, written for it or not.
 //! Invariant: no lock of a view is held while a visitor runs.
@@ -21,8 +22,8 @@ use std::sync::{Arc, Weak};
 
 /// Records that a scan visits before it takes hold of the root anew, and lets go of what it held until then.
 ///
-/// A few leaves: a checkpoint cannot let go of what a running scan has in hand, and whoever writes between two records
-/// waits for just that.
+/// A few leaves: a checkpoint cannot let go of what a running scan has in hand, and whoever writes between
+/// two records waits for just that.
 const RECORDS_AT_ONCE: usize = 512;
 
 /// Trees at one moment.
@@ -95,7 +96,8 @@ impl View {
         slot.known_delta()?.find(key, show)
     }
 
-    /// Lets go of the roots that can be read back, and of all below them; for the caller to drop outside of locks.
+    /// Lets go of the roots that can be read back, and of all below them; for the caller to drop outside of
+    /// locks.
     pub(crate) fn let_go(&self) -> Vec<Slot> {
         // Who holds it is about to load a node: the next time will do.
         let Some(mut trees) = self.trees.try_write() else { return Vec::new() };

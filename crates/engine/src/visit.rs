@@ -1,8 +1,8 @@
 //! Ordered visits of a range of one tree.
 //!
 //! The way to a record is slot, leaf, offset, record, each of which may come from memory. So the beginning of
-//! the next leaf is asked for while this one is visited, and each record a few records ahead; what the visitor
-//! will not get to is not asked for, since fetching costs more than visiting.
+//! the next leaf is asked for while this one is visited, and each record a few records ahead; what the
+//! visitor will not get to is not asked for, since fetching costs more than visiting.
 
 use crate::leaf::{HEAD_LINES, KeyBuffer, Leaf, SLOT_LINES, SharedLeaf};
 use crate::node::{Inner, Node};
@@ -15,7 +15,8 @@ use std::sync::Arc;
 /// Records that are asked for before they are visited.
 const AHEAD: usize = 8;
 
-/// The way to a value outside of the leaf has three steps more. Each is asked for so many records ahead, in their order.
+/// The way to a value outside of the leaf has three steps more. Each is asked for so many records ahead, in
+/// their order.
 const FAR: [usize; 4] = [14, 10, 6, 3];
 
 /// Bounds of a range of keys.
@@ -189,7 +190,8 @@ where
         }
     }
 
-    /// Brings values outside of the leaf nearer: each step of the way to one that is farther off than the next.
+    /// Brings values outside of the leaf nearer: each step of the way to one that is farther off than the
+    /// next.
     #[inline]
     fn prefetch_far(&self, step: usize, slots: (usize, usize), leaf: &Leaf) {
         self.far(step + FAR[0], slots, |slot| leaf.prefetch_record(slot));
@@ -205,7 +207,8 @@ where
         }
     }
 
-    /// Asks for the records that are visited first, before the first of them is waited for to see where the range begins.
+    /// Asks for the records that are visited first, before the first of them is waited for to see where the
+    /// range begins.
     #[inline]
     fn ask_for_begin(&self, leaf: &Leaf) {
         if let (Direction::Forward, Bound::Included(key) | Bound::Excluded(key)) =

@@ -1,5 +1,5 @@
-//! Records that are looked at and changed in one go: what is shown is what is there, nobody comes between, and where it cannot be done
-//! nothing is.
+//! Records that are looked at and changed in one go: what is shown is what is there, nobody comes between,
+//! and where it cannot be done nothing is.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use atoll_disk::MemoryDisk;

@@ -1,4 +1,5 @@
-//! Values that grow: what a reader, a snapshot, a scan or the disk has of one stays what it was, and every append is there.
+//! Values that grow: what a reader, a snapshot, a scan or the disk has of one stays what it was, and every
+//! append is there.
 //!
 //! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-engine --test appends`.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
@@ -32,7 +33,8 @@ fn content(tree: &Tree) -> Model {
     content
 }
 
-/// What a value begins with is told as it is, whether or not what it is asked for is in one piece, and without any trace.
+/// What a value begins with is told as it is, whether or not what it is asked for is in one piece, and
+/// without any trace.
 fn fronts_are_right(tree: &Tree, key: &[u8], expected: Option<&Vec<u8>>, at: &str) {
     let [short, long] =
         [17, 300].map(|most| expected.map(|value| (&value[..value.len().min(most)], value.len() as u64)));

@@ -1,5 +1,5 @@
-//! What fails, or panics, when the log has a write and the trees do not: nobody is told that nothing happened, nobody sees a half of
-//! it, and whoever opens the store again has all of it.
+//! What fails, or panics, when the log has a write and the trees do not: nobody is told that nothing
+//! happened, nobody sees a half of it, and whoever opens the store again has all of it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

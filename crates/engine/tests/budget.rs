@@ -1,9 +1,11 @@
 //! The memory budget: held whatever is asked of the engine, and never by losing or refusing anything.
 //!
-//! What is held to the bound is the most that the engine ever counted, so a peak within one call is found as well. Each
-//! test of a thing that counts shows that it does: were it not counted, no checkpoint would come for it.
+//! What is held to the bound is the most that the engine ever counted, so a peak within one call is found as
+//! well. Each test of a thing that counts shows that it does: were it not counted, no checkpoint would come
+//! for it.
 //!
-//! Not under sanitizers: what is counted is the same, and the other tests touch the same memory in a tenth of the time.
+//! Not under sanitizers: what is counted is the same, and the other tests touch the same memory in a tenth of
+//! the time.
 
 #![cfg(not(atoll_plain_memory))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

@@ -1,4 +1,5 @@
-//! What changed between two states: the same as the difference of two plain maps, at the cost of what changed.
+//! What changed between two states: the same as the difference of two plain maps, at the cost of what
+//! changed.
 //!
 //! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-engine --test changes`.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]

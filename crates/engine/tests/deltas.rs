@@ -1,4 +1,5 @@
-//! Puts into leaves that are not in memory: the store equals a plain map whatever happens to a delta before it is a page.
+//! Puts into leaves that are not in memory: the store equals a plain map whatever happens to a delta before
+//! it is a page.
 //!
 //! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-engine --test deltas`.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -322,7 +323,8 @@ fn a_checkpoint_writes_what_was_put_beside_leaves_and_not_the_leaves() {
     let disk = SimDisk::seeded(5);
     filled(&disk);
     let some = || (100..20_000u64).step_by(2_000);
-    // Each time beside the same leaves, from which nobody has read what the checkpoint before wrote beside them.
+    // Each time beside the same leaves, from which nobody has read what the checkpoint before wrote beside
+    // them.
     for version in 1..4 {
         let (engine, tree) = opened(&disk);
         for number in some() {

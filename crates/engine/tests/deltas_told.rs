@@ -1,4 +1,5 @@
-//! What a writer lets go of while a checkpoint runs is let go of once, also when the process ends before the next one.
+//! What a writer lets go of while a checkpoint runs is let go of once, also when the process ends before the
+//! next one.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 use atoll_disk::{Disk, DiskError, MemoryDisk, Relay, SimDisk};
@@ -78,7 +79,8 @@ fn replace_some(tree: &Tree) {
 fn a_value_that_a_writer_lets_go_of_during_a_checkpoint_leaves_with_that() {
     let disk = interrupted(1);
     let (engine, tree) = filled(&disk);
-    // So much beside one leaf that it is read and becomes one page, and two long values replaced in a later one.
+    // So much beside one leaf that it is read and becomes one page, and two long values replaced in a later
+    // one.
     for number in 5000..5018 {
         tree.put(&key(number), &[2; 100], Durability::Buffered).unwrap();
     }

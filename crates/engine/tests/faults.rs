@@ -320,7 +320,8 @@ fn a_torn_signpost_costs_nothing_and_is_mended_by_the_next_write() {
     assert_eq!(disk.to_bytes()[signpost..signpost + 64], whole[signpost..signpost + 64]);
 }
 
-/// A disk that holds one write up: it tells that it is there, and waits until it may go on. Later writes are counted.
+/// A disk that holds one write up: it tells that it is there, and waits until it may go on. Later writes are
+/// counted.
 struct Held {
     disk: SimDisk,
     next: Mutex<Option<(Sender<()>, Receiver<()>)>>,

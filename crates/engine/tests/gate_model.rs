@@ -1,7 +1,9 @@
-//! A model of who may be inside together (`gate.rs`, `in_place.rs`): every way in which some threads can interleave.
+//! A model of who may be inside together (`gate.rs`, `in_place.rs`): every way in which some threads can
+//! interleave.
 //!
-//! Steps are those of the code, in its order: locks, what is done under them, and their ends. The model knows nothing of
-//! memory orders: all of them come from the locks. With one lock left out or one step moved it must find what goes wrong.
+//! Steps are those of the code, in its order: locks, what is done under them, and their ends. The model knows
+//! nothing of memory orders: all of them come from the locks. With one lock left out or one step moved it
+//! must find what goes wrong.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::HashSet;
@@ -128,7 +130,8 @@ impl State {
             Look(leaf) => check(!self.writing.contains(&leaf), "a leaf is read while it is written")?,
             LookAtAll => {
                 check(self.writing.is_empty(), "leaves are read while they are written")?;
-                // What is applied is a beginning of the log: all of it, but for what one who is alone has logged.
+                // What is applied is a beginning of the log: all of it, but for what one who is alone has
+                // logged.
                 let is_beginning = self.applied.len() <= self.log.len()
                     && self.log[..self.applied.len()].iter().all(|group| self.applied.contains(group));
                 check(is_beginning, "a scan sees a commit and not one before it")?;
@@ -158,8 +161,9 @@ impl State {
     }
 }
 
-/// Tries every interleaving; how many states there are, or the first thing that goes wrong. Once who wants to share a lock
-/// gets it beside others whoever waits, and once he stands behind those who wait to have it alone.
+/// Tries every interleaving; how many states there are, or the first thing that goes wrong. Once who wants to
+/// share a lock gets it beside others whoever waits, and once he stands behind those who wait to have it
+/// alone.
 fn explore(programs: &[Program]) -> Result<usize, &'static str> {
     Ok(explore_as(programs, false)? + explore_as(programs, true)?)
 }

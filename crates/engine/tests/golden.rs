@@ -1,7 +1,8 @@
 //! A kept store of format 1: whatever later builds write, they read this one as it was meant.
 //!
-//! `tests/kept/format-1.txt` are its bytes: lines of an offset, how often sixteen bytes are repeated there, and those bytes;
-//! what no line names is zero. It was written by the last test below, by the build that made format 1 what it is.
+//! `tests/kept/format-1.txt` are its bytes: lines of an offset, how often sixteen bytes are repeated there,
+//! and those bytes; what no line names is zero. It was written by the last test below, by the build that made
+//! format 1 what it is.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use atoll_disk::{Disk, MemoryDisk, SimDisk};
@@ -102,7 +103,8 @@ fn assert_is_read_and_written_on(disk: &Arc<dyn Disk>) {
     assert!(content(&engine, Some("then"), "first") == then);
 }
 
-/// Such a store as this build writes it. `ATOLL_WRITE_KEPT=FILE` keeps it, which is right only for a new format.
+/// Such a store as this build writes it. `ATOLL_WRITE_KEPT=FILE` keeps it, which is right only for a new
+/// format.
 #[test]
 fn a_store_to_be_kept_is_read_and_written_on_as_well() {
     let (bytes, text) = written();

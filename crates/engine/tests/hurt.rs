@@ -1,5 +1,5 @@
-//! A store that was hurt, or whose disk fails where little is lost: what is whole stays readable, what was refused stays
-//! undone, and a sound store is not said to be damaged.
+//! A store that was hurt, or whose disk fails where little is lost: what is whole stays readable, what was
+//! refused stays undone, and a sound store is not said to be damaged.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
@@ -13,7 +13,8 @@ use support::{image, options, value};
 
 const BLOCK: u64 = 4096;
 
-/// A disk in memory that has blocks which cannot be read, and may say of a write that it failed though it did not.
+/// A disk in memory that has blocks which cannot be read, and may say of a write that it failed though it did
+/// not.
 #[derive(Default)]
 struct Hurt {
     bytes: MemoryDisk,

@@ -1,8 +1,8 @@
-//! Puts and deletes that go on at once: whoever looks at more than one leaf sees the trees between two commits, a decision is not
-//! overtaken, and what is found after opening is what was acknowledged.
+//! Puts and deletes that go on at once: whoever looks at more than one leaf sees the trees between two
+//! commits, a decision is not overtaken, and what is found after opening is what was acknowledged.
 //!
-//! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-engine --test in_place`; the threads interleave anew each
-//! time, so it may take a few runs.
+//! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-engine --test in_place`; the threads interleave
+//! anew each time, so it may take a few runs.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use atoll_disk::{Disk, FileDisk, MemoryDisk, Mode};

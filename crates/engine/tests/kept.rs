@@ -1,4 +1,5 @@
-//! What a snapshot keeps of values that were replaced since costs a few words for each part of the log, not for each value.
+//! What a snapshot keeps of values that were replaced since costs a few words for each part of the log, not
+//! for each value.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 use atoll_disk::{Disk, MemoryDisk};

@@ -1,4 +1,5 @@
-//! What leaves and the nodes above them take in memory, and that it is counted: whatever the keys, in whatever order.
+//! What leaves and the nodes above them take in memory, and that it is counted: whatever the keys, in
+//! whatever order.
 #![allow(clippy::unwrap_used)]
 
 use atoll_disk::MemoryDisk;

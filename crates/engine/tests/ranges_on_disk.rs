@@ -1,4 +1,5 @@
-//! Key ranges that move between trees: what that writes, what an older build makes of it, what failing disks do to it.
+//! Key ranges that move between trees: what that writes, what an older build makes of it, what failing disks
+//! do to it.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use atoll_disk::{Disk, DiskError, FaultPlan, MemoryDisk, SimDisk, Window};

@@ -1,4 +1,5 @@
-//! Who waits for memory, for how much, and how long: batches, updates, and stores larger than their nodes may be.
+//! Who waits for memory, for how much, and how long: batches, updates, and stores larger than their nodes may
+//! be.
 //!
 //! What is held to the bound is the most that the engine ever counted.
 //!

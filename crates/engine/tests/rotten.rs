@@ -1,4 +1,5 @@
-//! Leaves that rot on the disk while the log goes on about them: what is whole stays readable, and nothing old is shown.
+//! Leaves that rot on the disk while the log goes on about them: what is whole stays readable, and nothing
+//! old is shown.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
@@ -20,7 +21,8 @@ fn open(image: &[u8], options: Options) -> Result<(Engine, Tree), EngineError> {
     Ok((engine, tree))
 }
 
-/// What is on disk of a store that made these changes after its last checkpoint, the leaf of the sick key rotten.
+/// What is on disk of a store that made these changes after its last checkpoint, the leaf of the sick key
+/// rotten.
 fn rotten(change: impl FnOnce(&Engine, &Tree)) -> Vec<u8> {
     let disk = Arc::new(MemoryDisk::new());
     let opened = || Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, options()).unwrap();

@@ -72,7 +72,8 @@ impl Disk for Troubled {
 }
 
 impl Troubled {
-    /// Damages whatever has these bytes. The log before the last checkpoint may be among it, which nobody reads.
+    /// Damages whatever has these bytes. The log before the last checkpoint may be among it, which nobody
+    /// reads.
     fn rot(&self, needle: &[u8]) {
         self.rot_where(&image(&self.bytes), needle);
     }

@@ -1,5 +1,5 @@
-//! How pages go to disk and come back: in long runs, and past the cache of the system where memory is short or much is
-//! written.
+//! How pages go to disk and come back: in long runs, and past the cache of the system where memory is short
+//! or much is written.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 use atoll_disk::{BLOCK, Disk, DiskError, MemoryDisk};

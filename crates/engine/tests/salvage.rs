@@ -1,4 +1,5 @@
-//! What comes out of a store with rotten leaves that the log goes on about, opened with `salvage`: all that can be read, and nothing old.
+//! What comes out of a store with rotten leaves that the log goes on about, opened with `salvage`: all that
+//! can be read, and nothing old.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
@@ -40,7 +41,8 @@ fn rot(bytes: &mut [u8], needle: &[u8]) {
     places.into_iter().for_each(|at| bytes[at + 2] ^= 1);
 }
 
-/// What is on disk of a store that made these changes after its last checkpoint, the leaf with this value rotten.
+/// What is on disk of a store that made these changes after its last checkpoint, the leaf with this value
+/// rotten.
 fn rotten(needle: &[u8], change: impl FnOnce(&Engine, &Tree)) -> Vec<u8> {
     let disk = filled();
     let engine = opened(&disk);
@@ -62,7 +64,8 @@ fn salvaged(image: &[u8]) -> (Engine, Tree) {
     open(image, salvaging()).unwrap()
 }
 
-/// That nothing can be told of the sick key, and all away from it, of which some are in other trees, is as it was.
+/// That nothing can be told of the sick key, and all away from it, of which some are in other trees, is as it
+/// was.
 fn assert_whole_elsewhere(tree_of: impl Fn(u32) -> Tree) {
     assert!(value_of(&tree_of(SICK), &key(SICK)).is_err());
     for number in (0..KEYS).step_by(97).filter(|number| !(SICK - 200..SICK + 200).contains(number)) {

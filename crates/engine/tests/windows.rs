@@ -1,5 +1,5 @@
-//! A log that is copied into windows of its file is byte for byte the log that is written without them, but for zeros
-//! behind its end where the space was used before.
+//! A log that is copied into windows of its file is byte for byte the log that is written without them, but
+//! for zeros behind its end where the space was used before.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 use atoll_disk::{Disk, DiskError, FileDisk, Mode, Operation, Window};
@@ -174,8 +174,8 @@ fn assert_goes_on(engine: &Engine, seed: u64) {
     assert!(engine.check().unwrap().damage.is_empty(), "seed {seed}");
 }
 
-/// Small writes are copied, and pages for them made ready by whoever holds no lock; longer ones are written by calls
-/// meanwhile, to where those pages are.
+/// Small writes are copied, and pages for them made ready by whoever holds no lock; longer ones are written
+/// by calls meanwhile, to where those pages are.
 #[test]
 fn what_threads_write_in_both_ways_at_once_is_in_the_log() {
     for seed in 1..4 {

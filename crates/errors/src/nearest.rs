@@ -1,7 +1,7 @@
 //! The name somebody probably meant.
 
-/// Bytes of the longest names that are compared: the measure (Jaro and Winkler) is quadratic in the length, and nobody mistypes a
-/// name of a hundred characters.
+/// Bytes of the longest names that are compared: the measure (Jaro and Winkler) is quadratic in the length,
+/// and nobody mistypes a name of a hundred characters.
 const LONGEST: usize = 100;
 
 /// The candidate most similar to `word`, if one is similar enough to be worth asking about.

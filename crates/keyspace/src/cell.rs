@@ -9,9 +9,9 @@
 //! ff ff slot                     state of the slot: what was applied, when, how many keys there are
 //! ```
 //!
-//! Heads lie beside each other, so that keys are counted and listed without passing over fields. Numbers have their
-//! highest byte first. In an escaped key a zero is followed by `ff`, and two zeros end it: so names are in the order of
-//! keys, then of fields, and no key is the beginning of another.
+//! Heads lie beside each other, so that keys are counted and listed without passing over fields. Numbers have
+//! their highest byte first. In an escaped key a zero is followed by `ff`, and two zeros end it: so names are
+//! in the order of keys, then of fields, and no key is the beginning of another.
 //!
 //! Invariant: names of two slots never interleave, and a slot's own never lie among its state.
 

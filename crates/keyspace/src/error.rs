@@ -1,4 +1,5 @@
-//! Why a slot could not be read or written: about the store and its caller, never about what a client asked for.
+//! Why a slot could not be read or written: about the store and its caller, never about what a client asked
+//! for.
 
 use atoll_engine::EngineError;
 use atoll_errors::ErrorKind;

@@ -1,4 +1,5 @@
-//! Patterns for keys, as Redis understands them: `*`, `?`, `[a-z]`, `[^a]`, and a backslash before what means itself.
+//! Patterns for keys, as Redis understands them: `*`, `?`, `[a-z]`, `[^a]`, and a backslash before what means
+//! itself.
 
 /// Whether a text is what a pattern describes. It takes at most as many steps as both lengths multiplied.
 #[must_use]
@@ -68,7 +69,8 @@ fn matches_one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// Whether a byte is in a set, and how long its description is behind the bracket; one that does not end is one all the same.
+/// Whether a byte is in a set, and how long its description is behind the bracket; one that does not end is
+/// one all the same.
 fn matches_set(set: &[u8], byte: u8) -> (bool, usize) {
     let is_negated = set.first() == Some(&b'^');
     let (mut at, mut holds) = (usize::from(is_negated), false);

@@ -95,8 +95,8 @@ impl Keyspace {
         }
     }
 
-    /// A keyspace in an engine in memory. What was applied is no cell then: it would be lost together with what it is about,
-    /// and to write it takes longer than all the rest.
+    /// A keyspace in an engine in memory. What was applied is no cell then: it would be lost together with
+    /// what it is about, and to write it takes longer than all the rest.
     ///
     /// # Errors
     /// [`KeyspaceError::NotEmpty`] when the tree of this name holds anything.
@@ -108,8 +108,9 @@ impl Keyspace {
         }
     }
 
-    /// Evaluates a command at the time of its entry in the log, commits what it changes together with the place of the
-    /// entry, and writes the answer behind what `reply` has. A command that only reads, or is refused, leaves its place too.
+    /// Evaluates a command at the time of its entry in the log, commits what it changes together with the
+    /// place of the entry, and writes the answer behind what `reply` has. A command that only reads, or is
+    /// refused, leaves its place too.
     ///
     /// # Errors
     /// [`KeyspaceError`]; nothing was changed unless [`KeyspaceError::is_unknown`], and nothing was answered.
@@ -134,8 +135,8 @@ impl Keyspace {
         self.write(slot, applied, time_ms, answer, |writing| evaluate::write(writing, command))
     }
 
-    /// Deletes keys that still have exactly the deadlines they had when a read met them, or [`Keyspace::expired`] did;
-    /// answers how many there were.
+    /// Deletes keys that still have exactly the deadlines they had when a read met them, or
+    /// [`Keyspace::expired`] did; answers how many there were.
     ///
     /// # Errors
     /// As [`Keyspace::apply`].
@@ -152,8 +153,8 @@ impl Keyspace {
         self.write(slot, applied, time_ms, answer, |writing| writing.expire_exactly(keys))
     }
 
-    /// Lets go of at most so many clients that were silent for [`SESSION_MS_MIN`](crate::SESSION_MS_MIN) and more by the time of the
-    /// entry; answers of how many.
+    /// Lets go of at most so many clients that were silent for [`SESSION_MS_MIN`](crate::SESSION_MS_MIN) and
+    /// more by the time of the entry; answers of how many.
     ///
     /// # Errors
     /// As [`Keyspace::apply`].
@@ -267,8 +268,8 @@ impl Keyspace {
         self.state(slot).map_or(0, |state| state.time_ms)
     }
 
-    /// Whether a slot may hold a key whose time is over at this time, or held one that a write of that time found; a write to it deletes it
-    /// first.
+    /// Whether a slot may hold a key whose time is over at this time, or held one that a write of that time
+    /// found; a write to it deletes it first.
     #[must_use]
     pub fn may_be_overdue(&self, slot: u16, now_ms: u64) -> bool {
         self.state(slot).map_or(true, |state| state.soonest_ms <= now_ms.max(state.time_ms))

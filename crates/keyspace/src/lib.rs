@@ -1,11 +1,12 @@
 //! What a slot holds, and what commands do to it.
 //!
-//! [`Keyspace`] keeps the slots of one loop of a node in a tree of the engine; [`ModelKeyspace`] keeps them in plain maps.
-//! Both run the same evaluator over [`Cells`] and [`Changes`]: a write is evaluated at the time that its entry in the log
-//! gives it, and all cells that it changes are committed together with the place of the entry.
+//! [`Keyspace`] keeps the slots of one loop of a node in a tree of the engine; [`ModelKeyspace`] keeps them
+//! in plain maps. Both run the same evaluator over [`Cells`] and [`Changes`]: a write is evaluated at the
+//! time that its entry in the log gives it, and all cells that it changes are committed together with the
+//! place of the entry.
 //!
-//! Invariant: what a write does and answers follows from the cells, the command and the time it was given, and from
-//! nothing else: every copy of a slot comes to the same.
+//! Invariant: what a write does and answers follows from the cells, the command and the time it was given,
+//! and from nothing else: every copy of a slot comes to the same.
 //! Invariant: a command that is refused has changed nothing.
 
 // What is kept, and how.
@@ -65,7 +66,8 @@ pub const BATCH_OPERATIONS_MAX: usize = 1000;
 /// Most bytes of keys and values of a batch; the value of its only mutation is not counted.
 pub const BATCH_BYTES_MAX: usize = 8 << 20;
 
-/// Writes of a client that a slot remembers, the latest ones by their numbers: so many may be under way at a time.
+/// Writes of a client that a slot remembers, the latest ones by their numbers: so many may be under way at a
+/// time.
 pub const REQUESTS_MAX: usize = 64;
 
 /// Clients of which a slot remembers writes at a time.

@@ -78,8 +78,8 @@ impl Session {
         }
     }
 
-    /// Remembers what a write was answered. Those below the floor go, and the one with the lowest number where they are too
-    /// many.
+    /// Remembers what a write was answered. Those below the floor go, and the one with the lowest number
+    /// where they are too many.
     pub(crate) fn remember(&mut self, sequence: u64, floor: u64, answer: &[u8]) {
         self.floor = self.floor.max(floor);
         self.writes.retain(|(other, _)| *other >= floor);

@@ -3,7 +3,8 @@
 /// How many slots there are.
 pub const SLOTS: u16 = 16384;
 
-/// The slot of a key: the checksum of what stands between its first braces, or of all of it where nothing does.
+/// The slot of a key: the checksum of what stands between its first braces, or of all of it where nothing
+/// does.
 #[must_use]
 pub fn slot_of(key: &[u8]) -> u16 {
     checksum(hashed(key)) % SLOTS
@@ -12,12 +13,14 @@ pub fn slot_of(key: &[u8]) -> u16 {
 /// Most slots that there may be.
 pub const SLOTS_WIDE: u32 = 1 << 20;
 
-/// The slot of a key among more slots, a power of two of them: those of [`slot_of`], each divided by a second sum of the same
-/// bytes. So keys that belong together still do, and whoever reckons with fewer slots meets whole runs of these.
+/// The slot of a key among more slots, a power of two of them: those of [`slot_of`], each divided by a second
+/// sum of the same bytes. So keys that belong together still do, and whoever reckons with fewer slots meets
+/// whole runs of these.
 #[must_use]
 pub fn slot_among(key: &[u8], slots: u32) -> u32 {
     let parts = (slots / u32::from(SLOTS)).max(1);
-    // FNV-1a: CRC16 has no more bits to give. Its upper half is folded in, as few of the lower bits would be taken alone.
+    // FNV-1a: CRC16 has no more bits to give. Its upper half is folded in, as few of the lower bits would be
+    // taken alone.
     let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     let sum = hashed(key).iter().fold(0xcbf2_9ce4_8422_2325, step);
     let part = (sum ^ sum >> 32) as u32 % parts;

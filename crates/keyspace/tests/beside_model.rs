@@ -1,4 +1,5 @@
-//! Random commands on an engine beside the same ones on plain maps: all answers and all cells have to be the same.
+//! Random commands on an engine beside the same ones on plain maps: all answers and all cells have to be the
+//! same.
 //!
 //! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-keyspace --test beside_model`.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]

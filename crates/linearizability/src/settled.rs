@@ -1,13 +1,17 @@
-//! Decides the writes of unknown outcome before the search, from what others saw: with each of them the search doubles.
+//! Decides the writes of unknown outcome before the search, from what others saw: with each of them the
+//! search doubles.
 //!
-//! Where every write adds bytes that no other write adds, a write that somebody saw was done, and no later than whoever saw
-//! it had his answer. One that nobody saw might as well never have been done: until its cell was overwritten nobody looked.
+//! Where every write adds bytes that no other write adds, a write that somebody saw was done, and no later
+//! than whoever saw it had his answer. One that nobody saw might as well never have been done: until its cell
+//! was overwritten nobody looked.
 //!
-//! Invariant: if each write's bytes are its own, a history has an explanation if and only if the settled one has.
+//! Invariant: if each write's bytes are its own, a history has an explanation if and only if the settled one
+//! has.
 
 use super::{Action, Answer, Operation};
 
-/// The history with its writes of unknown outcome done by a moment, or left out; deletes stay, since they leave no trace.
+/// The history with its writes of unknown outcome done by a moment, or left out; deletes stay, since they
+/// leave no trace.
 ///
 /// Each write's bytes must be part of no other write's.
 #[must_use]
@@ -109,7 +113,8 @@ mod tests {
         }
     }
 
-    /// Of a store that is honest but for two in three histories, in which some answers are those of other moments.
+    /// Of a store that is honest but for two in three histories, in which some answers are those of other
+    /// moments.
     fn history(seed: u64) -> Vec<Operation> {
         let mut random = Rng::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let reach = random.u64(1..60);

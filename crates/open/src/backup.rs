@@ -1,12 +1,12 @@
 //! Backups: a folder that holds a state of a store, and takes over what changed when it is asked again.
 //!
-//! The store keeps the state that the backup holds as a named snapshot, so what changed since is found at the cost of what
-//! changed. It is written into the backup under a name that nobody takes for a store, and named again when it is whole
-//! ([decision 0022](../../../docs/decisions/0022-backups.md)).
+//! The store keeps the state that the backup holds as a named snapshot, so what changed since is found at the
+//! cost of what changed. It is written into the backup under a name that nobody takes for a store, and named
+//! again when it is whole ([decision 0022](../../../docs/decisions/0022-backups.md)).
 //!
 //! Invariant: a folder whose file is called `store.atoll` holds one state of the source, whole.
-//! Invariant: the source keeps the state that a backup holds, and the one that is being written into it, until the backup
-//! holds a later one.
+//! Invariant: the source keeps the state that a backup holds, and the one that is being written into it,
+//! until the backup holds a later one.
 
 mod mark;
 mod place;
@@ -70,7 +70,8 @@ impl<'s> Backup<'s> {
         let copied = self.copy(&target, &state).await;
         if copied.is_err() {
             drop(target);
-            // The store should not keep for a backup what no backup has; where that fails, the part tells the next attempt.
+            // The store should not keep for a backup what no backup has; where that fails, the part tells the
+            // next attempt.
             if self.source.delete(&name).await.is_ok() {
                 let _ = place.forget(&place.part());
             }

@@ -1,4 +1,5 @@
-//! Records on their way from a state of one store into another store, batch by batch, so that memory does not grow with them.
+//! Records on their way from a state of one store into another store, batch by batch, so that memory does not
+//! grow with them.
 //!
 //! Invariant: nothing of the source is held while the other store is written to.
 
@@ -111,7 +112,8 @@ impl<'c> Carrier<'c> {
         Ok(self.tally)
     }
 
-    /// Fills loads until `fill` has nothing more, from one key on each time; it answers the key at which it stopped.
+    /// Fills loads until `fill` has nothing more, from one key on each time; it answers the key at which it
+    /// stopped.
     fn carry(
         &mut self,
         name: &str,

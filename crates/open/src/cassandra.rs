@@ -76,7 +76,8 @@ const KEYS: [&str; 11] = [
 ];
 
 impl CassandraUrl {
-    /// Reads what follows `cassandra:`. What may be a password is in no error, wherever its characters end up.
+    /// Reads what follows `cassandra:`. What may be a password is in no error, wherever its characters end
+    /// up.
     pub(crate) fn parse(rest: &str) -> Result<Self, UrlError> {
         Self::read(rest).map_err(|error| if may_hold_password(rest) { UrlError::Password } else { error })
     }

@@ -1,7 +1,7 @@
 //! Where a path or URL becomes a store: the one way in for every door.
 //!
-//! [`open`] takes a bare path, `file:`, `mem:`, `cassandra:` or `ring:`. [`open_with_maintenance`] also gives the
-//! handle to what only an operator needs: check, statistics, snapshots, copies, backups.
+//! [`open`] takes a bare path, `file:`, `mem:`, `cassandra:` or `ring:`. [`open_with_maintenance`] also gives
+//! the handle to what only an operator needs: check, statistics, snapshots, copies, backups.
 //!
 //! Invariant: a text that is not understood whole opens nothing, so no typing slip makes a new folder.
 //! Invariant: only `stores.rs` knows the implementations by name.

@@ -8,11 +8,12 @@ use std::pin::Pin;
 
 /// The upkeep of one store. Everything here runs while the store serves.
 pub trait Maintenance: Send + Sync {
-    /// Whether this process has the store itself. Otherwise another one has it, and answers for it as long as it runs.
+    /// Whether this process has the store itself. Otherwise another one has it, and answers for it as long as
+    /// it runs.
     fn is_owner(&self) -> bool;
 
-    /// Waits until this process has the store itself: it takes the place of the one that has it, should that end before
-    /// others that want it. For who only reads, for ever.
+    /// Waits until this process has the store itself: it takes the place of the one that has it, should that
+    /// end before others that want it. For who only reads, for ever.
     fn until_owner(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 
     /// Reads and verifies every byte that the store refers to. Damage is listed, not an error.
@@ -51,13 +52,13 @@ pub trait Maintenance: Send + Sync {
         progress: CopyProgress,
     ) -> StoreFuture<'a, CopyReport>;
 
-    /// Brings `folder`, a backup of this store, to the present state: what changed since it was last brought there is
-    /// copied, and everything where it does not exist, is empty, or with `full`. A backup that ends before its time
-    /// leaves a folder that says so, and the next one completes it.
+    /// Brings `folder`, a backup of this store, to the present state: what changed since it was last brought
+    /// there is copied, and everything where it does not exist, is empty, or with `full`. A backup that ends
+    /// before its time leaves a folder that says so, and the next one completes it.
     ///
     /// # Errors
-    /// `invalid-input` for a folder that is no backup of this store, or into which somebody else wrote; `read-only`, since
-    /// the store keeps each state that a backup holds as a named snapshot.
+    /// `invalid-input` for a folder that is no backup of this store, or into which somebody else wrote;
+    /// `read-only`, since the store keeps each state that a backup holds as a named snapshot.
     fn backup_to<'a>(
         &'a self,
         folder: &'a Path,
@@ -102,8 +103,8 @@ pub struct Damage {
     pub cells: Option<DamagedCells>,
 }
 
-/// Cells of which some cannot be read: partition and sort key of the first and of the last, which are one where it is a value. None
-/// is the first or the last of all.
+/// Cells of which some cannot be read: partition and sort key of the first and of the last, which are one
+/// where it is a value. None is the first or the last of all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedCells {
     /// The first.

@@ -1,5 +1,5 @@
-//! What follows the question mark of a store URL, `key=value&key=value`, and what stands behind percent signs: read the same
-//! way for every kind of store.
+//! What follows the question mark of a store URL, `key=value&key=value`, and what stands behind percent
+//! signs: read the same way for every kind of store.
 //!
 //! Invariant: every key is known, and none is taken twice.
 

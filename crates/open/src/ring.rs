@@ -37,7 +37,8 @@ const KEYS: [&str; 6] = ["mode", "user", "token-file", "tls-authority", "time-ou
 const PORT: u16 = 7379;
 
 impl RingUrl {
-    /// Reads what follows `ring:`. What may be a token or a password is in no error, wherever its characters end up.
+    /// Reads what follows `ring:`. What may be a token or a password is in no error, wherever its characters
+    /// end up.
     pub(crate) fn parse(rest: &str) -> Result<Self, UrlError> {
         Self::read(rest).map_err(|error| if may_hold_secret(rest) { UrlError::TokenInUrl } else { error })
     }

@@ -1,7 +1,8 @@
 //! The upkeep of a store in a folder, on its engine.
 //!
 //! A process that owns the folder, or has it open alone, uses its own engine. Beside a live owner, what only
-//! reads (check, figures, copy) opens the last committed state for itself, and the owner is asked for snapshots.
+//! reads (check, figures, copy) opens the last committed state for itself, and the owner is asked for
+//! snapshots.
 //!
 //! Invariant: damage beside an owner is told only when it is in the newest state.
 //! Invariant: a copy that failed leaves no file of a store behind.
@@ -225,7 +226,8 @@ fn check(engine: &Engine, place: &str) -> Result<CheckReport, StoreError> {
 
 fn statistics(stats: &Stats) -> Vec<Statistic> {
     use StatisticUnit::{Bytes, Count};
-    // A tree much of which was written while it did not fit into memory is not counted: that would read all of it.
+    // A tree much of which was written while it did not fit into memory is not counted: that would read all
+    // of it.
     let counted = stats.trees.iter().filter_map(|(name, records)| Some((name, (*records)?)));
     let records = counted.map(|(name, records)| (format!("{name}-records"), records, Count));
     let figures = [
@@ -286,8 +288,8 @@ pub(crate) fn at_fault<'p>(error: &EngineError, from: &'p str, to: &'p str) -> &
     if error.kind() == ErrorKind::OutOfSpace { to } else { from }
 }
 
-/// Makes the file that a copy is written into, and holds it: what an interrupted one left there goes, and no other is written
-/// there meanwhile.
+/// Makes the file that a copy is written into, and holds it: what an interrupted one left there goes, and no
+/// other is written there meanwhile.
 fn begin_copy(folder: &Path, part: &Path, place: &str) -> Result<File, StoreError> {
     let failed = |error| StoreError::Failed {
         what: "making the folder of the copy",

@@ -1,7 +1,8 @@
-//! Store URLs: a bare path, `file:PATH?key=value`, `mem:`, `cassandra://HOST/KEYSPACE` and `ring://HOST:PORT/KEYSPACE`.
+//! Store URLs: a bare path, `file:PATH?key=value`, `mem:`, `cassandra://HOST/KEYSPACE` and
+//! `ring://HOST:PORT/KEYSPACE`.
 //!
-//! A bare path is taken as it is, byte for byte. After `file:` the path is percent-decoded, and a query
-//! may follow: `mode=read|write|salvage`, `create=true|false`, `memory=SIZE`, `checkpoint=SIZE`, `keep=DURATION`.
+//! A bare path is taken as it is, byte for byte. After `file:` the path is percent-decoded, and a query may
+//! follow: `mode=read|write|salvage`, `create=true|false`, `memory=SIZE`, `checkpoint=SIZE`, `keep=DURATION`.
 //!
 //! Invariant: parsing is total; every text is a location or a typed error with a hint.
 

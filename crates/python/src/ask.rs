@@ -105,7 +105,8 @@ pub(crate) fn near_condition(cell: CellParts, point: Vec<f64>, radius: f64) -> P
     Ok(boundary(cell)?.near(&point, radius).map_err(refused)?.to_string())
 }
 
-/// The sides of a box that goes on behind the boundary of a cell, as a condition; none where every side is open.
+/// The sides of a box that goes on behind the boundary of a cell, as a condition; none where every side is
+/// open.
 #[pyfunction]
 pub(crate) fn wrapped_condition(cell: CellParts, text: &str) -> PyResult<Option<String>> {
     let sides = parse_box(text).map_err(Failure::from)?;

@@ -1,7 +1,7 @@
 //! The Arrow PyCapsule interface: columns that come in and go out without a copy.
 //!
-//! Going out is safe Rust: Arrow's structures are handed to a capsule that drops them. Coming in means trusting
-//! a pointer: whoever made a capsule of that name promises that what it points at is the structure.
+//! Going out is safe Rust: Arrow's structures are handed to a capsule that drops them. Coming in means
+//! trusting a pointer: whoever made a capsule of that name promises that what it points at is the structure.
 
 // Reading what another library put into a capsule: the interface is in terms of C.
 #![allow(unsafe_code)]
@@ -46,8 +46,8 @@ pub(crate) fn array_out<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Bou
     PyTuple::new(py, [schema, array])
 }
 
-/// The batches of an object with `__arrow_c_stream__`. What it yields lazily runs here, without the interpreter lock: who makes
-/// it may need that on other threads.
+/// The batches of an object with `__arrow_c_stream__`. What it yields lazily runs here, without the
+/// interpreter lock: who makes it may need that on other threads.
 pub(crate) fn stream_in(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
     let stream = stream_of(object)?;
     let read = object.py().detach(move || {
@@ -69,8 +69,8 @@ pub(crate) fn schema_of_stream(object: &Bound<'_, PyAny>) -> PyResult<SchemaRef>
 fn stream_of(object: &Bound<'_, PyAny>) -> PyResult<FFI_ArrowArrayStream> {
     let capsule = object.call_method0("__arrow_c_stream__")?;
     let pointer = capsule.cast::<PyCapsule>()?.pointer_checked(Some(STREAM))?;
-    // SAFETY: the name says that this is an `ArrowArrayStream`, which lives as long as the capsule. It is moved out:
-    // what stays behind is an empty one, so that the capsule releases nothing a second time.
+    // SAFETY: the name says that this is an `ArrowArrayStream`, which lives as long as the capsule. It is
+    // moved out: what stays behind is an empty one, so that the capsule releases nothing a second time.
     Ok(unsafe { FFI_ArrowArrayStream::from_raw(pointer.as_ptr().cast()) })
 }
 
@@ -97,8 +97,8 @@ pub(crate) fn array_in(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) = pair.extract()?;
     let schema = schema.pointer_checked(Some(SCHEMA))?;
     let array = array.pointer_checked(Some(ARRAY))?;
-    // SAFETY: the names say what these are; both are moved out, as above, and belong together, as the interface
-    // promises of the pair. `from_ffi` trusts their lengths, which the interface promises as well.
+    // SAFETY: the names say what these are; both are moved out, as above, and belong together, as the
+    // interface promises of the pair. `from_ffi` trusts their lengths, which the interface promises as well.
     let imported = unsafe {
         let schema = FFI_ArrowSchema::from_raw(schema.as_ptr().cast());
         from_ffi(FFI_ArrowArray::from_raw(array.as_ptr().cast()), &schema)

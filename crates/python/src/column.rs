@@ -1,6 +1,7 @@
 //! A column of an answer, as NumPy sees it: `__array_interface__` points at Arrow's own memory.
 //!
-//! NumPy keeps the object that it was made from, and so the memory stays as long as any array that looks at it.
+//! NumPy keeps the object that it was made from, and so the memory stays as long as any array that looks at
+//! it.
 
 use crate::error::{Failure, misuse};
 use arrow_array::cast::AsArray;

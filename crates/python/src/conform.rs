@@ -1,7 +1,7 @@
 //! Making columns fit a table: in its order, and in its types where no value changes by that.
 //!
-//! Texts come in several layouts and integers in several widths, depending on the tool. Nothing is ever rounded:
-//! what does not fit exactly is refused, with the column and the first row.
+//! Texts come in several layouts and integers in several widths, depending on the tool. Nothing is ever
+//! rounded: what does not fit exactly is refused, with the column and the first row.
 
 use crate::error::Failure;
 use crate::input::OF_MASK_KEY;
@@ -22,8 +22,8 @@ use atoll_tables::{Table, TypeName};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The columns as a batch of the table's schema, as it is now if they have one that this handle does not know: somebody
-/// else may have added it meanwhile.
+/// The columns as a batch of the table's schema, as it is now if they have one that this handle does not
+/// know: somebody else may have added it meanwhile.
 pub(crate) async fn conforming(table: &Table, rows: &RecordBatch) -> Result<RecordBatch, Failure> {
     let known = table.schema();
     let is_known = |name: &str| known.columns().column_with_name(name).is_some();
@@ -63,7 +63,8 @@ fn twice(fields: &Fields) -> Option<&str> {
     fields.iter().map(|field| field.name().as_str()).find(|name| !names.insert(*name))
 }
 
-/// A column of vectors as a mask may have meant it: where vectors may not be missing and their elements may, these are.
+/// A column of vectors as a mask may have meant it: where vectors may not be missing and their elements may,
+/// these are.
 fn as_meant(wanted: &Field, given: &Field, column: &ArrayRef) -> Result<ArrayRef, Failure> {
     let (DataType::FixedSizeList(item, _), Some(list)) =
         (wanted.data_type(), column.as_fixed_size_list_opt())
@@ -341,7 +342,8 @@ impl Fit<'_> {
     }
 }
 
-/// Whether elements are missing in vectors alone that are missing as a whole: what lies there is nobody's value.
+/// Whether elements are missing in vectors alone that are missing as a whole: what lies there is nobody's
+/// value.
 pub(crate) fn are_below(elements: Option<&NullBuffer>, vectors: Option<&NullBuffer>, len: usize) -> bool {
     let Some(elements) = elements.filter(|nulls| nulls.null_count() > 0) else { return true };
     vectors.is_some_and(|vectors| vectors.expand(len).contains(elements))

@@ -1,4 +1,5 @@
-//! Errors of the rooms below as Python exceptions: a class for each kind, the hint as an attribute and a note.
+//! Errors of the rooms below as Python exceptions: a class for each kind, the hint as an attribute and a
+//! note.
 
 use atoll_errors::ErrorKind;
 use atoll_store::StoreError;
@@ -108,7 +109,8 @@ impl Failure {
 /// What is wrong with bytes is told by a verb of the command line alone.
 const CHECK: &str = "`atoll store check`, on the command line, tells the extent of the damage";
 
-/// Hints for failures of tables: in the words of the package where it has some, and otherwise what the table says itself.
+/// Hints for failures of tables: in the words of the package where it has some, and otherwise what the table
+/// says itself.
 fn of_table(error: &TableError) -> Option<String> {
     let hint = match error {
         TableError::Schema(error) => return of_schema(error),

@@ -82,8 +82,8 @@ pub(crate) fn estimate<'py>(
     Ok(dict)
 }
 
-/// Several estimates of one sample: the groups if there are any, an estimate or none for each, rows in all where that is
-/// known, the version, rows read, and what that took.
+/// Several estimates of one sample: the groups if there are any, an estimate or none for each, rows in all
+/// where that is known, the version, rows read, and what that took.
 type Several<'py> =
     (Option<Rows>, Vec<Option<Bound<'py, PyDict>>>, Option<u64>, u64, u64, Bound<'py, PyDict>);
 

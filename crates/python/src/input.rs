@@ -1,7 +1,7 @@
 //! Rows that come in: Arrow from any tool, or columns as Python and NumPy hold them.
 //!
-//! Columns of Python and NumPy are copied here, under the interpreter lock: whoever handed them over may change them right
-//! afterwards. Arrow's are not: who keeps them longer than the call copies them.
+//! Columns of Python and NumPy are copied here, under the interpreter lock: whoever handed them over may
+//! change them right afterwards. Arrow's are not: who keeps them longer than the call copies them.
 
 use crate::capsule;
 use crate::conform::{are_below, check_text_bytes, retyped};
@@ -97,7 +97,8 @@ fn lies_across(array: &ArrayRef, rows: usize) -> bool {
 #[derive(FromPyObject)]
 struct Given<'py>(String, Option<String>, Bound<'py, PyAny>, Option<PyBuffer<u8>>, Option<i32>);
 
-/// Under this key a column tells that its missing vectors come from a mask, which marks elements: those may be meant.
+/// Under this key a column tells that its missing vectors come from a mask, which marks elements: those may
+/// be meant.
 pub(crate) const OF_MASK_KEY: &str = "atoll.of_mask";
 
 impl Given<'_> {
@@ -127,8 +128,8 @@ impl Given<'_> {
     }
 }
 
-/// Vectors of these elements. `nulls` tells for each element or for each vector whether it is there; a vector of which no
-/// element is there is missing itself.
+/// Vectors of these elements. `nulls` tells for each element or for each vector whether it is there; a vector
+/// of which no element is there is missing itself.
 fn vectors(values: &ArrayRef, elements: i32, nulls: Option<NullBuffer>) -> PyResult<ArrayRef> {
     let len = usize::try_from(elements).unwrap_or_default();
     let (of_elements, of_vectors) = match nulls.filter(|nulls| nulls.null_count() > 0 && len > 0) {

@@ -12,7 +12,8 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
-/// The same rows in memory of their own: what another library handed over may change as soon as its step is taken.
+/// The same rows in memory of their own: what another library handed over may change as soon as its step is
+/// taken.
 fn copied(rows: &RecordBatch) -> Result<RecordBatch, Failure> {
     let columns = rows.columns().iter().map(|column| {
         let data = column.to_data();
@@ -39,7 +40,8 @@ impl Loader {
 
 #[pymethods]
 impl Loader {
-    /// Takes a step; writes earlier ones, once enough are there. The last step that is there for sure, if any is.
+    /// Takes a step; writes earlier ones, once enough are there. The last step that is there for sure, if any
+    /// is.
     #[pyo3(signature = (step, time, rows))]
     fn push(&self, py: Python<'_>, step: u64, time: Option<f64>, rows: &Rows) -> PyResult<Option<u64>> {
         let (table, held, batch) = (self.table.clone(), Arc::clone(self.held.get()?), rows.whole(py)?);

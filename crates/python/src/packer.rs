@@ -1,6 +1,7 @@
 //! A table that is kept packed in the background, by a thread of this process.
 //!
-//! The thread is its own, since a pack computes for long stretches, and calls that wait must not wait for those.
+//! The thread is its own, since a pack computes for long stretches, and calls that wait must not wait for
+//! those.
 //!
 //! Invariant: the thread never asks for the interpreter lock.
 
@@ -16,7 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How much later than others this thread is to get a processor: a simulation that needs all of them goes first.
+/// How much later than others this thread is to get a processor: a simulation that needs all of them goes
+/// first.
 const NICENESS: i32 = 5;
 
 /// How far it got.

@@ -23,8 +23,8 @@ enum Held {
     WithEstimates(Box<RefinedEstimates>),
 }
 
-/// What comes in a step: the rows, the version, what it took so far, the share below which everything was handed
-/// over, whether it is the last, and the estimate if one was asked for.
+/// What comes in a step: the rows, the version, what it took so far, the share below which everything was
+/// handed over, whether it is the last, and the estimate if one was asked for.
 type Step<'py> = (Rows, u64, Bound<'py, PyDict>, f64, bool, Option<Bound<'py, PyDict>>);
 
 impl Refinement {
@@ -69,8 +69,8 @@ impl Refinement {
 
 /// A share whose sample is what lies below the cut.
 ///
-/// A double has 53 bits and a cut 64, so one that is rounded may lose the last unit that was handed over, or take in the
-/// next one: it is rounded down, unless the last unit would be lost by that.
+/// A double has 53 bits and a cut 64, so one that is rounded may lose the last unit that was handed over, or
+/// take in the next one: it is rounded down, unless the last unit would be lost by that.
 fn share_of(cut: Cut, last: Option<Weight>) -> f64 {
     let sample = |share: f64| Cut::of_share(share.clamp(0.0, 1.0)).unwrap_or(Cut::ALL);
     let nearest = cut.share();

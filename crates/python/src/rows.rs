@@ -101,7 +101,8 @@ impl Rows {
         Ok(Self::new(whole.slice(offset, rows.min(whole.num_rows() - offset))))
     }
 
-    /// A stream of the batches. What the consumer asks for is taken as a wish: the columns come in their own types.
+    /// A stream of the batches. What the consumer asks for is taken as a wish: the columns come in their own
+    /// types.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,

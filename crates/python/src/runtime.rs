@@ -1,8 +1,9 @@
 //! Where calls wait: one runtime for the process, made when it is first needed.
 //!
-//! Invariant: whoever waits here has let go of the interpreter lock, and notices a signal within [`SIGNAL_INTERVAL`].
-//! Invariant: a forked child, which has none of the threads that a store needs, is told so instead of waiting for
-//! them for ever; and what it inherited is never closed by it, since its parent still uses it.
+//! Invariant: whoever waits here has let go of the interpreter lock, and notices a signal within
+//! [`SIGNAL_INTERVAL`].
+//! Invariant: a forked child, which has none of the threads that a store needs, is told so instead of waiting
+//! for them for ever; and what it inherited is never closed by it, since its parent still uses it.
 
 use crate::error::Failure;
 use pyo3::prelude::*;
@@ -15,8 +16,8 @@ use tokio::runtime::{Builder, Handle, Runtime};
 /// How often a waiting call looks for signals, so that Ctrl-C stops it within 100 ms.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(40);
 
-/// The least number of threads: decoding and ordering a long answer keeps one busy for seconds, and what others wait for must
-/// go on beside it, also on one processor.
+/// The least number of threads: decoding and ordering a long answer keeps one busy for seconds, and what
+/// others wait for must go on beside it, also on one processor.
 const WORKERS_MIN: usize = 4;
 
 /// The runtime, and the process that made it.

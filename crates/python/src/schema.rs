@@ -1,4 +1,5 @@
-//! Schemas: of a table, as Arrow's; and columns as text, which is how Python hands over the schema of a new table.
+//! Schemas: of a table, as Arrow's; and columns as text, which is how Python hands over the schema of a new
+//! table.
 
 use crate::capsule;
 use crate::error::{Failure, misuse};

@@ -77,8 +77,8 @@ impl Store {
         wait(py, async move { handle.sync().await })
     }
 
-    /// Ends it. Nothing of it is open then, unless something else holds it, as tables do: that keeps it open, and
-    /// everything that was acknowledged is on the disk.
+    /// Ends it. Nothing of it is open then, unless something else holds it, as tables do: that keeps it open,
+    /// and everything that was acknowledged is on the disk.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         // What a forked child inherited is its parent's to close.
         let Ok(handle) = self.handle.get().map(Arc::clone) else { return Ok(()) };

@@ -234,8 +234,8 @@ impl Table {
         wait(py, async move { table.last_complete(&run).await })
     }
 
-    /// What a rank of a run has to know of it: attempt, last step of this attempt, last complete step, whether this rank
-    /// has given something in it; none if the run never began.
+    /// What a rank of a run has to know of it: attempt, last step of this attempt, last complete step,
+    /// whether this rank has given something in it; none if the run never began.
     fn run_state(&self, py: Python<'_>, run: String, rank: u32) -> PyResult<Option<RunState>> {
         let table = self.handle()?;
         let state = wait(py, async move { table.run_state(&run, rank).await })?;
@@ -262,7 +262,8 @@ impl Table {
         wait(py, async move { table.set_rank_notes(&run, attempt, rank, &notes).await })
     }
 
-    /// What the ranks of a run noted, by rank, for an attempt: JSON, an object each. Earlier attempts note nothing any more.
+    /// What the ranks of a run noted, by rank, for an attempt: JSON, an object each. Earlier attempts note
+    /// nothing any more.
     fn rank_notes(&self, py: Python<'_>, run: String, attempt: u64) -> PyResult<BTreeMap<u32, String>> {
         let table = self.handle()?;
         let noted = wait(py, async move { table.rank_notes(&run, attempt).await })?;
@@ -270,7 +271,8 @@ impl Table {
         noted.into_iter().map(|(rank, noted)| Ok((rank, text(noted)?))).collect()
     }
 
-    /// Waits until there is a version after `since`, or for so many seconds; the version that is current then.
+    /// Waits until there is a version after `since`, or for so many seconds; the version that is current
+    /// then.
     fn follow(&self, py: Python<'_>, since: u64, seconds: f64) -> PyResult<u64> {
         let table = self.readable()?;
         let time = Duration::try_from_secs_f64(seconds)
@@ -352,8 +354,8 @@ impl Table {
         Ok(self.append_rows(py, rows, append)?.map(|version| version.0))
     }
 
-    /// Appends the rows of one rank as its next step, from `from` on: the step that they became, and the version that has
-    /// them.
+    /// Appends the rows of one rank as its next step, from `from` on: the step that they became, and the
+    /// version that has them.
     #[pyo3(signature = (run, attempt, rank, from_step, rows, time=None))]
     #[expect(clippy::too_many_arguments, reason = "the Python beside it names them")]
     fn append_next(
@@ -393,8 +395,8 @@ impl Table {
         Ok((Rows::new(answer.rows), answer.version.0, work_as_dict(py, &answer.work)?))
     }
 
-    /// A query divided among about so many readers: of each split its objects, the version, the host, about how many
-    /// rows, and bytes.
+    /// A query divided among about so many readers: of each split its objects, the version, the host, about
+    /// how many rows, and bytes.
     fn splits<'py>(&self, py: Python<'py>, ask: Ask, readers: usize) -> PyResult<Vec<Split<'py>>> {
         let (table, query) = (self.readable()?, ask.query()?);
         let splits = wait(py, async move { table.splits(&query, readers).await })?;
@@ -521,8 +523,8 @@ impl Table {
         Ok((report.oldest, report.objects, report.orphans, report.history))
     }
 
-    /// Copies a version to a store, under a name: the version, its rows, how many objects, how many of these now, and their
-    /// bytes.
+    /// Copies a version to a store, under a name: the version, its rows, how many objects, how many of these
+    /// now, and their bytes.
     fn copy_to(
         &self,
         py: Python<'_>,

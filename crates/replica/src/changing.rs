@@ -2,8 +2,10 @@
 //!
 //! Invariant: a table that nothing changes in stays exactly as it was, its version too.
 //! Invariant: no copy is in sync and catches up: where nobody has anything yet, nobody catches up.
-//! Invariant: of the copies that catch up, those stand first that were in sync last: what a loss leaves is theirs.
-//! Invariant: a slot's successor is one of its in-sync copies and not its primary; a change of either forgets it.
+//! Invariant: of the copies that catch up, those stand first that were in sync last: what a loss leaves is
+//! theirs.
+//! Invariant: a slot's successor is one of its in-sync copies and not its primary; a change of either forgets
+//! it.
 
 use crate::planted::{self, Bug};
 use crate::{
@@ -24,7 +26,8 @@ pub(crate) struct Changing<'a> {
     chosen: Option<(Slot, NodeId)>,
 }
 
-/// Into how many runs of slots those are divided that others take over: clients are told of ranges, and of few soon.
+/// Into how many runs of slots those are divided that others take over: clients are told of ranges, and of
+/// few soon.
 const RUNS: usize = 256;
 
 impl<'a> Changing<'a> {
@@ -73,14 +76,16 @@ impl<'a> Changing<'a> {
         slots.into_iter().for_each(|slot| change(self, slot));
     }
 
-    /// A node begins a life. Where it was in sync and has everything, it stays so in a new epoch; otherwise it has to catch up.
+    /// A node begins a life. Where it was in sync and has everything, it stays so in a new epoch; otherwise
+    /// it has to catch up.
     pub(crate) fn begin(&mut self, node: NodeId, member: Member, survived: &Survived) {
         self.table.members.insert(node, member);
         self.is_changed = true;
         let has_everything = matches!(survived, Survived::Everything) || planted::is(Bug::LossForgotten);
         self.each_slot_of(node, |table, slot| {
             if !table.table.slot(slot).in_sync.contains(node) {
-                // While it is to be handed over it stays as it is: whoever says that it is ready says so of just that.
+                // While it is to be handed over it stays as it is: whoever says that it is ready says so of
+                // just that.
                 if !has_everything && table.table.slot(slot).successor.is_none() {
                     table.change(slot, |configuration| configuration.empty(node));
                 }
@@ -111,7 +116,8 @@ impl<'a> Changing<'a> {
         });
     }
 
-    /// In-sync copies that nobody hears have to catch up later, if others are heard; and one who is heard leads.
+    /// In-sync copies that nobody hears have to catch up later, if others are heard; and one who is heard
+    /// leads.
     fn settle(&mut self, slot: Slot) {
         let in_sync = self.table.slot(slot).in_sync;
         let up: Vec<_> = in_sync.iter().filter(|&node| self.is_up(node)).collect();
@@ -175,7 +181,8 @@ impl<'a> Changing<'a> {
         }
     }
 
-    /// What was proposed before the slot changed in any way counts for nothing: since then the primary may have taken writes.
+    /// What was proposed before the slot changed in any way counts for nothing: since then the primary may
+    /// have taken writes.
     fn take_over(&mut self, slot: Slot, since: Version, node: NodeId) {
         if !self.is_up(node) {
             return;
@@ -216,7 +223,8 @@ impl<'a> Changing<'a> {
                 return;
             }
             if configuration.joining.remove(node) | configuration.in_sync.remove(node) {
-                // Whoever leads may have asked for it to be counted in: that must not come true when it is back one day.
+                // Whoever leads may have asked for it to be counted in: that must not come true when it is
+                // back one day.
                 configuration.epoch = configuration.epoch.next();
             }
         });
@@ -303,7 +311,8 @@ impl Configuration {
         self.primary.is_some_and(|primary| primary != node) && (self.in_sync.contains(node) || is_any)
     }
 
-    /// A copy has to catch up from now on. It has more than those that never were in sync, or are not any more for longer.
+    /// A copy has to catch up from now on. It has more than those that never were in sync, or are not any
+    /// more for longer.
     fn demote(&mut self, node: NodeId) {
         if self.in_sync.remove(node) {
             self.joining.put_first(node);

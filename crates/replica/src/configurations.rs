@@ -1,6 +1,7 @@
 //! Who has which slot, for all slots: many, of which few change at a time.
 //!
-//! Invariant: a copy shares with its original all that neither has changed since, so that a table for each change costs little.
+//! Invariant: a copy shares with its original all that neither has changed since, so that a table for each
+//! change costs little.
 
 mod part;
 
@@ -125,8 +126,8 @@ impl Configurations {
         (part..self.parts.len()).flat_map(|part| self.part(part)).skip(at)
     }
 
-    /// Whether this is so of any slot. What is asked must not follow from since when a slot is as it is: each of the few placements is
-    /// looked at once, and not each of the many slots.
+    /// Whether this is so of any slot. What is asked must not follow from since when a slot is as it is: each
+    /// of the few placements is looked at once, and not each of the many slots.
     pub fn any(&self, is_so: impl Fn(&Configuration) -> bool) -> bool {
         let shut = self.parts.iter().enumerate().filter(|(at, _)| !self.is_open(*at));
         self.open.as_ref().is_some_and(|open| open.slots.iter().any(&is_so))

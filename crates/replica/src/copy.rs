@@ -1,4 +1,5 @@
-//! One copy of a slot on this node: its log, how far it is logged and committed, and what it is to the others.
+//! One copy of a slot on this node: its log, how far it is logged and committed, and what it is to the
+//! others.
 //!
 //! Invariant: what is committed is never truncated; what is applied is committed.
 //! Invariant: `verified` never exceeds what is known to be in the log of this epoch's primary.
@@ -20,8 +21,8 @@ pub(crate) struct Around<'a> {
     pub(crate) in_sync_min: usize,
     /// How many bytes of applied entries of the slot may be kept for copies that lack them.
     pub(crate) kept_bytes_max: usize,
-    /// Whether this node may go on with the slot where no other copy is in sync: the configuration group hears it, and no newer table
-    /// leaves the slot to somebody else.
+    /// Whether this node may go on with the slot where no other copy is in sync: the configuration group
+    /// hears it, and no newer table leaves the slot to somebody else.
     pub(crate) goes_alone: bool,
     pub(crate) effects: &'a mut Vec<Effect>,
 }
@@ -128,7 +129,8 @@ impl Replicated {
         self.time_ms = 0;
     }
 
-    /// The cells are gone, and others come in their place: the primary hears at once that nothing is here any more.
+    /// The cells are gone, and others come in their place: the primary hears at once that nothing is here any
+    /// more.
     pub(crate) fn emptied(&mut self, around: &mut Around<'_>) {
         if planted::is(Bug::EmptiedKept) {
             return;
@@ -189,8 +191,9 @@ impl Replicated {
         }
     }
 
-    /// The last place at which this log may be the same as one that has that entry: the end of this one, or else the place
-    /// before. More is not stepped back at once, for the primary's log may begin right where both are still the same.
+    /// The last place at which this log may be the same as one that has that entry: the end of this one, or
+    /// else the place before. More is not stepped back at once, for the primary's log may begin right where
+    /// both are still the same.
     fn hint(&self, previous: Position) -> Sequence {
         let last = self.log.last().sequence;
         last.min(previous.sequence.before()).max(self.committed)
@@ -218,8 +221,9 @@ impl Replicated {
         true
     }
 
-    /// Whether entries can come behind that one: each is behind the one before, of its epoch or a later one up to this, and none is
-    /// in place of what is committed, which is the same everywhere. Whoever says otherwise is not believed.
+    /// Whether entries can come behind that one: each is behind the one before, of its epoch or a later one
+    /// up to this, and none is in place of what is committed, which is the same everywhere. Whoever says
+    /// otherwise is not believed.
     fn may_follow(&self, after: Position, entries: &[Entry]) -> bool {
         let mut last = after;
         let follow = entries.iter().all(|Entry { position, .. }| {
@@ -254,7 +258,8 @@ impl Replicated {
         }
     }
 
-    /// The log holds this entry and all before it. What was written before entries were cut off may have been in their place.
+    /// The log holds this entry and all before it. What was written before entries were cut off may have been
+    /// in their place.
     pub(crate) fn logged(&mut self, position: Position, run: LogRun, around: &mut Around<'_>) {
         if run != self.run && !planted::is(Bug::LoggedOfAnother) {
             return;
@@ -294,7 +299,8 @@ impl Replicated {
             if self.configuration.in_sync.len() < around.in_sync_min
                 && let Some(ticket) = ticket.take()
             {
-                // Copies were lost since it was taken: it is applied, and may be lost with the few that are left.
+                // Copies were lost since it was taken: it is applied, and may be lost with the few that are
+                // left.
                 around.effects.push(Effect::Unknown { ticket });
             }
             around.effects.push(Effect::Apply { slot: self.slot, entry, ticket });

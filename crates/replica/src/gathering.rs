@@ -6,7 +6,8 @@
 //! - or nobody came for a hundredth of the class's time,
 //! - or half of the time of the first one is over; the other half is for doing it.
 //!
-//! Source: Li, "ZHT+", chapter 5 of the thesis on ZHT: collective handling and buffering by the latency that a request tolerates.
+//! Source: Li, "ZHT+", chapter 5 of the thesis on ZHT: collective handling and buffering by the latency that
+//! a request tolerates.
 //!
 //! Invariant: a member that waits is handed out once, no later than the first look behind half of its time.
 //! Invariant: what is kept is one number for each member, whatever the members ask for.

@@ -1,7 +1,9 @@
-//! What the configuration group decides: one change after the other, each the same on every member of the group.
+//! What the configuration group decides: one change after the other, each the same on every member of the
+//! group.
 //!
 //! Invariant: a node is counted in sync only while it holds every write of the slot that was acknowledged.
-//! Invariant: an epoch of a slot has one primary; a change of the primary or of the in-sync copies is a new epoch.
+//! Invariant: an epoch of a slot has one primary; a change of the primary or of the in-sync copies is a new
+//! epoch.
 
 use crate::changing::Changing;
 use crate::{Copies, Epoch, Incarnation, KeyspaceRules, Member, NodeId, Proposal, Slot, Table};
@@ -77,8 +79,8 @@ pub enum Change {
         /// Whose.
         node: NodeId,
     },
-    /// Another in-sync copy becomes primary, at once: what is under way is not waited for, and whoever asked for it is told that
-    /// nobody knows what became of it.
+    /// Another in-sync copy becomes primary, at once: what is under way is not waited for, and whoever asked
+    /// for it is told that nobody knows what became of it.
     Lead {
         /// The slot.
         slot: Slot,
@@ -106,14 +108,16 @@ pub enum Change {
         /// Which.
         node: NodeId,
     },
-    /// A node that was to leave has no copies any more: it is taken out of the table. When it comes back, that is a new life.
+    /// A node that was to leave has no copies any more: it is taken out of the table. When it comes back,
+    /// that is a new life.
     Remove {
         /// Which.
         node: NodeId,
         /// The life that is over.
         incarnation: Incarnation,
     },
-    /// A slot whose in-sync copies are all gone goes on with what another node has, if anything. Acknowledged writes are lost.
+    /// A slot whose in-sync copies are all gone goes on with what another node has, if anything. Acknowledged
+    /// writes are lost.
     Recover {
         /// The slot.
         slot: Slot,
@@ -176,7 +180,8 @@ impl Group {
         if let Change::Register { node, nonce, address, survived } = change {
             return self.register(node, nonce, address, &survived);
         }
-        // Where nobody else has this table any more, it becomes the next one in its place: founding many slots copies none.
+        // Where nobody else has this table any more, it becomes the next one in its place: founding many
+        // slots copies none.
         let mut table = Changing::of(Arc::make_mut(&mut self.table));
         match change {
             Change::Fail { node, incarnation } => table.hear(node, incarnation, false),

@@ -4,7 +4,8 @@
 
 use std::fmt;
 
-/// A node of the ring. Its number is given once and stays with its store; starting again changes its [`Incarnation`].
+/// A node of the ring. Its number is given once and stays with its store; starting again changes its
+/// [`Incarnation`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u32);
 
@@ -28,7 +29,8 @@ pub struct Sequence(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Version(pub u64);
 
-/// A place in a log and the epoch in which it was written: two entries with the same position are the same entry.
+/// A place in a log and the epoch in which it was written: two entries with the same position are the same
+/// entry.
 ///
 /// Positions are ordered as logs are compared: by epoch first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,7 +41,8 @@ pub struct Position {
     pub sequence: Sequence,
 }
 
-/// A moment of this node's own clock, in microseconds, which goes on while the machine sleeps. Never compared between nodes.
+/// A moment of this node's own clock, in microseconds, which goes on while the machine sleeps. Never compared
+/// between nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Moment(pub u64);
 
@@ -47,8 +50,9 @@ pub struct Moment(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// What of a slot's log a write to it belongs to: all that was written since the copy began, or since entries were cut off last. Cut off
-/// and written again, an entry has the same position, and its second write is not done with the first.
+/// What of a slot's log a write to it belongs to: all that was written since the copy began, or since entries
+/// were cut off last. Cut off and written again, an entry has the same position, and its second write is not
+/// done with the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogRun {
     /// Which copy of this node, of all that it ever had in this life.

@@ -1,9 +1,11 @@
 //! Keyspaces: ranges of slots of one size, each with copies and rules of its own.
 //!
-//! The first one has no name and goes by the options of the ring. The slots of the others follow it in the order in which they
-//! were made, so each slot of a ring still has one number, and all that goes by slots knows nothing of keyspaces.
+//! The first one has no name and goes by the options of the ring. The slots of the others follow it in the
+//! order in which they were made, so each slot of a ring still has one number, and all that goes by slots
+//! knows nothing of keyspaces.
 //!
-//! Invariant: a keyspace keeps its place, and with it the numbers of its slots, for as long as the ring exists.
+//! Invariant: a keyspace keeps its place, and with it the numbers of its slots, for as long as the ring
+//! exists.
 
 use crate::{COPIES_MAX, Slot, Table};
 
@@ -23,9 +25,11 @@ pub struct KeyspaceRules {
     pub name: Box<str>,
     /// How many copies each of its slots is to have; 0 for as many as those of the first one.
     pub copies: u8,
-    /// How many of them must be in sync for a write to be taken; 0 for as many as in the first one, and not more than it has.
+    /// How many of them must be in sync for a write to be taken; 0 for as many as in the first one, and not
+    /// more than it has.
     pub in_sync_min: u8,
-    /// How long its requests may take, in milliseconds, where a client says nothing of it; 0 where nothing is said here either.
+    /// How long its requests may take, in milliseconds, where a client says nothing of it; 0 where nothing is
+    /// said here either.
     pub latency_ms: u16,
 }
 
@@ -95,8 +99,8 @@ impl Table {
         self.keyspaces.iter().position(|rules| &*rules.name == name).map(|place| place + 1)
     }
 
-    /// How many copies a slot is to have, and how many of them must be in sync for a write to be taken, where the first keyspace goes
-    /// by these numbers.
+    /// How many copies a slot is to have, and how many of them must be in sync for a write to be taken, where
+    /// the first keyspace goes by these numbers.
     #[must_use]
     #[inline]
     pub fn copies_of(&self, slot: Slot, (copies, in_sync_min): (usize, usize)) -> (usize, usize) {

@@ -1,10 +1,10 @@
 //! Promises between pairs of nodes: who answers reads may trust for a while that nobody else is primary.
 //!
-//! A promise says: I accept no table that takes a slot from you until it has run out. It is counted from when it was asked
-//! for by whoever asked, and from when it was given, lengthened, by whoever gave it.
+//! A promise says: I accept no table that takes a slot from you until it has run out. It is counted from when
+//! it was asked for by whoever asked, and from when it was given, lengthened, by whoever gave it.
 //!
-//! Invariant: the time for which a promise is used ends before the time for which it is kept, on any two clocks within the
-//! stated error of rate.
+//! Invariant: the time for which a promise is used ends before the time for which it is kept, on any two
+//! clocks within the stated error of rate.
 
 use crate::planted::{self, Bug};
 use crate::{Incarnation, Moment, NodeId, Options, Reads, Version};
@@ -17,12 +17,14 @@ pub(crate) struct Leases {
     given: BTreeMap<NodeId, Moment>,
     /// The question of each node that was answered last.
     answered: BTreeMap<NodeId, Question>,
-    /// The newest table that each node has told it knows: nothing which that table takes from it is served by it.
+    /// The newest table that each node has told it knows: nothing which that table takes from it is served by
+    /// it.
     known_by: BTreeMap<NodeId, Version>,
     held: BTreeMap<NodeId, Held>,
     /// Who is asked.
     pub(crate) partners: BTreeSet<NodeId>,
-    /// Who was asked before, and until when that promise may stand: told of each table meanwhile, for it to go by it.
+    /// Who was asked before, and until when that promise may stand: told of each table meanwhile, for it to
+    /// go by it.
     former: BTreeMap<NodeId, Moment>,
     round: u64,
     asked_at: Moment,
@@ -66,8 +68,8 @@ impl Leases {
         *until = now.after(length).max(*until);
     }
 
-    /// The promises that stand, each with the question that it answered last. They stand under a newer table as well: whoever
-    /// leads by that one is told so at once, and need not ask again.
+    /// The promises that stand, each with the question that it answered last. They stand under a newer table
+    /// as well: whoever leads by that one is told so at once, and need not ask again.
     pub(crate) fn standing(&self, now: Moment) -> impl Iterator<Item = (NodeId, Question)> + '_ {
         let stands = move |node: &NodeId| self.given.get(node).is_some_and(|&until| until > now);
         self.answered.iter().filter(move |(node, _)| stands(node)).map(|(&node, &question)| (node, question))

@@ -1,13 +1,17 @@
 //! What the copies of a slot say to each other: log, commit, leases and configurations, without I/O.
 //!
-//! [`Replica`] is all that a node does for its slots: an [`Input`] and the time in, [`Effect`]s out. [`Group`] is what the
-//! configuration group decides, one proposal after the other. [`Table`] is what it tells everybody.
+//! [`Replica`] is all that a node does for its slots: an [`Input`] and the time in, [`Effect`]s out.
+//! [`Group`] is what the configuration group decides, one proposal after the other. [`Table`] is what it
+//! tells everybody.
 //!
-//! Source: PacificA (Lin, Yang, Zhang, Zhou: "PacificA: Replication in Log-Based Distributed Storage Systems", 2008), with
-//! logs matched as in Raft (Ongaro, Ousterhout 2014, section 5.3), and leases between pairs of nodes.
+//! Source: PacificA (Lin, Yang, Zhang, Zhou: "PacificA: Replication in Log-Based Distributed Storage
+//! Systems", 2008), with logs matched as in Raft (Ongaro, Ousterhout 2014, section 5.3), and leases between
+//! pairs of nodes.
 //!
-//! Invariant: no socket, no disk, no clock, no randomness and no thread; the same inputs give the same effects.
-//! Invariant: a write is acknowledged only when every in-sync copy has logged it; so each of them may become primary.
+//! Invariant: no socket, no disk, no clock, no randomness and no thread; the same inputs give the same
+//! effects.
+//! Invariant: a write is acknowledged only when every in-sync copy has logged it; so each of them may become
+//! primary.
 //! Invariant: a read is answered only while every other in-sync copy promises that nobody else is primary.
 
 // What everybody knows, and who decides about it.

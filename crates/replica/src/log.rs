@@ -20,9 +20,11 @@ pub(crate) struct Log {
 pub(crate) struct Needed {
     /// Somebody lacks the entries behind this one.
     pub(crate) behind: Sequence,
-    /// Somebody is on its way from here to the end of the log: more is kept for it, since it cannot be sent cells once more each time.
+    /// Somebody is on its way from here to the end of the log: more is kept for it, since it cannot be sent
+    /// cells once more each time.
     pub(crate) held_behind: Option<Sequence>,
-    /// How many bytes of them are kept, but for those that are held: less than a slot may keep alone where all slots keep much.
+    /// How many bytes of them are kept, but for those that are held: less than a slot may keep alone where
+    /// all slots keep much.
     pub(crate) bytes_max: usize,
 }
 
@@ -94,8 +96,8 @@ impl Log {
         found
     }
 
-    /// Lets go of entries up to a place, but for the newest `kept` of them as long as all together are not long, and for those that
-    /// are held: whoever needs others is sent cells.
+    /// Lets go of entries up to a place, but for the newest `kept` of them as long as all together are not
+    /// long, and for those that are held: whoever needs others is sent cells.
     pub(crate) fn trim(&mut self, applied: Sequence, needed: Needed, kept: usize) {
         let newly = self.entries.iter().skip(self.applied);
         for entry in newly.take_while(|entry| entry.position.sequence <= applied) {
@@ -126,7 +128,8 @@ impl Log {
 /// Bytes of applied entries that are kept of a slot.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of applied entries that are kept of all slots of a node before each that it leads keeps no more than its share of them.
+/// Bytes of applied entries that are kept of all slots of a node before each that it leads keeps no more than
+/// its share of them.
 pub(crate) const KEPT_OF_ALL_BYTES_MAX: usize = 256 << 20;
 
 /// What an entry takes in memory beside its body, about.

@@ -26,7 +26,8 @@ pub struct Member {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address(Kept);
 
-/// How an address is kept. What fits the first form is never kept in the second, so equal texts are equal here.
+/// How an address is kept. What fits the first form is never kept in the second, so equal texts are equal
+/// here.
 #[derive(Clone, PartialEq, Eq)]
 enum Kept {
     /// `NAME HOST:PORT HOST:PORT`: a name of 40 hexadecimal digits, and the same numbered host twice.

@@ -76,7 +76,8 @@ pub enum SlotMessage {
     },
     /// A copy: I do not have the entry before those; begin behind this one.
     Rejected {
-        /// The last place at which both logs may be the same; 0 where this copy has nothing, or nothing any more.
+        /// The last place at which both logs may be the same; 0 where this copy has nothing, or nothing any
+        /// more.
         hint: Sequence,
     },
 }
@@ -123,10 +124,12 @@ pub enum Input {
         slot: Slot,
         /// The last entry of the [`Effect::Log`] that is done.
         position: Position,
-        /// Its run; for cells [`Replica::log_run`](crate::Replica::log_run) as it was when they were put in place.
+        /// Its run; for cells [`Replica::log_run`](crate::Replica::log_run) as it was when they were put in
+        /// place.
         run: LogRun,
     },
-    /// A copy of the cells that another node sent was installed here, in answer to its [`Effect::Transfer`]. Where there is a log,
+    /// A copy of the cells that another node sent was installed here, in answer to its [`Effect::Transfer`].
+    /// Where there is a log,
     /// [`Input::Logged`] of their last entry tells that they are as durable as entries are.
     Installed {
         /// The slot.
@@ -136,15 +139,16 @@ pub enum Input {
         /// The date of that entry.
         time_ms: u64,
     },
-    /// The cells of a slot are gone, and its log: others come in their place, too many to be put there in one step. What was there
-    /// counts for nothing from now on, until [`Input::Installed`] tells that all are here, or for good where the rest never comes.
-    /// To be given only where [`Replica::would_import`](crate::Replica::would_import) says so.
+    /// The cells of a slot are gone, and its log: others come in their place, too many to be put there in one
+    /// step. What was there counts for nothing from now on, until [`Input::Installed`] tells that all are
+    /// here, or for good where the rest never comes. To be given only where
+    /// [`Replica::would_import`](crate::Replica::would_import) says so.
     Emptied {
         /// The slot.
         slot: Slot,
     },
-    /// The cells that go to another node, in answer to an [`Effect::Transfer`], are those up to this entry: those behind it are kept for
-    /// it as long as they are not too many.
+    /// The cells that go to another node, in answer to an [`Effect::Transfer`], are those up to this entry:
+    /// those behind it are kept for it as long as they are not too many.
     TransferBegan {
         /// The slot.
         slot: Slot,
@@ -153,8 +157,8 @@ pub enum Input {
         /// The last entry that was applied to these cells.
         position: Position,
     },
-    /// Nothing more is sent of this slot: all of it is on its way, or some is lost. What was sent may come later than what the copy
-    /// said before, so it is asked for again only after a while.
+    /// Nothing more is sent of this slot: all of it is on its way, or some is lost. What was sent may come
+    /// later than what the copy said before, so it is asked for again only after a while.
     TransferEnded {
         /// The slot.
         slot: Slot,
@@ -180,7 +184,8 @@ pub enum Effect {
         /// What.
         message: Message,
     },
-    /// Put these at the end of this node's log for the slot, behind `after`: what is there beyond that place is gone.
+    /// Put these at the end of this node's log for the slot, behind `after`: what is there beyond that place
+    /// is gone.
     /// [`Input::Logged`] says when that is done.
     Log {
         /// The slot.
@@ -239,8 +244,8 @@ pub enum Effect {
 /// What a primary asks the configuration group for. Refused unless the slot is still in this epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proposal {
-    /// A copy that was catching up has everything: count it in. Until the epoch is another one, the primary commits and
-    /// reads nothing without it.
+    /// A copy that was catching up has everything: count it in. Until the epoch is another one, the primary
+    /// commits and reads nothing without it.
     Admit {
         /// The slot.
         slot: Slot,
@@ -260,8 +265,9 @@ pub enum Proposal {
         /// Who.
         node: NodeId,
     },
-    /// Nothing is under way, and nothing is taken until the table is another one: the successor may lead. Refused unless the slot
-    /// is as it was in that table, so that a proposal that comes late finds nothing under way either.
+    /// Nothing is under way, and nothing is taken until the table is another one: the successor may lead.
+    /// Refused unless the slot is as it was in that table, so that a proposal that comes late finds nothing
+    /// under way either.
     HandOver {
         /// The slot.
         slot: Slot,
@@ -272,7 +278,8 @@ pub enum Proposal {
         /// Who.
         node: NodeId,
     },
-    /// The successor is not to lead: nobody decided about that for too long. Refused unless the slot is as it was in that table.
+    /// The successor is not to lead: nobody decided about that for too long. Refused unless the slot is as it
+    /// was in that table.
     Keep {
         /// The slot.
         slot: Slot,

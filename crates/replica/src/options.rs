@@ -5,7 +5,8 @@ use thiserror::Error;
 /// How a primary makes sure, before it answers a read, that nobody else is primary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reads {
-    /// By promises for a while, which trust that clocks go at nearly the same rate. Costs nothing for each read.
+    /// By promises for a while, which trust that clocks go at nearly the same rate. Costs nothing for each
+    /// read.
     #[default]
     Leases,
     /// By asking every in-sync copy behind each batch of reads. Trusts no clock.
@@ -104,7 +105,8 @@ impl Options {
         Ok(())
     }
 
-    /// How long whoever promised keeps it, by its own clock: in the worst case this clock is fast and the other one slow.
+    /// How long whoever promised keeps it, by its own clock: in the worst case this clock is fast and the
+    /// other one slow.
     pub(crate) fn promise_us(&self) -> u64 {
         let rate = u128::from(self.rate_error_ppm);
         let lengthened = u128::from(self.lease_us) * (1_000_000 + rate);

@@ -1,6 +1,7 @@
 //! Where copies are to be: what the configuration group would change now, if anything.
 //!
-//! Each call gives a few changes that can be applied one by one; what has become of them is looked at in the next.
+//! Each call gives a few changes that can be applied one by one; what has become of them is looked at in the
+//! next.
 //!
 //! Invariant: a node that leaves drops a copy only where those who stay have as many in sync as there can be.
 
@@ -11,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Changes that one call gives at most, slots that are founded aside.
 const CHANGES_MAX: usize = 256;
 
-/// Slots that are being handed over at once: each of them takes no writes until the group has decided about all of them.
+/// Slots that are being handed over at once: each of them takes no writes until the group has decided about
+/// all of them.
 const HANDED_OVER_MAX: usize = 64;
 
 /// How many slots each node has a copy of, and leads or is about to.
@@ -22,8 +24,8 @@ struct Load {
 }
 
 impl Group {
-    /// What is to be changed so that every slot has its copies, on nodes that are up and stay, and none leads many more than
-    /// another. Slots are founded once as many nodes are there as each is to have copies.
+    /// What is to be changed so that every slot has its copies, on nodes that are up and stay, and none leads
+    /// many more than another. Slots are founded once as many nodes are there as each is to have copies.
     /// Nodes that are `gone` were not heard for so long that their copies are made elsewhere.
     #[must_use]
     pub fn plan(&self, gone: &[NodeId]) -> Vec<Change> {
@@ -55,7 +57,8 @@ struct Plan<'a> {
     handed_over: usize,
     /// How many copies each node would have if all had as many, rounded up.
     fair_copies: usize,
-    /// Whether the only copy of some slot is on its way: until it has come and gone, nobody can tell who has how many.
+    /// Whether the only copy of some slot is on its way: until it has come and gone, nobody can tell who has
+    /// how many.
     moves_only_copies: bool,
     changes: Vec<Change>,
 }
@@ -168,8 +171,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// One copy too many goes: that of whoever has most. Where one is to be left, it is handed over first if it is the one that
-    /// leads.
+    /// One copy too many goes: that of whoever has most. Where one is to be left, it is handed over first if
+    /// it is the one that leads.
     fn drop_one(&mut self, slot: Slot, configuration: &Configuration) {
         let copies = |node: &NodeId| self.loads.get(node).map_or(0, |load| load.copies);
         if self.copies_of(slot) == 1

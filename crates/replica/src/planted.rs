@@ -1,5 +1,5 @@
-//! Planted bugs: mistakes that this protocol could have, switched on one at a time to prove that the simulation would see
-//! them. Without the feature `planted` none of this is compiled in.
+//! Planted bugs: mistakes that this protocol could have, switched on one at a time to prove that the
+//! simulation would see them. Without the feature `planted` none of this is compiled in.
 
 /// A mistake, by what it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

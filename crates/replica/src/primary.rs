@@ -1,7 +1,7 @@
 //! What a primary knows of the other copies, and who waits for it.
 //!
-//! Invariant: an entry is committed only when every copy that counts has it, and, from the moment a copy was proposed, that
-//! one as well.
+//! Invariant: an entry is committed only when every copy that counts has it, and, from the moment a copy was
+//! proposed, that one as well.
 
 mod alone;
 mod cells;
@@ -42,9 +42,11 @@ struct Peer {
     owes_since: Option<Moment>,
     /// It is sent no cells before: some are on their way, or were until just now.
     no_cells_before: Option<Moment>,
-    /// Whether it took entries of this log since it was last found to need cells: until then nobody knows that it needs none.
+    /// Whether it took entries of this log since it was last found to need cells: until then nobody knows
+    /// that it needs none.
     takes_entries: bool,
-    /// It is on its way from cells up to this entry, or came so far from there: what is behind it is kept until the copy is in sync.
+    /// It is on its way from cells up to this entry, or came so far from there: what is behind it is kept
+    /// until the copy is in sync.
     held_from: Option<Sequence>,
 }
 
@@ -55,7 +57,8 @@ impl Peer {
         self.held_from.filter(|_| around.now < self.heard_at.after(patience_us))
     }
 
-    /// Whether the log can bring all that it lacks, and it follows: one to which cells came is where they end once they are durable.
+    /// Whether the log can bring all that it lacks, and it follows: one to which cells came is where they end
+    /// once they are durable.
     fn lacks_entries_only(&self, log: &Log) -> bool {
         let follows = self.takes_entries && self.matched >= self.hint;
         follows || log.position(self.matched).is_some()
@@ -149,7 +152,8 @@ impl Primary {
         primary
     }
 
-    /// Somebody else leads: nobody knows what becomes of writes that were under way, and what was held back never happened.
+    /// Somebody else leads: nobody knows what becomes of writes that were under way, and what was held back
+    /// never happened.
     pub(crate) fn end(mut self, leads: Option<NodeId>, around: &mut Around<'_>) {
         let refusal = Refusal::of(leads);
         for (_, ticket) in self.tickets {
@@ -195,7 +199,8 @@ impl Primary {
 }
 
 impl Replicated {
-    /// How many entries each other copy lacks, as far as this primary knows; all of them where that is not known yet.
+    /// How many entries each other copy lacks, as far as this primary knows; all of them where that is not
+    /// known yet.
     pub(crate) fn behind(&self) -> impl Iterator<Item = (NodeId, u64)> + '_ {
         let last = self.log.last().sequence.0;
         let peers = self.primary.iter().flat_map(|primary| &primary.peers);

@@ -90,7 +90,8 @@ impl Replica {
         }
     }
 
-    /// Begins a life, with what the disk has. Who lived before waits until all that it may have promised has run out.
+    /// Begins a life, with what the disk has. Who lived before waits until all that it may have promised has
+    /// run out.
     pub fn begin(&mut self, now: Moment, incarnation: Incarnation, found: Vec<Found>) {
         self.incarnation = incarnation;
         if incarnation > Incarnation(1) && !planted::is(Bug::QuietSkipped) {
@@ -188,8 +189,9 @@ impl Replica {
         self.slots.get(slot).is_some_and(|copy| copy.primary.is_some())
     }
 
-    /// Whether the cells of a slot hold all that was acknowledged, and nobody else leads it: whoever lists keys asks this, as a read
-    /// waits for it. Where every read asks the other copies first, only one that did can tell.
+    /// Whether the cells of a slot hold all that was acknowledged, and nobody else leads it: whoever lists
+    /// keys asks this, as a read waits for it. Where every read asks the other copies first, only one that
+    /// did can tell.
     #[must_use]
     pub fn may_read(&self, slot: Slot, now: Moment) -> bool {
         let Some(copy) = self.slots.get(slot) else { return false };
@@ -200,7 +202,8 @@ impl Replica {
         copy.may_read(&knowing, &around)
     }
 
-    /// Whether the table names another life of this node: what it says counts for nothing any more, and it has to begin again.
+    /// Whether the table names another life of this node: what it says counts for nothing any more, and it
+    /// has to begin again.
     #[must_use]
     pub fn is_superseded(&self) -> bool {
         self.known().incarnation(self.me).is_some_and(|incarnation| incarnation > self.incarnation)
@@ -269,7 +272,8 @@ impl Replica {
         Knowing::of(tables, &self.leases, (self.me, slot), self.group_hears(now))
     }
 
-    /// Whether the configuration group hears this node, as far as a primary needs that: who trusts no clock cannot know.
+    /// Whether the configuration group hears this node, as far as a primary needs that: who trusts no clock
+    /// cannot know.
     fn group_hears(&self, now: Moment) -> bool {
         match self.options.reads {
             Reads::Confirmed => true,
@@ -289,7 +293,8 @@ impl Replica {
         }
     }
 
-    /// The same for all slots where something waits: those are among the ones that are looked at when time passes.
+    /// The same for all slots where something waits: those are among the ones that are looked at when time
+    /// passes.
     fn look_at_busy(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         let waits = |slot: &Slot| self.slots.get(*slot).is_some_and(Replicated::has_to_look);
         let waiting: Vec<Slot> = self.busy.iter().copied().filter(waits).collect();
@@ -371,7 +376,8 @@ impl Replica {
         }
     }
 
-    /// Asks every node that it shares slots with, as primary, for a promise; and tells them which table it knows.
+    /// Asks every node that it shares slots with, as primary, for a promise; and tells them which table it
+    /// knows.
     fn ask(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         let round = self.leases.next_round(now);
         let (asked_in, known) = (self.incarnation, self.known().version);
@@ -381,8 +387,9 @@ impl Replica {
         }
     }
 
-    /// Reads that are confirmed wait for a round that was sent behind them: one at a time is under way. Where nobody is asked
-    /// there is none to wait for, and those who were asked before would answer each question with the next one.
+    /// Reads that are confirmed wait for a round that was sent behind them: one at a time is under way. Where
+    /// nobody is asked there is none to wait for, and those who were asked before would answer each question
+    /// with the next one.
     fn ask_again(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         let waits = || self.busy.iter().any(|&slot| self.slots.get(slot).is_some_and(Replicated::has_reads));
         let is_asked = !self.leases.partners.is_empty();

@@ -1,6 +1,7 @@
 //! The table: which node has which copy of which slot. Only the configuration group makes a new one.
 //!
-//! Invariant: a slot's in-sync copies hold every write of it that was acknowledged; its primary, if any, is one of them.
+//! Invariant: a slot's in-sync copies hold every write of it that was acknowledged; its primary, if any, is
+//! one of them.
 //! Invariant: an epoch of a slot has one primary, for ever.
 
 use crate::{Configurations, Epoch, Incarnation, KeyspaceRules, Members, NodeId, Slot, Version};
@@ -26,7 +27,8 @@ pub struct Configuration {
     pub epoch: Epoch,
     /// The table in which this came to be as it is, copies that are catching up included.
     pub since: Version,
-    /// The table in which the last loss was accepted: copies of before have nothing to do with those from then on.
+    /// The table in which the last loss was accepted: copies of before have nothing to do with those from
+    /// then on.
     pub branch: Version,
     /// Who takes writes and answers reads; none while the slot is down.
     pub primary: Option<NodeId>,

@@ -1,4 +1,5 @@
-//! What copies of a slot promise, one case each, on a network that delivers in order unless it is told not to.
+//! What copies of a slot promise, one case each, on a network that delivers in order unless it is told not
+//! to.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -382,7 +383,8 @@ fn a_copy_counts_only_once_it_has_what_was_acknowledged_in_epochs_before() {
     ring.write(leader, 1);
     ring.pass(100);
     assert_eq!(ring.told(1), Some(Told::Written));
-    // The primary begins again, with its log and without cells; the other copy is not heard, and a third one joins.
+    // The primary begins again, with its log and without cells; the other copy is not heard, and a third one
+    // joins.
     let in_sync = ring.group.table().slot(SLOT).in_sync;
     let other = in_sync.iter().find(|node| node.0 != leader).unwrap();
     let third = (1..=3).map(NodeId).find(|node| !in_sync.contains(*node)).unwrap();

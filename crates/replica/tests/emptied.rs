@@ -1,4 +1,5 @@
-//! A copy whose cells come in pieces has nothing meanwhile: nobody counts on it, and if the rest never comes it is sent others.
+//! A copy whose cells come in pieces has nothing meanwhile: nobody counts on it, and if the rest never comes
+//! it is sent others.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -11,7 +12,8 @@ use small_ring::{Ring, SLOT, Told};
 
 const THIRD: NodeId = NodeId(3);
 
-/// A ring in which the third copy followed its primary in this epoch without being counted in, and lacks more than there are entries of.
+/// A ring in which the third copy followed its primary in this epoch without being counted in, and lacks more
+/// than there are entries of.
 fn lagging() -> Ring {
     let mut ring = Ring::of(3, 3, &Options { kept_entries: 1, ..Options::default() });
     ring.pass(100);
@@ -86,7 +88,8 @@ fn a_copy_that_counts_is_not_emptied_by_any_table_that_it_knows() {
         (replica.would_install(SLOT, newer), replica.would_import(SLOT, newer))
     };
     assert_eq!([1, 2, 3].map(|node| would(&ring, node)), [(true, false), (true, false), (true, true)]);
-    // It promised something to the first node, and does not go by the table yet in which it is left with the slot.
+    // It promised something to the first node, and does not go by the table yet in which it is left with the
+    // slot.
     ring.pass(400);
     ring.isolate(1);
     ring.isolate(2);

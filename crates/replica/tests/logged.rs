@@ -30,8 +30,8 @@ fn lead(ring: &mut Ring, node: u32) {
     ring.settle();
 }
 
-/// A ring in which the third node logs an entry of the first one, and then another one in its place of the second, which leads now;
-/// the first of these writes, of which nothing is said yet.
+/// A ring in which the third node logs an entry of the first one, and then another one in its place of the
+/// second, which leads now; the first of these writes, of which nothing is said yet.
 fn overwritten() -> (Ring, (Position, LogRun)) {
     let mut ring = three();
     ring.logs_at_once = false;

@@ -1,6 +1,7 @@
 //! Nonsense in the name of any node of the ring: a node never panics, and never takes back what it applied.
 //!
-//! Other nodes are believed: what a liar of the ring has a copy commit stays there. What is promised is that it ends there.
+//! Other nodes are believed: what a liar of the ring has a copy commit stays there. What is promised is that
+//! it ends there.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -27,8 +27,9 @@ use world::World;
 /// Seeds of each kind after which a bug counts as missed.
 const SEEDS: u64 = 1000;
 
-/// Those that these runs are to see. The others need what they do not have, above all clocks and processes that stand still at
-/// one exact moment, or are seen sooner by the simulation of the whole ring: `OldPrimaryHeard`, here after 689 seeds.
+/// Those that these runs are to see. The others need what they do not have, above all clocks and processes
+/// that stand still at one exact moment, or are seen sooner by the simulation of the whole ring:
+/// `OldPrimaryHeard`, here after 689 seeds.
 const SEEN: [Bug; 18] = [
     Bug::AppliedOnReceipt,
     Bug::NotTruncated,

@@ -1,8 +1,10 @@
-//! Nodes, network, logs and clocks that fail from a seed, against one question: can all answers be explained by one order?
+//! Nodes, network, logs and clocks that fail from a seed, against one question: can all answers be explained
+//! by one order?
 //!
-//! Every write adds its number to a list, and every read tells the list. So an order exists exactly if all lists that were
-//! ever read are beginnings of each other, hold what was acknowledged before the read was asked, and nothing that was asked
-//! for behind its answer. `ATOLL_SEED=7 cargo test -p atoll-replica --test random -- --nocapture` shows one seed.
+//! Every write adds its number to a list, and every read tells the list. So an order exists exactly if all
+//! lists that were ever read are beginnings of each other, hold what was acknowledged before the read was
+//! asked, and nothing that was asked for behind its answer. `ATOLL_SEED=7 cargo test -p atoll-replica --test
+//! random -- --nocapture` shows one seed.
 
 #![allow(
     clippy::unwrap_used,

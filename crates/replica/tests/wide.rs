@@ -1,5 +1,5 @@
-//! A ring with the widest table, of 2^20 slots: it is founded, a node dies, another joins, one leaves, and slots go where they are
-//! wanted; by the same code as with 16,384.
+//! A ring with the widest table, of 2^20 slots: it is founded, a node dies, another joins, one leaves, and
+//! slots go where they are wanted; by the same code as with 16,384.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it must be")]
 
@@ -36,7 +36,8 @@ fn leads(group: &Group) -> BTreeMap<NodeId, u32> {
     leads
 }
 
-/// What primaries would do: copies that are catching up are admitted, slots that are asked for are handed over.
+/// What primaries would do: copies that are catching up are admitted, slots that are asked for are handed
+/// over.
 fn settle(group: &mut Group, touched: &[Slot]) {
     for &slot in touched {
         let Configuration { epoch, since, successor, joining, .. } = group.table().slot(slot);
@@ -80,7 +81,8 @@ fn a_ring_of_a_million_slots_is_founded_and_changes() {
     assert_eq!(after.values().sum::<u32>(), SLOTS);
     group.apply(Change::Hear { node: NodeId(7), incarnation: Incarnation(1) });
 
-    // One joins and the one with the first slots leaves: slots go from the one, and to the other, a few at a time.
+    // One joins and the one with the first slots leaves: slots go from the one, and to the other, a few at a
+    // time.
     register(&mut group, NODES + 1);
     group.apply(Change::Leave { node: NodeId(1) });
     let before = leads(&group);

@@ -1,7 +1,9 @@
-//! What a request asks for: commands of Redis that make sense on a map of sorted maps, understood but not executed.
+//! What a request asks for: commands of Redis that make sense on a map of sorted maps, understood but not
+//! executed.
 //!
-//! A command is a row of [`COMMANDS`]: its name, how many arguments it takes, where its keys are, and the function that
-//! reads them. Names, arguments and the texts of errors are those of Redis 7.0, and of Valkey where Redis has nothing.
+//! A command is a row of [`COMMANDS`]: its name, how many arguments it takes, where its keys are, and the
+//! function that reads them. Names, arguments and the texts of errors are those of Redis 7.0, and of Valkey
+//! where Redis has nothing.
 
 mod arguments;
 mod class;
@@ -65,7 +67,8 @@ pub enum Command<'a> {
     Keyspace(KeyspaceRequest<'a>),
     /// `CLIENT`.
     Client(ClientRequest<'a>),
-    /// `ASKING`, `READONLY`, `READWRITE`: accepted, and without effect, since only primaries answer and no slot is ever half here.
+    /// `ASKING`, `READONLY`, `READWRITE`: accepted, and without effect, since only primaries answer and no
+    /// slot is ever half here.
     Accepted,
 
     // The server.

@@ -2,7 +2,8 @@
 
 use thiserror::Error;
 
-/// Why bytes are no request or no reply. Where the next one begins is not known then: the connection ends with it.
+/// Why bytes are no request or no reply. Where the next one begins is not known then: the connection ends
+/// with it.
 ///
 /// The text is what a server answers behind `ERR`, in the words of Redis where it has some.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -23,7 +23,8 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// What the store contract allows in one request: a value of 64 MiB, or as many operations as go into a batch.
+    /// What the store contract allows in one request: a value of 64 MiB, or as many operations as go into a
+    /// batch.
     fn default() -> Self {
         Self { elements: 1 << 20, string_bytes: 64 << 20, total_bytes: 72 << 20, depth: 32 }
     }

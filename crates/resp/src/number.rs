@@ -1,6 +1,7 @@
 //! Integers as the protocol writes them.
 
-/// The integer that a text is: digits, perhaps behind a minus, without spaces, a plus or zeros in front. None for all else.
+/// The integer that a text is: digits, perhaps behind a minus, without spaces, a plus or zeros in front. None
+/// for all else.
 ///
 /// What Redis takes for an integer, in heads as well as in values that are counted up.
 #[must_use]

@@ -69,7 +69,8 @@ impl ReplyParser {
         Self { limits, open: Vec::new(), elements: 0, total: 0 }
     }
 
-    /// How many bytes of `input` were taken, which are not to be shown again, and the reply that ends there, if one does.
+    /// How many bytes of `input` were taken, which are not to be shown again, and the reply that ends there,
+    /// if one does.
     ///
     /// # Errors
     /// [`ProtocolError`] for bytes that are no reply; the connection is of no more use then.

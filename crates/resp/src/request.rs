@@ -18,7 +18,8 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// How many arguments there are, the name of the command counted; none for an empty line, to which nothing is answered.
+    /// How many arguments there are, the name of the command counted; none for an empty line, to which
+    /// nothing is answered.
     #[must_use]
     pub fn len(&self) -> usize {
         self.arguments.len()
@@ -89,8 +90,8 @@ impl RequestParser {
         self.limits = limits;
     }
 
-    /// The request that `input` begins with, or none until there is more of it. Until then, `input` has to begin with the same
-    /// bytes again; what was looked at before is not looked at twice.
+    /// The request that `input` begins with, or none until there is more of it. Until then, `input` has to
+    /// begin with the same bytes again; what was looked at before is not looked at twice.
     ///
     /// # Errors
     /// [`ProtocolError`] for bytes that are no request; the connection is of no more use then.
@@ -111,7 +112,8 @@ impl RequestParser {
         self.arguments.capacity() * size_of::<Range<usize>>() + self.text.capacity()
     }
 
-    /// How many bytes `input` has to have at least before it is worth asking again; 0 where that is not known.
+    /// How many bytes `input` has to have at least before it is worth asking again; 0 where that is not
+    /// known.
     #[must_use]
     pub fn wants(&self) -> usize {
         self.length.map_or(0, |length| self.at + length + 2)
@@ -210,7 +212,8 @@ impl RequestParser {
     }
 }
 
-/// The line that goes on at `from`, without its end, and where the next one begins; none until its end is there.
+/// The line that goes on at `from`, without its end, and where the next one begins; none until its end is
+/// there.
 pub(crate) fn line<'a>(
     input: &'a [u8],
     from: usize,

@@ -88,7 +88,8 @@ impl<'a> ReplyWriter<'a> {
 
     /// A number with a fraction, to the last bit; a string in version 2.
     pub fn double(&mut self, number: f64) {
-        // The shortest text that reads back as the same number; those that are none are spelt as the protocol spells them.
+        // The shortest text that reads back as the same number; those that are none are spelt as the protocol
+        // spells them.
         let text = match number {
             number if number.is_nan() => "nan".to_owned(),
             number if number.is_infinite() => if number > 0.0 { "inf" } else { "-inf" }.to_owned(),
@@ -111,7 +112,8 @@ impl<'a> ReplyWriter<'a> {
         self.head(if self.protocol == Protocol::Resp2 { b'*' } else { b'~' }, len);
     }
 
-    /// A map of so many pairs, whose keys and values come next in turn; an array of twice as many in version 2.
+    /// A map of so many pairs, whose keys and values come next in turn; an array of twice as many in version
+    /// 2.
     pub fn map(&mut self, pairs: usize) {
         match self.protocol {
             Protocol::Resp2 => self.head(b'*', pairs * 2),

@@ -83,7 +83,8 @@ fn our_error(request: &[u8]) -> Option<String> {
 fn is_known_difference(line: &str) -> bool {
     // Commands that only Valkey and later ones have, and options that older ones have not.
     let newer = ["delifeq", "delex", "client setinfo", "client no-touch"];
-    // Redis looks at the key first, which is not there; a cursor below zero is one of its own, which wraps around.
+    // Redis looks at the key first, which is not there; a cursor below zero is one of its own, which wraps
+    // around.
     let laxer = ["getex k ex 0", "getex k px -1", "scan -1"];
     newer.iter().any(|start| line.starts_with(start)) || laxer.contains(&line) || line.contains("ifeq")
 }

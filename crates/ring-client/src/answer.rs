@@ -17,7 +17,8 @@ pub(crate) enum Refused {
 /// What a node says that has no place for one more connection.
 pub(crate) const FULL: &[u8] = b"ERR max number of clients reached";
 
-/// Whether a node says that it has no place for one more connection, which it does unasked, whatever it was about to be asked.
+/// Whether a node says that it has no place for one more connection, which it does unasked, whatever it was
+/// about to be asked.
 pub(crate) fn is_full(text: &[u8]) -> bool {
     text.starts_with(b"ERR max number of clients")
 }
@@ -27,7 +28,8 @@ pub(crate) fn is_busy(text: &[u8]) -> bool {
     is_full(text) || text.starts_with(b"LOADING ")
 }
 
-/// Whether a node says of whoever greets it that there is no such keyspace, which one that hears of it late says as well.
+/// Whether a node says of whoever greets it that there is no such keyspace, which one that hears of it late
+/// says as well.
 pub(crate) fn is_of_keyspace(text: &[u8]) -> bool {
     let is_of_user = || {
         let text = String::from_utf8_lossy(text);

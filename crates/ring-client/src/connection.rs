@@ -114,7 +114,8 @@ impl Connection {
         self.read().await
     }
 
-    /// The same of a long one, which may be long on its way: for as long as some of it goes on after no longer than that.
+    /// The same of a long one, which may be long on its way: for as long as some of it goes on after no
+    /// longer than that.
     pub(crate) async fn begin_long(&mut self, request: &[u8], silence_max: Duration) -> io::Result<()> {
         let mut left = request;
         loop {
@@ -134,7 +135,8 @@ impl Connection {
         }
     }
 
-    /// The answer of which something is here, however long it is on its way, while more of it comes after no longer than that.
+    /// The answer of which something is here, however long it is on its way, while more of it comes after no
+    /// longer than that.
     pub(crate) async fn answer(&mut self, silence_max: Duration) -> io::Result<Value> {
         loop {
             let (used, value) = self
@@ -279,7 +281,8 @@ mod tests {
 
     const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-    /// A connection to a node that takes some bytes of what it is sent in each of so many rounds, and then answers.
+    /// A connection to a node that takes some bytes of what it is sent in each of so many rounds, and then
+    /// answers.
     fn to_slow_node(rounds: usize, pause: Duration) -> Connection {
         let (here, mut there) = tokio::io::duplex(1024);
         tokio::spawn(async move {

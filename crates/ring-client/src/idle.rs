@@ -1,7 +1,7 @@
 //! Connections that nobody uses now, and that whoever asks next need not make.
 //!
-//! Invariant: what a burst of calls made ends soon behind it, whether anybody calls again or not: a node has places for so many
-//! connections of all programs together.
+//! Invariant: what a burst of calls made ends soon behind it, whether anybody calls again or not: a node has
+//! places for so many connections of all programs together.
 
 use crate::connection::Connection;
 use crate::nodes::Address;

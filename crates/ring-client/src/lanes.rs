@@ -1,12 +1,16 @@
-//! Lanes: to each node one connection for reads that have time and one for writes, on which they travel together.
+//! Lanes: to each node one connection for reads that have time and one for writes, on which they travel
+//! together.
 //!
-//! What is asked while an answer is awaited is sent in one go as soon as that has come: one call of the system at either end, one
-//! round of the node and one message to each copy for all of them. So a request waits for nobody unless others are under way, and
-//! nobody needs a clock but for the promise of its class. Answers come in the order of requests and a write waits for copies, so reads
-//! have a connection to themselves.
+//! What is asked while an answer is awaited is sent in one go as soon as that has come: one call of the
+//! system at either end, one round of the node and one message to each copy for all of them. So a request
+//! waits for nobody unless others are under way, and nobody needs a clock but for the promise of its class.
+//! Answers come in the order of requests and a write waits for copies, so reads have a connection to
+//! themselves.
 //!
-//! Invariant: answers come in the order of requests, and whoever asked is told once, also when the lane breaks.
-//! Invariant: a request whose caller gave up first is never sent, and a caller who gave up later knows that it may have been.
+//! Invariant: answers come in the order of requests, and whoever asked is told once, also when the lane
+//! breaks.
+//! Invariant: a request whose caller gave up first is never sent, and a caller who gave up later knows that
+//! it may have been.
 
 mod together;
 
@@ -93,8 +97,9 @@ impl<F: Fn()> Drop for Asker<F> {
 }
 
 impl Lanes {
-    /// Sends a request to a node together with others, and waits for its answer: that of a write no longer than `within`, and that of a
-    /// read while the node was silent for no longer. `sent` is called where it was sent, also if this is dropped.
+    /// Sends a request to a node together with others, and waits for its answer: that of a write no longer
+    /// than `within`, and that of a read while the node was silent for no longer. `sent` is called where it
+    /// was sent, also if this is dropped.
     pub(crate) async fn ask(
         &self,
         (options, place): (&RingOptions, &str),

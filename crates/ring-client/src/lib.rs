@@ -2,10 +2,11 @@
 //!
 //! A partition is a hash to clients of Redis, and its sort keys are the fields.
 //!
-//! Every write has a name under which its slot does it once: its caller's, or one of ours. So a write that nobody answered
-//! is sent again, to whoever has the slot by then.
+//! Every write has a name under which its slot does it once: its caller's, or one of ours. So a write that
+//! nobody answered is sent again, to whoever has the slot by then.
 //!
-//! Invariant: a write is never done twice; where nobody answers until patience is over, its outcome is unknown.
+//! Invariant: a write is never done twice; where nobody answers until patience is over, its outcome is
+//! unknown.
 
 mod answer;
 mod connection;

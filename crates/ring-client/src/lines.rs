@@ -1,7 +1,8 @@
 //! Lines to nodes, one to each, on which they tell of fields that are waited for.
 //!
 //! Invariant: whoever waits on a line is told once, also when the line breaks.
-//! Invariant: what a node tells is read also while it takes nothing: one that is not read takes nothing any more.
+//! Invariant: what a node tells is read also while it takes nothing: one that is not read takes nothing any
+//! more.
 
 use crate::answer::{FULL, is_of_keyspace};
 use crate::connection::{Bytes, entering, open, write_some, written};
@@ -25,13 +26,14 @@ pub(crate) struct Lines {
     waiting: AtomicU64,
 }
 
-/// For how long a node is asked to wait at a time, for each one that waits, where that is longer than the turn of few: it bounds
-/// how many ask again in a second.
+/// For how long a node is asked to wait at a time, for each one that waits, where that is longer than the
+/// turn of few: it bounds how many ask again in a second.
 const TURN_EACH: Duration = Duration::from_micros(1500);
 
-/// How long one wait at a node lasts: `of_few`, longer where many wait, and shortened by up to half, by `chance` from 0 to 1, so
-/// that waits which began together do not end together. A node that is asked again says whether it still has the cell; one that
-/// hangs, or that lost the cell to others without knowing it, would say nothing for ever.
+/// How long one wait at a node lasts: `of_few`, longer where many wait, and shortened by up to half, by
+/// `chance` from 0 to 1, so that waits which began together do not end together. A node that is asked again
+/// says whether it still has the cell; one that hangs, or that lost the cell to others without knowing it,
+/// would say nothing for ever.
 fn turn(of_few: Duration, waiting: u64, chance: f64) -> Duration {
     let each = TURN_EACH.saturating_mul(u32::try_from(waiting).unwrap_or(u32::MAX));
     of_few.max(each).mul_f64(1.0 - chance / 2.0)
@@ -85,7 +87,8 @@ impl Lines {
         turn(options.turn, self.waiting.load(Ordering::Relaxed), fastrand::f64())
     }
 
-    /// Waits at this node, for so many milliseconds at most; `words` are the key, the field and what its value has to be.
+    /// Waits at this node, for so many milliseconds at most; `words` are the key, the field and what its
+    /// value has to be.
     pub(crate) async fn wait(
         &self,
         options: &RingOptions,
@@ -105,7 +108,8 @@ impl Lines {
         }
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
         let mut waiter = Waiter { waiting: &self.waiting, line: &line, id, is_told: false };
-        // The node says when the time is over, unless nothing comes from it any more; of many it may have to tell many.
+        // The node says when the time is over, unless nothing comes from it any more; of many it may have to
+        // tell many.
         let late = options.connect_time_out + turn(options.turn, waiting, 1.0) - turn(options.turn, 0, 1.0);
         let time_max = Duration::from_millis(milliseconds).saturating_add(late);
         let told = tokio::time::timeout(time_max, waits).await;
@@ -289,7 +293,8 @@ impl Waiting {
                 }
                 Ok(())
             }
-            // It does not let anybody in who greets like this, not yet, or nobody more; what follows in its words follows from that.
+            // It does not let anybody in who greets like this, not yet, or nobody more; what follows in its
+            // words follows from that.
             (Some(Said::Greeting), Value::Error(text)) => {
                 self.refuse(&text);
                 Err(io::ErrorKind::PermissionDenied.into())
@@ -298,7 +303,8 @@ impl Waiting {
         }
     }
 
-    /// Tells everybody that it cannot be waited for here, in the words of the node; those included whose wish was not looked at yet.
+    /// Tells everybody that it cannot be waited for here, in the words of the node; those included whose wish
+    /// was not looked at yet.
     fn refuse(&mut self, text: &[u8]) {
         self.tell_all(|| match is_of_keyspace(text) {
             true => Told::Elsewhere(String::from_utf8_lossy(text).into_owned()),

@@ -1,8 +1,10 @@
-//! Partition keys in the order of their slots, and within a slot of their hashes, as nodes go through them: each page is asked for where its first slot is by then.
+//! Partition keys in the order of their slots, and within a slot of their hashes, as nodes go through them:
+//! each page is asked for where its first slot is by then.
 //!
 //! A split is a range of slots.
 //!
-//! Invariant: a page is complete up to the place at which the next one begins, whatever moves or is deleted meanwhile.
+//! Invariant: a page is complete up to the place at which the next one begins, whatever moves or is deleted
+//! meanwhile.
 
 use crate::connection::written;
 use crate::store::Shared;

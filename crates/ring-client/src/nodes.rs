@@ -1,6 +1,7 @@
 //! The nodes of a ring: which has which slot, connections to them, and calls that end within their time.
 //!
-//! Invariant: what is sent again only reads, or has a name under which it is done once, or comes to the same however often it is done.
+//! Invariant: what is sent again only reads, or has a name under which it is done once, or comes to the same
+//! however often it is done.
 
 use crate::answer::{Refused, meaning};
 use crate::connection::{Connection, Silent, in_time, written};
@@ -192,9 +193,10 @@ impl Nodes {
         StoreError::Unavailable { place: self.place.clone(), reason, source }
     }
 
-    /// Sends a request to a node; whoever drops this drops the connection with it, unless others share it. `sending` is called
-    /// before the request may arrive, or before it is known whether it may have. The answer of a short one begins `within` what that
-    /// says of a try which begins then, and nothing is sent behind `until`, as it is by then.
+    /// Sends a request to a node; whoever drops this drops the connection with it, unless others share it.
+    /// `sending` is called before the request may arrive, or before it is known whether it may have. The
+    /// answer of a short one begins `within` what that says of a try which begins then, and nothing is sent
+    /// behind `until`, as it is by then.
     async fn once(
         &self,
         (target, way): (&Address, Way),
@@ -227,7 +229,8 @@ impl Nodes {
         }
         let mut connection = self.connection(target).await?;
         sending();
-        // What is long may be long on its way as well: it is whether more of it comes, or goes, that tells of a node that hangs.
+        // What is long may be long on its way as well: it is whether more of it comes, or goes, that tells of
+        // a node that hangs.
         let silence_max = self.options.request_time_out;
         let asked = async {
             match is_short {
@@ -255,14 +258,14 @@ impl Nodes {
         self.refreshing.once(self.ask_all()).await
     }
 
-    /// The same, for no longer than that or than a connection may take: who has many nodes to ask has a time of its own all the same.
-    /// Where nobody tells, the next round asks whoever is known.
+    /// The same, for no longer than that or than a connection may take: who has many nodes to ask has a time
+    /// of its own all the same. Where nobody tells, the next round asks whoever is known.
     pub(crate) async fn refresh_within(&self, time: Duration) {
         let _ = tokio::time::timeout(time.max(self.options.connect_time_out), self.refresh()).await;
     }
 
-    /// The first question who has which slot. A node that is full may have a place soon, and one that has begun a moment ago knows it
-    /// soon: they are asked again for as long as a call goes on.
+    /// The first question who has which slot. A node that is full may have a place soon, and one that has
+    /// begun a moment ago knows it soon: they are asked again for as long as a call goes on.
     pub(crate) async fn begin(&self) -> Result<(), StoreError> {
         let ends = Instant::now() + self.options.patience;
         let mut pause = PAUSE_FIRST;
@@ -292,8 +295,9 @@ impl Nodes {
         }
     }
 
-    /// A node that does not answer what it was sent then has no slot until somebody names it again, and is asked last who has which.
-    /// What it answered since says that it is there, and connections that were made since are those of others who tried again.
+    /// A node that does not answer what it was sent then has no slot until somebody names it again, and is
+    /// asked last who has which. What it answered since says that it is there, and connections that were made
+    /// since are those of others who tried again.
     pub(crate) fn forget(&self, address: &Address, sent_at: Instant) {
         self.idle.forget(address, sent_at);
         self.lanes.forget(address, sent_at);

@@ -23,8 +23,8 @@ pub struct RingStatus {
     pub node: u32,
     /// Counts changes of who has what.
     pub version: u64,
-    /// For how long that node has not heard from the nodes that keep the configuration, in milliseconds: what it tells is
-    /// as old.
+    /// For how long that node has not heard from the nodes that keep the configuration, in milliseconds: what
+    /// it tells is as old.
     pub group_silent_ms: u64,
     /// The node that led those nodes then; 0 where there are none, or that node has not heard of one.
     pub group_leader: u32,
@@ -61,7 +61,8 @@ pub struct KeyspaceStatus {
     pub copies: Option<u8>,
     /// How many of them must be in sync for a write to be taken; none for as many as elsewhere.
     pub in_sync_min: Option<u8>,
-    /// How long its requests may take where a client says nothing of it; none where nothing is said here either.
+    /// How long its requests may take where a client says nothing of it; none where nothing is said here
+    /// either.
     pub latency: LatencyClass,
     /// How many of its slots have a node that answers for them.
     pub served: u64,
@@ -110,13 +111,17 @@ pub struct NodeStatus {
     pub in_sync: u64,
     /// Of how many its copy catches up.
     pub catching_up: u64,
-    /// How many writes its copies lack, as those say who lead the slots; none where one of them did not answer.
+    /// How many writes its copies lack, as those say who lead the slots; none where one of them did not
+    /// answer.
     pub behind: Option<u64>,
-    /// The nodes to which it has no connection, as it says itself; none where it did not answer, or has one to all.
+    /// The nodes to which it has no connection, as it says itself; none where it did not answer, or has one
+    /// to all.
     pub unreached: Vec<u32>,
-    /// Whether its part in what keeps the configuration failed, as it says itself: the others decide without it until it begins again.
+    /// Whether its part in what keeps the configuration failed, as it says itself: the others decide without
+    /// it until it begins again.
     pub is_seat_lost: bool,
-    /// By how many milliseconds its clock is ahead of the middle one of all clocks, as it says itself; none where it did not answer.
+    /// By how many milliseconds its clock is ahead of the middle one of all clocks, as it says itself; none
+    /// where it did not answer.
     pub clock_off_ms: Option<i64>,
     /// Whether it goes by the clocks of the others instead.
     pub is_clock_doubted: bool,
@@ -138,7 +143,8 @@ impl RingOperator {
     /// How the ring is.
     ///
     /// # Errors
-    /// `unavailable` if no node answers, or none knows yet what the ring is; `unauthenticated` if the token is not theirs.
+    /// `unavailable` if no node answers, or none knows yet what the ring is; `unauthenticated` if the token
+    /// is not theirs.
     pub async fn status(&self) -> Result<RingStatus, StoreError> {
         let mut status = self.told().await?;
         let answers = self.answers_of(&status).await;
@@ -146,8 +152,8 @@ impl RingOperator {
         Ok(status)
     }
 
-    /// The same, as that one of the nodes knows it which knows most, and without what each tells of itself alone. Any one of them may go
-    /// by what was, as one that is cut off from the others does.
+    /// The same, as that one of the nodes knows it which knows most, and without what each tells of itself
+    /// alone. Any one of them may go by what was, as one that is cut off from the others does.
     ///
     /// # Errors
     /// As [`RingOperator::status`].
@@ -164,8 +170,9 @@ impl RingOperator {
         loop {
             let answer = self.nodes.ask("status", &[b"AT.RING", b"STATUS"]).await?;
             let status = read(&answer).ok_or_else(|| self.nodes.odd("status"))?;
-            // A node that is the whole ring may never have changed anything, and one that has left is none of its nodes. Of both it
-            // is one that has no table yet, which tells of a ring in which nobody is; now it says so itself, and earlier ones did not.
+            // A node that is the whole ring may never have changed anything, and one that has left is none of
+            // its nodes. Of both it is one that has no table yet, which tells of a ring in which nobody is;
+            // now it says so itself, and earlier ones did not.
             if status.version > 0 || status.node > 0 {
                 return Ok(status);
             }
@@ -187,7 +194,8 @@ impl RingOperator {
         futures::future::join_all(asked).await
     }
 
-    /// Slots whose copies are all lost go on with what is left of them, if anything: what was acknowledged there is lost.
+    /// Slots whose copies are all lost go on with what is left of them, if anything: what was acknowledged
+    /// there is lost.
     ///
     /// # Errors
     /// As [`RingOperator::leave`].
@@ -198,11 +206,12 @@ impl RingOperator {
         self.ask(&words).await
     }
 
-    /// Has another keyspace made, unless it is there already; it is there when each node [tells](RingOperator::keyspaces_of)
-    /// of it.
+    /// Has another keyspace made, unless it is there already; it is there when each node
+    /// [tells](RingOperator::keyspaces_of) of it.
     ///
     /// # Errors
-    /// As [`RingOperator::leave`]; `conflict` where one of this name has other rules, `invalid-input` and `limit`.
+    /// As [`RingOperator::leave`]; `conflict` where one of this name has other rules, `invalid-input` and
+    /// `limit`.
     pub async fn create_keyspace(&self, new: &NewKeyspace) -> Result<(), StoreError> {
         let mut words = vec!["AT.KEYSPACE".to_owned(), "CREATE".to_owned(), new.name.clone()];
         let numbers = [("COPIES", new.copies), ("MINSYNC", new.in_sync_min)];
@@ -241,11 +250,12 @@ impl RingOperator {
         read_keyspaces(&self.nodes.ask_node(address, &[b"AT.KEYSPACE", b"LIST"]).await?)
     }
 
-    /// Has what a node has go elsewhere; then it is of the ring no more. [`RingOperator::status`] tells how far that is.
+    /// Has what a node has go elsewhere; then it is of the ring no more. [`RingOperator::status`] tells how
+    /// far that is.
     ///
     /// # Errors
-    /// As [`RingOperator::status`], but what may be done though nobody answered is unknown; `invalid-input` where one node is the whole
-    /// ring.
+    /// As [`RingOperator::status`], but what may be done though nobody answered is unknown; `invalid-input`
+    /// where one node is the whole ring.
     pub async fn leave(&self, node: u32) -> Result<(), StoreError> {
         self.ask(&[b"AT.RING", b"LEAVE", node.to_string().as_bytes()]).await
     }
@@ -273,7 +283,8 @@ impl RingOperator {
     }
 }
 
-/// Notes of each node what it said: whom it cannot reach, and of those that lead slots how far the others are behind them.
+/// Notes of each node what it said: whom it cannot reach, and of those that lead slots how far the others are
+/// behind them.
 fn tell_of_each(status: &mut RingStatus, answers: &[Option<Value>]) {
     let mut behind = Some(BTreeMap::<u32, u64>::new());
     for (node, answer) in status.nodes.iter_mut().zip(answers) {

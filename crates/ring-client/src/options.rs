@@ -21,23 +21,25 @@ pub struct RingOptions {
     pub read_only: bool,
     /// How long a connection may take to be made.
     pub connect_time_out: Duration,
-    /// How long a node may say nothing to a short request before others are asked. It is longer than nodes hold what they can neither
-    /// serve nor refuse yet: who gave up before would not know that it was refused.
+    /// How long a node may say nothing to a short request before others are asked. It is longer than nodes
+    /// hold what they can neither serve nor refuse yet: who gave up before would not know that it was
+    /// refused.
     pub silence_first: Duration,
     /// How long a call goes on while nodes answer that they cannot serve it now.
     pub patience: Duration,
-    /// How long a node may say nothing before its answer is there, where nobody else can be asked, and how long a long request or
-    /// answer may stand still on its way.
+    /// How long a node may say nothing before its answer is there, where nobody else can be asked, and how
+    /// long a long request or answer may stand still on its way.
     pub request_time_out: Duration,
-    /// How long a write is sent again that may have been done already, however long a call goes on. Nodes have to remember it for
-    /// longer.
+    /// How long a write is sent again that may have been done already, however long a call goes on. Nodes
+    /// have to remember it for longer.
     pub doubt_max: Duration,
     /// How long requests may take: nodes execute those that have time together.
     pub latency: LatencyClass,
     /// Most waits at once.
     pub waiters_max: usize,
-    /// For how long a node is asked to wait at a time, at most, where few wait; of very many each is asked for longer. One that hangs,
-    /// or has the cell no more and does not know it, is found out behind it. Whoever counts what waits cost lets it be long.
+    /// For how long a node is asked to wait at a time, at most, where few wait; of very many each is asked
+    /// for longer. One that hangs, or has the cell no more and does not know it, is found out behind it.
+    /// Whoever counts what waits cost lets it be long.
     #[doc(hidden)]
     pub turn: Duration,
 }

@@ -34,7 +34,8 @@ impl Refreshing {
         turn.clone().map_or(Ok(()), Err)
     }
 
-    /// In which order nodes are asked: any, so that not all programs ask the same one, but who did not answer comes last.
+    /// In which order nodes are asked: any, so that not all programs ask the same one, but who did not answer
+    /// comes last.
     pub(crate) fn order(&self, known: BTreeSet<Address>) -> Vec<Address> {
         let mut silent = self.silent.lock();
         silent.retain(|address| known.contains(address));

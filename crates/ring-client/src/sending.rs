@@ -1,4 +1,5 @@
-//! What is known of a request on its way: whether a write may be done, and for how long a try may go unanswered.
+//! What is known of a request on its way: whether a write may be done, and for how long a try may go
+//! unanswered.
 
 use crate::options::RingOptions;
 use atoll_store::age;
@@ -8,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// When a try was sent: by the clock of timers, which stands while the machine sleeps, and by those that go on.
+/// When a try was sent: by the clock of timers, which stands while the machine sleeps, and by those that go
+/// on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentAt {
     pub(crate) instant: Instant,
@@ -61,8 +63,8 @@ impl Sending {
         self.doubtful_since.get_or_init(|| sent_at);
     }
 
-    /// Until when it may be sent again, if a try may be done: behind that it could be done a second time. Nodes forget by dates, so what
-    /// the machine slept since then counts as well.
+    /// Until when it may be sent again, if a try may be done: behind that it could be done a second time.
+    /// Nodes forget by dates, so what the machine slept since then counts as well.
     pub(crate) fn sent_until(&self, doubt_max: Duration) -> Option<Instant> {
         let since = self.doubtful_since.get()?;
         let slept = since.moment.age().saturating_sub(since.instant.elapsed());
@@ -82,12 +84,13 @@ impl Sending {
 
 /// How long the tries of a call may go unanswered.
 ///
-/// A node that hangs says nothing, and neither does its host: others are asked while there is time. The more often that was for
-/// nothing the longer it may take, and what would be the last try as long as any answer. The first try never is the last one, however
-/// short the time of the call: by then another node may have what this one had.
+/// A node that hangs says nothing, and neither does its host: others are asked while there is time. The more
+/// often that was for nothing the longer it may take, and what would be the last try as long as any answer.
+/// The first try never is the last one, however short the time of the call: by then another node may have
+/// what this one had.
 ///
-/// Invariant: no call ends behind a try that was given up sooner than that, also where that was noticed late, as in a program that had
-/// no processor for a while.
+/// Invariant: no call ends behind a try that was given up sooner than that, also where that was noticed late,
+/// as in a program that had no processor for a while.
 #[derive(Debug)]
 pub(crate) struct Silence {
     next: Duration,

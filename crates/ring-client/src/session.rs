@@ -1,7 +1,8 @@
 //! Names for writes that their callers gave none, so that they can be sent again when a node is lost.
 //!
 //! Invariant: under a name of ours one write is under way at a time, so a node has one of them to remember.
-//! Invariant: to a slot so many are under way at a time, whoever waits, since it remembers so many names for minutes.
+//! Invariant: to a slot so many are under way at a time, whoever waits, since it remembers so many names for
+//! minutes.
 
 use atoll_store::RequestId;
 use parking_lot::Mutex;
@@ -18,7 +19,8 @@ const WRITES_MAX: usize = 256;
 #[derive(Default)]
 pub(crate) struct Names {
     idle: Mutex<Vec<RequestId>>,
-    /// Of each slot that was written to the places: at one that is not served, writes wait for each other and keep nobody else.
+    /// Of each slot that was written to the places: at one that is not served, writes wait for each other and
+    /// keep nobody else.
     places: Mutex<HashMap<u16, Arc<Semaphore>>>,
 }
 
@@ -30,7 +32,8 @@ pub(crate) struct Name<'a> {
 }
 
 impl Names {
-    /// A name for a write to a slot, when there is a place for it. Those that were used last are used first, so that nodes know few.
+    /// A name for a write to a slot, when there is a place for it. Those that were used last are used first,
+    /// so that nodes know few.
     pub(crate) async fn take(&self, slot: u16) -> Name<'_> {
         let places = || Arc::new(Semaphore::new(WRITES_MAX));
         let places = Arc::clone(self.places.lock().entry(slot).or_insert_with(places));
@@ -42,8 +45,9 @@ impl Names {
     }
 }
 
-/// A number that nobody else draws, of the system's randomness: what begins at a clock is the same in processes that begin together, and
-/// in one that was copied. Of two writes of one name a node does the first, and answers both.
+/// A number that nobody else draws, of the system's randomness: what begins at a clock is the same in
+/// processes that begin together, and in one that was copied. Of two writes of one name a node does the
+/// first, and answers both.
 fn drawn() -> u128 {
     let mut bytes = [0; 16];
     match getrandom(&mut bytes[..], GetRandomFlags::empty()) {
@@ -58,7 +62,8 @@ fn drawn() -> u128 {
 
 impl Drop for Name<'_> {
     fn drop(&mut self) {
-        // Also where nobody knows what became of it: a later number makes sure that it does not come true behind that one.
+        // Also where nobody knows what became of it: a later number makes sure that it does not come true
+        // behind that one.
         if let Some(sequence) = self.request.sequence.checked_add(1) {
             self.names.idle.lock().push(RequestId { sequence, ..self.request });
         }

@@ -47,8 +47,8 @@ impl RingStore {
     /// Connects to the ring.
     ///
     /// # Errors
-    /// `unavailable` if no node answers, or those that do have no place for one more connection for as long as a call goes on;
-    /// `unauthenticated` if the token is not theirs.
+    /// `unavailable` if no node answers, or those that do have no place for one more connection for as long
+    /// as a call goes on; `unauthenticated` if the token is not theirs.
     pub async fn open(options: RingOptions) -> Result<Self, StoreError> {
         let watches = Watches::new(options.waiters_max);
         let nodes = Nodes::new(options);

@@ -1,5 +1,5 @@
-//! A node for tests, which answers as it is told to. It is reached without the system, so that a clock that is paused stands while
-//! bytes are on their way.
+//! A node for tests, which answers as it is told to. It is reached without the system, so that a clock that
+//! is paused stands while bytes are on their way.
 
 use atoll_resp::{Limits, RequestParser};
 use parking_lot::Mutex;

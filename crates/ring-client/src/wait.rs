@@ -52,7 +52,8 @@ pub(crate) async fn wait(
     }
 }
 
-/// What there is when the time is over: nobody may have told of it. Whoever does not answer this soon does not keep the caller.
+/// What there is when the time is over: nobody may have told of it. Whoever does not answer this soon does
+/// not keep the caller.
 async fn last_look(shared: &Arc<Shared>, cell: Cell<'_>, expectation: &Expectation) -> Waited {
     let look = tokio::time::timeout(LAST_LOOK, shared.get(cell, ByteRange::ALL));
     match look.await {
@@ -152,7 +153,8 @@ impl Troubles {
         self.is_old = true;
     }
 
-    /// Another one, of a node that was asked at that moment: whether there were nothing but troubles for so long.
+    /// Another one, of a node that was asked at that moment: whether there were nothing but troubles for so
+    /// long.
     fn go_on_for(&mut self, patience: Duration, asked_at: Instant, now: Instant) -> bool {
         // Between two troubles all was well for that long, unless the node said nothing all the while.
         if !std::mem::take(&mut self.is_old) && now - asked_at > patience {

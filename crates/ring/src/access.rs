@@ -1,10 +1,13 @@
 //! Access control: which users there are beside `default`, which commands each may use, and on which keys.
 //!
-//! The lines are those of Redis' ACL files, as far as they make sense here; what is not understood is refused, never passed over.
-//! Without a list there is one user, `default`, who shows the token of the ring and may do everything.
+//! The lines are those of Redis' ACL files, as far as they make sense here; what is not understood is
+//! refused, never passed over. Without a list there is one user, `default`, who shows the token of the ring
+//! and may do everything.
 //!
-//! Invariant: what is not granted is refused. A rule that cannot be kept as it is written makes the whole list an error.
-//! Invariant: passwords are kept and compared as their SHA-256 alone, in a time that tells nothing about them.
+//! Invariant: what is not granted is refused. A rule that cannot be kept as it is written makes the whole
+//! list an error.
+//! Invariant: passwords are kept and compared as their SHA-256 alone, in a time that tells nothing about
+//! them.
 
 mod commands;
 mod file;

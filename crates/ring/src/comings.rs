@@ -1,7 +1,7 @@
 //! Who of a ring is there: told in the log when a node goes, comes back or leaves, once each time.
 //!
-//! The library below the configuration group tells of a member that is away again and again, as often as it tries; by default it is
-//! not listened to.
+//! The library below the configuration group tells of a member that is away again and again, as often as it
+//! tries; by default it is not listened to.
 
 use atoll_replica::{NodeId, Table};
 use std::collections::BTreeMap;

@@ -1,6 +1,7 @@
 //! A connection: what arrives is understood and executed, and what is answered is sent.
 //!
-//! Invariant: while more is unsent than the limit, or more replies are awaited, nothing more is executed or received.
+//! Invariant: while more is unsent than the limit, or more replies are awaited, nothing more is executed or
+//! received.
 //! Invariant: an idle connection keeps no buffer and no parser.
 
 mod burden;
@@ -232,11 +233,13 @@ impl Connection {
                 return Turn::Over(End::Gone);
             }
             if is_full && self.is_read_closed {
-                // The end that the poll told of is behind what there is no room for, and it waits for nothing any more.
+                // The end that the poll told of is behind what there is no room for, and it waits for nothing
+                // any more.
                 here.slots.watches().give_up(self.session.key);
             }
             if self.session.is_ending && self.outbox.awaited() > 0 {
-                // Nobody looks at its socket any more, so that it would keep its place until its waits are over, gone or not.
+                // Nobody looks at its socket any more, so that it would keep its place until its waits are
+                // over, gone or not.
                 here.slots.watches().give_up(self.session.key);
             }
             if self.session.is_ending || is_full || !(self.is_readable || self.is_paused) {
@@ -269,8 +272,8 @@ impl Connection {
                 Ok(0)
             }
             Ok(count) => {
-                // Less than there was room for is all there was, and the poll will tell of more. Of the end it told already.
-                // What is encrypted comes in pieces of its own.
+                // Less than there was room for is all there was, and the poll will tell of more. Of the end
+                // it told already. What is encrypted comes in pieces of its own.
                 let is_all = !self.inbox.is_full() && !self.stream.is_encrypted();
                 self.is_readable = !is_all || self.is_read_closed;
                 self.session.heard = here.now.moment;
@@ -313,8 +316,8 @@ impl Connection {
         is_stranger
     }
 
-    /// Executes what is whole of what arrived, as far as a turn goes: it `ends` so long behind the first look at the clock, which a
-    /// request that comes alone does without.
+    /// Executes what is whole of what arrived, as far as a turn goes: it `ends` so long behind the first look
+    /// at the clock, which a request that comes alone does without.
     fn execute(&mut self, ends: &mut Option<Moment>, here: &mut Here) {
         let Some(mut parser) = self.parser.take() else { return };
         let (mut near, mut left) = (0_usize, TURN_REQUESTS);

@@ -54,7 +54,8 @@ pub(crate) struct Copied {
     me: NodeId,
     ticked_at: Moment,
     tick_us: u64,
-    /// When this node asked last what the configuration group answered; when it began, before there is such an answer.
+    /// When this node asked last what the configuration group answered; when it began, before there is such
+    /// an answer.
     heard_at: Moment,
     /// Who led the group then.
     group_leader: Option<NodeId>,
@@ -116,8 +117,8 @@ impl Copied {
         }
     }
 
-    /// How long the loop may wait: not at all where cells of slots are still to be sent or words of nodes to be heard, of which each
-    /// round does some.
+    /// How long the loop may wait: not at all where cells of slots are still to be sent or words of nodes to
+    /// be heard, of which each round does some.
     pub(crate) fn tick(&self) -> Duration {
         let has_more = self.has_pieces || self.copies.peers.has_rest();
         Duration::from_micros(if has_more { 0 } else { self.tick_us })
@@ -145,8 +146,8 @@ impl Copied {
         });
     }
 
-    /// Takes what came from peers and other threads; `now` was read behind the last look at the poll, and a moment that is
-    /// too early by what other threads told meanwhile is one at which that had not come yet.
+    /// Takes what came from peers and other threads; `now` was read behind the last look at the poll, and a
+    /// moment that is too early by what other threads told meanwhile is one at which that had not come yet.
     pub(crate) fn hear(&mut self, now: Now, registry: &Registry) -> Result<(), NodeError> {
         let heard = &mut self.heard;
         let hear = &mut |from, incarnation, spoken| heard.push((from, incarnation, spoken));
@@ -189,7 +190,8 @@ impl Copied {
                 // Whoever said it may be of another ring, in which it has the same number and the same life.
                 self.heard.clear();
                 let engine = self.copies.keyspaces.engine();
-                // What could not be noted is noted in the next life, which asks for more copies than needed and harms nothing else.
+                // What could not be noted is noted in the next life, which asks for more copies than needed
+                // and harms nothing else.
                 for noted in [folder::join(engine, ring), reliance::note_told(engine)] {
                     match noted {
                         Err(error) if error.kind() == ErrorKind::OutOfSpace => {
@@ -229,8 +231,8 @@ impl Copied {
         }
     }
 
-    /// Goes by a table, once there is room on the disk for the keyspaces that it names. Until then this node is to the others one that
-    /// did not hear of it.
+    /// Goes by a table, once there is room on the disk for the keyspaces that it names. Until then this node
+    /// is to the others one that did not hear of it.
     fn take_table(&mut self, table: Arc<Table>, now: Now, registry: &Registry) -> Result<(), NodeError> {
         if table.version > self.addressed {
             // Before anybody asks for what is there by this table.
@@ -327,8 +329,8 @@ impl Copied {
     }
 }
 
-/// What is to be taken of what was told, in its order. Of several tables only the newest says anything; that the group heard this
-/// node counts behind a table as new as the group's was then, and so behind that one.
+/// What is to be taken of what was told, in its order. Of several tables only the newest says anything; that
+/// the group heard this node counts behind a table as new as the group's was then, and so behind that one.
 fn to_be_taken(mut told: Vec<Told>) -> Vec<Told> {
     let is_table = |one: &Told| matches!(one, Told::Group(GroupSaid::Table(_)));
     let Some(newest) = told.iter().rposition(is_table) else { return told };

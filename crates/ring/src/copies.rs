@@ -1,8 +1,10 @@
-//! The copies of slots on this node, and how they are kept the same as those on other nodes: [`Replica`] decides, and this does.
+//! The copies of slots on this node, and how they are kept the same as those on other nodes: [`Replica`]
+//! decides, and this does.
 //!
-//! Invariant: effects are done in the order in which they were decided; whoever is answered rests on those before.
-//! Invariant: a copy that cannot do what was decided ends with its node, or waits where only its disk is full: it never goes on
-//! with less.
+//! Invariant: effects are done in the order in which they were decided; whoever is answered rests on those
+//! before.
+//! Invariant: a copy that cannot do what was decided ends with its node, or waits where only its disk is
+//! full: it never goes on with less.
 
 mod answering;
 mod applying;
@@ -154,7 +156,8 @@ impl Copies {
         self.group = Some(group);
     }
 
-    /// Says that this node is at work: the group's own thread would go on to say so whatever the loop hangs in.
+    /// Says that this node is at work: the group's own thread would go on to say so whatever the loop hangs
+    /// in.
     pub(crate) fn at_work(&self, now: Moment) {
         if let Some(group) = &self.group {
             group.at_work(now);
@@ -168,8 +171,8 @@ impl Copies {
         }
     }
 
-    /// Asks the group for what primaries wished since the last time. A slot that is handed over takes nothing until that is decided,
-    /// and many are at once: one entry of the group's log is for all of them.
+    /// Asks the group for what primaries wished since the last time. A slot that is handed over takes nothing
+    /// until that is decided, and many are at once: one entry of the group's log is for all of them.
     pub(crate) fn propose(&mut self) {
         if let Some(group) = self.group.as_ref().filter(|_| !self.proposals.is_empty()) {
             group.propose(std::mem::take(&mut self.proposals));
@@ -272,7 +275,8 @@ impl Copies {
         }
     }
 
-    /// Whether all entries that come can be applied: one that was logged and cannot be would end this node whenever it begins.
+    /// Whether all entries that come can be applied: one that was logged and cannot be would end this node
+    /// whenever it begins.
     fn is_understood(&mut self, message: &Message) -> bool {
         let Message::Slot { about: SlotMessage::Append { entries, .. }, .. } = message else { return true };
         entries.iter().all(|entry| body::is_understood(&entry.body, &mut self.parser))

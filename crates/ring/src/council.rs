@@ -1,6 +1,8 @@
-//! The configuration group of several processes, as a door for nodes: a seat in `atoll-council`, or a line to those who have one.
+//! The configuration group of several processes, as a door for nodes: a seat in `atoll-council`, or a line to
+//! those who have one.
 //!
-//! Invariant: a node hears of its table, its life and that it was heard in the order in which the council told it.
+//! Invariant: a node hears of its table, its life and that it was heard in the order in which the council
+//! told it.
 
 use crate::NodeError;
 use crate::group::{GroupDoor, GroupMember, GroupSaid, Joining};
@@ -27,8 +29,8 @@ pub struct CouncilGroup {
     pub ring: GroupOptions,
     /// How many nodes there should be before slots are first given to nodes.
     pub founding_nodes: usize,
-    /// The hosts that the members are named as, which their certificates have to be for; names are looked up again where a member is not
-    /// reached at its address.
+    /// The hosts that the members are named as, which their certificates have to be for; names are looked up
+    /// again where a member is not reached at its address.
     pub hosts: BTreeMap<NodeId, String>,
     /// What they encrypt with, if anything.
     pub tls: Option<PeerTls>,

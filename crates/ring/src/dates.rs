@@ -1,9 +1,11 @@
 //! Which date a node goes by: what its own clock says, unless most of the clocks of the ring say otherwise.
 //!
-//! The time of a slot only grows, so a single entry by a clock that is a year ahead would be the slot's time for a year: keys would
-//! go at once, and later ones would stay. Nodes tell each other what their clocks say; nothing is agreed on.
+//! The time of a slot only grows, so a single entry by a clock that is a year ahead would be the slot's time
+//! for a year: keys would go at once, and later ones would stay. Nodes tell each other what their clocks say;
+//! nothing is agreed on.
 //!
-//! Invariant: others are told what the clock of this node says, not what it goes by: a wrong clock is never told as a right one.
+//! Invariant: others are told what the clock of this node says, not what it goes by: a wrong clock is never
+//! told as a right one.
 //! Invariant: of two clocks that differ nobody knows which is wrong, so both are believed.
 
 use crate::clock::Now;
@@ -16,8 +18,9 @@ const APART_MS_MAX: u64 = 60_000;
 /// What a clock is off by is looked at again once that changed by so much: less is the way of a message.
 const STEP_MS: u64 = 1_000;
 
-/// For so long from its beginning a node does nothing for clients before it heard of the clocks of two others, if these are there: a machine
-/// that begins is the one whose clock is wrong, and its first write would do the harm already.
+/// For so long from its beginning a node does nothing for clients before it heard of the clocks of two
+/// others, if these are there: a machine that begins is the one whose clock is wrong, and its first write
+/// would do the harm already.
 const EARLY_US: u64 = 3_000_000;
 
 /// Clocks among which one that is wrong is found out.
@@ -26,8 +29,9 @@ const ENOUGH: usize = 3;
 /// How often it is warned of entries with dates far ahead.
 const WARN_EVERY_US: u64 = 60_000_000;
 
-/// The dates of a ring, as one of its nodes knows them. What a clock says is held as the milliseconds that are to be added to moments
-/// of this node: so what was told once says something for as long as that clock is not set.
+/// The dates of a ring, as one of its nodes knows them. What a clock says is held as the milliseconds that
+/// are to be added to moments of this node: so what was told once says something for as long as that clock is
+/// not set.
 #[derive(Debug, Default)]
 pub(crate) struct Dates {
     own: i64,
@@ -117,7 +121,8 @@ impl Dates {
         is_new && self.up >= ENOUGH && self.others.len() + 1 < ENOUGH
     }
 
-    /// Counts entries of another node with dates far ahead of the one that this node goes by: their slot keeps that time.
+    /// Counts entries of another node with dates far ahead of the one that this node goes by: their slot
+    /// keeps that time.
     pub(crate) fn look_at(&mut self, entries: &[Entry], from: NodeId, now: Now) {
         let most = now.date_ms.saturating_add(APART_MS_MAX);
         let ahead = entries.iter().filter(|entry| entry.time_ms > most).count() as u64;

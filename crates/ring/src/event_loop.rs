@@ -1,10 +1,11 @@
 //! An event loop: one thread that waits for its sockets and gives each connection its turn.
 //!
-//! A round: what the poll tells of is received and executed, what that wrote is made durable, and then the answers leave.
-//! Where that waits for a sync, the answers of this round are held until it is done, and others have their turns meanwhile: beside
-//! the sync on a slow disk, before it on a quick one.
+//! A round: what the poll tells of is received and executed, what that wrote is made durable, and then the
+//! answers leave. Where that waits for a sync, the answers of this round are held until it is done, and
+//! others have their turns meanwhile: beside the sync on a slow disk, before it on a quick one.
 //!
-//! Invariant: no connection is looked at twice in a round, and none can keep the others waiting for longer than a turn.
+//! Invariant: no connection is looked at twice in a round, and none can keep the others waiting for longer
+//! than a turn.
 //! Invariant: a connection whose answers are held has no turn: all that it was answered waits for one sync.
 
 mod round;
@@ -191,8 +192,9 @@ impl EventLoop {
         tick.min(Duration::from_micros(due_at.0.saturating_sub(now.0)))
     }
 
-    /// Lets those wait for each other who have time, and gives all of them their turn in one round when it is due: what they ask
-    /// for is still in their sockets, so that nothing of it has happened, and it takes no memory.
+    /// Lets those wait for each other who have time, and gives all of them their turn in one round when it is
+    /// due: what they ask for is still in their sockets, so that nothing of it has happened, and it takes no
+    /// memory.
     fn gather(&mut self) {
         let now = self.here.now.moment;
         for key in self.arrived.drain(..) {

@@ -28,8 +28,8 @@ use atoll_tls::is_handshake;
 const TOO_MANY_CLIENTS: &str =
     "writes of too many clients of this user are remembered; try again in some minutes";
 
-/// What a node of several answers until it has heard what its ring is: what it could tell before would be of a ring in which there
-/// is nothing.
+/// What a node of several answers until it has heard what its ring is: what it could tell before would be of
+/// a ring in which there is nothing.
 const LOADING: &str = "this node waits to hear from those that keep the configuration what its ring is";
 
 /// What a request meets.
@@ -190,8 +190,8 @@ impl Executor<'_> {
         }
     }
 
-    /// Whether this node is the primary of a slot, or will be so soon that the request waits here; if not, the client is told whom to
-    /// ask.
+    /// Whether this node is the primary of a slot, or will be so soon that the request waits here; if not,
+    /// the client is told whom to ask.
     fn is_here(&mut self, slot: Slot) -> bool {
         let text = match self.here.table.route(slot) {
             Route::Here => return true,

@@ -2,13 +2,16 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Files beside those of clients: of the store, of other nodes, of those who ask what is counted. Where few may be open so many are kept.
+/// Files beside those of clients: of the store, of other nodes, of those who ask what is counted. Where few
+/// may be open so many are kept.
 const BESIDE: u64 = 1_024;
 
-/// So many may be, where that is allowed: with each other node there are up to three connections, and a ring may grow while a node runs.
+/// So many may be, where that is allowed: with each other node there are up to three connections, and a ring
+/// may grow while a node runs.
 const BESIDE_MAX: u64 = 1 << 18;
 
-/// Raises the usual limit of this process as far as so many connections need it and whoever runs it allows; how many connections fit.
+/// Raises the usual limit of this process as far as so many connections need it and whoever runs it allows;
+/// how many connections fit.
 pub(crate) fn make_room_for(connections_max: usize) -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     // There is none.

@@ -1,8 +1,11 @@
-//! Whose the store in a folder is, of which ring, and whether what it holds was meant to outlive those who had it.
+//! Whose the store in a folder is, of which ring, and whether what it holds was meant to outlive those who
+//! had it.
 //!
-//! Invariant: what a node acknowledged that was the whole ring is never taken for what a copy had, nor the other way round.
+//! Invariant: what a node acknowledged that was the whole ring is never taken for what a copy had, nor the
+//! other way round.
 //! Invariant: what a copy had in one ring is never taken for a copy of another one.
-//! Invariant: what outlives nothing is gone before anybody is answered, cells as well as what is said of them.
+//! Invariant: what outlives nothing is gone before anybody is answered, cells as well as what is said of
+//! them.
 //! Invariant: a node that is refused has changed nothing that anybody relies on.
 
 use crate::NodeError;
@@ -43,8 +46,9 @@ pub(crate) fn take(engine: &Engine, persistence: Persistence, me: Option<NodeId>
     Ok(())
 }
 
-/// The node was given a life in the ring of this number. Nodes have the same small numbers in each ring, and slots the same
-/// sequences: only this tells a copy from one of another ring. What an earlier build left is of the ring that is joined first.
+/// The node was given a life in the ring of this number. Nodes have the same small numbers in each ring, and
+/// slots the same sequences: only this tells a copy from one of another ring. What an earlier build left is
+/// of the ring that is joined first.
 pub(crate) fn join(engine: &Engine, ring: u64) -> Result<(), NodeError> {
     let kept = number(engine, RING)?.map(u64::from_be_bytes);
     if kept == Some(ring) {

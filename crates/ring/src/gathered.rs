@@ -20,7 +20,8 @@ struct Whole {
 }
 
 impl Gathered {
-    /// A request that is answered with this once all of its parts are, or with what went wrong in one of them.
+    /// A request that is answered with this once all of its parts are, or with what went wrong in one of
+    /// them.
     pub(crate) fn begin(&mut self, whole: Ticket, parts: Vec<Ticket>, reply: Vec<u8>) {
         self.wholes.insert(whole, Whole { left: parts.len(), reply });
         self.parts.extend(parts.into_iter().map(|part| (part, whole)));

@@ -1,6 +1,8 @@
-//! The door to the configuration group, which decides who has which slot; and one that lives in this process alone.
+//! The door to the configuration group, which decides who has which slot; and one that lives in this process
+//! alone.
 //!
-//! Invariant: whatever the group says is told in the order in which it was decided, or later things in place of earlier ones.
+//! Invariant: whatever the group says is told in the order in which it was decided, or later things in place
+//! of earlier ones.
 
 use crate::NodeError;
 use crate::clock::Clock;
@@ -20,12 +22,14 @@ pub enum GroupSaid {
     Registered(Incarnation, u64),
     /// This is the table.
     Table(Arc<Table>),
-    /// The group heard what was said at this moment of the node's own clock, and is still the group; this node leads it,
-    /// if any does.
+    /// The group heard what was said at this moment of the node's own clock, and is still the group; this
+    /// node leads it, if any does.
     Heard(Moment, Option<NodeId>),
-    /// The group has one member less: the part that this node has in it failed, and it goes on as one that only asks.
+    /// The group has one member less: the part that this node has in it failed, and it goes on as one that
+    /// only asks.
     SeatLost,
-    /// Whether the group has one member less as long as the part that this node has in it waits for room on its disk.
+    /// Whether the group has one member less as long as the part that this node has in it waits for room on
+    /// its disk.
     SeatWaits(bool),
     /// The node cannot go on, since the group will not hear it any more.
     Lost(String),
@@ -80,7 +84,8 @@ pub trait GroupMember: Send {
     fn at_work(&self, _now: Moment) {}
 }
 
-/// A configuration group in this process: for nodes of one process, in tests and on one machine. It forgets all with the process.
+/// A configuration group in this process: for nodes of one process, in tests and on one machine. It forgets
+/// all with the process.
 #[derive(Clone)]
 pub struct LocalGroup {
     shared: Arc<Shared>,
@@ -118,7 +123,8 @@ static RINGS: AtomicU64 = AtomicU64::new(0);
 const PERIOD: Duration = Duration::from_millis(20);
 
 impl LocalGroup {
-    /// A group that decides for a ring with these options; a node is taken for gone once it was silent for so long.
+    /// A group that decides for a ring with these options; a node is taken for gone once it was silent for so
+    /// long.
     ///
     /// # Errors
     /// Whatever keeps a thread from beginning.

@@ -182,7 +182,8 @@ pub(crate) struct Here {
     ring_seen_at: Moment,
 }
 
-/// How often what is known of the ring is told to whoever may ask for it: to add it up takes a look at every slot.
+/// How often what is known of the ring is told to whoever may ask for it: to add it up takes a look at every
+/// slot.
 const RING_SEEN_EVERY_US: u64 = 1_000_000;
 
 /// Requests of a round that are answered at its end with what may be long.
@@ -256,7 +257,8 @@ impl Here {
         *self.shared.ring_seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
     }
 
-    /// Somebody was turned away who does not speak as clients do. There may be any number of them, so not each is said in the log.
+    /// Somebody was turned away who does not speak as clients do. There may be any number of them, so not
+    /// each is said in the log.
     pub(crate) fn turned_away(&mut self, peer: SocketAddr, why: &dyn Display) {
         if let Some(times) = self.strangers.happened(self.now.moment) {
             tracing::warn!(%peer, %why, times, "a client was turned away");
@@ -303,7 +305,8 @@ impl Here {
         self.now = self.slots.dated(self.shared.chosen.clock.now());
     }
 
-    /// Reads the clock, and whether it is this moment or a later one; where there is none yet it is so many microseconds from now on.
+    /// Reads the clock, and whether it is this moment or a later one; where there is none yet it is so many
+    /// microseconds from now on.
     pub(crate) fn is_past(&mut self, moment: &mut Option<Moment>, us: u64) -> bool {
         self.look_at_clock();
         self.now.moment >= *moment.get_or_insert(self.now.moment.after(us))
@@ -345,7 +348,8 @@ impl Here {
     }
 }
 
-/// Whether a table is that with which a node of several begins, before the configuration group told it of any.
+/// Whether a table is that with which a node of several begins, before the configuration group told it of
+/// any.
 fn is_of_nothing(table: &SlotTable, slots: &Slots) -> bool {
     table.version() == Version(0) && !slots.is_alone()
 }

@@ -66,8 +66,8 @@ impl Keyspaces {
         }
     }
 
-    /// The keyspace of a slot and the number that it has there. What is said about a slot of no keyspace is refused by the first
-    /// one, which has no such number either.
+    /// The keyspace of a slot and the number that it has there. What is said about a slot of no keyspace is
+    /// refused by the first one, which has no such number either.
     #[inline]
     pub(crate) fn of(&self, slot: Slot) -> (&Keyspace, u16) {
         match self.get(keyspace_of(slot)) {

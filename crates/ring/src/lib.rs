@@ -1,12 +1,15 @@
 //! A node of the ring: event loops, the Redis door, and slots on the engine.
 //!
-//! [`Node`] is all of it; [`NodeOptions`] says where it listens and what it may take. Any client of a Redis Cluster can talk
-//! to it. What commands do is for `atoll-keyspace`, how copies of a slot agree for `atoll-replica`.
+//! [`Node`] is all of it; [`NodeOptions`] says where it listens and what it may take. Any client of a Redis
+//! Cluster can talk to it. What commands do is for `atoll-keyspace`, how copies of a slot agree for
+//! `atoll-replica`.
 //!
 //! Invariant: bytes from a peer never cause a panic, nor memory beyond the stated limits.
-//! Invariant: a request is answered once, in its place, and not before what it wrote is as durable as was chosen.
+//! Invariant: a request is answered once, in its place, and not before what it wrote is as durable as was
+//! chosen.
 //! Invariant: nobody beyond this machine is answered without a token.
-//! Invariant: where a node has a certificate, nothing that is not encrypted is listened to, at none of its doors.
+//! Invariant: where a node has a certificate, nothing that is not encrypted is listened to, at none of its
+//! doors.
 
 // What is opened, chosen and counted.
 mod access;

@@ -1,12 +1,13 @@
-//! What clients' connections have from the socket that they come from, and what it means that one cannot be accepted.
+//! What clients' connections have from the socket that they come from, and what it means that one cannot be
+//! accepted.
 
 use mio::net::TcpListener;
 use rustix::net::sockopt;
 use std::io;
 use std::time::Duration;
 
-/// How long nothing may come from a client's host before it is asked whether it is there, how often, and how many times: one
-/// that went without a word does not keep its place for ever.
+/// How long nothing may come from a client's host before it is asked whether it is there, how often, and how
+/// many times: one that went without a word does not keep its place for ever.
 const SILENT_TIME: Duration = Duration::from_secs(60);
 const ASKED_EVERY: Duration = Duration::from_secs(10);
 const ASKED_COUNT: u32 = 3;

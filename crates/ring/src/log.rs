@@ -1,10 +1,12 @@
 //! The logs of a node's slots, in a tree of the engine: what is logged and not applied yet.
 //!
-//! The engine keeps the order of all its commits over all trees, and what a crash takes is an end of that order. So an entry
-//! may be deleted as soon as it is applied: whatever survives holds either the entry or what it did. It is the other way round where
-//! entries of another primary were cut off: they have to be gone first, or would be found behind cells that do not follow from them.
+//! The engine keeps the order of all its commits over all trees, and what a crash takes is an end of that
+//! order. So an entry may be deleted as soon as it is applied: whatever survives holds either the entry or
+//! what it did. It is the other way round where entries of another primary were cut off: they have to be gone
+//! first, or would be found behind cells that do not follow from them.
 //!
-//! What comes in one round of the loop is written together: a commit of the engine costs as much as several entries.
+//! What comes in one round of the loop is written together: a commit of the engine costs as much as several
+//! entries.
 //!
 //! Invariant: nothing is said to be logged before [`SlotLog::write`].
 //! Invariant: nothing is applied to the cells of a slot before what was taken out of its log is gone, which
@@ -144,8 +146,8 @@ impl SlotLog {
         self.batch_bytes > TOGETHER_BYTES_MAX
     }
 
-    /// Writes what came since the last time: it survives the end of the process from then on. If that fails nothing happened,
-    /// and it may be tried again.
+    /// Writes what came since the last time: it survives the end of the process from then on. If that fails
+    /// nothing happened, and it may be tried again.
     pub(crate) fn write(&mut self) -> Result<(), LogError> {
         if self.batch.is_empty() {
             return Ok(());
@@ -160,14 +162,14 @@ impl SlotLog {
         Ok(())
     }
 
-    /// To be called before an entry is applied: writes what came, if that takes entries out of this slot which others took the place
-    /// of. Mostly it does not, and the entries of a round are written together.
+    /// To be called before an entry is applied: writes what came, if that takes entries out of this slot
+    /// which others took the place of. Mostly it does not, and the entries of a round are written together.
     pub(crate) fn write_what_is_gone(&mut self, slot: Slot) -> Result<(), LogError> {
         if self.cut.contains(&slot) { self.write() } else { Ok(()) }
     }
 
-    /// Lets go of what is applied, some at a time, with the next [write](Self::write): whatever is there once more after a crash
-    /// is known to be applied.
+    /// Lets go of what is applied, some at a time, with the next [write](Self::write): whatever is there once
+    /// more after a crash is known to be applied.
     pub(crate) fn applied(&mut self, slot: Slot, through: Sequence) {
         let Some(kept) = self.kept.get_mut(&slot) else { return };
         if through.0 < kept.first.0 + TRIM_TOGETHER && through < kept.last {
@@ -181,8 +183,8 @@ impl SlotLog {
         self.batch.delete_range(&self.tree, (Bound::Included(&from), Bound::Included(&to)));
     }
 
-    /// Lets go of everything of some slots, with the next [write](Self::write): cells that take the place of their own must not
-    /// meet their entries.
+    /// Lets go of everything of some slots, with the next [write](Self::write): cells that take the place of
+    /// their own must not meet their entries.
     pub(crate) fn forget(&mut self, slots: &[Slot]) {
         for &slot in slots {
             self.kept.remove(&slot);

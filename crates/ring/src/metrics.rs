@@ -59,7 +59,8 @@ pub(crate) struct Metrics {
     pub(crate) peer_messages_sent: Counter,
     pub(crate) peer_messages_dropped: Counter,
     pub(crate) peer_messages_received: Counter,
-    /// Copies of slots that were given up while they came, because the disk had no room for them; and those that were too long to be gathered.
+    /// Copies of slots that were given up while they came, because the disk had no room for them; and those
+    /// that were too long to be gathered.
     pub(crate) copies_given_up: Counter,
     pub(crate) long_copies: Counter,
     /// Entries of other nodes with dates far ahead.

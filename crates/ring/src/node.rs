@@ -48,7 +48,8 @@ impl Node {
     /// Opens the store, listens, and answers from then on, on threads of its own.
     ///
     /// # Errors
-    /// [`NodeError`]: options that make no sense, an address or a folder that cannot be used, a damaged store.
+    /// [`NodeError`]: options that make no sense, an address or a folder that cannot be used, a store that is
+    /// damaged.
     pub fn start(options: NodeOptions) -> Result<Self, NodeError> {
         options.validate()?;
         let opened = open(&options)?;
@@ -192,8 +193,8 @@ impl Node {
         self.shared.set_table(table);
     }
 
-    /// To wait for the end of its loops: they end because of a failure, which [`Node::stop`] then tells, or because it was
-    /// stopped.
+    /// To wait for the end of its loops: they end because of a failure, which [`Node::stop`] then tells, or
+    /// because it was stopped.
     #[must_use]
     pub fn ending(&self) -> NodeEnding {
         NodeEnding(self.shared.clone())
@@ -266,7 +267,8 @@ fn name(engine: &Engine) -> Result<NodeName, NodeError> {
 
 /// Opens the store, and takes its folder for this process.
 fn open(options: &NodeOptions) -> Result<(Engine, Option<File>), NodeError> {
-    // A node asks for the memory of many requests at once: a copy of a record would be one more place to wait for.
+    // A node asks for the memory of many requests at once: a copy of a record would be one more place to wait
+    // for.
     let engine = Options { memory_bytes: options.memory_bytes, hot_bytes: Some(0), ..Options::default() };
     let Place::Folder(folder) = &options.place else { return Ok((Engine::in_memory(engine)?, None)) };
     if folder.join(STORE_FILE).exists() && !folder.join(RING_FILE).exists() {

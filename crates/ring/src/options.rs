@@ -30,10 +30,11 @@ pub struct NodeOptions {
     pub token: Option<Token>,
     /// The users beside the one who shows the token, and what they may do. Only with a token. Default nobody.
     pub access: Option<AccessFile>,
-    /// Where Prometheus asks what is counted, over HTTP. Beyond this machine only with a token, which it then has to show.
-    /// Default nowhere.
+    /// Where Prometheus asks what is counted, over HTTP. Beyond this machine only with a token, which it then
+    /// has to show. Default nowhere.
     pub metrics: Option<SocketAddr>,
-    /// What clients and other nodes are to encrypt with, who then may not do without. Default nothing is encrypted.
+    /// What clients and other nodes are to encrypt with, who then may not do without. Default nothing is
+    /// encrypted.
     pub tls: Option<NodeTls>,
     /// Memory for what slots hold, in bytes. Default 1 GiB.
     pub memory_bytes: u64,
@@ -72,11 +73,13 @@ pub enum Persistence {
 pub struct ConnectionLimits {
     /// Connections at a time; one more is told so and closed. Default 10,000.
     pub connections_max: usize,
-    /// Memory for all of them, in bytes; beyond it who takes most is closed, those first who neither send nor read. Default 512 MiB.
+    /// Memory for all of them, in bytes; beyond it who takes most is closed, those first who neither send nor
+    /// read. Default 512 MiB.
     pub memory_bytes_max: u64,
     /// Bytes that a client did not read yet, from which on nothing more is received from it. Default 1 MiB.
     pub unsent_bytes_pause: usize,
-    /// Bytes that a client did not read yet, from which on it is closed. Default 320 MiB, which is more than one answer.
+    /// Bytes that a client did not read yet, from which on it is closed. Default 320 MiB, which is more than
+    /// one answer.
     pub unsent_bytes_max: usize,
     /// For how long a client may read nothing of what it is sent, in microseconds. Default a minute.
     pub stalled_us_max: u64,

@@ -71,7 +71,8 @@ pub(crate) fn join(
     let tell = {
         let (sender, waker) = (sender.clone(), waker.clone());
         move |one| {
-            // A loop that ended hears nothing any more, and one that is not woken hears it with its next tick.
+            // A loop that ended hears nothing any more, and one that is not woken hears it with its next
+            // tick.
             drop(sender.send(one));
             drop(waker.wake());
         }

@@ -1,10 +1,12 @@
-//! The connections between nodes: each node dials each other one, says what it has to say there, and hears on what was dialled
-//! to it.
+//! The connections between nodes: each node dials each other one, says what it has to say there, and hears on
+//! what was dialled to it.
 //!
-//! Invariant: what is said may be lost, when a connection breaks or when too much waits; it is never torn or doubled on one
-//! connection, and entries and cells are never out of order there. Where much of them waits, words about them overtake them.
+//! Invariant: what is said may be lost, when a connection breaks or when too much waits; it is never torn or
+//! doubled on one connection, and entries and cells are never out of order there. Where much of them waits,
+//! words about them overtake them.
 //! Invariant: what waits to be sent to a node is bounded.
-//! Invariant: each node is heard on one connection at a time; those who have not said who they are make room for those who do.
+//! Invariant: each node is heard on one connection at a time; those who have not said who they are make room
+//! for those who do.
 
 mod address;
 pub(crate) mod codec;
@@ -108,7 +110,8 @@ pub(crate) struct Peers {
     pub(crate) dropped: u64,
 }
 
-/// Connections from peers at a time, where there are so many other nodes: one of each, a second one while it dials again, and strangers.
+/// Connections from peers at a time, where there are so many other nodes: one of each, a second one while it
+/// dials again, and strangers.
 fn heard_max(others: usize) -> usize {
     others.saturating_mul(2).saturating_add(STRANGERS_MAX).clamp(*HEARD_MAX.start(), *HEARD_MAX.end())
 }
@@ -153,8 +156,8 @@ impl Peers {
         })
     }
 
-    /// The life in which everything is said from now on, and the ring that it is a life in: who greeted as a node of another one before
-    /// that was known is not heard any more.
+    /// The life in which everything is said from now on, and the ring that it is a life in: who greeted as a
+    /// node of another one before that was known is not heard any more.
     pub(crate) fn begin(&mut self, incarnation: Incarnation, ring: u64, registry: &Registry) {
         (self.greeting.incarnation, self.greeting.ring) = (incarnation, ring);
         let is_other = |(&token, heard): (&usize, &Heard)| {
@@ -218,7 +221,8 @@ impl Peers {
         self.others().filter(move |node| !is_open(node))
     }
 
-    /// Nodes that were dialled for a while and not reached: they may be somewhere else by now. Each is named once in a while.
+    /// Nodes that were dialled for a while and not reached: they may be somewhere else by now. Each is named
+    /// once in a while.
     pub(crate) fn take_lost(&mut self) -> Vec<NodeId> {
         let now = self.now;
         let sought = |(&node, reach): (&NodeId, &mut Reach)| reach.is_to_be_sought(now).then_some(node);
@@ -329,7 +333,8 @@ impl Peers {
         }
     }
 
-    /// Ends a connection from a peer; why, if it is to be said. Of strangers there may be any number, so not each is said in the log.
+    /// Ends a connection from a peer; why, if it is to be said. Of strangers there may be any number, so not
+    /// each is said in the log.
     fn end(&mut self, token: usize, why: Option<&str>, registry: &Registry) {
         let Some(mut heard) = self.heard.remove(&token) else { return };
         match (why, heard.node()) {
@@ -380,8 +385,9 @@ impl Peers {
         }
     }
 
-    /// A node that dials again has given up what it dialled before, whatever the network makes of the end of that; but one that has begun
-    /// anew since, elsewhere, is not to be ended by what is left of its former life.
+    /// A node that dials again has given up what it dialled before, whatever the network makes of the end of
+    /// that; but one that has begun anew since, elsewhere, is not to be ended by what is left of its former
+    /// life.
     fn let_in(&mut self, greeting: Greeting, token: usize, registry: &Registry) {
         let is_other = |(&other, heard): (&usize, &Heard)| {
             let greeted = heard.greeting().filter(|_| other != token)?;

@@ -1,5 +1,6 @@
-//! Where the nodes of a table are reached by each other: names are looked up for each life of a node, and again while it is not reached
-//! there, by a thread of its own, since that may take as long as a server of names that does not answer.
+//! Where the nodes of a table are reached by each other: names are looked up for each life of a node, and
+//! again while it is not reached there, by a thread of its own, since that may take as long as a server of
+//! names that does not answer.
 //!
 //! Invariant: whose name cannot be looked up stays where it was as long as it says the same.
 //! Invariant: nobody who asks here waits for a name, and who has just begun somewhere waits for one at most.
@@ -63,8 +64,8 @@ pub(crate) struct PeerAddresses {
 }
 
 impl PeerAddresses {
-    /// Begins the thread, which ends with this. It tells what it finds: addresses like the one that this node listens at come first, as the
-    /// others do as it does.
+    /// Begins the thread, which ends with this. It tells what it finds: addresses like the one that this node
+    /// listens at come first, as the others do as it does.
     pub(crate) fn begin(listen: SocketAddr, tell: impl Fn(Located) + Send + 'static) -> io::Result<Self> {
         let resolve = move |at: &HostPort| {
             let found = (at.host.as_str(), at.port).to_socket_addrs()?;
@@ -86,8 +87,8 @@ impl PeerAddresses {
         Ok(Self { members, sought: looked_up, dialled, to_thread })
     }
 
-    /// Takes addresses that are numbers as they are, and has names looked up of whoever says something new; whose address says nothing is
-    /// left out.
+    /// Takes addresses that are numbers as they are, and has names looked up of whoever says something new;
+    /// whose address says nothing is left out.
     pub(crate) fn follow(&mut self, table: &Table) {
         let before = self.sought.len();
         self.members.retain(|node, _| table.members.get(node).is_some());
@@ -126,9 +127,10 @@ impl PeerAddresses {
         }
     }
 
-    /// Of nodes that are said to be at one address those are dialled there that are up; where none is, the one that said so last. The others
-    /// were there once, and whoever is there now would only refuse what is meant for them. Which of several that are up is there is for
-    /// them to say: a name may lag behind its node for longer than the ring takes to see who is gone.
+    /// Of nodes that are said to be at one address those are dialled there that are up; where none is, the
+    /// one that said so last. The others were there once, and whoever is there now would only refuse what is
+    /// meant for them. Which of several that are up is there is for them to say: a name may lag behind its
+    /// node for longer than the ring takes to see who is gone.
     fn choose(&mut self) {
         let mut first: BTreeMap<SocketAddr, _> = BTreeMap::new();
         for (&node, member) in &self.members {
@@ -412,7 +414,8 @@ mod tests {
         ring.begin(2, 1, "10.0.0.2");
         let all = ring.begin(3, 1, "10.0.0.3");
         assert_eq!(goes_by(&all), [(1, at(1)), (2, at(2)), (3, at(3))]);
-        // All begin on other hosts, and the second one not at all: for a moment it is not known that it is gone.
+        // All begin on other hosts, and the second one not at all: for a moment it is not known that it is
+        // gone.
         let both = ring.begin(1, 2, "10.0.0.2");
         assert_eq!(goes_by(&both), [(1, at(2)), (2, at(2)), (3, at(3))]);
         ring.0.apply(Change::Fail { node: NodeId(2), incarnation: Incarnation(1) });

@@ -1,7 +1,7 @@
 //! Whether a store holds all that its node ever said it has, or something may be missing.
 //!
-//! What was synced is there. What was only handed to the system is there unless the machine went down since; and after a node
-//! stopped as it should, everything was synced.
+//! What was synced is there. What was only handed to the system is there unless the machine went down since;
+//! and after a node stopped as it should, everything was synced.
 //!
 //! Invariant: a doubt stays until the configuration group was told, however many lives end before that.
 //! Invariant: a node whose store may lack something says so before it is asked for anything.
@@ -40,7 +40,8 @@ pub(crate) fn judge(engine: &Engine, persistence: Persistence) -> Result<Relianc
     let is_same_boot = !boot.is_empty() && kept.as_deref() == Some(&boot[..]);
     let is_clean = tree.get(CLEAN)?.is_some();
     let before = tree.get(PERSISTENCE)?.map(|value| value.to_buffer()).transpose()?;
-    // What the life before had chosen tells what is there, whatever is chosen now. A store that was never used lacks nothing.
+    // What the life before had chosen tells what is there, whatever is chosen now. A store that was never
+    // used lacks nothing.
     let is_whole = match (before.as_deref(), &kept) {
         (Some(b"always"), _) | (None, None) => true,
         (Some(b"everysec"), _) => is_same_boot || is_clean,

@@ -1,9 +1,10 @@
 //! Whether there is room for what clients want to add: in memory, or on the disk of a store.
 //!
-//! A store takes nothing more while there is still some room left on its disk. So whatever makes room can be written there:
-//! deletions, their checkpoint, and what other nodes have to be told.
+//! A store takes nothing more while there is still some room left on its disk. So whatever makes room can be
+//! written there: deletions, their checkpoint, and what other nodes have to be told.
 //!
-//! Invariant: a look costs a call of the system, and is taken once in many bytes or a second, never for each write.
+//! Invariant: a look costs a call of the system, and is taken once in many bytes or a second, never for each
+//! write.
 
 use crate::options::Persistence;
 use atoll_engine::Engine;
@@ -62,7 +63,8 @@ const LOOK_EACH_BYTES: u64 = RESERVE_BYTES / 8;
 /// For how long what was seen counts, whoever writes there beside this node.
 const LOOK_EACH_US: u64 = 1_000_000;
 
-/// Whether so many bytes of another node may be written, which are written twice as well: what is kept free stays free of them.
+/// Whether so many bytes of another node may be written, which are written twice as well: what is kept free
+/// stays free of them.
 pub(crate) fn has_room_to_copy(engine: &Engine, bytes: u64) -> bool {
     let Some(room) = engine.disk_room() else { return true };
     let kept_bytes = RESERVE_BYTES.saturating_add(room.needed_bytes);
@@ -105,8 +107,9 @@ impl Room {
         self.lack
     }
 
-    /// Takes the name of one more client whose write only deletes, though there is too little; not if it took many of them since.
-    /// Whoever makes room may be new here, and names alone are not to fill what is kept for that.
+    /// Takes the name of one more client whose write only deletes, though there is too little; not if it took
+    /// many of them since. Whoever makes room may be new here, and names alone are not to fill what is kept
+    /// for that.
     pub(crate) fn takes_name(&mut self) -> bool {
         if self.is_in_memory {
             // What is deleted makes room for more names, so what is there is what counts.

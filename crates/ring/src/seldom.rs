@@ -1,4 +1,5 @@
-//! What strangers can have said in the log as often as they like is said once a second, and how often it happened.
+//! What strangers can have said in the log as often as they like is said once a second, and how often it
+//! happened.
 
 use atoll_replica::Moment;
 
@@ -20,7 +21,8 @@ impl Seldom {
         self.due(now)
     }
 
-    /// Time passed; if it happened and is to be said now: how often. So the last few are reported as well once it stops happening.
+    /// Time passed; if it happened and is to be said now: how often. So the last few are reported as well
+    /// once it stops happening.
     pub(crate) fn due(&mut self, now: Moment) -> Option<u64> {
         let is_due = self.said_at.is_none_or(|said_at| now >= said_at.after(EACH_US));
         (is_due && self.times > 0).then(|| {

@@ -1,29 +1,33 @@
 //! Fair shares of the clients that a slot remembers: no one user can crowd out the rest.
 //!
-//! A slot remembers a bounded number of clients, so that its memory is bounded, and clients choose their own names. Once three
-//! eighths of the places are taken, a user may have three times as many as are left for all: one user alone leaves more than an
-//! eighth to others, and each of several leaves some to the next.
+//! A slot remembers a bounded number of clients, so that its memory is bounded, and clients choose their own
+//! names. Once three eighths of the places are taken, a user may have three times as many as are left for
+//! all: one user alone leaves more than an eighth to others, and each of several leaves some to the next.
 //!
-//! Invariant: the door of a node decides, before there is an entry in a log; what copies do does not depend on it.
-//! Invariant: a place counts once, from the first write that asks for it and for as long as the slot remembers its client. It
-//! does not count where the slot never comes to remember the client, and no time alone gives it back.
+//! Invariant: the door of a node decides, before there is an entry in a log; what copies do does not depend
+//! on it.
+//! Invariant: a place counts once, from the first write that asks for it and for as long as the slot
+//! remembers its client. It does not count where the slot never comes to remember the client, and no time
+//! alone gives it back.
 
 use atoll_keyspace::SESSIONS_MAX;
 use atoll_replica::{Slot, Ticket};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Once a slot remembers this many clients, each one more is counted against its user. Writes that are under way by then are
-/// uncounted; with them that is at most half of all places.
+/// Once a slot remembers this many clients, each one more is counted against its user. Writes that are under
+/// way by then are uncounted; with them that is at most half of all places.
 const COUNTED_FROM: u64 = SESSIONS_MAX / 2 - UNDER_WAY_MAX;
 
-/// Writes of a slot that may be under way at a time: so many in its log and as many held back while it changes hands.
+/// Writes of a slot that may be under way at a time: so many in its log and as many held back while it
+/// changes hands.
 const UNDER_WAY_MAX: u64 = 8192;
 
 /// How many times what is left one user may take.
 const SHARE: u64 = 3;
 
-/// Slots that one tick looks at, and places of each: to look at all places of a full slot takes less than a minute.
+/// Slots that one tick looks at, and places of each: to look at all places of a full slot takes less than a
+/// minute.
 const SLOTS_LOOKED_AT: usize = 8;
 const LOOKED_AT: usize = 64;
 
@@ -34,7 +38,8 @@ pub(crate) type Client = (Slot, u128);
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
     slots: BTreeMap<Slot, Places>,
-    /// Writes that are not answered yet; each one's client keeps its place only if the slot remembers it then.
+    /// Writes that are not answered yet; each one's client keeps its place only if the slot remembers it
+    /// then.
     asked: HashMap<Ticket, Client>,
     /// The slot at which the next look begins.
     next: Slot,
@@ -70,8 +75,9 @@ impl Shares {
         remembered >= COUNTED_FROM
     }
 
-    /// Takes a place for a client of this user that the slot does not remember; `remembered` is how many it does. Refuses where
-    /// too few would be left to others. The caller reports the ticket of the client's write to [`Shares::answered`].
+    /// Takes a place for a client of this user that the slot does not remember; `remembered` is how many it
+    /// does. Refuses where too few would be left to others. The caller reports the ticket of the client's
+    /// write to [`Shares::answered`].
     pub(crate) fn take(
         &mut self,
         (slot, client): Client,
@@ -82,7 +88,8 @@ impl Shares {
     ) -> bool {
         let places = self.slots.entry(slot).or_default();
         let mut has_place = places.take(client, user, remembered);
-        // A client without a place may ask again as fast as it can: a look each time would be many times the work of a write.
+        // A client without a place may ask again as fast as it can: a look each time would be many times the
+        // work of a write.
         if !has_place && places.looked_with != Some(self.looks) {
             places.looked_with = Some(self.looks);
             places.look(|client| remembers((slot, client)));
@@ -127,7 +134,8 @@ impl Places {
             Some(_) => self.let_go(client),
             None => {}
         }
-        // A write that is done and not answered until the end of the round is in both: too little seems left then, never too much.
+        // A write that is done and not answered until the end of the round is in both: too little seems left
+        // then, never too much.
         let left = SESSIONS_MAX.saturating_sub(remembered).saturating_sub(self.asked);
         let had = self.of_users.get_key_value(user);
         let (user, count) = had.map_or_else(|| (user.into(), 0), |(user, count)| (Arc::clone(user), *count));

@@ -2,8 +2,9 @@
 //!
 //! With one copy nobody has to agree: a write is applied and answered at once.
 //!
-//! Invariant: no answer to a write leaves before the write is as durable as was chosen: [`Slots::settle`] sees to it, or says
-//! which sync the answer has to wait for. What is read may be as new, so its answer waits as well.
+//! Invariant: no answer to a write leaves before the write is as durable as was chosen: [`Slots::settle`]
+//! sees to it, or says which sync the answer has to wait for. What is read may be as new, so its answer waits
+//! as well.
 
 mod expiring;
 mod forgetting;
@@ -238,7 +239,8 @@ impl Slots {
         lack.or(is_full.then_some(Lack::Disk))
     }
 
-    /// The same for a write that adds nothing, but for its name: a client who is new to the slot is remembered there.
+    /// The same for a write that adds nothing, but for its name: a client who is new to the slot is
+    /// remembered there.
     pub(crate) fn lack_for_name(&mut self, slot: Slot, client: u128) -> Option<Lack> {
         let lack = self.room.lack_for(NAME_BYTES);
         if lack.is_some() {
@@ -265,8 +267,8 @@ impl Slots {
         Ok(())
     }
 
-    /// Makes what was written so far as durable as was chosen. If that is not done yet: the number of the sync that all
-    /// answers have to wait for.
+    /// Makes what was written so far as durable as was chosen. If that is not done yet: the number of the
+    /// sync that all answers have to wait for.
     pub(crate) fn settle(&mut self, now: Now, registry: &Registry) -> Result<Option<u64>, NodeError> {
         if let Home::Copied(copied) = &mut self.home {
             copied.settle(now, registry)?;

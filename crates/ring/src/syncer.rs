@@ -25,8 +25,8 @@ pub(crate) struct Syncer<T = (Slot, Position, LogRun)> {
 pub(crate) const PERIOD: Duration = Duration::from_secs(1);
 
 impl<T: Send + 'static> Syncer<T> {
-    /// Begins the thread. It tells `done` what is synced, or why nothing is any more. What nobody hands over is synced within
-    /// about a period, if there is one.
+    /// Begins the thread. It tells `done` what is synced, or why nothing is any more. What nobody hands over
+    /// is synced within about a period, if there is one.
     pub(crate) fn start(
         engine: Engine,
         period: Option<Duration>,
@@ -60,7 +60,8 @@ fn run<T>(
         };
         let mut written = match handed {
             Ok(written) => written,
-            // Whoever waits for nothing gets a sync in each period all the same; where nothing was written it costs nothing.
+            // Whoever waits for nothing gets a sync in each period all the same; where nothing was written it
+            // costs nothing.
             Err(RecvTimeoutError::Timeout) => Vec::new(),
             Err(RecvTimeoutError::Disconnected) => return,
         };

@@ -1,7 +1,7 @@
 //! The table of slots as clients see it: which node to ask for which slot.
 //!
-//! It shares the table that copies go by, and keeps beside it only what each request needs at once: two bytes for a slot, four
-//! for a node. What commands of operators ask for is counted when the first of them does.
+//! It shares the table that copies go by, and keeps beside it only what each request needs at once: two bytes
+//! for a slot, four for a node. What commands of operators ask for is counted when the first of them does.
 //!
 //! Invariant: what it says never changes; when something changes there is another one.
 
@@ -28,7 +28,8 @@ pub struct SlotTable {
     rendered: Box<[Rendered]>,
     /// What is told of each node, once somebody asked.
     counts: OnceLock<Box<[Counts]>>,
-    /// What is told of each keyspace: of how many slots the primary is up, and how many copies in sync the one has that has fewest.
+    /// What is told of each keyspace: of how many slots the primary is up, and how many copies in sync the
+    /// one has that has fewest.
     seen: Box<[OnceLock<(u64, u64)>]>,
 }
 
@@ -50,7 +51,8 @@ pub(crate) enum Route {
 const NONE: u16 = u16::MAX;
 
 impl SlotTable {
-    /// What a table says to clients, seen from one of its nodes. Nodes whose address cannot be read are left out.
+    /// What a table says to clients, seen from one of its nodes. Nodes whose address cannot be read are left
+    /// out.
     #[must_use]
     pub fn of(table: Arc<Table>, me: NodeId) -> Self {
         let nodes = readable(&table);

@@ -1,6 +1,7 @@
 //! The secret that clients show before they are let in.
 //!
-//! Invariant: it is never shown by `Debug`, and how long it takes to refuse a wrong one tells nothing about it.
+//! Invariant: it is never shown by `Debug`, and how long it takes to refuse a wrong one tells nothing about
+//! it.
 
 use crate::NodeError;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -26,7 +27,8 @@ impl Token {
     /// The token in a file that only its owner may read; one is made if there is none.
     ///
     /// # Errors
-    /// [`NodeError::Token`] if others may read it or it is no token, [`NodeError::Folder`] if it cannot be read or made.
+    /// [`NodeError::Token`] if others may read it or it is no token, [`NodeError::Folder`] if it cannot be
+    /// read or made.
     pub fn of_file(path: &Path) -> Result<Self, NodeError> {
         let failed = |source| NodeError::Folder { path: path.to_owned(), source };
         let wrong = |problem| NodeError::Token { path: path.to_owned(), problem };
@@ -89,7 +91,8 @@ fn make(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut unfinished = OpenOptions::new();
-    // A name that nobody else has: processes of several containers have one number, and one that was killed leaves its file behind.
+    // A name that nobody else has: processes of several containers have one number, and one that was killed
+    // leaves its file behind.
     let mut chosen = [0; NAME_BYTES];
     fill_randomly(&mut chosen)?;
     let temporary = folder.join(format!(".{name}.{}", hexadecimal(&chosen)));

@@ -1,7 +1,7 @@
 //! Who waits for fields to have other values, and is told when they have.
 //!
-//! What writes touch is noted, and looked at when the round is settled: a watch costs nothing while nobody writes to
-//! its field, or to its key by a command that names no fields.
+//! What writes touch is noted, and looked at when the round is settled: a watch costs nothing while nobody
+//! writes to its field, or to its key by a command that names no fields.
 //!
 //! Invariant: whoever waits is told once, of a value that was settled while it waited.
 //! Invariant: watches take bounded memory, and none outlives its time or its connection.
@@ -38,9 +38,11 @@ pub(crate) struct Watches {
     by_end: BTreeSet<(u64, u64)>,
     /// By what they are called, if that is how they are told.
     by_connection: HashMap<usize, BTreeSet<(Option<u64>, u64)>>,
-    /// The last connection at each place that has ended: what it asked for before may still be on its way here.
+    /// The last connection at each place that has ended: what it asked for before may still be on its way
+    /// here.
     ended: HashMap<usize, u64>,
-    /// How often connections changed their user, where they did: what they asked for before may still be on its way here.
+    /// How often connections changed their user, where they did: what they asked for before may still be on
+    /// its way here.
     users: HashMap<usize, u32>,
     /// How often connections had let go of pushes, of those that did.
     pushed: HashMap<usize, u32>,
@@ -153,12 +155,14 @@ impl Watches {
         self.silent.contains(&waiter.connection) || self.is_of_another(waiter) || self.is_gone(waiter)
     }
 
-    /// Whether the connection of whoever waits has ended: another one may have its place. They are numbered in their order.
+    /// Whether the connection of whoever waits has ended: another one may have its place. They are numbered
+    /// in their order.
     fn is_gone(&self, waiter: &Waiter) -> bool {
         self.ended.get(&waiter.connection).is_some_and(|ended| waiter.session <= *ended)
     }
 
-    /// Whether a connection was somebody else's when this was asked for, or understood pushes then and does not any more.
+    /// Whether a connection was somebody else's when this was asked for, or understood pushes then and does
+    /// not any more.
     fn is_of_another(&self, waiter: &Waiter) -> bool {
         let is_before = |changes: &HashMap<usize, u32>| {
             changes.get(&waiter.connection).is_some_and(|users| waiter.users < *users)
@@ -173,8 +177,8 @@ impl Watches {
         }
     }
 
-    /// A connection may not understand pushes any more, for the so-manieth time: what it would be told by them is let go of without a
-    /// word.
+    /// A connection may not understand pushes any more, for the so-manieth time: what it would be told by
+    /// them is let go of without a word.
     pub(crate) fn end_pushes(&mut self, connection: usize, users: u32) {
         let pushed = self.numbers(connection, (Some(0), 0)..);
         pushed.into_iter().for_each(|number| drop(self.remove(number)));
@@ -198,7 +202,8 @@ impl Watches {
         }
     }
 
-    /// To be called instead of a look where there is none: those that began and ended in this round are not looked at.
+    /// To be called instead of a look where there is none: those that began and ended in this round are not
+    /// looked at.
     pub(crate) fn rest(&mut self) {
         self.begun.clear();
         self.due.clear();

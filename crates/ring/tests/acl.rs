@@ -278,7 +278,8 @@ fn a_node_does_not_begin_with_a_list_that_cannot_be_kept() {
     assert!(start(&socket, token()).1.contains("no list of users"));
 }
 
-/// Writes of these clients to one slot, some at a time: what is under way counts; what each of them was answered.
+/// Writes of these clients to one slot, some at a time: what is under way counts; what each of them was
+/// answered.
 fn write_as(client: &mut Client, names: Range<u64>, sequence: &str, write: &[&str]) -> Vec<String> {
     let mut answers = Vec::new();
     for first in names.clone().step_by(64) {

@@ -76,7 +76,8 @@ fn a_request_that_has_time_waits_for_others_and_is_answered_within_it() {
     for _ in 0..8 {
         let mut comes = Client::connect(node.address());
         assert_eq!(comes.say("AT.CLASS 500"), "OK");
-        // Whoever is known is waited for, so nobody is answered before all of them have asked: it first, which nobody knows.
+        // Whoever is known is waited for, so nobody is answered before all of them have asked: it first,
+        // which nobody knows.
         comes.send(&["SET", "known", "1"]);
         assert_eq!(hurried.say("PING"), "PONG");
         all.iter_mut().for_each(|client| client.send(&["SET", "known", "1"]));
@@ -84,7 +85,8 @@ fn a_request_that_has_time_waits_for_others_and_is_answered_within_it() {
         all.iter_mut().for_each(|client| assert_eq!(show(&client.reply().unwrap()), "OK"));
     }
     let before = gathered(&node);
-    // The others were here lately and may come again, so it is not executed at once; but a hundredth of its time later.
+    // The others were here lately and may come again, so it is not executed at once; but a hundredth of its
+    // time later.
     all[0].send(&["SET", "k", "v"]);
     assert_eq!(hurried.say("GET known"), "1");
     assert!(still_waits(&all[0], &mut hurried));

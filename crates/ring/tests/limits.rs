@@ -40,7 +40,8 @@ fn a_client_that_reads_nothing_is_not_listened_to_until_it_reads() {
     let request = b"*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n";
     let sent = send_until_stopped(&mut client, request, most);
     assert!(sent < most, "all was taken");
-    // It had more than a million replies coming, of 100 kB each; what waits for it is a little more than the limit.
+    // It had more than a million replies coming, of 100 kB each; what waits for it is a little more than the
+    // limit.
     let memory = info(&node, "clients", "clients_memory");
     assert!(memory < 8 << 20, "{memory} bytes");
     // Once it reads it gets everything that it asked for.

@@ -1,4 +1,5 @@
-//! Commands about many keys on a node of several: what they list is what a read would find, and what they delete stays deleted.
+//! Commands about many keys on a node of several: what they list is what a read would find, and what they
+//! delete stays deleted.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 

@@ -1,4 +1,5 @@
-//! A node of several before it has heard what its ring is: it tells of none, rather than of one in which there is nothing.
+//! A node of several before it has heard what its ring is: it tells of none, rather than of one in which
+//! there is nothing.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod support;

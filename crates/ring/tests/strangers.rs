@@ -1,5 +1,5 @@
-//! Whatever comes to where nodes talk to each other, from strangers and from such as know the secret: no node ends, memory
-//! stays bounded, and clients are served.
+//! Whatever comes to where nodes talk to each other, from strangers and from such as know the secret: no node
+//! ends, memory stays bounded, and clients are served.
 
 #![allow(
     clippy::unwrap_used,

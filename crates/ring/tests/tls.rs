@@ -1,4 +1,5 @@
-//! A node with a certificate: whoever encrypts is served as ever, and nobody else is; and nodes that meet encrypted.
+//! A node with a certificate: whoever encrypts is served as ever, and nobody else is; and nodes that meet
+//! encrypted.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
 mod support;
@@ -283,7 +284,8 @@ fn nodes_of_several_need_an_authority() {
     assert!(error.hint().unwrap().contains("--tls-authority"));
 }
 
-/// Ports that nobody has now, below those that the system hands out: none of them is given to who asks for any.
+/// Ports that nobody has now, below those that the system hands out: none of them is given to who asks for
+/// any.
 fn ports(count: usize) -> Vec<SocketAddr> {
     let first = 19_000 + (std::process::id() % 90 * 10) as u16;
     let mut free = (first..19_999).map(|port| TcpListener::bind(("127.0.0.1", port)));

@@ -1,4 +1,5 @@
-//! Files that are compressed as a whole: they are not read, and known by how they begin or what they are called.
+//! Files that are compressed as a whole: they are not read, and known by how they begin or what they are
+//! called.
 
 use std::fmt;
 use std::path::Path;

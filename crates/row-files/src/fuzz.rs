@@ -3,8 +3,8 @@
 use crate::read::fuzz::{Source, numpy, text_reader};
 use crate::{PartLimits, RowReader};
 
-/// Reads the bytes as a file of rows in the format that the first byte chooses, with the columns that it says it
-/// has.
+/// Reads the bytes as a file of rows in the format that the first byte chooses, with the columns that it says
+/// it has.
 ///
 /// Returns whether a row came out, so that a fuzzer sees that it gets past the surface.
 #[must_use]

@@ -1,7 +1,7 @@
 //! Parts: what is read of a file at a time.
 //!
-//! Invariant: records are counted the same way whatever the sizes of the parts, so that a reader that passes over
-//! the first `n` goes on exactly behind them.
+//! Invariant: records are counted the same way whatever the sizes of the parts, so that a reader that passes
+//! over the first `n` goes on exactly behind them.
 
 use crate::RowFileError;
 use arrow_array::RecordBatch;

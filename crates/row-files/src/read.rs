@@ -46,7 +46,8 @@ pub struct ReadOptions {
     pub columns: Vec<String>,
     /// Types of columns that [`describe`] does not guess.
     pub types: Vec<(String, DataType)>,
-    /// Whether a snapshot of a LAMMPS dump may be of the step of the one before it, instead of being an error.
+    /// Whether a snapshot of a LAMMPS dump may be of the step of the one before it, instead of being an
+    /// error.
     pub may_repeat_steps: bool,
 }
 
@@ -123,8 +124,9 @@ pub fn open(
     })
 }
 
-/// The columns of a file. Those of a text file get the types that its first hundred thousand records admit, and
-/// may be null, since any later field may be empty. One of which they have no value is of texts, and has [`NO_VALUE_KEY`].
+/// The columns of a file. Those of a text file get the types that its first hundred thousand records admit,
+/// and may be null, since any later field may be empty. One of which they have no value is of texts, and has
+/// [`NO_VALUE_KEY`].
 ///
 /// # Errors
 /// As for [`open`].

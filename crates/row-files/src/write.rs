@@ -35,8 +35,8 @@ pub type Target = Box<dyn Write + Send>;
 
 /// A writer of rows with these columns. The name is what messages call the target.
 ///
-/// Parquet and Arrow keep the metadata of the schema. CSV has a column for each element of a vector, `pos[0]`.
-/// JSON has no NaN and no infinity: they become the texts "NaN", "inf" and "-inf".
+/// Parquet and Arrow keep the metadata of the schema. CSV has a column for each element of a vector,
+/// `pos[0]`. JSON has no NaN and no infinity: they become the texts "NaN", "inf" and "-inf".
 ///
 /// # Errors
 /// [`RowFileError::Unsupported`] for a format that is not written, [`RowFileError::Write`].

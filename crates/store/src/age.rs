@@ -1,6 +1,7 @@
 //! How long ago something was, told by clocks that go on while the machine sleeps or the process is stopped.
 //!
-//! Invariant: no age is told too short. Where clocks disagree, because one was set meanwhile, the longest counts.
+//! Invariant: no age is told too short. Where clocks disagree, because one was set meanwhile, the longest
+//! counts.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;

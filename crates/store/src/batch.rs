@@ -157,10 +157,10 @@ impl Durability {
 
 /// Names one write of one client, so that a retry is applied once.
 ///
-/// A request id belongs to one batch, for ever. A refused write leaves no trace of its id, so its retry is judged anew.
-/// The retry of a write that took effect is acknowledged without being applied again ([`Written::repeated`]), whatever
-/// its conditions say by now, and at the durability that the retry asks for. The store remembers the id together with
-/// the write: it survives whatever the write survives.
+/// A request id belongs to one batch, for ever. A refused write leaves no trace of its id, so its retry is
+/// judged anew. The retry of a write that took effect is acknowledged without being applied again
+/// ([`Written::repeated`]), whatever its conditions say by now, and at the durability that the retry asks
+/// for. The store remembers the id together with the write: it survives whatever the write survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId {
     /// The client; random, so that two clients never share it.
@@ -175,7 +175,8 @@ pub struct WriteOptions {
     /// What the acknowledgement must survive; the store's default for none. A class weaker than the store
     /// offers is raised to one that it does, a stronger one is refused as `unsupported`.
     pub durability: Option<Durability>,
-    /// How long the caller waits; no end for none. Then the outcome counts as unknown, or as refused where nothing can have come of it.
+    /// How long the caller waits; no end for none. Then the outcome counts as unknown, or as refused where
+    /// nothing can have come of it.
     pub deadline: Option<Duration>,
     /// With it a retried write is applied once, for as long as the store remembers.
     pub request: Option<RequestId>,

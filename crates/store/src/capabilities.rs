@@ -25,7 +25,8 @@ pub struct Capabilities {
     pub round_trip: Duration,
     /// For how long a request id is remembered at least.
     pub request_memory: Duration,
-    /// How many request ids are remembered at least, the latest ones; 0 where they are remembered by time alone.
+    /// How many request ids are remembered at least, the latest ones; 0 where they are remembered by time
+    /// alone.
     pub request_memory_count: usize,
 }
 

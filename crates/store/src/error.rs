@@ -119,7 +119,8 @@ pub enum StoreError {
         /// Process id of the owner.
         pid: u32,
     },
-    /// The process of this machine that owns the store was stopped, and answers nobody until somebody wakes it.
+    /// The process of this machine that owns the store was stopped, and answers nobody until somebody wakes
+    /// it.
     #[error("{place} is owned by process {pid}, which is suspended")]
     Suspended {
         /// The store.
@@ -256,8 +257,8 @@ impl StoreError {
         }
     }
 
-    /// What the operating system said, if that is what failed below: the first such error among the causes, also where
-    /// several errors share it.
+    /// What the operating system said, if that is what failed below: the first such error among the causes,
+    /// also where several errors share it.
     #[must_use]
     pub fn io_cause(&self) -> Option<&io::Error> {
         let mut next = self.source();

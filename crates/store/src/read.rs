@@ -45,7 +45,8 @@ pub struct ReadOptions {
     /// The vow of `create`: the cell is written at most once, so any copy may answer and bytes may be
     /// cached. Without it the read is linearizable.
     pub immutable: bool,
-    /// How long the caller waits; no end for none. A read that is given up counts as refused: nothing comes of it.
+    /// How long the caller waits; no end for none. A read that is given up counts as refused: nothing comes
+    /// of it.
     pub deadline: Option<Duration>,
 }
 

@@ -108,7 +108,8 @@ pub trait Store: Send + Sync + 'static {
         time_out: Duration,
     ) -> StoreFuture<'a, Waited>;
 
-    /// Sleeps, by a timer of this process: no node has to be there for it. It is for backing off; to wait for a value use
+    /// Sleeps, by a timer of this process: no node has to be there for it. It is for backing off; to wait for
+    /// a value use
     /// [`wait`](Self::wait). A simulated store overrides it with its own time. Needs tokio's timer.
     fn rest(&self, time: Duration) -> BoxFuture<'_, ()> {
         Box::pin(tokio::time::sleep(time))

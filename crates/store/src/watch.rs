@@ -152,7 +152,8 @@ impl Watches {
         self.wake_all();
     }
 
-    /// Wakes everybody, to look again: nothing was written, but the store came to answer something else, as that it is broken.
+    /// Wakes everybody, to look again: nothing was written, but the store came to answer something else, as
+    /// that it is broken.
     pub fn wake_all(&self) {
         fence(Ordering::SeqCst);
         for shard in &self.shards {

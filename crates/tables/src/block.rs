@@ -4,9 +4,10 @@
 //! head 64 B | directory | band 0: column 0, column 1, … | band 1: … | …
 //! ```
 //!
-//! Rows lie in bands, each as long as all before it together, so that a sample is the first few bands and reads
-//! at most twice the rows it returns. The directory says for each band how heavy its rows are, what box they
-//! lie in, and where each column's slice is: a query reads the directory and then only the slices it needs.
+//! Rows lie in bands, each as long as all before it together, so that a sample is the first few bands and
+//! reads at most twice the rows it returns. The directory says for each band how heavy its rows are, what box
+//! they lie in, and where each column's slice is: a query reads the directory and then only the slices it
+//! needs.
 //!
 //! ```text
 //! head:      magic 8 | format 4 | directory length 4 | rows 8 | block length 8 | schema 8 | directory sum 8

@@ -1,7 +1,7 @@
 //! Boundaries: the periodic cell of a simulation and the columns that are positions in it.
 //!
-//! A table, a run or a step carries one as its attribute `cell`. From it follow conditions of the grammar: rows near a
-//! point by the minimum image distance, and boxes that go on behind a boundary.
+//! A table, a run or a step carries one as its attribute `cell`. From it follow conditions of the grammar:
+//! rows near a point by the minimum image distance, and boxes that go on behind a boundary.
 //!
 //! Invariant: whatever follows from a boundary is an expression that anybody could have typed.
 
@@ -53,8 +53,9 @@ struct Stored {
 }
 
 impl Boundary {
-    /// The cell that begins at `low`, with the columns of its axes: one for each, or one column of vectors. They are as the
-    /// grammar writes them, `pos[0]` or `"x (nm)"`; what that does not take for a column is the name of one.
+    /// The cell that begins at `low`, with the columns of its axes: one for each, or one column of vectors.
+    /// They are as the grammar writes them, `pos[0]` or `"x (nm)"`; what that does not take for a column is
+    /// the name of one.
     ///
     /// # Errors
     /// What does not fit.
@@ -150,11 +151,12 @@ impl Boundary {
         near.map(|near| Expression::Near(Box::new(near))).map_err(BoundaryError::new)
     }
 
-    /// Rows in a box that goes on behind the boundary: the union of the pieces of its images, each half-open as the
-    /// box is; none where nothing is asked.
+    /// Rows in a box that goes on behind the boundary: the union of the pieces of its images, each half-open
+    /// as the box is; none where nothing is asked.
     ///
-    /// Positions are taken to lie in the cell or at most one cell beside it, as simulations write them. A side with an
-    /// open end, and an axis without a side, are not shifted; nor are columns that are no axis of the cell.
+    /// Positions are taken to lie in the cell or at most one cell beside it, as simulations write them. A
+    /// side with an open end, and an axis without a side, are not shifted; nor are columns that are no axis
+    /// of the cell.
     ///
     /// # Errors
     /// A side that spans very many cells, or is inside out.

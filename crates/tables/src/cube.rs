@@ -7,10 +7,10 @@
 //!
 //! A tree is grown over rows of a version (`tree`); each cube is cut into bands (`band`); cubes that lie near
 //! each other share an object of a few megabytes (`write`). Its directory (`directory`) says for each band
-//! how heavy its rows are, what box they lie in, and where its columns are, so that a query reads the directory
-//! and then only the columns of the bands it needs (`read`). Weights are not stored: they are recomputed from
-//! the sample key. A row keeps its origin, the run and step that it was written in, so that what is deleted or
-//! superseded later can be told.
+//! how heavy its rows are, what box they lie in, and where its columns are, so that a query reads the
+//! directory and then only the columns of the bands it needs (`read`). Weights are not stored: they are
+//! recomputed from the sample key. A row keeps its origin, the run and step that it was written in, so that
+//! what is deleted or superseded later can be told.
 //!
 //! Invariant: a row lives once in a tree, in the shallowest cube of its path that has room.
 //! Invariant: no byte of an object is believed before its seal or checksum was found right.
@@ -98,8 +98,8 @@ impl Shape {
 /// Rows after which a band can be decoded no further: what a sample decodes too much is less than this.
 const MARK_ROWS: usize = 8;
 
-/// More rows than this no band has. Numbers that are all alike take no bytes, so a directory that claims more could ask for
-/// any room there is.
+/// More rows than this no band has. Numbers that are all alike take no bytes, so a directory that claims more
+/// could ask for any room there is.
 const BAND_ROWS_MAX: usize = 1 << 16;
 
 /// Whether an object that begins so is one of cubes.

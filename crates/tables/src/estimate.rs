@@ -1,8 +1,8 @@
 //! Estimates: numbers from samples, with intervals that hold the truth as often as they say.
 //!
-//! [`Units`] says which rows of a sample belong together and how large a part of everything they are. The functions
-//! here turn values of those rows into an [`Estimate`]; a [`Reading`] reads on until one is narrow enough. None of them
-//! reads a table: [`Table::estimate`](crate::Table::estimate) does, through them.
+//! [`Units`] says which rows of a sample belong together and how large a part of everything they are. The
+//! functions here turn values of those rows into an [`Estimate`]; a [`Reading`] reads on until one is narrow
+//! enough. None of them reads a table: [`Table::estimate`](crate::Table::estimate) does, through them.
 //! docs/internals/tables-estimates.md has the formulas, their sources, and how often they were right.
 //!
 //! Invariant: the unit of every variance is the unit of sampling, never the row.

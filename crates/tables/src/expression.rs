@@ -2,13 +2,13 @@
 //!
 //! [`Expression::parse`] reads a text, [`Expression::bind`] gives it types against a schema, and
 //! [`Bound::evaluate`] says of each row of a batch whether the condition is true, false or unknown.
-//! [`Bound::ranges`] says what a column's values must lie between for that, and [`Bound::verdict`] what a box of
-//! rows can tell, so that whole blocks can be left out. [`parse_box`] reads the sides of a box,
-//! `x=0:1, time=2.0:`.
+//! [`Bound::ranges`] says what a column's values must lie between for that, and [`Bound::verdict`] what a box
+//! of rows can tell, so that whole blocks can be left out. [`parse_box`] reads the sides of a box, `x=0:1,
+//! time=2.0:`.
 //!
-//! Null in, null out, except for `is null`, `and` and `or` (SQL's three-valued logic). NaN compares as IEEE 754
-//! says: it differs from everything, itself included, and is neither less nor greater than anything. An integer
-//! is compared exactly with whatever number stands on the other side.
+//! Null in, null out, except for `is null`, `and` and `or` (SQL's three-valued logic). NaN compares as IEEE
+//! 754 says: it differs from everything, itself included, and is neither less nor greater than anything. An
+//! integer is compared exactly with whatever number stands on the other side.
 //!
 //! Invariant: `parse(display(e)) == e` for every expression that nests at most [`DEPTH_MAX`] deep.
 //! Invariant: whatever the text, neither the parser nor what it returns recurses deeper than [`DEPTH_MAX`].

@@ -1,7 +1,8 @@
 //! The lattice: where the value of an index column lies among the cubes, and what a region asks of it.
 //!
-//! Two things that never mix. *Pruning*: an [`Axis`] maps every finite value to a [`Coordinate`] by exact integer
-//! arithmetic, a [`Span`] is the side of a cube on that axis, and [`Region::prunes`] judges a cube by the tight
+//! Two things that never mix. *Pruning*: an [`Axis`] maps every finite value to a [`Coordinate`] by exact
+//! integer arithmetic, a [`Span`] is the side of a cube on that axis, and [`Region::prunes`] judges a cube by
+//! the tight
 //! [`Extent`]s of its rows. *The predicate*: [`Region::matches`] judges the values as they are stored.
 //!
 //! Invariant: an axis, once made, never moves a value; a root grows by doubling its spans.

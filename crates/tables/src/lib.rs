@@ -1,8 +1,8 @@
 //! Tables: every sample of every region at the cost of what it returns.
 //!
-//! A table has a schema, an id, a sample key and up to eight index columns. Every unit of sampling has a fixed
-//! [`Weight`], a hash of its sample key; writers append blocks in the order of the weights, so that a sample of
-//! a block is its beginning.
+//! A table has a schema, an id, a sample key and up to eight index columns. Every unit of sampling has a
+//! fixed [`Weight`], a hash of its sample key; writers append blocks in the order of the weights, so that a
+//! sample of a block is its beginning.
 //!
 //! This crate knows nothing below the store contract.
 //!

@@ -58,7 +58,8 @@ pub struct BandOfRows {
 }
 
 impl Part {
-    /// How many bytes at the front of an object hold its head and directory, by its first [`HEAD_BYTES`] bytes.
+    /// How many bytes at the front of an object hold its head and directory, by its first [`HEAD_BYTES`]
+    /// bytes.
     ///
     /// # Errors
     /// [`BlockError::Damaged`], [`BlockError::NewerFormat`].
@@ -143,8 +144,8 @@ impl Part {
         }
     }
 
-    /// The rows of a band that may have one of these weights, which lie between its least and its greatest: all of
-    /// them unless its filters were read; none if no row has.
+    /// The rows of a band that may have one of these weights, which lie between its least and its greatest:
+    /// all of them unless its filters were read; none if no row has.
     ///
     /// # Panics
     /// Never for a place that [`Part::bands`] named.
@@ -165,15 +166,15 @@ impl Part {
         }
     }
 
-    /// The bands that may hold rows of these weights, by their places, of those whose extents, one for each index
-    /// column, pass a test.
+    /// The bands that may hold rows of these weights, by their places, of those whose extents, one for each
+    /// index column, pass a test.
     pub fn bands(&self, window: Window, may_hold: impl Fn(&[Extent]) -> bool) -> Vec<usize> {
         let judge = |extents: &[Extent]| if may_hold(extents) { Verdict::Perhaps } else { Verdict::Never };
         self.judged_bands(window, judge).into_iter().map(|(place, _)| place).collect()
     }
 
-    /// The bands that may hold rows of these weights, by their places, and what is said of all their rows by their
-    /// extents, one for each index column; those of which it is [`Verdict::Never`] are left out.
+    /// The bands that may hold rows of these weights, by their places, and what is said of all their rows by
+    /// their extents, one for each index column; those of which it is [`Verdict::Never`] are left out.
     pub fn judged_bands(
         &self,
         window: Window,
@@ -186,8 +187,8 @@ impl Part {
         found
     }
 
-    /// The layers that may hold rows of these weights, and what is said of all their rows by their extents; those of
-    /// which it is [`Verdict::Never`] are left out.
+    /// The layers that may hold rows of these weights, and what is said of all their rows by their extents;
+    /// those of which it is [`Verdict::Never`] are left out.
     pub fn judged_layers(&self, window: Window, judge: impl Fn(&[Extent]) -> Verdict) -> Vec<Layer> {
         match self {
             Self::Block(block) => {
@@ -236,8 +237,8 @@ impl Part {
         }
     }
 
-    /// Offset and length of each slice to read of one band, in the order in which [`Part::rows`] takes them. Columns
-    /// that came after it was written have none.
+    /// Offset and length of each slice to read of one band, in the order in which [`Part::rows`] takes them.
+    /// Columns that came after it was written have none.
     ///
     /// # Panics
     /// Never for a place that [`Part::bands`] named and columns of the table.
@@ -253,8 +254,8 @@ impl Part {
         }
     }
 
-    /// The rows of a band with the weights that are wanted, from the bytes of its slices; without columns that came
-    /// after it was written.
+    /// The rows of a band with the weights that are wanted, from the bytes of its slices; without columns
+    /// that came after it was written.
     ///
     /// # Errors
     /// [`BlockError::Damaged`] where bytes do not match their checksum.

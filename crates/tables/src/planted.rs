@@ -1,6 +1,6 @@
 //! Planted bugs: mistakes that tables could have, switched on one at a time to prove that the tests would see
-//! them; and names that follow from a seed, so that a run of random tests can be had again. Without the feature
-//! `planted` none of this is compiled in.
+//! them; and names that follow from a seed, so that a run of random tests can be had again. Without the
+//! feature `planted` none of this is compiled in.
 
 /// A mistake, by what it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

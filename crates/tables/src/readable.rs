@@ -180,8 +180,8 @@ impl Readable {
         Ok(runs)
     }
 
-    /// The runs whose attributes satisfy a condition, one table's after the other's. What one table's runs lack and
-    /// another's have is null there, as in one table.
+    /// The runs whose attributes satisfy a condition, one table's after the other's. What one table's runs
+    /// lack and another's have is null there, as in one table.
     ///
     /// # Errors
     /// As [`Table::runs_where`], of the runs of all tables together.
@@ -200,8 +200,8 @@ impl Readable {
         runs_where(self.tables(), condition).await
     }
 
-    /// The visible steps of a run, or of all, one table's after the other's. Of several tables, those that have the
-    /// run.
+    /// The visible steps of a run, or of all, one table's after the other's. Of several tables, those that
+    /// have the run.
     ///
     /// # Errors
     /// As [`Table::steps`]; [`TableError::NoRun`] where no table has the run.

@@ -1,10 +1,11 @@
 //! Room for what is as long as an answer or a tree of cubes, which is used again.
 //!
-//! An answer is tens of megabytes that its reader lets go of a moment later, and a tree takes several times as much while
-//! it grows. The system's allocator gives such memory back at once, and then every page of the next answer is a fault,
-//! which costs as much as decoding what goes there. So long columns come from here, and return when the last array that
-//! shows them is gone. The same holds for objects that were written. Room that nobody used before is of huge pages where the
-//! system has them: a tree that grows for the first time touches all of it.
+//! An answer is tens of megabytes that its reader lets go of a moment later, and a tree takes several times
+//! as much while it grows. The system's allocator gives such memory back at once, and then every page of the
+//! next answer is a fault, which costs as much as decoding what goes there. So long columns come from here,
+//! and return when the last array that shows them is gone. The same holds for objects that were written. Room
+//! that nobody used before is of huge pages where the system has them: a tree that grows for the first time
+//! touches all of it.
 //!
 //! Invariant: no more is kept that nobody uses than [`KEPT_BYTES_MAX`], and what somebody asked to [`keep`].
 //! Invariant: what was kept is empty when it is handed out.
@@ -137,8 +138,8 @@ pub(crate) fn room<N: Send + 'static>(count: usize) -> Vec<N> {
     kept.unwrap_or_else(|| fresh(count))
 }
 
-/// Room that nobody used before; none where there is not so much, as a damaged count may ask for: numbers that do not fit
-/// ask again when they are there.
+/// Room that nobody used before; none where there is not so much, as a damaged count may ask for: numbers
+/// that do not fit ask again when they are there.
 fn fresh<N>(count: usize) -> Vec<N> {
     let mut room = Vec::new();
     let _ = room.try_reserve_exact(rounded(count));
@@ -146,7 +147,8 @@ fn fresh<N>(count: usize) -> Vec<N> {
     room
 }
 
-/// A little more, so that what is needed next fits too when it is about as long. Pages that nobody touches cost nothing.
+/// A little more, so that what is needed next fits too when it is about as long. Pages that nobody touches
+/// cost nothing.
 fn rounded(count: usize) -> usize {
     count.checked_next_multiple_of((count / ROUNDED_PARTS).next_power_of_two()).unwrap_or(count)
 }

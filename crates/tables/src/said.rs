@@ -1,14 +1,15 @@
 //! The step that rows say they are of: by convention in a column of whole numbers called `step`.
 //!
-//! The table itself goes by the step that a block is given as; whoever asks for the rows of a step goes by the column.
+//! The table itself goes by the step that a block is given as; whoever asks for the rows of a step goes by
+//! the column.
 
 use arrow_array::{RecordBatch, downcast_integer_array};
 
 /// What the column is called.
 pub const STEP_COLUMN: &str = "step";
 
-/// The first step that a row says it is of, if that is another one than `step`. Rows that say none, or in another way, are of
-/// any.
+/// The first step that a row says it is of, if that is another one than `step`. Rows that say none, or in
+/// another way, are of any.
 #[must_use]
 pub fn other_step(rows: &RecordBatch, step: u64) -> Option<i128> {
     let said = rows.column_by_name(STEP_COLUMN)?.as_ref();

@@ -218,8 +218,8 @@ pub struct Roles {
 }
 
 impl TableSchema {
-    /// The schema of a table with these columns and roles. The elements of a vector are called `item` in it, whatever they
-    /// are called in the columns that are given.
+    /// The schema of a table with these columns and roles. The elements of a vector are called `item` in it,
+    /// whatever they are called in the columns that are given.
     ///
     /// # Errors
     /// [`SchemaError`], which names the column and the role.
@@ -243,8 +243,8 @@ impl TableSchema {
         Self { has_unique_ids: true, ..self }
     }
 
-    /// Whether the table refuses rows whose ids their run has already; otherwise that ids differ is up to those who
-    /// write.
+    /// Whether the table refuses rows whose ids their run has already; otherwise that ids differ is up to
+    /// those who write.
     #[must_use]
     pub const fn has_unique_ids(&self) -> bool {
         self.has_unique_ids
@@ -326,8 +326,8 @@ impl TableSchema {
     }
 }
 
-/// The same columns, their vectors as a schema that is read from the store has them: Parquet, and whoever writes it, have
-/// other names for elements, and things to say of them, which are no part of the type.
+/// The same columns, their vectors as a schema that is read from the store has them: Parquet, and whoever
+/// writes it, have other names for elements, and things to say of them, which are no part of the type.
 fn with_plain_vectors(columns: SchemaRef) -> SchemaRef {
     let plain = |field: &Arc<Field>| match field.data_type() {
         DataType::FixedSizeList(item, len) => {

@@ -62,8 +62,8 @@ use std::sync::Arc;
 pub struct Table {
     store: Arc<dyn Store>,
     name: String,
-    /// The columns and roles of the version that this clone is about ([`Table::at`]); of a handle that is about none,
-    /// those of the version in which it was opened.
+    /// The columns and roles of the version that this clone is about ([`Table::at`]); of a handle that is
+    /// about none, those of the version in which it was opened.
     schema: Arc<TableSchema>,
     lineage: Arc<Lineage>,
     /// Columns that other tables of a union have and this one has not.
@@ -112,7 +112,8 @@ impl Table {
         &self.name
     }
 
-    /// Its columns and their roles, in the newest version that this handle has seen; [`Table::schema_now`] looks.
+    /// Its columns and their roles, in the newest version that this handle has seen; [`Table::schema_now`]
+    /// looks.
     #[must_use]
     pub fn schema(&self) -> Arc<TableSchema> {
         let newest = self.lineage.newest();
@@ -136,8 +137,8 @@ impl Table {
         Ok(state.head.version)
     }
 
-    /// How many bytes the rows of one rank and step take at most in this store: they are one object. Columns of numbers take
-    /// their width for each row, and a little comes to it.
+    /// How many bytes the rows of one rank and step take at most in this store: they are one object. Columns
+    /// of numbers take their width for each row, and a little comes to it.
     #[must_use]
     pub fn block_bytes_max(&self) -> u64 {
         self.store.capabilities().limits.value_bytes
@@ -163,8 +164,8 @@ impl Table {
         Ok(self.store.sync().await?)
     }
 
-    /// Ends this handle's session, so that nothing of it is left. A handle that is merely dropped leaves a few bytes
-    /// until a vacuum; one that is used again begins another session.
+    /// Ends this handle's session, so that nothing of it is left. A handle that is merely dropped leaves a
+    /// few bytes until a vacuum; one that is used again begins another session.
     ///
     /// # Errors
     /// Errors of the store.

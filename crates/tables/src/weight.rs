@@ -1,10 +1,11 @@
 //! Weights: where a unit of sampling stands in every sample, for ever.
 //!
-//! A weight is XXH3-64 of the unit's canonical key with the table's salt as seed; docs/internals/tables-weights.md
-//! gives the bytes of a key, and vectors that Python reproduces. A sample is every unit below a [`Cut`].
+//! A weight is XXH3-64 of the unit's canonical key with the table's salt as seed;
+//! docs/internals/tables-weights.md gives the bytes of a key, and vectors that Python reproduces. A sample is
+//! every unit below a [`Cut`].
 //!
-//! Invariant: a weight depends on nothing but the values of the sample key and the salt: not on the width of an
-//! integer or a float, the unit of a timestamp, a dictionary, an offset, or what else is in the batch.
+//! Invariant: a weight depends on nothing but the values of the sample key and the salt: not on the width of
+//! an integer or a float, the unit of a timestamp, a dictionary, an offset, or what else is in the batch.
 //! Invariant: no weight is 0, so a cut can say "nothing", and all weights lie below [`Cut::ALL`].
 
 mod cut;
@@ -31,8 +32,8 @@ use twox_hash::XxHash3_64;
 /// Rows that are weighed at a time: their keys fit a cache.
 const ROWS_AT_ONCE: usize = 1 << 13;
 
-/// The seed of a table's weights. Equal keys have equal weights in all tables of one salt, so joins of samples
-/// are samples of the join; another salt gives samples that know nothing of each other.
+/// The seed of a table's weights. Equal keys have equal weights in all tables of one salt, so joins of
+/// samples are samples of the join; another salt gives samples that know nothing of each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Salt(pub u64);
 
@@ -62,8 +63,8 @@ impl Weight {
         Self::of_hash(XxHash3_64::oneshot_with_seed(salt.0, key))
     }
 
-    /// 0 becomes 1, so a cut at 2 or above still takes exactly its share of all hashes; only the cut at 1 takes
-    /// nothing where it would take one of 2^64.
+    /// 0 becomes 1, so a cut at 2 or above still takes exactly its share of all hashes; only the cut at 1
+    /// takes nothing where it would take one of 2^64.
     const fn of_hash(hash: u64) -> Self {
         match NonZeroU64::new(hash) {
             Some(number) => Self(number),
@@ -81,8 +82,8 @@ impl Weight {
 /// The weight of each row's sample key, whose columns are given in the order of the schema.
 ///
 /// # Errors
-/// [`WeightError::NoColumns`], [`WeightError::Rows`], or [`WeightError::NotAKey`] for lists, structures, decimals,
-/// intervals of calendar time and other types that have no canonical form.
+/// [`WeightError::NoColumns`], [`WeightError::Rows`], or [`WeightError::NotAKey`] for lists, structures,
+/// decimals, intervals of calendar time and other types that have no canonical form.
 pub fn weights(columns: &[ArrayRef], salt: Salt) -> Result<Vec<Weight>, WeightError> {
     Ok(KeyColumns::new(columns)?.weights(salt))
 }

@@ -1,9 +1,9 @@
-//! How often intervals hold the truth: the grid of populations, numbers, sizes and ways of stopping, through the estimators
-//! alone and through tables.
+//! How often intervals hold the truth: the grid of populations, numbers, sizes and ways of stopping, through
+//! the estimators alone and through tables.
 //!
-//! Ten cells run in every test. `ATOLL_CELLS='Entity Mean'` runs those whose names have that part, `ATOLL_SEEDS=N` so many
-//! seeds, beginning with `ATOLL_SEED=N`. `ATOLL_CELLS=all` runs all of them; through tables it judges nothing then and
-//! tells its tallies in a line. `cargo xtask soak coverage --minutes N`
+//! Ten cells run in every test. `ATOLL_CELLS='Entity Mean'` runs those whose names have that part,
+//! `ATOLL_SEEDS=N` so many seeds, beginning with `ATOLL_SEED=N`. `ATOLL_CELLS=all` runs all of them; through
+//! tables it judges nothing then and tells its tallies in a line. `cargo xtask soak coverage --minutes N`
 //! gathers such lines, and what they say together is judged in every test.
 #![allow(clippy::expect_used, clippy::print_stdout)]
 #![allow(clippy::disallowed_methods, reason = "the environment may name the seeds")]
@@ -95,7 +95,8 @@ fn judge(tallies: &Tallies) {
     assert!(5 * on_flags <= large().count(), "more than a fifth of the larger cells stand on their doubts");
 }
 
-/// Those cells that are nearest to breaking the rule; among those that most answers were doubted of, the worst.
+/// Those cells that are nearest to breaking the rule; among those that most answers were doubted of, the
+/// worst.
 fn print_worst(tallies: &Tallies) {
     for (what, is_doubted) in [("nearest to breaking", false), ("standing on their doubts", true)] {
         let of_kind = tallies.iter().filter(|(_, tally)| tally.is_mostly_flagged() == is_doubted);

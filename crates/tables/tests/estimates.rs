@@ -156,7 +156,8 @@ async fn a_count_of_everything_reads_nothing() {
     let found = table.estimate(&Query::default(), &EstimateRequest::new(Subject::Count)).await.unwrap();
     assert_eq!((found.estimate.value, found.estimate.is_exact()), (ALL, true));
     assert_eq!((found.rows_read, found.work.bands, found.work.bytes), (0, 0, 0));
-    // Nor does the number that a sum rests on; a handle reads directories once, so both are asked when they are known.
+    // Nor does the number that a sum rests on; a handle reads directories once, so both are asked when they
+    // are known.
     let query = Query::default().sample(0.01).unwrap();
     table.estimate(&query, &of_vz(Subject::Mean)).await.unwrap();
     let mean = table.estimate(&query, &of_vz(Subject::Mean)).await.unwrap();

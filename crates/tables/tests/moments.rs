@@ -1,13 +1,13 @@
 //! Random queries at random moments: while runs write and start again, while packers pack, rows are deleted,
-//! sessions end and processes vanish, whatever is asked is answered as plain loops over the rows of that moment
-//! would answer it.
+//! sessions end and processes vanish, whatever is asked is answered as plain loops over the rows of that
+//! moment would answer it.
 //!
-//! Processes take turns at every operation on the store, in an order that is drawn ([`episode`]); the oracle knows
-//! rows, runs and steps, and when something became true ([`world`], [`truth`]).
+//! Processes take turns at every operation on the store, in an order that is drawn ([`episode`]); the oracle
+//! knows rows, runs and steps, and when something became true ([`world`], [`truth`]).
 //!
-//! `ATOLL_QUERIES=100000 cargo test -p atoll-tables --features planted --test moments` asks more than the 5,000 of a
-//! test, `ATOLL_SEED` begins elsewhere or, alone, replays one episode; `cargo xtask soak queries` goes on and on with
-//! fresh seeds.
+//! `ATOLL_QUERIES=100000 cargo test -p atoll-tables --features planted --test moments` asks more than the
+//! 5,000 of a test, `ATOLL_SEED` begins elsewhere or, alone, replays one episode; `cargo xtask soak queries`
+//! goes on and on with fresh seeds.
 
 #![allow(
     clippy::disallowed_methods,

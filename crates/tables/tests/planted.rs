@@ -1,7 +1,7 @@
 //! Every bug planted in the tables is caught by random queries at random moments.
 //!
-//! `cargo test -p atoll-tables --features planted --test planted -- --nocapture` tells by what. `ATOLL_BUG` takes one of
-//! them alone.
+//! `cargo test -p atoll-tables --features planted --test planted -- --nocapture` tells by what. `ATOLL_BUG`
+//! takes one of them alone.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,15 +1,16 @@
-//! Several processes at one table in one folder, any of them killed at any moment: no row is lost or doubled, no
-//! step is seen in part, and nobody is stuck.
+//! Several processes at one table in one folder, any of them killed at any moment: no row is lost or doubled,
+//! no step is seen in part, and nobody is stuck.
 //!
-//! The test program starts itself again as its workers, told by the environment what to be. Four of them write,
-//! each a run of its own: whenever one starts, it begins the next attempt at the last complete step, writes that
-//! step anew and goes on, several appends at a time; now and then it deletes its old steps. Two read: one beside
-//! them, one without the right to write. One packs, again and again. One does what a vacuum does with sessions that
-//! have expired, whether their processes live or not, and takes away the objects that no version names. The driver
-//! kills one after the other and starts it again; in the end it opens the folder and counts.
+//! The test program starts itself again as its workers, told by the environment what to be. Four of them
+//! write, each a run of its own: whenever one starts, it begins the next attempt at the last complete step,
+//! writes that step anew and goes on, several appends at a time; now and then it deletes its old steps. Two
+//! read: one beside them, one without the right to write. One packs, again and again. One does what a vacuum
+//! does with sessions that have expired, whether their processes live or not, and takes away the objects that
+//! no version names. The driver kills one after the other and starts it again; in the end it opens the folder
+//! and counts.
 //!
-//! `ATOLL_ROUNDS=50 cargo test -p atoll-tables --test processes` runs more rounds than the 8 of a test, `ATOLL_SEED`
-//! takes another seed, `ATOLL_AT` another folder.
+//! `ATOLL_ROUNDS=50 cargo test -p atoll-tables --test processes` runs more rounds than the 8 of a test,
+//! `ATOLL_SEED` takes another seed, `ATOLL_AT` another folder.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -88,7 +89,8 @@ fn whoever_is_killed_no_row_is_lost_or_doubled_and_nobody_is_stuck() {
     }
 }
 
-/// So many runs at most: on a busy machine one shows what is planted in a quarter of the cases, and 12 were not always enough.
+/// So many runs at most: on a busy machine one shows what is planted in a quarter of the cases, and 12 were
+/// not always enough.
 const LIVES_MAX: u64 = 40;
 
 /// What a run fails with that has something planted; it need not show at once.

@@ -1,6 +1,7 @@
 //! Files with certificates and keys, read and looked at once.
 //!
-//! Invariant: what comes from here was good at the time it was asked about: the key fits, the time is not over.
+//! Invariant: what comes from here was good at the time it was asked about: the key fits, the time is not
+//! over.
 
 use crate::TlsError;
 use crate::date::day;

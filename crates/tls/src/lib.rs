@@ -1,10 +1,13 @@
-//! Encrypted connections of a ring: which files say who is who, what is wrong with them, and a stream over any socket.
+//! Encrypted connections of a ring: which files say who is who, what is wrong with them, and a stream over
+//! any socket.
 //!
-//! [`NodeTls`] is what a node needs at its doors, [`ClientTls`] what its clients need; both are made of [`TlsFiles`], which are
-//! checked before anything listens. [`Stream`] carries bytes over a socket that never waits, encrypted or not.
+//! [`NodeTls`] is what a node needs at its doors, [`ClientTls`] what its clients need; both are made of
+//! [`TlsFiles`], which are checked before anything listens. [`Stream`] carries bytes over a socket that never
+//! waits, encrypted or not.
 //!
 //! Invariant: among nodes both sides show a certificate of the ring's authority, and TLS 1.3 is spoken.
-//! Invariant: bytes from a peer never cause a panic, nor memory beyond what TLS itself needs for one connection.
+//! Invariant: bytes from a peer never cause a panic, nor memory beyond what TLS itself needs for one
+//! connection.
 //! Invariant: a socket without TLS is read and written as if this was not there.
 
 #[cfg(feature = "authority")]

@@ -1,7 +1,8 @@
 //! Bytes over a socket that never waits: as they are, or encrypted.
 //!
 //! Invariant: a read or write that cannot go on answers `WouldBlock`, whatever the other side sends.
-//! Invariant: nothing is taken to be sent while something taken before still waits: what waits here is bounded.
+//! Invariant: nothing is taken to be sent while something taken before still waits: what waits here is
+//! bounded.
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
@@ -32,11 +33,12 @@ pub struct NoTls {
 /// What a connection that speaks TLS begins with: a record of its handshake.
 const HANDSHAKE: u8 = 0x16;
 
-/// Memory that one encrypted connection takes, about: what arrives is at most a record, and what leaves is not kept for long.
+/// Memory that one encrypted connection takes, about: what arrives is at most a record, and what leaves is
+/// not kept for long.
 const MEMORY_BYTES: usize = 24 << 10;
 
-/// What a node that has no place for one more client answers whoever wants to encrypt: the fatal alert `internal_error` (RFC
-/// 8446, section 6.2), which may come before a greeting.
+/// What a node that has no place for one more client answers whoever wants to encrypt: the fatal alert
+/// `internal_error` (RFC 8446, section 6.2), which may come before a greeting.
 pub const FULL: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
 
 /// Whether a greeting failed because of [`FULL`].
@@ -127,7 +129,8 @@ impl<S: Read + Write> Stream<S> {
         }
     }
 
-    /// Tells the other side that nothing more comes, as far as the socket takes it, and if it would understand.
+    /// Tells the other side that nothing more comes, as far as the socket takes it, and if it would
+    /// understand.
     pub fn say_goodbye(&mut self) {
         if let Some(encrypted) =
             self.encrypted.as_mut().filter(|one| one.first.is_none_or(|first| first == HANDSHAKE))

@@ -14,8 +14,8 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
-/// Lets in who shows a certificate that is good for a client and for a server: one that was made for a client alone
-/// makes nobody a node.
+/// Lets in who shows a certificate that is good for a client and for a server: one that was made for a client
+/// alone makes nobody a node.
 #[derive(Debug)]
 pub(crate) struct OnlyNodes {
     pub(crate) inner: Arc<dyn ClientCertVerifier>,

@@ -1,4 +1,5 @@
-//! Where a host is reached: a name may stand for several addresses, of which each has its turn until one is good.
+//! Where a host is reached: a name may stand for several addresses, of which each has its turn until one is
+//! good.
 //!
 //! Invariant: there is always an address whose turn it is.
 
@@ -29,7 +30,8 @@ impl Addresses {
         self.turns[0]
     }
 
-    /// Nobody was reached at this one: if it is still its turn, the next one has it. Of several who dialled it at once, so, one is heard.
+    /// Nobody was reached at this one: if it is still its turn, the next one has it. Of several who dialled
+    /// it at once, so, one is heard.
     pub fn pass(&mut self, at: SocketAddr) {
         if self.turn() == at {
             self.turns.rotate_left(1);
@@ -47,8 +49,8 @@ impl Addresses {
     }
 }
 
-/// These addresses, those of the same kind as this one first: a name may have some of both kinds, and whoever listens at one of a kind is not
-/// reached at the other. Otherwise in the order of whoever told them.
+/// These addresses, those of the same kind as this one first: a name may have some of both kinds, and whoever
+/// listens at one of a kind is not reached at the other. Otherwise in the order of whoever told them.
 pub fn like_first(like: SocketAddr, mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     addresses.sort_by_key(|address| address.is_ipv4() != like.is_ipv4());
     addresses

@@ -1,7 +1,8 @@
 //! The asking side of a connection: many requests in flight over one transport.
 //!
 //! Invariant: a request whose future is dropped is cancelled at the peer.
-//! Invariant: [`Lost::was_sent`] is false only if the peer cannot have seen the whole request, or said that it did not take it.
+//! Invariant: [`Lost::was_sent`] is false only if the peer cannot have seen the whole request, or said that
+//! it did not take it.
 
 use crate::hello::{Hello, Status};
 use crate::outbox::{Outbox, When, send_message};
@@ -177,7 +178,8 @@ impl Client {
         Ok((responses, when))
     }
 
-    /// Length of the longest request that the peer takes, if its limits are those of this side; a longer one is the end of the connection.
+    /// Length of the longest request that the peer takes, if its limits are those of this side; a longer one
+    /// is the end of the connection.
     #[must_use]
     pub fn message_bytes_max(&self) -> usize {
         self.handle.shared.limits.message_bytes

@@ -56,8 +56,8 @@ pub enum Kind {
     Cancel,
     /// So many bytes of answers were taken from the stream; the body is a number of 8 bytes.
     Credit,
-    /// The sender takes no further requests on this connection; those that it took are still answered. The body is how many
-    /// these are and their streams, numbers of 8 bytes.
+    /// The sender takes no further requests on this connection; those that it took are still answered. The
+    /// body is how many these are and their streams, numbers of 8 bytes.
     Goodbye,
 }
 

@@ -4,9 +4,10 @@
 //!  0      8        10       12        14         16       20         28
 //!  | magic | status | lowest | highest | guard | length | checksum | greeting ... length bytes
 //! ```
-//! The client offers the versions it speaks and a greeting; the server accepts one of them with a greeting
-//! of its own, or refuses with its versions and a reason. `guard` is the low half-word of XXH3-64 over the other
-//! fields before `checksum`, so that a damaged length is not waited for; `checksum` is XXH3-64 of all other bytes.
+//! The client offers the versions it speaks and a greeting; the server accepts one of them with a greeting of
+//! its own, or refuses with its versions and a reason. `guard` is the low half-word of XXH3-64 over the other
+//! fields before `checksum`, so that a damaged length is not waited for; `checksum` is XXH3-64 of all other
+//! bytes.
 
 use crate::WireError;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};

@@ -33,7 +33,8 @@ struct Shared {
     taken: Mutex<Taken>,
 }
 
-/// Requests that were taken, until their last answer is on its way or they are given up: longer than they count as open.
+/// Requests that were taken, until their last answer is on its way or they are given up: longer than they
+/// count as open.
 #[derive(Default)]
 struct Taken {
     streams: HashSet<u64>,
@@ -201,8 +202,8 @@ impl Connection {
         self.shared.outbox.uncork();
     }
 
-    /// Tells the client to ask elsewhere from now on, and which of its requests were taken: all others it may ask elsewhere as if
-    /// they had never been sent.
+    /// Tells the client to ask elsewhere from now on, and which of its requests were taken: all others it may
+    /// ask elsewhere as if they had never been sent.
     pub fn goodbye(&self) {
         let mut taken = self.shared.taken();
         taken.is_leaving = true;
@@ -304,7 +305,8 @@ impl Responder {
         if was_sent { Ok(()) } else { Err(Gone) }
     }
 
-    /// Takes back that the request was taken, for nothing of it was done and a goodbye comes next: the client asks elsewhere.
+    /// Takes back that the request was taken, for nothing of it was done and a goodbye comes next: the client
+    /// asks elsewhere.
     pub fn decline(mut self) {
         self.is_declined = true;
     }
@@ -330,8 +332,8 @@ impl Drop for Responder {
         if !self.is_finished && !self.state.is_gone() && !self.is_declined {
             self.shared.outbox.push(Kind::Cancel, Flags::default(), self.stream, &[], When::Soon);
         }
-        // Behind its last answer: a goodbye between them would say that it was never taken. What ends without one may have had
-        // its effect, and stays named.
+        // Behind its last answer: a goodbye between them would say that it was never taken. What ends without
+        // one may have had its effect, and stays named.
         if self.is_finished || self.state.is_gone() || self.is_declined {
             self.shared.taken().streams.remove(&self.stream);
         }

@@ -1,4 +1,5 @@
-//! What a store may do on a disk that lies: say so, or be right; never a wrong read, never a silent step back.
+//! What a store may do on a disk that lies: say so, or be right; never a wrong read, never a silent step
+//! back.
 
 use crate::oracle::{Oracle, difference, show};
 use crate::read::{EVERYTHING, read_state};
@@ -169,8 +170,8 @@ fn judge_parts(
     }
 }
 
-/// After a reported cut the state may be any earlier one, of which only the newest are kept: what is read must have been
-/// written at some time, and a value must be the same in a scan and by itself.
+/// After a reported cut the state may be any earlier one, of which only the newest are kept: what is read
+/// must have been written at some time, and a value must be the same in a scan and by itself.
 fn judge_parts_of_some_state(readable: &[Entry], entries: &[Entries], oracle: &Oracle) -> Result<(), String> {
     let values = readable.iter().filter_map(|(tree, key, value)| Some((*tree, key, value.as_ref()?)));
     let scanned =
@@ -234,7 +235,8 @@ mod tests {
         Event::Write(vec![Mutation::Put { tree: 0, key: bytes(key), value: bytes(value) }])
     }
 
-    /// What is found where "old", "new" was the history of "a", "one" that of "b", and "b" went to tree 4 then.
+    /// What is found where "old", "new" was the history of "a", "one" that of "b", and "b" went to tree 4
+    /// then.
     fn judged(was_cut: bool, readable: &[(usize, &str, Option<&str>)], scans: &[Entries]) -> bool {
         let mut oracle = Oracle::default();
         let to = RangeMove::SplitOff { tree: 0, at: bytes("b"), to: 4 };

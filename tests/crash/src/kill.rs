@@ -206,7 +206,8 @@ fn kill_one_child(
     from: u64,
     rng: &mut Rng,
 ) -> Result<u64, String> {
-    // A file takes all that the child says of itself, however much: a pipe that nobody reads would hold it up.
+    // A file takes all that the child says of itself, however much: a pipe that nobody reads would hold it
+    // up.
     let words = path.with_extension("words");
     let said = File::create(&words).map_err(|error| format!("cannot write {}: {error}", words.display()))?;
     let mut child = Command::new(&program.path)

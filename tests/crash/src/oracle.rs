@@ -218,7 +218,8 @@ impl Oracle {
             // The later groups that knew of it may be gone.
             self.witnessed = 0;
         }
-        // Opening does not sync, so what the groups of the next life know of is what those that are left told.
+        // Opening does not sync, so what the groups of the next life know of is what those that are left
+        // told.
         self.last_sync = self.last_sync.min(self.witnessed);
         if ending == Ending::PowerLoss {
             // It was read from the medium itself, so it is there for good.

@@ -276,8 +276,8 @@ impl<S: Subject> Run<S> {
 
     /// Ends the store by a close, a kill or a crash; snapshots that are held die with it.
     fn end_life(&mut self, store: S) -> Checked<()> {
-        // What a failed sync dropped is still in the page cache: after a mere kill recovery reads it, and must not rely
-        // on its being on the medium.
+        // What a failed sync dropped is still in the page cache: after a mere kill recovery reads it, and
+        // must not rely on its being on the medium.
         let choice = if self.is_off() { 0 } else { self.rng.u8(..10) };
         match choice {
             0..=4 => self.crash(store),

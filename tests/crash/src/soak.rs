@@ -81,8 +81,8 @@ pub fn run_seeds<S: Subject>(seed_from: u64, seeds: u64, bug: Option<S::Bug>, st
     total
 }
 
-/// Runs a seed. A panic where the run itself catches none, as when the store is let go of, is a violation like any other: the
-/// tally of the whole thread would go with it.
+/// Runs a seed. A panic where the run itself catches none, as when the store is let go of, is a violation
+/// like any other: the tally of the whole thread would go with it.
 fn run_whole<T>(seed: u64, run: impl FnOnce(u64) -> Result<T, Violation>) -> Result<T, Violation> {
     catch_unwind(AssertUnwindSafe(|| run(seed))).unwrap_or_else(|panic| {
         let what = format!("panicked around the run: {}", panic_text(&*panic));

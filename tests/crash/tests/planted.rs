@@ -5,8 +5,8 @@
 use atoll_crash::soak::run_seeds;
 use atoll_crash::{EngineBug, EngineSubject};
 
-/// Seeds after which a bug counts as missed. Of most a few seeds are enough; groups that are chained to nothing come to
-/// lie where a new group ends in one of a thousand.
+/// Seeds after which a bug counts as missed. Of most a few seeds are enough; groups that are chained to
+/// nothing come to lie where a new group ends in one of a thousand.
 const SEEDS: u64 = 4000;
 
 #[test]

@@ -12,7 +12,8 @@ fn names() -> BTreeSet<Vec<u8>> {
     (0..40).flat_map(of_slot).collect()
 }
 
-/// All that is listed, in pages of which all but every `kept`-th partition is deleted before the next one is asked for.
+/// All that is listed, in pages of which all but every `kept`-th partition is deleted before the next one is
+/// asked for.
 async fn listed_and_deleted(store: &RingStore, limit: usize, kept: usize) -> Vec<Vec<u8>> {
     let mut query = PartitionQuery { limit, ..PartitionQuery::prefix(Vec::new()) };
     let mut listed = Vec::new();

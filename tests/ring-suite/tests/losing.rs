@@ -1,5 +1,5 @@
-//! The suite on three nodes in memory, of which one dies and another joins while checks run; in every other check requests have time,
-//! and share connections.
+//! The suite on three nodes in memory, of which one dies and another joins while checks run; in every other
+//! check requests have time, and share connections.
 //!
 //! `CONFORMANCE_SEED=n` takes another seed, `CONFORMANCE_CHECK=name` one check alone.
 #![allow(
@@ -52,7 +52,8 @@ impl Changing {
 
     fn begin(&self, me: NodeId) {
         let listen = "127.0.0.1:0".parse().unwrap();
-        // A machine that is busy with the tests of others makes no copy a lost one: who died is known by the group.
+        // A machine that is busy with the tests of others makes no copy a lost one: who died is known by the
+        // group.
         let options = Options { suspect_us: 20_000_000, ..Options::default() };
         let others = Others { me, listen, group: Arc::new(self.group.clone()), options };
         let node =
@@ -64,7 +65,8 @@ impl Changing {
         assert!(self.group.wait(PATIENCE, is_wanted), "it takes too long: {:?}", self.group.table().members);
     }
 
-    /// One dies, the next one joins, and when everything is copied again the same once more, until all checks are over.
+    /// One dies, the next one joins, and when everything is copied again the same once more, until all checks
+    /// are over.
     fn change(&self) {
         for next in 4.. {
             let due = (next - 3) * CHECKS_EACH;

@@ -1,5 +1,5 @@
-//! The suite on three nodes in memory, each of which has a copy of all slots; in every other check requests have time, and share
-//! connections.
+//! The suite on three nodes in memory, each of which has a copy of all slots; in every other check requests
+//! have time, and share connections.
 //!
 //! `CONFORMANCE_SEED=n` takes another seed, `CONFORMANCE_CHECK=name` one check alone.
 #![allow(

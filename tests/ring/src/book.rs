@@ -1,4 +1,5 @@
-//! The book of everything that was ever applied: what is applied anywhere at a place must be what stands there.
+//! The book of everything that was ever applied: what is applied anywhere at a place must be what stands
+//! there.
 
 use crate::cells::State;
 use crate::operation::{Ended, Operation, operation_of};
@@ -71,7 +72,8 @@ impl Book {
         Ok(self.state.digest())
     }
 
-    /// The loss of everything behind a place is accepted: what stood there counts for nothing, and may even come again.
+    /// The loss of everything behind a place is accepted: what stood there counts for nothing, and may even
+    /// come again.
     pub(crate) fn accept_loss(
         &mut self,
         kept: Sequence,

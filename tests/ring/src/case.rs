@@ -1,4 +1,5 @@
-//! What is asked of a run beside its seed: a mistake planted in the protocol or around it, or how reads make sure.
+//! What is asked of a run beside its seed: a mistake planted in the protocol or around it, or how reads make
+//! sure.
 
 use atoll_replica::Reads;
 
@@ -33,7 +34,8 @@ pub enum Flaw {
     HeldForgotten,
     /// Requests wait for others beyond their time.
     DeadlineIgnored,
-    /// While things break, whoever leads a slot behind a loss that was accepted answers reads from before the last write.
+    /// While things break, whoever leads a slot behind a loss that was accepted answers reads from before the
+    /// last write.
     StaleBehindLoss,
 }
 

@@ -1,4 +1,5 @@
-//! Clients: each has one operation under way, looks for the node that has the slot, and gives up after a while.
+//! Clients: each has one operation under way, looks for the node that has the slot, and gives up after a
+//! while.
 //!
 //! Invariant: a write is sent again only where the answer was that nothing happened.
 

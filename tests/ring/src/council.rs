@@ -1,7 +1,7 @@
 //! The configuration group, as one that answers: it hears nodes, decides, and looks after copies.
 //!
-//! What decides stands behind [`Authority`]: here it is the state machine alone, which is the same on every member of a
-//! real group; how the members agree is for other tests.
+//! What decides stands behind [`Authority`]: here it is the state machine alone, which is the same on every
+//! member of a real group; how the members agree is for other tests.
 
 use atoll_replica::{
     Change, Decision, Group, Incarnation, Moment, NodeId, Proposal, Survived, Table, Version,

@@ -1,4 +1,5 @@
-//! How often each fault, each step of the protocol and each operation occurred; runs in which one never did prove little.
+//! How often each fault, each step of the protocol and each operation occurred; runs in which one never did
+//! prove little.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,11 @@
 //! The disk of a node: what is written, what is synced, and what is left of it when the node dies.
 //!
-//! Everything for all slots goes to one file, in order, as records; slots are what the records up to a place make of them. Entries go
-//! there together, behind all else that came of the same input: what of them is committed already is applied before.
+//! Everything for all slots goes to one file, in order, as records; slots are what the records up to a place
+//! make of them. Entries go there together, behind all else that came of the same input: what of them is
+//! committed already is applied before.
 //!
-//! Invariant: what is left is the synced records and some beginning of those behind them, the last of which may be torn.
+//! Invariant: what is left is the synced records and some beginning of those behind them, the last of which
+//! may be torn.
 
 use crate::cells::State;
 use crate::queue::Cells;
@@ -107,7 +109,8 @@ impl Disk {
         self.cut.clear();
     }
 
-    /// The last entry of each slot in records `from` to `through`, also that of cells: that is what is logged with them.
+    /// The last entry of each slot in records `from` to `through`, also that of cells: that is what is logged
+    /// with them.
     pub(crate) fn logged(&self, from: u64, through: u64) -> BTreeMap<Slot, (Position, LogRun)> {
         let skipped = from.saturating_sub(self.first) as usize;
         let count = through.saturating_sub(from.max(self.first)) as usize;
@@ -131,7 +134,8 @@ impl Disk {
         self.fold(self.synced);
     }
 
-    /// The entry up to which the synced cells of a slot are, if they have not become those of another copy since.
+    /// The entry up to which the synced cells of a slot are, if they have not become those of another copy
+    /// since.
     pub(crate) fn synced_base(&self, slot: Slot) -> Sequence {
         let is_forgotten = |record: &Record| match record {
             Record::Forgotten(other) | Record::Emptied(other) => *other == slot,
@@ -183,7 +187,8 @@ impl Disk {
         }
     }
 
-    /// The process dies: what was written stays, and perhaps some of what was on its way. Whether anything went.
+    /// The process dies: what was written stays, and perhaps some of what was on its way. Whether anything
+    /// went.
     pub(crate) fn die(&mut self, random: &mut Rng) -> bool {
         self.lose(self.written, random)
     }

@@ -1,4 +1,5 @@
-//! The end of a run: everything heals, and then every slot must come back, serve, and be the same on all its copies.
+//! The end of a run: everything heals, and then every slot must come back, serve, and be the same on all its
+//! copies.
 
 use crate::operation::{Ended, Work};
 use crate::queue::Event;
@@ -123,7 +124,8 @@ impl World {
         Ok(())
     }
 
-    /// Slots whose in-sync copies are all gone go on with what there is, if somebody says that the loss is accepted.
+    /// Slots whose in-sync copies are all gone go on with what there is, if somebody says that the loss is
+    /// accepted.
     pub(crate) fn run_recovery(&mut self) -> Result<(), String> {
         self.recover().map_err(|what| format!("behind an accepted loss {what}"))
     }

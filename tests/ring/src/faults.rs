@@ -69,8 +69,8 @@ impl World {
         }
     }
 
-    /// Mostly the last node that has everything of a slot is spared what would lose it: of a slot that is gone little can be
-    /// learned.
+    /// Mostly the last node that has everything of a slot is spared what would lose it: of a slot that is
+    /// gone little can be learned.
     fn spares(&mut self, node: NodeId, ending: Ending) -> bool {
         if !self.loses(ending) {
             return false;
@@ -84,7 +84,8 @@ impl World {
         is_last && self.random.u8(..16) > 0
     }
 
-    /// Now and then a process ends right behind the first entry that it applied in place of others, before it wrote anything more.
+    /// Now and then a process ends right behind the first entry that it applied in place of others, before it
+    /// wrote anything more.
     pub(crate) fn something_ends_behind_a_cut(&mut self, node: NodeId) {
         let may_end = self.phase == Phase::Chaos && !self.is_planned && self.dying.is_none();
         if may_end && self.random.bool() && !self.spares(node, Ending::PowerLost) {
@@ -107,7 +108,8 @@ impl World {
         }
     }
 
-    /// All nodes at once. Where that loses everything, it is rare, for little can be learned from a ring that is gone.
+    /// All nodes at once. Where that loses everything, it is rare, for little can be learned from a ring that
+    /// is gone.
     fn total_outage(&mut self) {
         let ending = if self.random.bool() { Ending::Killed } else { Ending::PowerLost };
         if self.loses(ending) && (self.random.u8(..8) > 0 || self.begun * 10 < self.settings.operations * 9) {

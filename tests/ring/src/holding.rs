@@ -1,4 +1,5 @@
-//! What a node does for clients that have time: their requests wait for each other before anything happens for them.
+//! What a node does for clients that have time: their requests wait for each other before anything happens
+//! for them.
 //!
 //! Invariant: what waits is nowhere but here; when the process ends nothing of it has happened.
 
@@ -21,7 +22,8 @@ pub(crate) struct Holding {
     slack_us: u64,
 }
 
-/// The time that requests of each client have. In two seeds of three nobody has any: those are what they were before.
+/// The time that requests of each client have. In two seeds of three nobody has any: those are what they were
+/// before.
 pub(crate) fn draw_slacks(seed: u64, clients: usize, is_planned: bool) -> Vec<Option<u64>> {
     if seed % 3 != 2 {
         return vec![None; clients];

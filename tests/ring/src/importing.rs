@@ -1,6 +1,8 @@
-//! Cells of slots that are too many to be put in place at once: the old ones go first, and those that come follow one after the other.
+//! Cells of slots that are too many to be put in place at once: the old ones go first, and those that come
+//! follow one after the other.
 //!
-//! Invariant: between the first of them and the last, the slot is empty to everybody, also to who begins again.
+//! Invariant: between the first of them and the last, the slot is empty to everybody, also to who begins
+//! again.
 
 use crate::cells::State;
 use crate::disk::Record;
@@ -18,7 +20,8 @@ pub(crate) struct Import {
     cells: Box<Cells>,
 }
 
-/// Whether slots of this seed are long. A generator of its own: what else a seed decides does not hang on this.
+/// Whether slots of this seed are long. A generator of its own: what else a seed decides does not hang on
+/// this.
 pub(crate) fn draw_lengths(seed: u64) -> bool {
     Rng::with_seed(seed ^ LENGTHS).bool()
 }
@@ -83,7 +86,8 @@ impl World {
         self.next_part(node, ToNode::Part { life, slot, number, is_last: true });
     }
 
-    /// Cells that are not wanted any more are let go of with those that are in place, before anything else is done with their slots.
+    /// Cells that are not wanted any more are let go of with those that are in place, before anything else is
+    /// done with their slots.
     pub(crate) fn drop_overtaken_imports(&mut self, node: NodeId) {
         let Some(process) = self.node_mut(node).begun() else { return };
         let replica = &process.replica;

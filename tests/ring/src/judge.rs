@@ -1,8 +1,8 @@
-//! Whether what clients were told can be: whether some order of each slot's operations explains it, and the order in which
-//! they were committed does.
+//! Whether what clients were told can be: whether some order of each slot's operations explains it, and the
+//! order in which they were committed does.
 //!
-//! What became of writes whose client does not know is looked up in the book: they took effect by the moment at which they
-//! were applied first, or never did.
+//! What became of writes whose client does not know is looked up in the book: they took effect by the moment
+//! at which they were applied first, or never did.
 
 use crate::losses::Kept;
 use crate::operation::{Ended, Operation, Work};
@@ -22,9 +22,11 @@ pub(crate) fn judge(operations: &[Operation], slot: Slot) -> Result<(), String> 
     explained(slot, &numbers, &history)
 }
 
-/// Judges what was asked for of a slot behind a loss that was accepted, when somebody led what was kept of it.
+/// Judges what was asked for of a slot behind a loss that was accepted, when somebody led what was kept of
+/// it.
 ///
-/// Writes of before may come again: what only was in a log is committed then, and is seen from there on, whatever was told of it.
+/// Writes of before may come again: what only was in a log is committed then, and is seen from there on,
+/// whatever was told of it.
 pub(crate) fn judge_behind(operations: &[Operation], slot: Slot, kept: &Kept) -> Result<(), String> {
     let is_behind = |operation: &Operation| operation.called > kept.moment;
     let of_slot = || (0..).zip(operations).filter(|(_, operation)| operation.slot == slot);
@@ -86,8 +88,8 @@ fn check_answer(number: usize, operation: &Operation) -> Result<(), String> {
     }
 }
 
-/// Of two operations one of which ended before the other was asked for, the second stands behind the first: a write behind
-/// all that was seen, a read at least there.
+/// Of two operations one of which ended before the other was asked for, the second stands behind the first: a
+/// write behind all that was seen, a read at least there.
 fn check_places<'a>(operations: impl Iterator<Item = (usize, &'a Operation)>) -> Result<(), String> {
     // Moments, each with what it says: that a place was reached, or that one must be behind it.
     let mut moments: Vec<(u64, bool, Sequence, bool, usize)> = Vec::new();

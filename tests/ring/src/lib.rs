@@ -1,9 +1,9 @@
 //! The ring in a simulation: nodes, network, disks and clocks that fail from a seed.
 //!
-//! [`run_seed`] has a few nodes serve a few clients through faults of all kinds, then heals everything, and judges what
-//! clients were told: by the search for an order that explains it (`atoll_linearizability`), slot by slot, and
-//! by the order in which writes were committed. Nothing but the protocol core, `atoll_replica`, is the real one; what runs
-//! around it here is what a node does around it there.
+//! [`run_seed`] has a few nodes serve a few clients through faults of all kinds, then heals everything, and
+//! judges what clients were told: by the search for an order that explains it (`atoll_linearizability`), slot
+//! by slot, and by the order in which writes were committed. Nothing but the protocol core, `atoll_replica`,
+//! is the real one; what runs around it here is what a node does around it there.
 //!
 //! Invariant: one seed is one run, whatever the number of threads; a failure names the seed that replays it.
 //! Invariant: no thread, no real clock, and no order that hangs on a hash.

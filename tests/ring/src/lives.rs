@@ -8,9 +8,7 @@ use crate::node::{Live, Pause, Process};
 use crate::queue::{Cells, Event, ToNode};
 use crate::settings::Durability;
 use crate::world::{Phase, World, say};
-use atoll_replica::{
-    Change, Decision, Gathering, Incarnation, NodeId, Position, Proposal, Replica, Slot, Survived, Version,
-};
+use atoll_replica::{Change, Decision, Gathering, Incarnation, NodeId, Proposal, Replica, Survived, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -33,23 +31,16 @@ impl World {
         }
         let believes = self.flaw == Some(Flaw::HalfBelieved);
         self.node_mut(node).disk.remove_unfinished(believes);
-        let found = match self.node(node).disk.found() {
-            Ok(found) => found,
-            Err(what) => return self.break_promise(format!("{node}: {what}")),
-        };
+        if let Err(what) = self.node(node).disk.found() {
+            return self.break_promise(format!("{node}: {what}"));
+        }
         let options = self.settings.options.clone();
         let denies = self.flaw == Some(Flaw::LossDenied);
-        let slots = self.slot_ids();
         let there = self.node_mut(node);
         there.life += 1;
         let life = there.life;
-        let last: BTreeMap<Slot, Position> = found
-            .iter()
-            .map(|(_, found)| (found.slot, found.entries.last().map_or(found.base, |last| last.position)))
-            .collect();
-        let everything = slots.map(|slot| (slot, last.get(&slot).copied().unwrap_or_default())).collect();
         let has_lost = (life == 1 || there.has_lost) && !denies;
-        let survived = if has_lost { Survived::Nothing } else { Survived::Everything(everything) };
+        let survived = if has_lost { Survived::Nothing } else { Survived::Everything };
         there.process = Some(Process {
             replica: Replica::new(node, options),
             incarnation: None,
@@ -162,7 +153,8 @@ impl World {
             if has_lost {
                 counts.bump("tails_of_disks_lost");
             }
-            // What was said to be logged may be gone only with the power, and only where nobody waited for it.
+            // What was said to be logged may be gone only with the power, and only where nobody waited for
+            // it.
             there.has_lost |= durability == Durability::EverySecond && ending == Ending::PowerLost;
         }
         if ending == Ending::PowerLost {

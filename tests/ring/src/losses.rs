@@ -1,8 +1,9 @@
-//! Losses that an operator accepts while things break: somebody else leads a slot whose only copies the group does not hear, though they
-//! may be there and have clients.
+//! Losses that an operator accepts while things break: somebody else leads a slot whose only copies the group
+//! does not hear, though they may be there and have clients.
 //!
 //! Invariant: from that moment on nobody who goes by an older table acknowledges anything of the slot.
-//! Invariant: what clients were told before a loss, and of what they asked behind it, is judged each by itself.
+//! Invariant: what clients were told before a loss, and of what they asked behind it, is judged each by
+//! itself.
 
 use crate::cells::State;
 use crate::judge::{judge, judge_behind};
@@ -30,7 +31,8 @@ pub(crate) struct Kept {
     pub(crate) moment: u64,
 }
 
-/// Whether the operator of this seed waits for nobody. A generator of its own: what else a seed decides does not hang on this.
+/// Whether the operator of this seed waits for nobody. A generator of its own: what else a seed decides does
+/// not hang on this.
 pub(crate) fn draw_impatience(seed: u64) -> bool {
     Rng::with_seed(seed ^ IMPATIENCE).bool()
 }
@@ -60,7 +62,8 @@ impl World {
             let heard_at = self.council.heard_at.get(&node).copied().unwrap_or_default();
             is_down && self.now > heard_at + self.promise_us()
         };
-        // Several copies that hear each other and not the group go on: of them no promise is known to have run out.
+        // Several copies that hear each other and not the group go on: of them no promise is known to have
+        // run out.
         let goes_on = |node: NodeId| {
             let process = self.node(node).process.as_ref();
             process.is_some_and(|process| {
@@ -75,7 +78,8 @@ impl World {
             && !self.node_ids().any(goes_on)
     }
 
-    /// After so long the group has promised nothing any more to a node that it did not hear, by whatever clock.
+    /// After so long the group has promised nothing any more to a node that it did not hear, by whatever
+    /// clock.
     fn promise_us(&self) -> u64 {
         let rate = u64::from(self.settings.clock_error_ppm);
         self.settings.options.lease_us * (1_000_000 + rate) / (1_000_000 - rate) + 1
@@ -101,8 +105,8 @@ impl World {
         process.is_none_or(|process| process.replica.table().slot(slot).branch < given_up.branch)
     }
 
-    /// Whether a node has of a slot what was given up, so that it need not be what the others have; it is forgotten once it hears of that.
-    /// Nobody may answer from there.
+    /// Whether a node has of a slot what was given up, so that it need not be what the others have; it is
+    /// forgotten once it hears of that. Nobody may answer from there.
     pub(crate) fn has_given_up(&mut self, node: NodeId, slot: Slot) -> bool {
         if !self.is_given_up(node, slot) {
             return false;
@@ -113,8 +117,8 @@ impl World {
         self.is_behind_loss(slot)
     }
 
-    /// Somebody begins to lead: what it has not applied is lost, if it is the first since a loss was accepted. What it had and forgot
-    /// since, with nothing behind it, is lost as well.
+    /// Somebody begins to lead: what it has not applied is lost, if it is the first since a loss was
+    /// accepted. What it had and forgot since, with nothing behind it, is lost as well.
     pub(crate) fn begins_to_lead(&mut self, node: NodeId, slot: Slot) {
         let Some(given_up) = self.given_up.get(&slot) else { return };
         let (branch, kept) = (given_up.branch, given_up.kept.as_ref().map(|kept| kept.place));
@@ -141,7 +145,8 @@ impl World {
         self.given_up.get(&slot).is_some_and(|given_up| given_up.kept.is_some())
     }
 
-    /// Judges what clients asked for of a slot since a loss of it was accepted, if one was and somebody leads since.
+    /// Judges what clients asked for of a slot since a loss of it was accepted, if one was and somebody leads
+    /// since.
     pub(crate) fn judge_behind_loss(&self, slot: Slot) -> Result<(), String> {
         match self.given_up.get(&slot).and_then(|given_up| given_up.kept.as_ref()) {
             Some(kept) => judge_behind(&self.operations, slot, kept)

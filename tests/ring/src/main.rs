@@ -60,7 +60,8 @@ enum ReadsWord {
 const CHUNK: u64 = 500;
 
 fn main() -> ExitCode {
-    // What fails is told with its seed; where in the protocol an assertion failed is in the words of the panic.
+    // What fails is told with its seed; where in the protocol an assertion failed is in the words of the
+    // panic.
     let cli = Cli::parse();
     let case = match case_of(&cli) {
         Ok(case) => case,

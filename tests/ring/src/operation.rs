@@ -84,7 +84,8 @@ impl Work {
     }
 }
 
-/// What a write looks like in a log: its number, and a length of its own, so that messages are cut in many places.
+/// What a write looks like in a log: its number, and a length of its own, so that messages are cut in many
+/// places.
 pub(crate) fn body_of(operation: usize) -> std::sync::Arc<[u8]> {
     let mut body = (operation as u64).to_be_bytes().to_vec();
     body.resize(8 + operation * 7 % 60, 0);

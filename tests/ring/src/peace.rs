@@ -1,5 +1,5 @@
-//! Runs in which nothing fails: nodes join and leave, and slots move because somebody wants it. Then every request is to be
-//! answered, and none may take long.
+//! Runs in which nothing fails: nodes join and leave, and slots move because somebody wants it. Then every
+//! request is to be answered, and none may take long.
 
 use crate::operation::{Ended, Operation, Work};
 use crate::queue::Event;
@@ -18,7 +18,8 @@ impl World {
         self.network.calm();
         self.phase = Phase::Calm;
         for node in self.node_ids() {
-            // One more than copies are wanted is there soon, so that one may leave; the others join under load.
+            // One more than copies are wanted is there soon, so that one may leave; the others join under
+            // load.
             let is_first = node.0 as usize <= self.settings.copies + 1;
             let after =
                 if is_first { self.random.u64(..20_000) } else { self.random.u64(2_000_000..5_000_000) };
@@ -61,7 +62,8 @@ impl World {
         }
     }
 
-    /// Clients ask until the seed has enough; then each slot is whole, and all that was asked for was answered.
+    /// Clients ask until the seed has enough; then each slot is whole, and all that was asked for was
+    /// answered.
     pub(crate) fn run_in_peace(&mut self) -> Result<(), String> {
         self.run_chaos()?;
         self.phase = Phase::Quiet;

@@ -1,4 +1,5 @@
-//! What is to happen, in the order of true time; of two things at the same time, in the order in which they were told.
+//! What is to happen, in the order of true time; of two things at the same time, in the order in which they
+//! were told.
 
 use crate::cells::State;
 use crate::clients::Told;
@@ -87,7 +88,8 @@ pub(crate) enum ToNode {
         number: u64,
         is_last: bool,
     },
-    /// Some of the cells that it sends are sent, and the rest follows at once if it is still needed; all of it arrives then, or not.
+    /// Some of the cells that it sends are sent, and the rest follows at once if it is still needed; all of
+    /// it arrives then, or not.
     Sending {
         life: u64,
         to: NodeId,

@@ -23,7 +23,8 @@ pub struct Outcome {
     /// How many operations clients began, and how many ended so that they knew what happened.
     pub operations: usize,
     pub definite: usize,
-    /// Of a run in which nothing fails: how long the slowest request around each move of a slot took, in microseconds.
+    /// Of a run in which nothing fails: how long the slowest request around each move of a slot took, in
+    /// microseconds.
     pub pauses_us: Vec<u64>,
     /// A sum over everything that happened, in its order.
     pub digest: u64,
@@ -92,7 +93,8 @@ impl World {
         let slots: Vec<Slot> = self.slot_ids().filter(|&slot| !self.is_lost(slot)).collect();
         self.run_probes(&slots)?;
         for slot in self.slot_ids() {
-            // What was seen of a slot and then given up has no order with what came behind; it was judged when that happened.
+            // What was seen of a slot and then given up has no order with what came behind; it was judged
+            // when that happened.
             match self.given_up.contains_key(&slot) {
                 true => self.judge_behind_loss(slot)?,
                 false => judge(&self.operations, slot)?,

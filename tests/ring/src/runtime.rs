@@ -1,4 +1,5 @@
-//! What a node does around the protocol: it reads its clock, gives what comes to the protocol, and does what that says.
+//! What a node does around the protocol: it reads its clock, gives what comes to the protocol, and does what
+//! that says.
 //!
 //! Invariant: effects are done in their order, and none of them asks the protocol again at once.
 
@@ -330,7 +331,8 @@ impl World {
         self.after(delay, Event::ToNode { node, what });
     }
 
-    /// All cells are on their way now, unless they are lost or not needed any more. The node knows nothing of when they arrive.
+    /// All cells are on their way now, unless they are lost or not needed any more. The node knows nothing of
+    /// when they arrive.
     fn send_rest(&mut self, node: NodeId, to: NodeId, cells: Box<Cells>, arrives_at: Option<u64>) {
         let slot = cells.slot;
         let Some(process) = self.node_mut(node).begun() else { return };

@@ -9,7 +9,8 @@ use fastrand::Rng;
 pub(crate) enum Durability {
     /// When it is synced: everything survives.
     Always,
-    /// When it is written; synced once in a while: everything survives the death of a process, nothing a loss of power.
+    /// When it is written; synced once in a while: everything survives the death of a process, nothing a loss
+    /// of power.
     EverySecond,
     /// At once: nothing survives.
     Memory,

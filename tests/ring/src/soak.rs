@@ -79,8 +79,8 @@ impl Tally {
         )
     }
 
-    /// Takes in what a seed gave; whether that is well. A panic where the run itself catches none is a violation like any other: the
-    /// tally of the whole thread would go with it.
+    /// Takes in what a seed gave; whether that is well. A panic where the run itself catches none is a
+    /// violation like any other: the tally of the whole thread would go with it.
     fn take(&mut self, seed: u64, run: impl FnOnce() -> Result<Outcome, Violation>) -> bool {
         self.seeds += 1;
         let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {

@@ -8,8 +8,8 @@ use atoll_ring_simulation::{Bug, Case};
 /// Seeds after which a bug counts as missed. Of most a few dozen are enough.
 const SEEDS: u64 = 12_000;
 
-/// Not caught in 4,000 seeds so far: what they break needs two clocks or two messages to meet at one exact moment. That none of
-/// these runs sees them is known and is no promise that they do no harm.
+/// Not caught in 4,000 seeds so far: what they break needs two clocks or two messages to meet at one exact
+/// moment. That none of these runs sees them is known and is no promise that they do no harm.
 const UNSEEN: [Bug; 6] = [
     Bug::PromiseNotLengthened,
     Bug::LeaseFromHearing,
@@ -19,7 +19,8 @@ const UNSEEN: [Bug; 6] = [
     Bug::LedByJoining,
 ];
 
-/// Seen here after thousands of seeds, and by the small runs of one slot (`crates/replica/tests/planted.rs`) after a dozen.
+/// Seen here after thousands of seeds, and by the small runs of one slot (`crates/replica/tests/planted.rs`)
+/// after a dozen.
 const SEEN_SOONER: [Bug; 1] = [Bug::PromiseBroken];
 
 /// What costs an answer that nobody would miss among faults: seen where nothing fails.

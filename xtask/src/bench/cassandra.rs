@@ -1,5 +1,5 @@
-//! `cargo xtask bench cassandra`: what the bench of tables needs, a program that starts and ends nodes, which is this
-//! one, and with rivals the older Spark and its connector.
+//! `cargo xtask bench cassandra`: what the bench of tables needs, a program that starts and ends nodes, which
+//! is this one, and with rivals the older Spark and its connector.
 
 use super::tables;
 use crate::arguments::Arguments;

@@ -1,4 +1,5 @@
-//! `cargo xtask bench ring`: a release build of `atoll`, the bench's own program (`benches/ring`), and then the bench.
+//! `cargo xtask bench ring`: a release build of `atoll`, the bench's own program (`benches/ring`), and then
+//! the bench.
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;

@@ -1,5 +1,5 @@
-//! `cargo xtask bench tables`: an environment with the rivals, the package of this checkout, the program that counts
-//! work, and then the bench itself, which is Python (`benches/tables`).
+//! `cargo xtask bench tables`: an environment with the rivals, the package of this checkout, the program that
+//! counts work, and then the bench itself, which is Python (`benches/tables`).
 
 use super::{CONFIG, MANIFEST};
 use crate::arguments::Arguments;

@@ -1,6 +1,8 @@
-//! Keys for a cluster whose clients come by TLS: an authority of its own, and a certificate for all its nodes.
+//! Keys for a cluster whose clients come by TLS: an authority of its own, and a certificate for all its
+//! nodes.
 //!
-//! Made by the JDK's own tool. They protect nothing: they are there so that encrypted connections can be tried.
+//! Made by the JDK's own tool. They protect nothing: they are there so that encrypted connections can be
+//! tried.
 
 use super::settings::STORE_PASSWORD;
 use super::shape::{Shape, address};

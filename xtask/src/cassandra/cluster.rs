@@ -66,8 +66,8 @@ impl Cluster {
         self.start(shape, &numbers, 0)
     }
 
-    /// Starts those of the nodes that do not run, with clocks so many seconds ahead, and waits until they answer and
-    /// every running node sees all others.
+    /// Starts those of the nodes that do not run, with clocks so many seconds ahead, and waits until they
+    /// answer and every running node sees all others.
     pub fn start(&self, shape: &Shape, numbers: &[usize], ahead: i64) -> Result<(), Failure> {
         let absent = || numbers.iter().filter(|number| self.node(shape, **number).process().is_none());
         if absent().next().is_some() {

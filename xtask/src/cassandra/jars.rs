@@ -1,6 +1,7 @@
 //! Programs of the Java world, fetched by Maven from a list of our own, and kept outside the checkout.
 //!
-//! Invariant: a folder of jars is there only as a whole: it is filled beside its place, and moved there at the end.
+//! Invariant: a folder of jars is there only as a whole: it is filled beside its place, and moved there at
+//! the end.
 //! Invariant: a changed list is another folder; nothing is ever patched.
 
 use crate::failure::Failure;

@@ -5,8 +5,8 @@ use crate::failure::Failure;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
-/// What a node takes beside its heap: code, threads, buffers and memtables outside it. Measured: 1.5 GB in all with
-/// a heap of 1 GiB.
+/// What a node takes beside its heap: code, threads, buffers and memtables outside it. Measured: 1.5 GB in
+/// all with a heap of 1 GiB.
 const BESIDE_HEAP_MIB: u64 = 512;
 /// Ports are tried in steps of this many.
 const PORT_STEP: u16 = 20;

@@ -1,7 +1,7 @@
 //! One node: a process of its own that outlives this one, and its folder.
 //!
-//! Invariant: a process is only ever signalled if its command line names this very node, so that a number which the
-//! system gave to somebody else meanwhile hurts nobody.
+//! Invariant: a process is only ever signalled if its command line names this very node, so that a number
+//! which the system gave to somebody else meanwhile hurts nobody.
 
 use super::native::{Answer, CONNECT_LIMIT, Credentials, Session};
 use super::shape::Shape;
@@ -69,7 +69,8 @@ impl<'a> Node<'a> {
         Session::is_greeted(self.address())
     }
 
-    /// Starts its process, whose clock may be so many seconds ahead; it need not answer yet when this returns.
+    /// Starts its process, whose clock may be so many seconds ahead; it need not answer yet when this
+    /// returns.
     pub fn start(&self, java: &Path, jars: &Path, ahead: i64) -> Result<Child, Failure> {
         let doing = || format!("start node {}", self.number);
         std::fs::create_dir_all(&self.folder).map_err(Failure::io(doing()))?;
@@ -78,8 +79,9 @@ impl<'a> Node<'a> {
         std::fs::write(self.folder.join("logback.xml"), settings::LOGGING).map_err(Failure::io(doing()))?;
         let log = File::options().create(true).append(true).open(self.log()).map_err(Failure::io(doing()))?;
         let errors = log.try_clone().map_err(Failure::io(doing()))?;
-        // The shell writes its own number before Java takes its place: there is no moment in which a node runs and
-        // nobody could find it. A group of its own keeps it from the interrupt that ends this program.
+        // The shell writes its own number before Java takes its place: there is no moment in which a node
+        // runs and nobody could find it. A group of its own keeps it from the interrupt that ends this
+        // program.
         let mut command = Command::new("sh");
         command.args(["-c", "echo $$ >\"$0\" && exec \"$@\""]).arg(self.folder.join("pid")).arg(java);
         if ahead != 0 {
@@ -152,8 +154,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Keeps roles on all nodes, so that any of them lets clients in while others are down: a new cluster has them on
-    /// one.
+    /// Keeps roles on all nodes, so that any of them lets clients in while others are down: a new cluster has
+    /// them on one.
     pub fn spread_roles(&self) -> Result<(), Failure> {
         let keyspace = format!(
             "ALTER KEYSPACE system_auth WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': {}}}",

@@ -1,7 +1,7 @@
 //! What a node reads when it starts: its settings, and where its log goes.
 //!
-//! Sized for several nodes on one small machine, and safe as Atoll asks of any cluster: Paxos of the second kind,
-//! whose reads finish or supersede what is pending.
+//! Sized for several nodes on one small machine, and safe as Atoll asks of any cluster: Paxos of the second
+//! kind, whose reads finish or supersede what is pending.
 
 use super::shape::{Shape, address};
 use std::path::Path;
@@ -88,8 +88,8 @@ fn encryption(shape: &Shape, folder: &Path) -> String {
     )
 }
 
-/// Every node's share of the ring, as even as it gets, and the same each time: a test that depends on who holds what
-/// can be replayed.
+/// Every node's share of the ring, as even as it gets, and the same each time: a test that depends on who
+/// holds what can be replayed.
 fn tokens(node: usize, nodes: usize) -> String {
     let pieces = (TOKENS * nodes) as i128;
     let each = (0..TOKENS).map(|turn| {

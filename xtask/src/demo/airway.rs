@@ -1,7 +1,7 @@
 //! The main job: two ranks of LAMMPS write a run into a table while a third process samples it once a second.
 //! One rank is killed with -9, the job goes on from a checkpoint, and every row is compared with what the
-//! ranks had counted. Then the run is packed, questions are asked, of Atoll and of others, and a picture is drawn.
-//! The store is a folder, or a ring of nodes of which one is killed as well, and comes back.
+//! ranks had counted. Then the run is packed, questions are asked, of Atoll and of others, and a picture is
+//! drawn. The store is a folder, or a ring of nodes of which one is killed as well, and comes back.
 //!
 //! What judges the table is arithmetic of NumPy on every row, so that no bug of ours can hide itself.
 
@@ -162,7 +162,8 @@ impl Place {
         self.folder.join(name)
     }
 
-    /// What a program is given for a name: a file of the folder, the store, or where the store keeps its files.
+    /// What a program is given for a name: a file of the folder, the store, or where the store keeps its
+    /// files.
     fn named(&self, name: &str) -> OsString {
         match name {
             STORE => self.store.clone(),

@@ -1,5 +1,5 @@
-//! The first decision page gives every third-party crate of the workspace a line, and keeps none too many. What lies outside of
-//! the workspace, and so is never in an ordinary build, it names.
+//! The first decision page gives every third-party crate of the workspace a line, and keeps none too many.
+//! What lies outside of the workspace, and so is never in an ordinary build, it names.
 
 use super::{Finding, Tree};
 use std::collections::BTreeSet;

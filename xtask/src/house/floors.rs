@@ -34,8 +34,8 @@ const CLOSED: &[(&str, &str, &str)] = &[
     ("atoll-memory", "atoll-engine", "the model must stay independent of what it is compared with"),
 ];
 
-/// Tests of any implementation may bring the suite in, the model's as well; nothing else may, but crates that are
-/// themselves tests.
+/// Tests of any implementation may bring the suite in, the model's as well; nothing else may, but crates that
+/// are themselves tests.
 const ONLY_IN_TESTS: &str = "atoll-conformance";
 
 /// The floor of crates that nobody ships.

@@ -1,5 +1,5 @@
-//! Every crate of the workspace has the lints of the workspace: without them nothing denies `unsafe` code, prints, clocks
-//! and unwraps, and rules that look for what allows them see nothing.
+//! Every crate of the workspace has the lints of the workspace: without them nothing denies `unsafe` code,
+//! prints, clocks and unwraps, and rules that look for what allows them see nothing.
 
 use super::{Finding, Tree};
 use crate::workspace::Package;

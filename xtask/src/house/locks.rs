@@ -1,5 +1,5 @@
-//! Crates outside of the workspace have locks of their own, which nobody's ordinary build looks at: each has what our crates ask
-//! for by now, or their next build changes it, and is refused where the lock must do.
+//! Crates outside of the workspace have locks of their own, which nobody's ordinary build looks at: each has
+//! what our crates ask for by now, or their next build changes it, and is refused where the lock must do.
 
 use super::{Finding, Tree};
 use crate::workspace::Package;
@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 const LOCK: &str = "Cargo.lock";
 
-/// Locks outside of the workspace that have fallen behind what our crates ask for. What these need for their tests alone no lock
-/// elsewhere has, and what a feature brings in only some have.
+/// Locks outside of the workspace that have fallen behind what our crates ask for. What these need for their
+/// tests alone no lock elsewhere has, and what a feature brings in only some have.
 pub fn findings(tree: &Tree, packages: &[Package]) -> Vec<Finding> {
     let outside = tree.ending(LOCK).filter(|(path, _)| *path != LOCK);
     outside.flat_map(|(path, lock)| behind(path, lock, packages)).collect()

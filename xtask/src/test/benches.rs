@@ -1,7 +1,9 @@
-//! The Rust tests of the benches of the engine and of tables, whose crate lies outside of the workspace: what judges figures is
-//! judged here. Without rivals, so that RocksDB is not compiled, and without trials of whole benches.
+//! The Rust tests of the benches of the engine and of tables, whose crate lies outside of the workspace: what
+//! judges figures is judged here. Without rivals, so that RocksDB is not compiled, and without trials of
+//! whole benches.
 //!
-//! The bench of the ring is left to whoever changes it: from nothing, its crates take longer to compile than a room may.
+//! The bench of the ring is left to whoever changes it: from nothing, its crates take longer to compile than
+//! a room may.
 
 use super::summary::Visit;
 use super::{judge, limit};

@@ -1,7 +1,8 @@
-//! What a room's tests need beside themselves: the room `cassandra` has one real node for as long as it is visited.
+//! What a room's tests need beside themselves: the room `cassandra` has one real node for as long as it is
+//! visited.
 //!
-//! Invariant: a machine without Java or Maven is told so as a skip, which CI does not excuse; a node that does not
-//! start although both are there is a failure.
+//! Invariant: a machine without Java or Maven is told so as a skip, which CI does not excuse; a node that
+//! does not start although both are there is a failure.
 
 use super::programs::Program;
 use crate::cassandra::{FILE_OF_TESTS, Lent, ROOM};

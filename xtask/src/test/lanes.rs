@@ -1,4 +1,5 @@
-//! Test programs side by side, where all they do is compute: many of them keep one processor busy, and there are two.
+//! Test programs side by side, where all they do is compute: many of them keep one processor busy, and there
+//! are two.
 //!
 //! Invariant: programs that measure time, or a machine that they believe to be theirs, do not come here.
 

@@ -48,7 +48,8 @@ pub struct Built {
 }
 
 impl Built {
-    /// A test program with its feature. The first that is asked for has all with that feature built: of its room, or of all.
+    /// A test program with its feature. The first that is asked for has all with that feature built: of its
+    /// room, or of all.
     pub fn featured(&mut self, wanted: &Featured, room: Option<&str>) -> Result<Option<&Program>, Failure> {
         if !self.featured.contains_key(wanted.feature) {
             let programs = build_featured(wanted.feature, room)?;
@@ -114,8 +115,8 @@ pub fn built_by(name: &str, command: &mut Command) -> Result<Built, Failure> {
     Err(Failure::Command { what: name.to_owned(), ended: ran.ended() })
 }
 
-/// All test programs with a feature. Beside the tests of all rooms they are built from the whole workspace, so that what
-/// they need of others has the same features and is there already.
+/// All test programs with a feature. Beside the tests of all rooms they are built from the whole workspace,
+/// so that what they need of others has the same features and is there already.
 fn build_featured(feature: &str, room: Option<&str>) -> Result<Vec<Program>, Failure> {
     let mut command = building()?;
     let is_wanted = |featured: &&Featured| room.is_none_or(|room| room == featured.room);

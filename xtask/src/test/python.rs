@@ -1,5 +1,5 @@
-//! The Python tests: they use the package of this checkout, and drive the built program from outside, with Python's
-//! own readers and writers.
+//! The Python tests: they use the package of this checkout, and drive the built program from outside, with
+//! Python's own readers and writers.
 
 use super::programs::Built;
 use super::summary::Visit;
@@ -14,7 +14,8 @@ use crate::{run, venv, workspace};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The need of a Python test that was skipped: never excused in CI, whose environment holds all that tests import.
+/// The need of a Python test that was skipped: never excused in CI, whose environment holds all that tests
+/// import.
 const NEED: &str = "python";
 
 /// Makes the environment and runs the tests of all folders together.
@@ -54,8 +55,8 @@ fn tests(command: &mut Command, limit: Duration) -> Result<Tally, Failure> {
     Ok(tally)
 }
 
-/// Reads `path::name VERDICT [ 10%]` lines, and at the end what was skipped: there stand also modules that were
-/// skipped when they were imported, with all their tests.
+/// Reads `path::name VERDICT [ 10%]` lines, and at the end what was skipped: there stand also modules that
+/// were skipped when they were imported, with all their tests.
 fn read(lines: &[String], succeeded: bool) -> Tally {
     let mut tally = Tally::default();
     for line in lines {

@@ -1,5 +1,5 @@
-//! The crates that allow `unsafe` code, again: all tests under AddressSanitizer, unit tests under Miri where it
-//! is installed. What only an interpreter can load has no such tests: Python's go through it.
+//! The crates that allow `unsafe` code, again: all tests under AddressSanitizer, unit tests under Miri where
+//! it is installed. What only an interpreter can load has no such tests: Python's go through it.
 
 use super::summary::Visit;
 use super::{judge, lanes, limit, programs};

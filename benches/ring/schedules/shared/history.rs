@@ -1,4 +1,5 @@
-//! What contending clients did and were told, by one clock that never goes back: all of them are threads of this process.
+//! What contending clients did and were told, by one clock that never goes back: all of them are threads of
+//! this process.
 
 use atoll_linearizability::{Action, Answer, Operation};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -86,7 +87,8 @@ impl History {
     }
 }
 
-/// Operations with moments of which no two are equal; where two were, the call comes first: they may have overlapped.
+/// Operations with moments of which no two are equal; where two were, the call comes first: they may have
+/// overlapped.
 pub fn operations(records: &[Record]) -> Vec<Operation> {
     let of = |(at, record): (usize, &Record)| [(record.called_ns, false, at), (record.returned_ns, true, at)];
     let mut moments: Vec<(u64, bool, usize)> = records.iter().enumerate().flat_map(of).collect();

@@ -1,4 +1,5 @@
-//! What is contended for: strings, and hashes of two fields; how each action is asked for, and what its answer means.
+//! What is contended for: strings, and hashes of two fields; how each action is asked for, and what its
+//! answer means.
 
 use super::reply::Tree;
 use crate::cut::slot_of;

@@ -1,4 +1,5 @@
-//! Clients that contend at nodes that are not as they must be: each fault shows as a history that nothing explains.
+//! Clients that contend at nodes that are not as they must be: each fault shows as a history that nothing
+//! explains.
 
 use super::caller::Caller;
 use super::contender::Contender;

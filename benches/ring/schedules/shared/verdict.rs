@@ -1,4 +1,5 @@
-//! What the histories of all shared keys say, each for itself: a history is linearizable if that of each key is.
+//! What the histories of all shared keys say, each for itself: a history is linearizable if that of each key
+//! is.
 //!
 //! Invariant: what the checker could not decide is told as undecided, and is never well.
 

@@ -5,8 +5,8 @@ use super::*;
 use crate::shared::{Shared, lines_for};
 use std::collections::BTreeMap;
 
-/// Of a length that no other test has, so that its blocks are those of the test alone. While another test takes a run, there
-/// may be none, but not for long.
+/// Of a length that no other test has, so that its blocks are those of the test alone. While another test
+/// takes a run, there may be none, but not for long.
 fn block(bytes: usize) -> Shared {
     let class = lines_for(bytes) - LINES_LEAST;
     let found = (0..1_000_000).find_map(|_| {

@@ -1,4 +1,5 @@
-//! What a pool promises, for parts as long as leaves, which begin anywhere in a page, and as runs, which are whole pages.
+//! What a pool promises, for parts as long as leaves, which begin anywhere in a page, and as runs, which are
+//! whole pages.
 #![expect(unsafe_code, reason = "memory by address, docs/decisions/0015-unsafe.md")]
 #![allow(clippy::expect_used)]
 

@@ -1,9 +1,9 @@
-//! A way to the nodes that loses, holds back and replaces what goes through it: failures at moments that a test
-//! chooses, which no killed node would give twice.
+//! A way to the nodes that loses, holds back and replaces what goes through it: failures at moments that a
+//! test chooses, which no killed node would give twice.
 //!
-//! It listens on a port of its own at the address of each node, and the driver takes that port for the port of all
-//! nodes. It understands as much of the protocol as tells requests apart: `PREPARE` gives each statement a name, by
-//! which `EXECUTE` is known; conditional batches are `BATCH`.
+//! It listens on a port of its own at the address of each node, and the driver takes that port for the port
+//! of all nodes. It understands as much of the protocol as tells requests apart: `PREPARE` gives each
+//! statement a name, by which `EXECUTE` is known; conditional batches are `BATCH`.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -132,8 +132,8 @@ impl Way {
         *self.shared.rule.lock().unwrap() = Box::new(rule);
     }
 
-    /// From now on the connections that are there carry nothing any more, and nobody says so, as when the machine at the
-    /// other end lost its power; new ones do.
+    /// From now on the connections that are there carry nothing any more, and nobody says so, as when the
+    /// machine at the other end lost its power; new ones do.
     pub fn silence(&self) {
         self.shared.first_alive.store(*self.shared.joined.borrow(), Ordering::SeqCst);
     }

@@ -166,8 +166,8 @@ fn rows(source: Tracked, columns: &Columns) -> Reader<Tracked> {
         .from_reader(source)
 }
 
-/// Refuses a record that ends within quotes with the file: whatever came behind a quote that was never closed would be
-/// one field.
+/// Refuses a record that ends within quotes with the file: whatever came behind a quote that was never closed
+/// would be one field.
 fn check_quotes(source: &Tracked, begin: u64, line: u64, delimiter: u8) -> Result<(), TransferError> {
     // A record that has an end is known before the file ends.
     if source.is_at_end() && ends_in_quotes(source.since(begin), delimiter) {

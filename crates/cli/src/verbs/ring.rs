@@ -1,4 +1,5 @@
-//! `atoll ring`, or `atoll cluster`: a node that answers clients of Redis, and what whoever runs several needs.
+//! `atoll ring`, or `atoll cluster`: a node that answers clients of Redis, and what whoever runs several
+//! needs.
 
 mod certificates;
 mod hosts;
@@ -84,14 +85,16 @@ pub struct RingServe {
     /// Let in only who shows the token in this file; one is made if there is none
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Let in the users of this list as well, to what it grants them, as in an ACL file of Redis; only with a token
+    /// Let in the users of this list as well, to what it grants them, as in an ACL file of Redis; only with a
+    /// token
     #[arg(long, value_name = "FILE", requires = "token_file")]
     acl_file: Option<PathBuf>,
     #[command(flatten)]
     certificates: Certificates,
     #[command(flatten)]
     nodes: RingNodes,
-    /// End cleanly when the standard input does; for a program that runs it, which is told in JSON where it listens
+    /// End cleanly when the standard input does; for a program that runs it, which is told in JSON where it
+    /// listens
     #[arg(long, hide = true)]
     until_input_ends: bool,
     /// Connections at a time
@@ -100,7 +103,8 @@ pub struct RingServe {
     /// Milliseconds that requests may take of clients that do not say so themselves: 5, 50 or 500
     #[arg(long, value_name = "MS", value_parser = parse_class)]
     latency_class: Option<LatencyClass>,
-    /// Tell Prometheus what is counted, at http://HOST:PORT/metrics; beyond this machine whoever asks shows the token
+    /// Tell Prometheus what is counted, at http://HOST:PORT/metrics; beyond this machine whoever asks shows
+    /// the token
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_address)]
     metrics: Option<SocketAddr>,
     /// Memory for what it holds, such as 4GiB; otherwise the option engine.memory
@@ -112,7 +116,8 @@ fn parse_size(text: &str) -> Result<Size, String> {
     Size::parse(text).map_err(|error| error.to_string())
 }
 
-/// Where to listen: an address, or a name that has one; of several an IPv4 address, as most clients take that first.
+/// Where to listen: an address, or a name that has one; of several an IPv4 address, as most clients take that
+/// first.
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);

@@ -44,7 +44,8 @@ pub enum TableVerb {
   atoll table add-column particles charge:float32 --unit e --description 'partial charge'
 Versions before it are asked without the column. Writers that know nothing of it go on as before.")]
     AddColumn(add_column::AddColumn),
-    /// Show or set attributes of a table, of a run or of a step: anything that is worth noting, and the periodic cell
+    /// Show or set attributes of a table, of a run or of a step: anything that is worth noting, and the
+    /// periodic cell
     #[command(after_help = "Examples:
   atoll table attributes particles 'cell={\"axes\":[\"x\",\"y\",\"z\"],\"lengths\":[10,10,null]}'
   atoll table attributes particles --run run-7 temperature=300 deck=tube.in
@@ -123,7 +124,8 @@ An import that was interrupted goes on where it was when the same command runs a
   atoll table export particles part.csv --box x=0:1 --columns pid,x
 Any beginning of the file is a sample of it: of a Parquet file, the first row groups.")]
     Export(export::Export),
-    /// Copy a table to another store, a ring say, or to another name: its rows, runs, steps and attributes as they are
+    /// Copy a table to another store, a ring say, or to another name: its rows, runs, steps and attributes as
+    /// they are
     #[command(after_help = "Examples:
   atoll table copy particles --store ./data --to ring://node-1:7379
   atoll table copy particles --as before-run-8

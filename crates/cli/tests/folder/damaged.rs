@@ -84,7 +84,8 @@ fn a_check_tells_whose_the_damaged_bytes_are() {
     assert_eq!(found.as_deref(), Some("50000 rows of table \"t\", run \"r1\", step 50000"));
 }
 
-/// Three cells that were synced, one after the other, by an owner that was killed; nothing of them is in a checkpoint.
+/// Three cells that were synced, one after the other, by an owner that was killed; nothing of them is in a
+/// checkpoint.
 fn killed_with_three_cells(place: &Place) {
     atoll(place, &["kv", "put", "old", "s", "before"]).text();
     let mut owner = served(place);

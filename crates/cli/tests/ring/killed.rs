@@ -1,4 +1,5 @@
-//! A ring of three processes of which one is killed, or all are: what was acknowledged is there, and how long it takes until writes go on.
+//! A ring of three processes of which one is killed, or all are: what was acknowledged is there, and how long
+//! it takes until writes go on.
 
 use crate::support::{Place, free_port};
 use crate::three::Ring;
@@ -63,8 +64,8 @@ fn bring_back(place: &Place, ring: &mut Ring, killed: usize) {
     assert_eq!(back.wait().unwrap().code(), Some(0));
 }
 
-/// Counts in a key of its own until nobody answers, and says when it was answered first; what was acknowledged last, and what may
-/// have been written.
+/// Counts in a key of its own until nobody answers, and says when it was answered first; what was
+/// acknowledged last, and what may have been written.
 fn count_up(port: u16, token: &str, name: &str, from: u64, answered: &mpsc::Sender<()>) -> (u64, u64) {
     let mut sockets: Vec<Option<TcpStream>> = (0..3).map(|_| None).collect();
     let (mut at, mut acknowledged, mut failures) = (0, from, 0);

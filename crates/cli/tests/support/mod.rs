@@ -4,7 +4,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// Ports for a ring of three below those that the system hands out, which no other test of this process takes.
+/// Ports for a ring of three below those that the system hands out, which no other test of this process
+/// takes.
 pub fn free_port() -> u16 {
     use std::sync::atomic::{AtomicU16, Ordering};
     static NEXT: AtomicU16 = AtomicU16::new(0);

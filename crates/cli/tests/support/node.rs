@@ -71,8 +71,8 @@ pub fn opened(address: &str, words: &str) -> Option<Said> {
     }))
 }
 
-/// What the node of this number answers that goes by this version of the table, and has heard nothing for so long: the nodes of the ring
-/// are at these addresses, with numbers from 1 on, and all of them serve.
+/// What the node of this number answers that goes by this version of the table, and has heard nothing for so
+/// long: the nodes of the ring are at these addresses, with numbers from 1 on, and all of them serve.
 pub fn status(number: usize, version: u64, silent_ms: u64, addresses: &[&str]) -> Said {
     let mut text = "*20\r\n".to_owned();
     let name = |text: &mut String, name: &str| write!(text, "${}\r\n{name}\r\n", name.len()).unwrap();

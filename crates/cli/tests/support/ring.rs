@@ -103,7 +103,8 @@ impl Ring {
         (0..3).for_each(|node| self.kill(node));
         kill_process(Pid::from_child(&self.up), Signal::KILL).unwrap();
         self.up.wait().unwrap();
-        // Their folders are theirs until the last of their threads has ended: the first is often dead before the others.
+        // Their folders are theirs until the last of their threads has ended: the first is often dead before
+        // the others.
         let is_ended = |pid: &u64| {
             let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
             threads.flatten().all(|thread| {

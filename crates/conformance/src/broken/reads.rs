@@ -115,7 +115,8 @@ impl Flaw for AnswersMixedUp {
         mut reads: Vec<Read>,
     ) -> StoreStream<'a, Option<Buffer>> {
         if reads.len() > 500 {
-            // Backwards, so that a question that is wrong, with an empty key, is not the first one that is answered.
+            // Backwards, so that a question that is wrong, with an empty key, is not the first one that is
+            // answered.
             reads.sort_by(|one, other| other.partition.cmp(&one.partition));
         }
         honest.get_many(reads)

@@ -59,7 +59,8 @@ fn is_write(action: &Action) -> bool {
     !matches!(action, Action::Get(_) | Action::Scan)
 }
 
-/// Whether a write and another operation of a history, which is in the order of its calls, were under way at once.
+/// Whether a write and another operation of a history, which is in the order of its calls, were under way at
+/// once.
 fn overlaps(history: &[Operation]) -> bool {
     history.iter().enumerate().any(|(at, one)| {
         let mut met = history[at + 1..].iter().take_while(|other| other.called < one.returned);
@@ -124,8 +125,9 @@ struct Caller {
     moments: Moments,
     /// How many clients have begun.
     begun: Arc<AtomicU64>,
-    /// Whether its calls and their answers are on their way for a while. Calls of a store that never waits would not meet
-    /// each other on one core; and those that are not on their way for long say more of what came before what.
+    /// Whether its calls and their answers are on their way for a while. Calls of a store that never waits
+    /// would not meet each other on one core; and those that are not on their way for long say more of what
+    /// came before what.
     is_far: bool,
 }
 

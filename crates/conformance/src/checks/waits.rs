@@ -141,7 +141,8 @@ async fn race(client: Client, round: u64, mut random: fastrand::Rng) -> Verdict 
 
 /// A future that counts how often it is polled, and how often it is woken.
 ///
-/// A waker is told in the write itself, a poll comes when the machine has time for it: on a busy one after nobody counts any more.
+/// A waker is told in the write itself, a poll comes when the machine has time for it: on a busy one after
+/// nobody counts any more.
 struct Counted<F> {
     inner: F,
     counts: Arc<Counts>,
@@ -207,8 +208,8 @@ async fn settle(client: &Client, counts: &[Arc<Counts>]) -> Verdict {
     Ok(())
 }
 
-/// Writes, each of which wakes one waiter: on a busy machine a wait that is still being begun may be polled beside the first of them,
-/// once, and beside a later one by no store that keeps the promise.
+/// Writes, each of which wakes one waiter: on a busy machine a wait that is still being begun may be polled
+/// beside the first of them, once, and beside a later one by no store that keeps the promise.
 const WAKING_WRITES: u64 = 3;
 
 pub(super) async fn one_write_polls_no_other_waiter(context: &Context<'_>) -> Verdict {

@@ -18,7 +18,8 @@ pub(super) const CHANGE_TIMEOUT: Duration = Duration::from_secs(8);
 /// Proposals that are sent at once.
 const PROPOSALS_MAX: usize = 4_096;
 
-/// Changes that are under way at once: each has an answer of its own, and what comes behind them waits for all.
+/// Changes that are under way at once: each has an answer of its own, and what comes behind them waits for
+/// all.
 const CHANGES_MAX: usize = 64;
 
 /// What this node wishes.

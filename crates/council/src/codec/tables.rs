@@ -1,7 +1,7 @@
 //! The table as bytes: whole, or what changed in it since an older one.
 //!
-//! Each slot says in which table it came to be as it is, so what changed since any older table is known without keeping
-//! that one. What is sent may be more than what the receiver lacks; it is never less.
+//! Each slot says in which table it came to be as it is, so what changed since any older table is known
+//! without keeping that one. What is sent may be more than what the receiver lacks; it is never less.
 //!
 //! Invariant: a table that was brought up to date is the same as the one that was sent.
 
@@ -47,8 +47,8 @@ impl Update {
         }
     }
 
-    /// What is not in a table of version `since`. `members_since` says in which table each of those that are there, or were once, came to
-    /// be as it is.
+    /// What is not in a table of version `since`. `members_since` says in which table each of those that are
+    /// there, or were once, came to be as it is.
     #[must_use]
     pub fn since(table: &Table, since: Version, members_since: &BTreeMap<NodeId, Version>) -> Self {
         let is_newer = |node: &NodeId| members_since.get(node).is_none_or(|&changed| changed > since);

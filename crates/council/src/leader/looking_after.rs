@@ -1,6 +1,7 @@
 //! What a leader does unasked, again and again: it gives up nodes that are silent, and places slots.
 //!
-//! Invariant: it begins when the others have said that this member leads, so that what was decided before is known here.
+//! Invariant: it begins when the others have said that this member leads, so that what was decided before is
+//! known here.
 
 use super::NotDone;
 use crate::member::Shared;
@@ -13,8 +14,8 @@ use tokio::time::Instant;
 /// How long a change waits to be tried again of which nobody knows what came of it.
 const AGAIN_EVERY: Duration = Duration::from_millis(100);
 
-/// How often slots are looked at; and how soon again where something was changed, which is a few slots at a time: what it sets off
-/// on the nodes, a thousand copies at once say, keeps their clients waiting.
+/// How often slots are looked at; and how soon again where something was changed, which is a few slots at a
+/// time: what it sets off on the nodes, a thousand copies at once say, keeps their clients waiting.
 const PLAN_EVERY: Duration = Duration::from_secs(1);
 const PLAN_ON: Duration = Duration::from_millis(250);
 
@@ -28,8 +29,8 @@ struct Reign {
     goes_on: bool,
     /// Whether slots were to be handed over then.
     hands_over: bool,
-    /// What was to be changed then, until it is decided. Nobody here waits for it: whose silence was noticed only after a slow
-    /// disk had taken an entry would stay the primary of slots for as long.
+    /// What was to be changed then, until it is decided. Nobody here waits for it: whose silence was noticed
+    /// only after a slow disk had taken an entry would stay the primary of slots for as long.
     placing: Option<JoinHandle<()>>,
 }
 
@@ -105,7 +106,8 @@ impl Shared {
                 })
                 .collect();
             tracing::info!(?nodes, "nodes were not heard for too long");
-            // Until it is known what came of it, nobody is told that the node was heard, but by way of the log.
+            // Until it is known what came of it, nobody is told that the node was heard, but by way of the
+            // log.
             while matches!(shared.submit(silent.clone()).await, Err(NotDone::Unknown(_))) {
                 // Where the log cannot be written any more this comes back at once.
                 tokio::time::sleep(AGAIN_EVERY).await;

@@ -1,8 +1,9 @@
 //! What a leader knows of nodes: who was heard and when, whose connection ended, and who is given up for it.
 //!
-//! Invariant: no node is given up that this leader heard within the timeout, but one whose connection ended and that did not come
-//! back, the leader before this one among them; nor any other before this leader has led for that long: whoever led before it may
-//! have heard the node until then. Nor anybody because this leader reaches no other member: it cannot tell whose silence that is.
+//! Invariant: no node is given up that this leader heard within the timeout, but one whose connection ended
+//! and that did not come back, the leader before this one among them; nor any other before this leader has
+//! led for that long: whoever led before it may have heard the node until then. Nor anybody because this
+//! leader reaches no other member: it cannot tell whose silence that is.
 
 use crate::CouncilOptions;
 use atoll_replica::{Change, Incarnation, NodeId, Table};
@@ -28,8 +29,9 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// This member leads from now on. If the connection of the leader before it ended just now, most likely its process did; it has
-    /// to be heard within the time that anybody else has. Nothing else counts that was seen before.
+    /// This member leads from now on. If the connection of the leader before it ended just now, most likely
+    /// its process did; it has to be heard within the time that anybody else has. Nothing else counts that
+    /// was seen before.
     pub(super) fn begin(&mut self, now: Instant, recent: Duration) {
         let is_recent = |at: Instant| now.saturating_duration_since(at) < recent;
         let lost = self.lost_leader.filter(|(.., at)| is_recent(*at));
@@ -43,8 +45,8 @@ impl Nodes {
         self.lost.clear();
     }
 
-    /// This member stood still for so long until now. What it heard or lost while it did lies that much less back, and never ahead:
-    /// who was heard a moment ago would have that long to fall silent in.
+    /// This member stood still for so long until now. What it heard or lost while it did lies that much less
+    /// back, and never ahead: who was heard a moment ago would have that long to fall silent in.
     pub(super) fn forgive(&mut self, time: Duration, now: Instant) {
         let known = self.heard.values_mut().chain(self.lost.values_mut());
         known.for_each(|(_, at)| *at = (*at + time).min(now).max(*at));

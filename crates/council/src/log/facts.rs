@@ -1,6 +1,7 @@
 //! What a member must not forget, and the facts that change it, out of bytes and into bytes.
 //!
-//! Invariant: what is kept follows from the facts alone, in their order; all of it, as facts, makes the same again.
+//! Invariant: what is kept follows from the facts alone, in their order; all of it, as facts, makes the same
+//! again.
 
 use crate::codec::{Coded, Damaged, Reader, RingId};
 use crate::types::{EntryOf, LogIdOf, SeatId, VoteOf};

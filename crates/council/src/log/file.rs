@@ -4,13 +4,14 @@
 //!  file    | magic 8 | record | record | ...
 //!  record  | checksum 8 | length 4 | number 8 | facts ... length bytes
 //! ```
-//! Little-endian. `checksum` is XXH3-64 of what follows it. A record is what was written and synced at once; the next one is
-//! written only after that. So a record that does not match is the torn end of the file if no whole record with a higher
-//! number is behind it, and damage if there is one.
+//! Little-endian. `checksum` is XXH3-64 of what follows it. A record is what was written and synced at once;
+//! the next one is written only after that. So a record that does not match is the torn end of the file if no
+//! whole record with a higher number is behind it, and damage if there is one.
 //!
 //! Invariant: a file is made whole under another name and then renamed: its first record is never torn.
-//! Invariant: what is believed was synced by whoever believes it. What is read may never have reached the disk: the process before was
-//! killed between a write and its sync, or a sync failed, after which the system calls its pages clean.
+//! Invariant: what is believed was synced by whoever believes it. What is read may never have reached the
+//! disk: the process before was killed between a write and its sync, or a sync failed, after which the system
+//! calls its pages clean.
 //! Invariant: nothing behind damage is believed, and damage is never cut off.
 
 use super::facts::{Fact, Kept};
@@ -43,7 +44,8 @@ fn record(number: u64, facts: &[u8]) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The facts of the record that the bytes begin with, if there is a whole one with this number or, if `or_later`, a higher one.
+/// The facts of the record that the bytes begin with, if there is a whole one with this number or, if
+/// `or_later`, a higher one.
 fn facts_of(bytes: &[u8], number: u64, or_later: bool) -> Option<&[u8]> {
     let header = bytes.get(..HEADER_BYTES)?;
     let checksum = u64::from_le_bytes(header.get(..8)?.try_into().ok()?);
@@ -119,8 +121,8 @@ fn lacks_room(error: &io::Error) -> bool {
 }
 
 impl LogFile {
-    /// Opens the file, or makes one with this seat. Gives what it says, once that will survive: of a vote that is the same again the
-    /// consensus writes nothing.
+    /// Opens the file, or makes one with this seat. Gives what it says, once that will survive: of a vote
+    /// that is the same again the consensus writes nothing.
     pub(crate) fn open(path: &Path, seat: SeatId) -> Result<(Self, Kept), CouncilError> {
         let failed = |source| CouncilError::Folder { path: path.to_owned(), source };
         let bytes = match std::fs::read(path) {

@@ -1,8 +1,9 @@
 //! The thread that writes and syncs the log, so that nobody else waits for the disk.
 //!
 //! Invariant: what was handed in first is synced first; what comes meanwhile is synced together.
-//! Invariant: after the first error nothing more is written: what the disk has then is not known. A disk that is full is none: what there is
-//! no room for waits, and all behind it, so that this member says nothing meanwhile. Whoever has the log is told so.
+//! Invariant: after the first error nothing more is written: what the disk has then is not known. A disk that
+//! is full is none: what there is no room for waits, and all behind it, so that this member says nothing
+//! meanwhile. Whoever has the log is told so.
 
 use super::file::{LogFile, Written};
 use std::io;

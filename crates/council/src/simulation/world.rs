@@ -1,4 +1,5 @@
-//! What the members of a simulated group share: who is reached, what messages suffer, and the book of what was applied.
+//! What the members of a simulated group share: who is reached, what messages suffer, and the book of what
+//! was applied.
 
 use crate::codec::Coded;
 use crate::machine::Machine;

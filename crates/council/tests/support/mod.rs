@@ -126,8 +126,8 @@ impl Node {
     }
 }
 
-/// A socket below those that the system hands out: its port is still there for a member that is killed and begins again, since
-/// nobody who asks for any port at all is given it meanwhile.
+/// A socket below those that the system hands out: its port is still there for a member that is killed and
+/// begins again, since nobody who asks for any port at all is given it meanwhile.
 fn socket() -> TcpListener {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let first = std::process::id() % 120 * 50;

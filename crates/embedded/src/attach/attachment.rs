@@ -9,7 +9,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 /// How soon a write that has a name is sent again, at most; later it is for the caller to say what it knows.
 const REPEAT_TIME: Duration = Duration::from_secs(5);
-/// In which time an owner may take another named write, at least: so soon it may forget one, and as many of them are remembered.
+/// In which time an owner may take another named write, at least: so soon it may forget one, and as many of
+/// them are remembered.
 const NAMED_WRITE_TIME: Duration = Duration::from_micros(5);
 
 /// A connection to the owner of a store.
@@ -30,7 +31,8 @@ impl Attachment {
         self.capabilities.durability_for(asked).is_ok_and(|class| class == Durability::Buffered)
     }
 
-    /// Whether a request can be sent: one that is too long for the owner would be the end of the connection, which others use as well.
+    /// Whether a request can be sent: one that is too long for the owner would be the end of the connection,
+    /// which others use as well.
     pub(super) fn check_length(&self, request: &[u8]) -> Result<(), StoreError> {
         let (actual, max) = (request.len() as u64, self.client.message_bytes_max() as u64);
         if actual <= max { Ok(()) } else { Err(StoreError::Limit { what: "request bytes", actual, max }) }

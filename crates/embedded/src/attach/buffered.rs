@@ -1,4 +1,5 @@
-//! Which owner has writes that only its memory is known to hold: if it is lost, the next `sync` has to say so.
+//! Which owner has writes that only its memory is known to hold: if it is lost, the next `sync` has to say
+//! so.
 //!
 //! Invariant: a sync that is told as done covers every write that was acknowledged before it was asked for.
 
@@ -32,8 +33,8 @@ impl Buffered {
         *self.0.lock()
     }
 
-    /// A sync was answered over connection `number`; whether that covers what it had to. What did not reach the disk
-    /// is told once.
+    /// A sync was answered over connection `number`; whether that covers what it had to. What did not reach
+    /// the disk is told once.
     pub(super) fn synced(&self, to_cover: State, number: u64) -> bool {
         let mut state = self.0.lock();
         if state.count == to_cover.count {

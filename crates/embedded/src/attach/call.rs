@@ -1,7 +1,8 @@
-//! One call on its way from one owner to the next: what time it has left, whether an owner may have it, and whether it may
-//! be asked once more.
+//! One call on its way from one owner to the next: what time it has left, whether an owner may have it, and
+//! whether it may be asked once more.
 //!
-//! Invariant: what may be done already is never told as refused, and never asked for where it could be done twice.
+//! Invariant: what may be done already is never told as refused, and never asked for where it could be done
+//! twice.
 
 use super::Request;
 use super::attachment::name_is_known_for;
@@ -61,8 +62,9 @@ impl<'a> Call<'a> {
         StoreError::Unknown { what: self.request.name(), reason: reason.to_owned(), source }
     }
 
-    /// What the caller is told of an error: one that stands in the way of asking again says nothing about a write that an
-    /// earlier owner may have. A conflict does: the name, or the value that is there, was looked at.
+    /// What the caller is told of an error: one that stands in the way of asking again says nothing about a
+    /// write that an earlier owner may have. A conflict does: the name, or the value that is there, was
+    /// looked at.
     pub(super) fn failed(&self, error: StoreError) -> StoreError {
         match self.is_out() && error.outcome() != Outcome::Unknown && error.kind() != ErrorKind::Conflict {
             true => self.unknown(LOST, Some(Arc::new(error))),

@@ -1,7 +1,8 @@
 //! The asking side: a store that lives in another process, until it may live in this one.
 //!
 //! Invariant: once the store is ours it stays ours; calls then go straight to it.
-//! Invariant: one loss of the connection asks the hook once, however many calls were under way; if it fails they all fail.
+//! Invariant: one loss of the connection asks the hook once, however many calls were under way; if it fails
+//! they all fail.
 
 mod contract;
 
@@ -300,8 +301,9 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes part in the search for the next owner once connection `number` ends: the store would be nobody's if all who are
-    /// attached to it waited for something to be asked of them. Who only reads cannot become the owner.
+    /// Takes part in the search for the next owner once connection `number` ends: the store would be nobody's
+    /// if all who are attached to it waited for something to be asked of them. Who only reads cannot become
+    /// the owner.
     fn follow(self: &Arc<Self>, number: u64, client: Client) {
         if self.is_read_only {
             return;

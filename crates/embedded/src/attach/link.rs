@@ -1,5 +1,5 @@
-//! What an attached store has to go by at present: a connection to the owner, or, for who only reads, the last state on
-//! disk until an owner is there again.
+//! What an attached store has to go by at present: a connection to the owner, or, for who only reads, the
+//! last state on disk until an owner is there again.
 //!
 //! Invariant: a last state is not read for longer than it is good for without a new look for the owner.
 

@@ -5,7 +5,8 @@
 //!
 //! Invariant: a write whose connection was lost is repeated only where that cannot apply it twice; otherwise
 //! its outcome is reported as unknown.
-//! Invariant: a sync never says that it kept buffered writes which were acknowledged by an owner that is gone.
+//! Invariant: a sync never says that it kept buffered writes which were acknowledged by an owner that is
+//! gone.
 //! Invariant: whoever found its owner by a record is answered by the owner that wrote it, or refused.
 //! Invariant: no bytes from a peer panic or allocate beyond the limits of the wire.
 

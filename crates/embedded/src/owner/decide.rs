@@ -135,8 +135,8 @@ fn to_read(seen: Observed) -> Decision {
     }
 }
 
-/// The kernel says that an owner lives; the record may lag behind it. Or a process lives that the owner had forked before it was
-/// killed, which has all that the owner had: nobody answers at that socket.
+/// The kernel says that an owner lives; the record may lag behind it. Or a process lives that the owner had
+/// forked before it was killed, which has all that the owner had: nobody answers at that socket.
 fn beside_owner(seen: Observed) -> Decision {
     match (seen.owner, seen.socket) {
         (Owner::Named(Host::Here, Process::Dead, _), _) => wait(seen),

@@ -18,7 +18,8 @@ pub enum OwnerError {
         host: String,
         /// Its process id.
         pid: u32,
-        /// Whether it runs here and is awake, and nobody listens at its socket: it is about to end then, which may take its time.
+        /// Whether it runs here and is awake, and nobody listens at its socket: it is about to end then,
+        /// which may take its time.
         is_ending: bool,
     },
     /// The owner ended, and somebody else has its lock still.

@@ -1,4 +1,5 @@
-//! A folder that this process owns: the lock, the socket that others find, and the heartbeat of a lock that is a file.
+//! A folder that this process owns: the lock, the socket that others find, and the heartbeat of a lock that
+//! is a file.
 
 use super::lock::{FileLock, KernelLock};
 use super::record::OwnerRecord;
@@ -42,8 +43,8 @@ impl Ownership {
         &self.record
     }
 
-    /// Turns true if somebody removed or replaced our lock file, or it cannot be touched for so long that somebody soon may;
-    /// nothing may be written from then on.
+    /// Turns true if somebody removed or replaced our lock file, or it cannot be touched for so long that
+    /// somebody soon may; nothing may be written from then on.
     #[must_use]
     pub fn lost(&self) -> watch::Receiver<bool> {
         self.lost.clone()
@@ -89,8 +90,8 @@ pub(super) fn spawn_heartbeat(beat: Box<dyn FnOnce() + Send>) -> io::Result<std:
     std::thread::Builder::new().name("atoll-heartbeat".into()).spawn(beat)
 }
 
-/// Touches the lock file again and again. Whoever cannot for as long as `silent_max` has lost it: soon others may take it for
-/// left behind.
+/// Touches the lock file again and again. Whoever cannot for as long as `silent_max` has lost it: soon others
+/// may take it for left behind.
 pub(super) fn beat_on(
     lock: FileLock,
     every: Duration,

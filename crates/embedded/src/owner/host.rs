@@ -53,7 +53,8 @@ impl HostIdentity {
         }
     }
 
-    /// Whether the process of a record ran on this machine, before or after a restart of it; none if nobody can tell.
+    /// Whether the process of a record ran on this machine, before or after a restart of it; none if nobody
+    /// can tell.
     #[must_use]
     pub fn same_machine(&self, record: &OwnerRecord) -> Option<bool> {
         let is_known = !self.machine.is_empty() && !record.identity.machine.is_empty();

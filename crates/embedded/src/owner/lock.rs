@@ -1,9 +1,9 @@
 //! The two kinds of locks on a folder.
 //!
-//! [`KernelLock`] is an exclusive `flock` on the folder and on the file `lock` in it, with the owner's record as the content
-//! of the file. A lock on a removed file guards nothing, and others may remove a file that seems old; a folder
-//! with a store in it stays. [`FileLock`] is the file `owner`:
-//! it appears by link and is replaced by rename, so it is always whole, and exists as long as its owner.
+//! [`KernelLock`] is an exclusive `flock` on the folder and on the file `lock` in it, with the owner's record
+//! as the content of the file. A lock on a removed file guards nothing, and others may remove a file that
+//! seems old; a folder with a store in it stays. [`FileLock`] is the file `owner`: it appears by link and is
+//! replaced by rename, so it is always whole, and exists as long as its owner.
 
 use super::decide::Heartbeat;
 use super::host::HostIdentity;
@@ -78,8 +78,8 @@ impl KernelLock {
         self.file.write_all_at(record.encode().as_bytes(), 0)
     }
 
-    /// Takes our name off, so that a copy of the folder names nobody, and gives the lock back: processes that were forked from
-    /// this one would have it for as long as they live.
+    /// Takes our name off, so that a copy of the folder names nobody, and gives the lock back: processes that
+    /// were forked from this one would have it for as long as they live.
     pub fn erase(&self) -> io::Result<()> {
         let erased = self.file.set_len(0);
         for locked in [Some(&self.file), self.folder.as_ref()].into_iter().flatten() {
@@ -207,7 +207,8 @@ impl Draft {
     fn write(folder: &Path, record: &OwnerRecord) -> io::Result<Self> {
         let draft = Self { path: folder.join(format!("{OWNER_FILE}.{:016x}", record.nonce)) };
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft.path)?;
-        // Closing it makes it visible to other hosts. It need not survive the loss of power: its owner does not.
+        // Closing it makes it visible to other hosts. It need not survive the loss of power: its owner does
+        // not.
         file.write_all(record.encode().as_bytes())?;
         Ok(draft)
     }

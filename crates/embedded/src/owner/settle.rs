@@ -182,9 +182,9 @@ impl Attempt {
         Ok(Some((Owner::Named(host, Process::Alive, Heartbeat::Fresh), Some(record))))
     }
 
-    /// Whether the owner by the other kind of lock than `locking` is dead. What ran on a host of this name may have been
-    /// another host, so there it takes more than the name: a heartbeat that stopped, or for a kernel's lock, which
-    /// has none, the same machine. Who only reads does no harm.
+    /// Whether the owner by the other kind of lock than `locking` is dead. What ran on a host of this name
+    /// may have been another host, so there it takes more than the name: a heartbeat that stopped, or for a
+    /// kernel's lock, which has none, the same machine. Who only reads does no harm.
     fn is_gone(&self, record: &OwnerRecord, locking: Locking) -> io::Result<bool> {
         let OwnerOptions { identity, heartbeat_limit, .. } = &self.options;
         if identity.host_of(record) != Host::SameName || self.mode == Mode::Read {

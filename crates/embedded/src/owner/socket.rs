@@ -1,8 +1,9 @@
 //! The owner's socket: where it lies, and who may be at its ends.
 //!
 //! Invariant: a socket lies beside the folder, or in a folder that only this user can enter.
-//! Invariant: a socket that somebody else listens at is never removed: a folder that was moved away while it is owned leaves
-//! its socket under a name that another folder may have by then, and other programs name their sockets so as well.
+//! Invariant: a socket that somebody else listens at is never removed: a folder that was moved away while it
+//! is owned leaves its socket under a name that another folder may have by then, and other programs name
+//! their sockets so as well.
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
@@ -88,8 +89,8 @@ fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     Ok((listener, file))
 }
 
-/// Whether nobody listens at a socket, or not any more after a moment: of a process that was killed the lock may go before the
-/// socket does. What waits at that end is then told.
+/// Whether nobody listens at a socket, or not any more after a moment: of a process that was killed the lock
+/// may go before the socket does. What waits at that end is then told.
 fn is_left_behind(path: &Path) -> io::Result<bool> {
     let Some(probe) = probe(path)? else { return Ok(true) };
     probe.set_nonblocking(false)?;
@@ -165,8 +166,8 @@ fn private(folder: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
 }
 
-/// Connects to the owner, if it is one: this user's, the superuser's, or that of the folder's user. One who is suspended takes nobody,
-/// and of those who connect some find no room to wait at its socket.
+/// Connects to the owner, if it is one: this user's, the superuser's, or that of the folder's user. One who
+/// is suspended takes nobody, and of those who connect some find no room to wait at its socket.
 pub(super) fn connect(folder: &Path, socket: &Path) -> io::Result<UnixStream> {
     let connecting = self::socket(SocketFlags::empty())?;
     sockopt::set_socket_timeout(&connecting, sockopt::Timeout::Send, Some(CONNECT_TIME))?;

@@ -1,4 +1,5 @@
-//! The end of a store that nobody closed: something of its engine ended half-way, or its folder is somebody else's.
+//! The end of a store that nobody closed: something of its engine ended half-way, or its folder is somebody
+//! else's.
 //!
 //! Invariant: whoever waits for a cell is woken when nothing is answered any more, and is told so.
 
@@ -48,7 +49,8 @@ impl Inner {
 }
 
 impl EmbeddedStore {
-    /// Returns once something ended half-way in the engine, which answers nothing from then on; otherwise never.
+    /// Returns once something ended half-way in the engine, which answers nothing from then on; otherwise
+    /// never.
     pub fn until_broken(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut broken = self.inner.ending.broken.subscribe();
         async move {

@@ -84,7 +84,8 @@ pub(crate) fn split(key: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     }
 }
 
-/// The partition and sort key that a joined key begins with, as far as there is any of them: separators of a tree are no whole keys.
+/// The partition and sort key that a joined key begins with, as far as there is any of them: separators of a
+/// tree are no whole keys.
 pub(crate) fn beginning(key: &[u8]) -> (Vec<u8>, Vec<u8>) {
     if let Some((partition, sort)) = split(key) {
         return (partition, sort.to_vec());
@@ -105,8 +106,8 @@ pub(crate) fn beginning(key: &[u8]) -> (Vec<u8>, Vec<u8>) {
 /// The keys of a cell: partition and sort key.
 pub type CellKeys = (Vec<u8>, Vec<u8>);
 
-/// Between which cells the damage lies of which a check found that keys of this tree need it: partition and sort key of the first and
-/// of the last, as far as they are known; none of a tree that has no cells.
+/// Between which cells the damage lies of which a check found that keys of this tree need it: partition and
+/// sort key of the first and of the last, as far as they are known; none of a tree that has no cells.
 #[must_use]
 pub fn hurt_cells(hurt: &Hurt) -> Option<[Option<CellKeys>; 2]> {
     let of = |bound: &Bound<Vec<u8>>| match bound {

@@ -1,9 +1,10 @@
 //! The contract on the engine: cells in one tree, request ids in another, in one commit.
 //!
-//! Invariant: a call never blocks its thread on the disk; reads and syncs that take it, and writes that wait for
-//! a checkpoint to make room in memory, run on tokio's threads for blocking work, where there is a runtime. But what was there to be
-//! written to may be let go of, or take no record beside it any more, between the look at it and the commit, most likely behind
-//! the writes of others: the commit then reads that page where it is.
+//! Invariant: a call never blocks its thread on the disk; reads and syncs that take it, and writes that wait
+//! for a checkpoint to make room in memory, run on tokio's threads for blocking work, where there is a
+//! runtime. But what was there to be written to may be let go of, or take no record beside it any more,
+//! between the look at it and the commit, most likely behind the writes of others: the commit then reads that
+//! page where it is.
 
 mod convert;
 mod ending;

@@ -1,7 +1,8 @@
 //! Request ids that were applied, kept beside the cells in the same commit as the write they name.
 //!
 //! Invariant: an id is in the tree exactly if its write is in the cells, and was applied less than
-//! `request_memory` ago or is among the latest `request_memory_count`. Ids in damaged leaves, or between two of them, stay beyond both.
+//! `request_memory` ago or is among the latest `request_memory_count`. Ids in damaged leaves, or between two
+//! of them, stay beyond both.
 
 use atoll_disk::Operation;
 use atoll_engine::{Direction, EngineError, Tree, WriteBatch};
@@ -28,8 +29,8 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Reads what the tree holds. What of it is damaged is known to nobody, and whoever asks for an id there is told; but it only
-    /// keeps ids from being cleared away, and no reason to refuse the whole store.
+    /// Reads what the tree holds. What of it is damaged is known to nobody, and whoever asks for an id there
+    /// is told; but it only keeps ids from being cleared away, and no reason to refuse the whole store.
     pub(crate) fn load(tree: Tree, memory_ns: u64, count_max: usize) -> Result<Self, EngineError> {
         let mut by_age = Vec::new();
         if let Err(error) = read_ids(&tree, Direction::Forward, &mut by_age) {
@@ -61,7 +62,8 @@ impl Requests {
         self.tree.get_with(&encode_id(id), |value| value.is_some())
     }
 
-    /// Whether the write of this id took effect here, or may have. Asks no disk, but may have to look through all ids.
+    /// Whether the write of this id took effect here, or may have. Asks no disk, but may have to look through
+    /// all ids.
     pub(crate) fn has(&self, id: RequestId) -> bool {
         #[cfg(test)]
         self.searches.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

@@ -1,12 +1,13 @@
-//! Waiting for room in memory, which a checkpoint makes: elsewhere, so that whoever shares the thread goes on.
+//! Waiting for room in memory, which a checkpoint makes: elsewhere, so that whoever shares the thread goes
+//! on.
 
 use super::EmbeddedStore;
 use atoll_store::StoreError;
 use std::sync::Arc;
 
 impl EmbeddedStore {
-    /// Returns once there is room for a write of values of such lengths, or as much as there will be. One waits for all:
-    /// a thread for each would leave none to reads.
+    /// Returns once there is room for a write of values of such lengths, or as much as there will be. One
+    /// waits for all: a thread for each would leave none to reads.
     pub(super) async fn wait_for_room(
         &self,
         lengths: impl Iterator<Item = usize> + Clone,

@@ -1,5 +1,5 @@
-//! Calls on a store whose disk stands still: who waits for it, and what becomes of them at their deadlines. And what is told of writes
-//! that are asked for again.
+//! Calls on a store whose disk stands still: who waits for it, and what becomes of them at their deadlines.
+//! And what is told of writes that are asked for again.
 
 use super::{EmbeddedStore, StoreOptions, keys};
 use atoll_disk::{Disk, DiskError, FaultPlan, MemoryDisk, SimDisk};

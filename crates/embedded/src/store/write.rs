@@ -1,8 +1,8 @@
 //! The way of a write: pages it will change are read first, then conditions, mutations and the request id go
 //! into one commit, then the sync it asked for is waited for.
 //!
-//! Small puts that the engine keeps beside leaves that are not in memory wait for no page, and are taken where there is one that
-//! cannot be read.
+//! Small puts that the engine keeps beside leaves that are not in memory wait for no page, and are taken
+//! where there is one that cannot be read.
 //!
 //! Invariant: whoever waits for a cell is woken after the commit that changed it, never before.
 
@@ -104,7 +104,8 @@ impl EmbeddedStore {
             self.off_thread("write", |inner| ticket.run().map_err(|error| inner.refused("write", error)))
                 .await?;
         } else if written.repeated && written.durability > Durability::Buffered {
-            // The write took effect before, but perhaps at a weaker class, or the sync behind it has not ended, or failed.
+            // The write took effect before, but perhaps at a weaker class, or the sync behind it has not
+            // ended, or failed.
             self.off_thread("write", |inner| {
                 inner.engine.sync().map_err(|error| took_effect(inner.refused("write", error)))
             })
@@ -159,10 +160,11 @@ impl Inner {
         Ok((Written { durability, repeated }, ticket))
     }
 
-    /// What is told of an error: one in the way of asking again says nothing about the write that had this id before.
+    /// What is told of an error: one in the way of asking again says nothing about the write that had this id
+    /// before.
     fn told_again(&self, request: Option<RequestId>, error: StoreError) -> StoreError {
-        // Where it came to that the id was looked up under the writer's lock, and is not known. To look through all of them costs much more
-        // than a conflict, of which there may be many.
+        // Where it came to that the id was looked up under the writer's lock, and is not known. To look
+        // through all of them costs much more than a conflict, of which there may be many.
         if matches!(error, StoreError::Conflict(_) | StoreError::Limit { .. }) {
             return error;
         }

@@ -1,4 +1,5 @@
-//! What is told of calls whose answer was lost: done once or unknown, never refused, and in the time that was asked for.
+//! What is told of calls whose answer was lost: done once or unknown, never refused, and in the time that was
+//! asked for.
 
 use super::named;
 use atoll_embedded::attach::{
@@ -40,7 +41,8 @@ enum Found {
     SilentHere(Duration),
 }
 
-/// Owners one after the other. The first takes a request and ends before its answer arrives, once it is told to.
+/// Owners one after the other. The first takes a request and ends before its answer arrives, once it is told
+/// to.
 struct Owners {
     store: Arc<MemoryStore>,
     searches: Mutex<VecDeque<Found>>,

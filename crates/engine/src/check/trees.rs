@@ -93,8 +93,9 @@ impl Check<'_> {
         }
     }
 
-    /// The node in memory, if there is one, of which `read` is what lies on disk: both lead to the same, and what lies below it
-    /// may have been in memory alone when the check began, so that only deltas there tell what they replaced.
+    /// The node in memory, if there is one, of which `read` is what lies on disk: both lead to the same, and
+    /// what lies below it may have been in memory alone when the check began, so that only deltas there tell
+    /// what they replaced.
     fn resident_of(&mut self, slot: &Slot, read: Arc<Inner>) -> Arc<Inner> {
         let Some(Node::Inner(resident)) = slot.get() else { return read };
         if !Arc::ptr_eq(resident, &read) && !resident.leads_where(&read) {
@@ -170,7 +171,8 @@ impl Check<'_> {
         self.note(read);
     }
 
-    /// Notes that space is used, and tells whether that was not known yet; two different users of the same space are damage.
+    /// Notes that space is used, and tells whether that was not known yet; two different users of the same
+    /// space are damage.
     pub(super) fn claim(&mut self, offset: u64, len: u64, checksum: u64) -> bool {
         let extent = Extent::in_units(offset, len.max(UNIT));
         let before = self.used.range(..extent.end()).next_back();

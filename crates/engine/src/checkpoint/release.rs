@@ -30,9 +30,9 @@ impl Shared {
         *self.table.lock() = Some(commit.table);
     }
 
-    /// Gives free space in the middle of the file back to the file system, but for what will soon be used again: as much as
-    /// the last checkpoint wrote, up to a quarter of what is in use. To give a piece back takes a file system milliseconds, so
-    /// only the last checkpoint gives all of them back.
+    /// Gives free space in the middle of the file back to the file system, but for what will soon be used
+    /// again: as much as the last checkpoint wrote, up to a quarter of what is in use. To give a piece back
+    /// takes a file system milliseconds, so only the last checkpoint gives all of them back.
     pub(super) fn release_free(&self, disk: &dyn Disk, written: u64, last: bool) {
         let mut space = self.space.lock();
         let (soon, pieces) =

@@ -43,8 +43,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Makes sure that both copies of the superblock say that key ranges may have moved, so that a build which does not
-    /// know what that means leaves the store alone.
+    /// Makes sure that both copies of the superblock say that key ranges may have moved, so that a build
+    /// which does not know what that means leaves the store alone.
     pub(crate) fn note_moved_ranges(&self) -> Result<(), EngineError> {
         let Some(disk) = self.backing.disk() else { return Ok(()) };
         let is_noted = || self.features_noted.load(Ordering::Acquire) & MOVED_RANGES != 0;

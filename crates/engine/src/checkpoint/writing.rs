@@ -1,4 +1,5 @@
-//! What a checkpoint writes before its superblock: pages of trees, snapshots and views, and the table that names them.
+//! What a checkpoint writes before its superblock: pages of trees, snapshots and views, and the table that
+//! names them.
 
 use super::{Frozen, Sorted, Written};
 use crate::EngineError;

@@ -29,9 +29,11 @@ impl Cleaned {
 /// Why a segment is left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fruitless {
-    /// A snapshot needs some of it, or nothing in it is alive, for as long as this is the newest epoch that is held.
+    /// A snapshot needs some of it, or nothing in it is alive, for as long as this is the newest epoch that
+    /// is held.
     Held(Option<u64>),
-    /// Something could not be read, which may pass: it is tried again in this epoch, each time after a longer pause.
+    /// Something could not be read, which may pass: it is tried again in this epoch, each time after a longer
+    /// pause.
     Unread { again: u64, pause: u64 },
 }
 

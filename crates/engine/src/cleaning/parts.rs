@@ -54,7 +54,8 @@ impl<'s> Parts<'s> {
 }
 
 impl Left {
-    /// Whether it is known that this epoch needs nothing of the segment: what is alive there becomes no older.
+    /// Whether it is known that this epoch needs nothing of the segment: what is alive there becomes no
+    /// older.
     pub(super) fn is_free_of(&self, held: Option<u64>) -> bool {
         self.held == held
     }

@@ -90,7 +90,8 @@ impl Shared {
         if let Err(error) = ready.and_then(|()| log.switch((extent, window), self.syncer.synced())) {
             let mut space = self.space.lock();
             if is_ready || may_be_entered {
-                // The jump to it may be on disk, so nothing else may ever lie there: the next try takes it again.
+                // The jump to it may be on disk, so nothing else may ever lie there: the next try takes it
+                // again.
                 space.spare_segment(extent);
             } else {
                 // There may be room for a shorter one.

@@ -1,5 +1,5 @@
-//! Longer values of a commit: each gets a piece, and those that are too large for the log an extent of their own, which is written
-//! before the log names it.
+//! Longer values of a commit: each gets a piece, and those that are too large for the log an extent of their
+//! own, which is written before the log names it.
 
 use crate::EngineError;
 use crate::batch::{Action, Given, Op};
@@ -72,7 +72,8 @@ impl Shared {
             self.space.lock().cancel(extent);
             return Err(error.into());
         }
-        // Not kept in memory: the system has it, and who writes much would fill the budget with what nobody may read.
+        // Not kept in memory: the system has it, and who writes much would fill the budget with what nobody
+        // may read.
         let piece = Piece::on_disk(extent.offset, bytes.len() as u32, checksum, epoch);
         Ok(Placed { piece, extent: Some(extent) })
     }

@@ -1,7 +1,7 @@
 //! What a commit will touch comes into memory before the log has it, so that nothing can fail behind that.
 //!
-//! Small puts need no leaf where memory is short: they go beside it ([`crate::delta`]), and a leaf that nobody reads is let go of
-//! for them.
+//! Small puts need no leaf where memory is short: they go beside it ([`crate::delta`]), and a leaf that
+//! nobody reads is let go of for them.
 
 use crate::EngineError;
 use crate::batch::{Action, Given, Op};
@@ -17,8 +17,9 @@ use std::collections::HashMap;
 use std::ops::Bound;
 
 impl Shared {
-    /// Reads what the changes will touch, so that applying them needs no disk. The values of the first `placed` are not what
-    /// their ops say, but pieces that were placed before: these never go beside a leaf, however short they look.
+    /// Reads what the changes will touch, so that applying them needs no disk. The values of the first
+    /// `placed` are not what their ops say, but pieces that were placed before: these never go beside a leaf,
+    /// however short they look.
     pub(super) fn make_resident(&self, ops: &[Op<'_>], placed: usize) -> Result<(), EngineError> {
         // Nodes are let go of only under the writer lock, which is held.
         if self.backing.is_all_resident() {
@@ -46,8 +47,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Lets go of leaves that nobody read lately and that only take small records: to change them would cost their memory
-    /// until the next checkpoint.
+    /// Lets go of leaves that nobody read lately and that only take small records: to change them would cost
+    /// their memory until the next checkpoint.
     fn let_go_for(&self, ops: &[Op<'_>]) {
         let Some(puts) = ops.iter().map(small_put).collect::<Option<Vec<_>>>() else { return };
         let mut forest = self.forest.write();
@@ -97,7 +98,8 @@ impl Shared {
     ) -> Result<(), EngineError> {
         let forest = self.forest.read();
         let Some(state) = forest.tree(tree) else { return Ok(()) };
-        // What has no room is read all the same: a page that cannot be read is an error before the log has anything.
+        // What has no room is read all the same: a page that cannot be read is an error before the log has
+        // anything.
         tree::load_range(&state.root, (from, to), &|slot| self.load_slot(slot), &self.backing)
     }
 }

@@ -43,8 +43,8 @@ impl Delta {
         }
     }
 
-    /// The leaf that records and what is below them add up to; none if the delta got a home meanwhile, for what it
-    /// replaced is then something else.
+    /// The leaf that records and what is below them add up to; none if the delta got a home meanwhile, for
+    /// what it replaced is then something else.
     fn merged(
         &self,
         below: &Leaf,
@@ -86,8 +86,9 @@ impl Delta {
         Ok(records)
     }
 
-    /// Reads the records of its second page, if the key may be among them and they are not in memory; whether the key is to be
-    /// looked up there once more. That is so as well where others read them since the caller looked, and it is among them.
+    /// Reads the records of its second page, if the key may be among them and they are not in memory; whether
+    /// the key is to be looked up there once more. That is so as well where others read them since the caller
+    /// looked, and it is among them.
     pub(crate) fn bring_in_for(
         &self,
         key: &[u8],
@@ -107,8 +108,8 @@ impl Delta {
         Ok(true)
     }
 
-    /// Reads the records above the page at the bottom that are not in memory; whether there were any. They stay, whatever room there
-    /// is: for whoever cannot read the page.
+    /// Reads the records above the page at the bottom that are not in memory; whether there were any. They
+    /// stay, whatever room there is: for whoever cannot read the page.
     pub(crate) fn bring_in(&self, backing: &Backing) -> Result<bool, EngineError> {
         let second = match (self.below(), self.home()) {
             (Some(below), _) => return below.bring_in(backing),
@@ -122,8 +123,9 @@ impl Delta {
         Ok(true)
     }
 
-    /// Shows all records above the page at the bottom, for the checkpoint that gives it a home; and whether there were more, on a
-    /// second page that is damaged. A second page that the disk does not read is an error.
+    /// Shows all records above the page at the bottom, for the checkpoint that gives it a home; and whether
+    /// there were more, on a second page that is damaged. A second page that the disk does not read is an
+    /// error.
     pub(crate) fn show_all_records<R>(
         &self,
         backing: &Backing,
@@ -148,8 +150,9 @@ impl Delta {
     fn all_records(&self, backing: &Backing) -> Result<(Records, bool), EngineError> {
         match self.copied() {
             (Base::Home(home), _) => match self.records_of(&home, Reading::Along, backing) {
-                // Once more, for what is given up is never asked for again. A disk that reads nothing may have a bad moment, and what
-                // it has may be whole: then the checkpoint fails, and a later one asks again.
+                // Once more, for what is given up is never asked for again. A disk that reads nothing may
+                // have a bad moment, and what it has may be whole: then the checkpoint fails, and a later one
+                // asks again.
                 Err(error) if error.is_corrupt() => match self.records_of(&home, Reading::One, backing) {
                     Err(error) if error.is_corrupt() => {
                         tracing::error!(store = backing.name(), %error, "records beside a leaf are damaged; the leaf is lost");

@@ -38,7 +38,8 @@ pub(crate) fn filter_bits(key: &[u8]) -> u64 {
     1 << (hash % 64) | 1 << (hash / 64 % 64)
 }
 
-/// Records in the order of their keys, one behind the other: length of the key, key, length of the value, value.
+/// Records in the order of their keys, one behind the other: length of the key, key, length of the value,
+/// value.
 #[derive(Clone, Default)]
 pub(crate) struct Records {
     bytes: Vec<u8>,
@@ -122,8 +123,8 @@ impl Records {
         rest.bytes().ok()
     }
 
-    /// A leaf of their keys, to be looked at: one that leaves nothing out of them. Values that lie beside what is lost may be
-    /// longer than a leaf takes.
+    /// A leaf of their keys, to be looked at: one that leaves nothing out of them. Values that lie beside
+    /// what is lost may be longer than a leaf takes.
     pub(crate) fn to_leaf_of_keys(&self) -> SharedLeaf {
         let record = |(key, _)| {
             let fingerprint = key_hash(key);
@@ -169,8 +170,8 @@ impl Records {
         self.bytes = bytes;
     }
 
-    /// A word with the bits of all keys: a key without its bits there is none of them (a Bloom filter of 64 bits, two for
-    /// each key: of ten keys that are not there one in thirteen seems to be).
+    /// A word with the bits of all keys: a key without its bits there is none of them (a Bloom filter of 64
+    /// bits, two for each key: of ten keys that are not there one in thirteen seems to be).
     pub(crate) fn filter(&self) -> u64 {
         self.iter().fold(0, |bits, (key, _)| bits | filter_bits(key))
     }

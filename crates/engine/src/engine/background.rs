@@ -40,7 +40,8 @@ impl Background {
     }
 }
 
-/// Starts the thread that makes log segments ready. Where the system has none to give, the log makes them itself.
+/// Starts the thread that makes log segments ready. Where the system has none to give, the log makes them
+/// itself.
 fn go_ahead_apart(shared: &Arc<Shared>) -> Option<JoinHandle<()>> {
     let worker = Arc::clone(shared);
     let work = move || {

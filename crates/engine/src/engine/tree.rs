@@ -13,7 +13,8 @@ use crate::{Durability, EngineError};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Keys that are looked up together while nobody may write; more of them are read as they were at that moment, afterwards.
+/// Keys that are looked up together while nobody may write; more of them are read as they were at that
+/// moment, afterwards.
 const READ_STILL: usize = 1024;
 
 /// One named tree of a store: an ordered map from keys to values. Cheap to clone.
@@ -53,8 +54,8 @@ impl Tree {
         self.lookup(key, |found| found.map(|found| found.to_value()))
     }
 
-    /// Shows the value of `key` to `show`, without copying it where it lies in one piece in memory. `show` must
-    /// not call this store: a lock is held meanwhile.
+    /// Shows the value of `key` to `show`, without copying it where it lies in one piece in memory. `show`
+    /// must not call this store: a lock is held meanwhile.
     ///
     /// # Errors
     /// As [`Tree::get`].
@@ -158,8 +159,8 @@ impl Tree {
         }
     }
 
-    /// Shows the values of `keys`, in order, as they all were at one moment; lookups overlap their waits for memory. `show` must
-    /// not call this store: a lock is held meanwhile.
+    /// Shows the values of `keys`, in order, as they all were at one moment; lookups overlap their waits for
+    /// memory. `show` must not call this store: a lock is held meanwhile.
     ///
     /// # Errors
     /// As [`Tree::get`].
@@ -191,7 +192,8 @@ impl Tree {
             if done == keys.len() {
                 return Ok(());
             }
-            // What waits for a disk is read with no lock held, and is what it was at this moment all the same.
+            // What waits for a disk is read with no lock held, and is what it was at this moment all the
+            // same.
             let pin = shared.pins.pin(forest.epoch);
             shared.views.add(forest.trees.clone(), forest.epoch, pin)
         };

@@ -15,7 +15,8 @@ pub(crate) enum Appended<'a> {
     Joined(NewValue<'a>, Piece),
 }
 
-/// What `added` makes of a value; a short one is put together in `room`. A longer one `grows` in place next time.
+/// What `added` makes of a value; a short one is put together in `room`. A longer one `grows` in place next
+/// time.
 pub(crate) fn appended<'a>(
     current: Option<Stored<'_>>,
     added: &NewValue<'a>,

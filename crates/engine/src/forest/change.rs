@@ -154,7 +154,8 @@ impl TreeState {
         Ok(())
     }
 
-    /// Many puts, in the order of their keys, a few at a time, what the next ones touch brought nearer before.
+    /// Many puts, in the order of their keys, a few at a time, what the next ones touch brought nearer
+    /// before.
     fn put_all(&mut self, puts: &[(u32, Change<'_>)], edit: &mut Edit<'_>) -> Result<(), EngineError> {
         let order = key_order(puts);
         let depth = puts[0].1.key().map_or(0, |key| search::depth_of(&self.root, key));
@@ -244,7 +245,8 @@ impl TreeState {
         };
         let mut visit = Visit::new(range, Direction::Forward, visitor);
         visit.run(&self.root, &mut |slot, _| match () {
-            // Salvaged: nobody will read what it had. Elsewhere it was not logged before all of the range was read.
+            // Salvaged: nobody will read what it had. Elsewhere it was not logged before all of the range was
+            // read.
             _ if passes_lost && slot.is_lost() => Ok(Node::Leaf(Leaf::empty(&[], 0))),
             _ => slot.load(Reading::Along, backing).cloned(),
         })?;

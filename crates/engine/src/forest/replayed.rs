@@ -1,5 +1,5 @@
-//! Changes of the log that is replayed: what they touch is read first. Where that cannot be read small puts go beside it, and whoever
-//! salvages makes of the others what can be made.
+//! Changes of the log that is replayed: what they touch is read first. Where that cannot be read small puts
+//! go beside it, and whoever salvages makes of the others what can be made.
 
 use super::{Change, Forest, NewValue};
 use crate::EngineError;
@@ -21,8 +21,8 @@ pub(crate) struct Salvaged {
 }
 
 impl Forest {
-    /// As [`Forest::apply`], of what the log has: small puts go beside a leaf that cannot be read, though it is not known whether
-    /// it would have taken them.
+    /// As [`Forest::apply`], of what the log has: small puts go beside a leaf that cannot be read, though it
+    /// is not known whether it would have taken them.
     pub(crate) fn replay(
         &mut self,
         changes: &[(u32, Change<'_>)],
@@ -47,8 +47,8 @@ impl Forest {
         }
     }
 
-    /// As [`Forest::load_for`], where the leaf of a small put may be one that cannot be read: the record goes beside it then.
-    /// Whether that is so.
+    /// As [`Forest::load_for`], where the leaf of a small put may be one that cannot be read: the record goes
+    /// beside it then. Whether that is so.
     pub(crate) fn load_if_whole(
         &mut self,
         (tree, change): &(u32, Change<'_>),
@@ -73,8 +73,8 @@ impl Forest {
         if tree::learn_leaves(&mut state.root, key, &mut edit)? { Ok(true) } else { Err(error) }
     }
 
-    /// Makes a change as far as what it touches can be read. Of the rest only what the log has of values is known from then on:
-    /// nobody knows what else would be there after the change.
+    /// Makes a change as far as what it touches can be read. Of the rest only what the log has of values is
+    /// known from then on: nobody knows what else would be there after the change.
     pub(crate) fn salvage(
         &mut self,
         change: &(u32, Change<'_>),

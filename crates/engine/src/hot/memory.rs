@@ -1,4 +1,5 @@
-//! Memory for the places of hot records: a range of addresses, behind which the system puts memory when it is first used.
+//! Memory for the places of hot records: a range of addresses, behind which the system puts memory when it is
+//! first used.
 #![cfg_attr(not(any(miri, atoll_plain_memory, feature = "schedules")), allow(unsafe_code))]
 
 use super::Place;
@@ -68,7 +69,8 @@ mod mapped {
             let bytes = count.checked_mul(size_of::<Place>())?;
             // Room for the beginning to be that of a huge page.
             let mapped_bytes = bytes.checked_add(if bytes >= HUGE { HUGE } else { 0 })?;
-            // SAFETY: a fresh private mapping at an address of the kernel's choice touches nothing that is there.
+            // SAFETY: a fresh private mapping at an address of the kernel's choice touches nothing that is
+            // there.
             let mapped = unsafe {
                 let flags = MapFlags::PRIVATE;
                 mmap_anonymous(std::ptr::null_mut(), mapped_bytes, ProtFlags::READ | ProtFlags::WRITE, flags)
@@ -84,8 +86,8 @@ mod mapped {
             Some(Self { mapped, mapped_bytes, first, count })
         }
 
-        /// Tells the kernel that huge pages may lie behind the first `count`, but for those of the first such page: what needs few places
-        /// shall take little memory.
+        /// Tells the kernel that huge pages may lie behind the first `count`, but for those of the first such
+        /// page: what needs few places shall take little memory.
         pub(in crate::hot) fn may_be_huge(&self, count: usize) {
             let bytes = count.min(self.count) * size_of::<Place>();
             if bytes <= HUGE {
@@ -93,7 +95,8 @@ mod mapped {
             }
             // Where that is refused, small pages do the same more slowly.
             #[cfg(any(target_os = "linux", target_os = "android"))]
-            // SAFETY: advice on a mapping of ours, which changes no content; `bytes` of it lie behind the first place.
+            // SAFETY: advice on a mapping of ours, which changes no content; `bytes` of it lie behind the
+            // first place.
             let _ = unsafe {
                 madvise(
                     self.first.as_ptr().cast::<u8>().add(HUGE).cast(),
@@ -109,8 +112,9 @@ mod mapped {
 
         #[inline]
         fn deref(&self) -> &[Place] {
-            // SAFETY: so many places lie there until `self` goes, aligned to a page or more; a place of zeros, as the kernel
-            // gives them, is an empty one; and all that is ever written to them are atomic words.
+            // SAFETY: so many places lie there until `self` goes, aligned to a page or more; a place of
+            // zeros, as the kernel gives them, is an empty one; and all that is ever written to them are
+            // atomic words.
             unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }
         }
     }

@@ -1,8 +1,8 @@
 //! A place for one hot record: read without a lock, and written by whoever holds it.
 //!
-//! Its *state* is odd while somebody holds it, and another one afterwards: who read the words between two looks at the same
-//! even state read what was written together (a sequence lock). All words are atomic, so no read is of bytes that somebody
-//! is in the middle of.
+//! Its *state* is odd while somebody holds it, and another one afterwards: who read the words between two
+//! looks at the same even state read what was written together (a sequence lock). All words are atomic, so no
+//! read is of bytes that somebody is in the middle of.
 //!
 //! Invariant: the words of a record change only while the state is odd.
 
@@ -43,7 +43,8 @@ pub(super) struct Place {
 struct Election {
     /// Votes for the record that is there.
     votes: u8,
-    /// Draws whether another key becomes the candidate: where keys come by turns, each would take the place of the one before for ever.
+    /// Draws whether another key becomes the candidate: where keys come by turns, each would take the place
+    /// of the one before for ever.
     luck: u8,
     /// The upper bits of the hash of a key that was looked up and not found.
     candidate: u64,
@@ -127,7 +128,8 @@ fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
 }
 
 impl Place {
-    /// The value of this key, if the place has it and it came in at this age; copied, so that nobody can change what is shown.
+    /// The value of this key, if the place has it and it came in at this age; copied, so that nobody can
+    /// change what is shown.
     #[inline]
     pub(super) fn look_up<'r>(&self, key: &HotKey<'_>, age: u64, room: &'r mut Room) -> Option<&'r [u8]> {
         self.prefetch();
@@ -156,9 +158,9 @@ impl Place {
         room.0.as_flattened().get(..value)
     }
 
-    /// A key that was looked up and is not here stands for election with the value that it has, at this age of its tree: it comes in if
-    /// there is nothing, or something of an age that is over, or if it stood before and what is here has no votes left. Whether
-    /// it came in where there was nothing.
+    /// A key that was looked up and is not here stands for election with the value that it has, at this age
+    /// of its tree: it comes in if there is nothing, or something of an age that is over, or if it stood
+    /// before and what is here has no votes left. Whether it came in where there was nothing.
     #[inline]
     pub(super) fn stands_for_election(
         &self,
@@ -208,8 +210,8 @@ impl Place {
 
     /// Gives the record of this key another value, or lets go of it where there is none.
     ///
-    /// Who holds the place meanwhile puts another record there or changes another one, so there is nothing to wait for: that nobody
-    /// else changes this record, or brings it in, is what the caller sees to.
+    /// Who holds the place meanwhile puts another record there or changes another one, so there is nothing to
+    /// wait for: that nobody else changes this record, or brings it in, is what the caller sees to.
     pub(super) fn change(&self, key: &HotKey<'_>, value: Option<&[u8]>) {
         loop {
             let state = self.state.load(Ordering::Acquire);
@@ -225,8 +227,8 @@ impl Place {
                     Some(value) => held.replace(key, value),
                     None => held.clear(),
                 }
-                // Whoever writes and then looks another key up, which somebody else writes who then looks this one up: one of the two
-                // sees what the other one wrote.
+                // Whoever writes and then looks another key up, which somebody else writes who then looks
+                // this one up: one of the two sees what the other one wrote.
                 return fence(Ordering::SeqCst);
             }
         }

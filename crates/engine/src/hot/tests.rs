@@ -131,7 +131,8 @@ fn a_tree_that_changed_as_a_whole_has_none() {
     assert!(there.map(|value| assert_eq!(value, b"new")).count() > 60, "what is over is in nobody's way");
 }
 
-/// Each writer has keys of its own, as if it had their latches, and counts up; whoever looks sees whole values that never go back.
+/// Each writer has keys of its own, as if it had their latches, and counts up; whoever looks sees whole
+/// values that never go back.
 #[test]
 fn readers_see_whole_values_that_never_go_back() {
     use std::sync::atomic::AtomicU64;

@@ -109,7 +109,8 @@ impl Leaf {
         }
     }
 
-    /// Whether a record can be removed in place: the leaf does not become one that should be joined with its neighbour.
+    /// Whether a record can be removed in place: the leaf does not become one that should be joined with its
+    /// neighbour.
     pub(crate) fn spares(&self, slot: usize) -> bool {
         !self.is_sparse_without(record_bytes(self.suffix(slot).len(), &self.value(slot)))
     }

@@ -1,8 +1,8 @@
 //! Keys of a leaf, each put together from the prefix that all share and the suffix of its record.
 //!
-//! A short one is cut out of the leaf as a whole, with the prefix laid over what stands before its suffix there.
-//! Copied in two parts it would cost a call, and whoever reads a word of it that lies across the two would wait until both
-//! are stored: a processor does not forward to a load what two stores made.
+//! A short one is cut out of the leaf as a whole, with the prefix laid over what stands before its suffix
+//! there. Copied in two parts it would cost a call, and whoever reads a word of it that lies across the two
+//! would wait until both are stored: a processor does not forward to a load what two stores made.
 
 use super::{Leaf, RECORD_HEADER, SUFFIX_MASK};
 
@@ -88,7 +88,8 @@ mod tests {
         let letters: Vec<u8> = (1..=80).collect();
         let mut buffer = KeyBuffer::default();
         for shared in 0..40 {
-            // The shortest is the prefix alone, and no value stands behind the last one that could be cut out with it.
+            // The shortest is the prefix alone, and no value stands behind the last one that could be cut out
+            // with it.
             let keys: Vec<&[u8]> = (shared..=80).map(|len| &letters[..len]).collect();
             let records: Vec<Record<'_>> = keys
                 .iter()

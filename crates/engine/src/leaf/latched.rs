@@ -1,7 +1,7 @@
 //! Writing into a leaf of the current trees while others look at its neighbours.
 //!
-//! Invariant: while somebody places ([`crate::gate`]), a leaf of the current trees that nobody shares is looked at or
-//! written only by whoever has its latch.
+//! Invariant: while somebody places ([`crate::gate`]), a leaf of the current trees that nobody shares is
+//! looked at or written only by whoever has its latch.
 #![allow(unsafe_code)]
 
 use super::{Leaf, SharedLeaf};
@@ -16,7 +16,8 @@ pub(crate) struct Latched<'a> {
 }
 
 impl SharedLeaf {
-    /// Waits for the latch. The leaf is one of the current trees of the store that `latches` and `placing` belong to.
+    /// Waits for the latch. The leaf is one of the current trees of the store that `latches` and `placing`
+    /// belong to.
     pub(crate) fn latched<'a>(
         &'a self,
         latches: &'a Latches,
@@ -32,11 +33,11 @@ impl Latched<'_> {
         if self.leaf.is_shared() {
             return None;
         }
-        // SAFETY: the one owner is the slot that `leaf` borrows, so whoever else gets at the leaf gets there through the
-        // current trees. Who is alone in the gate or wants stillness is not inside while this places; all others look
-        // at a leaf only with its latch, and this has it for itself, as long as the answer is borrowed. Nobody becomes
-        // an owner meanwhile: clones are made by those who are alone or still. The load above saw the last of what
-        // former owners did.
+        // SAFETY: the one owner is the slot that `leaf` borrows, so whoever else gets at the leaf gets there
+        // through the current trees. Who is alone in the gate or wants stillness is not inside while this
+        // places; all others look at a leaf only with its latch, and this has it for itself, as long as the
+        // answer is borrowed. Nobody becomes an owner meanwhile: clones are made by those who are alone or
+        // still. The load above saw the last of what former owners did.
         Some(unsafe { &mut *self.leaf.whole() })
     }
 }

@@ -4,7 +4,8 @@ use super::{CHAIN_FLAG, HEAD_LINES, Leaf, RECORD_HEADER, SUFFIX_MASK, head_of, h
 use crate::value::Chain;
 use atoll_buffer::{Buffer, prefetch};
 
-/// How far ahead a leaf that ends asks for the pieces of its values, and for what counts the owners of their bytes.
+/// How far ahead a leaf that ends asks for the pieces of its values, and for what counts the owners of their
+/// bytes.
 const ENDING_AHEAD: [usize; 2] = [26, 18];
 
 /// How many bytes that nobody has any more wait for what their end will touch.
@@ -32,7 +33,8 @@ impl Leaf {
         self.count == self.capacity || (self.heap_start as usize) < used + average
     }
 
-    /// Lets go of all values that lie elsewhere. Each counts its owners where it lies: one after the other, all would be waited for.
+    /// Lets go of all values that lie elsewhere. Each counts its owners where it lies: one after the other,
+    /// all would be waited for.
     pub(super) fn let_go_of_chains(&mut self) {
         if self.chains.is_empty() {
             return;
@@ -116,7 +118,8 @@ impl Leaf {
         }
     }
 
-    /// Brings the ends of a value nearer, once its last piece is: readers begin at one, and appends go on at the other.
+    /// Brings the ends of a value nearer, once its last piece is: readers begin at one, and appends go on at
+    /// the other.
     #[inline]
     pub(crate) fn prefetch_ends(&self, slot: usize) {
         if let Some(Some(chain)) = self.chain_place(slot) {

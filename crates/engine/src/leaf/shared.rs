@@ -74,8 +74,8 @@ impl SharedLeaf {
         if self.is_shared() {
             return None;
         }
-        // SAFETY: this is the one owner, borrowed for itself alone, so nobody can read the leaf or come to own
-        // it meanwhile; the load above saw the last of what former owners did.
+        // SAFETY: this is the one owner, borrowed for itself alone, so nobody can read the leaf or come to
+        // own it meanwhile; the load above saw the last of what former owners did.
         Some(unsafe { &mut *self.whole() })
     }
 
@@ -93,7 +93,8 @@ impl SharedLeaf {
     pub(super) fn whole(&self) -> *mut Leaf {
         // SAFETY: the head lives as long as an owner; the field is read by address, and nothing writes it.
         let words = unsafe { (&raw const (*self.0.as_ptr()).word_count).read() } as usize;
-        // A slice's pointer is its address and its length, and that of a struct that ends in a slice likewise.
+        // A slice's pointer is its address and its length, and that of a struct that ends in a slice
+        // likewise.
         std::ptr::slice_from_raw_parts_mut(self.0.as_ptr().cast::<u64>(), words) as *mut Leaf
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 /// A leaf with at least so many records is none for long keys.
 const SHORT_RECORDS: usize = 16;
 
-/// About what a chain takes beside the leaf: as much as one piece, for most have one. More of them count as nothing,
-/// whether they are many or not.
+/// About what a chain takes beside the leaf: as much as one piece, for most have one. More of them count as
+/// nothing, whether they are many or not.
 pub(super) fn chain_bytes(_chain: &Chain) -> usize {
     PIECE_BYTES
 }
@@ -49,10 +49,11 @@ impl Leaf {
         self.bytes().len() - self.heap_start as usize - self.garbage as usize + self.len() * SLOT_BYTES
     }
 
-    /// Whether it has more than a regular leaf would, or will with `added` bytes, and not because its records are long.
+    /// Whether it has more than a regular leaf would, or will with `added` bytes, and not because its records
+    /// are long.
     ///
-    /// The larger sizes are for long keys. Filled with short records, such a leaf would take three quarters more than
-    /// what is in it, and so would both halves of it.
+    /// The larger sizes are for long keys. Filled with short records, such a leaf would take three quarters
+    /// more than what is in it, and so would both halves of it.
     pub(crate) fn is_overgrown(&self, added: usize) -> bool {
         let used = self.bytes().len() - self.heap_start as usize + self.len() * SLOT_BYTES + added;
         self.words.len() > CLASSES[0] && self.len() >= SHORT_RECORDS && used > CLASSES[0] * 8

@@ -1,7 +1,8 @@
 //! What a log segment that the log has left holds: the values that lie in it, and whose they are.
 //!
-//! A segment that is read as a whole has its groups verified. One that is too long for that is gone through record by record: a group may
-//! be as long as the segment. What is made of stale bytes that way has no key that knows a value there.
+//! A segment that is read as a whole has its groups verified. One that is too long for that is gone through
+//! record by record: a group may be as long as the segment. What is made of stale bytes that way has no key
+//! that knows a value there.
 
 use super::{GROUP_HEADER, GROUP_MAGIC, GroupHeader, SEGMENT_HEADER, SEGMENT_MAGIC, group_checksum};
 use crate::backing::Backing;
@@ -11,8 +12,8 @@ use crate::space::SegmentUse;
 use crate::value::INLINE_BELOW;
 use std::ops::Range;
 
-/// A value that was written into a segment; whether its key still has it is for the tree to say. The ranges are those
-/// of the segment's bytes.
+/// A value that was written into a segment; whether its key still has it is for the tree to say. The ranges
+/// are those of the segment's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Written {
     pub(crate) tree: u32,
@@ -49,8 +50,9 @@ pub(crate) struct Passage {
 }
 
 impl Passage {
-    /// The values in the next bytes of the segment, which begin where it had come to, and how many of the bytes are done with: the last
-    /// record may be cut. None of them at the end, or where the bytes make no sense.
+    /// The values in the next bytes of the segment, which begin where it had come to, and how many of the
+    /// bytes are done with: the last record may be cut. None of them at the end, or where the bytes make no
+    /// sense.
     pub(crate) fn pass(
         &mut self,
         segment: &SegmentUse,

@@ -104,8 +104,8 @@ impl<'a> Replay<'a> {
         &self.entered
     }
 
-    /// Where in the file the log lies from what is known to have been synced up to `end`: each segment's part, with its
-    /// header and the jump behind it.
+    /// Where in the file the log lies from what is known to have been synced up to `end`: each segment's
+    /// part, with its header and the jump behind it.
     pub(crate) fn unsynced(&self, end: &LogPoint) -> Vec<Extent> {
         let mut parts = Vec::new();
         for segment in std::iter::once(&self.from).chain(&self.entered) {

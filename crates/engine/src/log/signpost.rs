@@ -2,8 +2,8 @@
 //!
 //! One segment leads to the next by a jump that lies in its own bytes, twice. A write that goes astray may be
 //! long enough to cover both, and everything before them that was not part of a checkpoint: the log would
-//! then seem to end where the checkpoint left it, and nobody would know that it had not. The signpost lies in a
-//! block of its own, so that one such write cannot hit both.
+//! then seem to end where the checkpoint left it, and nobody would know that it had not. The signpost lies in
+//! a block of its own, so that one such write cannot hit both.
 //!
 //! ```text
 //! magic 8 | store 8 | number 8 | segment offset 8, length 8 | first position 8 | zero 8 | checksum 8

@@ -113,8 +113,8 @@ impl Log {
         Self { has_no_windows: true, ..self }
     }
 
-    /// Lets go of what others may still have to do on the disk for this log, and waits for what they are at. What is
-    /// written from now on is written by calls.
+    /// Lets go of what others may still have to do on the disk for this log, and waits for what they are at.
+    /// What is written from now on is written by calls.
     pub(crate) fn end_windows(&mut self) {
         self.has_no_windows = true;
         (self.window, self.former) = (None, None);
@@ -163,8 +163,8 @@ impl Log {
         if is_reserved { Ok(()) } else { self.disk.reserve(segment.offset, segment.len) }
     }
 
-    /// Goes on in a fresh segment that is reserved: its header first, then the jump to it and the jump's copy. There may be a window on
-    /// its beginning. All groups were handed to the disk before.
+    /// Goes on in a fresh segment that is reserved: its header first, then the jump to it and the jump's
+    /// copy. There may be a window on its beginning. All groups were handed to the disk before.
     pub(crate) fn switch(
         &mut self,
         (segment, window): (Extent, Option<Window>),
@@ -183,8 +183,8 @@ impl Log {
         }
         // Only now: whoever reads the signpost first and the log then finds the jump as well.
         self.put_signpost(&next)?;
-        // Its space may be given back and used again, for the log as well, and then its pages are not asked for: nobody
-        // does since it was held still.
+        // Its space may be given back and used again, for the log as well, and then its pages are not asked
+        // for: nobody does since it was held still.
         self.former = std::mem::replace(&mut self.window, window);
         self.is_next_wanted = false;
         self.point = next;
@@ -261,8 +261,9 @@ impl Log {
         self.unsettled.truncate(prepared.unsettled);
         self.is_fresh = prepared.was_fresh;
         self.point = ended.before;
-        // It may have taken all of it and failed behind that, and whoever was refused shall not find it done after a
-        // crash. The next group is written over this; a disk that does not take this either can do no more.
+        // It may have taken all of it and failed behind that, and whoever was refused shall not find it done
+        // after a crash. The next group is written over this; a disk that does not take this either can do no
+        // more.
         let _ = self.disk.write_at(self.point.offset_of(self.point.position), &[0; GROUP_HEADER]);
     }
 
@@ -301,7 +302,8 @@ impl Log {
         self.window.as_mut()?.ahead_of(offset, is_short)
     }
 
-    /// Writes what is pending: what is small by copying, where that is possible, for most of its cost would be the call.
+    /// Writes what is pending: what is small by copying, where that is possible, for most of its cost would
+    /// be the call.
     fn hand_over(&mut self) -> Result<(), DiskError> {
         let offset = self.point.offset_of(self.flushed);
         if self.pending.len() <= COPIED_MAX {
@@ -350,7 +352,8 @@ mod tests {
 
     const SEGMENT: u64 = 4 << 20;
 
-    /// A file to which whoever was told to make pages ready comes right behind the next write by a call, to the first segment.
+    /// A file to which whoever was told to make pages ready comes right behind the next write by a call, to
+    /// the first segment.
     struct Late {
         file: FileDisk,
         told: Mutex<Vec<Ahead>>,
@@ -415,7 +418,8 @@ mod tests {
         let point =
             LogPoint { segment, number: 1, start: 0, position: SEGMENT_HEADER, chain: 1, sequence: 0 };
         let mut log = Log::new(disk.clone(), 1, 1, point, SignpostPlace { offset: 0, is_stale: false });
-        // As it begins, one that is written by a call lies beyond what is ready; at the end a jump and its copy do.
+        // As it begins, one that is written by a call lies beyond what is ready; at the end a jump and its
+        // copy do.
         let small = [3000; 60];
         let lens = small.into_iter().chain([400_000]).chain([3000; 1158]);
         let (mut groups, mut told) = (Vec::new(), 0);

@@ -1,9 +1,11 @@
 //! Integers in order, and a quick way to a place among them.
 //!
-//! Every eighth of them is a mark, and every eighth of those a top. A search counts what is smaller among eight, three
-//! times: three steps that wait for memory instead of nine, and nothing that a processor would have to guess.
+//! Every eighth of them is a mark, and every eighth of those a top. A search counts what is smaller among
+//! eight, three times: three steps that wait for memory instead of nine, and nothing that a processor would
+//! have to guess.
 //!
-//! Invariant: a mark is the last of eight, a top the last of eight marks; what is left over at the end has none.
+//! Invariant: a mark is the last of eight, a top the last of eight marks; what is left over at the end has
+//! none.
 
 /// How many lie together: what fits into a line of a cache.
 pub(super) const TOGETHER: usize = 8;

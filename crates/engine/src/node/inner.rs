@@ -23,8 +23,8 @@ pub(crate) struct Inner {
     pub(crate) birth: u64,
     pub(crate) home: HomeCell,
     prefix_len: usize,
-    /// The first sixteen bytes of the common prefix as they lie, the rest zeros, and a mask of what they cover:
-    /// most prefixes are compared without following a pointer.
+    /// The first sixteen bytes of the common prefix as they lie, the rest zeros, and a mask of what they
+    /// cover: most prefixes are compared without following a pointer.
     prefix_start: u128,
     prefix_mask: u128,
     heads: Heads,
@@ -39,7 +39,8 @@ pub(crate) struct Inner {
     level: u8,
 }
 
-/// About what an inner node takes for each child: its slot, a short pivot and its head, and where it lies on disk.
+/// About what an inner node takes for each child: its slot, a short pivot and its head, and where it lies on
+/// disk.
 const CHILD_BYTES: u64 = 176;
 
 /// Lines of the slots that heads which lie together are about, and of the one behind them.
@@ -200,8 +201,8 @@ impl Inner {
         starts_so && (self.prefix_len == covered || key[covered..].starts_with(rest()))
     }
 
-    /// How many heads are below `head`. Brings the slots nearer that are left to choose from: they are the first thing on the
-    /// way to a leaf that caches do not hold.
+    /// How many heads are below `head`. Brings the slots nearer that are left to choose from: they are the
+    /// first thing on the way to a leaf that caches do not hold.
     #[inline]
     fn heads_below(&self, head: u64) -> usize {
         self.heads.below(head, |from| {
@@ -257,8 +258,8 @@ impl Inner {
         right
     }
 
-    /// Divides the node at child `index`, which was taken out and of which `lower` and `upper` are left: this one keeps what
-    /// is in front, which may be nothing; the rest, if any.
+    /// Divides the node at child `index`, which was taken out and of which `lower` and `upper` are left: this
+    /// one keeps what is in front, which may be nothing; the rest, if any.
     pub(crate) fn divide(&mut self, index: usize, lower: Option<Slot>, upper: Option<Slot>) -> Option<Self> {
         // The pivot in front of each child behind the divided one.
         let mut pivots = self.pivots.split_off(index);

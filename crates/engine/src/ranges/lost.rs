@@ -1,5 +1,5 @@
-//! Moves of ranges over what cannot be read, for whoever salvages: what can be read goes where it went, and where it is not known
-//! what is there a lookup is an error.
+//! Moves of ranges over what cannot be read, for whoever salvages: what can be read goes where it went, and
+//! where it is not known what is there a lookup is an error.
 //!
 //! Invariant: nothing of this is ever written.
 
@@ -61,7 +61,8 @@ impl Ends {
 }
 
 impl Forest {
-    /// Moves all keys of a tree at or above `at` to another one, which is empty; how many leaves are lost with it.
+    /// Moves all keys of a tree at or above `at` to another one, which is empty; how many leaves are lost
+    /// with it.
     pub(crate) fn salvage_split(
         &mut self,
         tree: u32,
@@ -152,7 +153,8 @@ fn behind(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
-/// A node above others, each below a node of its own: whoever knows that one of them is a leaf must not take the others for some.
+/// A node above others, each below a node of its own: whoever knows that one of them is a leaf must not take
+/// the others for some.
 fn node_of(pivots: Vec<Pivot>, children: Vec<Slot>, epoch: u64, backing: &Backing) -> Slot {
     let node = |pivots, children| {
         let mut inner = Inner::new(epoch, pivots, children);

@@ -81,8 +81,8 @@ impl Free {
         self.bytes -= len;
     }
 
-    /// Gives back space that nobody uses. What overlaps free space is not taken: only pages that were made up say that it was in use,
-    /// and it would be handed out twice.
+    /// Gives back space that nobody uses. What overlaps free space is not taken: only pages that were made up
+    /// say that it was in use, and it would be handed out twice.
     pub(super) fn insert(&mut self, extent: Extent) {
         let Extent { mut offset, mut len } = extent;
         let last = self.by_offset.range(..extent.end()).next_back();
@@ -103,7 +103,8 @@ impl Free {
         self.add(offset, len);
     }
 
-    /// Takes what is free at the end of a file of `end` bytes off, but for a started block; where the file ends then.
+    /// Takes what is free at the end of a file of `end` bytes off, but for a started block; where the file
+    /// ends then.
     pub(super) fn cut(&mut self, end: u64) -> u64 {
         let last = self.by_offset.last_key_value().map(|(&offset, &len)| Extent { offset, len });
         let Some(last) = last.filter(|last| last.end() == end) else { return end };

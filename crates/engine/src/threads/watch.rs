@@ -1,7 +1,8 @@
 //! Watches: they see two threads where only one may be, before anything is read or written there.
 //!
-//! Under the scheduler a thread goes on from one lock to the next by itself, so a lock that is missing between them would
-//! not show in what is read. The watch shows it, and lets others in right behind a door that should be locked.
+//! Under the scheduler a thread goes on from one lock to the next by itself, so a lock that is missing
+//! between them would not show in what is read. The watch shows it, and lets others in right behind a door
+//! that should be locked.
 
 use super::{AtomicBool, Way};
 use std::sync::atomic::Ordering;

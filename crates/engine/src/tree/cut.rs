@@ -1,10 +1,12 @@
-//! Cutting a tree in two at a key: nodes on the way to it are new, all others go with one half or the other as they are.
+//! Cutting a tree in two at a key: nodes on the way to it are new, all others go with one half or the other
+//! as they are.
 //!
-//! A leaf leaves out what its two separators share, so a leaf that comes to lie at the end of a tree, where there is only
-//! one separator, has to leave out nothing: it is built anew, and what it has no room for then goes to a leaf beside it.
+//! A leaf leaves out what its two separators share, so a leaf that comes to lie at the end of a tree, where
+//! there is only one separator, has to leave out nothing: it is built anew, and what it has no room for then
+//! goes to a leaf beside it.
 //!
-//! Invariant: both halves are trees as any other: all leaves equally deep, no root with one child, and the leaves at both
-//! ends leave out nothing of their keys.
+//! Invariant: both halves are trees as any other: all leaves equally deep, no root with one child, and the
+//! leaves at both ends leave out nothing of their keys.
 //! Invariant: nothing is read that the visits from the cut to the nearest key on either side have not read.
 
 use super::delete::shrink;
@@ -161,8 +163,8 @@ fn open(
     }
 }
 
-/// As [`open`], for the leaf itself. What it leaves out may be long: records that do not fit any more stay in a leaf
-/// that has separators on both sides, and so as much to leave out as before.
+/// As [`open`], for the leaf itself. What it leaves out may be long: records that do not fit any more stay in
+/// a leaf that has separators on both sides, and so as much to leave out as before.
 fn open_leaf(shared: &mut SharedLeaf, fences: Fences<'_>, edge: Edge, edit: &Edit<'_>) -> Option<Upper> {
     let old = shared.clone();
     let records = records_of(&old);
@@ -176,8 +178,8 @@ fn open_leaf(shared: &mut SharedLeaf, fences: Fences<'_>, edge: Edge, edit: &Edi
     Some(Upper { pivot, slot: Slot::resident(Node::Leaf(right)) })
 }
 
-/// Where records are parted so that those at the edge fill half a leaf with whole keys, one of them at least; none if
-/// all fit into one.
+/// Where records are parted so that those at the edge fill half a leaf with whole keys, one of them at least;
+/// none if all fit into one.
 fn opened_part(records: &[Record<'_>], edge: Edge) -> Option<usize> {
     let bytes: Vec<usize> = records.iter().map(|record| record.memory(0)).collect();
     if bytes.iter().sum::<usize>() <= LEAF_SPLIT_BYTES || records.len() < 2 {

@@ -93,7 +93,8 @@ fn join_sparse_child(
     }
     let right = index.min(inner.children.len() - 2);
     if !join_with_next(inner, right, fences, edit)? && index > 0 && right == index {
-        // Where a range is deleted, what comes next may be full, or not in memory yet, but not what came before.
+        // Where a range is deleted, what comes next may be full, or not in memory yet, but not what came
+        // before.
         join_with_next(inner, index - 1, fences, edit)?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! What of a tree goes when memory is short: leaves, records beside leaves, and bare inner nodes.
 //!
-//! Invariant: only what can be read back goes, and only under the writer lock, since a write relies on the leaves that it made
-//! resident.
+//! Invariant: only what can be read back goes, and only under the writer lock, since a write relies on the
+//! leaves that it made resident.
 
 use crate::backing::Backing;
 use crate::node::Node;
@@ -15,9 +15,10 @@ pub(crate) enum Going {
     Records,
 }
 
-/// Lets go of leaves, or of records beside them, that can be read back, until `wanted` bytes of them are gone; how many went. Leaves that were
-/// read since the last look are passed over. Each look begins elsewhere, as `turn` says: below one node after the
-/// other, so that no leaf goes first every time. Where inner nodes are too many, those go too below which no leaf is left.
+/// Lets go of leaves, or of records beside them, that can be read back, until `wanted` bytes of them are
+/// gone; how many went. Leaves that were read since the last look are passed over. Each look begins
+/// elsewhere, as `turn` says: below one node after the other, so that no leaf goes first every time. Where
+/// inner nodes are too many, those go too below which no leaf is left.
 pub(crate) fn evict(slot: &mut Slot, wanted: u64, turn: usize, what: Going, backing: &Backing) -> u64 {
     let Some(Node::Inner(shared)) = slot.get_mut() else { return 0 };
     let Some(inner) = Arc::get_mut(shared) else { return 0 };
@@ -50,8 +51,8 @@ pub(crate) fn evict(slot: &mut Slot, wanted: u64, turn: usize, what: Going, back
     gone
 }
 
-/// Lets go of the leaf of `key` for small records that will be put, if it could be read back, nobody read it lately, and it
-/// takes all of them beside it, `bytes` of them by the address of its slot.
+/// Lets go of the leaf of `key` for small records that will be put, if it could be read back, nobody read it
+/// lately, and it takes all of them beside it, `bytes` of them by the address of its slot.
 pub(crate) fn let_go(root: &mut Slot, key: &[u8], bytes: impl Fn(*const Slot) -> usize, backing: &Backing) {
     let mut slot = root;
     while let Some(Node::Inner(shared)) = slot.get_mut() {
@@ -69,7 +70,8 @@ pub(crate) fn let_go(root: &mut Slot, key: &[u8], bytes: impl Fn(*const Slot) ->
     }
 }
 
-/// Lets go of an inner node below which nothing is in memory, if there are too many of them; the bytes that went.
+/// Lets go of an inner node below which nothing is in memory, if there are too many of them; the bytes that
+/// went.
 fn evict_bare(slot: &mut Slot, backing: &Backing) -> u64 {
     let is_bare = match slot.get_mut() {
         Some(Node::Inner(shared)) => {

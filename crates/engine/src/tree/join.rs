@@ -1,7 +1,7 @@
 //! Joining two trees whose keys do not mix: nodes along the seam are new, all others stay as they are.
 //!
-//! The nodes at the seam are joined level by level, from the leaves up: what a cut made of one node becomes one node again.
-//! Where the trees are of different height, the lower one joins the taller one at its own.
+//! The nodes at the seam are joined level by level, from the leaves up: what a cut made of one node becomes
+//! one node again. Where the trees are of different height, the lower one joins the taller one at its own.
 //!
 //! Invariant: all leaves of the joined tree are equally deep, and no node has too many children.
 
@@ -15,8 +15,9 @@ use crate::leaf::Record;
 use crate::node::{Node, Pivot};
 use crate::slot::Slot;
 
-/// The tree that `lower`, all of whose keys are below `pivot`, and `upper`, none of whose keys is, are together. `pivot`
-/// parts their separators as well, and neither leaf at the seam leaves anything out of its keys.
+/// The tree that `lower`, all of whose keys are below `pivot`, and `upper`, none of whose keys is, are
+/// together. `pivot` parts their separators as well, and neither leaf at the seam leaves anything out of its
+/// keys.
 pub(crate) fn join(lower: Slot, upper: Slot, pivot: Pivot, edit: &mut Edit<'_>) -> Result<Slot, EngineError> {
     let lower = Side { height: height(&lower, Edge::Last, edit.backing)?, slot: lower };
     let upper = Side { height: height(&upper, Edge::First, edit.backing)?, slot: upper };

@@ -1,7 +1,8 @@
 //! Whether a leaf that was read belongs where its parent leads to: asked before anything is changed there.
 //!
-//! A page says itself what all of its keys begin with, and its checksum says only that nobody damaged it by accident. What changes a
-//! leaf takes a part of each key for granted, so a page that was made up must not come that far.
+//! A page says itself what all of its keys begin with, and its checksum says only that nobody damaged it by
+//! accident. What changes a leaf takes a part of each key for granted, so a page that was made up must not
+//! come that far.
 //!
 //! Invariant: a leaf of the current trees that has been changed since it was read belongs where it is.
 
@@ -46,7 +47,8 @@ pub(super) fn refuse_stranger(
     if leaf.suits(low, high) { Ok(()) } else { Err(backing.corrupt(page.offset, Damage::PageContent)) }
 }
 
-/// The node on the way to `key` that is missing; none where the leaf is there, and belongs there. For whoever is alone in the gate.
+/// The node on the way to `key` that is missing; none where the leaf is there, and belongs there. For whoever
+/// is alone in the gate.
 pub(crate) fn missing_for(
     root: &Slot,
     key: &[u8],

@@ -112,7 +112,8 @@ fn put_in_child(
     Ok(upper.and_then(|upper| insert_upper(inner, index, upper)))
 }
 
-/// Puts records of the run up to `end` beside a leaf that is not resident, as long as it takes so many bytes more.
+/// Puts records of the run up to `end` beside a leaf that is not resident, as long as it takes so many bytes
+/// more.
 fn put_beside(
     slot: &mut Slot,
     takes: impl Fn(&Slot, usize) -> bool,
@@ -198,7 +199,8 @@ fn rebuild(
         records.iter().map(|record| record.memory(fences.prefix().len())).sum()
     };
     let total = bytes(&records);
-    // What the records share takes room as well, and is no reason for a larger leaf as long as some fit beside it.
+    // What the records share takes room as well, and is no reason for a larger leaf as long as some fit
+    // beside it.
     let most = LEAF_SPLIT_BYTES.saturating_sub(fences.prefix().len()).max(LEAF_SPLIT_BYTES / 2);
     if total <= most || records.len() < 2 {
         *shared = new_leaf(fences, &records, edit);

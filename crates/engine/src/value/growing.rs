@@ -1,7 +1,8 @@
 //! Values that grow: where their bytes lie, and what an append makes of their pieces.
 //!
-//! An append to a value that only its leaf has writes behind the bytes that are there, into room that is kept for that. What
-//! anybody else has, or any disk, stays as it is; the value then gets another piece, or a longer one in place of its last.
+//! An append to a value that only its leaf has writes behind the bytes that are there, into room that is kept
+//! for that. What anybody else has, or any disk, stays as it is; the value then gets another piece, or a
+//! longer one in place of its last.
 
 use super::piece::{PieceCell, PieceHome, Waiting};
 use super::{ALONE_FROM, BUFFER_BYTES, Chain, JOIN_BELOW, Piece};
@@ -28,7 +29,8 @@ pub(super) enum Resident {
 /// Parts of a piece that grows which are copied: longer ones are moved to where they can be shared.
 const FEW: usize = 1024;
 
-/// Bytes of a piece that grows which are kept where it waits, so that who asks for no more does not wait for where they lie.
+/// Bytes of a piece that grows which are kept where it waits, so that who asks for no more does not wait for
+/// where they lie.
 pub(super) const FRONT: usize = 24;
 
 impl Resident {
@@ -152,7 +154,8 @@ impl Chain {
         }
     }
 
-    /// Whether bytes can be added where the last ones lie: nobody but the caller has them, and they are not written yet.
+    /// Whether bytes can be added where the last ones lie: nobody but the caller has them, and they are not
+    /// written yet.
     pub(crate) fn can_grow(&mut self, epoch: u64) -> bool {
         self.last_growing(epoch).is_some()
     }
@@ -162,8 +165,8 @@ impl Chain {
         self.last_growing(epoch).map(|cell| cell.grow(added)).is_some()
     }
 
-    /// This chain with something at its end, and whether a piece that was added is no part of it, since its bytes were joined
-    /// with others at once. If the end `grows`, it is left room for more.
+    /// This chain with something at its end, and whether a piece that was added is no part of it, since its
+    /// bytes were joined with others at once. If the end `grows`, it is left room for more.
     ///
     /// Pieces of similar length are joined while both are in memory, so that n appended bytes are copied
     /// O(log n) times and leave O(log n) pieces.

@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 /// Lines of a value that a scan asks for; what follows one after the other comes by itself.
 const PREFETCHED_LINES: usize = 16;
 
-/// Lines of memory that whoever looks at the beginning of a value reads, or whoever adds to it writes, most likely.
+/// Lines of memory that whoever looks at the beginning of a value reads, or whoever adds to it writes, most
+/// likely.
 pub(super) const LINES_OF_END: usize = 3;
 
 /// How far before the bytes of a buffer its owners are counted, about.
@@ -29,7 +30,8 @@ pub(crate) const PIECE_BYTES: usize = 160;
 #[derive(Clone)]
 pub(crate) struct Piece(pub(super) Counted<PieceCell>);
 
-/// In this order: who reads it needs what comes first. There are as many as values, so it is kept to two lines of memory.
+/// In this order: who reads it needs what comes first. There are as many as values, so it is kept to two
+/// lines of memory.
 #[repr(C)]
 pub(super) struct PieceCell {
     pub(super) resident: Mutex<Resident>,

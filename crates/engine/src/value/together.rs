@@ -1,4 +1,5 @@
-//! Pieces of a value that are needed together: read together where they lie together, and handed out as one buffer.
+//! Pieces of a value that are needed together: read together where they lie together, and handed out as one
+//! buffer.
 //!
 //! Invariant: whatever is read from the disk passes the checksum of its piece before anybody sees it.
 
@@ -31,9 +32,10 @@ pub(super) fn loaded(pieces: &[&Piece], backing: &Backing) -> Result<Vec<Buffer>
     Ok(buffers)
 }
 
-/// A range of the bytes of pieces that follow each other, which lie in these buffers. No copy where they lie behind each
-/// other in memory, as pieces do that were put at once or were read from the disk together. Others are moved there if most
-/// of their bytes are wanted, so that whoever asks next need not copy them again.
+/// A range of the bytes of pieces that follow each other, which lie in these buffers. No copy where they lie
+/// behind each other in memory, as pieces do that were put at once or were read from the disk together.
+/// Others are moved there if most of their bytes are wanted, so that whoever asks next need not copy them
+/// again.
 pub(super) fn together(pieces: &[&Piece], buffers: &[Buffer], range: Range<usize>) -> Buffer {
     let runs = runs(buffers);
     let Some((first, others)) = runs.split_first() else { return Buffer::new() };

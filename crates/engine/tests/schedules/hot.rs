@@ -1,4 +1,5 @@
-//! Models of records that are looked up often: one or two places, for which all keys of the model stand for election.
+//! Models of records that are looked up often: one or two places, for which all keys of the model stand for
+//! election.
 
 use crate::small::{get, join, options, put, put_all};
 use atoll_engine::{Engine, Tree};
@@ -69,7 +70,8 @@ pub fn batches() {
     assert_eq!((number(&tree, "a"), number(&tree, "b")), (2, 2));
 }
 
-/// Two leaves, whose records want one place: one is looked up and comes in, the other one is looked up and changes.
+/// Two leaves, whose records want one place: one is looked up and comes in, the other one is looked up and
+/// changes.
 pub fn of_two_trees() {
     let engine = Engine::in_memory(options()).unwrap();
     let (one, other) = (engine.tree("one").unwrap(), engine.tree("other").unwrap());

@@ -1,10 +1,11 @@
-//! The engine under a scheduler: small programs of two to four threads on the code that ships, in thousands of orders.
+//! The engine under a scheduler: small programs of two to four threads on the code that ships, in thousands
+//! of orders.
 //!
 //! Each batch of orders follows from a seed, half of them drawn step by step, half with few changes of thread
-//! (probabilistic concurrency testing). A failure prints what repeats it:
-//! `ATOLL_SEED=N ATOLL_SCHEDULES=50 cargo test -p atoll-engine --features schedules --test schedules NAME`.
-//! `ATOLL_SCHEDULES` is how many orders of each kind a model goes through. Memory orders are not weakened here: an order
-//! of steps is one that all threads agree on.
+//! (probabilistic concurrency testing). A failure prints what repeats it: `ATOLL_SEED=N ATOLL_SCHEDULES=50
+//! cargo test -p atoll-engine --features schedules --test schedules NAME`. `ATOLL_SCHEDULES` is how many
+//! orders of each kind a model goes through. Memory orders are not weakened here: an order of steps is one
+//! that all threads agree on.
 //!
 //! For each planted bug of [`Bug::BETWEEN_THREADS`] a model must fail.
 #![allow(
@@ -106,8 +107,8 @@ fn listen() {
     }));
 }
 
-/// Whether the model fails with the bug planted. A thread that ran a failure has seen panics that did not end, so it is
-/// not used again.
+/// Whether the model fails with the bug planted. A thread that ran a failure has seen panics that did not
+/// end, so it is not used again.
 fn is_seen(bug: Bug, model: fn()) -> bool {
     let run = move || {
         SAID.set(Some(String::new()));

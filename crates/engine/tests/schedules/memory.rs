@@ -1,4 +1,5 @@
-//! Models of leaves that are let go of and read back, of space that is used again, and of writers who wait for memory.
+//! Models of leaves that are let go of and read back, of space that is used again, and of writers who wait
+//! for memory.
 
 use crate::disk::Scheduled;
 use crate::small::{content, content_of, get, join, open, options, put, put_all};
@@ -105,8 +106,8 @@ pub fn reclamation() {
     assert!(engine.check().unwrap().damage.is_empty());
 }
 
-/// Leaves that are not in memory: somebody puts beside them and makes checkpoints of that, others read what lies in the
-/// leaves, by a lookup and by a snapshot.
+/// Leaves that are not in memory: somebody puts beside them and makes checkpoints of that, others read what
+/// lies in the leaves, by a lookup and by a snapshot.
 pub fn deltas() {
     let disk = Scheduled::empty();
     let (engine, tree) = open(disk.clone(), options());
@@ -155,8 +156,8 @@ pub fn deltas() {
     assert!(engine.check().unwrap().damage.is_empty());
 }
 
-/// Leaves of which all is on disk, with records beside them that nobody has read yet: whoever looks a record up, among others
-/// that do, finds what was put last.
+/// Leaves of which all is on disk, with records beside them that nobody has read yet: whoever looks a record
+/// up, among others that do, finds what was put last.
 pub fn lookups_beside() {
     let disk = Scheduled::empty();
     let blind = |life| Options { blind_puts: true, life: Some(life), ..options() };

@@ -148,7 +148,8 @@ pub fn writers_of_one_leaf() {
     assert_eq!(content(&tree), here, "the log says the same");
 }
 
-/// One writes into two leaves in turn, one into both at once; whoever reads more than one leaf sees no half of it.
+/// One writes into two leaves in turn, one into both at once; whoever reads more than one leaf sees no half
+/// of it.
 pub fn stillness() {
     let engine = Engine::in_memory(options()).unwrap();
     let tree = engine.tree("records").unwrap();

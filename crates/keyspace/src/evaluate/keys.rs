@@ -56,7 +56,8 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         self.reading.integer(i64::from(equal))
     }
 
-    /// Removes all keys of the slot, and lets go of clients that were silent for long: where nobody else writes nothing does.
+    /// Removes all keys of the slot, and lets go of clients that were silent for long: where nobody else
+    /// writes nothing does.
     pub(super) fn flush(&mut self) -> Done {
         let slot = self.reading.slot;
         for kind in [HEAD, FIELD, DEADLINE] {

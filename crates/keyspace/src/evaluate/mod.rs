@@ -1,6 +1,7 @@
 //! What commands do: read cells, answer, and say which cells change.
 //!
-//! [`Reading`] is a command that looks at the cells of a slot at a time, [`Writing`] one that may change them too.
+//! [`Reading`] is a command that looks at the cells of a slot at a time, [`Writing`] one that may change them
+//! too.
 
 mod contract;
 mod expiry;

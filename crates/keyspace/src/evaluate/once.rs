@@ -1,6 +1,7 @@
 //! A write that is done once: what was answered the first time is answered again.
 //!
-//! Invariant: what a write changes, and that it was done, are in the same commit; one that is refused leaves no trace.
+//! Invariant: what a write changes, and that it was done, are in the same commit; one that is refused leaves
+//! no trace.
 
 use super::writing::Writing;
 use super::{Done, write};
@@ -82,7 +83,8 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         Ok(())
     }
 
-    /// Lets go of sessions that were not in use for long: of all at once where none was, and of some of them otherwise.
+    /// Lets go of sessions that were not in use for long: of all at once where none was, and of some of them
+    /// otherwise.
     pub(super) fn forget_with_keys(&mut self) -> Done {
         let (slot, now_ms, mut is_recent) = (self.reading.slot, self.reading.now_ms, false);
         self.visit_uses(Direction::Backward, |used_ms, _| {
@@ -99,7 +101,8 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         Ok(())
     }
 
-    /// Lets go of at most so many sessions that were not in use for long, and answers of how many: time passed, and nobody writes.
+    /// Lets go of at most so many sessions that were not in use for long, and answers of how many: time
+    /// passed, and nobody writes.
     pub(crate) fn forget_silent(&mut self, most: u64) -> Done {
         let forgotten = self.forget(usize::try_from(most).unwrap_or(usize::MAX), None)?;
         self.reading.count(forgotten)

@@ -1,4 +1,5 @@
-//! A command from beginning to end: what is left of it where it is refused, or fails, or meets keys whose time is over.
+//! A command from beginning to end: what is left of it where it is refused, or fails, or meets keys whose
+//! time is over.
 
 use super::{Done, Reading, Stop, Writing};
 use crate::answer::Answer;
@@ -29,7 +30,8 @@ impl<'a, C: Cells> Scene<'a, C> {
     }
 }
 
-/// Evaluates an entry of the log; the state of the slot behind it. The changes are still to be made, if it answers at all.
+/// Evaluates an entry of the log; the state of the slot behind it. The changes are still to be made, if it
+/// answers at all.
 pub(crate) fn write<'a, C: Cells, W: Changes>(
     scene: Scene<'a, C>,
     changes: &mut W,

@@ -31,7 +31,8 @@ impl<C: Cells> Reading<'_, C> {
     }
 }
 
-/// Where a range begins and how long it is, in a value of this length; both ends are counted from its end if negative.
+/// Where a range begins and how long it is, in a value of this length; both ends are counted from its end if
+/// negative.
 fn range_within(start: i64, end: i64, length: u64) -> (u64, u64) {
     let length = i64::try_from(length).unwrap_or(i64::MAX);
     if start < 0 && end < 0 && start > end {

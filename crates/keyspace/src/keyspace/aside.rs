@@ -1,6 +1,7 @@
 //! Slots that could not be looked through for what time did to them: they are left alone for a while.
 //!
-//! Invariant: a slot that cannot be read keeps no other waiting. It is told of while no other is aside: a damaged leaf is one of many slots.
+//! Invariant: a slot that cannot be read keeps no other waiting. It is told of while no other is aside: a
+//! damaged leaf is one of many slots.
 
 use crate::KeyspaceError;
 use std::collections::BTreeMap;
@@ -13,7 +14,8 @@ const ASIDE_MS: u64 = 600_000;
 pub struct Looked<T> {
     /// That.
     pub found: Vec<T>,
-    /// A slot that could not be read, if there was none for a while: it is left alone for ten minutes, as all others are that cannot.
+    /// A slot that could not be read, if there was none for a while: it is left alone for ten minutes, as all
+    /// others are that cannot.
     pub failed: Option<(u16, KeyspaceError)>,
 }
 

@@ -7,8 +7,8 @@ use atoll_engine::Direction;
 use std::ops::{Bound, ControlFlow};
 
 impl Keyspace {
-    /// Keys of all slots that are `held` whose time is over, at most so many. The next call goes on behind the slot at which
-    /// this one ended, so that many such keys in one slot keep no other waiting.
+    /// Keys of all slots that are `held` whose time is over, at most so many. The next call goes on behind
+    /// the slot at which this one ended, so that many such keys in one slot keep no other waiting.
     pub fn expired(&mut self, now_ms: u64, most: usize, held: impl Fn(u16) -> bool) -> Looked<Overdue> {
         self.aside.let_go(now_ms);
         let (mut found, mut failed, first) = (Vec::new(), None, self.expires_next);
@@ -30,7 +30,8 @@ impl Keyspace {
         Looked { found, failed }
     }
 
-    /// Leaves a slot alone for a while of which keys were found whose time is over, and could not be deleted; whether no other is.
+    /// Leaves a slot alone for a while of which keys were found whose time is over, and could not be deleted;
+    /// whether no other is.
     pub fn set_aside(&mut self, slot: u16, now_ms: u64) -> bool {
         self.aside.put(slot, now_ms)
     }

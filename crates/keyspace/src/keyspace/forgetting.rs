@@ -7,12 +7,13 @@ use crate::{KeyspaceError, SLOTS};
 use atoll_engine::Direction;
 use std::ops::{Bound, ControlFlow};
 
-/// So much later than a write would forget a client: one entry of the log is for several then, and busy slots need none.
+/// So much later than a write would forget a client: one entry of the log is for several then, and busy slots
+/// need none.
 const LATE_MS: u64 = 60_000;
 
 impl Keyspace {
-    /// Slots among those that are `held` which remember clients that were silent for long. At most so many slots are looked at, and
-    /// the next call goes on behind them.
+    /// Slots among those that are `held` which remember clients that were silent for long. At most so many
+    /// slots are looked at, and the next call goes on behind them.
     pub fn remembering(&mut self, now_ms: u64, most: usize, held: impl Fn(u16) -> bool) -> Looked<u16> {
         self.aside.let_go(now_ms);
         let (mut found, mut failed, mut looks, first) = (Vec::new(), None, 0, self.forgets_next);

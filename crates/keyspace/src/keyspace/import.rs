@@ -66,8 +66,8 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Ends an import: the slot is whole, and what it holds was applied up to this entry of this time. All of it survives the end of
-    /// the process from then on, where anything does.
+    /// Ends an import: the slot is whole, and what it holds was applied up to this entry of this time. All of
+    /// it survives the end of the process from then on, where anything does.
     ///
     /// # Errors
     /// As [`Keyspace::import`].

@@ -1,10 +1,11 @@
 //! Keys of slots: some of one, or all of a node, a few at a time.
 //!
-//! A cursor says all that there is to know: the slot, and a number. Keys of a slot are gone through by their hashes, from
-//! that number on, since no number tells where between two keys one was that is gone. Where a slot has more keys than are
-//! asked for, each page is a part of all hashes: it costs a look at all its keys, but at no more than [`PARTS`] times all. Where
-//! only keys are meant that begin with something, no others are looked at; where keys are long, a part ends where it has enough bytes,
-//! and where a pattern takes long with them, where it took long enough.
+//! A cursor says all that there is to know: the slot, and a number. Keys of a slot are gone through by their
+//! hashes, from that number on, since no number tells where between two keys one was that is gone. Where a
+//! slot has more keys than are asked for, each page is a part of all hashes: it costs a look at all its keys,
+//! but at no more than [`PARTS`] times all. Where only keys are meant that begin with something, no others
+//! are looked at; where keys are long, a part ends where it has enough bytes, and where a pattern takes long
+//! with them, where it took long enough.
 //!
 //! Invariant: a key that is there from the first page to the last is on one of them.
 
@@ -58,7 +59,8 @@ const COUNT_MAX: u64 = 10_000;
 /// To look for keys that begin with something costs as much as to look at so many that lie beside each other.
 const LOOK_KEYS: u64 = 8;
 
-/// Steps of patterns after which a page ends: some ten milliseconds. Where a slot has many keys, a part takes a few times as many.
+/// Steps of patterns after which a page ends: some ten milliseconds. Where a slot has many keys, a part takes
+/// a few times as many.
 const STEPS_MAX: u64 = 8 << 20;
 
 /// Hashes are numbers below this one.
@@ -94,7 +96,8 @@ impl Part {
         }
     }
 
-    /// Lets go of the half of all hashes from there on that is the higher one, as often as the pattern took too long; of one hash all stay.
+    /// Lets go of the half of all hashes from there on that is the higher one, as often as the pattern took
+    /// too long; of one hash all stay.
     fn halve(&mut self, from: u64) {
         while self.steps > STEPS_MAX {
             self.to = from + self.to.min(HASHES).saturating_sub(from).div_ceil(2);
@@ -105,7 +108,8 @@ impl Part {
         self.bytes = self.keys.iter().map(Vec::len).sum();
     }
 
-    /// Lets go of those with the highest hashes until there are as many bytes left as a page has; of one hash all stay or go.
+    /// Lets go of those with the highest hashes until there are as many bytes left as a page has; of one hash
+    /// all stay or go.
     fn cut(&mut self) {
         let hashed = |key: Vec<u8>| (hash(&key), key);
         let mut keys: Vec<_> = std::mem::take(&mut self.keys).into_iter().map(hashed).collect();
@@ -142,8 +146,9 @@ impl Keyspace {
         Ok(keys)
     }
 
-    /// Keys of all slots that are `held`, from the cursor on: about as many as are asked for, before those are left out that
-    /// are not meant, and no more bytes of them than about [`PAGE_BYTES_MAX`] twice. A page has fewer where the pattern takes long.
+    /// Keys of all slots that are `held`, from the cursor on: about as many as are asked for, before those
+    /// are left out that are not meant, and no more bytes of them than about [`PAGE_BYTES_MAX`] twice. A page
+    /// has fewer where the pattern takes long.
     ///
     /// # Errors
     /// [`KeyspaceError`] when the tree cannot be read.
@@ -182,7 +187,8 @@ impl Keyspace {
         Ok(ScanPage { cursor: 0, keys })
     }
 
-    /// How many keys of a slot begin so, if these are no more than so many; and otherwise how many there are at most.
+    /// How many keys of a slot begin so, if these are no more than so many; and otherwise how many there are
+    /// at most.
     fn keys_that_begin(&self, slot: u16, start: &[u8], most: u64) -> Result<u64, KeyspaceError> {
         let mut count = 0;
         if !start.is_empty() {
@@ -194,7 +200,8 @@ impl Keyspace {
         Ok(if start.is_empty() || count > most { self.keys_in(slot) } else { count })
     }
 
-    /// The keys of a slot whose hashes lie between two numbers, and that are meant: of long ones those up to a lower number.
+    /// The keys of a slot whose hashes lie between two numbers, and that are meant: of long ones those up to
+    /// a lower number.
     fn scan_part(
         &self,
         now_ms: u64,

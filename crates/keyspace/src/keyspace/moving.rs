@@ -1,6 +1,7 @@
 //! A whole slot: sent as it is at one moment, and put in place of what was there.
 //!
-//! Invariant: what is put in place is there at once, with the place of the last entry that it holds, or not at all.
+//! Invariant: what is put in place is there at once, with the place of the last entry that it holds, or not
+//! at all.
 
 use super::Keyspace;
 use crate::cell::CellName;
@@ -25,7 +26,8 @@ pub type MovedCells = Vec<(Vec<u8>, Vec<u8>)>;
 const SLOT_BYTES: usize = 2;
 
 impl Exporter {
-    /// Cells of about so many bytes, one at least, and whether they are the last ones. Behind those come none.
+    /// Cells of about so many bytes, one at least, and whether they are the last ones. Behind those come
+    /// none.
     ///
     /// # Errors
     /// [`KeyspaceError`] when the tree cannot be read.
@@ -71,8 +73,8 @@ impl Keyspace {
         Exporter { snapshot: self.engine.snapshot(), tree: self.tree.clone(), slot, next: Some(Vec::new()) }
     }
 
-    /// Puts cells in place of what a slot holds, which were applied up to this entry of this time; all at once. They survive the
-    /// end of the process from then on, where anything does.
+    /// Puts cells in place of what a slot holds, which were applied up to this entry of this time; all at
+    /// once. They survive the end of the process from then on, where anything does.
     ///
     /// # Errors
     /// [`KeyspaceError`]; nothing was changed unless [`KeyspaceError::is_unknown`].

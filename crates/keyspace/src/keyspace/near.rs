@@ -1,4 +1,5 @@
-//! What commands are about to touch in memory is asked for before they are evaluated, for several of them at once.
+//! What commands are about to touch in memory is asked for before they are evaluated, for several of them at
+//! once.
 
 use super::Keyspace;
 use crate::cell::push_head;
@@ -9,7 +10,8 @@ use atoll_buffer::bring_nearer;
 pub const NEAR_AT_ONCE: usize = 16;
 
 impl Keyspace {
-    /// Brings nearer what commands about these keys will touch in memory, so that their waits for it overlap. Only the first
+    /// Brings nearer what commands about these keys will touch in memory, so that their waits for it overlap.
+    /// Only the first
     /// [`NEAR_AT_ONCE`] are looked at, and it takes two of them to gain by it.
     pub fn bring_nearer(&mut self, keys: &[&[u8]]) {
         let keys = &keys[..keys.len().min(NEAR_AT_ONCE)];

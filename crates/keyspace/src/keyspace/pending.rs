@@ -1,6 +1,7 @@
 //! Changes of one command until they are committed.
 //!
-//! Most commands change one cell: that change is kept apart, since the engine does one in place that is no batch.
+//! Most commands change one cell: that change is kept apart, since the engine does one in place that is no
+//! batch.
 
 use crate::KeyspaceError;
 use crate::cells::Changes;

@@ -2,8 +2,8 @@
 //!
 //! Only in memory, where no state of the slot is written beside the cell.
 //!
-//! Invariant: a command evaluated here answers and changes what it would with all cells before it. Whoever looks for more than the
-//! one cell fails, and is evaluated anew.
+//! Invariant: a command evaluated here answers and changes what it would with all cells before it. Whoever
+//! looks for more than the one cell fails, and is evaluated anew.
 
 use super::Keyspace;
 use crate::answer::Answer;
@@ -41,7 +41,8 @@ pub(super) struct Entry<'a, 'c> {
 }
 
 impl Keyspace {
-    /// Evaluates a command about this key where its cell lies; whether that could be done. Otherwise nothing was changed or answered.
+    /// Evaluates a command about this key where its cell lies; whether that could be done. Otherwise nothing
+    /// was changed or answered.
     pub(super) fn apply_there(
         &mut self,
         entry: &Entry<'_, '_>,

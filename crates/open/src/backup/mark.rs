@@ -1,4 +1,5 @@
-//! What a backup says about itself: of which store it is, which state it holds, and which one is being written into it.
+//! What a backup says about itself: of which store it is, which state it holds, and which one is being
+//! written into it.
 //!
 //! It is one record in a tree of its own, which nobody sees through the contract and no copy takes along.
 //!

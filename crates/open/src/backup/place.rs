@@ -1,7 +1,8 @@
 //! The folder of a backup: who owns it, and what its file is called.
 //!
-//! The name of the file says whether what it holds is whole: `store.atoll` is, a file that is being written into is called
-//! `store.atoll.unfinished`, one that was never whole `store.atoll.part`. Only the first is taken for a store.
+//! The name of the file says whether what it holds is whole: `store.atoll` is, a file that is being written
+//! into is called `store.atoll.unfinished`, one that was never whole `store.atoll.part`. Only the first is
+//! taken for a store.
 //!
 //! Invariant: a file is renamed to the name that promises more only after what it promises is on the disk.
 

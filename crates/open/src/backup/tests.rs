@@ -1,5 +1,5 @@
-//! What is left when a backup ends between two of its steps: each such folder is told for what it is, and the next
-//! backup makes it whole.
+//! What is left when a backup ends between two of its steps: each such folder is told for what it is, and the
+//! next backup makes it whole.
 
 use super::mark::{Destination, Mark, State};
 use crate::maintenance::BackupReport;
@@ -125,7 +125,8 @@ async fn one_that_ended_among_the_changes_is_completed_before_it_goes_on() {
     let next = pair.keep_next(&held, &mark).await;
     held.begin(&mark, &next).unwrap();
     std::fs::rename(pair.safe(STORE_FILE), pair.safe(UNFINISHED_FILE)).unwrap();
-    // Half of it, and then the cell becomes again what it was before: only the state between tells that it changed.
+    // Half of it, and then the cell becomes again what it was before: only the state between tells that it
+    // changed.
     let tree = held.engine.tree("cells").unwrap();
     let changed = cells(&held.engine).into_keys().next().unwrap();
     tree.put(&changed, b"second", Durability::Synced).unwrap();

@@ -12,8 +12,8 @@ use std::sync::Arc;
 const STATES_MAX: usize = 5;
 
 impl Upkeep {
-    /// Runs on this state, and anew on the newest one as long as what is met looks damaged and the state was overtaken;
-    /// `problem` tells what looks damaged in an answer.
+    /// Runs on this state, and anew on the newest one as long as what is met looks damaged and the state was
+    /// overtaken; `problem` tells what looks damaged in an answer.
     ///
     /// # Errors
     /// [`StoreError::Superseded`] if the owner overtook one state after the other; those of `run`.

@@ -1,11 +1,12 @@
-//! The configurations of slots beside each other, in as few bytes as they need: who has a slot is kept once for all slots
-//! that have the same, and beside each slot only which of these it has, and since when.
+//! The configurations of slots beside each other, in as few bytes as they need: who has a slot is kept once
+//! for all slots that have the same, and beside each slot only which of these it has, and since when.
 //!
 //! Invariant: what is taken out is exactly what was put in.
 
 use crate::{Configuration, Copies, Epoch, NodeId, Version};
 
-/// Slots that are kept, and copied when one of them changes, together. Each says by one byte which placement it has.
+/// Slots that are kept, and copied when one of them changes, together. Each says by one byte which placement
+/// it has.
 pub(super) const TOGETHER: usize = 128;
 
 /// The configurations of slots beside each other.

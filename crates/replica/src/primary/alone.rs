@@ -1,7 +1,9 @@
-//! A primary of a slot of which no other copy is in sync: nobody but the configuration group can say that it still leads.
+//! A primary of a slot of which no other copy is in sync: nobody but the configuration group can say that it
+//! still leads.
 //!
-//! Invariant: while the group does not hear it, or a newer table leaves the slot to somebody else, nothing is acknowledged. An accepted
-//! loss puts another one in its place, which asks no copy and waits only until the group has not heard this one for long enough.
+//! Invariant: while the group does not hear it, or a newer table leaves the slot to somebody else, nothing is
+//! acknowledged. An accepted loss puts another one in its place, which asks no copy and waits only until the
+//! group has not heard this one for long enough.
 
 use super::Primary;
 use crate::copy::{Around, Replicated};
@@ -19,7 +21,8 @@ impl Replicated {
         self.has_right(around) || planted::is(Bug::CommittedUnheard)
     }
 
-    /// Writes that wait for the group to hear this node do not wait for ever: those that were not taken have not happened.
+    /// Writes that wait for the group to hear this node do not wait for ever: those that were not taken have
+    /// not happened.
     pub(super) fn give_up_unheard(&self, primary: &mut Primary, around: &mut Around<'_>) {
         if self.may_commit(around) {
             primary.unheard_since = None;

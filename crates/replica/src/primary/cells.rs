@@ -1,6 +1,7 @@
 //! Copies that lack what is no longer in the log are sent cells.
 //!
-//! Invariant: nothing that a copy said before the last cells came to it has others sent, unless a while passed since.
+//! Invariant: nothing that a copy said before the last cells came to it has others sent, unless a while
+//! passed since.
 
 use super::Peer;
 use crate::copy::{Around, Replicated};
@@ -22,8 +23,9 @@ impl Replicated {
         peers.any(|peer| peer.node == node && !peer.takes_entries)
     }
 
-    /// Cells up to a place are on their way: a copy that gets them, and then finds that what came meanwhile is gone, would need others,
-    /// and where much is written for ever. Those that were sent before may be there, and not said to be so yet.
+    /// Cells up to a place are on their way: a copy that gets them, and then finds that what came meanwhile
+    /// is gone, would need others, and where much is written for ever. Those that were sent before may be
+    /// there, and not said to be so yet.
     pub(crate) fn transfer_began(&mut self, to: NodeId, position: Sequence) {
         let peers = self.primary.iter_mut().flat_map(|primary| primary.peers.iter_mut());
         for peer in peers.filter(|peer| peer.node == to) {
@@ -31,8 +33,8 @@ impl Replicated {
         }
     }
 
-    /// All that was to be sent is on its way, or lost. Which of them is so the copy says; what it said before the last cells came
-    /// would begin another transfer, so there is none for a while.
+    /// All that was to be sent is on its way, or lost. Which of them is so the copy says; what it said before
+    /// the last cells came would begin another transfer, so there is none for a while.
     pub(crate) fn transfer_ended(&mut self, to: NodeId, around: &Around<'_>) {
         let before = around.now.after(around.options.suspect_us);
         let peers = self.primary.iter_mut().flat_map(|primary| primary.peers.iter_mut());

@@ -1,6 +1,7 @@
 //! Who is counted in and who is not: what a primary asks the configuration group for.
 //!
-//! Invariant: from the moment a copy was proposed, the primary goes on only with it, until the epoch is another one.
+//! Invariant: from the moment a copy was proposed, the primary goes on only with it, until the epoch is
+//! another one.
 
 use super::{Candidate, Knowing, Peer, Primary};
 use crate::copy::{Around, Replicated};
@@ -8,9 +9,9 @@ use crate::planted::{self, Bug};
 use crate::{Effect, Proposal};
 
 impl Replicated {
-    /// A copy that is nearly as far as the others is waited for from now on; once it is, the group is asked to count it in. One that
-    /// needs cells is not near, however few entries a slot has: nobody knows when they come. One that was dismissed again and again
-    /// rests before, as long as enough others are in sync.
+    /// A copy that is nearly as far as the others is waited for from now on; once it is, the group is asked
+    /// to count it in. One that needs cells is not near, however few entries a slot has: nobody knows when
+    /// they come. One that was dismissed again and again rests before, as long as enough others are in sync.
     pub(super) fn count_in(&self, primary: &mut Primary, knowing: &Knowing<'_>, around: &mut Around<'_>) {
         let last = self.log.last().sequence;
         let is_spared = self.configuration.in_sync.len() >= around.in_sync_min;
@@ -51,7 +52,8 @@ impl Replicated {
         }
     }
 
-    /// Copies that count and owe an answer for long are reported; and a candidate that the group may have counted in.
+    /// Copies that count and owe an answer for long are reported; and a candidate that the group may have
+    /// counted in.
     pub(super) fn report(&self, primary: &mut Primary, knowing: &Knowing<'_>, around: &mut Around<'_>) {
         let patience = around.options.suspect_us;
         let is_due = primary.dismissed_at.is_none_or(|at| around.now >= at.after(patience / 2));

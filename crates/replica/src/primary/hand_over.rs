@@ -1,9 +1,13 @@
-//! How a primary hands its slot over: it takes nothing new, waits until nothing is under way, and says so to the group.
+//! How a primary hands its slot over: it takes nothing new, waits until nothing is under way, and says so to
+//! the group.
 //!
-//! Source: the pause at the end of a slot's migration in Valkey 9, with the group's decision in place of the target's.
+//! Source: the pause at the end of a slot's migration in Valkey 9, with the group's decision in place of the
+//! target's.
 //!
-//! Invariant: what came meanwhile has not happened; it is refused with the name of the next primary, or taken if there is none.
-//! Invariant: a proposal counts only for the slot as it was in one table. Once the primary knows another one, it may go on.
+//! Invariant: what came meanwhile has not happened; it is refused with the name of the next primary, or taken
+//! if there is none.
+//! Invariant: a proposal counts only for the slot as it was in one table. Once the primary knows another one,
+//! it may go on.
 
 use super::{Knowing, Peer, Primary};
 use crate::copy::{Around, Replicated};
@@ -91,7 +95,8 @@ impl Replicated {
         let patience_us = around.options.suspect_us;
         primary.handing = None;
         if now >= handing.began_at.after(patience_us) {
-            // Should the group decide all the same, then nobody knows of what is under way then; nothing is lost.
+            // Should the group decide all the same, then nobody knows of what is under way then; nothing is
+            // lost.
             primary.rests_until = now.after(2 * patience_us);
             return;
         }
@@ -113,8 +118,9 @@ impl Replicated {
         primary.handing = Some(handing);
     }
 
-    /// Whether the slot can be handed over soon: the group hears this node, and the other one keeps up, and knows what it is to be. One
-    /// that does not would send clients back here, who are sent to it as soon as it leads.
+    /// Whether the slot can be handed over soon: the group hears this node, and the other one keeps up, and
+    /// knows what it is to be. One that does not would send clients back here, who are sent to it as soon as
+    /// it leads.
     fn is_ready(&self, primary: &Primary, to: NodeId, knowing: &Knowing<'_>, around: &Around<'_>) -> bool {
         let answers = |peer: &Peer| {
             let member = knowing.table.members.get(&peer.node);

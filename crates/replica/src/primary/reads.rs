@@ -1,6 +1,7 @@
 //! What a primary answers from its cells, and when.
 //!
-//! Invariant: a read is answered behind all that was committed in epochs before, and behind writes of its keys that are under way.
+//! Invariant: a read is answered behind all that was committed in epochs before, and behind writes of its
+//! keys that are under way.
 
 use super::{Knowing, Primary, WaitingRead};
 use crate::copy::{Around, Replicated};
@@ -43,8 +44,9 @@ impl Replicated {
         read.behind <= self.committed && self.primary.as_deref().is_some_and(serves)
     }
 
-    /// Answers reads that wait for nothing any more. Whether others promised enough is the same for all of one round of questions, and
-    /// where it is not for the first one, whose round is the oldest, it is for none.
+    /// Answers reads that wait for nothing any more. Whether others promised enough is the same for all of
+    /// one round of questions, and where it is not for the first one, whose round is the oldest, it is for
+    /// none.
     pub(crate) fn answer_reads(&mut self, knowing: &Knowing<'_>, around: &mut Around<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
         let Some(first) = primary.reads.front() else { return self.primary = Some(primary) };
@@ -90,7 +92,8 @@ impl Replicated {
     }
 
     fn has_leases(&self, primary: &Primary, round: u64, knowing: &Knowing<'_>, around: &Around<'_>) -> bool {
-        // Who counts in this epoch promised once it knew of the epoch; who does not yet, once it knew of its copy.
+        // Who counts in this epoch promised once it knew of the epoch; who does not yet, once it knew of its
+        // copy.
         let need = |node| {
             let is_in_sync = self.configuration.in_sync.contains(node);
             let since = if is_in_sync { self.epoch_since } else { self.configuration.since };

@@ -1,7 +1,8 @@
 //! Copies that were dismissed again and again rest before they are counted in once more.
 //!
-//! A copy whose disk takes longer for a sync than the others wait is dismissed, answers at once that it follows, and would be
-//! counted in again, without end: each turn makes writes wait, and adds two changes to the log of the group.
+//! A copy whose disk takes longer for a sync than the others wait is dismissed, answers at once that it
+//! follows, and would be counted in again, without end: each turn makes writes wait, and adds two changes to
+//! the log of the group.
 
 use crate::{Epoch, Incarnation, Moment, NodeId, Options};
 

@@ -86,7 +86,8 @@ impl Replicated {
     pub(crate) fn rejected(&mut self, from: NodeId, hint: Sequence, around: &mut Around<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
         let mut is_given_up = false;
-        // One that the group was asked to count in has all that is committed: no cells can be newer than what it has.
+        // One that the group was asked to count in has all that is committed: no cells can be newer than what
+        // it has.
         let is_proposed = |candidate: &Candidate| candidate.node == from && candidate.proposed_at.is_some();
         let may_have_lost = !self.configuration.in_sync.contains(from)
             && !primary.candidate.as_ref().is_some_and(is_proposed);
@@ -95,17 +96,20 @@ impl Replicated {
         {
             peer.heard_at = around.now;
             if hint == Sequence(0) && may_have_lost && !planted::is(Bug::EmptiedUnheard) {
-                // It lets go of what it had, for cells that come in pieces. An older word that says so costs one more question.
+                // It lets go of what it had, for cells that come in pieces. An older word that says so costs
+                // one more question.
                 peer.matched = Sequence(0);
                 is_given_up = primary.candidate.take_if(|candidate| candidate.node == from).is_some();
             }
             if hint < peer.matched {
-                // An older word, or a copy that does not have what it said: asked again at once it would answer the same, without end.
+                // An older word, or a copy that does not have what it said: asked again at once it would
+                // answer the same, without end.
                 self.primary = Some(primary);
                 return;
             }
             peer.owes_since = None;
-            // Where it stood last was wrong already, and this is one step back: what comes behind it is sent once it is right.
+            // Where it stood last was wrong already, and this is one step back: what comes behind it is sent
+            // once it is right.
             let is_guess = peer.is_known && hint < peer.hint;
             peer.is_known = true;
             if hint > peer.hint {

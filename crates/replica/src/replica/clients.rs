@@ -1,4 +1,5 @@
-//! What clients ask for: who leads a slot takes it, who is about to lead it holds it back, everybody else says who does.
+//! What clients ask for: who leads a slot takes it, who is about to lead it holds it back, everybody else
+//! says who does.
 //!
 //! Invariant: what is held back is taken or refused when this node leads, when it will not, or after a while.
 
@@ -58,13 +59,15 @@ impl Replica {
         }
     }
 
-    /// Whether what clients ask about a slot is to be given to this node: it leads the slot, or will so soon that requests wait here.
+    /// Whether what clients ask about a slot is to be given to this node: it leads the slot, or will so soon
+    /// that requests wait here.
     #[must_use]
     pub fn takes(&self, slot: Slot) -> bool {
         !matches!(self.place(slot), Place::Elsewhere(_))
     }
 
-    /// Whether writes of a slot are on their way to its cells: logged and not applied, or held back until this node may take them.
+    /// Whether writes of a slot are on their way to its cells: logged and not applied, or held back until
+    /// this node may take them.
     #[must_use]
     pub fn is_under_way(&self, slot: Slot) -> bool {
         let is_held =

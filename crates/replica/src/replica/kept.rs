@@ -1,7 +1,9 @@
-//! What is kept in memory for copies that lag: applied entries, which they are sent as long as these are not too many.
+//! What is kept in memory for copies that lag: applied entries, which they are sent as long as these are not
+//! too many.
 //!
-//! Invariant: all slots of a node together keep about twice [`KEPT_OF_ALL_BYTES_MAX`] at most, however many copies lag, beside what
-//! is held for copies to which cells are on their way. That counts as kept as well: where it is much, all others have their share alone.
+//! Invariant: all slots of a node together keep about twice [`KEPT_OF_ALL_BYTES_MAX`] at most, however many
+//! copies lag, beside what is held for copies to which cells are on their way. That counts as kept as well:
+//! where it is much, all others have their share alone.
 
 use super::Replica;
 use crate::copy::Replicated;
@@ -14,8 +16,9 @@ impl Replica {
         self.kept_bytes
     }
 
-    /// How much of that a slot may take: as much as is good for it alone, until all together take much. From then on a slot in which
-    /// something is written keeps its share; one in which nothing is keeps what it has.
+    /// How much of that a slot may take: as much as is good for it alone, until all together take much. From
+    /// then on a slot in which something is written keeps its share; one in which nothing is keeps what it
+    /// has.
     pub(super) fn kept_bytes_max(&self) -> usize {
         match self.kept_bytes <= KEPT_OF_ALL_BYTES_MAX {
             true => usize::MAX,

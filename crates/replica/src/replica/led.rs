@@ -1,4 +1,5 @@
-//! The slots that a node leads, and with whom it shares them: known at once when a table comes, whatever the number of slots.
+//! The slots that a node leads, and with whom it shares them: known at once when a table comes, whatever the
+//! number of slots.
 //!
 //! Invariant: it is what the table that the node goes by says, slot by slot.
 

@@ -41,15 +41,16 @@ impl Replica {
         effects.push(Effect::Send { to, message });
     }
 
-    /// Promises stand under the table that this node goes by now; whoever they were given to may need just that.
+    /// Promises stand under the table that this node goes by now; whoever they were given to may need just
+    /// that.
     fn promise_again(&self, now: Moment, effects: &mut Vec<Effect>) {
         for (to, question) in self.leases.standing(now) {
             self.grant(to, question, effects);
         }
     }
 
-    /// The copies of this node that a table says something else about than the one that it goes by. There are few of them, and
-    /// many slots: what a table costs follows from what it changes.
+    /// The copies of this node that a table says something else about than the one that it goes by. There are
+    /// few of them, and many slots: what a table costs follows from what it changes.
     fn touched<'a>(&'a self, table: &'a Table) -> impl Iterator<Item = (&'a Replicated, Configuration)> {
         let changed = table.slots.changed(&self.table.slots);
         changed.filter_map(|(slot, configuration)| Some((self.slots.get(slot)?, configuration)))
@@ -75,7 +76,8 @@ impl Replica {
         }
         self.try_accept(now, effects);
         if renounces {
-            // What was held back for these slots is sent on, also while other promises keep the table waiting.
+            // What was held back for these slots is sent on, also while other promises keep the table
+            // waiting.
             self.look_at_busy(now, effects);
         }
         self.look_at_early(now, effects);
@@ -87,7 +89,8 @@ impl Replica {
         let is_bound = |(copy, next): (&Replicated, Configuration)| {
             let primary = copy.configuration.primary;
             primary.filter(|&primary| primary != self.me).is_some_and(|primary| {
-                // Whoever knows the table in which that was decided serves the slot no more, whatever came since.
+                // Whoever knows the table in which that was decided serves the slot no more, whatever came
+                // since.
                 next.primary != Some(primary) && self.leases.binds(primary, next.since, now)
             })
         };

@@ -1,4 +1,5 @@
-//! Clients of the world: what they ask of whom, what they make of answers, and whether all of that was right in the end.
+//! Clients of the world: what they ask of whom, what they make of answers, and whether all of that was right
+//! in the end.
 
 use super::{Event, SECOND, SLOT, World, number_of};
 use crate::history::Ended;
@@ -31,7 +32,8 @@ impl World {
         if self.nodes[&node].paused_until > self.now || !self.nodes[&node].is_up {
             return;
         }
-        // What is applied has one order whatever keys are: half of the reads need not wait for writes under way.
+        // What is applied has one order whatever keys are: half of the reads need not wait for writes under
+        // way.
         let key = if is_write { 1 } else { self.random.u64(1..=2) };
         let (slot, ticket, keys) = (SLOT, Ticket(number), vec![key]);
         let input = match is_write {

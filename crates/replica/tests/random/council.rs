@@ -1,4 +1,5 @@
-//! The configuration group of the world: what it is asked, what it decides, and whom it has not heard for too long.
+//! The configuration group of the world: what it is asked, what it decides, and whom it has not heard for too
+//! long.
 
 use super::{Event, GROUP, SECOND, SLOT, World};
 use atoll_replica::{Change, Decision, Moment, NodeId};

@@ -1,4 +1,5 @@
-//! Nodes, their logs and clocks, the network between them and the configuration group, as events in the order of true time.
+//! Nodes, their logs and clocks, the network between them and the configuration group, as events in the order
+//! of true time.
 
 mod clients;
 mod council;

@@ -30,8 +30,8 @@ impl<'a> Arguments<'a> {
         self.request.len() - self.at
     }
 
-    /// The next one. How many there are was checked before: where there is none, that is a slip in the table, and the
-    /// argument is empty.
+    /// The next one. How many there are was checked before: where there is none, that is a slip in the table,
+    /// and the argument is empty.
     pub(super) fn next(&mut self) -> &'a [u8] {
         self.optional().unwrap_or_default()
     }

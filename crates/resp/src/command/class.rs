@@ -45,7 +45,8 @@ impl LatencyClass {
         }
     }
 
-    /// The time that is there to wait for others, in microseconds; none for those that are executed when they come.
+    /// The time that is there to wait for others, in microseconds; none for those that are executed when they
+    /// come.
     #[must_use]
     pub fn slack_us(self) -> Option<u64> {
         match self {

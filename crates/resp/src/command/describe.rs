@@ -1,4 +1,5 @@
-//! What `COMMAND` answers: which commands there are, and where their keys are, so that clients can find the node for them.
+//! What `COMMAND` answers: which commands there are, and where their keys are, so that clients can find the
+//! node for them.
 
 use super::{COMMANDS, CommandRequest, Keys, Specification, find};
 use crate::ReplyWriter;
@@ -38,8 +39,8 @@ impl CommandRequest<'_> {
     }
 }
 
-/// Name, arity, flags, the first key, the last one, the step between them; then categories of rights, hints, the same keys
-/// in newer words, and parts.
+/// Name, arity, flags, the first key, the last one, the step between them; then categories of rights, hints,
+/// the same keys in newer words, and parts.
 fn information(row: &Specification, writer: &mut ReplyWriter<'_>) {
     writer.array(10);
     writer.string(row.name.as_bytes());

@@ -7,7 +7,8 @@ use super::{COMMANDS, Specification};
 /// Letters of the longest name that a command may have.
 const LONGEST: usize = 16;
 
-/// Places of commands by their names, several times as many as there are; where two meet, one has the next free place.
+/// Places of commands by their names, several times as many as there are; where two meet, one has the next
+/// free place.
 const BUCKETS: usize = 512;
 
 /// What a place is that no command has.

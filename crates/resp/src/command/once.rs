@@ -3,9 +3,9 @@
 //! ```text
 //! AT.ID client sequence floor command [argument ...]    [whether it was done before, what the command answers]
 //! ```
-//! A client draws 128 bits once, written as up to 32 hexadecimal digits, and counts its writes; of those below the floor it
-//! asks for none again. The command is one that changes keys of one slot. What it answers is in version 2 of the protocol,
-//! whichever the connection speaks: it is kept.
+//! A client draws 128 bits once, written as up to 32 hexadecimal digits, and counts its writes; of those
+//! below the floor it asks for none again. The command is one that changes keys of one slot. What it answers
+//! is in version 2 of the protocol, whichever the connection speaks: it is kept.
 
 use super::arguments::Arguments;
 use super::{Command, CommandError, Keys, find};

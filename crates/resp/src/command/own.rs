@@ -1,4 +1,5 @@
-//! Commands that Redis does not have: the store contract on the fields of a hash, and the end of a key's time.
+//! Commands that Redis does not have: the store contract on the fields of a hash, and the end of a key's
+//! time.
 //!
 //! ```text
 //! AT.EXPIRE key deadline-ms [key deadline-ms ...]           how many were deleted; a node writes it into its log

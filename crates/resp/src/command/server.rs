@@ -65,7 +65,8 @@ pub enum ClusterRequest<'a> {
     },
 }
 
-/// Longest pattern of keys or options, in bytes: each is compared with it, in as many steps as both lengths multiplied.
+/// Longest pattern of keys or options, in bytes: each is compared with it, in as many steps as both lengths
+/// multiplied.
 pub const PATTERN_BYTES_MAX: usize = 1024;
 
 /// Longest pattern that means what begins so: the longest key with a backslash before each byte, and a star.
@@ -74,7 +75,8 @@ pub const PREFIX_BYTES_MAX: usize = 2 * (16 << 10) + 1;
 /// Most patterns of options: each option is compared with them all.
 const PATTERNS_MAX: usize = 64;
 
-/// Most commands that are described at once: the answer is some hundred times as long as the names that it is about.
+/// Most commands that are described at once: the answer is some hundred times as long as the names that it is
+/// about.
 const NAMES_MAX: usize = 1024;
 
 /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`.
@@ -260,7 +262,8 @@ fn pattern(pattern: &[u8]) -> Result<&[u8], CommandError> {
     if is_short { Ok(pattern) } else { Err(CommandError::Pattern { bytes }) }
 }
 
-/// Whether a pattern has no star before its last byte, so that a key is compared with it once from front to back.
+/// Whether a pattern has no star before its last byte, so that a key is compared with it once from front to
+/// back.
 fn is_prefix(pattern: &[u8]) -> bool {
     let mut left = pattern;
     while let [first, rest @ ..] = left {

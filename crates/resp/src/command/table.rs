@@ -167,14 +167,15 @@ impl Specification {
         inner.map_or(self.keys, |inner| inner.keys.behind(once::ARGUMENTS))
     }
 
-    /// The name of the command that this request, which is one of this command, has done under a name of its own.
+    /// The name of the command that this request, which is one of this command, has done under a name of its
+    /// own.
     #[must_use]
     pub fn inner<'a>(&self, request: &Request<'a>) -> Option<&'a [u8]> {
         (self.keys == Keys::OF_INNER).then(|| request.get(once::ARGUMENTS.into()))?
     }
 
-    /// Whether what was read of this request, which is one of this command, may need room for more than there is: what only deletes
-    /// needs none, in whichever words it comes.
+    /// Whether what was read of this request, which is one of this command, may need room for more than there
+    /// is: what only deletes needs none, in whichever words it comes.
     #[must_use]
     pub fn adds(&self, request: &Request<'_>, command: &Command<'_>) -> bool {
         match command {

@@ -1,6 +1,7 @@
 //! Keys of the requests that are about to be read, seen without reading them.
 //!
-//! Invariant: a guess. A request that is not whole, or none at all, ends it; what is no key may be told as one.
+//! Invariant: a guess. A request that is not whole, or none at all, ends it; what is no key may be told as
+//! one.
 
 /// Arguments of a request that are passed over: whoever has more costs more than a guess is worth.
 const ARGUMENTS_MAX: usize = 8;

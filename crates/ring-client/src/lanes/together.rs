@@ -1,7 +1,8 @@
 //! When requests that have time are sent: together with those that come while others are under way.
 //!
-//! It is how TCP sends small pieces (Nagle, RFC 896), one floor up: without a clock, the more is asked the more goes together. The
-//! clock is only looked at for the promise of the class: half of its time is for waiting, the other half for the answer.
+//! It is how TCP sends small pieces (Nagle, RFC 896), one floor up: without a clock, the more is asked the
+//! more goes together. The clock is only looked at for the promise of the class: half of its time is for
+//! waiting, the other half for the answer.
 
 use std::time::Duration;
 use tokio::time::Instant;

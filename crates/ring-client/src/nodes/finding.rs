@@ -1,8 +1,8 @@
 //! Who has which slot, and whom to ask what any node can answer.
 //!
 //! Invariant: a node that says nothing costs whoever asks a moment, however long it might take to answer.
-//! Invariant: a node that was named in the last table is asked again, however often it did not answer: who lost sight of all of them
-//! for a moment finds them again.
+//! Invariant: a node that was named in the last table is asked again, however often it did not answer: who
+//! lost sight of all of them for a moment finds them again.
 
 use super::{Address, Nodes, Source};
 use crate::answer::{Refused, is_busy, meaning};
@@ -30,8 +30,8 @@ impl Nodes {
         known
     }
 
-    /// A node for what any of them can answer: one of the last table, or one that is asked first, and one that did not answer last only
-    /// where none did.
+    /// A node for what any of them can answer: one of the last table, or one that is asked first, and one
+    /// that did not answer last only where none did.
     pub(super) fn anyone(&self) -> Address {
         let order = self.refreshing.order(self.known());
         let named = self.named.lock();
@@ -58,15 +58,16 @@ impl Nodes {
                     }
                 }
                 Ok(None) => return Err(troubles.error(&self.place)),
-                // It may answer yet. If whoever asks gives up before, the next one who does begins with others.
+                // It may answer yet. If whoever asks gives up before, the next one who does begins with
+                // others.
                 Err(_) => begun.iter().for_each(|address| self.refreshing.note(address, false)),
             }
         }
     }
 
     async fn ask_who_has_what(&self, address: Address) -> (Address, Result<Value, Silent>) {
-        // It needs no place: those who have them all may wait for what is asked here. A node has the answer at once, and where
-        // slots are scattered that is long on a slow network.
+        // It needs no place: those who have them all may wait for what is asked here. A node has the answer
+        // at once, and where slots are scattered that is long on a slow network.
         let (request, within) = (written(&["CLUSTER", "SLOTS"]), self.options.connect_time_out);
         let asked = self.ask_at((&address, Way::Reads), &request, within, || ());
         let answer = tokio::time::timeout(self.options.request_time_out, asked).await;

@@ -70,7 +70,8 @@ async fn who_encrypts_where_nobody_does_is_told_at_once() {
 
 const CELL: Cell<'_> = Cell { partition: b"p", sort: b"s" };
 
-/// A store at a node that tells of each cell that is waited for when this says so, and has a value at the second look.
+/// A store at a node that tells of each cell that is waited for when this says so, and has a value at the
+/// second look.
 async fn waited_at(watch: fn(&str) -> String) -> (Stub, RingStore) {
     let looks = AtomicU64::new(0);
     let node = Stub::start(move |port, _, words| {
@@ -143,7 +144,8 @@ async fn a_write_that_may_be_done_is_not_sent_again_when_nodes_may_have_forgotte
     assert!(began.elapsed() >= patience);
 }
 
-/// Two nodes, of which the first has everything until it is asked for this, and from then on hangs while the other one has it.
+/// Two nodes, of which the first has everything until it is asked for this, and from then on hangs while the
+/// other one has it.
 async fn hanging(at: &'static str) -> (Stub, Stub) {
     let hangs = Arc::new(AtomicBool::new(false));
     let hangs_too = Arc::clone(&hangs);

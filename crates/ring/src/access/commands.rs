@@ -1,6 +1,7 @@
 //! Sets of commands, granted and taken by name or by category.
 //!
-//! Invariant: whoever was let in may say who they are, end, and find the way in the ring: nothing of that tells of data.
+//! Invariant: whoever was let in may say who they are, end, and find the way in the ring: nothing of that
+//! tells of data.
 
 use atoll_resp::{COMMANDS, Flag, Group, Specification, find_place};
 

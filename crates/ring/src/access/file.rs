@@ -79,7 +79,8 @@ impl AccessFile {
     pub fn read(&self) -> Result<Users, AccessError> {
         let path = || self.path.clone();
         let failed = |source| AccessError::Read { path: path(), source };
-        // To open a pipe is to wait for whoever writes into it, and with it everybody whom this thread serves.
+        // To open a pipe is to wait for whoever writes into it, and with it everybody whom this thread
+        // serves.
         if !std::fs::metadata(&self.path).map_err(failed)?.is_file() {
             return Err(AccessError::Text { path: path() });
         }

@@ -77,7 +77,8 @@ impl AccessList {
         known.changes == self.changes() || self.renewed(known).is_some()
     }
 
-    /// The same by the newest list, if nothing about the user was changed: then a look at the count is enough again.
+    /// The same by the newest list, if nothing about the user was changed: then a look at the count is enough
+    /// again.
     pub(crate) fn renewed(&self, known: &Known) -> Option<Known> {
         let changes = self.changes();
         let users = self.users();

@@ -9,7 +9,8 @@ use crate::options::ConnectionLimits;
 use atoll_replica::Moment;
 use atoll_resp::RequestParser;
 
-/// Who neither sent nor read anything for so long gives way first where there is too little memory, in microseconds.
+/// Who neither sent nor read anything for so long gives way first where there is too little memory, in
+/// microseconds.
 const IDLE_US: u64 = 1_000_000;
 
 /// The same of who is told something, in microseconds.
@@ -51,7 +52,8 @@ impl Connection {
         self.counted_bytes > ROOM_BYTES
     }
 
-    /// How much others would gain by its end, if it is large: who neither sends nor reads comes first, and then who takes most.
+    /// How much others would gain by its end, if it is large: who neither sends nor reads comes first, and
+    /// then who takes most.
     pub(crate) fn hinders(&self, now: Moment) -> (bool, usize) {
         let is_idle = match self.stalled_since {
             // A socket tells of room once a good part of it was read, which is seldom on a slow line.

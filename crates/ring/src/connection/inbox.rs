@@ -4,7 +4,8 @@
 
 use std::io::{self, Read};
 
-/// Bytes that arrived. They are received into memory of the loop; what is left of a request that is not whole is kept.
+/// Bytes that arrived. They are received into memory of the loop; what is left of a request that is not whole
+/// is kept.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     /// All of it may be written to; what arrived are the first `filled`.
@@ -51,7 +52,8 @@ impl Inbox {
         }
     }
 
-    /// Receives once; 0 at the end. `wanted` is how many unread bytes there will be at least before one more request is whole.
+    /// Receives once; 0 at the end. `wanted` is how many unread bytes there will be at least before one more
+    /// request is whole.
     pub(crate) fn receive(&mut self, socket: &mut impl Read, wanted: usize) -> io::Result<usize> {
         self.make_room(wanted);
         let room = self.room.get_mut(self.filled..).unwrap_or_default();

@@ -1,7 +1,8 @@
 //! What a connection is told, in the order in which it asked.
 //!
-//! A reply that is known is written at the end. One that comes later keeps its place, and what is known behind it
-//! waits for it. What tells of something that could still be lost is held until the sync that it waits for is done.
+//! A reply that is known is written at the end. One that comes later keeps its place, and what is known
+//! behind it waits for it. What tells of something that could still be lost is held until the sync that it
+//! waits for is done.
 //!
 //! Invariant: replies leave in the order of their requests.
 //! Invariant: as long as it is held nothing leaves.
@@ -150,7 +151,8 @@ impl Outbox {
         Ok(self.sent - start)
     }
 
-    /// Writes into this memory, unless there is some already; it comes back with [`give_back`](Self::give_back).
+    /// Writes into this memory, unless there is some already; it comes back with
+    /// [`give_back`](Self::give_back).
     pub(crate) fn borrow(&mut self, spares: &mut Vec<Vec<u8>>) {
         if self.ready.capacity() == 0 {
             self.ready = spares.pop().unwrap_or_default();

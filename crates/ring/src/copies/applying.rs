@@ -1,7 +1,9 @@
 //! Entries are applied to the cells of their slots, and reads answered from them.
 //!
-//! Invariant: a read that fails is answered so. An entry that cannot be applied ends the node: it would go on with less than others.
-//! Invariant: an entry that cannot be applied changed nothing; while the disk is full it waits, and others of its slot behind it.
+//! Invariant: a read that fails is answered so. An entry that cannot be applied ends the node: it would go on
+//! with less than others.
+//! Invariant: an entry that cannot be applied changed nothing; while the disk is full it waits, and others of
+//! its slot behind it.
 
 use super::body::Body;
 use super::waiting::Waiting;

@@ -1,8 +1,10 @@
-//! Cells of slots that come from other nodes in pieces: gathered until all of a slot are there, or handed on where they are too many.
+//! Cells of slots that come from other nodes in pieces: gathered until all of a slot are there, or handed on
+//! where they are too many.
 //!
 //! Invariant: what is taken is the beginning of what one node sends of one moment.
 //! Invariant: what is gathered takes bounded memory, of one slot and of all together.
-//! Invariant: a slot of which some cells are in place is begun until all are, or is named as unfinished once: it is to be emptied.
+//! Invariant: a slot of which some cells are in place is begun until all are, or is named as unfinished once:
+//! it is to be emptied.
 
 use crate::peer::Piece;
 use atoll_keyspace::MovedCells;
@@ -123,7 +125,8 @@ impl Arrivals {
         over.into_iter().for_each(|slot| self.drop(slot));
     }
 
-    /// The same for slots of which cells are in place alone: that is looked at with every step, and there are few of them.
+    /// The same for slots of which cells are in place alone: that is looked at with every step, and there are
+    /// few of them.
     pub(super) fn retain_in_place(&mut self, is_wanted: impl Fn(NodeId, Slot, (Version, Position)) -> bool) {
         if self.begun.is_empty() {
             return;

@@ -1,5 +1,5 @@
-//! What an entry of a slot's log says is to be done: a client's request as it came, keys whose time is over, or that clients who were
-//! silent for long are forgotten.
+//! What an entry of a slot's log says is to be done: a client's request as it came, keys whose time is over,
+//! or that clients who were silent for long are forgotten.
 
 use crate::peer::codec::{Reader, put};
 use atoll_keyspace::Overdue;
@@ -22,7 +22,8 @@ pub(super) enum Body<'a> {
 pub(super) const LIMITS: Limits =
     Limits { elements: 1 << 21, string_bytes: 128 << 20, total_bytes: 256 << 20, depth: 1 };
 
-/// Room for what a request that came as a line has in front of its words where it is an array; one with more words takes more room.
+/// Room for what a request that came as a line has in front of its words where it is an array; one with more
+/// words takes more room.
 const INLINE_BYTES: usize = 32;
 
 const REQUEST: u8 = 0;

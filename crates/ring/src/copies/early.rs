@@ -1,7 +1,8 @@
 //! What clients ask a node that begins, before it knows whether its clock is right: it waits, in its order.
 //!
-//! Invariant: what waits here is of the list of all that is waited for, and bounded with that. All of it is let go at once: of reads whose
-//! replies together are more than may wait, some are refused as at any other time.
+//! Invariant: what waits here is of the list of all that is waited for, and bounded with that. All of it is
+//! let go at once: of reads whose replies together are more than may wait, some are refused as at any other
+//! time.
 
 use super::Copies;
 use crate::NodeError;
@@ -18,8 +19,8 @@ impl Copies {
         Ok(())
     }
 
-    /// Takes what was asked too early, by the date that this node goes by since it knows: `now` was dated before others told of
-    /// their clocks.
+    /// Takes what was asked too early, by the date that this node goes by since it knows: `now` was dated
+    /// before others told of their clocks.
     pub(crate) fn take_early(&mut self, now: Now) -> Result<(), NodeError> {
         let now = self.dates.again(now);
         while !self.dates.is_early(now.moment)

@@ -1,5 +1,5 @@
-//! Keys whose time is over are deleted through the log of their slot, as any other write, and clients that were silent for long are
-//! forgotten through it.
+//! Keys whose time is over are deleted through the log of their slot, as any other write, and clients that
+//! were silent for long are forgotten through it.
 //!
 //! Invariant: what waits for keys to be deleted is read again once that is decided, or refused with it.
 
@@ -32,7 +32,8 @@ impl Copies {
             return Ok(());
         }
         let ticket = self.expiry_ticket(slot, None);
-        // No read looks at what is remembered of clients, but a write that names no key is one of all of them.
+        // No read looks at what is remembered of clients, but a write that names no key is one of all of
+        // them.
         let keys = vec![number_of(&[])];
         let body = Body::of_forgetting(most);
         self.step(now, Input::Write { slot, ticket, time_ms: now.date_ms, body, keys })
@@ -56,7 +57,8 @@ impl Copies {
         }
     }
 
-    /// Has keys deleted whose time is over, through the log; and then something read again, if it waits for that.
+    /// Has keys deleted whose time is over, through the log; and then something read again, if it waits for
+    /// that.
     pub(super) fn expire(
         &mut self,
         slot: Slot,
@@ -74,7 +76,8 @@ impl Copies {
         });
     }
 
-    /// A ticket for what this node itself has done to a slot because time passed, and for the read that waits for that.
+    /// A ticket for what this node itself has done to a slot because time passed, and for the read that waits
+    /// for that.
     fn expiry_ticket(&mut self, slot: Slot, read: Option<(Ticket, Vec<u64>)>) -> Ticket {
         self.own_tickets += 1;
         let ticket = Ticket(self.own_tickets);

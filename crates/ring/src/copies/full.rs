@@ -1,11 +1,14 @@
-//! What a copy does whose disk is full: it logs and applies nothing more, says so by its silence, and tries again.
+//! What a copy does whose disk is full: it logs and applies nothing more, says so by its silence, and tries
+//! again.
 //!
-//! To the others it is a copy whose disk is slow, so that the configuration group may dismiss it. It goes on to read, to
-//! promise and to send what it has: to move slots elsewhere is what helps.
+//! To the others it is a copy whose disk is slow, so that the configuration group may dismiss it. It goes on
+//! to read, to promise and to send what it has: to move slots elsewhere is what helps.
 //!
-//! Invariant: what was decided is done in its order once there is room, or with the next life: nothing is left out.
+//! Invariant: what was decided is done in its order once there is room, or with the next life: nothing is
+//! left out.
 //! Invariant: a slot is not read while something that it should hold is not applied.
-//! Invariant: nothing is taken meanwhile, neither of clients nor of other nodes: what waits is what was under way.
+//! Invariant: nothing is taken meanwhile, neither of clients nor of other nodes: what waits is what was under
+//! way.
 
 use super::{Copies, Waiting};
 use crate::NodeError;
@@ -84,8 +87,8 @@ impl Copies {
         }
     }
 
-    /// Whether a message is about what cannot be logged: it is lost, as one that never came. Who answered a question about its log
-    /// would be taken for one that follows, and waited for.
+    /// Whether a message is about what cannot be logged: it is lost, as one that never came. Who answered a
+    /// question about its log would be taken for one that follows, and waited for.
     pub(super) fn is_beyond_room(&self, message: &Message) -> bool {
         let is_entries = matches!(message, Message::Slot { about: SlotMessage::Append { .. }, .. });
         is_entries && self.is_full()
@@ -113,8 +116,8 @@ impl Copies {
         Ok(())
     }
 
-    /// Puts cells in place that came whole, and tells the copy at once: between the two nothing may become of the slot. What else
-    /// waits is for the next time.
+    /// Puts cells in place that came whole, and tells the copy at once: between the two nothing may become of
+    /// the slot. What else waits is for the next time.
     fn try_to_install(&mut self, now: Now, full: Full, arrived: Arrived) -> Result<(), NodeError> {
         let Arrived { slot, branch, position, time_ms, .. } = arrived;
         // The slot may have gone on otherwise meanwhile.

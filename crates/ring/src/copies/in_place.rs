@@ -1,10 +1,14 @@
-//! A slot that is too long to be gathered: the old cells go, and those that come follow piece by piece, where they stay.
+//! A slot that is too long to be gathered: the old cells go, and those that come follow piece by piece, where
+//! they stay.
 //!
-//! Meanwhile the copy has nothing, and says so. Nobody may count on it: it is not in sync, and by why its primary sends cells it
-//! never said of this epoch that it has what they hold (docs/decisions/0029-handing-over.md).
+//! Meanwhile the copy has nothing, and says so. Nobody may count on it: it is not in sync, and by why its
+//! primary sends cells it never said of this epoch that it has what they hold
+//! (docs/decisions/0029-handing-over.md).
 //!
-//! Invariant: its log goes before its cells do, so that whatever a crash leaves, no entry is found behind cells that are gone.
-//! Invariant: nothing is done with a slot of which some cells are in place, but to add more of them: what came goes before.
+//! Invariant: its log goes before its cells do, so that whatever a crash leaves, no entry is found behind
+//! cells that are gone.
+//! Invariant: nothing is done with a slot of which some cells are in place, but to add more of them: what
+//! came goes before.
 //! Invariant: what was begun and is not gone on with is emptied, also by who opens the keyspace again.
 
 use super::Copies;
@@ -21,8 +25,8 @@ const CELLS_TOGETHER: usize = 1024;
 const BYTES_TOGETHER: usize = 1 << 20;
 
 impl Copies {
-    /// Puts cells of a slot behind those that are in place; the first ones take the place of all that was there.
-    /// Nothing that came before of the slot is left to be emptied.
+    /// Puts cells of a slot behind those that are in place; the first ones take the place of all that was
+    /// there. Nothing that came before of the slot is left to be emptied.
     pub(super) fn put_in_place(
         &mut self,
         (now, from): (Now, NodeId),
@@ -126,7 +130,8 @@ impl Copies {
         self.clear_unfinished()
     }
 
-    /// An entry that came late begins the slot anew: it goes behind nothing, and not behind some cells of a later moment.
+    /// An entry that came late begins the slot anew: it goes behind nothing, and not behind some cells of a
+    /// later moment.
     pub(super) fn end_before(&mut self, effect: &Effect) -> Result<(), NodeError> {
         let (Effect::Log { slot, .. } | Effect::Apply { slot, .. }) = effect else { return Ok(()) };
         if !self.moves.arrivals.is_in_place(*slot) {
@@ -150,7 +155,8 @@ impl Copies {
         Ok(())
     }
 
-    /// Whether the cells of a slot are not those that it should hold: something is not applied, or not emptied, while the disk is full.
+    /// Whether the cells of a slot are not those that it should hold: something is not applied, or not
+    /// emptied, while the disk is full.
     pub(super) fn lacks_cells(&self, slot: Slot) -> bool {
         self.full.as_ref().is_some_and(|full| full.lacks_applied(slot))
             || self.moves.uncleared.contains(&slot)

@@ -1,7 +1,8 @@
 //! Cells of slots on their way to nodes that have to catch up, and from those that have them.
 //!
-//! What goes out is the state of one moment, in pieces, as fast as the connection takes them. What comes in is put together
-//! and takes the place of what was there in one step, if it is not too much; a long slot comes [in place](super::in_place).
+//! What goes out is the state of one moment, in pieces, as fast as the connection takes them. What comes in
+//! is put together and takes the place of what was there in one step, if it is not too much; a long slot
+//! comes [in place](super::in_place).
 //!
 //! Invariant: a slot that cannot be read here is not sent for a while, and ends nothing.
 //! Invariant: a slot holds the cells of one moment, never some of one and some of another.
@@ -22,7 +23,8 @@ use atoll_replica::{Input, NodeId, Position, Replica, Slot};
 
 /// Slots on their way.
 pub(super) struct Moves {
-    /// What is asked for while some of it is on its way ends first, and whoever still lacks something asks again.
+    /// What is asked for while some of it is on its way ends first, and whoever still lacks something asks
+    /// again.
     pub(super) outgoing: Queue,
     pub(super) arrivals: Arrivals,
     /// Slots of which this node has no copy any more, and those of them whose cells are still there.
@@ -142,7 +144,8 @@ impl Copies {
         // What was given up meanwhile is not put in place of what goes on.
         let branch = self.replica.table().slot(slot).branch;
         if piece.branch != branch {
-            // It was made before a loss was accepted, or after one that this node does not know of yet: then it is asked for again.
+            // It was made before a loss was accepted, or after one that this node does not know of yet: then
+            // it is asked for again.
             if self.moves.arrivals.is_from(slot, from) {
                 self.moves.arrivals.drop(slot);
             }
@@ -206,7 +209,8 @@ impl Copies {
         moves.arrivals.retain(|from, slot, (_, position)| is_wanted(replica, from, slot, position));
     }
 
-    /// Whether a slot's cells may come from there: only its primary sends them, and only to a copy that lacks them.
+    /// Whether a slot's cells may come from there: only its primary sends them, and only to a copy that lacks
+    /// them.
     pub(super) fn is_wanted(&self, from: NodeId, slot: Slot, position: Position) -> bool {
         is_wanted(&self.replica, from, slot, position)
     }
@@ -216,8 +220,8 @@ impl Copies {
         self.moves.arrivals.given_up()
     }
 
-    /// This node has no copy of these slots any more. A table that takes many from it has all of them forgotten at once: one
-    /// after the other kept clients waiting for as long as that many commits take.
+    /// This node has no copy of these slots any more. A table that takes many from it has all of them
+    /// forgotten at once: one after the other kept clients waiting for as long as that many commits take.
     pub(super) fn forget(&mut self) -> Result<(), NodeError> {
         let slots = std::mem::take(&mut self.moves.forgotten);
         if slots.is_empty() {

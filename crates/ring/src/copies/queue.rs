@@ -1,7 +1,8 @@
 //! Cells that are to be sent to other nodes, in the order in which they were asked for.
 //!
 //! Invariant: what is asked for again keeps its place, and stays what it is once some of it was sent.
-//! Invariant: what waits costs no more than its name: its cells are those of the moment at which the first of them are sent.
+//! Invariant: what waits costs no more than its name: its cells are those of the moment at which the first of
+//! them are sent.
 
 use atoll_keyspace::Exporter;
 use atoll_replica::{Moment, NodeId, Position, Slot, Version};

@@ -1,4 +1,5 @@
-//! What a client is told when nothing happened, or when nobody knows, in the words that clients of Redis Cluster act on.
+//! What a client is told when nothing happened, or when nobody knows, in the words that clients of Redis
+//! Cluster act on.
 
 use crate::address::NodeAddress;
 use atoll_errors::ErrorKind;

@@ -31,7 +31,8 @@ pub(super) enum Waiting {
     },
 }
 
-/// About what a request takes that waits, besides its own bytes: here, in the copy of its slot and among the answers that are due.
+/// About what a request takes that waits, besides its own bytes: here, in the copy of its slot and among the
+/// answers that are due.
 const PLACE_BYTES: usize = 256;
 
 impl Waiting {

@@ -1,7 +1,7 @@
 //! A round: connections have their turns, what they wrote is made durable, and their answers leave.
 //!
-//! Before a few connections have their turns, all of them receive, and what they ask about is brought nearer: so they wait for memory
-//! together.
+//! Before a few connections have their turns, all of them receive, and what they ask about is brought nearer:
+//! so they wait for memory together.
 
 use super::{EventLoop, HANDSHAKES_MAX};
 use crate::NodeError;
@@ -12,7 +12,8 @@ use atoll_keyspace::NEAR_AT_ONCE;
 use atoll_replica::Ticket;
 use atoll_resp::{Protocol, ReplyWriter};
 
-/// For how long turns go on in a round, about, in microseconds: nodes are heard, and hear of this one, between rounds.
+/// For how long turns go on in a round, about, in microseconds: nodes are heard, and hear of this one,
+/// between rounds.
 const TURNS_US: u64 = 20_000;
 
 impl EventLoop {
@@ -32,13 +33,15 @@ impl EventLoop {
                 break;
             }
         }
-        // Who had no turn in this round is first in the next one: those who had one come behind, whatever they still want.
+        // Who had no turn in this round is first in the next one: those who had one come behind, whatever
+        // they still want.
         turns.drain(..done);
         turns.append(&mut self.next);
         self.next = turns;
         // Before anybody is told what was written just now.
         self.revoke();
-        // Nobody may be told of a write that could still be lost, so if this fails nobody is told anything more.
+        // Nobody may be told of a write that could still be lost, so if this fails nobody is told anything
+        // more.
         let awaited = self.here.slots.settle(self.here.now, self.poll.registry())?;
         self.here.slots.look_at_watches(self.here.now, &self.here.table);
         self.fill();
@@ -71,7 +74,8 @@ impl EventLoop {
         keys.len()
     }
 
-    /// Ends the connections of users who are gone, or are other ones by now, and lets go of what they wait for.
+    /// Ends the connections of users who are gone, or are other ones by now, and lets go of what they wait
+    /// for.
     fn revoke(&mut self) {
         if !self.here.look_at_access() {
             return;
@@ -93,7 +97,8 @@ impl EventLoop {
         }
     }
 
-    /// Receives from some connections, and brings nearer what they ask about, so that they wait for memory together.
+    /// Receives from some connections, and brings nearer what they ask about, so that they wait for memory
+    /// together.
     fn receive_ahead(&mut self, keys: &[usize]) {
         for &key in keys {
             if let Some(connection) = self.connections.get_mut(key) {
@@ -102,7 +107,8 @@ impl EventLoop {
         }
         let connections = &self.connections;
         let mut there = keys.iter().filter_map(|&key| connections.get(key)).peekable();
-        // Nearly always all are in one keyspace; those that are in another one than the first wait by themselves.
+        // Nearly always all are in one keyspace; those that are in another one than the first wait by
+        // themselves.
         let keyspace = there.peek().map_or(0, |first| first.session.keyspace);
         let asked = there.filter(|one| one.session.keyspace == keyspace).filter_map(Connection::key_ahead);
         bring_nearer(&mut self.here, keyspace, asked);
@@ -119,8 +125,9 @@ impl EventLoop {
         }
     }
 
-    /// Ends those who take most until all together take no more than they may; whoever asked for more goes on, if it is still there.
-    /// Where all are small it is that one who has to go: whoever was let in stays, however many come.
+    /// Ends those who take most until all together take no more than they may; whoever asked for more goes
+    /// on, if it is still there. Where all are small it is that one who has to go: whoever was let in stays,
+    /// however many come.
     fn make_room_for(&mut self, key: usize) {
         let now = self.here.now.moment;
         while self.here.metrics.connection_bytes.get() > self.here.shared.memory_bytes_max_each() {
@@ -156,7 +163,8 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Brings the replies that came after all to those who wait for them, and tells what nobody asked for just now.
+    /// Brings the replies that came after all to those who wait for them, and tells what nobody asked for
+    /// just now.
     fn fill(&mut self) {
         for (ticket, reply) in self.here.slots.take_answers() {
             if let Some((ticket, reply)) = self.here.gathered.take(ticket, reply) {

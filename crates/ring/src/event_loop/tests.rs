@@ -1,4 +1,5 @@
-//! No answer leaves before the sync that it waits for, the loop goes on beside one that is slow, and a sync that fails ends it.
+//! No answer leaves before the sync that it waits for, the loop goes on beside one that is slow, and a sync
+//! that fails ends it.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod half_way;

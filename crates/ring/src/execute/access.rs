@@ -1,6 +1,7 @@
 //! What a user of the list may do, and `ACL`.
 //!
-//! Invariant: who is in no list, because it showed the token or there is none, is `default` and may do everything.
+//! Invariant: who is in no list, because it showed the token or there is none, is `default` and may do
+//! everything.
 
 use super::Executor;
 use crate::access::{CATEGORIES, DEFAULT, Told, User, is_about_all};
@@ -27,7 +28,8 @@ impl Executor<'_> {
         let Some(who) = &self.session.who else { return true };
         let still_is = self.here.shared.chosen.access.as_ref().is_some_and(|access| access.still_has(who));
         if !still_is {
-            // Its user is gone or is another one by now; what it waits for is let go of before this round is over.
+            // Its user is gone or is another one by now; what it waits for is let go of before this round is
+            // over.
             self.error("NOAUTH", "Authentication required.");
             self.session.end_with(End::Refused);
             return false;

@@ -101,7 +101,8 @@ impl Executor<'_> {
         }
     }
 
-    /// From now on it is this user, or `default`. What another one waits for on this connection is none of its business.
+    /// From now on it is this user, or `default`. What another one waits for on this connection is none of
+    /// its business.
     fn let_in(&mut self, who: Option<Known>) -> Result<(), Refused> {
         let home = self.home_of(who.as_ref()).map_err(|why| match self.here.is_loading {
             true => Refused::Loading,
@@ -131,7 +132,8 @@ impl Executor<'_> {
             tracing::warn!(connection = self.session.id, peer = %self.session.peer, times, "a wrong password");
         }
         self.error("WRONGPASS", "invalid username-password pair or user is disabled.");
-        // Whoever tries passwords is to connect anew for each few of them, and so does not keep this loop busy.
+        // Whoever tries passwords is to connect anew for each few of them, and so does not keep this loop
+        // busy.
         self.session.wrong_passwords += 1;
         if self.session.wrong_passwords >= WRONG_PASSWORDS_MAX {
             self.session.end_with(End::Refused);

@@ -8,8 +8,8 @@ use atoll_replica::Slot;
 use atoll_resp::{Command, Keys, ReplyWriter, Request, ScanRequest};
 
 impl Executor<'_> {
-    /// `FLUSHALL` and `FLUSHDB`: a write to each slot that holds or remembers something, or will by what was asked for before, and has
-    /// its primary here.
+    /// `FLUSHALL` and `FLUSHDB`: a write to each slot that holds or remembers something, or will by what was
+    /// asked for before, and has its primary here.
     pub(super) fn flush_all(&mut self, request: &Request<'_>, keys: Keys, command: &Command<'_>) {
         self.session.is_tired = true;
         let table = self.here.table.clone();
@@ -41,8 +41,8 @@ impl Executor<'_> {
         self.here.gathered.begin(ticket, awaited, reply);
     }
 
-    /// `SCAN`: of the slots whose primary is here. Where one that may hold something cannot be read now, nothing is said: a page without
-    /// its keys would look like one of a slot that has none.
+    /// `SCAN`: of the slots whose primary is here. Where one that may hold something cannot be read now,
+    /// nothing is said: a page without its keys would look like one of a slot that has none.
     pub(super) fn scan(&mut self, request: &ScanRequest<'_>) {
         let table = self.here.table.clone();
         let keyspace = self.session.keyspace;
@@ -63,7 +63,8 @@ impl Executor<'_> {
         }
     }
 
-    /// `AT.SCAN`: of slots beside each other whose primary is here and that may be read now. What it says is complete up to its cursor.
+    /// `AT.SCAN`: of slots beside each other whose primary is here and that may be read now. What it says is
+    /// complete up to its cursor.
     pub(super) fn scan_run(&mut self, request: &ScanRequest<'_>) {
         let first = ScanPage::slot_of(request.cursor);
         if first >= SLOTS {
@@ -128,13 +129,14 @@ impl Executor<'_> {
         }
     }
 
-    /// Whether this node leads a slot and cannot tell now what is in it. Of one that it does not lead it tells what its copy has, as
-    /// nodes of other clusters do.
+    /// Whether this node leads a slot and cannot tell now what is in it. Of one that it does not lead it
+    /// tells what its copy has, as nodes of other clusters do.
     fn is_dark(&self, slot: Slot) -> bool {
         self.here.table.is_here(slot) && !self.here.slots.may_read(slot, self.here.now)
     }
 
-    /// A slot has to be read that cannot be now: whoever asks again is answered once it can, or by whoever leads then.
+    /// A slot has to be read that cannot be now: whoever asks again is answered once it can, or by whoever
+    /// leads then.
     fn down(&mut self) {
         self.error(
             "CLUSTERDOWN",

@@ -48,7 +48,8 @@ impl Executor<'_> {
         writer.string((date_ms % 1000 * 1000).to_string().as_bytes());
     }
 
-    /// `WAIT`. What was acknowledged is on every copy in sync already, which are so many at least: there is nothing to wait for.
+    /// `WAIT`. What was acknowledged is on every copy in sync already, which are so many at least: there is
+    /// nothing to wait for.
     pub(super) fn wait(&mut self) {
         let replicas = self.here.replicas_min(self.session.keyspace);
         self.writer().integer(i64::try_from(replicas).unwrap_or(i64::MAX));
@@ -61,10 +62,11 @@ impl Executor<'_> {
     }
 }
 
-/// Whether a name is one that a pattern means: `*` is any text, `?` any byte, `[a-c]` any of these, `\` takes the byte
-/// behind it as it is.
+/// Whether a name is one that a pattern means: `*` is any text, `?` any byte, `[a-c]` any of these, `\` takes
+/// the byte behind it as it is.
 ///
-/// Each star is given what follows it as early as possible, so that this takes no longer than both lengths multiplied.
+/// Each star is given what follows it as early as possible, so that this takes no longer than both lengths
+/// multiplied.
 pub(super) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut place) = (0, 0);
     let mut last_star = None;

@@ -1,7 +1,7 @@
 //! The door for Prometheus: answers `GET /metrics`, and nothing else.
 //!
-//! A few lines of HTTP in place of a server that would be the largest part of a node: a request of at most 8 KiB, one on each
-//! connection, a few connections at a time, each for a few seconds at most.
+//! A few lines of HTTP in place of a server that would be the largest part of a node: a request of at most 8
+//! KiB, one on each connection, a few connections at a time, each for a few seconds at most.
 //!
 //! Invariant: beyond this machine nobody is answered without the token.
 

@@ -1,4 +1,5 @@
-//! A node whose disk is full answers reads, makes room, and takes writes again; so does one of several, and its ring goes on.
+//! A node whose disk is full answers reads, makes room, and takes writes again; so does one of several, and
+//! its ring goes on.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
 mod long_slots;

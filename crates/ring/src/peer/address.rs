@@ -39,7 +39,8 @@ impl PeerAddress {
         self.host == other.host && self.addresses.is_same(&other.addresses)
     }
 
-    /// Where to dial it now: where it was reached last, otherwise at the address behind the one that was tried.
+    /// Where to dial it now: where it was reached last, otherwise at the address behind the one that was
+    /// tried.
     pub(super) fn take_turn(&mut self) -> SocketAddr {
         if std::mem::replace(&mut self.is_tried, true) {
             self.addresses.pass(self.at());

@@ -1,6 +1,7 @@
 //! What nodes say to each other, as bytes and back; no I/O.
 //!
-//! All numbers are little-endian; a frame of [`atoll_wire`] goes around each message, with its length and its checksum.
+//! All numbers are little-endian; a frame of [`atoll_wire`] goes around each message, with its length and its
+//! checksum.
 //!
 //! Invariant: bytes from a peer never cause a panic, nor memory beyond what arrived.
 

@@ -37,16 +37,18 @@ pub(super) struct Showing<'a> {
     pub(super) date_ms: u64,
 }
 
-/// How long a node that cannot be reached is left alone; one that refuses this one, or is refused, for as long as a connection may
-/// take to open.
+/// How long a node that cannot be reached is left alone; one that refuses this one, or is refused, for as
+/// long as a connection may take to open.
 const RETRY_US: u64 = 100_000;
 
-/// How long a connection may take to open, and how long what was sent may stay unacknowledged. The kernel's own patience
-/// doubles with each try: after a cut of minutes it would be minutes until the nodes speak again.
+/// How long a connection may take to open, and how long what was sent may stay unacknowledged. The kernel's
+/// own patience doubles with each try: after a cut of minutes it would be minutes until the nodes speak
+/// again.
 const SILENCE_US: u64 = 1_000_000;
 const SILENCE_MS: u32 = 2_000;
 
-/// What was told of a node is told again if it happens again once the node was spoken to for so long, beyond the time to open.
+/// What was told of a node is told again if it happens again once the node was spoken to for so long, beyond
+/// the time to open.
 const SETTLED_US: u64 = 2_000_000;
 
 impl Dialled {
@@ -78,8 +80,9 @@ impl Dialled {
         self.outbox.take_counts()
     }
 
-    /// Adds a message of the protocol to what waits; whether there was room for it. Where much waits, words about entries go before
-    /// the entries: a promise that comes late is none, and a node that is not heard is taken for silent.
+    /// Adds a message of the protocol to what waits; whether there was room for it. Where much waits, words
+    /// about entries go before the entries: a promise that comes late is none, and a node that is not heard
+    /// is taken for silent.
     pub(super) fn say(&mut self, message: &Message) -> bool {
         let is_word = !matches!(message, Message::Slot { about: SlotMessage::Append { .. }, .. });
         if is_word && self.is_open && self.outbox.is_long() {
@@ -123,7 +126,8 @@ impl Dialled {
         if fits {
             self.outbox.add(&self.body);
         }
-        // Its room is used again, but not what a long message took: there are many nodes, and none of it is counted anywhere.
+        // Its room is used again, but not what a long message took: there are many nodes, and none of it is
+        // counted anywhere.
         self.body.clear();
         self.body.shrink_to(UNCONNECTED_BYTES_MAX);
         fits

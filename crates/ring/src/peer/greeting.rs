@@ -1,4 +1,5 @@
-//! The first frame between two nodes: who dials, in which life, of which ring, whom it means, and that it knows the secret of the ring.
+//! The first frame between two nodes: who dials, in which life, of which ring, whom it means, and that it
+//! knows the secret of the ring.
 //!
 //! Invariant: nothing of a peer is heard before its greeting was found right.
 //! Invariant: no node takes words that were meant for another one, though that one was where this one is now.
@@ -36,7 +37,8 @@ impl Greeting {
         out.extend_from_slice(token.map(Token::text).unwrap_or_default());
     }
 
-    /// Whether a node of a build with which this one forms no ring speaks there: it greets in another version.
+    /// Whether a node of a build with which this one forms no ring speaks there: it greets in another
+    /// version.
     pub(crate) fn is_of_other_build(bytes: &[u8]) -> bool {
         let (name, version) = MAGIC.split_at(MAGIC.len() - 1);
         bytes.strip_prefix(name).is_some_and(|rest| rest.first().is_some_and(|said| !version.contains(said)))
@@ -63,7 +65,8 @@ impl Greeting {
         self.incarnation != Incarnation::default()
     }
 
-    /// Why the node that greets as `me` does not listen to who greets so, if it does not. Before it has a life it does not know its ring.
+    /// Why the node that greets as `me` does not listen to who greets so, if it does not. Before it has a
+    /// life it does not know its ring.
     pub(crate) fn refusal(&self, me: &Self) -> Option<String> {
         if self.node == me.node {
             return Some("it says that it is this node itself".to_owned());

@@ -68,8 +68,8 @@ impl Heard {
         self.from.is_none() && now >= *self.greets_by.get_or_insert(now.after(GREETING_US))
     }
 
-    /// Receives until nothing is there or others are to have their turn, and hands on what is whole. Of a connection that the other
-    /// side has closed its end is looked for.
+    /// Receives until nothing is there or others are to have their turn, and hands on what is whole. Of a
+    /// connection that the other side has closed its end is looked for.
     pub(super) fn receive(
         &mut self,
         (room, is_closed): (&mut [u8], bool),
@@ -94,8 +94,8 @@ impl Heard {
                     if !self.hand_on(me, secret, hear) {
                         return Received::Over;
                     }
-                    // A socket that gave less than was asked for has nothing left, and the poll tells of more. What is
-                    // decrypted comes record by record.
+                    // A socket that gave less than was asked for has nothing left, and the poll tells of
+                    // more. What is decrypted comes record by record.
                     if count < room.len() && !is_closed && !self.stream.is_encrypted() {
                         return Received::All;
                     }

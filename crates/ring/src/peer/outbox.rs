@@ -1,7 +1,9 @@
-//! What waits to be sent on one connection: whole frames, in their order, and how many of them were sent or lost.
+//! What waits to be sent on one connection: whole frames, in their order, and how many of them were sent or
+//! lost.
 //!
 //! Invariant: a frame that was begun is ended before anything else is sent.
-//! Invariant: what goes ahead of others is little, also as memory, and never goes before what a connection begins with.
+//! Invariant: what goes ahead of others is little, also as memory, and never goes before what a connection
+//! begins with.
 //! Invariant: however many words there are, what they overtake gets as much of the connection as they do.
 
 use super::UNCONNECTED_BYTES_MAX;
@@ -86,7 +88,8 @@ impl Outbox {
         self.waiting.add(body);
     }
 
-    /// Puts a message before all that wait but the one that was begun, and behind others of its kind; whether there was room.
+    /// Puts a message before all that wait but the one that was begun, and behind others of its kind; whether
+    /// there was room.
     pub(super) fn add_ahead(&mut self, body: &[u8], kind: Ahead) -> bool {
         let (lane, most) = match kind {
             Ahead::Promise => (&mut self.first, PROMISES_BYTES_MAX),

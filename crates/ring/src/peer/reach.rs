@@ -1,4 +1,5 @@
-//! Whether a node has been reached lately. A connection that opens and is ended at once reached somebody else, or nobody who listens.
+//! Whether a node has been reached lately. A connection that opens and is ended at once reached somebody
+//! else, or nobody who listens.
 
 use atoll_replica::Moment;
 

@@ -1,9 +1,11 @@
-//! Which entries wait to be sent on a connection: who has not heard of them yet is told once more only that they come.
+//! Which entries wait to be sent on a connection: who has not heard of them yet is told once more only that
+//! they come.
 //!
-//! A copy that does not answer is sent again what it has not said it has, also where all of that is still here. On a slow link
-//! it would be put behind itself again and again, and everything else behind it.
+//! A copy that does not answer is sent again what it has not said it has, also where all of that is still
+//! here. On a slow link it would be put behind itself again and again, and everything else behind it.
 //!
-//! Invariant: what is taken for a repeat waits here, or was begun and will be ended, unless the connection ends.
+//! Invariant: what is taken for a repeat waits here, or was begun and will be ended, unless the connection
+//! ends.
 
 use atoll_replica::{Epoch, Message, Position, Sequence, Slot, SlotMessage};
 use std::collections::{BTreeMap, VecDeque};

@@ -1,7 +1,8 @@
 //! Keys whose time is over are deleted, some at a time, through the log of their slot.
 //!
 //! Invariant: a slot that cannot be read is told of once, and left alone for a while.
-//! Invariant: a slot in which that is under way is not asked again, and one that refuses it waits for the next tick.
+//! Invariant: a slot in which that is under way is not asked again, and one that refuses it waits for the
+//! next tick.
 
 use super::{Home, Slots, next};
 use crate::clock::Now;
@@ -16,8 +17,8 @@ use std::collections::HashSet;
 const EXPIRED_MAX: usize = 500;
 
 impl Slots {
-    /// Deletes some keys of these slots whose time is over; whether there may be more. Where that takes a while, and is under way
-    /// for a slot, it is not asked for again.
+    /// Deletes some keys of these slots whose time is over; whether there may be more. Where that takes a
+    /// while, and is under way for a slot, it is not asked for again.
     pub(crate) fn expire_some(
         &mut self,
         now: Now,
@@ -44,7 +45,8 @@ impl Slots {
                     expired => is_taken |= expired?,
                 }
             }
-            // Where a write is refused that deletes them, as while too few copies or no room are there, they wait for the next tick.
+            // Where a write is refused that deletes them, as while too few copies or no room are there, they
+            // wait for the next tick.
             has_more |= is_taken && overdue.len() >= EXPIRED_MAX;
         }
         Ok(has_more)

@@ -1,5 +1,5 @@
-//! What a loop has of other nodes: who leads a slot, what time it is, what came from them. A node that is the whole ring has nothing of
-//! that.
+//! What a loop has of other nodes: who leads a slot, what time it is, what came from them. A node that is the
+//! whole ring has nothing of that.
 
 use super::{Home, Slots};
 use crate::NodeError;
@@ -53,7 +53,8 @@ impl Slots {
         }
     }
 
-    /// Whether keys of a slot may be listed: what its cells hold is what a read would find, which waits where this does not.
+    /// Whether keys of a slot may be listed: what its cells hold is what a read would find, which waits where
+    /// this does not.
     pub(crate) fn may_read(&self, slot: Slot, now: Now) -> bool {
         match &self.home {
             Home::Alone(_) => true,

@@ -1,10 +1,13 @@
 //! Syncs of the rounds of a loop, whose answers wait for them.
 //!
-//! Where the disk is quick the loop syncs itself, once nobody else can have a turn: one sync for all who came meanwhile, and no
-//! thread to be woken. Where it is slow, or not known yet, a thread does that, and the loop goes on.
+//! Where the disk is quick the loop syncs itself, once nobody else can have a turn: one sync for all who came
+//! meanwhile, and no thread to be woken. Where it is slow, or not known yet, a thread does that, and the loop
+//! goes on.
 //!
-//! Invariant: a number counts as synced only after a sync ended that began behind the writes it was given for.
-//! Invariant: whoever saw what was written so far waits for the last number: no answer tells of what could still be lost.
+//! Invariant: a number counts as synced only after a sync ended that began behind the writes it was given
+//! for.
+//! Invariant: whoever saw what was written so far waits for the last number: no answer tells of what could
+//! still be lost.
 
 use super::Syncer;
 use crate::NodeError;
@@ -52,8 +55,8 @@ impl Rounds {
         Ok(Self { engine, clock, syncer, told, asked, synced, waiting_since, quick_in_a_row })
     }
 
-    /// A round is over, behind which there is something to sync or nothing new. The number that everything written so far waits
-    /// for; none where all of it is synced.
+    /// A round is over, behind which there is something to sync or nothing new. The number that everything
+    /// written so far waits for; none where all of it is synced.
     pub(crate) fn settle(&mut self, now: Moment, has_written: bool) -> Option<u64> {
         if has_written {
             self.asked += 1;
@@ -90,7 +93,8 @@ impl Rounds {
     /// The last number that is synced.
     ///
     /// # Errors
-    /// [`NodeError`] when a sync failed: what was written may be lost with the power, so that nobody may be told of it.
+    /// [`NodeError`] when a sync failed: what was written may be lost with the power, so that nobody may be
+    /// told of it.
     pub(crate) fn synced(&mut self) -> Result<u64, NodeError> {
         loop {
             match self.told.try_recv() {

@@ -1,4 +1,5 @@
-//! What operators are told of each node, counted when the first of them asks: it takes a look at every slot of every keyspace.
+//! What operators are told of each node, counted when the first of them asks: it takes a look at every slot
+//! of every keyspace.
 
 use super::SlotTable;
 use atoll_replica::NodeId;

@@ -37,7 +37,8 @@ impl SlotTable {
         }
     }
 
-    /// Of how many slots of a keyspace the primary is up, and how many copies in sync the one has that has fewest.
+    /// Of how many slots of a keyspace the primary is up, and how many copies in sync the one has that has
+    /// fewest.
     pub(super) fn seen_of(&self, keyspace: u8) -> (u64, u64) {
         self.seen.get(usize::from(keyspace)).map_or((0, 0), |seen| *seen.get_or_init(|| self.see(keyspace)))
     }

@@ -1,7 +1,7 @@
 //! What `CLUSTER` answers about the table.
 //!
-//! Clients learn the primaries only, for nobody else answers; a node without slots is told of all the same, since they may
-//! ask it where slots are.
+//! Clients learn the primaries only, for nobody else answers; a node without slots is told of all the same,
+//! since they may ask it where slots are.
 
 use super::SlotTable;
 use super::count::Counts;
@@ -95,7 +95,8 @@ impl SlotTable {
                 (false, false) => "master,fail",
             };
             let link = if is_me || node.is_up { "connected" } else { "disconnected" };
-            // Clients take the number in brackets apart from the right, so it stands here without them, as with Redis.
+            // Clients take the number in brackets apart from the right, so it stands here without them, as
+            // with Redis.
             let (host, port) = (&address.clients.host, address.clients.port);
             let peers = address.peers.port;
             let epoch = node.epoch;
@@ -109,8 +110,9 @@ impl SlotTable {
         text
     }
 
-    /// `AT.RING STATUS`, of a node that heard the configuration group last, and knows the others, as is told. Slots are counted
-    /// of the whole ring; how many copies there are, and which slots are down, is told of one keyspace.
+    /// `AT.RING STATUS`, of a node that heard the configuration group last, and knows the others, as is told.
+    /// Slots are counted of the whole ring; how many copies there are, and which slots are down, is told of
+    /// one keyspace.
     pub(crate) fn write_status(
         &self,
         keyspace: u8,
@@ -166,7 +168,8 @@ impl SlotTable {
         self.write_keyspaces(&all, writer);
     }
 
-    /// All ranges of slots that nobody answers for: first, last, and the nodes that had their last copies, by their numbers.
+    /// All ranges of slots that nobody answers for: first, last, and the nodes that had their last copies, by
+    /// their numbers.
     pub(super) fn write_down(&self, keyspace: u8, writer: &mut ReplyWriter<'_>) {
         // The last copy of a slot stays its primary while its node is down: nobody else may take its place.
         let is_up = |node: NodeId| self.table.members.get(&node).is_some_and(|member| member.is_up);
@@ -197,7 +200,8 @@ impl SlotTable {
         // A node that is down still leads the slots of which it has the last copy, and answers nothing.
         let (served, copies) = self.seen_of(keyspace);
         let failed = (assigned as u64).saturating_sub(served);
-        // A state that failed would tell clients that nothing at all is served here, and some then do not ask.
+        // A state that failed would tell clients that nothing at all is served here, and some then do not
+        // ask.
         let is_whole = assigned == routes.len();
         let counts = self.counts();
         let size = counts.iter().filter(|node| node.leads > 0).count();

@@ -9,7 +9,8 @@ use atoll_keyspace::SLOTS;
 use atoll_replica::{Copies, Epoch, Incarnation, KeyspaceRules, Member, Slot};
 use atoll_resp::{Protocol, ReplyWriter};
 
-/// Three nodes: the first leads slots up to 99, the second those up to 16,000, and nobody the rest; the third leads none.
+/// Three nodes: the first leads slots up to 99, the second those up to 16,000, and nobody the rest; the third
+/// leads none.
 fn table() -> Table {
     let mut table = Table::empty(SLOTS.into());
     table.version = Version(7);

@@ -1,7 +1,7 @@
 //! What was written and is to be looked at, in this round or in the next ones.
 //!
-//! Invariant: whoever watches what was written is looked at after that, once each time that it comes to it, and nobody is
-//! passed over.
+//! Invariant: whoever watches what was written is looked at after that, once each time that it comes to it,
+//! and nobody is passed over.
 
 use super::touched::Fields;
 use std::collections::{BTreeSet, HashMap, VecDeque};

@@ -1,9 +1,11 @@
-//! Looking whether what is waited for is there: at what was touched, at what began, at whose time is over, and at what other nodes have by now.
+//! Looking whether what is waited for is there: at what was touched, at what began, at whose time is over,
+//! and at what other nodes have by now.
 //!
 //! Invariant: what cannot be read is told to who waits for it, and to nobody else.
-//! Invariant: it is looked at when everything that was written is settled, and a field once for all who wait for it one behind another.
-//! Invariant: a round looks at so many watches and reads so many bytes for them, whatever is written or waited for; the others follow
-//! in the next rounds.
+//! Invariant: it is looked at when everything that was written is settled, and a field once for all who wait
+//! for it one behind another.
+//! Invariant: a round looks at so many watches and reads so many bytes for them, whatever is written or
+//! waited for; the others follow in the next rounds.
 
 use super::touched::{Fields, Touched};
 use super::watch::{Watch, slot_of_place};
@@ -25,7 +27,8 @@ const TOLD_BYTES_MAX: u64 = 1 << 20;
 const _: () =
     assert!(CONDITION_BYTES_MAX as u64 <= TOLD_BYTES_MAX, "what is expected is compared as a whole");
 
-/// What is read of a value: of a longer one it is known by then that it is too long, and that nobody waits for just that.
+/// What is read of a value: of a longer one it is known by then that it is too long, and that nobody waits
+/// for just that.
 const LOOKED_AT: Part = Part { offset: 0, len: TOLD_BYTES_MAX + 1 };
 
 /// Values of so many bytes together are told in a round; behind them all that are not short are to be read.
@@ -34,8 +37,8 @@ const TOLD_TOGETHER_MAX: u64 = 64 << 20;
 /// Longest value that is told whatever else is.
 const SHORT_BYTES: u64 = 1 << 10;
 
-/// Watches that are looked at in a round of those that began, of those that are due and of those whose time is over, each,
-/// which takes some milliseconds; the others are in the next ones.
+/// Watches that are looked at in a round of those that began, of those that are due and of those whose time
+/// is over, each, which takes some milliseconds; the others are in the next ones.
 pub(super) const LOOKS_MAX: usize = 4096;
 
 /// Bytes that are read for each of these in a round; one more value may go beyond.
@@ -110,8 +113,8 @@ impl Seen {
 }
 
 impl Watches {
-    /// Looks at what was touched or begun, at whose time is over, and at what this node has no more. To be called when
-    /// everything that was written is settled. Tells how many fields could not be read.
+    /// Looks at what was touched or begun, at whose time is over, and at what this node has no more. To be
+    /// called when everything that was written is settled. Tells how many fields could not be read.
     pub(crate) fn look(
         &mut self,
         now: Now,
@@ -194,7 +197,8 @@ impl Watches {
         !self.begun.is_empty() || !self.due.is_empty()
     }
 
-    /// Whether some are still to be looked at, or told that their time is over: the next round is not to wait.
+    /// Whether some are still to be looked at, or told that their time is over: the next round is not to
+    /// wait.
     pub(crate) fn goes_on(&self, now: Moment) -> bool {
         self.is_behind() || self.by_end.first().is_some_and(|(ends_us, _)| *ends_us <= now.0)
     }

@@ -117,7 +117,8 @@ fn who_understands_no_pushes_any_more_waits_on_for_answers() {
     assert_eq!((watches.len(), watches.take_answers().len()), (0, 3));
 }
 
-/// Whether many watches of one connection and one key end by this in a time that does not grow with their square.
+/// Whether many watches of one connection and one key end by this in a time that does not grow with their
+/// square.
 fn ends_soon(end: impl FnOnce(&mut Watches)) -> bool {
     let mut watches = Watches::default();
     (0..30_000).for_each(|id| watches.begin(watch(0, Some(id))));

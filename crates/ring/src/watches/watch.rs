@@ -1,6 +1,7 @@
 //! One watch: who waits, for which field to have what value, and until when.
 //!
-//! Invariant: a key stands behind the place of its keyspace everywhere here: those of one keyspace are no others'.
+//! Invariant: a key stands behind the place of its keyspace everywhere here: those of one keyspace are no
+//! others'.
 
 use crate::clock::Now;
 use crate::keyspaces::slot_at;

@@ -1,9 +1,9 @@
-//! What buffers of an Arrow file claim: one that is compressed says first how long it is once it is taken apart. No checksum
-//! covers that, and whoever takes it apart asks for so much memory before it looks at a byte, that of ZSTD where its frame does
-//! not say the same; which ends the process where there is none.
+//! What buffers of an Arrow file claim: one that is compressed says first how long it is once it is taken
+//! apart. No checksum covers that, and whoever takes it apart asks for so much memory before it looks at a
+//! byte, that of ZSTD where its frame does not say the same; which ends the process where there is none.
 //!
-//! Invariant: no buffer is taken apart that claims more than its codec can make of its bytes, or more than there is memory for.
-//! What is wrong otherwise is told by whoever reads the file.
+//! Invariant: no buffer is taken apart that claims more than its codec can make of its bytes, or more than
+//! there is memory for. What is wrong otherwise is told by whoever reads the file.
 
 use arrow_ipc::reader::read_footer_length;
 use arrow_ipc::{Block, CompressionType, Message, MessageHeader, root_as_footer, root_as_message};

@@ -114,8 +114,8 @@ impl Quotes {
     }
 }
 
-/// Whether a record of a CSV file ends within a field in quotes. A quote within a field that does not begin with one is
-/// a letter.
+/// Whether a record of a CSV file ends within a field in quotes. A quote within a field that does not begin
+/// with one is a letter.
 #[must_use]
 pub fn ends_in_quotes(record: &[u8], delimiter: u8) -> bool {
     let mut quotes = Quotes::new(delimiter);

@@ -3,8 +3,9 @@
 //! Every row has the columns of `ITEM: ATOMS`, and before them `step` (and `time`, where the dump has it).
 //!
 //! Invariant: a snapshot that is cut is an error, never a smaller snapshot.
-//! Invariant: a snapshot that comes a second time right behind itself is an error, unless somebody wants both: LAMMPS
-//! writes one again where a run that appends to its dump is restarted, and its atoms would be there twice.
+//! Invariant: a snapshot that comes a second time right behind itself is an error, unless somebody wants
+//! both: LAMMPS writes one again where a run that appends to its dump is restarted, and its atoms would be
+//! there twice.
 
 use super::ReadOptions;
 use super::source::{Input, Kept};

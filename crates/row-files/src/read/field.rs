@@ -58,7 +58,8 @@ fn instants(unit: TimeUnit, data_type: &DataType) -> Box<dyn Values> {
     }
 }
 
-/// An instant in units of so many nanoseconds; none between two of them, and none that the unit does not hold.
+/// An instant in units of so many nanoseconds; none between two of them, and none that the unit does not
+/// hold.
 fn instant<const NANOSECONDS: i64>(text: &str) -> Option<i64> {
     if is_finer(text) {
         return None;
@@ -72,8 +73,8 @@ fn instant<const NANOSECONDS: i64>(text: &str) -> Option<i64> {
     if nanoseconds % unit == 0 { i64::try_from(nanoseconds / unit).ok() } else { None }
 }
 
-/// Whether a text says more of an instant than nanoseconds hold: digits behind the ninth, or a second that is inserted at the end
-/// of a day. Both are passed over where it is parsed.
+/// Whether a text says more of an instant than nanoseconds hold: digits behind the ninth, or a second that is
+/// inserted at the end of a day. Both are passed over where it is parsed.
 fn is_finer(text: &str) -> bool {
     let digits = text.split_once('.').map_or("", |(_, rest)| rest);
     let digits = digits.split(|each: char| !each.is_ascii_digit()).next().unwrap_or_default();
@@ -85,8 +86,8 @@ fn is_finer(text: &str) -> bool {
 /// Days repeat after 400 years.
 const CYCLE_SECONDS: i128 = 146_097 * 86_400;
 
-/// A text whose year has a sign, as those before 0 and from 10000 on are written, with one of four digits that has the same
-/// days; and how often 400 years lie between. Any other text as it is.
+/// A text whose year has a sign, as those before 0 and from 10000 on are written, with one of four digits
+/// that has the same days; and how often 400 years lie between. Any other text as it is.
 fn with_plain_year(text: &str) -> Option<(Cow<'_, str>, i64)> {
     let Some(unsigned) = text.strip_prefix(['+', '-']) else { return Some((text.into(), 0)) };
     let (digits, rest) = unsigned.split_once('-')?;
@@ -136,8 +137,9 @@ fn integer<N: std::str::FromStr>(text: &str) -> Option<N> {
     text.parse().ok().or_else(|| whole(text)?.parse().ok())
 }
 
-/// The digits of a whole number that is written as floats are, such as `3.0` or `3e2`; none of what is no whole number, or
-/// is written without a point and an exponent. No float comes in between, which would round beyond 2^53.
+/// The digits of a whole number that is written as floats are, such as `3.0` or `3e2`; none of what is no
+/// whole number, or is written without a point and an exponent. No float comes in between, which would round
+/// beyond 2^53.
 #[cold]
 fn whole(text: &str) -> Option<String> {
     if !text.contains(['.', 'e', 'E']) {
@@ -157,7 +159,8 @@ fn whole(text: &str) -> Option<String> {
     if significant.is_empty() {
         return Some("0".to_owned());
     }
-    // Where the point is among them: behind the last of them in a whole number, and not far behind in one of 64 bits.
+    // Where the point is among them: behind the last of them in a whole number, and not far behind in one of
+    // 64 bits.
     let point = usize::try_from(i64::try_from(before.len()).ok()? - i64::try_from(leading).ok()? + exponent);
     let point = point.ok().filter(|point| (significant.len()..=DIGITS_MAX).contains(point))?;
     let sign = if mantissa.starts_with('-') { "-" } else { "" };

@@ -8,7 +8,8 @@ use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use atoll_errors::nearest;
 use std::collections::HashMap;
 
-/// Under this key a column tells that the file has no value of it: that it is of texts is not known, but taken.
+/// Under this key a column tells that the file has no value of it: that it is of texts is not known, but
+/// taken.
 pub const NO_VALUE_KEY: &str = "atoll.no_value";
 
 /// How many records are looked at.
@@ -79,8 +80,8 @@ pub(super) fn columns(mut records: impl Records, options: &ReadOptions) -> Resul
 }
 
 impl Candidate {
-    /// Whether a text stands for a value of the type, and for none that is merely like one. One in quotes is no number,
-    /// but for those that JSON cannot write otherwise.
+    /// Whether a text stands for a value of the type, and for none that is merely like one. One in quotes is
+    /// no number, but for those that JSON cannot write otherwise.
     fn admits(&mut self, text: &str, is_quoted: bool) -> bool {
         let is_like_one = match &self.data_type {
             // 0 and 1 are numbers.
@@ -97,8 +98,8 @@ impl Candidate {
     }
 }
 
-/// Whether a text that stands for an instant is a day without a time: as it is written with a year of four digits, or with a
-/// sign before its year.
+/// Whether a text that stands for an instant is a day without a time: as it is written with a year of four
+/// digits, or with a sign before its year.
 fn is_day(text: &str) -> bool {
     text.len() == 10 || (text.starts_with(['+', '-']) && !text.contains(['T', 't', ' ']))
 }

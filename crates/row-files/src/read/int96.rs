@@ -1,7 +1,7 @@
 //! Instants of Parquet files as Spark, Impala and Hive wrote them: 96 bits, a day and nanoseconds of it.
 //!
-//! They are read as nanoseconds from 1970 on, which hold the years from 1677 to 2262 and become other instants, without
-//! a word, beyond them. So they are read as seconds as well.
+//! They are read as nanoseconds from 1970 on, which hold the years from 1677 to 2262 and become other
+//! instants, without a word, beyond them. So they are read as seconds as well.
 //!
 //! Invariant: an instant that nanoseconds do not hold is an error.
 
@@ -90,8 +90,8 @@ impl Seconds {
         for (at, &place) in self.places.iter().enumerate() {
             let exact = seconds.column(at).as_primitive::<TimestampSecondType>();
             let column = rows.column(place).as_primitive::<TimestampNanosecondType>();
-            // Of an instant before 1970 the second may be the one before or behind, by how the file counts; one that became
-            // another lies 2^64 ns away.
+            // Of an instant before 1970 the second may be the one before or behind, by how the file counts;
+            // one that became another lies 2^64 ns away.
             let is_other = |row: &usize| (column.value(*row) / 1_000_000_000).abs_diff(exact.value(*row)) > 1;
             if let Some(row) = (0..column.len()).filter(|row| column.is_valid(*row)).find(is_other) {
                 let second = exact.value(row);

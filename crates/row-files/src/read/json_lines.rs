@@ -1,11 +1,11 @@
 //! JSON Lines: one object a line, whose members are the fields.
 //!
-//! A list of numbers is a vector: its elements are fields `name[0]`, `name[1]` and so on, as in a CSV file; null in its
-//! place is a vector without values, and no field of its own. The names are those of the first records; a member that
-//! is missing has no value, and an empty text is a text.
+//! A list of numbers is a vector: its elements are fields `name[0]`, `name[1]` and so on, as in a CSV file;
+//! null in its place is a vector without values, and no field of its own. The names are those of the first
+//! records; a member that is missing has no value, and an empty text is a text.
 //!
-//! Invariant: a line that is cut at the end of the file is a bad record, never a shorter one, nor one that is passed
-//! over.
+//! Invariant: a line that is cut at the end of the file is a bad record, never a shorter one, nor one that is
+//! passed over.
 
 use super::ReadOptions;
 use super::json_object::{Cell, Fields, Member, NESTED, fields_of};
@@ -95,7 +95,8 @@ impl JsonLines {
         Ok(records)
     }
 
-    /// Reads the first records for their names. What is only ever null has the name of a vector where there is one.
+    /// Reads the first records for their names. What is only ever null has the name of a vector where there
+    /// is one.
     fn learn_names(&mut self) -> Result<(), RowFileError> {
         let (mut known, mut bytes) = (Names::default(), 0);
         while self.ahead.len() < NAMING_RECORDS && bytes < NAMING_BYTES {
@@ -127,8 +128,8 @@ impl JsonLines {
         self.names = names;
     }
 
-    /// The same, where lists and what is only null in the first records are vectors: only who wants them knows how long
-    /// they are.
+    /// The same, where lists and what is only null in the first records are vectors: only who wants them
+    /// knows how long they are.
     pub(super) fn with_vectors(mut self, wanted: &Schema) -> Self {
         let length_of = |data_type: &DataType| match data_type {
             DataType::FixedSizeList(_, length) => usize::try_from(*length).ok(),

@@ -1,7 +1,7 @@
 //! NumPy: an array in a file of its own (`.npy`), or one array for each column in an archive (`.npz`).
 //!
-//! An array of structures has a column for each field. An array of two dimensions has a column for each of the
-//! names that it is given, or is one vector column.
+//! An array of structures has a column for each field. An array of two dimensions has a column for each of
+//! the names that it is given, or is one vector column.
 //!
 //! Invariant: no row of an archive is handed out before the checksums of all its arrays were found right.
 

@@ -80,8 +80,8 @@ impl BatchSource for ParquetSource {
     }
 }
 
-/// How many rows take about so many bytes wherever they lie, by what the file says of its row groups. A few that are wide do
-/// not make the others slow.
+/// How many rows take about so many bytes wherever they lie, by what the file says of its row groups. A few
+/// that are wide do not make the others slow.
 fn rows_at_a_time(metadata: &ParquetMetaData, bytes_max: usize) -> usize {
     let number = |number: i64| u64::try_from(number).unwrap_or(0);
     let groups = metadata.row_groups().iter();
@@ -125,7 +125,8 @@ impl Groups {
         bytes + u64::try_from(within).unwrap_or(u64::MAX)
     }
 
-    /// The bytes of so many rows, one behind the other, where they take most: that begins or ends with a group.
+    /// The bytes of so many rows, one behind the other, where they take most: that begins or ends with a
+    /// group.
     fn most_bytes(&self, rows: u64) -> u64 {
         let around = |(at, bytes): &(u64, u64)| {
             let behind = self.before(at.saturating_add(rows)) - bytes;

@@ -40,8 +40,8 @@ pub(super) trait Records: Send {
     fn is_empty_text(&self, _place: usize) -> bool {
         false
     }
-    /// Whether the record says that a vector of elements at these places is there, which may all be null; none where
-    /// nothing can say so.
+    /// Whether the record says that a vector of elements at these places is there, which may all be null;
+    /// none where nothing can say so.
     fn has_vector(&self, _places: &[usize]) -> Option<bool> {
         None
     }
@@ -53,7 +53,8 @@ pub(super) trait Records: Send {
     fn is_cut(&self) -> bool {
         false
     }
-    /// Whether records before one that is cut tell what the columns are. They do not where it may have swallowed the rest.
+    /// Whether records before one that is cut tell what the columns are. They do not where it may have
+    /// swallowed the rest.
     fn tells_columns_early(&self) -> bool {
         false
     }
@@ -98,7 +99,8 @@ impl<R: Records> TextReader<R> {
         };
         if let Err(problem) = taken {
             let line = self.records.line();
-            // To pass over one that is still being written would be to count it, and so to go on behind it once it is whole.
+            // To pass over one that is still being written would be to count it, and so to go on behind it
+            // once it is whole.
             let is_cut = self.records.is_cut();
             if self.skips_left == 0 || is_cut {
                 return Err(RowFileError::Record {

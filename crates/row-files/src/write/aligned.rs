@@ -24,8 +24,8 @@ pub struct Aligned {
 
 /// Rows as a table: the names of the columns, and one line a row. Numbers stand to the right.
 ///
-/// Where lines have `room` for so many characters and no more, one row that is wider stands on its side, and of several rows
-/// columns in the middle are left out.
+/// Where lines have `room` for so many characters and no more, one row that is wider stands on its side, and
+/// of several rows columns in the middle are left out.
 ///
 /// # Errors
 /// If a value cannot be written as a text.
@@ -76,8 +76,8 @@ fn columns_of(rows: &RecordBatch) -> Result<Vec<Column>, ArrowError> {
     flattened(rows)?.iter().map(column).collect()
 }
 
-/// How many columns at the left and at the right have room beside each other and what tells that there are more; none if all
-/// have. The first one always stands there, however little room there is.
+/// How many columns at the left and at the right have room beside each other and what tells that there are
+/// more; none if all have. The first one always stands there, however little room there is.
 fn ends(widths: &[usize], room: usize) -> Option<(usize, usize)> {
     let whole: usize = widths.iter().map(|width| width + GAP).sum();
     if whole <= room + GAP || widths.len() < 2 {
@@ -136,8 +136,8 @@ fn shown(text: &str) -> String {
     format!("{cut}…")
 }
 
-/// A text of one line in which what is no letter can be told from a blank: with escapes for control characters, and for
-/// the backslashes that these begin with.
+/// A text of one line in which what is no letter can be told from a blank: with escapes for control
+/// characters, and for the backslashes that these begin with.
 #[must_use]
 pub fn escaped(characters: impl Iterator<Item = char>) -> String {
     let mut text = String::new();

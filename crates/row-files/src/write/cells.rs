@@ -36,8 +36,8 @@ fn elements(column: &ArrayRef, element: usize) -> Result<ArrayRef, ArrowError> {
     take(vectors.values(), &places, None)
 }
 
-/// Durations are numbers of their unit, and times are told in UTC, whatever zone they are labelled with: names of
-/// zones mean something only to who has a table of them.
+/// Durations are numbers of their unit, and times are told in UTC, whatever zone they are labelled with:
+/// names of zones mean something only to who has a table of them.
 pub(super) fn readable(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     match column.data_type() {
         DataType::Duration(_) => cast(column, &DataType::Int64),

@@ -1,7 +1,8 @@
 //! Contents: what a slice will hold, which knows how long it is before it is written.
 //!
-//! A number that all rows have is written once. Other numbers of which none is null go from where the rows lie to where the block stays, in the order of weights, at
-//! once; everything else is rearranged and encoded first.
+//! A number that all rows have is written once. Other numbers of which none is null go from where the rows
+//! lie to where the block stays, in the order of weights, at once; everything else is rearranged and encoded
+//! first.
 
 use super::slice::ALIKE;
 use super::{BlockError, slice};
@@ -92,7 +93,8 @@ impl Content<'_> {
         }
     }
 
-    /// Writes the slice into as many bytes, which are zero; what its values span, where that is seen on the way.
+    /// Writes the slice into as many bytes, which are zero; what its values span, where that is seen on the
+    /// way.
     pub(super) fn write(&self, slice: &mut [u8]) -> Option<Extent> {
         match self {
             Self::Encoded { bytes, .. } => {

@@ -8,8 +8,8 @@ use crate::lattice::{Extent, Scalar};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLBLK");
 
-/// The newest format that is known. Up to the second, the weights of a band are a slice in front of those of the columns.
-/// The second has slices of one value; the first is the same without them.
+/// The newest format that is known. Up to the second, the weights of a band are a slice in front of those of
+/// the columns. The second has slices of one value; the first is the same without them.
 const FORMAT: u32 = 3;
 
 /// The last format whose bands have a slice of weights.
@@ -141,8 +141,8 @@ impl Directory {
         16 + bands * (BAND_FIXED_BYTES + index_columns * EXTENT_BYTES + slices * SLICE_BYTES)
     }
 
-    /// Reads the directory of a block with this head, for a table with so many columns and index columns, some of which are
-    /// the id.
+    /// Reads the directory of a block with this head, for a table with so many columns and index columns,
+    /// some of which are the id.
     pub(super) fn decode(
         head: &Head,
         bytes: &[u8],
@@ -186,8 +186,8 @@ impl Directory {
         if !slices.into_iter().all(lies_inside) {
             return Err(damaged("a slice lies outside the block"));
         }
-        // Weights and one column of the id are never written once for all rows, so what a band takes in memory is bounded by
-        // its own bytes.
+        // Weights and one column of the id are never written once for all rows, so what a band takes in
+        // memory is bounded by its own bytes.
         let has_rows = |band: &Band| {
             let bytes = ids.iter().filter_map(|&place| band.slices.get(place)).chain(&band.weights);
             bytes.map(|slice| slice.bytes).max().unwrap_or(0).saturating_mul(ROWS_A_BYTE)

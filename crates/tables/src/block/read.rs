@@ -20,8 +20,8 @@ pub struct Wanted<'q> {
     pub window: Window,
     /// Places of the columns to read, in the order in which they are answered.
     pub columns: &'q [usize],
-    /// Of these only the rows from one place of the band to another, where more is known than weights; a block
-    /// does not look at it.
+    /// Of these only the rows from one place of the band to another, where more is known than weights; a
+    /// block does not look at it.
     pub rows: Option<(u32, u32)>,
 }
 
@@ -85,8 +85,8 @@ impl BlockReader {
         bands.filter(move |(_, band)| passes(band)).map(|(place, _)| place)
     }
 
-    /// The slices to read of one band: those of the columns that are wanted, then what tells the weights, which is the rest of
-    /// the sample key, or weights that an earlier release wrote.
+    /// The slices to read of one band: those of the columns that are wanted, then what tells the weights,
+    /// which is the rest of the sample key, or weights that an earlier release wrote.
     ///
     /// # Panics
     /// Never for a place that [`BlockReader::bands`] named and columns of the table.
@@ -194,7 +194,8 @@ fn verified<'b>(slice: &Slice, bytes: &'b [u8]) -> Result<&'b [u8], BlockError> 
 
 /// Weights as earlier releases wrote them.
 fn written_weights(rows: usize, bytes: &[u8]) -> Result<Vec<Weight>, BlockError> {
-    // They were never written once for all rows, so what a band takes in memory is bounded by the bytes of its own.
+    // They were never written once for all rows, so what a band takes in memory is bounded by the bytes of
+    // its own.
     if bytes.len() / size_of::<u64>() < rows {
         return Err(damaged("a band has fewer weights than rows"));
     }

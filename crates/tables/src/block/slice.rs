@@ -6,8 +6,9 @@
 //!
 //! Where all rows have one number, the only part is that number, and the word for nulls says so.
 //!
-//! Parts: the validity bitmap if there are nulls, then the type's own buffers; for vectors, the parts of their
-//! elements. Everything starts at row 0 and is as long as the rows need, so a slice depends on nothing but them.
+//! Parts: the validity bitmap if there are nulls, then the type's own buffers; for vectors, the parts of
+//! their elements. Everything starts at row 0 and is as long as the rows need, so a slice depends on nothing
+//! but them.
 
 use super::{BlockError, damaged};
 use arrow_array::{Array, ArrayRef, make_array};
@@ -77,8 +78,8 @@ pub(crate) fn bits_of(bits: &BooleanBuffer, rows: usize) -> Vec<u8> {
     bytes
 }
 
-/// The values of a slice that is nothing but numbers of which none is null, and whether they are one for all rows; none
-/// for any other slice.
+/// The values of a slice that is nothing but numbers of which none is null, and whether they are one for all
+/// rows; none for any other slice.
 pub(crate) fn plain(bytes: &[u8]) -> Option<(bool, &[u8])> {
     let (count, rest) = bytes.split_first_chunk::<4>()?;
     let (nulls, rest) = rest.split_first_chunk::<4>()?;

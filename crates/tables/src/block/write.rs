@@ -18,7 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Encodes rows, in any order, as a block of a table.
 ///
 /// # Errors
-/// [`BlockError::Columns`] and [`BlockError::Null`] where the rows do not fit the table, and errors of weights.
+/// [`BlockError::Columns`] and [`BlockError::Null`] where the rows do not fit the table, and errors of
+/// weights.
 pub fn encode_block(schema: &TableSchema, rows: &RecordBatch) -> Result<Vec<u8>, BlockError> {
     Ok(write_block(schema, rows)?.bytes.to_vec())
 }

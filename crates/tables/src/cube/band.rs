@@ -63,8 +63,8 @@ impl BandRows {
     }
 }
 
-/// How much less bands are cut across the axis of the steps than across others. A box of many rows spans many steps
-/// and is thin in space, if anywhere; one of few steps has few rows.
+/// How much less bands are cut across the axis of the steps than across others. A box of many rows spans many
+/// steps and is thin in space, if anywhere; one of few steps has few rows.
 const STEPS_COARSER: f64 = 1.7;
 
 /// What counts as the same spread over each axis: that of all rows, and more of it over the steps.
@@ -74,8 +74,8 @@ pub(super) fn scale<const AXES: usize>(spread: [u32; AXES], steps_axis: Option<u
     })
 }
 
-/// The bands of each layer of a cube, lightest first, of its rows in the order of (weight, id); they are divided where
-/// they are spread most, by this [`scale`].
+/// The bands of each layer of a cube, lightest first, of its rows in the order of (weight, id); they are
+/// divided where they are spread most, by this [`scale`].
 pub(super) fn layers<const AXES: usize>(
     cube: &[Spot<AXES>],
     scale: &[f64; AXES],
@@ -110,8 +110,8 @@ struct Cut<'c, const AXES: usize> {
 }
 
 impl<const AXES: usize> Cut<'_, AXES> {
-    /// Cuts rows across the axis of their widest spread, until what is left has few rows. The lower half of a key is the
-    /// place of a row in the layer; the upper half is for comparing.
+    /// Cuts rows across the axis of their widest spread, until what is left has few rows. The lower half of a
+    /// key is the place of a row in the layer; the upper half is for comparing.
     fn cut(&mut self, keys: &mut [u64]) {
         let place = |key: u64| key as u32 as usize;
         let count = keys.len().div_ceil(self.band_rows);
@@ -144,8 +144,8 @@ impl<const AXES: usize> Cut<'_, AXES> {
         self.ends.push(before + keys.len() as u32);
     }
 
-    /// The rows of each band in their order, in which those of the layer come: so each is put behind the last of its band,
-    /// which is less than to sort them.
+    /// The rows of each band in their order, in which those of the layer come: so each is put behind the last
+    /// of its band, which is less than to sort them.
     fn band_rows(self) -> BandRows {
         let mut rows = vec![0; self.layer.len()];
         let mut next: Vec<u32> = [0].into_iter().chain(self.ends.iter().copied()).collect();

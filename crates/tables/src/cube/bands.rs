@@ -1,4 +1,5 @@
-//! The bands of an object, as its directory has them: a column of packed numbers for each thing that is known of a band.
+//! The bands of an object, as its directory has them: a column of packed numbers for each thing that is known
+//! of a band.
 //!
 //! ```text
 //! words: rows | upper halves of the least and of the greatest weights | bytes | marks
@@ -6,11 +7,11 @@
 //! for each column, words: lengths
 //! ```
 //!
-//! A mark stands at each [`MARK_ROWS`]th row of a band and says in which 256th of the range of the band's weights the
-//! weight of that row lies.
+//! A mark stands at each [`MARK_ROWS`]th row of a band and says in which 256th of the range of the band's
+//! weights the weight of that row lies.
 //!
-//! A query looks at few bands of an object, so what only those need stays packed: marks and lengths always, extents
-//! until the first query that cannot tell by the box of a whole layer.
+//! A query looks at few bands of an object, so what only those need stays packed: marks and lengths always,
+//! extents until the first query that cannot tell by the box of a whole layer.
 //!
 //! Invariant: decoding is total, and whatever the numbers say, no slice reaches beyond its band.
 
@@ -241,7 +242,8 @@ impl Bands {
             return 0..rows;
         }
         let mark = |number: usize| self.marks.get(&self.bytes, self.marks_before[place] as usize + number);
-        // The row at a mark is no heavier than the heaviest weight of its part, and no lighter than the lightest.
+        // The row at a mark is no heavier than the heaviest weight of its part, and no lighter than the
+        // lightest.
         let is_out = |number: usize| window.after().takes(head.heaviest(mark(number)));
         let is_within = |number: usize| window.until().takes(head.lightest(mark(number)));
         let out = first_without(head.mark_count(), is_out);
@@ -250,7 +252,8 @@ impl Bands {
         (out * MARK_ROWS).min(to)..to
     }
 
-    /// The rows of a band that have weights of a window for certain, by its marks: a part of those that are decoded.
+    /// The rows of a band that have weights of a window for certain, by its marks: a part of those that are
+    /// decoded.
     pub(super) fn certain(&self, place: usize, window: Window) -> Range<usize> {
         let head = self.heads[place];
         let rows = head.rows as usize;

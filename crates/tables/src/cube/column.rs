@@ -1,4 +1,5 @@
-//! Columns of a band as bytes, and back: numbers packed, everything else as blocks keep it. How they are written is in
+//! Columns of a band as bytes, and back: numbers packed, everything else as blocks keep it. How they are
+//! written is in
 //! [`super::source`].
 //!
 //! ```text
@@ -8,8 +9,8 @@
 //! Numbers are ranked first, that is, mapped to unsigned integers of the same order, so that values which lie
 //! near each other, floats too, differ in their low bits only.
 //!
-//! Invariant: values come back bit by bit, the sign of a zero and the payload of a NaN included; what lies below
-//! a null does not.
+//! Invariant: values come back bit by bit, the sign of a zero and the payload of a NaN included; what lies
+//! below a null does not.
 
 use super::groups::{Number, Word};
 use super::words::{Packing, SLACK_BYTES};

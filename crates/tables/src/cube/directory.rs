@@ -8,7 +8,8 @@
 //! | the bands, as `bands` says | 8 zero bytes
 //! ```
 //!
-//! Invariant: decoding is total, and allocates no more than the bytes given allow or [`BANDS_MAX`] bands take.
+//! Invariant: decoding is total, and allocates no more than the bytes given allow or [`BANDS_MAX`] bands
+//! take.
 
 use super::bands::{BANDS_MAX, BandHead, Bands, NewBand, extents_at, find_extents, put_bands, put_extents};
 use super::fields::Fields;
@@ -51,7 +52,8 @@ pub struct CubeDirectory {
     pub root: Root,
     /// The runs that its rows come from; a band has a column of places in this list if there are several.
     pub runs: Arc<[RunId]>,
-    /// The column that is the step in which each row was written; if there is none, a band has a column of steps.
+    /// The column that is the step in which each row was written; if there is none, a band has a column of
+    /// steps.
     pub step_column: Option<usize>,
     /// The layers of the cubes, in their order in the object: all lightest ones first, then cube by cube.
     pub cubes: Vec<CubeEntry>,
@@ -129,7 +131,8 @@ impl CubeDirectory {
         self.rows
     }
 
-    /// Columns of a band beside those of the table: the run if there are several, the step if no column is it.
+    /// Columns of a band beside those of the table: the run if there are several, the step if no column is
+    /// it.
     pub(super) fn hidden_columns(&self) -> usize {
         hidden_columns(&self.runs, self.step_column)
     }

@@ -4,12 +4,12 @@
 //! section:  band: beginnings | buckets | remainders, … | seal 8
 //! ```
 //!
-//! The rows of an entity have one weight, so those of a band are neighbours. *Beginnings* has a bit for each row,
-//! set where a weight differs from the one before. Of each of the `n` distinct weights it is known in which of
-//! `n << REMAINDER_BITS` equal parts of the band's range it lies: the upper part is the number of a *bucket*, of which
-//! there are `n`, as bits: one 1 for each weight of a bucket and a 0 at its end (the code of Elias and Fano); the
-//! lower part is a *remainder* of [`REMAINDER_BITS`] bits. So an entity that is not in the band is taken for another
-//! once in `1 << REMAINDER_BITS` times.
+//! The rows of an entity have one weight, so those of a band are neighbours. *Beginnings* has a bit for each
+//! row, set where a weight differs from the one before. Of each of the `n` distinct weights it is known in
+//! which of `n << REMAINDER_BITS` equal parts of the band's range it lies: the upper part is the number of a
+//! *bucket*, of which there are `n`, as bits: one 1 for each weight of a bucket and a 0 at its end (the code
+//! of Elias and Fano); the lower part is a *remainder* of [`REMAINDER_BITS`] bits. So an entity that is not
+//! in the band is taken for another once in `1 << REMAINDER_BITS` times.
 //!
 //! Invariant: a row of a band is among those that the filter names for its weight.
 //! Invariant: decoding is total, and allocates no more than a number for each band.

@@ -1,7 +1,7 @@
 //! Groups: packed numbers, eight at a time, by a loop of its own for each width.
 //!
-//! Eight numbers of any width begin and end on whole bytes, so within a group of a known width every load and every
-//! shift is a constant, and one look at the length of the bytes serves them all.
+//! Eight numbers of any width begin and end on whole bytes, so within a group of a known width every load and
+//! every shift is a constant, and one look at the length of the bytes serves them all.
 //!
 //! Invariant: what comes out is what [`super::words::Packing`] says one number at a time; unpacking is total.
 
@@ -18,7 +18,8 @@ pub(super) const fn mask(bits: u32) -> u64 {
     if bits >= u64::BITS { u64::MAX } else { (1 << bits) - 1 }
 }
 
-/// Fills groups from the bytes where the first of them begins; answers how many of them the bytes sufficed for.
+/// Fills groups from the bytes where the first of them begins; answers how many of them the bytes sufficed
+/// for.
 type Unpack<W> = fn(&[u8], &mut [[W; GROUP]]) -> usize;
 
 /// A word that packed numbers become before anything else is done with them.
@@ -28,8 +29,8 @@ pub(super) trait Word: Copy + Default {
 
     fn of(word: u64) -> Self;
 
-    /// Makes words of what was packed: shifted by so many bits, a base added, and then whatever `of` makes of it. What does
-    /// not fit is lost.
+    /// Makes words of what was packed: shifted by so many bits, a base added, and then whatever `of` makes of
+    /// it. What does not fit is lost.
     fn raise(words: &mut [Self], base: Self, shift: u32, of: impl Fn(Self) -> Self);
 }
 
@@ -113,8 +114,8 @@ macro_rules! word {
                 word as Self
             }
 
-            // Two loops, so that most numbers, which are not shifted, are neither; and in place, so that several are made
-            // at a time.
+            // Two loops, so that most numbers, which are not shifted, are neither; and in place, so that
+            // several are made at a time.
             #[inline(always)]
             fn raise(words: &mut [Self], base: Self, shift: u32, of: impl Fn(Self) -> Self) {
                 match shift {
@@ -130,7 +131,8 @@ macro_rules! word {
 }
 
 word!(u32: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32);
-// One load is eight bytes, from the byte in which a number begins. A number of up to 57 bits is in them wherever it begins
-// (57 + 7 = 64), and one of 64 bits begins with a byte. Widths between go one number at a time.
+// One load is eight bytes, from the byte in which a number begins. A number of up to 57 bits is in them
+// wherever it begins (57 + 7 = 64), and one of 64 bits begins with a byte. Widths between go one number at a
+// time.
 word!(u64: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32
     33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 64);

@@ -50,7 +50,8 @@ impl Growing {
         Self { data_type: data_type.clone(), before: Vec::new(), numbers }
     }
 
-    /// Appends the rows `wanted` of a column of a band of `rows` rows, from its bytes and the slack behind them.
+    /// Appends the rows `wanted` of a column of a band of `rows` rows, from its bytes and the slack behind
+    /// them.
     pub(super) fn append(
         &mut self,
         rows: usize,
@@ -161,7 +162,8 @@ impl GrowingNumbers {
         Ok(())
     }
 
-    /// Appends numbers as they lie in memory, or one number for all rows; whether there are as many as that takes.
+    /// Appends numbers as they lie in memory, or one number for all rows; whether there are as many as that
+    /// takes.
     fn append_plain(&mut self, rows: usize, is_alike: bool, bytes: &[u8]) -> bool {
         let (width, per_row) = (self.numeric.width, self.numeric.per_row);
         let count = if is_alike { 1 } else { rows.saturating_mul(per_row) };

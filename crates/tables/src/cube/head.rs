@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! magic 8 | format 4 | directory length 4 | rows 8 | length of all bands 8 | schema 8 | directory sum 8
-//! | length of the statistics 4, for which there is room and which nobody writes yet | length of the filters 4 | head sum 8
+//! | length of the statistics 4 | length of the filters 4 | head sum 8
 //! ```
+//! For the statistics there is room, and nobody writes them yet.
 //!
 //! Invariant: a head that decodes is whole, and of a format that this release reads.
 

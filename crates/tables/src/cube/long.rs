@@ -1,6 +1,7 @@
 //! Long columns: put one behind the other, or into another order, in room that is used again.
 //!
-//! Plain numbers without nulls are what the columns of a simulation mostly are; the others go the way of Arrow's kernels.
+//! Plain numbers without nulls are what the columns of a simulation mostly are; the others go the way of
+//! Arrow's kernels.
 //!
 //! Invariant: what comes out is what those kernels make.
 

@@ -1,7 +1,7 @@
 //! Origins: which run and step a row was written in, kept beside its columns.
 //!
-//! An object may have rows of thousands of runs, and has thousands of bands: their names are shared by all of these, and
-//! looked at once for all.
+//! An object may have rows of thousands of runs, and has thousands of bands: their names are shared by all of
+//! these, and looked at once for all.
 
 use crate::lattice::Numbers;
 use crate::protocol::RunId;
@@ -30,8 +30,8 @@ impl Origins {
         Self { names: [run].into(), runs: vec![0; rows], steps: vec![step; rows] }
     }
 
-    /// Of rows, each with the place of its run among `names`; none where a place is beyond them, or not each row
-    /// has both.
+    /// Of rows, each with the place of its run among `names`; none where a place is beyond them, or not each
+    /// row has both.
     #[must_use]
     pub fn new(names: impl Into<Arc<[RunId]>>, runs: Vec<u32>, steps: Vec<u64>) -> Option<Self> {
         let names = names.into();

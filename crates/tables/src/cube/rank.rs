@@ -35,8 +35,8 @@ impl Rank {
         extent.range().map_or((0, 0), |(least, greatest)| (self.word(least), self.word(greatest)))
     }
 
-    /// The extent with these flags, this least and this greatest value. Where no writer would have written those, it is
-    /// one that prunes nothing that it should not.
+    /// The extent with these flags, this least and this greatest value. Where no writer would have written
+    /// those, it is one that prunes nothing that it should not.
     pub(super) fn extent(self, [flags, least, greatest]: [u64; 3]) -> Extent {
         let ends = (self.scalar(least), self.scalar(greatest));
         let ends = match ends.0.partial_cmp(&ends.1) {

@@ -21,8 +21,8 @@ use arrow_schema::{DataType, Schema};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// More entities than this are not looked for in the filter of a band: some of them would seem to be there anyway,
-/// and looking takes longer than decoding the band.
+/// More entities than this are not looked for in the filter of a band: some of them would seem to be there
+/// anyway, and looking takes longer than decoding the band.
 const SOUGHT_MAX: usize = 128;
 
 /// An object of cubes whose directory was read.
@@ -48,7 +48,8 @@ struct Located {
 }
 
 impl CubeReader {
-    /// How many bytes at the front of an object hold its head and directory, by its first [`HEAD_BYTES`] bytes.
+    /// How many bytes at the front of an object hold its head and directory, by its first [`HEAD_BYTES`]
+    /// bytes.
     ///
     /// # Errors
     /// [`BlockError::Damaged`], [`BlockError::NewerFormat`].
@@ -218,7 +219,8 @@ impl CubeReader {
         (self.bands_at + bands.offset(place), bands.bytes(place))
     }
 
-    /// The columns that are read for a query: those it wants, those of the sample key, and those of the origin.
+    /// The columns that are read for a query: those it wants, those of the sample key, and those of the
+    /// origin.
     pub(crate) fn columns_of(&self, wanted: &[usize], with_origins: bool) -> Vec<usize> {
         let mut columns = wanted.to_vec();
         let key = self.schema.sample_key().iter();
@@ -232,8 +234,8 @@ impl CubeReader {
         columns
     }
 
-    /// The rows of a band with the weights that are wanted, from the bytes of its slices; those weights, and the
-    /// origins if they are wanted.
+    /// The rows of a band with the weights that are wanted, from the bytes of its slices; those weights, and
+    /// the origins if they are wanted.
     ///
     /// # Errors
     /// [`BlockError::Damaged`] where bytes do not match their seal.
@@ -276,8 +278,8 @@ impl CubeReader {
         (decoded.clone(), from..certain.end.clamp(from, decoded.end))
     }
 
-    /// Appends rows of one column of a band to a column that grows, all or those that are kept, from its bytes, which begin
-    /// so far from the front of the object.
+    /// Appends rows of one column of a band to a column that grows, all or those that are kept, from its
+    /// bytes, which begin so far from the front of the object.
     ///
     /// # Errors
     /// [`BlockError::Damaged`] where bytes do not match their seal; the column is of no use then.
@@ -297,8 +299,8 @@ impl CubeReader {
         }
     }
 
-    /// Appends all rows of all columns of a band to columns that grow, from the bytes of the whole object, and where they
-    /// were written; steps that a column says are left as 0. How many rows it has.
+    /// Appends all rows of all columns of a band to columns that grow, from the bytes of the whole object,
+    /// and where they were written; steps that a column says are left as 0. How many rows it has.
     ///
     /// # Errors
     /// [`BlockError::Damaged`] where bytes do not match their seal; the columns are of no use then.

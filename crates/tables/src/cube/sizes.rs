@@ -1,7 +1,7 @@
 //! Sizes: how many bytes rows take, about.
 //!
-//! Numbers take the same in each row. Texts do not, and long ones may lie together: by their mean size an object of them
-//! could be larger than any store takes.
+//! Numbers take the same in each row. Texts do not, and long ones may lie together: by their mean size an
+//! object of them could be larger than any store takes.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{BinaryType, ByteArrayType, Utf8Type};

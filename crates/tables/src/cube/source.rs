@@ -1,7 +1,7 @@
 //! Sources: columns of which bands are written.
 //!
-//! The numbers of a band are packed from where they lie, by way of room that is used again for the next: no array is made
-//! for a band, since that costs more than the hundred numbers in it.
+//! The numbers of a band are packed from where they lie, by way of room that is used again for the next: no
+//! array is made for a band, since that costs more than the hundred numbers in it.
 //!
 //! Invariant: what is written of some rows depends on their values alone, not on the column around them.
 
@@ -163,8 +163,8 @@ impl Numbers {
     }
 }
 
-/// Unsigned integers of the same width that are ordered as the values are; [`super::column::Packed::unpack`] has the way
-/// back.
+/// Unsigned integers of the same width that are ordered as the values are; [`super::column::Packed::unpack`]
+/// has the way back.
 fn ranks<const WIDTH: usize, N>(raw: &[u8], kind: Kind, word: impl Fn([u8; WIDTH]) -> N, ranks: &mut Vec<N>)
 where
     N: Packable + Shl<u32, Output = N> + BitXor<Output = N> + From<bool>,
@@ -182,7 +182,8 @@ where
     }
 }
 
-/// Whether all vectors that are there have all of their elements; what lies below one that is null is nothing.
+/// Whether all vectors that are there have all of their elements; what lies below one that is null is
+/// nothing.
 fn are_whole(vectors: &ArrayData, elements: &ArrayData, per_row: usize) -> bool {
     let Some(missing) = elements.nulls().filter(|missing| missing.null_count() > 0) else { return true };
     let first = vectors.offset() * per_row;

@@ -1,8 +1,8 @@
 //! Growing a tree: which cube each row lives in.
 //!
 //! The root is the smallest cube of the lattice around all rows. A cube holds the lightest rows of its domain
-//! that no ancestor holds; the others go to its 2^D children, each a half of it along every axis. A domain with
-//! few rows is not divided any more, and its cube holds all of them.
+//! that no ancestor holds; the others go to its 2^D children, each a half of it along every axis. A domain
+//! with few rows is not divided any more, and its cube holds all of them.
 //!
 //! Invariant: a row lives in one cube, and what a cube holds is no heavier than anything below it.
 
@@ -23,8 +23,9 @@ pub struct Root {
     spans: Vec<Span>,
 }
 
-/// A row and where it lies in the root of a tree: for each axis how far from its beginning, in 2^-32 of its side;
-/// beyond the axes there is nothing. Rows are moved as such, since all that is asked of a row then lies together.
+/// A row and where it lies in the root of a tree: for each axis how far from its beginning, in 2^-32 of its
+/// side; beyond the axes there is nothing. Rows are moved as such, since all that is asked of a row then lies
+/// together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot<const AXES: usize> {
     pub(super) at: [u32; AXES],
@@ -57,8 +58,8 @@ pub struct CubeId {
 pub(super) struct Divided<const AXES: usize> {
     /// Rows of two turns: those of the cubes of even levels are in the first, the others in the second.
     spots: [Lent<Spot<AXES>>; 2],
-    /// The cubes, a father before its children, and which rows of its turn live in each; these are in the order of
-    /// (weight, id).
+    /// The cubes, a father before its children, and which rows of its turn live in each; these are in the
+    /// order of (weight, id).
     cubes: Vec<(CubeId, usize, Range<usize>)>,
     /// To which child each row goes of the domain that is divided.
     children: Lent<u8>,
@@ -218,8 +219,8 @@ impl Division<'_> {
         }
     }
 
-    /// Moves rows to where those of the same child lie together, each child's in the order in which they came; how
-    /// many each child has.
+    /// Moves rows to where those of the same child lie together, each child's in the order in which they
+    /// came; how many each child has.
     fn deal<const AXES: usize>(
         &self,
         level: u32,
@@ -245,7 +246,8 @@ impl Division<'_> {
         counts
     }
 
-    /// The halves of a cube of this level in which a row lies, a bit for each axis, of which there are eight at most.
+    /// The halves of a cube of this level in which a row lies, a bit for each axis, of which there are eight
+    /// at most.
     fn child<const AXES: usize>(&self, level: u32, spot: &Spot<AXES>) -> u8 {
         let bit = |at: u32| (at >> (FRACTION_BITS - 1 - level) & 1) as u8;
         let whole = spot.at.iter().fold(0, |child, &at| child << 1 | bit(at));

@@ -78,8 +78,8 @@ impl Packing {
         }
     }
 
-    /// Joins `JOINED` numbers, which have no more than 56 bits together, before they are appended: each append waits for
-    /// the one before it.
+    /// Joins `JOINED` numbers, which have no more than 56 bits together, before they are appended: each
+    /// append waits for the one before it.
     fn put_joined<const JOINED: usize, N: Packable>(self, words: &[N], bytes: &mut Vec<u8>) {
         let start = bytes.len();
         let end = start + (words.len() * self.bits as usize).div_ceil(8);
@@ -138,8 +138,8 @@ impl Packing {
         if is_whole { Ok(&bytes[packed..]) } else { Err(cut_off()) }
     }
 
-    /// Appends numbers `from..to` of `count` packed ones, each as `of` makes it of its word, whose upper bits are lost
-    /// where it is short.
+    /// Appends numbers `from..to` of `count` packed ones, each as `of` makes it of its word, whose upper bits
+    /// are lost where it is short.
     #[inline(never)]
     pub(super) fn unpack_to<N: Number>(
         self,
@@ -195,7 +195,8 @@ impl Packing {
     }
 }
 
-/// A run of packed numbers that is read where it lies: a number is one load, and nothing is unpacked before it is asked for.
+/// A run of packed numbers that is read where it lies: a number is one load, and nothing is unpacked before
+/// it is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Words {
     packing: Packing,
@@ -231,7 +232,8 @@ pub(super) fn put_words<N: Packable>(words: &[N], bytes: &mut Vec<u8>) {
 /// Reads a run of `count` numbers; what follows it.
 pub(super) fn read_words(bytes: &[u8], count: usize) -> Result<(Vec<u64>, &[u8]), BlockError> {
     let (packing, rest) = Packing::read(bytes)?;
-    // A run without bits is a promise that costs its writer nothing; whoever reads it knows a bound of `count`.
+    // A run without bits is a promise that costs its writer nothing; whoever reads it knows a bound of
+    // `count`.
     let mut words = Vec::with_capacity(count.min(bytes.len().saturating_mul(8)));
     packing.unpack_to(rest, count, 0..count, &mut words, |word| word)?;
     Ok((words, packing.rest(rest, count)?))

@@ -73,7 +73,8 @@ struct Portion {
 pub struct Tree {
     schema: Arc<TableSchema>,
     root: Root,
-    /// The columns of the table, in the order in which they will lie: a band is a few rows that follow each other.
+    /// The columns of the table, in the order in which they will lie: a band is a few rows that follow each
+    /// other.
     sources: Vec<Source>,
     weights: Lent<Weight>,
     hidden: HiddenOfTree,
@@ -82,8 +83,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Grows a tree over rows in any order, by so many threads. What comes out does not depend on that order, as long as
-    /// no two rows have one weight and one id, nor on the threads.
+    /// Grows a tree over rows in any order, by so many threads. What comes out does not depend on that order,
+    /// as long as no two rows have one weight and one id, nor on the threads.
     ///
     /// # Errors
     /// As [`crate::block::encode_block`].
@@ -253,9 +254,9 @@ impl Filling<'_> {
         self.objects.push(Filled::default());
     }
 
-    /// Adds a cube: whole where there is room, or in an object that it begins. Where it is more than an object may have,
-    /// which rows without a place and rows of many bytes come to, it goes on in the next: a layer may end with any band,
-    /// since whoever reads looks at the layers of an object alone.
+    /// Adds a cube: whole where there is room, or in an object that it begins. Where it is more than an
+    /// object may have, which rows without a place and rows of many bytes come to, it goes on in the next: a
+    /// layer may end with any band, since whoever reads looks at the layers of an object alone.
     fn add(&mut self, cube: CubeId, layers: Vec<BandRows>) {
         let of_cube: usize = layers.iter().map(|layer| self.sizes.of_rows(&layer.rows)).sum();
         if self.objects.is_empty() || self.bytes() + of_cube > self.bytes_max {
@@ -280,16 +281,17 @@ impl Filling<'_> {
     }
 }
 
-/// Which cubes share an object: those of one level that follow each other along the curve through their codes.
-/// A sample needs whole levels, from the root down, and a box a stretch of each. And which row comes first, which
-/// second, and so on, over all objects.
+/// Which cubes share an object: those of one level that follow each other along the curve through their
+/// codes. A sample needs whole levels, from the root down, and a box a stretch of each. And which row comes
+/// first, which second, and so on, over all objects.
 fn portions(cubes: Cubes, shape: &Shape, sizes: &RowBytes) -> (Vec<Portion>, Lent<u32>) {
     let rows = cubes.iter().flat_map(|(_, layers)| layers).map(|layer| layer.rows.len()).sum();
     let mut filling = Filling { objects: Vec::new(), bytes_max: shape.object_bytes, sizes };
     cubes.into_iter().for_each(|(cube, layers)| filling.add(cube, layers));
     let mut objects = filling.objects;
-    // A sample reads the beginning of an object, its lightest layers. The others lie cube by cube, since who needs
-    // those is in a box and needs all layers of few cubes: one stretch for each, not one for each layer.
+    // A sample reads the beginning of an object, its lightest layers. The others lie cube by cube, since who
+    // needs those is in a box and needs all layers of few cubes: one stretch for each, not one for each
+    // layer.
     objects.iter_mut().for_each(|object| object.layers.sort_by_key(|(_, layer, ..)| (*layer).min(1)));
     let mut order = Lent::new(rows);
     let mut placed = |(cube, layer, is_first, rows): (CubeId, u8, bool, BandRows)| {
@@ -304,8 +306,8 @@ fn portions(cubes: Cubes, shape: &Shape, sizes: &RowBytes) -> (Vec<Portion>, Len
     (portions, order)
 }
 
-/// Columns in another order. One column after the other is rearranged, and the old one let go of: what is read at random
-/// then stays in a cache as long as it can.
+/// Columns in another order. One column after the other is rearranged, and the old one let go of: what is
+/// read at random then stays in a cache as long as it can.
 fn in_order(rows: RecordBatch, order: Lent<u32>, threads: usize) -> Result<Vec<ArrayRef>, BlockError> {
     let (_, columns, _) = rows.into_parts();
     let order = UInt32Array::new(ScalarBuffer::from(buffer(order)), None);

@@ -1,8 +1,9 @@
 //! Means of values whose bounds are known: an interval that holds at any moment, for any number of units.
 //!
-//! Source: Waudby-Smith and Ramdas, "Confidence sequences for sampling without replacement", NeurIPS 2020, and
-//! "Estimating means of bounded random variables by betting", Journal of the Royal Statistical Society B 86, 2024, for the
-//! choice of the bets. Unlike the normal mixture it rests on no approximation, and pays with width.
+//! Source: Waudby-Smith and Ramdas, "Confidence sequences for sampling without replacement", NeurIPS 2020,
+//! and "Estimating means of bounded random variables by betting", Journal of the Royal Statistical Society B
+//! 86, 2024, for the choice of the bets. Unlike the normal mixture it rests on no approximation, and pays
+//! with width.
 //!
 //! Invariant: the bet on a row depends only on the rows before it.
 
@@ -14,12 +15,12 @@ const BET_MAX: f64 = 0.5;
 
 /// The mean of a column whose values lie within bounds, where every row is a unit and their number is known.
 ///
-/// The values are taken in the order in which they are given, which is that of the weights. The interval holds at
-/// whatever moment the reading stops.
+/// The values are taken in the order in which they are given, which is that of the weights. The interval
+/// holds at whatever moment the reading stops.
 ///
 /// # Errors
-/// [`EstimateError::Bounds`] if the bounds are not two finite numbers that rise, or a value lies outside or is
-/// missing; [`EstimateError::NotRows`] if a unit has several rows, or there are more than `rows`;
+/// [`EstimateError::Bounds`] if the bounds are not two finite numbers that rise, or a value lies outside or
+/// is missing; [`EstimateError::NotRows`] if a unit has several rows, or there are more than `rows`;
 /// [`EstimateError::Rows`].
 pub fn bounded_mean(
     units: &Units,
@@ -50,7 +51,8 @@ pub fn bounded_mean(
     let value = values.iter().sum::<f64>() / values.len() as f64;
     let facts = Facts {
         value,
-        // The centre of the bets is not the mean, which may be the least bit outside of a very narrow interval.
+        // The centre of the bets is not the mean, which may be the least bit outside of a very narrow
+        // interval.
         low: unscaled(low).min(value),
         high: unscaled(high).max(value),
         deviation: mean::deviation(units, values),

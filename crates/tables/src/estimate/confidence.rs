@@ -1,8 +1,9 @@
 //! Confidence: how far a sum over a sample may be from what it estimates.
 //!
-//! Everything here is about one kind of number: the sum, over the units of the sample, of a residual whose sum over
-//! *all* units is zero. For a mean the residual of a unit is its sum less its rows times the mean; a share, a quantile,
-//! a count are the same with other values. docs/internals/tables-estimates.md derives both bounds.
+//! Everything here is about one kind of number: the sum, over the units of the sample, of a residual whose
+//! sum over *all* units is zero. For a mean the residual of a unit is its sum less its rows times the mean; a
+//! share, a quantile, a count are the same with other values. docs/internals/tables-estimates.md derives both
+//! bounds.
 //!
 //! Invariant: a sample that is everything has a bound of zero.
 
@@ -11,9 +12,9 @@ use super::distributions::student_quantile;
 use super::ratio::Squares;
 use serde::Serialize;
 
-/// Units as large as the largest that are allowed for where somebody looks while the sample grows. Of a lopsided
-/// column the first looks have met few of the large values, and their spread is too small; so many bring the
-/// worst cell of the coverage test, lognormal values under an adversary, from 87 % to 96 %.
+/// Units as large as the largest that are allowed for where somebody looks while the sample grows. Of a
+/// lopsided column the first looks have met few of the large values, and their spread is too small; so many
+/// bring the worst cell of the coverage test, lognormal values under an adversary, from 87 % to 96 %.
 const UNMET_ANYTIME: f64 = 6.0;
 
 /// The same where looks are few and planned.
@@ -26,11 +27,12 @@ pub enum Stopping {
     /// The sample's size was fixed before anything of it was seen: Student's t.
     #[default]
     Fixed,
-    /// Reading goes on until the interval is narrow enough, with few looks that are planned: Student's t, of a variance that
-    /// allows for large units that were not met. What a [`Reading`](super::Reading) makes of `Fixed`.
+    /// Reading goes on until the interval is narrow enough, with few looks that are planned: Student's t, of
+    /// a variance that allows for large units that were not met. What a [`Reading`](super::Reading) makes of
+    /// `Fixed`.
     Narrow,
-    /// Somebody looks while it grows, and may stop whenever they like what they see: a confidence sequence, the
-    /// normal mixture. About half as wide again, and narrowest for its scale near this many units.
+    /// Somebody looks while it grows, and may stop whenever they like what they see: a confidence sequence,
+    /// the normal mixture. About half as wide again, and narrowest for its scale near this many units.
     Anytime {
         /// Where it is narrowest.
         units: u64,
@@ -103,7 +105,8 @@ impl Confidence {
         (1.0 - self.level) / f64::from(self.comparisons)
     }
 
-    /// How far sums over a sample of so many units, which are this share of all, may be from what they estimate.
+    /// How far sums over a sample of so many units, which are this share of all, may be from what they
+    /// estimate.
     pub(super) fn bound(&self, units: u64, share: f64) -> Bound {
         let left = 1.0 - share;
         let reach = if left <= 0.0 {
@@ -165,8 +168,8 @@ impl Bound {
             Reach::Anything => f64::INFINITY,
             Reach::Student(quantile) => quantile * (self.left * self.spread * squares).sqrt(),
             Reach::Mixture { planned, risk } => {
-                // What is left to read sums up to minus what was read, so the sum divided by the share left is a
-                // martingale, and its variance grows like this.
+                // What is left to read sums up to minus what was read, so the sum divided by the share left
+                // is a martingale, and its variance grows like this.
                 let variance = self.spread * squares / self.left;
                 self.left * mixture_boundary(variance, self.spread * squares * planned, risk)
             }
@@ -174,11 +177,12 @@ impl Bound {
     }
 }
 
-/// The two-sided boundary of the normal mixture: a Brownian motion leaves it, ever, with the probability `risk`.
+/// The two-sided boundary of the normal mixture: a Brownian motion leaves it, ever, with the probability
+/// `risk`.
 ///
-/// Source: Howard, Ramdas, McAuliffe, Sekhon, "Time-uniform, nonparametric, nonasymptotic confidence sequences",
-/// Annals of Statistics 49, 2021, equation 14; it is Robbins's. `variance` is the time, and `narrowest` the time
-/// at which it is narrowest for its scale.
+/// Source: Howard, Ramdas, McAuliffe, Sekhon, "Time-uniform, nonparametric, nonasymptotic confidence
+/// sequences", Annals of Statistics 49, 2021, equation 14; it is Robbins's. `variance` is the time, and
+/// `narrowest` the time at which it is narrowest for its scale.
 fn mixture_boundary(variance: f64, narrowest: f64, risk: f64) -> f64 {
     let chance = -2.0 * risk.ln();
     // The mixture's parameter that is best for that time, up to a few per cent.

@@ -1,8 +1,9 @@
 //! Quantiles of the normal and of Student's distribution, for error bars.
 //!
-//! The normal quantile is algorithm AS 241 (Wichura, "The percentage points of the normal distribution", Applied
-//! Statistics 37, 1988), good to about 1e-15. Student's is the inverse of the closed form for whole degrees of freedom up to 40
-//! and the expansion about the normal quantile above (Abramowitz and Stegun, 26.7.3 to 26.7.5), good to 1e-8.
+//! The normal quantile is algorithm AS 241 (Wichura, "The percentage points of the normal distribution",
+//! Applied Statistics 37, 1988), good to about 1e-15. Student's is the inverse of the closed form for whole
+//! degrees of freedom up to 40 and the expansion about the normal quantile above (Abramowitz and Stegun,
+//! 26.7.3 to 26.7.5), good to 1e-8.
 //!
 //! Invariant: both rise with the probability, and are odd about one half.
 #![allow(clippy::excessive_precision, reason = "coefficients are given as they were published")]
@@ -10,8 +11,8 @@
 /// Degrees of freedom up to which the closed form is inverted; above, the expansion is as good.
 const CLOSED_FORM_MAX: u64 = 40;
 
-/// The value below which a standard normal number lies with this probability, from 0 to 1: infinite at the ends,
-/// NaN outside.
+/// The value below which a standard normal number lies with this probability, from 0 to 1: infinite at the
+/// ends, NaN outside.
 #[must_use]
 pub fn normal_quantile(probability: f64) -> f64 {
     if !(0.0..=1.0).contains(&probability) {
@@ -30,8 +31,8 @@ pub fn normal_quantile(probability: f64) -> f64 {
     value.copysign(from_half)
 }
 
-/// The value below which a number of Student's distribution lies with this probability. Infinite for no degree of
-/// freedom: one observation says nothing about the spread.
+/// The value below which a number of Student's distribution lies with this probability. Infinite for no
+/// degree of freedom: one observation says nothing about the spread.
 #[must_use]
 pub fn student_quantile(probability: f64, degrees: u64) -> f64 {
     let normal = normal_quantile(probability);
@@ -74,7 +75,8 @@ fn inverted(probability: f64, degrees: u64) -> f64 {
     (0.5 * (low + high)).tan() * (degrees as f64).sqrt()
 }
 
-/// How probable it is that a number of Student's distribution lies within `tan(angle) * sqrt(degrees)` of zero.
+/// How probable it is that a number of Student's distribution lies within `tan(angle) * sqrt(degrees)` of
+/// zero.
 fn probability_within(angle: f64, degrees: u64) -> f64 {
     let (sine, cosine) = angle.sin_cos();
     let is_odd = degrees % 2 == 1;

@@ -1,8 +1,9 @@
-//! Numbers of everything: rows are folded as they come, in no order, so that memory does not grow with the table.
+//! Numbers of everything: rows are folded as they come, in no order, so that memory does not grow with the
+//! table.
 //!
-//! Where nothing is left out an answer is exact, and needs nothing of the order of weights. What grows is a number for each
-//! row of a quantile, and one for each unit of a table with a sample key, which are counted; means of groups count those of
-//! each group, which are as many as rows where a unit has one row in each.
+//! Where nothing is left out an answer is exact, and needs nothing of the order of weights. What grows is a
+//! number for each row of a quantile, and one for each unit of a table with a sample key, which are counted;
+//! means of groups count those of each group, which are as many as rows where a unit has one row in each.
 //!
 //! Invariant: a value is what the estimators make of the same rows; deviations differ in their last digits.
 
@@ -33,8 +34,8 @@ pub(super) struct Read {
 }
 
 impl Readable {
-    /// Reads all rows of a query, and shows each batch with the weights of its rows; without these where each row is a
-    /// unit by itself.
+    /// Reads all rows of a query, and shows each batch with the weights of its rows; without these where each
+    /// row is a unit by itself.
     pub(super) async fn fold(
         &self,
         query: &Query,
@@ -139,8 +140,8 @@ struct Moments {
     count: u64,
     total: ratio::Total,
     mean: f64,
-    /// The sum of the squares of the distances from the mean (B. P. Welford, "Note on a method for calculating corrected
-    /// sums of squares and products", Technometrics 4, 1962).
+    /// The sum of the squares of the distances from the mean (B. P. Welford, "Note on a method for
+    /// calculating corrected sums of squares and products", Technometrics 4, 1962).
     squares: f64,
 }
 

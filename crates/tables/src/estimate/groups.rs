@@ -8,8 +8,8 @@ use super::ratio::{Ratio, Sizes};
 use super::values::missing;
 use super::{Confidence, EstimateError, Units, share};
 
-/// The mean of a column in each of the groups `0..count`; none for a group that the sample did not meet, which may
-/// well be there.
+/// The mean of a column in each of the groups `0..count`; none for a group that the sample did not meet,
+/// which may well be there.
 ///
 /// `groups` has the group of each row, none for rows of no group; `values` NaN for no value.
 ///
@@ -48,7 +48,8 @@ fn rows_of_groups(groups: &[Option<u32>], count: usize) -> Vec<Vec<usize>> {
     rows
 }
 
-/// The share of rows in each bin: bin `i` holds the values from `edges[i]` up to `edges[i + 1]`, without that.
+/// The share of rows in each bin: bin `i` holds the values from `edges[i]` up to `edges[i + 1]`, without
+/// that.
 ///
 /// Rows without a value, or outside all bins, are rows like others and in no bin.
 ///
@@ -69,7 +70,8 @@ pub fn histogram(
     Ok(units_in_bins(units, values, edges).iter().map(of_bin).collect())
 }
 
-/// The units that have rows in each bin, in their order, with how many: rows are looked at once, however many bins there are.
+/// The units that have rows in each bin, in their order, with how many: rows are looked at once, however many
+/// bins there are.
 fn units_in_bins(units: &Units, values: &[f64], edges: &[f64]) -> Vec<Vec<(usize, f64)>> {
     let mut bins: Vec<Vec<(usize, f64)>> = vec![Vec::new(); edges.len() - 1];
     for (unit, rows) in units.iter().enumerate() {

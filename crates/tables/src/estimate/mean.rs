@@ -1,7 +1,7 @@
 //! Means and sums.
 //!
-//! A mean is a ratio over units. A sum is a mean times the number of rows where that is known exactly; only where
-//! it is not, the sum over the sample is divided by the share that the sample is.
+//! A mean is a ratio over units. A sum is a mean times the number of rows where that is known exactly; only
+//! where it is not, the sum over the sample is divided by the share that the sample is.
 
 use super::confidence::Bound;
 use super::outcome::{Doubt, Estimate, Facts, Method, checked};
@@ -21,8 +21,8 @@ pub fn mean(units: &Units, values: &[f64], confidence: &Confidence) -> Result<Es
 
 /// The sum of a column; rows without a value add nothing.
 ///
-/// `rows` is how many rows there are in all, of which these are a sample, if that is known exactly. Rows that are
-/// counted but do not belong to the sum shall be in the sample without a value.
+/// `rows` is how many rows there are in all, of which these are a sample, if that is known exactly. Rows that
+/// are counted but do not belong to the sum shall be in the sample without a value.
 ///
 /// # Errors
 /// [`EstimateError::Rows`] if there are fewer values than rows.
@@ -38,7 +38,8 @@ pub fn sum(
     if let Some(rows) = rows.filter(|_| !units.is_everything()) {
         return Ok(of_ratio(units, &ratio, deviation, confidence).scaled(rows as f64));
     }
-    // Without their number, the residual of a unit is all that it has: the sum over all units is what is sought.
+    // Without their number, the residual of a unit is all that it has: the sum over all units is what is
+    // sought.
     let squares = ratio.residuals(0.0);
     let share = units.share();
     let bound = reach(&confidence.bound(ratio.units(), share), &squares);
@@ -72,8 +73,8 @@ pub(super) fn of_ratio(units: &Units, ratio: &Ratio, deviation: f64, confidence:
     Estimate::new(units, confidence, facts)
 }
 
-/// How far the sum may be from what it estimates. If all units are alike, nobody knows: zeros in a sample look as
-/// certain as they can, and may have missed the few ones.
+/// How far the sum may be from what it estimates. If all units are alike, nobody knows: zeros in a sample
+/// look as certain as they can, and may have missed the few ones.
 fn reach(bound: &Bound, squares: &Squares) -> f64 {
     if squares.sum > 0.0 { bound.of_residuals(squares) } else { f64::INFINITY }
 }

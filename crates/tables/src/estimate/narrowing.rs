@@ -1,7 +1,7 @@
 //! Reading a table until estimates are narrow enough: one of them, or several from the same batches.
 //!
-//! Invariant: each looks at what it planned to look at, whoever else reads along: a batch ends where the first of them
-//! wants to look, and a [`Reading`] does not look before.
+//! Invariant: each looks at what it planned to look at, whoever else reads along: a batch ends where the
+//! first of them wants to look, and a [`Reading`] does not look before.
 
 use super::of_table::{Plan, together};
 use super::{Estimate, EstimateRequest, Estimated, Reading, Step, Within};

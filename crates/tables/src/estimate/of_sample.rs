@@ -1,6 +1,7 @@
 //! Several questions at once: those of one sample, or of one reading, are answered from what is read once.
 //!
-//! Invariant: all answers are of one version and of one sample; those without a tolerance are what each question has alone.
+//! Invariant: all answers are of one version and of one sample; those without a tolerance are what each
+//! question has alone.
 
 use super::everything::{Folding, is_everything};
 use super::narrowing::Narrowing;
@@ -33,11 +34,12 @@ impl Table {
 }
 
 impl Readable {
-    /// Estimates several numbers of the rows of a query, each as [`Readable::estimate`] does, in the order of the
-    /// requests. Those without a tolerance have one sample, which is read once; those with one are read for together.
+    /// Estimates several numbers of the rows of a query, each as [`Readable::estimate`] does, in the order of
+    /// the requests. Those without a tolerance have one sample, which is read once; those with one are read
+    /// for together.
     ///
-    /// Each interval holds by itself; [`Confidence::simultaneous`](super::Confidence::simultaneous) is for all at once.
-    /// What an answer says about work is that of all that were answered with it.
+    /// Each interval holds by itself; [`Confidence::simultaneous`](super::Confidence::simultaneous) is for
+    /// all at once. What an answer says about work is that of all that were answered with it.
     ///
     /// # Errors
     /// As [`Readable::estimate`], of the first request that has one.

@@ -1,4 +1,5 @@
-//! Estimates of tables: finds out what is known without reading, reads a sample, and hands it to the estimators.
+//! Estimates of tables: finds out what is known without reading, reads a sample, and hands it to the
+//! estimators.
 //!
 //! Invariant: no band is read twice, and none that the exact answer would not read.
 //! Invariant: the number of rows that an estimate rests on is of the version that its sample is of.
@@ -49,9 +50,10 @@ impl Table {
 impl Readable {
     /// Estimates a number of the rows of a query, without reading all of them.
     ///
-    /// The sample is the query's: below its cut, or its first units or rows. Of everything the number is exact, and rows are
-    /// not kept for it, but one number of each for a quantile; where each row is a unit, [`Estimate::units`] counts rows then. With [`EstimateRequest::within`] it is as
-    /// large as that takes, beginning where the query's window does, and never more than the exact answer reads.
+    /// The sample is the query's: below its cut, or its first units or rows. Of everything the number is
+    /// exact, and rows are not kept for it, but one number of each for a quantile; where each row is a unit,
+    /// [`Estimate::units`] counts rows then. With [`EstimateRequest::within`] it is as large as that takes,
+    /// beginning where the query's window does, and never more than the exact answer reads.
     ///
     /// # Errors
     /// [`TableError::Estimate`] for a question without an answer, such as a tolerance relative to zero;
@@ -106,9 +108,9 @@ impl Readable {
         Ok(plan)
     }
 
-    /// Counts the rows, if that takes no reading: of all rows, which versions know. Where a filter is about no index
-    /// column, and does not name the units that it wants, it is taken out of the query and left to the estimator: the
-    /// same bands are read either way, and the number of rows before the filter is known.
+    /// Counts the rows, if that takes no reading: of all rows, which versions know. Where a filter is about
+    /// no index column, and does not name the units that it wants, it is taken out of the query and left to
+    /// the estimator: the same bands are read either way, and the number of rows before the filter is known.
     async fn count_without_reading(&self, plan: &mut Plan) -> Result<(), TableError> {
         let schema = self.schema();
         let filter = plan.query.filter.as_ref().map(|filter| filter.bind(schema.columns())).transpose()?;

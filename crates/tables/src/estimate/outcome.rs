@@ -27,8 +27,8 @@ pub enum Method {
     StudentT,
     /// The normal mixture, a confidence sequence: holds at whatever moment one stops.
     NormalMixture,
-    /// The empirical Bernstein confidence sequence for sampling without replacement, of values whose bounds are
-    /// known: holds at whatever moment one stops, for any number of units.
+    /// The empirical Bernstein confidence sequence for sampling without replacement, of values whose bounds
+    /// are known: holds at whatever moment one stops, for any number of units.
     EmpiricalBernstein,
 }
 
@@ -64,7 +64,8 @@ pub enum Doubt {
         /// How many there are.
         units: u64,
     },
-    /// The five largest units carry over half of the variance: what the sample did not meet may be larger still.
+    /// The five largest units carry over half of the variance: what the sample did not meet may be larger
+    /// still.
     FewCarryMost {
         /// What they carry.
         share: f64,
@@ -133,8 +134,8 @@ pub struct Estimate {
     pub units: u64,
     /// Rows of the sample, with or without a value; of the mean of a group, those of the group.
     pub rows: u64,
-    /// How many of them have no value: it is null or NaN. They have no say in a mean or a quantile, add nothing to a sum,
-    /// and are in no bin. Always 0 where rows are counted, or looked at for a condition.
+    /// How many of them have no value: it is null or NaN. They have no say in a mean or a quantile, add
+    /// nothing to a sum, and are in no bin. Always 0 where rows are counted, or looked at for a condition.
     pub missing: u64,
     /// One standard deviation of the rows, on the scale of the value: what `of_sd` tolerances refer to.
     pub deviation: f64,

@@ -1,8 +1,9 @@
 //! Quantiles, by Woodruff's method.
 //!
-//! The share of rows up to the true quantile is known, so a value is inside the interval if the share of sampled
-//! rows up to it is no further from that than shares of samples are (Woodruff, "Confidence intervals for medians and
-//! other position measures", Journal of the American Statistical Association 47, 1952), with the variance of a ratio over units.
+//! The share of rows up to the true quantile is known, so a value is inside the interval if the share of
+//! sampled rows up to it is no further from that than shares of samples are (Woodruff, "Confidence intervals
+//! for medians and other position measures", Journal of the American Statistical Association 47, 1952), with
+//! the variance of a ratio over units.
 //!
 //! Invariant: the ends of the interval are values of the sample, or infinite where it has none that far out.
 
@@ -11,14 +12,15 @@ use super::ratio::Ratio;
 use super::share::Worth;
 use super::{Confidence, EstimateError, Units, mean};
 
-/// Rows that are less than this part of one beside a rank are taken to be at it: ranks are products of floats.
+/// Rows that are less than this part of one beside a rank are taken to be at it: ranks are products of
+/// floats.
 const RANK_ROUNDING: f64 = 1e-9;
 
-/// The least value such that this share of the rows, or more, have it or a lesser one; of the rows that have a
-/// value.
+/// The least value such that this share of the rows, or more, have it or a lesser one; of the rows that have
+/// a value.
 ///
-/// `values` has one for each row, NaN for none. The share lies between 0 and 1, without the ends: the least and
-/// the greatest value cannot be told from a sample.
+/// `values` has one for each row, NaN for none. The share lies between 0 and 1, without the ends: the least
+/// and the greatest value cannot be told from a sample.
 ///
 /// # Errors
 /// [`EstimateError::Share`], and [`EstimateError::Rows`] if there are fewer values than rows.
@@ -84,7 +86,8 @@ fn compared(units: &Units, values: &[f64], holds: impl Fn(f64) -> bool) -> Ratio
     })
 }
 
-/// Values of which a few are asked for by their rank: each takes one pass, where putting all in order takes many.
+/// Values of which a few are asked for by their rank: each takes one pass, where putting all in order takes
+/// many.
 struct Ranks(Vec<f64>);
 
 impl Ranks {

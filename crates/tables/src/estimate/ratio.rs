@@ -1,8 +1,9 @@
 //! Ratios over units: what all estimates are made of.
 //!
-//! Each unit has a numerator and a denominator, such as the sum of its values and how many rows it has. The ratio
-//! of their totals estimates the ratio over all units, and what a unit has beyond its part of it, its residual, says
-//! how sure that is (Cochran, "Sampling Techniques", 3rd edition, 1977, sections 2.11 and 6.3 and 9A.1).
+//! Each unit has a numerator and a denominator, such as the sum of its values and how many rows it has. The
+//! ratio of their totals estimates the ratio over all units, and what a unit has beyond its part of it, its
+//! residual, says how sure that is (Cochran, "Sampling Techniques", 3rd edition, 1977, sections 2.11 and 6.3
+//! and 9A.1).
 //!
 //! Invariant: units whose denominator is zero count for nothing, not even as units.
 //! Invariant: what rounding leaves of units that are alike is no residual.
@@ -74,8 +75,8 @@ impl Ratio {
         Self { pairs, others: Others::default(), above, below }
     }
 
-    /// How many rows satisfy a condition, of all rows, where a few units, which rise, have so many such rows and the others
-    /// none: as long as these are few, whatever there is else.
+    /// How many rows satisfy a condition, of all rows, where a few units, which rise, have so many such rows
+    /// and the others none: as long as these are few, whatever there is else.
     pub(super) fn of_few(few: &[(usize, f64)], sizes: &Sizes) -> Self {
         let pairs: Vec<_> = few.iter().map(|&(unit, inside)| (inside, sizes.of_units[unit])).collect();
         let above = pairs.iter().map(|(above, _)| *above).sum();
@@ -90,7 +91,8 @@ impl Ratio {
         })
     }
 
-    /// As [`Ratio::of_values`] of only these rows, which rise: as long as there are few of them, whatever there is else.
+    /// As [`Ratio::of_values`] of only these rows, which rise: as long as there are few of them, whatever
+    /// there is else.
     pub(super) fn of_some(units: &Units, rows: &[usize], values: &[f64]) -> Self {
         let of_unit = |rows: &[usize]| {
             let present = rows.iter().map(|row| values[*row]).filter(|value| !value.is_nan());
@@ -141,17 +143,20 @@ impl Ratio {
         self.pairs.iter().map(|(_, below)| below * below).sum::<f64>() + self.others.squares
     }
 
-    /// Units whose numerator satisfies a condition, given the denominator; it compares the two, or the numerator with 0.
+    /// Units whose numerator satisfies a condition, given the denominator; it compares the two, or the
+    /// numerator with 0.
     pub(super) fn units_with(&self, holds: impl Fn(f64, f64) -> bool) -> u64 {
         let of_others = if holds(0.0, 1.0) { self.others.units } else { 0 };
         self.pairs.iter().filter(|(above, below)| holds(*above, *below)).count() as u64 + of_others
     }
 
-    /// The squares of what units have beyond `ratio` times their denominator; none where that is nothing but rounding.
+    /// The squares of what units have beyond `ratio` times their denominator; none where that is nothing but
+    /// rounding.
     pub(super) fn residuals(&self, ratio: f64) -> Squares {
-        // Of units that are alike, numerator and ratio are right but for the roundings of the numerator, of the total and of
-        // its quotient, half an epsilon each; the product and the difference below add one each. So no unit is further
-        // off than this part of what it ought to have, which leaves a half to be safe.
+        // Of units that are alike, numerator and ratio are right but for the roundings of the numerator, of
+        // the total and of its quotient, half an epsilon each; the product and the difference below add one
+        // each. So no unit is further off than this part of what it ought to have, which leaves a half to be
+        // safe.
         let rounding = ROUNDING * ratio.abs();
         let residual = |(above, below): &(f64, f64)| above - below * ratio;
         let others_have_none = self.others.units == 0 || ratio == 0.0;
@@ -165,12 +170,13 @@ impl Ratio {
     }
 }
 
-/// What rounding may make of units that are alike, as a part of each. A spread in the last three bits of the values is
-/// less than this as well, and it is less than the values were rounded by.
+/// What rounding may make of units that are alike, as a part of each. A spread in the last three bits of the
+/// values is less than this as well, and it is less than the values were rounded by.
 const ROUNDING: f64 = 4.0 * f64::EPSILON;
 
-/// The sum of numbers, each rounding of which is kept and added in the end (A. Neumaier, "Rundungsfehleranalyse einiger
-/// Verfahren zur Summation endlicher Summen", 1974): off by one rounding, however many there are.
+/// The sum of numbers, each rounding of which is kept and added in the end (A. Neumaier,
+/// "Rundungsfehleranalyse einiger Verfahren zur Summation endlicher Summen", 1974): off by one rounding,
+/// however many there are.
 pub(super) fn total(numbers: impl Iterator<Item = f64>) -> f64 {
     let mut total = Total::default();
     numbers.for_each(|number| total.add(number));

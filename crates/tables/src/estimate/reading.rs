@@ -1,8 +1,9 @@
 //! Reading until an estimate is narrow enough: which says after each batch whether to stop or to go on.
 //!
 //! A first look plans how much to read, and there is no second look before that was read: with few looks, the
-//! moment of stopping says little about the values. An interval that is narrow and doubted is given with its doubts: whoever
-//! reads on until they are gone stops at just those samples that have not met what the doubt is about. [`Stopping::Anytime`](super::Stopping::Anytime) makes it harmless altogether.
+//! moment of stopping says little about the values. An interval that is narrow and doubted is given with its
+//! doubts: whoever reads on until they are gone stops at just those samples that have not met what the doubt
+//! is about. [`Stopping::Anytime`](super::Stopping::Anytime) makes it harmless altogether.
 //!
 //! Invariant: it asks for no more rows than the limit allows, and stops when everything was read.
 
@@ -13,14 +14,15 @@ use crate::{Cut, Weight};
 /// How much more than planned is read, so that the plan's own uncertainty seldom costs another round.
 const MARGIN: f64 = 1.1;
 
-/// How many times as much may be there at the next look. A plan from few units may be far off, and to look costs
-/// nothing.
+/// How many times as much may be there at the next look. A plan from few units may be far off, and to look
+/// costs nothing.
 const GROWTH_MAX: f64 = 8.0;
 
 /// Growth where the sample is too small to plan with.
 const GROWTH_BLIND: f64 = 2.0;
 
-/// Share of everything that a relative tolerance may need at best, if the interval holds 0, before it is refused.
+/// Share of everything that a relative tolerance may need at best, if the interval holds 0, before it is
+/// refused.
 const SHARE_FOR_ZERO_MAX: f64 = 0.5;
 
 /// How narrow an estimate shall be: half of its interval, at most.
@@ -183,8 +185,8 @@ impl Reading {
         Ok(of_tolerance(self.tolerance.of(estimate)).min(GROWTH_MAX))
     }
 
-    /// How many times as much makes the interval so narrow. Its width falls with the root of what was read, and
-    /// to nothing when everything was.
+    /// How many times as much makes the interval so narrow. Its width falls with the root of what was read,
+    /// and to nothing when everything was.
     fn growth_to(&self, estimate: &Estimate, tolerance: f64) -> f64 {
         let share = self.units.share();
         let odds = share / (1.0 - share) * (estimate.half_width() / tolerance).powi(2) * MARGIN;

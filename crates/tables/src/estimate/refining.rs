@@ -1,10 +1,12 @@
 //! Estimates that get better while a query is read on: one for each batch of its refinement.
 //!
-//! Each look is at all that came so far, so the distance between looks grows with that, and a batch in between has the
-//! estimate of the last one: all looks together see a few times as many values as there are, however many that is. Batches
-//! do not grow with it: they are held in memory, of which there is less than of the table.
+//! Each look is at all that came so far, so the distance between looks grows with that, and a batch in
+//! between has the estimate of the last one: all looks together see a few times as many values as there are,
+//! however many that is. Batches do not grow with it: they are held in memory, of which there is less than of
+//! the table.
 //!
-//! Invariant: the intervals are those of a confidence sequence, so that they hold at whichever batch one stops.
+//! Invariant: the intervals are those of a confidence sequence, so that they hold at whichever batch one
+//! stops.
 
 use super::of_table::{Value, value_of};
 use super::values::missing;
@@ -38,9 +40,11 @@ pub struct RefinedEstimates {
 }
 
 impl Readable {
-    /// The answer to a query batch by batch, each with an estimate of the request's subject from all batches so far.
+    /// The answer to a query batch by batch, each with an estimate of the request's subject from all batches
+    /// so far.
     ///
-    /// The request's tolerance is not looked at: whoever reads stops when it is good enough. Bounds of values are refused.
+    /// The request's tolerance is not looked at: whoever reads stops when it is good enough. Bounds of values
+    /// are refused.
     ///
     /// # Errors
     /// As [`Readable::estimate`].
@@ -86,8 +90,8 @@ impl Readable {
 }
 
 impl RefinedEstimates {
-    /// Asks for at least so many rows in the next batch, in place of about twice those of the last, and for an estimate from
-    /// all that came with it.
+    /// Asks for at least so many rows in the next batch, in place of about twice those of the last, and for
+    /// an estimate from all that came with it.
     pub fn want(&mut self, rows: usize) {
         self.is_told = true;
         self.refining.want(rows);
@@ -95,8 +99,8 @@ impl RefinedEstimates {
 
     /// The next batch, and the estimate from all that came; none after the last.
     ///
-    /// Beyond a million rows an estimate is made when a quarter more came, with the last batch, and where rows were asked
-    /// for; batches in between have the one before, whose interval holds as well.
+    /// Beyond a million rows an estimate is made when a quarter more came, with the last batch, and where
+    /// rows were asked for; batches in between have the one before, whose interval holds as well.
     ///
     /// # Errors
     /// As [`crate::Refinement::next`].

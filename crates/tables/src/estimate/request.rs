@@ -51,11 +51,13 @@ pub struct EstimateRequest {
     pub confidence: Confidence,
     /// Reads on until the estimate is so narrow; else the sample is the query's, its window, units or limit.
     pub within: Option<Within>,
-    /// How many rows the query has, where the caller knows it exactly, such as from [`crate::Table::count`]: makes sums
-    /// surer. Without a filter, or with one that no index column is in, it is found without being told.
+    /// How many rows the query has, where the caller knows it exactly, such as from [`crate::Table::count`]:
+    /// makes sums surer. Without a filter, or with one that no index column is in, it is found without being
+    /// told.
     pub rows: Option<u64>,
-    /// Between what all values of the column lie, for means of rows whose number is known, from the query's own sample: an
-    /// interval without any approximation. Refused with whatever else they would be of no use for.
+    /// Between what all values of the column lie, for means of rows whose number is known, from the query's
+    /// own sample: an interval without any approximation. Refused with whatever else they would be of no use
+    /// for.
     pub bounds: Option<(f64, f64)>,
 }
 
@@ -90,7 +92,8 @@ impl EstimateRequest {
         Self { bounds: Some((least, greatest)), ..self }
     }
 
-    /// Refuses bounds that would not be looked at, and seem to have made an interval that they have no part in.
+    /// Refuses bounds that would not be looked at, and seem to have made an interval that they have no part
+    /// in.
     pub(super) fn check_bounds(&self) -> Result<(), EstimateError> {
         let (place, hint) = match (self.bounds, self.within, &self.subject) {
             (Some(_), Some(_), _) => (

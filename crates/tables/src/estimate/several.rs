@@ -20,8 +20,8 @@ use std::sync::Arc;
 /// The means of the groups of a sample.
 #[derive(Clone, Debug)]
 pub struct GroupMeans {
-    /// The value of each group: those that were known in their order, then the others as they were met; of everything, which
-    /// is read in no order, in some order that is always the same.
+    /// The value of each group: those that were known in their order, then the others as they were met; of
+    /// everything, which is read in no order, in some order that is always the same.
     pub groups: ArrayRef,
     /// The mean of each, none for a group that was not seen.
     pub means: Vec<Option<Estimate>>,
@@ -49,14 +49,15 @@ pub struct Histogram {
 }
 
 impl Readable {
-    /// The mean of a column in each group of rows that have one value of the column `by`, from the query's sample.
+    /// The mean of a column in each group of rows that have one value of the column `by`, from the query's
+    /// sample.
     ///
-    /// `known` are values of groups that are known to be there; those that the sample did not meet are answered as
-    /// not seen. Each mean holds by itself; with `is_simultaneous`, all of them together do.
+    /// `known` are values of groups that are known to be there; those that the sample did not meet are
+    /// answered as not seen. Each mean holds by itself; with `is_simultaneous`, all of them together do.
     ///
     /// # Errors
-    /// [`TableError::Column`], [`TableError::NoNumbers`], [`TableError::Estimate`] for known values of another type
-    /// than the column, and what [`Table::query`] may answer.
+    /// [`TableError::Column`], [`TableError::NoNumbers`], [`TableError::Estimate`] for known values of
+    /// another type than the column, and what [`Table::query`] may answer.
     pub async fn estimate_groups(
         &self,
         query: &Query,
@@ -108,12 +109,13 @@ impl Readable {
         })
     }
 
-    /// The share of the query's rows in each bin, from its sample: bin `i` holds the values from `edges[i]` up to
-    /// `edges[i + 1]`, without that. Each share holds by itself; with `is_simultaneous`, all of them together do.
+    /// The share of the query's rows in each bin, from its sample: bin `i` holds the values from `edges[i]`
+    /// up to `edges[i + 1]`, without that. Each share holds by itself; with `is_simultaneous`, all of them
+    /// together do.
     ///
     /// # Errors
-    /// [`TableError::Column`], [`TableError::NoNumbers`], [`TableError::Estimate`] unless the edges rise, and what
-    /// [`Table::query`] may answer.
+    /// [`TableError::Column`], [`TableError::NoNumbers`], [`TableError::Estimate`] unless the edges rise, and
+    /// what [`Table::query`] may answer.
     pub async fn estimate_histogram(
         &self,
         query: &Query,

@@ -1,9 +1,10 @@
 //! Shares and counts: how many rows satisfy a condition.
 //!
-//! The interval holds every share that would not be surprised by the sample (Wilson's interval), with the number of
-//! rows replaced by how many independent ones they are worth (Korn and Graubard, "Confidence intervals for
-//! proportions with small expected number of positive counts estimated from survey data", Survey Methodology 24,
-//! 1998): a share near 0 gets an interval that leans to the right instead of one that goes below 0.
+//! The interval holds every share that would not be surprised by the sample (Wilson's interval), with the
+//! number of rows replaced by how many independent ones they are worth (Korn and Graubard, "Confidence
+//! intervals for proportions with small expected number of positive counts estimated from survey data",
+//! Survey Methodology 24, 1998): a share near 0 gets an interval that leans to the right instead of one that
+//! goes below 0.
 
 use super::confidence::Bound;
 use super::outcome::{Doubt, Estimate, Facts, Method, checked};
@@ -99,8 +100,8 @@ fn of_total(units: &Units, ratio: &Ratio, confidence: &Confidence) -> Estimate {
 pub(super) struct Worth(f64);
 
 impl Worth {
-    /// From the squares of the residuals at the ratio itself. If all rows have one outcome, those say nothing, and
-    /// units are taken for all of one piece.
+    /// From the squares of the residuals at the ratio itself. If all rows have one outcome, those say
+    /// nothing, and units are taken for all of one piece.
     pub(super) fn new(ratio: &Ratio, squares: f64) -> Self {
         let value = ratio.value();
         let spread = value * (1.0 - value);

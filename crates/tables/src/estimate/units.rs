@@ -1,9 +1,10 @@
 //! Units: which rows of a sample belong together, and which share of all units they are.
 //!
-//! Rows come in the order of their weights. Rows of equal weight are one unit, since no cut can part them: that
-//! holds for the rows of an entity as for two keys of one hash.
+//! Rows come in the order of their weights. Rows of equal weight are one unit, since no cut can part them:
+//! that holds for the rows of an entity as for two keys of one hash.
 //!
-//! Invariant: every unit of the window below the cut is there with all of its rows, or the estimates are wrong.
+//! Invariant: every unit of the window below the cut is there with all of its rows, or the estimates are
+//! wrong.
 
 use super::EstimateError;
 use crate::{Cut, Weight, Window};
@@ -36,11 +37,11 @@ impl Units {
         Ok(units)
     }
 
-    /// The first units above a cut, of which there are more, as a sample with a cut that is valid: all of them
-    /// but the last, at whose weight the cut is.
+    /// The first units above a cut, of which there are more, as a sample with a cut that is valid: all of
+    /// them but the last, at whose weight the cut is.
     ///
-    /// Where the sample ends was not known beforehand, so its last weight is not a cut that was chosen. But given
-    /// that weight, the units before it are a sample of those below it, whatever they are worth.
+    /// Where the sample ends was not known beforehand, so its last weight is not a cut that was chosen. But
+    /// given that weight, the units before it are a sample of those below it, whatever they are worth.
     ///
     /// # Errors
     /// [`EstimateError::Order`] if the weights fall, or do not lie above the cut.

@@ -31,8 +31,8 @@ impl Expression {
     /// Gives the expression its meaning for the rows of a schema.
     ///
     /// # Errors
-    /// `invalid-input` for a column that the schema lacks, for kinds of values that do not go together and for
-    /// what is no condition; `limit` for what was built deeper than [`super::DEPTH_MAX`].
+    /// `invalid-input` for a column that the schema lacks, for kinds of values that do not go together and
+    /// for what is no condition; `limit` for what was built deeper than [`super::DEPTH_MAX`].
     pub fn bind(&self, schema: &Schema) -> Result<Bound, ExpressionError> {
         if !self.is_shallow() {
             return Err(ExpressionError::new(Problem::TooDeep, "", 0..0));
@@ -345,7 +345,8 @@ impl Binder<'_> {
         high: &Expression,
         part: &Expression,
     ) -> Result<Condition, ExpressionError> {
-        // It is computed for both ends, so it must not hold conditions: a nest of them would double at every level.
+        // It is computed for both ends, so it must not hold conditions: a nest of them would double at every
+        // level.
         let bound = self.value(value)?;
         if matches!(bound, Value::Condition(_)) {
             return Err(self.fail(Problem::NoMember { found: Kind::Condition }, value));

@@ -47,8 +47,8 @@ impl fmt::Display for Side {
 /// Reads the sides of a box, separated by commas.
 ///
 /// # Errors
-/// `limit` for a text over [`super::LENGTH_MAX`]; `invalid-input` for what is not of the form, for a column named
-/// twice, for a range inside out, and for an end that is null, NaN, true or false.
+/// `limit` for a text over [`super::LENGTH_MAX`]; `invalid-input` for what is not of the form, for a column
+/// named twice, for a range inside out, and for an end that is null, NaN, true or false.
 pub fn parse_box(text: &str) -> Result<Vec<Side>, ExpressionError> {
     let mut parser = Parser::new(text)?;
     let mut sides: Vec<Side> = Vec::new();

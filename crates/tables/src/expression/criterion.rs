@@ -1,8 +1,8 @@
 //! Criteria: what can be asked of one stored value, worked out exactly before any value is seen.
 //!
 //! A comparison of integers with a literal becomes a range of integers, both ends included, whatever the
-//! literal is: `n < 2.5` is `n <= 2`, and `x < 9007199254740993` on doubles is `x <= 9007199254740992`. So the
-//! loops over the values neither convert nor round, and the same ranges serve to leave out whole blocks.
+//! literal is: `n < 2.5` is `n <= 2`, and `x < 9007199254740993` on doubles is `x <= 9007199254740992`. So
+//! the loops over the values neither convert nor round, and the same ranges serve to leave out whole blocks.
 //!
 //! Invariant: no criterion accepts a null, and only [`Criterion::IsNan`] accepts a NaN.
 

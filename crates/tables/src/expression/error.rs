@@ -101,7 +101,8 @@ pub enum Problem {
         nearest: Option<String>,
         /// Whether it was typed in double quotes, as texts are elsewhere.
         is_text_perhaps: bool,
-        /// The columns there are, as they are written in an expression, with how many more if they are too many to be read.
+        /// The columns there are, as they are written in an expression, with how many more if they are too
+        /// many to be read.
         present: String,
     },
     /// An element is asked for of what is no vector.

@@ -1,12 +1,13 @@
-//! Rows near a point: `near((x, y, z), (1.0, 2.0, 3.0), 0.5)`, and `cell(10, 10, 10)` behind it where space repeats.
+//! Rows near a point: `near((x, y, z), (1.0, 2.0, 3.0), 0.5)`, and `cell(10, 10, 10)` behind it where space
+//! repeats.
 //!
-//! A cell has the edges `a = (lx, 0, 0)`, `b = (xy, ly, 0)` and `c = (xz, yz, lz)`, as LAMMPS has them; a length `inf` is
-//! an axis that does not repeat. A row is near if the distance from the point to *some* image of it, shifted by whole
-//! edges, is at most the radius: the minimum image distance, exactly, however much the cell leans and wherever the row
-//! was stored. Neither has to lie in the cell.
+//! A cell has the edges `a = (lx, 0, 0)`, `b = (xy, ly, 0)` and `c = (xz, yz, lz)`, as LAMMPS has them; a
+//! length `inf` is an axis that does not repeat. A row is near if the distance from the point to *some* image
+//! of it, shifted by whole edges, is at most the radius: the minimum image distance, exactly, however much
+//! the cell leans and wherever the row was stored. Neither has to lie in the cell.
 //!
-//! All is computed in doubles, in one order of operations that never falls where a value rises: so the bounds of a box
-//! of rows, computed likewise, hold for each of them.
+//! All is computed in doubles, in one order of operations that never falls where a value rises: so the bounds
+//! of a box of rows, computed likewise, hold for each of them.
 //!
 //! Invariant: what a box of rows is said to be agrees with every row in it.
 
@@ -40,8 +41,8 @@ pub struct Near {
 }
 
 impl Cell {
-    /// A cell of one to three axes. `lengths` are above 0, and infinite along an axis that does not repeat; `tilts` are
-    /// none, or `[xy]` of two axes and `[xy, xz, yz]` of three, in the unit of the lengths.
+    /// A cell of one to three axes. `lengths` are above 0, and infinite along an axis that does not repeat;
+    /// `tilts` are none, or `[xy]` of two axes and `[xy, xz, yz]` of three, in the unit of the lengths.
     ///
     /// # Errors
     /// What is wrong, in words.

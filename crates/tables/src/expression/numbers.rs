@@ -1,7 +1,7 @@
 //! Numbers computed for all rows of a batch.
 //!
-//! Integers are computed with 128 bits, exactly; a result beyond them is null, and so is an integer modulo 0: an
-//! error would depend on which rows happen to be looked at. Floats are doubles and follow IEEE 754.
+//! Integers are computed with 128 bits, exactly; a result beyond them is null, and so is an integer modulo 0:
+//! an error would depend on which rows happen to be looked at. Floats are doubles and follow IEEE 754.
 //!
 //! Invariant: where an input is null, so is the result.
 

@@ -1,7 +1,7 @@
 //! The parser: precedence climbing over the tokens, with a limit to how deep anything nests.
 //!
-//! From the loosest to the tightest: `or`, `and`, `not`, comparisons (`= < between in is`, which do not chain),
-//! `+ -`, `* / %`, unary `-`.
+//! From the loosest to the tightest: `or`, `and`, `not`, comparisons (`= < between in is`, which do not
+//! chain), `+ -`, `* / %`, unary `-`.
 //!
 //! Invariant: both the recursion of the parser and the height of what it returns are at most [`DEPTH_MAX`].
 

@@ -1,8 +1,10 @@
 //! The few values that a column must have for a condition to be true, if they are few.
 //!
-//! Finer than an [`Interval`]: of `pid in (3, 1000)` it knows the two values, from which their weights follow.
+//! Finer than an [`Interval`]: of `pid in (3, 1000)` it knows the two values, from which their weights
+//! follow.
 //!
-//! Invariant: the value of a row that satisfies the condition is among the points of its column, if there are any.
+//! Invariant: the value of a row that satisfies the condition is among the points of its column, if there are
+//! any.
 
 use super::condition::{Condition, Nullable};
 use super::criterion::Criterion;
@@ -36,9 +38,9 @@ enum Point {
 type Points = Option<BTreeSet<Point>>;
 
 impl Bound {
-    /// The values that a column of this type must have in a row that satisfies the condition, each once, as an
-    /// array of that type, or of the type of its values if it is a dictionary; none where they are not known to be
-    /// few, that is, at most [`POINTS_MAX`].
+    /// The values that a column of this type must have in a row that satisfies the condition, each once, as
+    /// an array of that type, or of the type of its values if it is a dictionary; none where they are not
+    /// known to be few, that is, at most [`POINTS_MAX`].
     pub(crate) fn points(&self, column: &Column, data_type: &DataType) -> Option<ArrayRef> {
         let interval = self.ranges(column);
         let mut points = match points(self.condition(), true, column) {
@@ -136,8 +138,8 @@ fn few(values: &Values, may_be_nan: bool, may_be_null: bool) -> Points {
     Some(points)
 }
 
-/// The points as a column stores them; those that it cannot store are left out, since no row has them. None for a
-/// type whose values have no points.
+/// The points as a column stores them; those that it cannot store are left out, since no row has them. None
+/// for a type whose values have no points.
 fn array(data_type: &DataType, points: &BTreeSet<Point>) -> Option<ArrayRef> {
     type Half = <Float16Type as ArrowPrimitiveType>::Native;
     Some(match data_type {

@@ -1,11 +1,12 @@
 //! Axes: exact and rising maps from the values of an index column to 64-bit coordinates.
 //!
 //! An axis is a grid of cells of `2^cell_exponent` each, with the value 0 at the beginning of a cell:
-//! `coordinate = clamp(floor(value / 2^cell_exponent) + middle)`. For integers and times a cell is one value, and
-//! nothing is ever clamped. For floats the size of a cell is chosen once, from the first rows.
+//! `coordinate = clamp(floor(value / 2^cell_exponent) + middle)`. For integers and times a cell is one value,
+//! and nothing is ever clamped. For floats the size of a cell is chosen once, from the first rows.
 //!
 //! Invariant: `a <= b` implies `coordinate(a) <= coordinate(b)`, also between scalars of different kinds.
-//! Invariant: halving a span halves the *values* in it, whatever the type; only the outermost two cells are longer.
+//! Invariant: halving a span halves the *values* in it, whatever the type; only the outermost two cells are
+//! longer.
 
 use super::{Coordinate, Extent, Interval, Kind, LatticeError, Numbers, Scalar, Span};
 use arrow_array::{Array, ArrayRef};
@@ -75,11 +76,12 @@ impl Coordinates {
 
 impl Axis {
     /// The axis of an index column whose first rows lie within `expected`. Integers and times do not need it;
-    /// for floats it fixes the size of the cells for the life of the table. Without any row, `[0, 1)` is expected.
+    /// for floats it fixes the size of the cells for the life of the table. Without any row, `[0, 1)` is
+    /// expected.
     ///
     /// # Errors
-    /// [`LatticeError::NotIndexable`] if the type is neither a number nor a time, [`LatticeError::Unbounded`] if
-    /// `expected` is not finite.
+    /// [`LatticeError::NotIndexable`] if the type is neither a number nor a time, [`LatticeError::Unbounded`]
+    /// if `expected` is not finite.
     pub fn new(data_type: &DataType, expected: &Extent) -> Result<Self, LatticeError> {
         let axis = Self::with_cells(data_type, 0)?;
         let (Kind::Float, Some((least, greatest))) = (axis.kind, expected.range()) else {
@@ -161,8 +163,9 @@ impl Axis {
         values.map(|value| self.clamped(value).unwrap_or_default()).collect()
     }
 
-    /// All coordinates that rows of this interval can have, both ends included; for the planner, which starts at
-    /// the smallest cube around them. It says nothing about which rows of these coordinates are in the interval.
+    /// All coordinates that rows of this interval can have, both ends included; for the planner, which starts
+    /// at the smallest cube around them. It says nothing about which rows of these coordinates are in the
+    /// interval.
     #[must_use]
     pub fn reach(&self, interval: &Interval<Scalar>) -> RangeInclusive<Coordinate> {
         let first = interval.low.and_then(|low| low.floor_shifted(self.cell_exponent));

@@ -32,8 +32,8 @@ impl Extent {
         })
     }
 
-    /// The extent of values that lie one after the other, little-endian, as [`Extent::of`] their column, in which
-    /// none is null; none for a type that must become a column for that.
+    /// The extent of values that lie one after the other, little-endian, as [`Extent::of`] their column, in
+    /// which none is null; none for a type that must become a column for that.
     pub(crate) fn of_bytes(data_type: &DataType, bytes: &[u8]) -> Option<Self> {
         Some(match (Kind::of(data_type)?, data_type.primitive_width()?) {
             (Kind::Signed, 1) => {
@@ -84,8 +84,8 @@ impl Extent {
         Self { range: Some((scalar(least), scalar(greatest))), has_incomparable }
     }
 
-    /// The extent from `least` to `greatest`, both of which occur, as a manifest keeps it; with or without rows
-    /// that are null or NaN.
+    /// The extent from `least` to `greatest`, both of which occur, as a manifest keeps it; with or without
+    /// rows that are null or NaN.
     #[must_use]
     pub const fn new(range: Option<(Scalar, Scalar)>, has_incomparable: bool) -> Self {
         Self { range, has_incomparable }

@@ -17,8 +17,8 @@ const NORMAL: f64 = 1e-300;
 /// Cells of at most 2 to this power either way have a size that is a normal float, and so has its inverse.
 const EXPONENT_MAX: i32 = 1000;
 
-/// Floats below this in size keep a quarter of their last bit, and whole ones are at most half away, when [`ROUNDING`] is
-/// added.
+/// Floats below this in size keep a quarter of their last bit, and whole ones are at most half away, when
+/// [`ROUNDING`] is added.
 const ROUNDED_MAX: f64 = (1_u64 << 50) as f64;
 
 /// What is added to a float to round it: the sum lies where the last bit of a float is 1.
@@ -36,8 +36,8 @@ struct Fractions<'a> {
     cells: Option<f64>,
 }
 
-/// Hands `put` how far each row of a column lies from the beginning of a span that holds all rows with a place, in
-/// 2^-32 of its side; answers the rows without a place, which lie at the beginning.
+/// Hands `put` how far each row of a column lies from the beginning of a span that holds all rows with a
+/// place, in 2^-32 of its side; answers the rows without a place, which lie at the beginning.
 pub(crate) fn fractions(
     axis: &Axis,
     span: Span,
@@ -114,7 +114,8 @@ impl<'a> Fractions<'a> {
         self.exactly(Scalar::Unsigned(value))
     }
 
-    /// A product with a power of two is exact, and so is the whole part of it, unless one of the two has no room.
+    /// A product with a power of two is exact, and so is the whole part of it, unless one of the two has no
+    /// room.
     fn of_float(&self, value: f64) -> Option<u32> {
         let cell = value * self.cells.unwrap_or(f64::NAN);
         let size = cell.abs();
@@ -127,8 +128,8 @@ impl<'a> Fractions<'a> {
         self.exactly(Scalar::Float(value))
     }
 
-    /// Hands over the fractions of floats if all can be rounded to whole cells by a sum; whether they can. Nothing is asked
-    /// for each of them, so that a processor works on several at once.
+    /// Hands over the fractions of floats if all can be rounded to whole cells by a sum; whether they can.
+    /// Nothing is asked for each of them, so that a processor works on several at once.
     fn put_plain(&self, from: usize, values: &[f64], put: &mut impl FnMut(usize, u32)) -> bool {
         let Some(cells) = self.cells else { return false };
         let is_plain = |value: f64| {

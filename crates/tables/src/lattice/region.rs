@@ -1,9 +1,10 @@
 //! Regions: one half-open interval for each index column, and the two questions that are asked of them.
 //!
-//! [`Region::prunes`] and [`Region::covers`] judge the extents of a cube; [`Region::matches`] judges stored values.
-//! No coordinate occurs in either.
+//! [`Region::prunes`] and [`Region::covers`] judge the extents of a cube; [`Region::matches`] judges stored
+//! values. No coordinate occurs in either.
 //!
-//! Invariant: an extent that holds a value of the region is never pruned, and one that is covered holds no other.
+//! Invariant: an extent that holds a value of the region is never pruned, and one that is covered holds no
+//! other.
 
 use super::{Axis, Coordinate, Extent, LatticeError, Numbers, Scalar};
 use arrow_array::{Array, ArrayRef};

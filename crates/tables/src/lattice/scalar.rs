@@ -5,7 +5,8 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-/// One number. Dates, times, timestamps and durations are [`Signed`](Self::Signed), in the unit of their column.
+/// One number. Dates, times, timestamps and durations are [`Signed`](Self::Signed), in the unit of their
+/// column.
 #[derive(Clone, Copy, Debug)]
 pub enum Scalar {
     /// A signed integer or a time.

@@ -1,10 +1,10 @@
 //! Spans: the side of a cube on one axis.
 //!
-//! A tree starts with a root that just holds the first rows. Its other cubes come from the root by halving, and
-//! the root grows by doubling toward whichever side a row has left it.
+//! A tree starts with a root that just holds the first rows. Its other cubes come from the root by halving,
+//! and the root grows by doubling toward whichever side a row has left it.
 //!
-//! Invariant: a half of [`Span::doubled`] is the span that was doubled. So a cube that exists is a cube of every
-//! later tree, with the same boundaries.
+//! Invariant: a half of [`Span::doubled`] is the span that was doubled. So a cube that exists is a cube of
+//! every later tree, with the same boundaries.
 
 use super::Coordinate;
 use std::ops::RangeInclusive;
@@ -29,15 +29,16 @@ impl Span {
     /// A span of this length, wherever it begins, can be doubled once more to hold the whole lattice.
     pub const BITS_MAX: u8 = 65;
 
-    /// The shortest span that begins at `least` and holds `greatest`; the cell of `least` if they are the wrong
-    /// way round.
+    /// The shortest span that begins at `least` and holds `greatest`; the cell of `least` if they are the
+    /// wrong way round.
     #[must_use]
     pub fn around(least: Coordinate, greatest: Coordinate) -> Self {
         let steps = greatest.0.saturating_sub(least.0);
         Self { low: least.0.into(), bits: (u64::BITS - steps.leading_zeros()) as u8 }
     }
 
-    /// The span with this beginning and `2^bits` cells, as a manifest keeps it; none if no growth leads to it.
+    /// The span with this beginning and `2^bits` cells, as a manifest keeps it; none if no growth leads to
+    /// it.
     #[must_use]
     pub fn new(low: i128, bits: u8) -> Option<Self> {
         let span = Self { low, bits };
@@ -107,8 +108,8 @@ impl Span {
 
     /// Toward which side it must grow, and how many times, to hold a coordinate; zero times if it does.
     ///
-    /// A caller that gets a large number here should think twice: every doubling adds a level to the tree, and
-    /// a single stray row is better kept beside it.
+    /// A caller that gets a large number here should think twice: every doubling adds a level to the tree,
+    /// and a single stray row is better kept beside it.
     #[must_use]
     pub fn doublings_to_hold(self, coordinate: Coordinate) -> (Side, u8) {
         let side = if i128::from(coordinate.0) < self.low { Side::Low } else { Side::High };

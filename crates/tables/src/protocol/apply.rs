@@ -12,8 +12,8 @@ use crate::planted::{self, Bug};
 impl Manifest {
     /// The next version, if the edit can become true in this one.
     ///
-    /// Takes time and space in proportion to the edit, and to the number of pieces where it strikes some; the rest
-    /// is shared with the version before.
+    /// Takes time and space in proportion to the edit, and to the number of pieces where it strikes some; the
+    /// rest is shared with the version before.
     ///
     /// # Errors
     /// [`EditError::AlreadyDone`] if there is nothing left to do; the other variants of [`EditError`] if the
@@ -25,16 +25,17 @@ impl Manifest {
         self.clone().made(edit, true)
     }
 
-    /// Refuses blocks of ranks that their runs do not have, also of steps that are visible, where nothing would be left
-    /// to do. Asked of wishes alone: an edit that was accepted before this was asked stays readable.
+    /// Refuses blocks of ranks that their runs do not have, also of steps that are visible, where nothing
+    /// would be left to do. Asked of wishes alone: an edit that was accepted before this was asked stays
+    /// readable.
     fn check_ranks(&self, blocks: &[Block]) -> Result<(), EditError> {
         let of_run =
             |block: &Block| self.runs.get(&block.id.run).map_or(Ok(()), |run| run.admit_rank(&block.id));
         blocks.iter().try_for_each(of_run)
     }
 
-    /// The next version after an edit that is true already: it is held to no more than when it was accepted. The version
-    /// before is needed no longer.
+    /// The next version after an edit that is true already: it is held to no more than when it was accepted.
+    /// The version before is needed no longer.
     pub(crate) fn applied(self, edit: &Edit) -> Result<Self, EditError> {
         self.made(edit, false)
     }

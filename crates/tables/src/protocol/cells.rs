@@ -1,4 +1,5 @@
-//! Cells: what the protocol keeps in the table's manifest partition, and the one write that makes an edit true.
+//! Cells: what the protocol keeps in the table's manifest partition, and the one write that makes an edit
+//! true.
 
 use super::{EditId, ObjectId, SessionId, Version};
 
@@ -9,11 +10,11 @@ pub enum Cell {
     Head,
     /// The edit that made a version, with its id: written once.
     Edit(Version),
-    /// A whole manifest, so that resolving reads few edits: written once, with the edit of its version. A long one
-    /// lies in parts.
+    /// A whole manifest, so that resolving reads few edits: written once, with the edit of its version. A
+    /// long one lies in parts.
     Full(Version),
-    /// A part of a long whole manifest, under a name of its writer's: written before the edit whose version it is
-    /// of, and once.
+    /// A part of a long whole manifest, under a name of its writer's: written before the edit whose version
+    /// it is of, and once.
     Part(ObjectId, u32),
     /// A session ([`super::Session`]) and its expiry: changed by its own process, removed by it or, once it
     /// has expired, by a vacuum.
@@ -67,8 +68,9 @@ impl Head {
 
 /// The one conditional write that makes an edit true.
 ///
-/// Conditions: the head is `base`, and the session's cell is as the process last wrote it. Mutations: the head
-/// becomes `head`, the edit's cell of the new version is put, and the whole manifest if `head.full` says so.
+/// Conditions: the head is `base`, and the session's cell is as the process last wrote it. Mutations: the
+/// head becomes `head`, the edit's cell of the new version is put, and the whole manifest if `head.full` says
+/// so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Proposal {
     /// What the head has to be.

@@ -59,8 +59,8 @@ pub enum Ended {
     /// The session is gone; the edit is in no version and never will be. What it wrote is lost: start again
     /// with a new session and new objects.
     Fenced,
-    /// A write was in doubt for so long that the session ended and a vacuum took the history that would
-    /// tell: nobody knows whether the edit is in a version. Blocks may be appended again, under a new session,
+    /// A write was in doubt for so long that the session ended and a vacuum took the history that would tell:
+    /// nobody knows whether the edit is in a version. Blocks may be appended again, under a new session,
     /// because a version knows its blocks by name; what a pack wrote must be left to a vacuum.
     Forgotten,
 }

@@ -81,8 +81,8 @@ pub enum Edit {
         attempt: u64,
         /// How many ranks write each step, at least 1.
         ranks: u32,
-        /// What the run has to be like in the version before, so that whoever goes on from a step that it saw takes nothing
-        /// away that came since.
+        /// What the run has to be like in the version before, so that whoever goes on from a step that it saw
+        /// takes nothing away that came since.
         last: LastStep,
     },
     /// Adds blocks. The version in which the last rank's block of a step comes is the one in which the step
@@ -92,8 +92,8 @@ pub enum Edit {
         /// The blocks; those that are there already are passed over.
         blocks: Vec<Block>,
     },
-    /// Adds whole steps of one run, whose rows lie together in pieces. All of them become visible in one version, each
-    /// as with its last rank's block; either all are there afterwards, or none.
+    /// Adds whole steps of one run, whose rows lie together in pieces. All of them become visible in one
+    /// version, each as with its last rank's block; either all are there afterwards, or none.
     Load {
         /// The run.
         run: RunId,

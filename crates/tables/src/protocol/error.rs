@@ -54,8 +54,8 @@ pub enum EditError {
         /// The last step that this rank, or all of them, wrote.
         last: u64,
     },
-    /// Whole steps are to come while another step has come of some ranks only: what these wait for could not come behind
-    /// them any more.
+    /// Whole steps are to come while another step has come of some ranks only: what these wait for could not
+    /// come behind them any more.
     #[error("step {} of run \"{}\" cannot be loaded: step {arriving} has come of some ranks only", .id.step, .id.run)]
     StepArriving {
         /// The step that is to come, as its rank 0's.
@@ -111,8 +111,8 @@ pub enum EditError {
         /// Whether others were found with them; yet others may lie where nobody looked after these.
         has_more: bool,
     },
-    /// A step could never be complete: ranks write their steps in rising order, and one of them goes on, or has gone on, to a
-    /// later step without it.
+    /// A step could never be complete: ranks write their steps in rising order, and one of them goes on, or
+    /// has gone on, to a later step without it.
     #[error("step {lost} of run \"{}\" can never be complete: rank {rank} goes on to step {later} without it", .id.run)]
     Skipped {
         /// The block that was given.

@@ -19,7 +19,8 @@ impl Version {
     }
 }
 
-/// Names the session of one handle of a table, from its first write to its close; random, so that it is never used twice.
+/// Names the session of one handle of a table, from its first write to its close; random, so that it is never
+/// used twice.
 ///
 /// A process whose session ended while it was away gets another one, and with it other names for all that
 /// it writes: that is what lets a vacuum take away what an ended session left behind.

@@ -1,7 +1,7 @@
 //! Loading: whole steps of a run at once, whose rows are packed as they come.
 //!
-//! What a load adds is as good as packed, and clean: nobody could see its rows before, so no tombstone is about them.
-//! It waits for no other rank, since it speaks for all of them.
+//! What a load adds is as good as packed, and clean: nobody could see its rows before, so no tombstone is
+//! about them. It waits for no other rank, since it speaks for all of them.
 
 use super::pack::check_sum;
 use super::run::not_begun;
@@ -9,8 +9,8 @@ use super::{BlockId, EditError, LoadedStep, Manifest, Piece, Placed, RunId, Vers
 use crate::planted::{self, Bug};
 
 impl Manifest {
-    /// Whether steps of a run, in rising order, could be loaded in the next version, as far as can be told without
-    /// their rows.
+    /// Whether steps of a run, in rising order, could be loaded in the next version, as far as can be told
+    /// without their rows.
     ///
     /// # Errors
     /// As [`Manifest::apply`]: [`EditError::AlreadyDone`] if all of them are there.

@@ -16,8 +16,8 @@ const EDITS_MAX: u64 = 4096;
 
 /// The content of one version.
 ///
-/// Its fields are public so that they can be encoded; they change only in [`Manifest::apply`]. Copies share what
-/// they have in common.
+/// Its fields are public so that they can be encoded; they change only in [`Manifest::apply`]. Copies share
+/// what they have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Manifest {
     /// The version whose content this is.
@@ -134,8 +134,8 @@ impl Manifest {
         gone.into_iter().map(|(_, placed)| placed).collect()
     }
 
-    /// Retires the objects of removed pieces that this version names no longer, and drops tombstones that strike
-    /// nothing any more.
+    /// Retires the objects of removed pieces that this version names no longer, and drops tombstones that
+    /// strike nothing any more.
     pub(super) fn settle(&mut self, gone: &[Placed]) {
         for placed in gone {
             if !self.names(placed.piece.object) {

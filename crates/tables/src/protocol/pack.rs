@@ -36,8 +36,8 @@ impl Manifest {
         Ok(gone)
     }
 
-    /// Takes a range of weights out of the piece that has it; the rest of the piece stays. Answers the piece as
-    /// it was.
+    /// Takes a range of weights out of the piece that has it; the rest of the piece stays. Answers the piece
+    /// as it was.
     fn take_out(&mut self, base: Version, removal: &Removal) -> Result<Placed, EditError> {
         let gone = EditError::InputGone { object: removal.object };
         let placed = self.holder(removal).filter(|placed| placed.clean_to <= base).cloned();

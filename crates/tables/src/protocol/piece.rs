@@ -132,8 +132,8 @@ pub struct Piece {
     pub tight: Option<TightBox>,
 }
 
-/// A box around all rows of a piece, in the index columns of its table, as it is stored; the protocol does not
-/// look into it.
+/// A box around all rows of a piece, in the index columns of its table, as it is stored; the protocol does
+/// not look into it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TightBox(pub Arc<[u8]>);
 
@@ -217,8 +217,8 @@ impl Scope {
         self.expression.is_none() && self.covers_origin(extent)
     }
 
-    /// Whether every row of a piece with this extent comes from a run and step in scope, so that the expression
-    /// alone decides.
+    /// Whether every row of a piece with this extent comes from a run and step in scope, so that the
+    /// expression alone decides.
     #[must_use]
     pub fn covers_origin(&self, extent: &Extent) -> bool {
         (self.run.is_none() || self.run == extent.run) && self.steps.weights().covers(&extent.steps.weights())

@@ -7,9 +7,9 @@ use std::ops::Bound;
 
 /// What a version knows of one run.
 ///
-/// Invariant: every arriving step belongs to the current attempt, and may become visible: no rank has gone on to a later
-/// one without it. Only where that was not asked yet (`admit_in_turn`) may one lie before the last visible one,
-/// because a rank skipped it, and that never becomes visible.
+/// Invariant: every arriving step belongs to the current attempt, and may become visible: no rank has gone on
+/// to a later one without it. Only where that was not asked yet (`admit_in_turn`) may one lie before the last
+/// visible one, because a rank skipped it, and that never becomes visible.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
     /// The attempt that may write.
@@ -33,8 +33,8 @@ pub struct Published {
     pub time: Option<StepTime>,
     /// How many rows were written.
     pub rows: u64,
-    /// Whether they were all deleted since, the step as a whole. It stays here, so that none of its blocks comes
-    /// again.
+    /// Whether they were all deleted since, the step as a whole. It stays here, so that none of its blocks
+    /// comes again.
     pub is_deleted: bool,
 }
 
@@ -47,7 +47,8 @@ pub struct Arrived {
     pub placed: Option<Placed>,
 }
 
-/// Which steps of earlier attempts a step takes the place of as it becomes visible, and how many of them there are.
+/// Which steps of earlier attempts a step takes the place of as it becomes visible, and how many of them
+/// there are.
 pub(super) struct Shown {
     pub(super) steps: StepRange,
     pub(super) superseded: usize,
@@ -58,8 +59,8 @@ impl Run {
         Self { attempt, ranks, published: None, complete: SharedMap::default(), arriving: BTreeMap::new() }
     }
 
-    /// The last visible step; a checkpoint is admissible up to it. A step that was deleted as a whole is none: what
-    /// goes on behind it would leave a hole.
+    /// The last visible step; a checkpoint is admissible up to it. A step that was deleted as a whole is
+    /// none: what goes on behind it would leave a hole.
     #[must_use]
     pub fn last_complete(&self) -> Option<u64> {
         self.complete.iter().rev().find(|(_, there)| !there.is_deleted).map(|(step, _)| *step)
@@ -82,8 +83,8 @@ impl Run {
         self.complete.get(&step).is_some_and(|step| step.attempt == attempt)
     }
 
-    /// Takes a block in that is not there yet; answers whether its step now has all ranks' blocks. More is asked of a wish
-    /// than of what is true already.
+    /// Takes a block in that is not there yet; answers whether its step now has all ranks' blocks. More is
+    /// asked of a wish than of what is true already.
     pub(super) fn take(&mut self, block: &Block, at: Version, is_wish: bool) -> Result<bool, EditError> {
         self.admit(&block.id)?;
         if is_wish {
@@ -115,9 +116,9 @@ impl Run {
         Ok(())
     }
 
-    /// Whether this attempt may write all of a step now, whatever its rank: not while anything is arriving, an earlier step
-    /// neither. Its other ranks could not come any more, and if it is the first of its attempt it tells from where on
-    /// what earlier attempts wrote goes.
+    /// Whether this attempt may write all of a step now, whatever its rank: not while anything is arriving,
+    /// an earlier step neither. Its other ranks could not come any more, and if it is the first of its
+    /// attempt it tells from where on what earlier attempts wrote goes.
     pub(super) fn admit_whole(&self, id: &BlockId) -> Result<(), EditError> {
         self.admit_attempt(id)?;
         match self.arriving.keys().next() {
@@ -139,7 +140,8 @@ impl Run {
         Ok(())
     }
 
-    /// Whether the step lies behind all that is visible of this attempt, and all that is arriving of these ranks.
+    /// Whether the step lies behind all that is visible of this attempt, and all that is arriving of these
+    /// ranks.
     fn admit_step(
         &self,
         id: &BlockId,
@@ -153,10 +155,11 @@ impl Run {
         }
     }
 
-    /// Refuses a block with which a step would wait for a rank for ever: for the block's own, which goes on behind a step
-    /// that others gave, or for another one, which has gone on behind the block's step.
+    /// Refuses a block with which a step would wait for a rank for ever: for the block's own, which goes on
+    /// behind a step that others gave, or for another one, which has gone on behind the block's step.
     ///
-    /// As long as this is asked of every block, an arriving step has all ranks that later ones have. So the neighbours tell.
+    /// As long as this is asked of every block, an arriving step has all ranks that later ones have. So the
+    /// neighbours tell.
     fn admit_in_turn(&self, id: &BlockId) -> Result<(), EditError> {
         let refused = |lost, rank, later| Err(EditError::Skipped { id: id.clone(), lost, rank, later });
         // What lies before the visible ones is lost already, and keeps nobody.
@@ -189,9 +192,9 @@ impl Run {
         (pieces, self.show(step, time, rows))
     }
 
-    /// Makes a step visible. The first of an attempt takes the place of those from it on of earlier attempts; a later one
-    /// of one at most, and that only in what is looked at as if it were complete: a step that a rank skipped, when it still
-    /// might, is arriving for ever.
+    /// Makes a step visible. The first of an attempt takes the place of those from it on of earlier attempts;
+    /// a later one of one at most, and that only in what is looked at as if it were complete: a step that a
+    /// rank skipped, when it still might, is arriving for ever.
     pub(super) fn show(&mut self, step: u64, time: Option<StepTime>, rows: u64) -> Shown {
         let is_first = self.published.replace(step).is_none();
         let (steps, superseded) = if is_first {

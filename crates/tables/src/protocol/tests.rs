@@ -74,7 +74,8 @@ fn ranges() -> Vec<WeightRange> {
 
 #[test]
 fn what_is_arriving_for_ever_is_looked_at_in_place_of_what_an_earlier_attempt_has_there() {
-    // Rank 1 of attempt 2 skips step 1, as it once might; step 2 is its first whole one, and step 1 of attempt 1 stays.
+    // Rank 1 of attempt 2 skips step 1, as it once might; step 2 is its first whole one, and step 1 of
+    // attempt 1 stays.
     let edits =
         [begin(2, 2), append(block(2, 1, 0, 11)), append(block(2, 2, 1, 12)), append(block(2, 2, 0, 13))];
     let manifest = edits.iter().fold(three_steps(), |manifest, edit| manifest.applied(edit).unwrap());

@@ -25,8 +25,8 @@ pub struct Scanning {
 impl Readable {
     /// The answer to a query in batches of bounded size, in no order: nothing is read yet.
     ///
-    /// The rows of a query with a limit or a number of units come in one batch, since only their order tells which they
-    /// are.
+    /// The rows of a query with a limit or a number of units come in one batch, since only their order tells
+    /// which they are.
     #[must_use]
     pub fn batches(&self, query: &Query) -> Scanning {
         let (of, query) = (self.clone(), query.clone());

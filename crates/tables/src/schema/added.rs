@@ -1,6 +1,7 @@
 //! Columns that were added to a table after it was made, and rows that were written before.
 //!
-//! Invariant: an added column lies behind all others and may be null, so that nothing that was written has to change.
+//! Invariant: an added column lies behind all others and may be null, so that nothing that was written has to
+//! change.
 
 use super::{COLUMNS_MAX, SchemaError, TableSchema, TypeName, check_fields, indexed, json};
 use crate::planted::{self, Bug};
@@ -12,7 +13,8 @@ impl TableSchema {
     /// This schema with more columns behind its own, each of which may be null.
     ///
     /// # Errors
-    /// [`SchemaError::Taken`], [`SchemaError::AddedNotNullable`], and as [`TableSchema::new`] for names and types.
+    /// [`SchemaError::Taken`], [`SchemaError::AddedNotNullable`], and as [`TableSchema::new`] for names and
+    /// types.
     pub fn with_added(&self, added: impl IntoIterator<Item = FieldRef>) -> Result<Self, SchemaError> {
         let added: Vec<FieldRef> = added.into_iter().collect();
         for field in &added {
@@ -26,8 +28,8 @@ impl TableSchema {
         if count > COLUMNS_MAX { Err(SchemaError::ColumnCount { count }) } else { Ok(schema) }
     }
 
-    /// As [`TableSchema::with_added`], of columns that a version has: writers who each added the last one that there
-    /// was room for have made one too many together, and the table stays readable.
+    /// As [`TableSchema::with_added`], of columns that a version has: writers who each added the last one
+    /// that there was room for have made one too many together, and the table stays readable.
     pub(crate) fn with_stored(&self, added: impl IntoIterator<Item = FieldRef>) -> Result<Self, SchemaError> {
         let fields: Vec<FieldRef> = self.columns.fields().iter().cloned().chain(added).collect();
         let columns = Schema::new_with_metadata(fields, self.columns.metadata().clone());
@@ -51,8 +53,8 @@ impl TableSchema {
         json::read_column(text)
     }
 
-    /// The columns at these places of rows that were written when there were only the first `there` columns: the
-    /// others are null. `rows` has those that were there, in the order of the places.
+    /// The columns at these places of rows that were written when there were only the first `there` columns:
+    /// the others are null. `rows` has those that were there, in the order of the places.
     pub(crate) fn widened(
         &self,
         rows: RecordBatch,
@@ -88,8 +90,8 @@ fn missing(field: &Field, rows: usize) -> ArrayRef {
     nulls
 }
 
-/// Rows without a value. Below vectors that are null lie zeros: nulls of their own would only be in the way of whoever
-/// puts the rows in order, which then takes a word more for each.
+/// Rows without a value. Below vectors that are null lie zeros: nulls of their own would only be in the way
+/// of whoever puts the rows in order, which then takes a word more for each.
 fn nulls(data_type: &DataType, rows: usize) -> ArrayRef {
     let nulls = new_null_array(data_type, rows).to_data();
     let zeros = nulls.child_data().iter().map(|child| child.clone().into_builder().nulls(None).build());

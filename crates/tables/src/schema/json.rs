@@ -7,8 +7,8 @@
 //!
 //! The salt is text: not every reader of JSON keeps 64 bits of a number.
 //!
-//! Format 2 adds `"unique":true`, and is written only where that is so: a release that does not know of it would
-//! append what such a table refuses.
+//! Format 2 adds `"unique":true`, and is written only where that is so: a release that does not know of it
+//! would append what such a table refuses.
 
 use super::{Roles, SchemaError, TableSchema, TypeName};
 use arrow_schema::{Field, Schema};
@@ -44,9 +44,9 @@ fn plain(schema: &TableSchema) -> Value {
     })
 }
 
-/// The stored form with the keys of every object in the order of the alphabet. What another crate of the same build
-/// asks of the JSON library decides in which order it keeps keys otherwise, and a sum over the text must not. Whether
-/// ids are unique is left out: blocks are the same either way.
+/// The stored form with the keys of every object in the order of the alphabet. What another crate of the same
+/// build asks of the JSON library decides in which order it keeps keys otherwise, and a sum over the text
+/// must not. Whether ids are unique is left out: blocks are the same either way.
 pub(super) fn write_sorted(schema: &TableSchema) -> String {
     sorted(plain(schema)).to_string()
 }
@@ -177,7 +177,8 @@ mod tests {
 
     #[test]
     fn what_blocks_know_their_schema_by_is_the_same_in_every_build() {
-        // Fails where the order of keys depends on what else was built: the whole workspace, or this crate alone.
+        // Fails where the order of keys depends on what else was built: the whole workspace, or this crate
+        // alone.
         assert_eq!(
             write_sorted(&schema()),
             r#"{"columns":[{"name":"pid","nullable":false,"type":"uint64"},{"name":"step","nullable":false,"type":"int64"},{"metadata":{"unit":"m"},"name":"x","nullable":true,"type":"float64"}],"format":1,"id":["pid","step"],"index":["x","step"],"salt":"18446744073709551615","sample_key":["pid"]}"#

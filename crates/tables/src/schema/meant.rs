@@ -5,8 +5,8 @@ use super::{TypeName, likest};
 use arrow_schema::{DataType, Field};
 use std::sync::Arc;
 
-/// What types are called elsewhere. That a float has 64 bits holds in Python and SQL, and in Arrow it has 32: such names are asked
-/// about and never taken.
+/// What types are called elsewhere. That a float has 64 bits holds in Python and SQL, and in Arrow it has 32:
+/// such names are asked about and never taken.
 const ELSEWHERE: &[(&[&str], &str)] = &[
     (&["float", "double", "real", "f8"], "float64"),
     (&["single", "f4"], "float32"),

@@ -95,7 +95,8 @@ impl TypeName {
         }
     }
 
-    /// How messages call a type: as it is typed, and one that no column may have by its name elsewhere, in lower case.
+    /// How messages call a type: as it is typed, and one that no column may have by its name elsewhere, in
+    /// lower case.
     #[must_use]
     pub fn told(data_type: &DataType) -> String {
         Self::of(data_type).map_or_else(|| data_type.to_string().to_lowercase(), |name| name.to_typed())

@@ -41,16 +41,16 @@ impl Table {
     /// A run's name is not empty, has at most 255 bytes and no control characters.
     ///
     /// # Errors
-    /// [`TableError::Name`]; [`TableError::Edit`] where a later attempt has begun, or this one with other ranks;
-    /// errors of the store.
+    /// [`TableError::Name`]; [`TableError::Edit`] where a later attempt has begun, or this one with other
+    /// ranks; errors of the store.
     pub async fn begin(&self, run: &str, attempt: u64, ranks: u32) -> Result<Version, TableError> {
         check_name("run", run)?;
         let edit = Edit::Begin { run: RunId::from(run), attempt, ranks, last: LastStep::Any };
         self.ledger.commit(edit).await
     }
 
-    /// Begins the next attempt of a run, 1 for a new run; its number. It takes part in one conditional write, so
-    /// no two processes get the same number; one process takes it for all ranks.
+    /// Begins the next attempt of a run, 1 for a new run; its number. It takes part in one conditional write,
+    /// so no two processes get the same number; one process takes it for all ranks.
     ///
     /// # Errors
     /// As [`Table::begin`].
@@ -74,10 +74,11 @@ impl Table {
         }
     }
 
-    /// Begins the next attempt of a run that is still as it was seen: `seen` is what [`Table::runs`] told of it, or none
-    /// where it told nothing. Its number, or none if somebody has begun another attempt since, or the last complete
-    /// step is another one by now; nothing has changed then. Looking and beginning are one conditional write, so that of
-    /// several that saw the same one begins, and takes away nothing that came since.
+    /// Begins the next attempt of a run that is still as it was seen: `seen` is what [`Table::runs`] told of
+    /// it, or none where it told nothing. Its number, or none if somebody has begun another attempt since, or
+    /// the last complete step is another one by now; nothing has changed then. Looking and beginning are one
+    /// conditional write, so that of several that saw the same one begins, and takes away nothing that came
+    /// since.
     ///
     /// # Errors
     /// As [`Table::begin`].
@@ -119,22 +120,23 @@ impl Table {
 
     /// Appends the rows of one rank and step; the version that has them.
     ///
-    /// They become visible with the version in which the last rank's rows of the step come. Appending the same
-    /// block again changes nothing, whatever became of it before. Appends that run at the same time share the
-    /// writes that make them true; those of one rank become true in the order in which they were begun.
+    /// They become visible with the version in which the last rank's rows of the step come. Appending the
+    /// same block again changes nothing, whatever became of it before. Appends that run at the same time
+    /// share the writes that make them true; those of one rank become true in the order in which they were
+    /// begun.
     ///
     /// # Errors
     /// [`TableError::Block`] where the rows do not fit the table, [`TableError::TooLarge`],
-    /// [`TableError::Edit`] where the attempt or step may not be written, or where ids are unique and the run has
-    /// some of these already ([`EditError::RepeatedIds`]), [`TableError::Behind`] where an earlier
-    /// append of the same rank failed, [`TableError::InDoubt`] where the store failed in the middle, other errors of
+    /// [`TableError::Edit`] where the attempt or step may not be written, or where ids are unique and the run
+    /// has some of these already ([`EditError::RepeatedIds`]), [`TableError::Behind`] where an earlier append
+    /// of the same rank failed, [`TableError::InDoubt`] where the store failed in the middle, other errors of
     /// the store.
     pub async fn append(&self, id: BlockId, rows: &RecordBatch) -> Result<Version, TableError> {
         self.append_at(id, None, rows).await
     }
 
-    /// As [`Table::append`], with the time of the step in the unit of the simulation. It is kept bit by bit and
-    /// told by [`Table::steps`]; if ranks tell different times, the lowest rank's counts.
+    /// As [`Table::append`], with the time of the step in the unit of the simulation. It is kept bit by bit
+    /// and told by [`Table::steps`]; if ranks tell different times, the lowest rank's counts.
     ///
     /// # Errors
     /// As [`Table::append`].
@@ -150,9 +152,9 @@ impl Table {
         Ok(made.unwrap_or_else(|| self.ledger.known_version()))
     }
 
-    /// As [`Table::append_at`], for whoever has to know whether the rows are in: none if the table had this block
-    /// already, be its rows these or others. Then nothing was changed, and nothing of these rows is kept. It shares
-    /// no write with others.
+    /// As [`Table::append_at`], for whoever has to know whether the rows are in: none if the table had this
+    /// block already, be its rows these or others. Then nothing was changed, and nothing of these rows is
+    /// kept. It shares no write with others.
     ///
     /// # Errors
     /// As [`Table::append`].
@@ -167,8 +169,9 @@ impl Table {
         self.append_encoded(ids, true, |table| Ok(vec![table.encode(id, time, rows)?])).await
     }
 
-    /// Appends the rows as the next step of a rank, whoever else does the same meanwhile: the first from `from` on behind
-    /// the last complete step that nobody has written as this rank. Tells which step that became.
+    /// Appends the rows as the next step of a rank, whoever else does the same meanwhile: the first from
+    /// `from` on behind the last complete step that nobody has written as this rank. Tells which step that
+    /// became.
     ///
     /// # Errors
     /// As [`Table::append`]; [`EditError::StepOrder`] where no step is left.
@@ -230,8 +233,8 @@ impl Table {
         Ok(())
     }
 
-    /// Encodes only once the place in the line is taken: what fails here makes those behind it fail. None if the
-    /// table had the blocks already.
+    /// Encodes only once the place in the line is taken: what fails here makes those behind it fail. None if
+    /// the table had the blocks already.
     async fn append_encoded(
         &self,
         ids: Vec<BlockId>,
@@ -278,8 +281,8 @@ impl Table {
         self.told(fenced, first, was_in_doubt.then_some(false))
     }
 
-    /// What the caller is told of how its append ended. Where an edit of its blocks is in doubt, `is_named` tells whether the
-    /// table has named what was written for them.
+    /// What the caller is told of how its append ended. Where an edit of its blocks is in doubt, `is_named`
+    /// tells whether the table has named what was written for them.
     fn told(
         &self,
         answer: Result<Answer, TableError>,
@@ -313,8 +316,8 @@ impl Table {
         }
     }
 
-    /// Whether the table has named one of the objects that were written for blocks. Blocks without rows have none, and are the
-    /// same whoever gave them.
+    /// Whether the table has named one of the objects that were written for blocks. Blocks without rows have
+    /// none, and are the same whoever gave them.
     fn is_one_named(&self, written: &[(BlockId, ObjectId)]) -> bool {
         let is_named = |manifest: &Manifest| {
             written.is_empty() || written.iter().any(|(block, object)| manifest.has_named(block, *object))
@@ -322,8 +325,9 @@ impl Table {
         self.ledger.known().is_some_and(|known| is_named(&known.manifest))
     }
 
-    /// Which of the objects that were written for blocks no version names or ever will: they go at once, since no vacuum takes
-    /// them as long as this session lasts. They are those of blocks that were refused, or that the table had already.
+    /// Which of the objects that were written for blocks no version names or ever will: they go at once,
+    /// since no vacuum takes them as long as this session lasts. They are those of blocks that were refused,
+    /// or that the table had already.
     fn unnamed(
         &self,
         written: Vec<(BlockId, ObjectId)>,

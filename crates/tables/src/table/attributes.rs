@@ -1,5 +1,5 @@
-//! Attributes of a table, of its runs and of their steps: what a writer notes of where they come from, and the cell in
-//! which positions repeat. They are no part of the versions: of each the last writer wins.
+//! Attributes of a table, of its runs and of their steps: what a writer notes of where they come from, and
+//! the cell in which positions repeat. They are no part of the versions: of each the last writer wins.
 
 use super::entries::all_entries;
 use super::runs::is_listed;
@@ -27,8 +27,8 @@ pub type Attributes = BTreeMap<String, Value>;
 pub type AttributeChanges = BTreeMap<String, Option<Value>>;
 
 impl<'a> AttributesOf<'a> {
-    /// What a run and a step name: without a run the table, without a step the run. A step without a run is ignored:
-    /// doors refuse it first.
+    /// What a run and a step name: without a run the table, without a step the run. A step without a run is
+    /// ignored: doors refuse it first.
     #[must_use]
     pub fn of(run: Option<&'a str>, step: Option<u64>) -> Self {
         match (run, step) {
@@ -56,12 +56,12 @@ impl<'a> AttributesOf<'a> {
 }
 
 impl Table {
-    /// Sets some attributes of a table, run or step, and leaves the others as they are, also those that somebody else sets at the
-    /// same time. All that there are then.
+    /// Sets some attributes of a table, run or step, and leaves the others as they are, also those that
+    /// somebody else sets at the same time. All that there are then.
     ///
     /// # Errors
-    /// [`TableError::Name`] for a run that cannot be called so, [`TableError::Boundary`] for a `cell` that makes no
-    /// sense, [`TableError::Damaged`], errors of the store.
+    /// [`TableError::Name`] for a run that cannot be called so, [`TableError::Boundary`] for a `cell` that
+    /// makes no sense, [`TableError::Damaged`], errors of the store.
     pub async fn note(
         &self,
         of: AttributesOf<'_>,
@@ -70,8 +70,8 @@ impl Table {
         self.change(of, changes, false).await
     }
 
-    /// As [`Table::note`], but only what has no value yet: of several that note the same at the same time one is first, and
-    /// what that one noted stays. All that there are then.
+    /// As [`Table::note`], but only what has no value yet: of several that note the same at the same time one
+    /// is first, and what that one noted stays. All that there are then.
     ///
     /// # Errors
     /// As [`Table::note`].
@@ -177,8 +177,8 @@ impl Table {
         Ok(noted)
     }
 
-    /// Removes attributes of runs of which nothing is left or arriving, where they are still as they were; not while there is a
-    /// snapshot, which may show those runs.
+    /// Removes attributes of runs of which nothing is left or arriving, where they are still as they were;
+    /// not while there is a snapshot, which may show those runs.
     pub(super) async fn forget_attributes(&self, noted: Vec<ScanEntry>) -> Result<(), TableError> {
         if noted.is_empty() || !self.snapshots().await?.is_empty() {
             return Ok(());

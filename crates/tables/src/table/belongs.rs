@@ -1,4 +1,5 @@
-//! What a partition of a store is to a table: for whoever found damage there and wants to know what to bring in again.
+//! What a partition of a store is to a table: for whoever found damage there and wants to know what to bring
+//! in again.
 
 use super::entries::all_entries;
 use super::names::{Names, REGISTRY};

@@ -29,7 +29,8 @@ struct StoredEntry {
     format: u64,
     id: String,
     schema: serde_json::Value,
-    /// Of a copy that is arriving as well: releases that know nothing of those take it for none of their tables.
+    /// Of a copy that is arriving as well: releases that know nothing of those take it for none of their
+    /// tables.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     dropped: bool,
     /// The table that it is to be a copy of.

@@ -1,10 +1,12 @@
-//! Copies of a table, in another store or under another name: the same rows in the same objects, and so the same samples.
+//! Copies of a table, in another store or under another name: the same rows in the same objects, and so the
+//! same samples.
 //!
-//! A copy is what one version shows: rows, packed as they are, runs, steps with their times, attributes. Older versions,
-//! snapshots, and steps that are arriving are no part of it.
+//! A copy is what one version shows: rows, packed as they are, runs, steps with their times, attributes.
+//! Older versions, snapshots, and steps that are arriving are no part of it.
 //!
-//! While it is on its way the registry has it as one that is *arriving*: nobody opens it, so nobody writes or vacuums, and
-//! whoever drops it says so there first. A copy that was broken off is finished by the same call, or removed by a drop.
+//! While it is on its way the registry has it as one that is *arriving*: nobody opens it, so nobody writes or
+//! vacuums, and whoever drops it says so there first. A copy that was broken off is finished by the same
+//! call, or removed by a drop.
 //!
 //! Invariant: all that a copy names is there before its entry says that it is a table.
 //! Invariant: its entry says so only if it still is the one under which the rest was written.
@@ -59,17 +61,19 @@ pub struct CopyReport {
 }
 
 impl Table {
-    /// Copies a version of this table, the current one if none is given, to `store` under `name`; the store may be the one
-    /// that it lies in. The same rows have the same weights there, so the same samples come of both.
+    /// Copies a version of this table, the current one if none is given, to `store` under `name`; the store
+    /// may be the one that it lies in. The same rows have the same weights there, so the same samples come of
+    /// both.
     ///
-    /// May run beside writers and packers. A call that fails or is dropped leaves a copy that is not finished, which nobody can
-    /// open: the same call goes on where it was, and [`Table::drop_table`] removes it. `told` hears how far it is.
+    /// May run beside writers and packers. A call that fails or is dropped leaves a copy that is not
+    /// finished, which nobody can open: the same call goes on where it was, and [`Table::drop_table`] removes
+    /// it. `told` hears how far it is.
     ///
     /// # Errors
-    /// [`TableError::Name`]; [`TableError::Taken`] if there is a table of that name; [`TableError::Arriving`] if another table is
-    /// being copied there; [`TableError::VersionGone`] for a version that is gone, or that a vacuum takes away meanwhile;
-    /// [`TableError::NotFound`] if either is dropped meanwhile; errors of both stores, as where an object is longer than a
-    /// value may be.
+    /// [`TableError::Name`]; [`TableError::Taken`] if there is a table of that name; [`TableError::Arriving`]
+    /// if another table is being copied there; [`TableError::VersionGone`] for a version that is gone, or
+    /// that a vacuum takes away meanwhile; [`TableError::NotFound`] if either is dropped meanwhile; errors of
+    /// both stores, as where an object is longer than a value may be.
     pub async fn copy_to(
         &self,
         store: &Arc<dyn Store>,
@@ -154,7 +158,8 @@ impl Table {
         for there in listed_objects(target.store, &target.names).await? {
             objects.remove(&there);
         }
-        // Objects are about of one length, and how long those are that are there already nobody has to look up.
+        // Objects are about of one length, and how long those are that are there already nobody has to look
+        // up.
         let before = report.objects - objects.len() as u64;
         let bytes_before =
             (u128::from(total) * u128::from(before) / u128::from(report.objects.max(1))) as u64;
@@ -277,8 +282,8 @@ impl<'s> Target<'s> {
         Err(TableError::Arriving { name: name.to_owned() })
     }
 
-    /// Writes the manifest: the copy counts on from its version. Another one is never put in its place, since a table may have
-    /// come of it.
+    /// Writes the manifest: the copy counts on from its version. Another one is never put in its place, since
+    /// a table may have come of it.
     async fn show(&self, manifest: &Manifest) -> Result<(), TableError> {
         let head = Head { version: manifest.version, full: manifest.version };
         let partition = self.names.manifest();
@@ -319,7 +324,8 @@ impl<'s> Target<'s> {
         TableError::Arriving { name: self.name.to_owned() }
     }
 
-    /// Refuses to go on with what is no copy on its way any more: another call has finished it, or it was dropped.
+    /// Refuses to go on with what is no copy on its way any more: another call has finished it, or it was
+    /// dropped.
     async fn check_arriving(&self) -> Result<(), TableError> {
         match entry(self.store, self.name).await? {
             Some((text, _)) if text == self.arriving => Ok(()),

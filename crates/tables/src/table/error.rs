@@ -1,4 +1,5 @@
-//! Why a table did not do what was asked: what is told of it, its kind at every door, and what the caller can do.
+//! Why a table did not do what was asked: what is told of it, its kind at every door, and what the caller can
+//! do.
 
 use crate::SchemaError;
 use crate::block::BlockError;
@@ -161,8 +162,8 @@ pub enum TableError {
         /// What failed.
         source: Box<TableError>,
     },
-    /// The same of an append. Appended again under the same step its rows count once; as a next step they would be there
-    /// twice.
+    /// The same of an append. Appended again under the same step its rows count once; as a next step they
+    /// would be there twice.
     #[error("whether step {} of run \"{}\" became true is not known: {source}", .id.step, .id.run)]
     BlockInDoubt {
         /// The first block of the append.
@@ -170,7 +171,8 @@ pub enum TableError {
         /// What failed.
         source: Box<TableError>,
     },
-    /// An append or a load that was begun before, of the same rank, failed: the steps of a rank come in order.
+    /// An append or a load that was begun before, of the same rank, failed: the steps of a rank come in
+    /// order.
     #[error("step {} of rank {} of run \"{}\" waited behind one that failed", .id.step, .id.rank, .id.run)]
     Behind {
         /// The block that waited.

@@ -103,8 +103,8 @@ impl Ledger {
         self.own_session().take_if(|known| known.id == ended);
     }
 
-    /// Renews the session if it is time, for whoever works or rests for long before the next commit. What became of a renewal
-    /// in doubt is found out by the next one.
+    /// Renews the session if it is time, for whoever works or rests for long before the next commit. What
+    /// became of a renewal in doubt is found out by the next one.
     ///
     /// # Errors
     /// [`TableError::Fenced`] if the session has ended.
@@ -201,8 +201,8 @@ impl Ledger {
         let mut head = self.head().await?;
         loop {
             match self.state_at(head).await {
-                // Whoever lingered between head and edits may find that a vacuum took them: a later whole manifest
-                // is there then.
+                // Whoever lingered between head and edits may find that a vacuum took them: a later whole
+                // manifest is there then.
                 Err(error @ TableError::Damaged { .. }) => {
                     let now = self.head().await?;
                     if now.full <= head.full {

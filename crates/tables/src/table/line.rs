@@ -1,15 +1,17 @@
 //! The line: appends of one handle that wait to become true, in the order in which they were called.
 //!
-//! Each writes its objects by itself, all at the same time. Whoever has the turn to commit takes everybody along
-//! whose objects are there, as one edit; meanwhile the next ones gather. So there is no window to wait for, and
-//! under load one conditional write carries many blocks.
+//! Each writes its objects by itself, all at the same time. Whoever has the turn to commit takes everybody
+//! along whose objects are there, as one edit; meanwhile the next ones gather. So there is no window to wait
+//! for, and under load one conditional write carries many blocks.
 //!
-//! Invariant: the blocks of one rank become true in the order of the calls: nobody passes one who still writes.
-//! Invariant: if one fails before it is committed, those behind it of the same rank fail too, so that they can be
-//! given again in order.
+//! Invariant: the blocks of one rank become true in the order of the calls: nobody passes one who still
+//! writes.
+//! Invariant: if one fails before it is committed, those behind it of the same rank fail too, so that they
+//! can be given again in order.
 //! Invariant: whoever is dropped while it commits for others leaves them in the line, and another commits for
 //! them; a block that is there already changes nothing.
-//! Invariant: who goes back to the line may be in an edit that nobody heard of, and is said to be in doubt from then on.
+//! Invariant: who goes back to the line may be in an edit that nobody heard of, and is said to be in doubt
+//! from then on.
 
 #[cfg(test)]
 mod tests;
@@ -131,7 +133,8 @@ impl Line {
                 group.one_by_one(table).await;
             }
             Ok(fate) => group.tell(&fate, usize::MAX),
-            // It is not about anybody's blocks: each alone would wait as long, one after the other, to hear the same.
+            // It is not about anybody's blocks: each alone would wait as long, one after the other, to hear
+            // the same.
             Err(TableError::Store(error)) if is_gone(&error) => group.fail_all(&error),
             // Nothing was written, and whose blocks are why is not known: each hears what becomes of its own.
             Err(error) if error.outcome() == Outcome::Refused && group.taken.len() > 1 => {
@@ -154,8 +157,8 @@ impl Members {
         self.waiting.get_mut(place)
     }
 
-    /// Takes out, in order, all who are ready and stand behind nobody of their rank who is not. Who wrote under
-    /// another session is told so.
+    /// Takes out, in order, all who are ready and stand behind nobody of their rank who is not. Who wrote
+    /// under another session is told so.
     fn take(&mut self, session: SessionId) -> VecDeque<(u64, Ready)> {
         let mut blocked: BTreeSet<&Lane> = BTreeSet::new();
         let mut taken = VecDeque::new();
@@ -181,8 +184,9 @@ impl Members {
         taken
     }
 
-    /// The places of all whom [`Members::take`] takes, in order: whoever is ready and stands behind nobody of their rank
-    /// who is not. Who stands behind one who stands behind another is behind that one too, whatever their ranks.
+    /// The places of all whom [`Members::take`] takes, in order: whoever is ready and stands behind nobody of
+    /// their rank who is not. Who stands behind one who stands behind another is behind that one too,
+    /// whatever their ranks.
     fn free(&self) -> impl Iterator<Item = usize> {
         let mut blocked: BTreeSet<&Lane> = BTreeSet::new();
         self.waiting.iter().enumerate().filter_map(move |(place, member)| {
@@ -195,8 +199,8 @@ impl Members {
         })
     }
 
-    /// Wakes one who could commit, if there is one. Who is woken in vain does no harm, as long as nobody is woken in vain
-    /// for what they did in vain.
+    /// Wakes one who could commit, if there is one. Who is woken in vain does no harm, as long as nobody is
+    /// woken in vain for what they did in vain.
     fn nudge(&self) {
         if let Some(member) = self.free().next().and_then(|place| self.waiting.get(place)) {
             member.say(Answer::Go);
@@ -369,8 +373,8 @@ impl Place<'_> {
         }
     }
 
-    /// Takes in that the objects are there; whether it may commit, or waits for one before it. None if one before
-    /// it failed.
+    /// Takes in that the objects are there; whether it may commit, or waits for one before it. None if one
+    /// before it failed.
     fn ready(&self, ready: Ready) -> Option<bool> {
         let mut members = self.line.members();
         let place = members.place_of(self.ticket)?;

@@ -1,8 +1,8 @@
 //! Lineage: the schemas that a table has had, from the one it was made with to the one of its newest version.
 //!
-//! A version says which columns were added up to it, and a block or an object of cubes says by a checksum with which
-//! schema it was written. Columns are only ever added, behind all others: so a column has one place in all schemas,
-//! and what was written before it came has no value there.
+//! A version says which columns were added up to it, and a block or an object of cubes says by a checksum
+//! with which schema it was written. Columns are only ever added, behind all others: so a column has one
+//! place in all schemas, and what was written before it came has no value there.
 //!
 //! Invariant: each schema is the one before it and one column more.
 
@@ -70,8 +70,8 @@ impl Lineage {
         self.seen().iter().find(|seen| seen.sum == sum).map(|seen| Arc::clone(&seen.schema))
     }
 
-    /// The schema with so many columns, but none that is newer than this one: whoever writes rows of several schemas
-    /// together gives them the columns of one.
+    /// The schema with so many columns, but none that is newer than this one: whoever writes rows of several
+    /// schemas together gives them the columns of one.
     pub(super) fn with_columns_up_to(&self, schema: &Arc<TableSchema>, count: usize) -> Arc<TableSchema> {
         let is_older = count < schema.columns().fields().len();
         if is_older { self.with_columns(count) } else { Arc::clone(schema) }
@@ -86,15 +86,15 @@ impl Lineage {
 }
 
 impl Table {
-    /// Adds a column, which may be null: every row that was written before has no value there, rows that come may.
-    /// The version from which on it is there; older ones are asked without it. A column that is there already, just
-    /// so, changes nothing.
+    /// Adds a column, which may be null: every row that was written before has no value there, rows that come
+    /// may. The version from which on it is there; older ones are asked without it. A column that is there
+    /// already, just so, changes nothing.
     ///
     /// Its unit and what it is about are metadata of the field, `unit` and `description`.
     ///
     /// # Errors
-    /// [`TableError::Schema`] for a column that may not be null, has no type of a table, or a name that is taken;
-    /// [`TableError::Edit`] where another process adds one of that name just now; errors of the store.
+    /// [`TableError::Schema`] for a column that may not be null, has no type of a table, or a name that is
+    /// taken; [`TableError::Edit`] where another process adds one of that name just now; errors of the store.
     pub async fn add_column(&self, column: Field) -> Result<Version, TableError> {
         let manifest = self.ledger.current().await?.manifest;
         let schema = self.schema_of(&manifest)?;

@@ -15,8 +15,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Of the table with this identity. Tables are named by number, so that one which is dropped and made again
-    /// uses no name twice.
+    /// Of the table with this identity. Tables are named by number, so that one which is dropped and made
+    /// again uses no name twice.
     pub(super) fn of(id: u128) -> Self {
         Self { id, prefix: [b"\0atoll.table/".as_slice(), &id.to_be_bytes()].concat() }
     }

@@ -1,8 +1,8 @@
-//! What the ranks of a run note of it, each for itself: a cell for each rank, and one that says whose notes count. They are
-//! no part of the versions, and go when all of their run is deleted.
+//! What the ranks of a run note of it, each for itself: a cell for each rank, and one that says whose notes
+//! count. They are no part of the versions, and go when all of their run is deleted.
 //!
-//! Invariant: once an attempt has asked for the notes, no attempt before it notes anything any more: whoever of it asks, and
-//! whenever, sees the same of what earlier ones noted.
+//! Invariant: once an attempt has asked for the notes, no attempt before it notes anything any more: whoever
+//! of it asks, and whenever, sees the same of what earlier ones noted.
 
 use super::entries::all_entries;
 use super::{Attributes, Table, TableError, check_name, codec};
@@ -19,7 +19,8 @@ const NOTES: &[u8] = b"\0rank\0";
 const ATTEMPT: &str = "attempt";
 
 impl Table {
-    /// Keeps what a rank notes in an attempt of a run, in place of all that it noted before. The run need not have begun.
+    /// Keeps what a rank notes in an attempt of a run, in place of all that it noted before. The run need not
+    /// have begun.
     ///
     /// # Errors
     /// [`EditError::StaleAttempt`] once a later attempt has begun, [`TableError::Name`], errors of the store.
@@ -48,7 +49,8 @@ impl Table {
     /// What the ranks of a run noted, by rank, for an attempt of it: earlier ones note nothing from now on.
     ///
     /// # Errors
-    /// [`TableError::Damaged`], [`EditError::StaleAttempt`] once a later attempt has begun, errors of the store.
+    /// [`TableError::Damaged`], [`EditError::StaleAttempt`] once a later attempt has begun, errors of the
+    /// store.
     pub async fn rank_notes(&self, run: &str, attempt: u64) -> Result<BTreeMap<u32, Attributes>, TableError> {
         check_name("run", run)?;
         self.take_notes(run, attempt).await?;
@@ -108,7 +110,8 @@ impl Table {
             if taken.as_ref() == Some(&own) {
                 return Ok(own);
             }
-            // Looked at after the cell: who finds there what an earlier attempt left takes nothing from a later one.
+            // Looked at after the cell: who finds there what an earlier attempt left takes nothing from a
+            // later one.
             let current = self.ledger.current().await?.manifest.runs.get(run).map(|run| run.attempt);
             if let Some(current) = current.filter(|current| *current > attempt) {
                 return Err(EditError::StaleAttempt { run: RunId::from(run), attempt, current }.into());

@@ -1,12 +1,12 @@
-//! Packing: what writers appended becomes trees of cubes, in which a query finds its rows at the cost of what it
-//! returns.
+//! Packing: what writers appended becomes trees of cubes, in which a query finds its rows at the cost of what
+//! it returns.
 //!
 //! A pack reads one version, writes its objects with `create`, and becomes true by one edit; whoever loses
-//! against another packer discards what it wrote and starts again. Small trees are merged into larger ones as in
-//! a log-structured merge: a row is written once for each time that a tree grows by [`PackOptions::fan`].
+//! against another packer discards what it wrote and starts again. Small trees are merged into larger ones as
+//! in a log-structured merge: a row is written once for each time that a tree grows by [`PackOptions::fan`].
 //!
-//! Invariant: a pack changes no answer, but for the order of rows that are equal in weight and id. A crash at any point leaves objects that no version names, and a vacuum
-//! takes those.
+//! Invariant: a pack changes no answer, but for the order of rows that are equal in weight and id. A crash at
+//! any point leaves objects that no version names, and a vacuum takes those.
 
 mod background;
 mod growth;
@@ -35,11 +35,13 @@ pub use loader::Loader;
 /// How often a pack is tried that another packer or a delete overtook.
 const ATTEMPTS_MAX: usize = 5;
 
-/// While packing goes on, the process keeps this many times the bytes of a tree's rows in place of giving them back to the
-/// system. That is more than a tree takes (see [`PackOptions::tree_bytes_max`]), so that the next one finds its memory.
+/// While packing goes on, the process keeps this many times the bytes of a tree's rows in place of giving
+/// them back to the system. That is more than a tree takes (see [`PackOptions::tree_bytes_max`]), so that the
+/// next one finds its memory.
 const TREE_TIMES: usize = 6;
 
-/// How many times as many rows as for a query it takes until a pack begins another thread: about half a million for each.
+/// How many times as many rows as for a query it takes until a pack begins another thread: about half a
+/// million for each.
 const BEHIND_TIMES: usize = 16;
 
 /// How to pack.
@@ -47,23 +49,23 @@ const BEHIND_TIMES: usize = 16;
 pub struct PackOptions {
     /// How trees are cut.
     pub shape: Shape,
-    /// Whether everything is to become as few trees as possible, whatever that costs. Otherwise only as much is
-    /// rewritten as keeps the number of trees and blocks small.
+    /// Whether everything is to become as few trees as possible, whatever that costs. Otherwise only as much
+    /// is rewritten as keeps the number of trees and blocks small.
     pub is_whole: bool,
     /// Blocks are left alone while all of them together have fewer rows than this.
     pub rows_min: u64,
     /// How many trees of about one size become one of the next size, at least 2.
     pub fan: usize,
-    /// Bytes of rows that one tree is made from, at most, of objects or in memory, whichever are more: numbers that are all
-    /// alike, or null, take no room before they are unpacked. A pack takes about four times this in memory, 2 GiB by
-    /// default (docs/guide/bad-input.md has the measurement), and larger tables have several trees. A tree that is there is
-    /// packed as a whole, whatever it takes by now.
+    /// Bytes of rows that one tree is made from, at most, of objects or in memory, whichever are more:
+    /// numbers that are all alike, or null, take no room before they are unpacked. A pack takes about four
+    /// times this in memory, 2 GiB by default (docs/guide/bad-input.md has the measurement), and larger
+    /// tables have several trees. A tree that is there is packed as a whole, whatever it takes by now.
     pub tree_bytes_max: u64,
-    /// Whether blocks are packed however few they are, with the trees that are at most [`PackOptions::fan`] times
-    /// as large: what a table at rest deserves.
+    /// Whether blocks are packed however few they are, with the trees that are at most [`PackOptions::fan`]
+    /// times as large: what a table at rest deserves.
     pub is_settling: bool,
-    /// The share of one processor that a pack may take, above 0 and at most 1. With all of one, a pack of a million rows
-    /// and more, which seems to be behind, takes others too.
+    /// The share of one processor that a pack may take, above 0 and at most 1. With all of one, a pack of a
+    /// million rows and more, which seems to be behind, takes others too.
     pub share: f64,
     /// Bytes that a pack may read and write a second, both together; as many as it can for none.
     pub bytes_per_second: Option<u64>,
@@ -91,8 +93,8 @@ impl PackOptions {
         Self { is_whole: true, rows_min: 0, ..Self::default() }
     }
 
-    /// Processors that a pack of so many rows may take: one, unless it may have all of its time and has so many rows that
-    /// it seems to be behind.
+    /// Processors that a pack of so many rows may take: one, unless it may have all of its time and has so
+    /// many rows that it seems to be behind.
     fn threads(&self, rows: u64) -> usize {
         let rows = usize::try_from(rows).unwrap_or(usize::MAX);
         if self.share < 1.0 { 1 } else { threads(rows / BEHIND_TIMES) }
@@ -162,8 +164,8 @@ impl Table {
     /// Packs what is worth packing; answers what was done. Doing it again is harmless, in any process.
     ///
     /// # Errors
-    /// [`TableError::PackOptions`], [`TableError::Block`] for damage, [`TableError::Edit`] where others were faster
-    /// again and again, errors of the store.
+    /// [`TableError::PackOptions`], [`TableError::Block`] for damage, [`TableError::Edit`] where others were
+    /// faster again and again, errors of the store.
     pub async fn pack(&self, options: &PackOptions) -> Result<PackReport, TableError> {
         options.validate()?;
         let mut report = PackReport::default();

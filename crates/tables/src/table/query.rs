@@ -1,8 +1,8 @@
 //! Asking: which rows satisfy a filter, which of them are in a sample, and what finding them took.
 //!
-//! A query resolves one version, opens what that version names, and then reads, all at once, the slices of the
-//! bands that can answer it. Where the version names a block or a cube makes no difference: both are parts of
-//! objects with bands in weight order ([`source`]).
+//! A query resolves one version, opens what that version names, and then reads, all at once, the slices of
+//! the bands that can answer it. Where the version names a block or a cube makes no difference: both are
+//! parts of objects with bands in weight order ([`source`]).
 //!
 //! Invariant: pruning looks at extents alone and only ever leaves out what cannot answer; what is answered is
 //! judged row by row, on stored values.
@@ -68,11 +68,13 @@ pub struct Query {
     pub columns: Option<Vec<String>>,
     /// Rows that these runs wrote; those of all for none.
     pub runs: Option<OfRuns>,
-    /// Rows of these objects, which are those of a split ([`Table::splits`], [`Union::splits`]); of all for none.
+    /// Rows of these objects, which are those of a split ([`Table::splits`], [`Union::splits`]); of all for
+    /// none.
     pub objects: Option<OfObjects>,
     /// Of this version; of the one that is current for none.
     pub as_of: Option<Version>,
-    /// Whether what has come of steps that are not complete yet is answered as well, as if they were complete.
+    /// Whether what has come of steps that are not complete yet is answered as well, as if they were
+    /// complete.
     pub with_arriving: bool,
 }
 
@@ -238,8 +240,8 @@ impl Table {
         self.again_if_vacuumed(query, query_of).await
     }
 
-    /// Answers a query with its rows in whatever order they lie, which spares a large answer half of its time: the
-    /// order is that of weights, and has nothing to do with where rows are kept.
+    /// Answers a query with its rows in whatever order they lie, which spares a large answer half of its
+    /// time: the order is that of weights, and has nothing to do with where rows are kept.
     ///
     /// # Errors
     /// As [`Table::query`].
@@ -260,8 +262,8 @@ impl Table {
         Known::of(&self.schema, filter).is_some()
     }
 
-    /// Does something with the table as the version has it that a query is about; again with the next one, if a vacuum took that away
-    /// meanwhile and the query is not about just that version.
+    /// Does something with the table as the version has it that a query is about; again with the next one, if
+    /// a vacuum took that away meanwhile and the query is not about just that version.
     async fn again_if_vacuumed<'q, T, F>(
         &'q self,
         query: &'q Query,
@@ -281,8 +283,9 @@ impl Table {
         }
     }
 
-    /// Whether a query whose reading failed may begin again, of which so many rows were handed over: if a vacuum took its
-    /// version away, nobody has seen a row of it, and the version that is current now will do as well; not for ever.
+    /// Whether a query whose reading failed may begin again, of which so many rows were handed over: if a
+    /// vacuum took its version away, nobody has seen a row of it, and the version that is current now will do
+    /// as well; not for ever.
     ///
     /// # Errors
     /// Why it may not.

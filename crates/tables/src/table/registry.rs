@@ -1,8 +1,8 @@
 //! The registry: which tables a store has; making, listing and dropping them.
 //!
 //! Invariant: a table's entry is there before any of its cells, and as long as any is.
-//! Invariant: once the manifest partition says that the table was dropped, no session begins at it any more, so
-//! nothing becomes true in it.
+//! Invariant: once the manifest partition says that the table was dropped, no session begins at it any more,
+//! so nothing becomes true in it.
 
 use super::entries::all_entries;
 use super::names::{Names, REGISTRY, random_id};
@@ -25,8 +25,8 @@ pub struct TableSummary {
 }
 
 impl Table {
-    /// Makes a table, or opens the one that is there if it has the same schema, or had it when it was made: also in a store
-    /// that is only read.
+    /// Makes a table, or opens the one that is there if it has the same schema, or had it when it was made:
+    /// also in a store that is only read.
     ///
     /// # Errors
     /// [`TableError::Name`], [`TableError::Exists`] for another schema, errors of the store.
@@ -36,7 +36,8 @@ impl Table {
         let text = codec::entry_to_json(&entry);
         let cell = Cell::new(REGISTRY, name);
         loop {
-            // The manifest partition needs nothing to be empty, so the registry's cell is all there is to write.
+            // The manifest partition needs nothing to be empty, so the registry's cell is all there is to
+            // write.
             let refused =
                 match store.compare_and_swap(cell, None, text.as_bytes(), WriteOptions::default()).await {
                     Ok(_) | Err(StoreError::Conflict(_)) => None,
@@ -92,9 +93,9 @@ impl Table {
         Ok(tables)
     }
 
-    /// Drops a table with all its versions and rows. Handles that are open find that it is gone; what one of them
-    /// is writing just now becomes true in no table. A drop that is broken off is finished by the next one, or by
-    /// making a table of that name; until then the table is not listed any more.
+    /// Drops a table with all its versions and rows. Handles that are open find that it is gone; what one of
+    /// them is writing just now becomes true in no table. A drop that is broken off is finished by the next
+    /// one, or by making a table of that name; until then the table is not listed any more.
     ///
     /// # Errors
     /// [`TableError::NotFound`], errors of the store.
@@ -109,7 +110,8 @@ impl Table {
                 Err(StoreError::Conflict(_)) => {}
                 Err(error) => return Err(error.into()),
             }
-            // Somebody else has dropped it, and another may have that name; or it was arriving, and is there now.
+            // Somebody else has dropped it, and another may have that name; or it was arriving, and is there
+            // now.
             match entry(store, name).await? {
                 Some(now) if now.1.id == there.id => (text, there) = now,
                 _ => return Ok(()),

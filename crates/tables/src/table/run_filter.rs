@@ -1,8 +1,8 @@
 //! Runs by their attributes: a condition about what was noted of each, such as its temperature.
 //!
-//! The attributes of all runs become a batch of one row for each run, so that the one grammar serves here too. A run
-//! that lacks an attribute has no value in it; `run` is its name, unless an attribute is called so. Runs of several
-//! tables are rows of one batch: what is known in one of them is known of all.
+//! The attributes of all runs become a batch of one row for each run, so that the one grammar serves here
+//! too. A run that lacks an attribute has no value in it; `run` is its name, unless an attribute is called
+//! so. Runs of several tables are rows of one batch: what is known in one of them is known of all.
 
 use super::entries::all_entries;
 use super::query::arrow;
@@ -23,8 +23,8 @@ impl Table {
     /// The runs whose attributes satisfy a condition, by name.
     ///
     /// # Errors
-    /// [`TableError::Filter`] for a condition about an attribute that no run has, or that does not fit its values;
-    /// otherwise as [`Table::runs`].
+    /// [`TableError::Filter`] for a condition about an attribute that no run has, or that does not fit its
+    /// values; otherwise as [`Table::runs`].
     pub async fn runs_where(&self, condition: &Expression) -> Result<Vec<RunSummary>, TableError> {
         Ok(runs_where(std::slice::from_ref(self), condition).await?.into_iter().flatten().collect())
     }
@@ -67,8 +67,8 @@ pub(crate) async fn runs_where(
     Ok(meant)
 }
 
-/// One row for each run. Of attributes that nobody asks for, of which each attempt of each run may have some of its own,
-/// there is the name alone.
+/// One row for each run. Of attributes that nobody asks for, of which each attempt of each run may have some
+/// of its own, there is the name alone.
 fn as_batch(runs: &[&str], of_each: &[Attributes], asked: &[String]) -> Result<RecordBatch, TableError> {
     let names: BTreeSet<&String> = of_each.iter().flat_map(BTreeMap::keys).collect();
     let column = |name: &&String| {
@@ -89,8 +89,8 @@ fn as_batch(runs: &[&str], of_each: &[Attributes], asked: &[String]) -> Result<R
     RecordBatch::try_new(Arc::new(schema), columns).map_err(arrow)
 }
 
-/// The values of one attribute as a column of the narrowest type that has them all. Where some are lists or objects, all
-/// that can be asked is who has one.
+/// The values of one attribute as a column of the narrowest type that has them all. Where some are lists or
+/// objects, all that can be asked is who has one.
 fn column_of(values: &[Option<&Value>]) -> ArrayRef {
     let there = || values.iter().flatten();
     if there().any(|value| value.is_array() || value.is_object()) {

@@ -100,8 +100,8 @@ impl TableInfo {
 }
 
 impl Table {
-    /// The runs, by name. A run all of whose steps were deleted is not among them, but for one whose attempt has made
-    /// no step visible yet: they may come.
+    /// The runs, by name. A run all of whose steps were deleted is not among them, but for one whose attempt
+    /// has made no step visible yet: they may come.
     ///
     /// # Errors
     /// [`TableError::Damaged`], errors of the store.
@@ -142,8 +142,8 @@ impl Table {
         Ok(steps_of((&id, run)))
     }
 
-    /// The steps of a run, from one on, that its attempt under way wrote and that were deleted since, in rising order: it cannot
-    /// write them again, and a new attempt can.
+    /// The steps of a run, from one on, that its attempt under way wrote and that were deleted since, in
+    /// rising order: it cannot write them again, and a new attempt can.
     ///
     /// # Errors
     /// As [`Table::steps`].
@@ -156,9 +156,9 @@ impl Table {
         Ok(deleted.map(|(step, _)| *step).collect())
     }
 
-    /// The last visible step of a run: a checkpoint is admissible up to it. None if the run has no visible step,
-    /// as after all of them were deleted, or never began, so that a program that starts for the first time may ask as
-    /// well.
+    /// The last visible step of a run: a checkpoint is admissible up to it. None if the run has no visible
+    /// step, as after all of them were deleted, or never began, so that a program that starts for the first
+    /// time may ask as well.
     ///
     /// # Errors
     /// [`TableError::Damaged`], errors of the store.
@@ -167,8 +167,8 @@ impl Table {
         Ok(manifest.runs.get(run).and_then(Run::last_complete))
     }
 
-    /// What a rank of a run has to know of it, also where all its steps were deleted; none if it never began. It costs
-    /// the same however many runs and steps there are.
+    /// What a rank of a run has to know of it, also where all its steps were deleted; none if it never began.
+    /// It costs the same however many runs and steps there are.
     ///
     /// # Errors
     /// [`TableError::Damaged`], errors of the store.
@@ -194,12 +194,12 @@ impl Table {
         Ok(info)
     }
 
-    /// Waits for a version after `since`: returns the current version as soon as there is one, and after `wait`
-    /// at the latest. Nothing polls: the store wakes whoever waits.
+    /// Waits for a version after `since`: returns the current version as soon as there is one, and after
+    /// `wait` at the latest. Nothing polls: the store wakes whoever waits.
     ///
     /// # Errors
-    /// [`TableError::Edit`] if `since` is ahead of the table, [`TableError::NotFound`] if the table is dropped,
-    /// errors of the store.
+    /// [`TableError::Edit`] if `since` is ahead of the table, [`TableError::NotFound`] if the table is
+    /// dropped, errors of the store.
     pub async fn follow(&self, since: Version, wait: Duration) -> Result<Version, TableError> {
         let head = self.ledger.head_now().await?;
         if since > head.version {
@@ -212,13 +212,14 @@ impl Table {
     }
 
     /// Deletes the rows that are visible now and meet all that is said: of a run, of steps, for which an
-    /// expression is true. The version in which they are gone. Rows that come later stay, also of the same steps.
+    /// expression is true. The version in which they are gone. Rows that come later stay, also of the same
+    /// steps.
     ///
-    /// Whole steps go as such; of others the rows are left out by queries until they are packed. Older versions
-    /// keep what they had. A step that went as a whole can be written again by a new attempt only: for the attempt that
-    /// wrote it, it is there already. With all steps of a run goes what its ranks noted of them, and its attributes, unless an
-    /// attempt that began has completed no step yet, or a snapshot is kept that may show it. An attempt that had completed
-    /// some and goes on notes its attributes again.
+    /// Whole steps go as such; of others the rows are left out by queries until they are packed. Older
+    /// versions keep what they had. A step that went as a whole can be written again by a new attempt only:
+    /// for the attempt that wrote it, it is there already. With all steps of a run goes what its ranks noted
+    /// of them, and its attributes, unless an attempt that began has completed no step yet, or a snapshot is
+    /// kept that may show it. An attempt that had completed some and goes on notes its attributes again.
     ///
     /// # Errors
     /// [`TableError::NoRun`], [`TableError::Steps`] for steps inside out, [`TableError::Filter`] for one that

@@ -1,9 +1,10 @@
-//! Sessions: what a handle that writes is known by to others, begun with its first write and renewed by its commits.
+//! Sessions: what a handle that writes is known by to others, begun with its first write and renewed by its
+//! commits.
 //!
-//! A handle that only reads has no session. One that writes puts its session's cell when it first needs a name
-//! for an object, and every commit has the condition that the cell is as the handle wrote it. Once a third of
-//! its time has passed, the next commit renews it in the same write, so that nothing runs in the background. Only
-//! a pack renews it by itself, between two commits.
+//! A handle that only reads has no session. One that writes puts its session's cell when it first needs a
+//! name for an object, and every commit has the condition that the cell is as the handle wrote it. Once a
+//! third of its time has passed, the next commit renews it in the same write, so that nothing runs in the
+//! background. Only a pack renews it by itself, between two commits.
 //!
 //! Invariant: what the cell may hold, if it is there, is `cell` or one of `tried`.
 
@@ -71,8 +72,8 @@ impl OwnSession {
         version >= self.from
     }
 
-    /// The cell with which the next commit renews it, if it is time. The commit looks up nothing before the version
-    /// `from`.
+    /// The cell with which the next commit renews it, if it is time. The commit looks up nothing before the
+    /// version `from`.
     pub(super) fn renewal(&mut self, now: u64, from: Version) -> Option<Vec<u8>> {
         if now < self.renew_at {
             return None;

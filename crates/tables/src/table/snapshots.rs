@@ -15,15 +15,15 @@ pub struct SnapshotSummary {
 }
 
 impl Table {
-    /// Keeps a version under a name, the current one if none is given; the version. Doing it again changes nothing,
-    /// unless there is one of that name with another version.
+    /// Keeps a version under a name, the current one if none is given; the version. Doing it again changes
+    /// nothing, unless there is one of that name with another version.
     ///
-    /// A name is not empty, has at most 255 bytes and no control characters, and is no number: versions are asked by
-    /// numbers.
+    /// A name is not empty, has at most 255 bytes and no control characters, and is no number: versions are
+    /// asked by numbers.
     ///
     /// # Errors
-    /// [`TableError::Name`], [`TableError::SnapshotExists`], [`TableError::VersionGone`], [`TableError::Edit`] for a
-    /// version that is not there yet, errors of the store.
+    /// [`TableError::Name`], [`TableError::SnapshotExists`], [`TableError::VersionGone`],
+    /// [`TableError::Edit`] for a version that is not there yet, errors of the store.
     pub async fn create_snapshot(&self, name: &str, version: Option<Version>) -> Result<Version, TableError> {
         check_name("snapshot", name)?;
         let digits = name.strip_prefix(['+', '-']).unwrap_or(name);

@@ -26,7 +26,8 @@ pub(super) struct Strike {
 #[derive(Clone)]
 struct OfRuns {
     runs: Runs,
-    /// Which of the names of a part are meant: all bands of a part share their names, of which there may be thousands.
+    /// Which of the names of a part are meant: all bands of a part share their names, of which there may be
+    /// thousands.
     known: OnceLock<Meant>,
 }
 

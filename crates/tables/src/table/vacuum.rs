@@ -1,10 +1,11 @@
 //! Vacuum: takes away what no version that can still be asked, and no snapshot, needs; in the order that
 //! [`crate::protocol`] gives.
 //!
-//! Readers of this release hold no lease. A query that finds an object gone begins again with the current version; one
-//! that was pinned to an older version, and a refinement, end with [`TableError::VersionGone`].
+//! Readers of this release hold no lease. A query that finds an object gone begins again with the current
+//! version; one that was pinned to an older version, and a refinement, end with [`TableError::VersionGone`].
 //!
-//! Invariant: an object is removed only after the floor rose above every version that names it, snapshots apart.
+//! Invariant: an object is removed only after the floor rose above every version that names it, snapshots
+//! apart.
 //! Invariant: every removal may be repeated; a vacuum that is broken off leaves only work for the next one.
 
 mod history;
@@ -39,8 +40,8 @@ pub struct VacuumReport {
 }
 
 impl Table {
-    /// Removes what only versions before the current one need; they can be asked no longer then, but for those that a
-    /// snapshot keeps. Also removes what processes left that ended while they wrote.
+    /// Removes what only versions before the current one need; they can be asked no longer then, but for
+    /// those that a snapshot keeps. Also removes what processes left that ended while they wrote.
     ///
     /// May run at any time, in any process, beside writers, readers and packers; again after a crash.
     ///
@@ -62,9 +63,9 @@ impl Table {
         if has_history || state.manifest.retired.values().any(|life| life.retired > floor) {
             self.ledger.commit(Edit::RaiseFloor { to: state.head.version }).await?;
         }
-        // The manifest first, and then the snapshots: what goes lies below the floor of this manifest. Whoever made a
-        // snapshot below it did so before that floor was there, and is seen; the other way round, another vacuum may
-        // have raised the floor beyond a snapshot that was not there yet.
+        // The manifest first, and then the snapshots: what goes lies below the floor of this manifest.
+        // Whoever made a snapshot below it did so before that floor was there, and is seen; the other way
+        // round, another vacuum may have raised the floor beyond a snapshot that was not there yet.
         let manifest = self.ledger.current().await?.manifest;
         let holders = Holders { sessions: BTreeMap::new(), snapshots: self.kept_versions().await? };
         let free = manifest.removable(&holders);
@@ -85,9 +86,9 @@ impl Table {
 
     /// The versions that snapshots keep.
     async fn kept_versions(&self) -> Result<BTreeSet<Version>, TableError> {
-        // Twice, since a listing of many pages may miss a snapshot that is given another name meanwhile: the new name comes
-        // before the page that is read, and the old one is gone by its own. The new one was there before the old one went,
-        // so the second listing has what the first one missed.
+        // Twice, since a listing of many pages may miss a snapshot that is given another name meanwhile: the
+        // new name comes before the page that is read, and the old one is gone by its own. The new one was
+        // there before the old one went, so the second listing has what the first one missed.
         let (first, second) = (self.ledger.snapshots().await?, self.ledger.snapshots().await?);
         Ok(first.values().chain(second.values()).map(|kept| kept.version).collect())
     }

@@ -1,7 +1,7 @@
 //! Cuts: which units a sample takes.
 //!
-//! Invariant: the cut of a share `p` takes a unit if and only if `weight < p * 2^64`, in real numbers. So samples
-//! nest, and 0 and 1 are exact.
+//! Invariant: the cut of a share `p` takes a unit if and only if `weight < p * 2^64`, in real numbers. So
+//! samples nest, and 0 and 1 are exact.
 
 use super::{Weight, WeightError};
 
@@ -37,8 +37,8 @@ impl Cut {
         Ok(Self { last: bound.saturating_sub(1) as u64 })
     }
 
-    /// The units from the share `from` up to the share `to`: as large as the sample of `to - from`, and without a
-    /// unit in common with any window beside it.
+    /// The units from the share `from` up to the share `to`: as large as the sample of `to - from`, and
+    /// without a unit in common with any window beside it.
     ///
     /// # Errors
     /// [`WeightError::NotAShare`] and [`WeightError::WindowInsideOut`].
@@ -138,8 +138,8 @@ impl Window {
         Self { after, until: self.until.min(other.until).max(after) }
     }
 
-    /// The least and the greatest weight that it takes of those from `least` to `greatest`, both included; none
-    /// if it takes none of them.
+    /// The least and the greatest weight that it takes of those from `least` to `greatest`, both included;
+    /// none if it takes none of them.
     #[must_use]
     pub fn clipped(self, least: Weight, greatest: Weight) -> Option<(Weight, Weight)> {
         let least = Weight::new(least.get().max(self.after.last.saturating_add(1)))?;

@@ -1,8 +1,8 @@
 //! Canonical keys: the bytes of a key, which are hashed, and the order of its values, which settles ties.
 //!
 //! Invariant: equal values have equal bytes, whatever column they come from.
-//! Invariant: keys of one table are told apart by their bytes, except that a null is taken for a binary value of
-//! the one byte 255 where the key is a single binary column.
+//! Invariant: keys of one table are told apart by their bytes, except that a null is taken for a binary value
+//! of the one byte 255 where the key is a single binary column.
 
 use super::{Salt, Weight, WeightError};
 use crate::lattice::{Kind, Numbers};

@@ -1,7 +1,7 @@
 //! The order of rows: by weight, then by id.
 //!
-//! Invariant: it depends on nothing but weights and ids, as long as no two rows have the same id; those stay in
-//! the order in which they came.
+//! Invariant: it depends on nothing but weights and ids, as long as no two rows have the same id; those stay
+//! in the order in which they came.
 
 use super::keys::KeyColumns;
 use super::{Weight, WeightError};
@@ -11,8 +11,9 @@ use arrow_array::ArrayRef;
 
 /// The rows in order of (weight, id), as a permutation: which row comes first, which second, and so on.
 ///
-/// `ids` are the id columns in the order of the schema. They are compared by value, null first and NaN last, so
-/// that the rows of one entity, whose weights are equal, follow each other in the order of, say, their steps.
+/// `ids` are the id columns in the order of the schema. They are compared by value, null first and NaN last,
+/// so that the rows of one entity, whose weights are equal, follow each other in the order of, say, their
+/// steps.
 ///
 /// # Errors
 /// [`WeightError::NoColumns`], [`WeightError::Rows`] if an id column has not a row for each weight,
@@ -27,7 +28,8 @@ pub fn order(weights: &[Weight], ids: &[ArrayRef]) -> Result<Vec<u32>, WeightErr
     Ok(order.into_vec())
 }
 
-/// As [`order`], of many rows and by so many threads: ids are looked at only where weights are equal, which those of rows hardly are.
+/// As [`order`], of many rows and by so many threads: ids are looked at only where weights are equal, which
+/// those of rows hardly are.
 ///
 /// # Errors
 /// As [`order`], but for ids that nobody looked at.
@@ -97,8 +99,8 @@ pub(crate) fn same_keys(left: &[ArrayRef], right: &[ArrayRef]) -> Result<Vec<boo
 /// Rows of a part above which they are sorted by what is best for many.
 const PART_ROWS_FEW: usize = 32;
 
-/// Rows above which they are dealt roughly first: dealing more of them at once than a cache holds waits for memory with
-/// each row.
+/// Rows above which they are dealt roughly first: dealing more of them at once than a cache holds waits for
+/// memory with each row.
 const ROWS_IN_CACHE: usize = 1 << 15;
 
 /// Parts of a rough deal, at most: each has a place in a cache to which its next row goes.
@@ -128,8 +130,8 @@ fn by_weight(weights: &[Weight], rows: u32, threads: usize) -> (Lent<Weight>, Le
     (dealt, order)
 }
 
-/// Weights are hashes, spread evenly over their range: dealt into as many equal parts of the range as there are
-/// rows, they are almost in order.
+/// Weights are hashes, spread evenly over their range: dealt into as many equal parts of the range as there
+/// are rows, they are almost in order.
 fn deal_fully(weights: &[Weight], rows: &[u32]) -> (Lent<Weight>, Lent<u32>) {
     let (mut dealt, mut order, ends) = deal(weights, rows, (rows.len() as u32).next_power_of_two());
     let mut from = 0;
@@ -143,8 +145,8 @@ fn deal_fully(weights: &[Weight], rows: &[u32]) -> (Lent<Weight>, Lent<u32>) {
     (dealt, order)
 }
 
-/// Weights and their rows, part by part of the range of the weights, and where each part ends; those of one part stay in
-/// the order in which they came.
+/// Weights and their rows, part by part of the range of the weights, and where each part ends; those of one
+/// part stay in the order in which they came.
 fn deal(weights: &[Weight], rows: &[u32], parts: u32) -> (Lent<Weight>, Lent<u32>, Vec<u32>) {
     let (Some(least), Some(greatest)) = (weights.iter().min(), weights.iter().max()) else {
         return (Lent::new(0), Lent::new(0), Vec::new());

@@ -1,6 +1,8 @@
-//! Several processes at one table on one cluster, any of them killed at any moment: what `processes.rs` asks of a folder.
+//! Several processes at one table on one cluster, any of them killed at any moment: what `processes.rs` asks
+//! of a folder.
 //!
-//! Four write, two read, one packs and one sweeps, each with a store of its own; consensus is all that orders them.
+//! Four write, two read, one packs and one sweeps, each with a store of its own; consensus is all that orders
+//! them.
 
 use crate::contacts;
 use crate::workers::{self, Told, WRITERS};
@@ -8,8 +10,8 @@ use atoll_conformance::killed::{self, Driver, Workers};
 use std::path::Path;
 use std::time::Duration;
 
-/// No worker may be silent for longer. All of them want the same partition, where one of several dozen tries a second
-/// wins, and a try that died with its process keeps the others waiting for a while.
+/// No worker may be silent for longer. All of them want the same partition, where one of several dozen tries
+/// a second wins, and a try that died with its process keeps the others waiting for a while.
 const STUCK: Duration = Duration::from_secs(40);
 
 /// How many lines to hear between two kills, at most.

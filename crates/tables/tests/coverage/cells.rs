@@ -101,7 +101,8 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A quantile among rows of which most share the value has no interval to be wrong about, and is right nearly always.
+    /// A quantile among rows of which most share the value has no interval to be wrong about, and is right
+    /// nearly always.
     pub fn is_atom(self) -> bool {
         self.shape == Shape::Indicator && matches!(self.asked, Asked::Q50 | Asked::Q99)
     }
@@ -129,7 +130,8 @@ pub fn all() -> Vec<Cell> {
     cells
 }
 
-/// The ten cells of every test run: both kinds of units, every number, every shape but one, and all ways of stopping.
+/// The ten cells of every test run: both kinds of units, every number, every shape but one, and all ways of
+/// stopping.
 pub fn ten() -> Vec<Cell> {
     use Asked::{Count, GroupMean, Mean, Q50, Q99, Share, Sum};
     use Sampled::{Entity, Row};
@@ -200,7 +202,8 @@ impl Tally {
         self.margin(cell) >= 0.0
     }
 
-    /// How far the coverage is from where it would break the rule, in either direction; negative where it does.
+    /// How far the coverage is from where it would break the rule, in either direction; negative where it
+    /// does.
     pub fn margin(&self, cell: Cell) -> f64 {
         let (least, most) = self.allowed(cell);
         let coverage = self.share(self.right);
@@ -226,7 +229,8 @@ pub fn holds(estimate: &Estimate, truth: f64) -> bool {
     estimate.low <= truth + rounding && truth - rounding <= estimate.high
 }
 
-/// What is known of a question before any sample is drawn, of all rows: the truth, and how narrow samples are.
+/// What is known of a question before any sample is drawn, of all rows: the truth, and how narrow samples
+/// are.
 pub struct Planned {
     pub truth: f64,
     asked: Asked,

@@ -148,7 +148,8 @@ fn adversary(population: &Population, order: &Order, cell: Cell, truth: f64) -> 
     stopped(&answers.iter().collect::<Vec<_>>(), truth).clone()
 }
 
-/// Where the adversary stops: at an interval without the truth, and at a flagged one only if there is no other.
+/// Where the adversary stops: at an interval without the truth, and at a flagged one only if there is no
+/// other.
 pub fn stopped<'a>(answers: &[&'a Estimate], truth: f64) -> &'a Estimate {
     let wrong =
         |valid: bool| answers.iter().position(|answer| answer.is_valid() == valid && !holds(answer, truth));

@@ -1,4 +1,5 @@
-//! The same questions through tables: written anew for each seed, with the seed as salt, in memory; some are packed.
+//! The same questions through tables: written anew for each seed, with the seed as salt, in memory; some are
+//! packed.
 
 use crate::cells::{Asked, Cell, Mode, Sampled, Tally, units_of};
 use crate::population::{Population, Shape};

@@ -1,4 +1,5 @@
-//! Numbers of everything: exact, the same as the estimators make of all rows, and folded from rows as they are read.
+//! Numbers of everything: exact, the same as the estimators make of all rows, and folded from rows as they
+//! are read.
 
 use super::counted::{Counted, Counts};
 use super::{ROWS, STEPS, filter, of_vz, rows, schema, table};

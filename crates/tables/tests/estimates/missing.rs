@@ -22,7 +22,8 @@ async fn what_is_exact_tells_how_many_rows_have_no_value() {
         let found = answer(&table, &all, &of_vz(subject)).await;
         assert_eq!((found.rows, found.missing), (ALL as u64, MISSING), "{found}");
         assert!(found.to_string().ends_with("(exact, 20000 rows, 1000 without a value)"), "{found}");
-        // Of rows that a condition leaves out nobody asks whether they have one; a sum reads them all the same.
+        // Of rows that a condition leaves out nobody asks whether they have one; a sum reads them all the
+        // same.
         let heavy = answer(&table, &all.clone().filter(filter("kind = 'heavy'")), &of_vz(subject)).await;
         assert_eq!(heavy.missing, MISSING_HEAVY, "{heavy}");
     }

@@ -1,5 +1,5 @@
-//! The processes: each has a handle of its own, does what its kind does for a while, and ends; or is dropped in
-//! the middle of anything.
+//! The processes: each has a handle of its own, does what its kind does for a while, and ends; or is dropped
+//! in the middle of anything.
 
 use crate::ask::ask;
 use crate::conditions::Condition;
@@ -56,8 +56,8 @@ pub async fn write(hand: Hand, mut random: Rng, run: &'static str) {
     }
 }
 
-/// Where to go on: an attempt that has begun goes on behind its last step or repeats some; a new one starts where
-/// an old one was, or behind it.
+/// Where to go on: an attempt that has begun goes on behind its last step or repeats some; a new one starts
+/// where an old one was, or behind it.
 fn first_step(world: &World, random: &mut Rng, run: &str, attempt: u64) -> u64 {
     let steps: BTreeSet<u64> = world.accepted_of(run, attempt).iter().map(|id| id.step).collect();
     match (steps.first(), steps.last()) {
@@ -144,8 +144,8 @@ async fn append_together(world: &World, table: &Table, ids: &[BlockId]) -> Resul
     table.append_all(&blocks).await.map(drop)
 }
 
-/// Loads all ranks' rows of some steps of one attempt; what is acknowledged must be true, and what is refused against
-/// the rules.
+/// Loads all ranks' rows of some steps of one attempt; what is acknowledged must be true, and what is refused
+/// against the rules.
 async fn load(world: &World, table: &Table, random: &mut Rng, ids: &[BlockId]) {
     let Some(BlockId { run, attempt, .. }) = ids.first().cloned() else { return };
     let mut of_steps: BTreeMap<u64, Vec<BlockId>> = BTreeMap::new();
@@ -181,8 +181,8 @@ async fn step_of(world: &World, table: &Table, ranks: &[BlockId]) -> Result<Reco
     Ok(batch(if is_wide { &world.widened } else { &world.schema }, &rows))
 }
 
-/// The rows of a block. Whoever writes values of the column that comes later adds it; others write without it, or with
-/// it once it is there.
+/// The rows of a block. Whoever writes values of the column that comes later adds it; others write without
+/// it, or with it once it is there.
 async fn batch_of(world: &World, table: &Table, id: &BlockId) -> Result<RecordBatch, TableError> {
     let rows = world.rows_of(id);
     if world.is_charged(id) {
@@ -293,8 +293,8 @@ pub async fn read(hand: Hand, mut random: Rng) {
     }
 }
 
-/// Does what a vacuum does with sessions that have expired: ends some, whether their processes live or not, and
-/// then takes the objects of ended sessions that no version names.
+/// Does what a vacuum does with sessions that have expired: ends some, whether their processes live or not,
+/// and then takes the objects of ended sessions that no version names.
 pub async fn sweep(hand: Hand, mut random: Rng) {
     let world = &hand.world;
     let Some(manifest) = world.manifest() else { return };

@@ -1,7 +1,7 @@
 //! One episode: a table from its making to its end, in which everything happens at once.
 //!
-//! Whose turn it is is drawn before every operation on the store, so that processes interleave in every way; any of
-//! them may be gone from one operation to the next, and what it left stays.
+//! Whose turn it is is drawn before every operation on the store, so that processes interleave in every way;
+//! any of them may be gone from one operation to the next, and what it left stays.
 //!
 //! Invariant: an episode follows from its seed.
 

@@ -1,5 +1,5 @@
-//! The line between a process and the store: every operation lets others go first, before and after it is carried
-//! out, and some writes are lost, or their answers are, or they come late.
+//! The line between a process and the store: every operation lets others go first, before and after it is
+//! carried out, and some writes are lost, or their answers are, or they come late.
 
 use crate::world::{Deed, World};
 use atoll_conformance::Relay;

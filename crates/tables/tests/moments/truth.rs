@@ -1,5 +1,5 @@
-//! What is true of a table, as plain lists of rows: runs, attempts, steps and deletes, and nothing of how a table
-//! keeps them.
+//! What is true of a table, as plain lists of rows: runs, attempts, steps and deletes, and nothing of how a
+//! table keeps them.
 
 use crate::conditions::Condition;
 use crate::particles::Particle;
@@ -47,8 +47,8 @@ impl Run {
         id.attempt == self.attempt && id.rank < self.ranks && !is_behind && !self.would_lose_a_step(id)
     }
 
-    /// Whether a step that has come of some ranks would wait for ever with this block: a rank that gave a later one never
-    /// gives it.
+    /// Whether a step that has come of some ranks would wait for ever with this block: a rank that gave a
+    /// later one never gives it.
     fn would_lose_a_step(&self, id: &BlockId) -> bool {
         let mut given: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
         for (step, ranks) in &self.arriving {
@@ -58,8 +58,8 @@ impl Run {
         given.iter().any(|(step, ranks)| given.range(step + 1..).any(|(_, later)| !later.is_subset(ranks)))
     }
 
-    /// The ids that count where blocks of these steps come: what is visible and not about to be superseded, and
-    /// what is arriving.
+    /// The ids that count where blocks of these steps come: what is visible and not about to be superseded,
+    /// and what is arriving.
     fn ids(&self, steps: impl Iterator<Item = u64>) -> BTreeSet<Id> {
         let since = steps.chain(self.arriving.keys().copied()).min().filter(|_| self.published.is_none());
         let visible = self.complete.range(..since.unwrap_or(u64::MAX)).flat_map(|(_, (_, blocks))| blocks);
@@ -143,7 +143,8 @@ impl Truth {
         self.runs.get(&*id.run.0).is_some_and(|run| run.has(id) || run.admits(id))
     }
 
-    /// Whether all ranks' blocks of some steps may come at once now, none of which is there, and nothing is arriving.
+    /// Whether all ranks' blocks of some steps may come at once now, none of which is there, and nothing is
+    /// arriving.
     pub fn admits_load(&self, ids: &[BlockId]) -> bool {
         ids.iter().all(|id| {
             let run = self.runs.get(&*id.run.0);

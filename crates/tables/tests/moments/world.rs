@@ -1,9 +1,9 @@
 //! The world: one store, what became true in it, and when.
 //!
-//! Every write that changes the head of the table is seen here at the moment it is carried out, whoever sent it
-//! and however late it comes. From it follows what is true of each version, by the rules for rows, runs and
-//! steps alone ([`Truth`]): which blocks an edit names is read from it, what a delete strikes is known from whoever
-//! asked for it.
+//! Every write that changes the head of the table is seen here at the moment it is carried out, whoever sent
+//! it and however late it comes. From it follows what is true of each version, by the rules for rows, runs
+//! and steps alone ([`Truth`]): which blocks an edit names is read from it, what a delete strikes is known
+//! from whoever asked for it.
 
 use crate::actors::RUNS;
 use crate::line::Line;

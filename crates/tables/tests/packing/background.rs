@@ -236,7 +236,8 @@ fn a_pack_moves_no_more_bytes_a_second_than_it_may() {
     });
 }
 
-/// A store whose clock is that of the test: it stands while anything is done, and is put forward while all wait.
+/// A store whose clock is that of the test: it stands while anything is done, and is put forward while all
+/// wait.
 struct Paused {
     inner: MemoryStore,
     began: tokio::time::Instant,

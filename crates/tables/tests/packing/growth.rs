@@ -31,7 +31,8 @@ fn a_row_is_written_a_few_times_however_many_steps_come_and_trees_stay_few() {
         let rows = STEPS as u64 * ROWS as u64;
         let times = written as f64 / rows as f64;
         eprintln!("each row was packed {times:.2} times, in {packs} packs");
-        // A row of a block takes 25 bytes and more, one of a tree about 26, of 32: six times 32 are not reached.
+        // A row of a block takes 25 bytes and more, one of a tree about 26, of 32: six times 32 are not
+        // reached.
         assert!((2.0..=4.5).contains(&times), "{times}");
         assert!(packs <= 80, "{packs}");
         assert_eq!(table.query(&Query::default()).await.unwrap().rows.num_rows() as u64, rows);

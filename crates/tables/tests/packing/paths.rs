@@ -1,4 +1,5 @@
-//! What the path of a particle costs in a packed table that samples by particle, and what damage to its filters does.
+//! What the path of a particle costs in a packed table that samples by particle, and what damage to its
+//! filters does.
 
 use crate::counted::{Counted, Counts};
 use crate::run;

@@ -1,4 +1,5 @@
-//! Texts of very different lengths: however long they are where they lie together, no object is larger than a store takes.
+//! Texts of very different lengths: however long they are where they lie together, no object is larger than a
+//! store takes.
 
 use crate::run;
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
@@ -65,7 +66,8 @@ fn long_texts_that_lie_together_are_packed_into_objects_that_a_store_takes() {
         options.shape = Shape { object_bytes: OBJECT_BYTES, ..options.shape };
         let report = table.pack(&options).await.unwrap();
         assert_eq!(report.rows, STEPS * ROWS as u64);
-        // No more objects than their bytes take, and half of one more for each where a cube had to be divided.
+        // No more objects than their bytes take, and half of one more for each where a cube had to be
+        // divided.
         let objects = report.bytes_written.div_ceil(OBJECT_BYTES as u64);
         assert!(report.objects_after <= 2 * objects, "{report:?}");
         let table = Table::open(store, "notes").await.unwrap();

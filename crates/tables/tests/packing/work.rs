@@ -1,4 +1,5 @@
-//! What a packed table costs to ask, counted: noise cannot move these, and a change that costs more fails here.
+//! What a packed table costs to ask, counted: noise cannot move these, and a change that costs more fails
+//! here.
 
 use crate::counted::{Counted, Counts};
 use crate::run;

@@ -174,7 +174,8 @@ async fn write_on(folder: &Path, number: i64) {
             let (table, id) = (&table, BlockId { run: run.as_str().into(), attempt, step, rank: 0 });
             async move { (step, table.append(id, &rows(number, step)).await) }
         });
-        // In the order in which they were called, so that one that has to be given again comes before the next.
+        // In the order in which they were called, so that one that has to be given again comes before the
+        // next.
         for (step, outcome) in futures::future::join_all(appends).await {
             match outcome {
                 Ok(_) => {}

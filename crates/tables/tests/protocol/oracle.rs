@@ -75,7 +75,8 @@ pub struct Oracle {
     pub visible: Rows,
     /// The rows that were ever visible.
     pub ever: Rows,
-    /// The visible rows that went because of an attempt that was to begin behind another step, and had not seen them.
+    /// The visible rows that went because of an attempt that was to begin behind another step, and had not
+    /// seen them.
     pub taken_away: Rows,
     /// The columns that were added.
     pub columns: Vec<AddedColumn>,

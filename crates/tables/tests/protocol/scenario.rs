@@ -6,8 +6,9 @@ use atoll_tables::protocol::{AddedColumn, BlockId, LastStep, Scope, StepRange};
 /// Who does what.
 #[derive(Clone, Debug)]
 pub enum Role {
-    /// A rank of an attempt that writes these steps. It begins the attempt if it says of how many ranks and behind which
-    /// step, and adds a column to the table first if it says which. One that loads writes all of them at once, for all ranks.
+    /// A rank of an attempt that writes these steps. It begins the attempt if it says of how many ranks and
+    /// behind which step, and adds a column to the table first if it says which. One that loads writes all of
+    /// them at once, for all ranks.
     Writer {
         attempt: u64,
         rank: u32,
@@ -147,8 +148,8 @@ fn charge(text: &str) -> AddedColumn {
     AddedColumn { name: "charge".into(), text: text.into() }
 }
 
-/// A writer adds a column and writes with it, another process adds another of the same name and a third the same,
-/// while somebody packs.
+/// A writer adds a column and writes with it, another process adds another of the same name and a third the
+/// same, while somebody packs.
 pub fn columns() -> Scenario {
     let Role::Writer { attempt, rank, steps, .. } = writer(1, 0, &[3]) else { unreachable!() };
     let adds = Some(charge("float32"));
@@ -202,7 +203,8 @@ pub fn restart() -> Scenario {
     Scenario::new("a restart, a packer, a reader", 1, &[1, 2], parts).with_crashes(1)
 }
 
-/// Two that saw step 2 as the last one go on from there, while a rank of attempt 1 still writes and somebody packs.
+/// Two that saw step 2 as the last one go on from there, while a rank of attempt 1 still writes and somebody
+/// packs.
 pub fn beginners() -> Scenario {
     let parts = vec![
         part(writer(1, 0, &[3]), 1),
@@ -220,7 +222,8 @@ pub fn restart_over_cubes() -> Scenario {
     Scenario { is_packed: true, ..scenario }.with_crashes(1)
 }
 
-/// Attempt 2 loads two steps at once, while a rank of attempt 1 still writes, somebody deletes and somebody packs.
+/// Attempt 2 loads two steps at once, while a rank of attempt 1 still writes, somebody deletes and somebody
+/// packs.
 pub fn loads() -> Scenario {
     let parts = vec![
         part(loader(2, &[2, 3]), 1),
@@ -231,7 +234,8 @@ pub fn loads() -> Scenario {
     Scenario::new("a load, an older attempt, a delete, a packer", 1, &[1, 2], parts).with_crashes(1)
 }
 
-/// Two ranks write a step, while somebody loads a later one for both, and somebody else that step and the later one.
+/// Two ranks write a step, while somebody loads a later one for both, and somebody else that step and the
+/// later one.
 pub fn loads_beside_ranks() -> Scenario {
     let load = |steps: &[u64]| {
         let steps = steps.to_vec();

@@ -183,8 +183,8 @@ impl World {
         ObjectIndex::try_from(object.sequence).unwrap()
     }
 
-    /// What a reader of the version sees is what the oracle says, each row once, and it has the columns of all that
-    /// it names.
+    /// What a reader of the version sees is what the oracle says, each row once, and it has the columns of
+    /// all that it names.
     fn judge(&self, manifest: &Manifest, oracle: &Oracle) -> Result<(), Violation> {
         if *manifest.columns != *oracle.columns {
             return Violation::found(format!("version {} has other columns", manifest.version));

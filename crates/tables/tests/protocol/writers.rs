@@ -211,8 +211,8 @@ impl Model {
         Ok(())
     }
 
-    /// Whether a step may be refused because of its order: not to a rank once another one's rows of it are there, which
-    /// would wait for ever.
+    /// Whether a step may be refused because of its order: not to a rank once another one's rows of it are
+    /// there, which would wait for ever.
     fn may_refuse(&self, state: &State, actor: usize, step: u8, error: &EditError) -> bool {
         let Role::Writer { steps, loads, .. } = &self.scenario.parts[actor].role else { return false };
         let manifest = &self.world.record(state.at_head()).manifest;

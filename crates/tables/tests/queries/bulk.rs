@@ -1,5 +1,5 @@
-//! Large answers, of which several threads decode a part each: the rows are those of brute force, and so is their
-//! order.
+//! Large answers, of which several threads decode a part each: the rows are those of brute force, and so is
+//! their order.
 
 use crate::conditions::Condition;
 use crate::particles::{Particle, batch, schema, some};

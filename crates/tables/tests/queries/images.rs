@@ -1,4 +1,5 @@
-//! Rows near a point of a periodic cell, and boxes that go on behind its boundary, in tables that were packed and not.
+//! Rows near a point of a periodic cell, and boxes that go on behind its boundary, in tables that were packed
+//! and not.
 
 use crate::run;
 use crate::seeds::for_seeds;

@@ -53,7 +53,8 @@ pub fn schema(samples_entities: bool, salt: u64) -> TableSchema {
     TableSchema::new(columns, &roles).unwrap()
 }
 
-/// The same where a position is a vector, and its first two elements are index columns in the place of `x` and `y`.
+/// The same where a position is a vector, and its first two elements are index columns in the place of `x`
+/// and `y`.
 pub fn schema_of_vectors(samples_entities: bool, salt: u64) -> TableSchema {
     let plain = schema(samples_entities, salt);
     let mut columns: Vec<Arc<Field>> = plain.columns().fields().iter().cloned().collect();

@@ -1,4 +1,5 @@
-//! Rows of one id, which only the place where they lie tells apart: they come in one order, however they are asked for.
+//! Rows of one id, which only the place where they lie tells apart: they come in one order, however they are
+//! asked for.
 
 use crate::packs::some_options;
 use crate::particles::{Particle, batch, schema, some};

@@ -1,4 +1,5 @@
-//! Columns that are added to a table: rows from before have no value there, whoever has noticed, and whatever is packed.
+//! Columns that are added to a table: rows from before have no value there, whoever has noticed, and whatever
+//! is packed.
 
 use crate::rows::schema;
 use arrow_array::cast::AsArray;

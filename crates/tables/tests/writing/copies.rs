@@ -1,4 +1,5 @@
-//! Copies of a table in another store: the same answers, nothing half, and what is broken off is finished or removed.
+//! Copies of a table in another store: the same answers, nothing half, and what is broken off is finished or
+//! removed.
 
 use super::rows::{block, create, open, rows, seen, steps_seen};
 use arrow_schema::{DataType, Field};
@@ -22,7 +23,8 @@ async fn copy(table: &Table, store: &Arc<dyn Store>) -> Result<CopyReport, Table
     table.copy_to(store, "run", None, &mut |_| {}).await
 }
 
-/// Two runs, packed in part, with rows struck, a column added, times, attributes, and a step that is arriving.
+/// Two runs, packed in part, with rows struck, a column added, times, attributes, and a step that is
+/// arriving.
 async fn some_table(store: &Arc<dyn Store>) -> Table {
     let table = create(store).await;
     table.begin("a", 1, 1).await.unwrap();
@@ -211,8 +213,8 @@ impl<F: Fn(Arc<dyn Store>) -> StoreFuture<'static, ()> + Send + Sync + 'static> 
     }
 }
 
-/// A store in front of `store` that does `action` before the last write of a copy but `left`: the one that makes it a table
-/// (0), or that of its manifest (1).
+/// A store in front of `store` that does `action` before the last write of a copy but `left`: the one that
+/// makes it a table (0), or that of its manifest (1).
 fn before_the_end(
     store: &Arc<dyn Store>,
     left: usize,

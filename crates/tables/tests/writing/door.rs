@@ -47,7 +47,8 @@ pub struct Doorway {
 /// What partitions of tables begin with; the identity of the table, 16 bytes, comes next.
 const TABLES: &[u8] = b"\0atoll.table/";
 
-/// Whether a partition is an object of a table. It is its place that tells: an identity may have the same bytes by chance.
+/// Whether a partition is an object of a table. It is its place that tells: an identity may have the same
+/// bytes by chance.
 pub fn is_object(partition: &[u8]) -> bool {
     let rest = partition.strip_prefix(TABLES).and_then(|rest| rest.get(16..));
     rest.is_some_and(|rest| rest.starts_with(b"/o/"))

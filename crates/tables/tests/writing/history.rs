@@ -121,7 +121,8 @@ impl Versioned for Table {
     }
 }
 
-/// A store with one entry to a page, which gives a snapshot another name after the first page of the first listing.
+/// A store with one entry to a page, which gives a snapshot another name after the first page of the first
+/// listing.
 struct Renaming {
     inner: Arc<dyn Store>,
     is_armed: AtomicBool,

@@ -182,8 +182,8 @@ async fn give(table: Table, step: u64, rank: u32) -> Result<Version, TableError>
 
 type Given = Pin<Box<dyn Future<Output = Result<Version, TableError>>>>;
 
-/// One that committed for another too, which was carried out and never answered, and that other one. They are of steps 1
-/// and 2; the other rank's rows of step 1 are in.
+/// One that committed for another too, which was carried out and never answered, and that other one. They are
+/// of steps 1 and 2; the other rank's rows of step 1 are in.
 async fn committed_for_another(door: &Door, table: &Table) -> (Given, Given) {
     let give = |step, rank| -> Given { Box::pin(give(table.clone(), step, rank)) };
     // While the first commit takes its time, two more get ready.
@@ -300,7 +300,8 @@ async fn what_a_store_refuses_of_a_shared_commit_is_told_to_those_alone_whose_bl
         let table = table.clone();
         async move { table.append(block("a", 1, step, rank), &rows(step, i64::from(rank) * 100, 10)).await }
     };
-    // While the first commit takes its time, the other three gather; the store refuses them together and not alone.
+    // While the first commit takes its time, the other three gather; the store refuses them together and not
+    // alone.
     door.held_commits.store(1, Ordering::SeqCst);
     door.refused_commits.store(1, Ordering::SeqCst);
     let appends = join_all([give(1, 0), give(1, 1), give(2, 0), give(2, 1)]);

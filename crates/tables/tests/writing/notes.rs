@@ -66,7 +66,8 @@ async fn what_ranks_noted_goes_with_all_steps_of_their_run_and_with_nothing_less
     assert_eq!(all().await, [false; 3]);
 }
 
-/// A job that starts right before a delete removes what ranks noted: the next attempt of run "a", and run "new".
+/// A job that starts right before a delete removes what ranks noted: the next attempt of run "a", and run
+/// "new".
 struct Starting {
     store: Arc<dyn Store>,
     starts: AtomicBool,

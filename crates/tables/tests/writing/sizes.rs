@@ -13,8 +13,8 @@ fn setting(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-/// `ATOLL_STEPS=10000 cargo test --release -p atoll-tables --test writing sizes -- --nocapture` prints the figures
-/// of a table of 20,000 blocks.
+/// `ATOLL_STEPS=10000 cargo test --release -p atoll-tables --test writing sizes -- --nocapture` prints the
+/// figures of a table of 20,000 blocks.
 #[tokio::test]
 async fn a_commit_to_a_large_table_costs_no_more_than_one_to_a_small_one() {
     let steps = setting("ATOLL_STEPS", 2000);
@@ -54,8 +54,8 @@ async fn report(door: &Door, store: &Arc<dyn Store>, blocks: u64, started: Insta
     println!("{blocks} blocks after {written:.1?}, opened in {opened:.1?} by {reads} reads");
 }
 
-/// `ATOLL_RUNS=10000 cargo test -p atoll-tables --test writing runs -- --nocapture` prints the figures of a table
-/// of ten thousand runs of a thousand rows, in a folder.
+/// `ATOLL_RUNS=10000 cargo test -p atoll-tables --test writing runs -- --nocapture` prints the figures of a
+/// table of ten thousand runs of a thousand rows, in a folder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_table_of_very_many_small_runs_is_written_listed_and_asked_in_time() {
     let (runs, count) = (setting("ATOLL_RUNS", 200), 1000);

@@ -1,4 +1,5 @@
-//! Tables with unique ids: within a run no id is there twice, whoever writes when, and what is refused leaves nothing.
+//! Tables with unique ids: within a run no id is there twice, whoever writes when, and what is refused leaves
+//! nothing.
 
 use super::door::{Door, Doorway, is_object};
 use super::rows::{block, open, rows, schema, seen, steps_seen};

@@ -1,4 +1,5 @@
-//! A pack and a vacuum between what a question looks up and what it then reads: it is asked again, of what is there now.
+//! A pack and a vacuum between what a question looks up and what it then reads: it is asked again, of what is
+//! there now.
 
 use super::rows::{block, create, open, rows};
 use atoll_conformance::{Relay, Relayed};

@@ -1,4 +1,5 @@
-//! Writers, each with keys and a connection of its own, whose versions only rise, until the standard input ends.
+//! Writers, each with keys and a connection of its own, whose versions only rise, until the standard input
+//! ends.
 
 use crate::{Broken, tell};
 use redis::cluster::{ClusterClient, ClusterConnection};
@@ -45,8 +46,8 @@ impl<'a> Writer<'a> {
                         return Err(error);
                     }
                     thread::sleep(RETRY);
-                    // A connection of this client goes on trying the node that is gone; pools of connections make
-                    // a new one as well.
+                    // A connection of this client goes on trying the node that is gone; pools of connections
+                    // make a new one as well.
                     if error.is_io_error()
                         && let Ok(fresh) = self.client.get_connection()
                     {

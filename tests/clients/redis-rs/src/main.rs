@@ -1,6 +1,7 @@
 //! redis-rs at a ring: the checks that every client makes, then writes while the nodes change.
 //!
-//! Called with the nodes, HOST:PORT,HOST:PORT,...; the token is in REDISCLI_AUTH. tests/clients/README.md has the protocol.
+//! Called with the nodes, HOST:PORT,HOST:PORT,...; the token is in REDISCLI_AUTH. tests/clients/README.md has
+//! the protocol.
 
 mod checks;
 mod load;

@@ -100,8 +100,8 @@ impl<S: Subject> Run<S> {
         self.before_step = self.disk.counters();
     }
 
-    /// Whether a fault explains the failure of a change, of a check or of a whole recovery: one of this very step; or an
-    /// earlier one of this life, of which the store says that it is over since.
+    /// Whether a fault explains the failure of a change, of a check or of a whole recovery: one of this very
+    /// step; or an earlier one of this life, of which the store says that it is over since.
     pub(super) fn is_excused(&self, failure: &Failure) -> bool {
         let is_over = failure.is_final && has_struck(&self.disk.counters(), &self.before_life);
         // What reads a page that went astray can leave a change half-way.
@@ -109,8 +109,9 @@ impl<S: Subject> Run<S> {
         self.is_read_excused(failure) || (is_honest(failure) && (is_over || is_half))
     }
 
-    /// Whether a fault explains the failure of a read: it struck in this very step, the power is gone, or a write of this life
-    /// went astray. Another read, of the same place too, works again; and nothing but a write gone astray makes bytes wrong.
+    /// Whether a fault explains the failure of a read: it struck in this very step, the power is gone, or a
+    /// write of this life went astray. Another read, of the same place too, works again; and nothing but a
+    /// write gone astray makes bytes wrong.
     pub(super) fn is_read_excused(&self, failure: &Failure) -> bool {
         if matches!(failure.kind, ErrorKind::Corrupt | ErrorKind::NewerFormat) {
             return self.has_strayed();

@@ -85,7 +85,8 @@ impl<S: Subject> Run<S> {
     }
 }
 
-/// Whether a key of `tree` belongs to `upper` now: which lies above that tree, and has the key's place or what is beyond.
+/// Whether a key of `tree` belongs to `upper` now: which lies above that tree, and has the key's place or
+/// what is beyond.
 fn lies_above(content: &Content, tree: usize, upper: usize, key: &Key) -> bool {
     let Some((first, _)) = content.tree(upper).first_key_value() else { return false };
     let last = content.tree(tree).last_key_value();

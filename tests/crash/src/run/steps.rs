@@ -111,7 +111,8 @@ impl<S: Subject> Run<S> {
         }
     }
 
-    /// What a failed change means: refused, and then it never happened, and the life goes on; or over, and then it may have.
+    /// What a failed change means: refused, and then it never happened, and the life goes on; or over, and
+    /// then it may have.
     pub(super) fn settle(
         &mut self,
         store: &S,

@@ -13,8 +13,8 @@ pub fn run(subject: &dyn Subject) {
     run_but(subject, &[]);
 }
 
-/// The same, but of these checks one that is broken is judged again, twice at most: what they count is what somebody else
-/// is disturbed by, and a node that dies disturbs everybody who waits there.
+/// The same, but of these checks one that is broken is judged again, twice at most: what they count is what
+/// somebody else is disturbed by, and a node that dies disturbs everybody who waits there.
 pub fn run_but(subject: &dyn Subject, disturbed: &[&str]) {
     let size = match std::env::var("CONFORMANCE_SIZE").as_deref() {
         Ok("full") => Size::Full,

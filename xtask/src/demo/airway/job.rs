@@ -121,8 +121,8 @@ impl Job<'_> {
     }
 }
 
-/// Whether the job ended because its rank was killed: one that ended before that was ended by something that this demo must
-/// not hide.
+/// Whether the job ended because its rank was killed: one that ended before that was ended by something that
+/// this demo must not hide.
 fn ended_by_the_kill(is_killed: bool, succeeded: bool, ended: &str) -> Result<(), Failure> {
     match (is_killed, succeeded) {
         (true, false) => Ok(()),

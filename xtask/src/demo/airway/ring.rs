@@ -1,4 +1,5 @@
-//! The store of the demo as a ring: nodes on this machine, each a process with a folder, one of which is killed and comes back.
+//! The store of the demo as a ring: nodes on this machine, each a process with a folder, one of which is
+//! killed and comes back.
 //!
 //! Invariant: no node outlives the demo, however it ends: each reads an input of ours, and ends with it.
 
@@ -95,8 +96,8 @@ impl Ring {
         &self.folder
     }
 
-    /// Called with each step that was written: kills a node at one of them, has it come back at another, and looks from then on
-    /// whether it has caught up.
+    /// Called with each step that was written: kills a node at one of them, has it come back at another, and
+    /// looks from then on whether it has caught up.
     pub fn at_step(&mut self, step: u64) -> Result<(), Failure> {
         match (self.killed, self.back_since) {
             (None, _) if step >= NODE_KILLED_AT => self.kill_node(step),
@@ -110,7 +111,8 @@ impl Ring {
         }
     }
 
-    /// Kills the node that leads those who decide about the ring: whichever slots it led, this one is missed most.
+    /// Kills the node that leads those who decide about the ring: whichever slots it led, this one is missed
+    /// most.
     fn kill_node(&mut self, step: u64) -> Result<(), Failure> {
         let leader = self.status()?["group_leader"].as_u64().and_then(|node| usize::try_from(node).ok());
         let number = leader.filter(|number| (1..=self.running.len()).contains(number)).unwrap_or(1);

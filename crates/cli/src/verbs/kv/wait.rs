@@ -62,8 +62,8 @@ impl Wait {
         }
     }
 
-    /// What comes of a wait at a store that may not answer at all: its time is over then as well. Who only asks how it is now waits as
-    /// for any other read.
+    /// What comes of a wait at a store that may not answer at all: its time is over then as well. Who only
+    /// asks how it is now waits as for any other read.
     async fn waited(
         &self,
         session: &Session,

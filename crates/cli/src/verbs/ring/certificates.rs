@@ -1,4 +1,5 @@
-//! The files that a node encrypts with, as the command line names them; and those that a ring on one machine makes for itself.
+//! The files that a node encrypts with, as the command line names them; and those that a ring on one machine
+//! makes for itself.
 //!
 //! Invariant: no key that is made here can be read by another user, not even for a moment.
 

@@ -1,4 +1,5 @@
-//! Lists of hosts as people and batch schedulers write them: `a:1,b:2`, `node[01-04,07]`, `rack[1-2]n[1-8]:7379`.
+//! Lists of hosts as people and batch schedulers write them: `a:1,b:2`, `node[01-04,07]`,
+//! `rack[1-2]n[1-8]:7379`.
 //!
 //! Invariant: a list of a few letters never becomes more than [`HOSTS_MAX`] names.
 
@@ -19,7 +20,8 @@ pub(super) fn expand(text: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// The parts between commas and line ends that stand in no brackets; an address in brackets, such as `[::1]`, has no comma.
+/// The parts between commas and line ends that stand in no brackets; an address in brackets, such as `[::1]`,
+/// has no comma.
 fn words(text: &str) -> Result<Vec<&str>, String> {
     let (mut words, mut begins, mut is_inside) = (Vec::new(), 0, false);
     for (at, letter) in text.char_indices() {

@@ -95,7 +95,8 @@ impl Create {
         )
     }
 
-    /// Refuses what the nodes that are up cannot serve, for it stays as it is made; unless nobody waits for it.
+    /// Refuses what the nodes that are up cannot serve, for it stays as it is made; unless nobody waits for
+    /// it.
     async fn check_nodes(&self, operator: &RingOperator) -> Result<(), Failure> {
         let Some(copies) = self.copies.filter(|_| !self.no_wait) else { return Ok(()) };
         let status = operator.status().await?;

@@ -1,7 +1,7 @@
 //! The nodes of a ring as the command line names them: where each is reached, and which of them this one is.
 //!
-//! A node is reached by clients at its port, by other nodes at the port 10,000 above it, and, if it is one of the first
-//! three, for the configuration group at the port 20,000 above it.
+//! A node is reached by clients at its port, by other nodes at the port 10,000 above it, and, if it is one of
+//! the first three, for the configuration group at the port 20,000 above it.
 
 use super::hosts::expand;
 use crate::Failure;
@@ -26,8 +26,9 @@ const GROUP_NODES: usize = 3;
 /// Which nodes a ring has.
 #[derive(Args, Debug)]
 pub struct RingNodes {
-    /// All nodes of the ring, each as clients reach it, the same on all of them; or @FILE with one in each line.
-    /// Lists of batch schedulers such as node[01-04,07] are understood, and a host without a port has that of --listen
+    /// All nodes of the ring, each as clients reach it, the same on all of them; or @FILE with one in each
+    /// line. Lists of batch schedulers such as node[01-04,07] are understood, and a host without a port has
+    /// that of --listen
     #[arg(long, value_name = "HOST:PORT,...")]
     nodes: Option<String>,
     /// Copies of everything that is kept, in a ring of several nodes
@@ -124,8 +125,8 @@ fn parse(text: &str, port: u16) -> Result<Vec<HostPort>, Failure> {
     Ok(nodes)
 }
 
-/// Where one of the first three is, as far as that is known: a cluster may have names only of those who are up, and those who are have to
-/// start without the others.
+/// Where one of the first three is, as far as that is known: a cluster may have names only of those who are
+/// up, and those who are have to start without the others.
 fn group_address(node: &HostPort, is_this: bool, listen: SocketAddr) -> Result<MemberAddress, Failure> {
     let port = raised(node.port, GROUP_ABOVE)?;
     let host = &node.host;

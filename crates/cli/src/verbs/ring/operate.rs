@@ -56,7 +56,8 @@ pub(super) fn operator(session: &Session) -> Result<RingOperator, Failure> {
 
 /// Looks at a ring again and again.
 ///
-/// Invariant: of what was seen once nothing is taken back by a node that knows less, nor by one that knows nothing of now.
+/// Invariant: of what was seen once nothing is taken back by a node that knows less, nor by one that knows
+/// nothing of now.
 pub(super) struct Looks<'o> {
     operator: &'o RingOperator,
     place: String,
@@ -187,7 +188,8 @@ impl Stay {
     }
 }
 
-/// Looks again and again whether a node still leaves until it does not, but not for ever; none if it has left.
+/// Looks again and again whether a node still leaves until it does not, but not for ever; none if it has
+/// left.
 async fn stays(
     mut leaves: impl AsyncFnMut() -> Result<Option<bool>, Failure>,
     (look_every, time_max): (Duration, Duration),

@@ -138,8 +138,8 @@ impl Recover {
         Ok(())
     }
 
-    /// What is to be agreed to next, and what is not: --yes is about what there was to lose, and not about what a node had since of slots
-    /// that were recovered meanwhile.
+    /// What is to be agreed to next, and what is not: --yes is about what there was to lose, and not about
+    /// what a node had since of slots that were recovered meanwhile.
     fn next(&self, down: &[DownSlots], recovered: &Agreed) -> (Agreed, Agreed) {
         let mut meant = self.meant(down);
         meant.retain(|slot, had_by| recovered.get(slot) != Some(had_by));
@@ -158,8 +158,9 @@ impl Recover {
     }
 }
 
-/// Asks for all of them and waits, as long as they become fewer; how many are not served in the end. The configuration
-/// group decides about one after the other, some hundred in a second, and a node drops what is too much at once.
+/// Asks for all of them and waits, as long as they become fewer; how many are not served in the end. The
+/// configuration group decides about one after the other, some hundred in a second, and a node drops what is
+/// too much at once.
 async fn recover_until_served(
     (operator, looks): (&RingOperator, &mut Looks<'_>),
     agreed: &Agreed,
@@ -197,8 +198,9 @@ fn each(down: &[DownSlots]) -> impl Iterator<Item = (u16, &[u32])> {
     down.iter().flat_map(|range| (range.first..=range.last).map(|slot| (slot, &*range.had_by)))
 }
 
-/// Slots that still nobody serves, of those of which a loss was agreed to, and to just that loss. One that another node took over, and
-/// that is not served by now either, holds what was acknowledged there: that is to be agreed to by itself.
+/// Slots that still nobody serves, of those of which a loss was agreed to, and to just that loss. One that
+/// another node took over, and that is not served by now either, holds what was acknowledged there: that is
+/// to be agreed to by itself.
 fn still_lost(down: &[DownSlots], agreed: &Agreed) -> Agreed {
     let is_agreed = |slot: &u16, had_by: &[u32]| agreed.get(slot).is_some_and(|agreed| agreed == had_by);
     each(down)

@@ -1,6 +1,7 @@
 //! `atoll ring slurm`: a batch script that runs a ring beside a command, on the nodes of a job.
 //!
-//! Invariant: the ring of a job ends before the job does, and the next job with the same folder goes on with what it had.
+//! Invariant: the ring of a job ends before the job does, and the next job with the same folder goes on with
+//! what it had.
 
 use super::nodes::check_copies;
 use super::{persistence, place, up};
@@ -31,7 +32,8 @@ pub struct Slurm {
     /// Where clients reach a node; the ports 10,000 and 20,000 above it are used as well
     #[arg(long, value_name = "PORT", default_value_t = 7379)]
     port: u16,
-    /// Let in the users of this list as well, to what it grants them; all nodes of the job have to find it there
+    /// Let in the users of this list as well, to what it grants them; all nodes of the job have to find it
+    /// there
     #[arg(long, value_name = "FILE")]
     acl_file: Option<PathBuf>,
     /// An option for sbatch, such as --sbatch=--time=04:00:00

@@ -56,7 +56,8 @@ const SERVES_TIME_MAX: Duration = Duration::from_secs(20);
 /// Nodes are other processes: what they know has to be asked for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A node that runs. It ends cleanly when this is dropped, and at the latest with this process: it reads an input of ours.
+/// A node that runs. It ends cleanly when this is dropped, and at the latest with this process: it reads an
+/// input of ours.
 struct Running {
     process: Child,
     /// What brings it back, to be typed; none where it kept everything in memory.

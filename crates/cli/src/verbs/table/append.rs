@@ -75,8 +75,8 @@ impl Append {
         self.tell(session, attempt, rows.num_rows(), skipped, &appended)
     }
 
-    /// Tells of rows that say that they are of another step than the one that is named: they are appended as that, and are found
-    /// as the one that they say.
+    /// Tells of rows that say that they are of another step than the one that is named: they are appended as
+    /// that, and are found as the one that they say.
     fn tell_other_step(&self, rows: &RecordBatch) {
         if let Some((step, said)) = self.step.and_then(|step| Some((step, other_step(rows, step)?))) {
             crate::output::note(&format!(
@@ -112,8 +112,8 @@ impl Append {
         })
     }
 
-    /// Whether the rows are to be the first of an attempt of their own. An import takes what its attempt wrote for its own, and
-    /// so does whoever gathers a store.
+    /// Whether the rows are to be the first of an attempt of their own. An import takes what its attempt
+    /// wrote for its own, and so does whoever gathers a store.
     async fn begins(&self, table: &Table, known: Option<&RunSummary>) -> Result<bool, Failure> {
         match known.filter(|known| known.ranks == self.ranks) {
             Some(known) => {
@@ -123,7 +123,8 @@ impl Append {
         }
     }
 
-    /// The attempt that was named, or the one under way, or the next one. None if the run is not as it was seen by now.
+    /// The attempt that was named, or the one under way, or the next one. None if the run is not as it was
+    /// seen by now.
     async fn attempt(
         &self,
         table: &Table,
@@ -140,8 +141,9 @@ impl Append {
         }
     }
 
-    /// The step, if the run has it from an attempt before the one that the rows are to be of, and the attempt under way. The
-    /// first step of an attempt takes the place of all from it on, which only somebody means who names the attempt.
+    /// The step, if the run has it from an attempt before the one that the rows are to be of, and the attempt
+    /// under way. The first step of an attempt takes the place of all from it on, which only somebody means
+    /// who names the attempt.
     async fn there(
         &self,
         table: &Table,

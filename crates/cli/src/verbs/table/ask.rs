@@ -19,7 +19,8 @@ pub(super) struct QuestionArguments {
     /// Boxes go on behind the boundary of the cell: that of --cell, or that the table has
     #[arg(long, requires = "boxes", help_heading = "Which rows")]
     wrap: bool,
-    /// Rows at most R from a point, in the cell if there is one; coordinates are the first index columns otherwise
+    /// Rows at most R from a point, in the cell if there is one; coordinates are the first index columns
+    /// otherwise
     #[arg(
         long,
         value_name = "X,Y,Z,R",

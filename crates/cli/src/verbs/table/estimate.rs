@@ -189,7 +189,8 @@ fn names_of(groups: &ArrayRef) -> Result<Vec<String>, Failure> {
     Ok((0..groups.len()).map(|row| formatter.value(row).to_string()).collect())
 }
 
-/// The value of a group as rows have it in JSON: a number is none in quotes, but for what JSON has no number for.
+/// The value of a group as rows have it in JSON: a number is none in quotes, but for what JSON has no number
+/// for.
 fn group_as_json(groups: &ArrayRef, place: usize, name: &str) -> Value {
     let of_type = groups.data_type();
     if groups.is_null(place) {

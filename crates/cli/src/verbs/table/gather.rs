@@ -1,10 +1,12 @@
 //! `atoll table gather`: the rows of the same table in several stores, in one table.
 //!
-//! Each store becomes a run of the table, and parts of it are the steps, each numbered by the rows up to its end.
+//! Each store becomes a run of the table, and parts of it are the steps, each numbered by the rows up to its
+//! end.
 //!
-//! Invariant: how far it came is what the table itself says, so that a kill at any moment, and a second call, double
-//! nothing and lose nothing; a store is read at the version that it had when it was first gathered.
-//! Invariant: a run that somebody else wrote to is never continued: its steps no longer tell how far the gather came.
+//! Invariant: how far it came is what the table itself says, so that a kill at any moment, and a second call,
+//! double nothing and lose nothing; a store is read at the version that it had when it was first gathered.
+//! Invariant: a run that somebody else wrote to is never continued: its steps no longer tell how far the
+//! gather came.
 
 use super::TableArguments;
 use crate::output::note;
@@ -193,7 +195,8 @@ impl Seen {
         self.whole.filter(|rows| *rows <= self.last())
     }
 
-    /// How many rows of the store are there. Its steps are numbered by them, which only rows of the store add up to.
+    /// How many rows of the store are there. Its steps are numbered by them, which only rows of the store add
+    /// up to.
     fn before(&self) -> Result<u64, Failure> {
         let (last, rows) = (self.last(), self.there.as_ref().map_or(0, |there| there.rows));
         if rows != last {
@@ -223,7 +226,8 @@ impl Seen {
         }
     }
 
-    /// Begins an attempt of the run, if it is still as it was seen, and notes whose it is before anything is written in it.
+    /// Begins an attempt of the run, if it is still as it was seen, and notes whose it is before anything is
+    /// written in it.
     async fn begin(&self, table: &Table) -> Result<u64, Failure> {
         let attempt = table.begin_after(&self.run, self.there.as_ref(), 1).await?;
         let attempt = attempt.ok_or_else(|| Failure::Run {

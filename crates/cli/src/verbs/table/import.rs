@@ -1,10 +1,10 @@
 //! `atoll table import`: a file becomes a run; each part of it is a step.
 //!
-//! Where the table has a column of steps, the rows of one step are one block of that step. Elsewhere the steps
-//! are parts of the file, and each is numbered by the records up to its end.
+//! Where the table has a column of steps, the rows of one step are one block of that step. Elsewhere the
+//! steps are parts of the file, and each is numbered by the records up to its end.
 //!
-//! Invariant: how far an import came is what the table itself says: the last complete step of the run. So a kill
-//! at any moment, and a second call, double nothing and lose nothing.
+//! Invariant: how far an import came is what the table itself says: the last complete step of the run. So a
+//! kill at any moment, and a second call, double nothing and lose nothing.
 
 mod claim;
 mod cut;
@@ -299,7 +299,8 @@ impl Import {
                     sink.take(step, rows, imported).await?;
                     progress.set(bytes_read, counted(imported.rows, "row"));
                     self.tell_progress(step, imported, bytes_read);
-                    // A store in memory never makes this task wait; whoever wants to stop it still gets a turn.
+                    // A store in memory never makes this task wait; whoever wants to stop it still gets a
+                    // turn.
                     tokio::task::yield_now().await;
                 }
             }
@@ -315,7 +316,8 @@ impl Import {
     }
 }
 
-/// Notes with the run what the same import has to know if it is asked for again; `last` is the last step that is in.
+/// Notes with the run what the same import has to know if it is asked for again; `last` is the last step that
+/// is in.
 async fn note_end(
     table: &Table,
     run: &str,

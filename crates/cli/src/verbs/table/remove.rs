@@ -87,8 +87,8 @@ impl Delete {
 }
 
 impl RowsArguments {
-    /// How many rows went with a version. None where nobody asks that what a condition is about be read, or where it
-    /// cannot be told: they are gone all the same.
+    /// How many rows went with a version. None where nobody asks that what a condition is about be read, or
+    /// where it cannot be told: they are gone all the same.
     async fn count(&self, table: &Table, filter: Option<Expression>, version: Version) -> Option<u64> {
         if filter.is_some() && !self.is_counted {
             return None;

@@ -194,8 +194,8 @@ impl Follow {
         }
     }
 
-    /// The steps of the run that may be new since what was told; a run that has not begun has none. Most versions bring one
-    /// rank's rows and no step.
+    /// The steps of the run that may be new since what was told; a run that has not begun has none. Most
+    /// versions bring one rank's rows and no step.
     async fn new_steps(&self, table: &Table, told: &mut Told) -> Result<Vec<StepSummary>, Failure> {
         let mut steps = Vec::new();
         for run in table.runs().await? {

@@ -1,4 +1,5 @@
-//! The contract of a store that lives in another process: each call is a request to its owner, or goes to this process' own store.
+//! The contract of a store that lives in another process: each call is a request to its owner, or goes to
+//! this process' own store.
 //!
 //! Invariant: a call that changes from one to the other does so with what is left of its deadline.
 
@@ -255,7 +256,8 @@ impl Store for AttachedStore {
 }
 
 impl AttachedStore {
-    /// Whether a sync that was answered over connection `by`, 0 for one of this process, kept all that it had to cover.
+    /// Whether a sync that was answered over connection `by`, 0 for one of this process, kept all that it had
+    /// to cover.
     fn check_kept(&self, to_cover: buffered::State, by: u64) -> Result<(), StoreError> {
         if self.shared.buffered.synced(to_cover, by) {
             return Ok(());

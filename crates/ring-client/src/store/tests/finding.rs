@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Two nodes, of which the second has everything. The first says so until it is `gone`, and from then on hangs or hangs up.
+/// Two nodes, of which the second has everything. The first says so until it is `gone`, and from then on
+/// hangs or hangs up.
 struct Two {
     first: Stub,
     second: Stub,

@@ -10,8 +10,9 @@ const LOADING: &str = "-LOADING this node waits to hear what its ring is\r\n";
 const NO_HOME: &str = "-NOPERM User ana begins in keyspace 'one', and there is none of this name\r\n";
 const NO_KEYSPACE: &str = "-NOTFOUND there is no keyspace 'one'; AT.KEYSPACE CREATE makes one\r\n";
 
-/// A node that answers these of the requests that begin so, as they are counted from 0 on, with an error. Where the first one is
-/// answered otherwise, it was killed in between: the first write ends its connection. Whoever waits is told at once.
+/// A node that answers these of the requests that begin so, as they are counted from 0 on, with an error.
+/// Where the first one is answered otherwise, it was killed in between: the first write ends its connection.
+/// Whoever waits is told at once.
 async fn begins(start: &'static str, which: Range<usize>, error: &'static str) -> Stub {
     let (came, writes, strangers) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(BTreeSet::new()));
     Stub::start(move |port, connection, words| {

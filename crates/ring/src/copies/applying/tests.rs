@@ -1,5 +1,5 @@
-//! What entries do to cells is on the disk behind what the log says of them, whenever the process ends, and what cannot be read there
-//! ends nothing.
+//! What entries do to cells is on the disk behind what the log says of them, whenever the process ends, and
+//! what cannot be read there ends nothing.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -150,7 +150,8 @@ fn what_is_cut_off_may_be_of_a_later_epoch_than_what_is_applied_in_its_place() {
     copies.step(NOW, Input::Table(table(2))).unwrap();
     hear(&mut copies, 2, at(1, 5), (2, 8), 5);
     copies.write_log().unwrap();
-    // Whoever leads next never heard of the second epoch, and has an entry of the first one that this copy has not.
+    // Whoever leads next never heard of the second epoch, and has an entry of the first one that this copy
+    // has not.
     copies.step(NOW, Input::Table(table(3))).unwrap();
     hear(&mut copies, 3, at(1, 5), (1, 6), 6);
     let found = found_again(&engine);

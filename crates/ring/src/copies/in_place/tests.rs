@@ -69,7 +69,8 @@ struct Node {
 }
 
 impl Node {
-    /// A node that has nothing, in a ring in which the first node leads all and this one has a copy that catches up.
+    /// A node that has nothing, in a ring in which the first node leads all and this one has a copy that
+    /// catches up.
     fn begin() -> Self {
         let disk = SimDisk::seeded(1);
         Self::begin_on(Arc::new(disk.clone()), disk)

@@ -1,4 +1,5 @@
-//! A node alone ends with an engine in which something ended half-way, also where it keeps nothing on purpose.
+//! A node alone ends with an engine in which something ended half-way, also where it keeps nothing on
+//! purpose.
 
 use super::*;
 use atoll_disk::{FaultPlan, SimDisk};

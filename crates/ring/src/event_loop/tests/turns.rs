@@ -1,4 +1,5 @@
-//! Nobody keeps the others waiting for longer than a turn, whatever it asks for. The loop goes on only when it is told to.
+//! Nobody keeps the others waiting for longer than a turn, whatever it asks for. The loop goes on only when
+//! it is told to.
 
 use super::*;
 use crate::clock::Now;
@@ -117,7 +118,8 @@ fn what_was_received_for_a_turn_that_was_cut_short_is_executed_behind_the_sync_t
     ready.look();
     ready.event_loop.round().unwrap();
     assert!(heard(&mut waits).ends_with("+OK\r\n"));
-    // In one round: what it waits for is written, others ask for so much that it has no turn, and it has something to ask.
+    // In one round: what it waits for is written, others ask for so much that it has no turn, and it has
+    // something to ask.
     ready.disk.set(Gate::Shut);
     let _writer = client(&ready, b"HSET k f 1\r\n");
     let _asking: Vec<_> = (0..8).map(|_| client(&ready, b"CLIENT LIST\r\n")).collect();

@@ -1,7 +1,7 @@
 //! Archives of NumPy arrays: ZIP files as NumPy writes them, stored or deflated, also beyond 4 GiB.
 //!
-//! Read are the directory at the end of the file and the members it names, each through a file handle of its own,
-//! so that all columns are read side by side.
+//! Read are the directory at the end of the file and the members it names, each through a file handle of its
+//! own, so that all columns are read side by side.
 
 use flate2::CrcReader;
 use flate2::read::DeflateDecoder;

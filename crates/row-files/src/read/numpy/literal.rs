@@ -1,4 +1,5 @@
-//! The Python literals in the head of a NumPy file: texts, whole numbers, booleans, tuples, lists, a dictionary.
+//! The Python literals in the head of a NumPy file: texts, whole numbers, booleans, tuples, lists, a
+//! dictionary.
 
 /// A literal.
 #[derive(Clone, Debug, PartialEq, Eq)]

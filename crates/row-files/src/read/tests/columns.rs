@@ -100,7 +100,8 @@ fn rows_that_are_wide_are_read_as_many_at_a_time_as_a_part_may_hold() {
     assert_eq!(rows, 4);
 }
 
-/// A Parquet file of one column of instants as Spark and Impala write them: a Julian day, and nanoseconds of it.
+/// A Parquet file of one column of instants as Spark and Impala write them: a Julian day, and nanoseconds of
+/// it.
 fn int96(place: &Place, instants: &[(u32, u64)]) -> Input {
     use parquet::data_type::{Int96, Int96Type};
     use parquet::file::writer::SerializedFileWriter;
@@ -177,7 +178,8 @@ fn archive(names: &[&str]) -> Vec<u8> {
     for name in names {
         let name = format!("{name}.npy");
         let offset = (bytes.len() as u32).to_le_bytes();
-        // Version, flags, method, time, date; then checksum, lengths, and the length of the name and of what is extra.
+        // Version, flags, method, time, date; then checksum, lengths, and the length of the name and of what
+        // is extra.
         let mut common = vec![20, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         common.extend(checksum.sum().to_le_bytes());
         common.extend([length, length].concat());

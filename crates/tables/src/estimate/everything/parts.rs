@@ -56,7 +56,8 @@ impl Readable {
 
 /// The mean of each group, as far as rows were taken in.
 struct GroupsFolded {
-    /// Groups by the hashes of their values: equal values have equal ones, and different ones as good as never.
+    /// Groups by the hashes of their values: equal values have equal ones, and different ones as good as
+    /// never.
     places: HashMap<Weight, usize>,
     /// The values of groups, as they were met, and their hashes.
     values: Vec<ArrayRef>,
@@ -118,8 +119,8 @@ impl GroupsFolded {
         Ok(())
     }
 
-    /// The value of each group, and its mean, none for one without rows: those that were known in their order, and then
-    /// the others in the order of their hashes, since they were met in none.
+    /// The value of each group, and its mean, none for one without rows: those that were known in their
+    /// order, and then the others in the order of their hashes, since they were met in none.
     fn means(self, by: &DataType) -> Result<(ArrayRef, Vec<Option<Estimate>>), TableError> {
         let mut order: Vec<usize> = (0..self.groups.len()).collect();
         order[self.known..].sort_unstable_by_key(|&place| self.hashes[place]);

@@ -36,7 +36,8 @@ fn it_stops_when_the_interval_is_as_narrow_as_asked_and_not_much_later() {
     for seed in 1..=20 {
         let (estimate, looks) = read(&values(seed), &mut reading(Tolerance::Absolute(0.02), None)).unwrap();
         assert!(estimate.half_width() <= 0.02 && estimate.is_valid() && !estimate.is_exact());
-        // The deviation is 0.577: (1.96 * 0.577 / 0.02)^2 = 3200 rows without the correction for 20,000, 2758 with it.
+        // The deviation is 0.577: (1.96 * 0.577 / 0.02)^2 = 3200 rows without the correction for 20,000, 2758
+        // with it.
         assert!((2600..=3580).contains(&estimate.rows), "seed {seed}: {} rows", estimate.rows);
         assert!(looks <= 3, "seed {seed}: {looks} looks");
     }
@@ -78,7 +79,8 @@ fn a_tolerance_relative_to_zero_is_refused_with_a_hint() {
 
 #[test]
 fn an_interval_that_holds_zero_by_chance_is_read_on() {
-    // The mean is 0.02 and the deviation 0.577: after 1000 rows most intervals hold 0, but 30 % of it is within reach.
+    // The mean is 0.02 and the deviation 0.577: after 1000 rows most intervals hold 0, but 30 % of it is
+    // within reach.
     let shifted: Vec<f64> = values(2).iter().map(|value| value - 0.98).collect();
     let (estimate, looks) = read(&shifted, &mut reading(Tolerance::Relative(0.4), None)).unwrap();
     assert!(looks > 1 && !estimate.holds(0.0) && estimate.half_width() <= 0.4 * estimate.value, "{estimate}");

@@ -157,11 +157,13 @@ impl BoundNear {
         Some(self.cell.length(axis)).filter(|length| length.is_finite()).unwrap_or(0.0)
     }
 
-    /// How often to shift along an axis so that a span may come near; none if it is more often than is looked at.
+    /// How often to shift along an axis so that a span may come near; none if it is more often than is looked
+    /// at.
     fn images(&self, axis: usize, span: Span) -> Option<impl Iterator<Item = f64> + use<>> {
         let length = self.cell.length(axis);
         let leans = (0..axis).any(|other| self.cell.tilt(other, axis) != 0.0);
-        // Rows from -inf to a number have more images than are looked at; only of rows that may be anywhere one is enough.
+        // Rows from -inf to a number have more images than are looked at; only of rows that may be anywhere
+        // one is enough.
         let is_anywhere = span.low == f64::NEG_INFINITY && span.high == f64::INFINITY;
         let is_endless = length.is_infinite() || (is_anywhere && !leans);
         // One more on either side than there should be: what is near is judged by its distance, not by this.
@@ -175,7 +177,8 @@ impl BoundNear {
         (!is_too_many).then(|| (0..count as u32).map(move |number| first + f64::from(number)))
     }
 
-    /// Where the values of a column must lie in a row that is near; everywhere for a column that it does not read.
+    /// Where the values of a column must lie in a row that is near; everywhere for a column that it does not
+    /// read.
     pub(in super::super) fn interval(&self, column: &Column, is_near: bool) -> Interval {
         let Some(axis) = self.leaves.iter().position(|leaf| leaf.column == *column) else {
             return Interval::EVERYTHING;

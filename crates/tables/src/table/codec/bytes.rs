@@ -1,6 +1,7 @@
 //! Numbers and texts in few bytes: the alphabet of whole manifests.
 //!
-//! A number is little-endian in groups of seven bits, the lowest first, each but the last with its high bit set.
+//! A number is little-endian in groups of seven bits, the lowest first, each but the last with its high bit
+//! set.
 //!
 //! Invariant: reading never goes beyond what is there, and never reserves more than what is there.
 

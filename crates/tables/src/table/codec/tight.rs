@@ -1,8 +1,8 @@
 //! Tight boxes of pieces in few bytes: some 30 for three coordinates and a step.
 //!
-//! For each index column a byte that says of which kind its values are, plus [`INCOMPARABLE`] if some of its rows
-//! are null or NaN; then the least and the greatest value. Whole numbers are the least one and how far it is to
-//! the greatest; floats are as they are, in 32 bits where both fit.
+//! For each index column a byte that says of which kind its values are, plus [`INCOMPARABLE`] if some of its
+//! rows are null or NaN; then the least and the greatest value. Whole numbers are the least one and how far
+//! it is to the greatest; floats are as they are, in 32 bits where both fit.
 //!
 //! Invariant: what cannot be read is no box, and a piece without a box is opened by every query.
 

@@ -29,7 +29,8 @@ const MANIFEST_WITHOUT_BOXES: u8 = 2;
 /// Where its parts are.
 const IN_PARTS: u8 = 3;
 
-/// More parts than this no manifest has: with those of a mebibyte that are written, none that fits into memory.
+/// More parts than this no manifest has: with those of a mebibyte that are written, none that fits into
+/// memory.
 const PARTS_MAX: u32 = 1 << 14;
 
 /// What the cell of a whole manifest says.

@@ -1,7 +1,7 @@
 //! Commits: an edit becomes true, or it is known that it never will, or it is in doubt.
 //!
-//! Invariant: the session's cell is read before the head: if it is gone by then, no write of this session that
-//! is still on its way can become true, and what became true before is in the head.
+//! Invariant: the session's cell is read before the head: if it is gone by then, no write of this session
+//! that is still on its way can become true, and what became true before is in the head.
 
 use super::super::query::Repeats;
 use super::super::session::OwnSession;
@@ -50,13 +50,14 @@ impl Ledger {
     /// Makes an edit true under the session that stands now. Whoever calls this has the turn.
     ///
     /// # Errors
-    /// [`TableError::InDoubt`] if the store fails while a write may be on its way; other errors where the edit is
-    /// in no version and never will be.
+    /// [`TableError::InDoubt`] if the store fails while a write may be on its way; other errors where the
+    /// edit is in no version and never will be.
     pub(in crate::table) async fn commit_once(&self, edit: Edit) -> Result<Fate, TableError> {
         self.commit_checked(edit, None).await
     }
 
-    /// As [`Ledger::commit_once`], where what the edit brings is compared with each version that it may follow.
+    /// As [`Ledger::commit_once`], where what the edit brings is compared with each version that it may
+    /// follow.
     pub(in crate::table) async fn commit_checked(
         &self,
         edit: Edit,
@@ -108,8 +109,8 @@ impl Ledger {
                     self.look(commit, &mut state, &mut session).await?
                 }
                 Step::Write(proposal) => {
-                    // The write holds only if the version that is compared here is still the current one. A write
-                    // in doubt is repeated on the same version, where nothing else comes of it.
+                    // The write holds only if the version that is compared here is still the current one. A
+                    // write in doubt is repeated on the same version, where nothing else comes of it.
                     let refusal = match &mut repeats {
                         Some(repeats) => repeats.refusal(&state.manifest).await,
                         None => Ok(None),
@@ -123,7 +124,8 @@ impl Ledger {
                             }
                             commit.wrote(wrote)
                         }
-                        // What stood in the way of a guess may be gone: what is refused is refused after a look.
+                        // What stood in the way of a guess may be gone: what is refused is refused after a
+                        // look.
                         Ok(Some(_)) if looks == 0 => commit.wrote(Outcome::Refused),
                         Ok(Some(error)) => return Ok(Ended::Refused(error)),
                         // A vacuum takes what older versions name, also while it is compared.
@@ -212,10 +214,11 @@ impl Ledger {
         }
     }
 
-    /// What the cell of a whole manifest says: the manifest, or the name of the parts that were written for it.
+    /// What the cell of a whole manifest says: the manifest, or the name of the parts that were written for
+    /// it.
     ///
-    /// Parts whose edit comes to nothing await a vacuum; a whole manifest that long is written once in thousands
-    /// of edits.
+    /// Parts whose edit comes to nothing await a vacuum; a whole manifest that long is written once in
+    /// thousands of edits.
     async fn put_parts(&self, session: &OwnSession, bytes: Vec<u8>) -> Result<Vec<u8>, TableError> {
         put_parts(&*self.store, &self.partition, self.new_object_of(session.id), bytes).await
     }

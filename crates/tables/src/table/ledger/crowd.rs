@@ -1,9 +1,9 @@
 //! A crowd at the head: the ranks of a step end at the same moment, and each wants to write the next version.
 //!
-//! One of those who write at the same time wins, and all others have read and written in vain. Who tried in vain rests for a
-//! random time, which doubles, so that many find room one after the other. Nobody waits for the head to change: all
-//! would wake at once, to be refused again. Rests stay short, and begin anew: who is tried by a few that write without a pause,
-//! as a packer is beside writers, needs many tries and no room.
+//! One of those who write at the same time wins, and all others have read and written in vain. Who tried in
+//! vain rests for a random time, which doubles, so that many find room one after the other. Nobody waits for
+//! the head to change: all would wake at once, to be refused again. Rests stay short, and begin anew: who is
+//! tried by a few that write without a pause, as a packer is beside writers, needs many tries and no room.
 
 use super::Ledger;
 use crate::protocol::EditId;

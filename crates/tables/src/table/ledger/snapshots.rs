@@ -1,7 +1,7 @@
 //! Snapshots in the ledger: cells that keep a version, each under a name of its own.
 //!
-//! Invariant: a snapshot's cell is written under the condition that the head, or the snapshot that kept the version
-//! until then, is as it was when the version was found readable.
+//! Invariant: a snapshot's cell is written under the condition that the head, or the snapshot that kept the
+//! version until then, is as it was when the version was found readable.
 
 use super::super::codec;
 use super::{Ledger, TableError, is_unknown};
@@ -65,8 +65,8 @@ impl Ledger {
             }
             match self.store.write(batch, WriteOptions::default()).await {
                 Ok(_) => return Ok(version),
-                // An edit was made meanwhile, or somebody else was faster: look again. A vacuum may have taken what
-                // was current, and nobody asked for that in particular.
+                // An edit was made meanwhile, or somebody else was faster: look again. A vacuum may have
+                // taken what was current, and nobody asked for that in particular.
                 Err(StoreError::Conflict(_)) if is_current && unknown == 0 => wanted = None,
                 Err(StoreError::Conflict(_)) => {}
                 Err(error) if is_unknown(&error) && unknown < UNKNOWN_MAX => unknown += 1,

@@ -1,11 +1,12 @@
-//! Packing in the background: follows a table's versions, packs what has come once it is worth it, and what is left
-//! once nothing more comes.
+//! Packing in the background: follows a table's versions, packs what has come once it is worth it, and what
+//! is left once nothing more comes.
 //!
-//! Of all that keep one table packed, one does at a time: it holds a lease, a cell beside the attributes of runs.
-//! Two that hold it, because one was stopped for longer than it lasts, do no harm: a pack that is overtaken is
-//! given up.
+//! Of all that keep one table packed, one does at a time: it holds a lease, a cell beside the attributes of
+//! runs. Two that hold it, because one was stopped for longer than it lasts, do no harm: a pack that is
+//! overtaken is given up.
 //!
-//! Invariant: whoever ends this loop waits for one step of a pack at most; what is half done is in no version.
+//! Invariant: whoever ends this loop waits for one step of a pack at most; what is half done is in no
+//! version.
 
 use super::super::ledger::is_unknown;
 use super::super::names::random_id;
@@ -29,8 +30,8 @@ pub(super) const REST_KEY: &[u8] = b"\0rest";
 /// How often in a row the store may fail before that is an error.
 pub(super) const FAILURES_MAX: u32 = 8;
 
-/// A lease that has longer to go than this, and than two of one's own, is none: the clock of its holder was ahead, and nobody
-/// would pack until then.
+/// A lease that has longer to go than this, and than two of one's own, is none: the clock of its holder was
+/// ahead, and nobody would pack until then.
 const LEASE_LEFT_MAX: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// How to keep a table packed.
@@ -205,7 +206,8 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
         }
     }
 
-    /// Renews the lease for as long as a pack takes, or until the store fails so often that it ends in its own time.
+    /// Renews the lease for as long as a pack takes, or until the store fails so often that it ends in its
+    /// own time.
     async fn hold_lease(&self) -> Infallible {
         let pause = (self.how.lease / 4).max(Duration::from_millis(1));
         let mut failed = 0;

@@ -1,7 +1,7 @@
 //! Growth: a tree of cubes becomes objects of the store, and these become part of a version.
 //!
-//! While objects are on their way, the next ones are encoded: who packs waits for a store only where that is the slower
-//! of the two.
+//! While objects are on their way, the next ones are encoded: who packs waits for a store only where that is
+//! the slower of the two.
 //!
 //! Invariant: what is named in an edit was acknowledged by the store before.
 
@@ -30,7 +30,8 @@ pub(super) struct Grown {
 }
 
 impl Table {
-    /// Creates the objects of a tree, in the name of a session: all of them, or, on an error, none that stays.
+    /// Creates the objects of a tree, in the name of a session: all of them, or, on an error, none that
+    /// stays.
     pub(super) async fn write_tree(
         &self,
         tree: &Tree,
@@ -67,8 +68,8 @@ impl Table {
         };
         let grown: Result<Grown, TableError> = growing.await;
         if grown.is_err() {
-            // No version will name them, and no vacuum takes them as long as this session lasts, in which the same may be
-            // tried again and again. None comes after it was removed once all have ended.
+            // No version will name them, and no vacuum takes them as long as this session lasts, in which the
+            // same may be tried again and again. None comes after it was removed once all have ended.
             while on_their_way.next().await.is_some() {}
             let _ = self.remove_objects(&begun).await;
         }
@@ -83,9 +84,9 @@ impl Table {
         Ok(piece)
     }
 
-    /// Makes an edit true that names new objects, unless the session has ended under which they were written: those may
-    /// be swept at any time, and unless the table has some of these ids already. They go if the edit is true in no
-    /// version.
+    /// Makes an edit true that names new objects, unless the session has ended under which they were written:
+    /// those may be swept at any time, and unless the table has some of these ids already. They go if the
+    /// edit is true in no version.
     pub(super) async fn commit_written(
         &self,
         edit: Edit,
@@ -99,8 +100,8 @@ impl Table {
             Err(error) => error.outcome() == Outcome::Refused,
         };
         if is_refused {
-            // No version names them or ever will, and otherwise they would stay as long as this session does; what is
-            // left all the same goes with a vacuum.
+            // No version names them or ever will, and otherwise they would stay as long as this session does;
+            // what is left all the same goes with a vacuum.
             let _ = self.remove_objects(written).await;
         }
         committed

@@ -66,7 +66,8 @@ impl Input {
                 gathered.take(placed, struck, &bytes)?;
                 pace.moved(bytes.len());
                 match pace.rest().await {
-                    // Nothing is written yet under the session that has ended: what is written begins another.
+                    // Nothing is written yet under the session that has ended: what is written begins
+                    // another.
                     Ok(()) | Err(TableError::Fenced { .. }) => {}
                     Err(error) => return Err(error),
                 }

@@ -1,8 +1,8 @@
 //! Loading: many rows of a run at once, which are packed as they come and written once.
 //!
-//! An append is there to be seen, and to be kept, as soon as a step is computed; packing it later writes each row again.
-//! Rows that are all there already, as those of an import are, need not go that way: they become a tree of cubes in
-//! memory, and all their steps become visible in one version.
+//! An append is there to be seen, and to be kept, as soon as a step is computed; packing it later writes each
+//! row again. Rows that are all there already, as those of an import are, need not go that way: they become a
+//! tree of cubes in memory, and all their steps become visible in one version.
 //!
 //! Invariant: either all steps of a load are there afterwards, or none.
 //! Invariant: nothing looks into rows before they were checked.
@@ -29,7 +29,8 @@ use std::sync::Arc;
 /// How often objects are written, should the session end each time.
 const SESSIONS_MAX: usize = 5;
 
-/// Steps of one load, at most: an edit names each of them, in some fifty bytes of the few MiB that a store takes at once.
+/// Steps of one load, at most: an edit names each of them, in some fifty bytes of the few MiB that a store
+/// takes at once.
 pub(super) const STEPS_MAX: usize = 1 << 14;
 
 /// Steps that lie in a block each, at most; more of them are a tree, however few rows they have.
@@ -65,9 +66,10 @@ enum Rows {
 impl Table {
     /// Adds whole steps of a run, in rising order, packed as they come; the version that has them.
     ///
-    /// All of them become visible in one version. Adding the same steps again changes nothing. Few rows, below
-    /// [`PackOptions::rows_min`], lie in a block for each step until they are packed with others, if the steps are few
-    /// too. The memory that it takes is about six times that of the rows; [`Table::loader`] takes more steps than fit.
+    /// All of them become visible in one version. Adding the same steps again changes nothing. Few rows,
+    /// below [`PackOptions::rows_min`], lie in a block for each step until they are packed with others, if
+    /// the steps are few too. The memory that it takes is about six times that of the rows; [`Table::loader`]
+    /// takes more steps than fit.
     ///
     /// # Errors
     /// As [`Table::append`]; [`EditError::StepArriving`] while a step has come of some ranks only;
@@ -96,8 +98,8 @@ impl Table {
         Ok(made.unwrap_or_else(|| self.ledger.known_version()))
     }
 
-    /// The version that has all of these steps, if they are there; an error if they may not be loaded now. So steps that
-    /// are given again cost no more than a look.
+    /// The version that has all of these steps, if they are there; an error if they may not be loaded now. So
+    /// steps that are given again cost no more than a look.
     pub(super) async fn has_loaded(
         &self,
         run: &RunId,
@@ -143,8 +145,8 @@ impl Table {
         Ok(Loading { run: run.clone(), attempt, steps, ids, rows, threads })
     }
 
-    /// The version that has them now; none if somebody else brought all of the steps meanwhile. A write of which nobody heard
-    /// how it ended is looked up as its own, and is not taken for one of theirs.
+    /// The version that has them now; none if somebody else brought all of the steps meanwhile. A write of
+    /// which nobody heard how it ended is looked up as its own, and is not taken for one of theirs.
     pub(super) async fn write_loading(
         &self,
         loading: &Loading,
@@ -179,7 +181,8 @@ impl Table {
         Err(TableError::Fenced { table: self.name.clone() })
     }
 
-    /// The pieces of blocks that were put, or the first error; then those that were put go, as those of a tree do.
+    /// The pieces of blocks that were put, or the first error; then those that were put go, as those of a
+    /// tree do.
     async fn all_or_none(&self, put: Vec<Result<Block, TableError>>) -> Result<Vec<Piece>, TableError> {
         let (mut pieces, mut failed) = (Vec::new(), None);
         for block in put {
@@ -211,7 +214,8 @@ impl Table {
         steps.iter().map(of_step).collect()
     }
 
-    /// All rows, which were checked, one behind the other, with all columns of the schema, and where they come from.
+    /// All rows, which were checked, one behind the other, with all columns of the schema, and where they
+    /// come from.
     fn together(
         &self,
         schema: &TableSchema,

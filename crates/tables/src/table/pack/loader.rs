@@ -1,6 +1,7 @@
 //! Loaders: more steps than fit in memory, loaded one tree after the other.
 //!
-//! While one tree is on its way to the store, the next one grows on a thread of its own: so neither waits for the other.
+//! While one tree is on its way to the store, the next one grows on a thread of its own: so neither waits for
+//! the other.
 //!
 //! Invariant: steps become visible in their order; after one could not be loaded, no later one is.
 
@@ -17,14 +18,16 @@ use std::thread;
 
 /// Takes the steps of a run in rising order, and packs and writes them as they come.
 ///
-/// What was taken is there for sure only after [`Loader::finish`]; [`Loader::last`] says up to which step it is before.
+/// What was taken is there for sure only after [`Loader::finish`]; [`Loader::last`] says up to which step it
+/// is before.
 ///
-/// After an error, or a call that was dropped before it ended, it takes no more steps: a new loader goes on behind
-/// [`Loader::last`]. It may also begin with steps that are there, which cost no more than a look as long as none is new.
+/// After an error, or a call that was dropped before it ended, it takes no more steps: a new loader goes on
+/// behind [`Loader::last`]. It may also begin with steps that are there, which cost no more than a look as
+/// long as none is new.
 ///
-/// Dropping it leaves what is there, and never half a step. A tree that grows then, or after an error, on its thread
-/// grows to its end, with its memory, and comes to nothing. Of the options, the share of a processor and the bytes a second
-/// hold for what is written, not for that thread.
+/// Dropping it leaves what is there, and never half a step. A tree that grows then, or after an error, on its
+/// thread grows to its end, with its memory, and comes to nothing. Of the options, the share of a processor
+/// and the bytes a second hold for what is written, not for that thread.
 pub struct Loader {
     table: Table,
     run: RunId,
@@ -61,8 +64,8 @@ enum Work {
 }
 
 impl Table {
-    /// Begins to load steps of a run: about so many bytes of rows become one tree, of 16,384 steps at most. It takes about
-    /// thirteen times that in memory: few large trees are asked faster, small ones take less.
+    /// Begins to load steps of a run: about so many bytes of rows become one tree, of 16,384 steps at most.
+    /// It takes about thirteen times that in memory: few large trees are asked faster, small ones take less.
     ///
     /// # Errors
     /// [`TableError::PackOptions`], also for trees of no bytes.
@@ -98,8 +101,9 @@ impl Table {
 }
 
 impl Loader {
-    /// The same for whoever has to know whether the rows are in, since nobody else is to write in the attempt: steps that are
-    /// there already are those of somebody else, and an error ([`EditError::StepOrder`]) instead of a look.
+    /// The same for whoever has to know whether the rows are in, since nobody else is to write in the
+    /// attempt: steps that are there already are those of somebody else, and an error
+    /// ([`EditError::StepOrder`]) instead of a look.
     #[must_use]
     pub const fn only_new(mut self) -> Self {
         self.is_only_new = true;
@@ -124,8 +128,8 @@ impl Loader {
         self.last
     }
 
-    /// Writes all that was taken; the version that has it, or the current one if nothing was taken. It may take more
-    /// steps after.
+    /// Writes all that was taken; the version that has it, or the current one if nothing was taken. It may
+    /// take more steps after.
     ///
     /// # Errors
     /// As [`Loader::push`].
@@ -231,7 +235,8 @@ impl Work {
         }
     }
 
-    /// What came of it; nothing where there was nothing to do, or a thread ended without a word. A panic there is one here.
+    /// What came of it; nothing where there was nothing to do, or a thread ended without a word. A panic
+    /// there is one here.
     async fn end(self) -> Option<Result<Loading, TableError>> {
         match self {
             Self::None(_) => None,

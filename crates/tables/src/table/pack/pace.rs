@@ -1,7 +1,7 @@
 //! Pace: a pack takes no more of a processor, and moves no more bytes, than it may.
 //!
-//! The time is that of the store, and rest is a wait for something that does not come. What is owed is paid, for stretches
-//! of some minutes too: a tree is made in one.
+//! The time is that of the store, and rest is a wait for something that does not come. What is owed is paid,
+//! for stretches of some minutes too: a tree is made in one.
 
 use super::super::{Table, TableError};
 use super::PackOptions;
@@ -21,8 +21,8 @@ const WORKED_MAX: Duration = Duration::from_secs(300);
 /// No rest is longer than this: behind it nobody would know a pack that rests from one that hangs.
 const REST_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// After so many bytes, or so many turns of little work, a pack looks whether its session has to be renewed: a look is a call of
-/// the store. A session outlasts that on any store on which a pack ever ends.
+/// After so many bytes, or so many turns of little work, a pack looks whether its session has to be renewed:
+/// a look is a call of the store. A session outlasts that on any store on which a pack ever ends.
 const LOOK_BYTES: u64 = 1 << 20;
 const LOOK_TURNS: u32 = 32;
 
@@ -80,7 +80,8 @@ impl<'t> Pace<'t> {
         Ok(())
     }
 
-    /// Renews the session now and then: on a slow store a tree takes longer than one lasts, under which its objects are written.
+    /// Renews the session now and then: on a slow store a tree takes longer than one lasts, under which its
+    /// objects are written.
     async fn stay_on(&mut self) -> Result<(), TableError> {
         self.unlooked.1 += 1;
         let (bytes, turns) = self.unlooked;
@@ -102,8 +103,8 @@ impl<'t> Pace<'t> {
     }
 }
 
-/// Asks the store once more where it does not answer, as often as whoever keeps a table packed does: a rest asks it for hours, and
-/// a pack that ended for one call would do all its work again.
+/// Asks the store once more where it does not answer, as often as whoever keeps a table packed does: a rest
+/// asks it for hours, and a pack that ended for one call would do all its work again.
 async fn again<T, F>(call: impl Fn() -> F) -> Result<T, TableError>
 where
     F: Future<Output = Result<T, TableError>>,

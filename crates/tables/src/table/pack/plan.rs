@@ -13,16 +13,16 @@ use std::collections::BTreeMap;
 /// Bytes that a row is taken to have where nobody counted them.
 const ROW_BYTES: u64 = 48;
 
-/// Blocks and pieces of trees that one tree is made from, at most. An edit names each of them in about a hundred bytes, so
-/// this is less than half of the 8 MiB that a batch may have.
+/// Blocks and pieces of trees that one tree is made from, at most. An edit names each of them in about a
+/// hundred bytes, so this is less than half of the 8 MiB that a batch may have.
 const PIECES_MAX: usize = 1 << 15;
 
 fn is_block(placed: &Placed) -> bool {
     placed.piece.form == Form::Block
 }
 
-/// Bytes that a piece takes, about, packed or unpacked, with `row_bytes` of numbers in a row: numbers that are all alike, or
-/// null, take no room before they are unpacked.
+/// Bytes that a piece takes, about, packed or unpacked, with `row_bytes` of numbers in a row: numbers that
+/// are all alike, or null, take no room before they are unpacked.
 fn bytes_of(placed: &Placed, row_bytes: u64) -> u64 {
     let piece = &placed.piece;
     let packed = if piece.bytes > 0 { piece.bytes } else { piece.rows.saturating_mul(ROW_BYTES) };
@@ -77,8 +77,8 @@ struct Standing {
     is_struck: bool,
 }
 
-/// What to pack next, of the blocks that version `up_to` has and for what was deleted in it, where the numbers of a row take
-/// `row_bytes` in memory; none if it is not worth it.
+/// What to pack next, of the blocks that version `up_to` has and for what was deleted in it, where the
+/// numbers of a row take `row_bytes` in memory; none if it is not worth it.
 pub(super) fn next(
     manifest: &Manifest,
     up_to: Version,
@@ -184,8 +184,9 @@ fn merge(group: &mut Group, trees: &[Standing], options: &PackOptions) -> Option
     }
 }
 
-/// All blocks, and each tree, smallest first, that is at most a fan times as large as what is there by then: so a
-/// row is written again only when what it lies in grows by a good part, however often a table comes to rest.
+/// All blocks, and each tree, smallest first, that is at most a fan times as large as what is there by then:
+/// so a row is written again only when what it lies in grows by a good part, however often a table comes to
+/// rest.
 fn settle(mut group: Group, trees: &[Standing], options: &PackOptions) -> Option<Group> {
     for tree in trees {
         let is_small = tree.rows <= group.rows.saturating_mul(options.fan as u64);

@@ -1,6 +1,7 @@
 //! Asking again where a vacuum took the version away that was being read.
 //!
-//! Invariant: what is asked about one version is told that it is gone, and only what is asked about now begins again.
+//! Invariant: what is asked about one version is told that it is gone, and only what is asked about now
+//! begins again.
 //! Invariant: nothing begins again for ever: where versions go faster than one is read, that is told.
 
 use crate::{Query, TableError};
@@ -28,8 +29,8 @@ impl Beginnings {
     }
 }
 
-/// Asks for what is said of `query`; again, of what is current by then, if a vacuum took away meanwhile what was being
-/// read, and the query names no version.
+/// Asks for what is said of `query`; again, of what is current by then, if a vacuum took away meanwhile what
+/// was being read, and the query names no version.
 pub(crate) async fn again_if_gone<T, F>(query: &Query, ask: impl Fn() -> F) -> Result<T, TableError>
 where
     F: Future<Output = Result<T, TableError>>,

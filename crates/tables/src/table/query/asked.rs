@@ -89,7 +89,8 @@ impl Asked {
         self.is_count && self.units.is_none()
     }
 
-    /// What of a planned band is left once it is known which weights the rows that answer have; none if nothing is.
+    /// What of a planned band is left once it is known which weights the rows that answer have; none if
+    /// nothing is.
     pub(super) fn narrowed(&self, planned: Planned, part: &Part) -> Option<Planned> {
         let Some(known) = &self.known else { return Some(planned) };
         let weights = known.between(planned.least, planned.greatest);

@@ -1,6 +1,7 @@
 //! Batches: an answer of any length in bounded memory, in no order.
 //!
-//! Objects are opened and planned some at a time, so that the first batch of a large table comes as soon as that of a small one.
+//! Objects are opened and planned some at a time, so that the first batch of a large table comes as soon as
+//! that of a small one.
 
 use super::asked::Asked;
 use super::reading::{Reach, Reading};
@@ -46,7 +47,8 @@ impl Table {
         }
     }
 
-    /// As [`Table::batches`], of a version that is looked up already: reading may begin when it could not be any more.
+    /// As [`Table::batches`], of a version that is looked up already: reading may begin when it could not be
+    /// any more.
     pub(super) fn batches_of(&self, query: &Query, manifest: Arc<Manifest>) -> Batches {
         Batches { version: manifest.version, pinned: Some(manifest), ..self.batches(query) }
     }
@@ -58,7 +60,8 @@ impl Batches {
     /// A call that fails, or is dropped while it waits, loses nothing: the next one goes on from there.
     ///
     /// # Errors
-    /// As [`Table::query`]; [`TableError::VersionGone`] if a vacuum took the version of which a batch was handed over.
+    /// As [`Table::query`]; [`TableError::VersionGone`] if a vacuum took the version of which a batch was
+    /// handed over.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>, TableError> {
         loop {
             let error = match self.read_on().await {

@@ -29,8 +29,8 @@ pub(super) async fn table(first: i64) -> Table {
 /// Where no row lies.
 const NOWHERE: u64 = u64::MAX;
 
-/// Adds a row whose column at a place is a text, so that it cannot stand in one answer with rows of the table: it stands
-/// for whatever may go wrong when an answer is put together.
+/// Adds a row whose column at a place is a text, so that it cannot stand in one answer with rows of the
+/// table: it stands for whatever may go wrong when an answer is put together.
 pub(super) fn spoil(found: &mut Vec<Found>, column: usize) {
     let whole: ArrayRef = Arc::new(Int64Array::from(vec![7]));
     let float: ArrayRef = Arc::new(Float64Array::from(vec![7.0]));

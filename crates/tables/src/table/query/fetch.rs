@@ -1,6 +1,7 @@
 //! Fetching: ranges of objects, many at once, near ones together.
 //!
-//! Invariant: whatever is asked for, at most [`IN_FLIGHT_BYTES_MAX`] are on their way at a time, or one range.
+//! Invariant: whatever is asked for, at most [`IN_FLIGHT_BYTES_MAX`] are on their way at a time, or one
+//! range.
 
 use super::{Table, TableError, Work};
 use crate::protocol::ObjectId;
@@ -10,13 +11,13 @@ use futures::StreamExt;
 /// Bytes between two ranges that are rather read than skipped: a request costs more.
 const GAP_BYTES: u64 = 4 << 10;
 
-/// Requests that an answer may take in any case, and bytes for which it may take one more: where there would be
-/// more, the smallest gaps are read as well.
+/// Requests that an answer may take in any case, and bytes for which it may take one more: where there would
+/// be more, the smallest gaps are read as well.
 const REQUESTS_MIN: usize = 20;
 const BYTES_EACH: u64 = 800_000;
 
-/// How many bytes of gaps are read for that, at most: a multiple of those that are needed, or as many as are read in
-/// the time that some dozen requests take.
+/// How many bytes of gaps are read for that, at most: a multiple of those that are needed, or as many as are
+/// read in the time that some dozen requests take.
 const GAPS_MAX: u64 = 3;
 const GAPS_BYTES_MIN: u64 = 12 << 20;
 
@@ -86,8 +87,8 @@ impl Requests {
     }
 }
 
-/// Up to which length gaps between ranges, which are sorted so, are read rather than skipped; and how many of just
-/// that length, since there may be more of them than are worth it.
+/// Up to which length gaps between ranges, which are sorted so, are read rather than skipped; and how many of
+/// just that length, since there may be more of them than are worth it.
 fn gap_to_read(ranges: &[Range], sorted: &[usize]) -> (u64, usize) {
     let mut gaps = Vec::new();
     let (mut needed, mut objects) = (0, 0);

@@ -41,14 +41,16 @@ pub(super) async fn read_filters(
     Ok(())
 }
 
-/// How much more of an object to read at first because its filters will be wanted: about as many bytes as they take.
+/// How much more of an object to read at first because its filters will be wanted: about as many bytes as
+/// they take.
 pub(super) fn filters_bytes(table: &Table, asked: &Asked, piece: &Piece) -> u64 {
     let has_filters = piece.form == Form::Cube && table.schema.samples_entities();
     // Thirteen bits a row, where each is of another entity, and what fills the bytes of a band.
     if asked.known.is_some() && has_filters { piece.rows * 7 / 4 } else { 0 }
 }
 
-/// Takes the filters out of what was read of an object, if they lie there whole; what is left is kept for longer.
+/// Takes the filters out of what was read of an object, if they lie there whole; what is left is kept for
+/// longer.
 pub(super) fn take_filters(part: &Part, object: ObjectId, front: Buffer) -> Result<Buffer, TableError> {
     let at = part.filters_at().filter(|at| at.end <= front.len() as u64);
     let Some(at) = at.map(|at| at.start as usize..at.end as usize) else { return Ok(front) };

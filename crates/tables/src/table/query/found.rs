@@ -1,7 +1,7 @@
 //! What was found: rows of bands, and how they become an answer in the order of (weight, id).
 //!
-//! Invariant: rows that are equal in both come in the order of the places where they lie, so that they do not depend on how
-//! far was read at a time, on how bands were decoded, or on how many threads did so.
+//! Invariant: rows that are equal in both come in the order of the places where they lie, so that they do not
+//! depend on how far was read at a time, on how bands were decoded, or on how many threads did so.
 
 use super::TableError;
 use crate::block::BlockError;
@@ -21,12 +21,13 @@ use std::sync::Arc;
 pub(super) struct Found {
     pub(super) rows: RecordBatch,
     pub(super) weights: Vec<Weight>,
-    /// Where each row lies ([`place_of`]; of a union, in which table): rows that are equal in weight and id come in this
-    /// order. Of none where all that was found is in it already.
+    /// Where each row lies ([`place_of`]; of a union, in which table): rows that are equal in weight and id
+    /// come in this order. Of none where all that was found is in it already.
     pub(super) lies_at: Vec<u64>,
 }
 
-/// Where a row lies: in which of the pieces that its version names, in their order, and in which band of that.
+/// Where a row lies: in which of the pieces that its version names, in their order, and in which band of
+/// that.
 pub(super) fn place_of(piece: usize, band: usize) -> u64 {
     ((piece as u64) << 32) | band as u64
 }
@@ -93,15 +94,16 @@ pub(super) struct Ordered {
 }
 
 impl Ordered {
-    /// All rows in the order of (weight, id), where the id is in these columns of the schema; those that are equal in both as
-    /// they were found.
+    /// All rows in the order of (weight, id), where the id is in these columns of the schema; those that are
+    /// equal in both as they were found.
     pub(super) fn by_weight(parts: Vec<Found>, schema: &SchemaRef, id: &[usize]) -> Result<Self, TableError> {
         let mut ordered = Self::as_found(parts);
         ordered.put_in_order(schema, id)?;
         Ok(ordered)
     }
 
-    /// Puts the rows, which are as they were found, in the order of (weight, id); where that fails they stay as they are.
+    /// Puts the rows, which are as they were found, in the order of (weight, id); where that fails they stay
+    /// as they are.
     pub(super) fn put_in_order(&mut self, schema: &SchemaRef, id: &[usize]) -> Result<(), TableError> {
         let threads = threads(self.rows());
         let keys = map(id, threads, |&column| self.whole(schema, column));

@@ -1,8 +1,8 @@
 //! Known weights: those that every row of an answer has, where the filter fixes the sample key.
 //!
-//! A weight is a hash of the sample key. So `pid = 17` says which weight its rows have, in a table that samples by
-//! `pid`, and of each band only the rows around it are worth decoding. The window of the query stays what it is:
-//! what is left out would not have satisfied the filter.
+//! A weight is a hash of the sample key. So `pid = 17` says which weight its rows have, in a table that
+//! samples by `pid`, and of each band only the rows around it are worth decoding. The window of the query
+//! stays what it is: what is left out would not have satisfied the filter.
 //!
 //! Invariant: the weight of a row that satisfies the filter is among the known ones.
 

@@ -1,6 +1,7 @@
 //! Rows of some objects: which ones the splits of a query are of, and how they travel as bytes.
 //!
-//! Invariant: bytes of the objects of one table are never taken for those of several: these have a byte more than names.
+//! Invariant: bytes of the objects of one table are never taken for those of several: these have a byte more
+//! than names.
 
 use super::TableError;
 use crate::protocol::{Manifest, ObjectId, SessionId, Version};
@@ -10,8 +11,8 @@ use std::sync::Arc;
 /// Bytes of the name of an object.
 const NAME_BYTES: usize = 24;
 
-/// What the bytes of the objects of several tables begin with. Then each table has its version, how many objects, and their
-/// names: a number of bytes that no number of names has.
+/// What the bytes of the objects of several tables begin with. Then each table has its version, how many
+/// objects, and their names: a number of bytes that no number of names has.
 const EACH: u8 = 1;
 
 /// The objects of whose rows alone a query is: those of a split.

@@ -1,7 +1,7 @@
 //! Rows of some runs: which runs are meant, and which parts can have rows of them.
 //!
-//! A block was written by one run, and so was a tree that was packed of one alone; there a run costs nothing. In a tree
-//! of several the origins of rows are read beside their columns.
+//! A block was written by one run, and so was a tree that was packed of one alone; there a run costs nothing.
+//! In a tree of several the origins of rows are read beside their columns.
 
 use super::super::strike::Strike;
 use super::{Table, TableError};

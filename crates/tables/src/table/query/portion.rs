@@ -100,8 +100,8 @@ impl Progress {
     }
 }
 
-/// How many of the planned bands, which rise in their least weights, must be read for about so many rows below a
-/// cut, of which `read` were; at least one more.
+/// How many of the planned bands, which rise in their least weights, must be read for about so many rows
+/// below a cut, of which `read` were; at least one more.
 pub(super) fn enough(planned: &[Planned], read: usize, wanted: f64) -> usize {
     let lies_below = |count: &usize| -> f64 {
         let cut = planned[*count].least;

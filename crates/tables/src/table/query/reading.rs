@@ -1,8 +1,8 @@
 //! Reading: bands, lightest first, until enough is known.
 //!
 //! Invariant: every row that answers and lies below [`Reading::known`] was found.
-//! Invariant: in whatever portions it is planned and read, bands are read in one order, and rows that are equal in weight and
-//! id are handed over in one order, that of the pieces of the version and of their bands.
+//! Invariant: in whatever portions it is planned and read, bands are read in one order, and rows that are
+//! equal in weight and id are handed over in one order, that of the pieces of the version and of their bands.
 //! Invariant: a reading that is dropped while it waits, or fails, is as it was before and can go on.
 
 mod bulk;
@@ -82,8 +82,8 @@ pub(super) struct Handed {
 }
 
 impl Reading {
-    /// Opens what the version names and can answer, and plans which bands to read; if only some of the lightest rows
-    /// are wanted, that is done while they are looked for.
+    /// Opens what the version names and can answer, and plans which bands to read; if only some of the
+    /// lightest rows are wanted, that is done while they are looked for.
     pub(super) async fn open(
         table: &Table,
         mut asked: Asked,
@@ -165,7 +165,8 @@ impl Reading {
             self.plan_toward(limit).await?;
             let to = self.bands_within(self.next(limit), BULK_BYTES);
             if self.asked.only_counts() {
-                // Nothing is kept of a row but that it is there: not even its weight, since no order is asked for.
+                // Nothing is kept of a row but that it is there: not even its weight, since no order is asked
+                // for.
                 self.read_bulk(to, false).await?;
             } else {
                 self.read_to(to).await?;
@@ -323,9 +324,9 @@ impl Reading {
         self.asked.limit.map_or(rows, |limit| rows.min(limit as u64))
     }
 
-    /// Hands over what is known and was not handed over yet, in the order of (weight, id): about `rows` rows at
-    /// most, but always whole units, and no more than the query asks for. Where that fails nothing is handed over, and
-    /// all of it waits for the next call.
+    /// Hands over what is known and was not handed over yet, in the order of (weight, id): about `rows` rows
+    /// at most, but always whole units, and no more than the query asks for. Where that fails nothing is
+    /// handed over, and all of it waits for the next call.
     pub(super) fn hand_over(&mut self, rows: Option<usize>) -> Result<Handed, TableError> {
         let known = self.known();
         let mut ordered = Ordered::as_found(split_below(&mut self.found, known));

@@ -20,8 +20,8 @@ pub(crate) const BATCH_ROWS_MAX: usize = 256 << 10;
 
 /// A query whose rows come batch by batch, the lightest first.
 ///
-/// Rows that were read but lie beyond the cut are kept for later: of blocks that were never packed that may be
-/// half of their rows in the end. [`Table::batches`] needs less memory, and has no order.
+/// Rows that were read but lie beyond the cut are kept for later: of blocks that were never packed that may
+/// be half of their rows in the end. [`Table::batches`] needs less memory, and has no order.
 #[derive(Debug)]
 pub struct Refinement {
     table: Table,

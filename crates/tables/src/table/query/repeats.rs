@@ -1,12 +1,14 @@
-//! Repeats: whether rows that are to come have ids which their run has already, in a table whose ids are unique.
+//! Repeats: whether rows that are to come have ids which their run has already, in a table whose ids are
+//! unique.
 //!
-//! It is asked of the manifest that a commit is about to be based on, between looking and writing. The write has the
-//! condition that this manifest is still the current one; otherwise it is refused, and what came meanwhile is compared
-//! as well. So the promise needs nothing of the protocol beyond what every commit has.
+//! It is asked of the manifest that a commit is about to be based on, between looking and writing. The write
+//! has the condition that this manifest is still the current one; otherwise it is refused, and what came
+//! meanwhile is compared as well. So the promise needs nothing of the protocol beyond what every commit has.
 //!
-//! Invariant: what is compared is every row of the run that is visible, or arriving, in the version before, except
-//! what is struck and what the new rows' attempt is about to supersede.
-//! Invariant: pruning looks at boxes, weights and origins, and leaves out only what cannot have one of the ids.
+//! Invariant: what is compared is every row of the run that is visible, or arriving, in the version before,
+//! except what is struck and what the new rows' attempt is about to supersede.
+//! Invariant: pruning looks at boxes, weights and origins, and leaves out only what cannot have one of the
+//! ids.
 
 mod newcomers;
 mod shown;
@@ -29,7 +31,8 @@ use there::Candidate;
 pub(in crate::table) struct Repeats<'t> {
     table: &'t Table,
     blocks: Vec<Arc<NewIds>>,
-    /// What was compared, whole, with the blocks of a run, and need not be again: a cube may hold rows of several runs.
+    /// What was compared, whole, with the blocks of a run, and need not be again: a cube may hold rows of
+    /// several runs.
     compared: HashSet<(RunId, PieceKey)>,
 }
 
@@ -104,8 +107,9 @@ impl<'t> Repeats<'t> {
     }
 }
 
-/// From which step on what earlier attempts wrote goes when these blocks become visible: none where their attempt
-/// has superseded already. It is the step with which all its ranks begin: no rank goes on behind a step that others gave.
+/// From which step on what earlier attempts wrote goes when these blocks become visible: none where their
+/// attempt has superseded already. It is the step with which all its ranks begin: no rank goes on behind a
+/// step that others gave.
 fn superseded_since(run: &Run, blocks: &[&Arc<NewIds>]) -> Option<u64> {
     if run.published.is_some() || planted::is(Bug::RepeatsCountSuperseded) {
         return None;

@@ -1,8 +1,8 @@
 //! Splits: a query divided among readers, by where the objects that can answer it lie.
 //!
-//! A store with places names for each object the host that has it, so that a reader beside that host reads locally; one
-//! without has all of them here. A split is an ordinary query of some of the objects of one version; one of several tables
-//! asked as one is of some objects of each.
+//! A store with places names for each object the host that has it, so that a reader beside that host reads
+//! locally; one without has all of them here. A split is an ordinary query of some of the objects of one
+//! version; one of several tables asked as one is of some objects of each.
 //!
 //! Invariant: every object that can answer a query is in exactly one of its splits.
 
@@ -33,15 +33,17 @@ pub struct QuerySplit {
 }
 
 impl Table {
-    /// A query divided among about so many readers: all splits together are its answer, each row once, of the version
-    /// that is current now or that the query names. There is one at least, and no more than objects that can answer.
+    /// A query divided among about so many readers: all splits together are its answer, each row once, of the
+    /// version that is current now or that the query names. There is one at least, and no more than objects
+    /// that can answer.
     ///
-    /// Where objects lie on several hosts, each split is of one of them, and each host has at least one. Splits take
-    /// about equal bytes, but no object is divided. Nothing is read for it but what the version names.
+    /// Where objects lie on several hosts, each split is of one of them, and each host has at least one.
+    /// Splits take about equal bytes, but no object is divided. Nothing is read for it but what the version
+    /// names.
     ///
     /// # Errors
-    /// [`TableError::Indivisible`] for a query of the first units or rows, [`TableError::NoReaders`] for none; as
-    /// [`Table::query`].
+    /// [`TableError::Indivisible`] for a query of the first units or rows, [`TableError::NoReaders`] for
+    /// none; as [`Table::query`].
     pub async fn splits(&self, query: &Query, readers: usize) -> Result<Vec<QuerySplit>, TableError> {
         check_divisible(query, readers)?;
         let manifest = self.manifest_for(query).await?;
@@ -77,7 +79,8 @@ impl Table {
 }
 
 impl Union {
-    /// A query divided among about so many readers, as [`Table::splits`]: a split may have objects of several tables.
+    /// A query divided among about so many readers, as [`Table::splits`]: a split may have objects of several
+    /// tables.
     ///
     /// Each knows the versions of the tables, so that another handle of the union answers it as well.
     ///
@@ -155,7 +158,8 @@ fn divided(shares: Vec<Share>, readers: usize, part: impl Fn(&[Share]) -> Query)
     for share in shares {
         by_host.entry(share.host.clone()).or_default().push(share);
     }
-    // A query that nothing can answer has a split without objects, so that whoever reads it learns the columns.
+    // A query that nothing can answer has a split without objects, so that whoever reads it learns the
+    // columns.
     if by_host.is_empty() {
         by_host.insert(None, Vec::new());
     }
@@ -179,7 +183,8 @@ fn readers_of(shares: &[Share], total: u64, readers: usize) -> usize {
     (part.round() as usize).clamp(1, shares.len().max(1))
 }
 
-/// Deals shares out so that each part has about as many bytes: the largest first, each to the part that has least.
+/// Deals shares out so that each part has about as many bytes: the largest first, each to the part that has
+/// least.
 fn deal(mut shares: Vec<Share>, parts: usize) -> Vec<Vec<Share>> {
     shares.sort_by_key(|share| (Reverse(share.bytes), share.object));
     let mut dealt: Vec<(u64, Vec<Share>)> = vec![(0, Vec::new()); parts];

@@ -1,10 +1,10 @@
 //! Several tables asked as one: the union of their blocks, under the same laws.
 //!
-//! The answer is the one that a table with the rows of all of them would give ([`merging`]); a unit that has rows in several
-//! is one unit, and rows of one id come in the order of the tables.
+//! The answer is the one that a table with the rows of all of them would give ([`merging`]); a unit that has
+//! rows in several is one unit, and rows of one id come in the order of the tables.
 //!
-//! Invariant: a query reads one version of each table, all of them resolved at one moment of this handle, and has the
-//! columns that the tables have in these.
+//! Invariant: a query reads one version of each table, all of them resolved at one moment of this handle, and
+//! has the columns that the tables have in these.
 
 mod alike;
 mod merging;
@@ -34,8 +34,8 @@ pub struct Union {
     /// The schema of each table, without the columns that only others have.
     own: Arc<[Arc<TableSchema>]>,
     schema: Arc<TableSchema>,
-    /// The versions of the tables by the version of the union, which is their sum. They only rise, and are resolved by
-    /// one at a time, so that a sum stands for one state of all of them.
+    /// The versions of the tables by the version of the union, which is their sum. They only rise, and are
+    /// resolved by one at a time, so that a sum stands for one state of all of them.
     pins: Pins,
 }
 
@@ -48,11 +48,12 @@ impl std::fmt::Debug for Union {
 }
 
 impl Union {
-    /// These tables as one. A column that only some of them have may be null, and is null in the rows of the others.
+    /// These tables as one. A column that only some of them have may be null, and is null in the rows of the
+    /// others.
     ///
     /// # Errors
-    /// [`TableError::Unlike`] where roles or salts differ, and for no tables; [`TableError::UnlikeColumn`] where columns
-    /// of one name do, or a column that may not be null is not in all.
+    /// [`TableError::Unlike`] where roles or salts differ, and for no tables; [`TableError::UnlikeColumn`]
+    /// where columns of one name do, or a column that may not be null is not in all.
     pub fn new(tables: Vec<Table>) -> Result<Self, TableError> {
         let own: Vec<Arc<TableSchema>> = tables.iter().map(own_schema).collect();
         Self::of(&tables, own, Arc::default())
@@ -90,13 +91,14 @@ impl Union {
     /// The same tables with the columns that they have now.
     ///
     /// # Errors
-    /// [`TableError::UnlikeColumn`] where a column was added that another table has otherwise; as [`Table::version`].
+    /// [`TableError::UnlikeColumn`] where a column was added that another table has otherwise; as
+    /// [`Table::version`].
     pub(crate) async fn now(&self) -> Result<Self, TableError> {
         self.with(try_join_all(self.tables.iter().map(Table::schema_now)).await?)
     }
 
-    /// The columns of all of them, and their roles, in the newest versions that this handle has seen; those of before
-    /// where a column was added since that another table has otherwise, which the next query tells.
+    /// The columns of all of them, and their roles, in the newest versions that this handle has seen; those
+    /// of before where a column was added since that another table has otherwise, which the next query tells.
     #[must_use]
     pub fn schema(&self) -> Arc<TableSchema> {
         let newest = self.with(self.tables.iter().map(own_schema).collect());
@@ -163,8 +165,8 @@ impl Union {
         TableError::UnionVersionGone { name, tables, asked, was_seen }
     }
 
-    /// What is told of an error of one of the tables, where all were read in this version of them: the table's own number
-    /// says nothing to whoever knows only that of all.
+    /// What is told of an error of one of the tables, where all were read in this version of them: the
+    /// table's own number says nothing to whoever knows only that of all.
     pub(crate) fn told(&self, error: TableError, version: Version) -> TableError {
         if matches!(error, TableError::VersionGone { .. }) { self.gone(version, true) } else { error }
     }
@@ -179,8 +181,8 @@ impl Union {
             .map_err(|error| query.as_of.into_iter().fold(error, |error, version| self.told(error, version)))
     }
 
-    /// The tables with the columns that they have in the version that a query is about, that version, and what is asked of
-    /// each. Each run has to be in one of them.
+    /// The tables with the columns that they have in the version that a query is about, that version, and
+    /// what is asked of each. Each run has to be in one of them.
     async fn of_each(&self, query: &Query) -> Result<(Self, Version, Vec<Query>), TableError> {
         let (union, version, of_each, _) = self.pinned(query).await?;
         Ok((union, version, of_each))
@@ -208,8 +210,8 @@ impl Union {
         Ok((self.at(&manifests)?, version, of_each, manifests))
     }
 
-    /// The rows of a query in batches, of each table by itself, and the version of them. What each has in it is known from
-    /// now on: until its turn comes, a vacuum may take the history that leads there.
+    /// The rows of a query in batches, of each table by itself, and the version of them. What each has in it
+    /// is known from now on: until its turn comes, a vacuum may take the history that leads there.
     pub(crate) async fn batches_of_each(&self, query: &Query) -> Result<(Version, Vec<Batches>), TableError> {
         let (union, version, of_each, manifests) = self.pinned(query).await?;
         let names = Some(columns_asked(&union.schema, query));
@@ -233,8 +235,8 @@ impl Union {
     /// Answers a query, as [`Table::query`].
     ///
     /// # Errors
-    /// As [`Table::query`]; [`TableError::UnionVersionGone`] for a version that this handle has not seen lately, or that a
-    /// vacuum took away;
+    /// As [`Table::query`]; [`TableError::UnionVersionGone`] for a version that this handle has not seen
+    /// lately, or that a vacuum took away;
     /// [`TableError::UnlikeColumn`] where a column was added since that another table has otherwise.
     pub async fn query(&self, query: &Query) -> Result<Answer, TableError> {
         self.ask(query, || self.query_once(query)).await
@@ -303,7 +305,8 @@ impl Union {
         Ok(Explanation { version: version.0, ..all })
     }
 
-    /// What the tables are made of together, in their current versions: runs of one name in two tables are two.
+    /// What the tables are made of together, in their current versions: runs of one name in two tables are
+    /// two.
     ///
     /// # Errors
     /// As [`Union::query`].
@@ -339,7 +342,8 @@ impl Union {
                 let (now, versions) = self.pin(None).await?;
                 match since.cmp(&now) {
                     Ordering::Less => return Ok(now),
-                    // The versions of all tables only rise, so that it stands for one state in whatever handle.
+                    // The versions of all tables only rise, so that it stands for one state in whatever
+                    // handle.
                     Ordering::Equal => versions,
                     Ordering::Greater => return Err(EditError::Ahead { asked: since, current: now }.into()),
                 }

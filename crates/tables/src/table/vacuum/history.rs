@@ -1,4 +1,5 @@
-//! The history that a vacuum takes away: edits and whole manifests that lead to no version anybody may still ask for.
+//! The history that a vacuum takes away: edits and whole manifests that lead to no version anybody may still
+//! ask for.
 //!
 //! ```text
 //!  edits   1 2 3 4 5 6 7 8 9 . . .        floor 9, a snapshot of 4
@@ -7,7 +8,8 @@
 //! ```
 //!
 //! Invariant: the whole manifest that a kept version starts from is kept, and every edit between the two.
-//! Invariant: the floor was raised before the snapshots were read, so no snapshot of older versions comes later.
+//! Invariant: the floor was raised before the snapshots were read, so no snapshot of older versions comes
+//! later.
 //! Invariant: what a session may look up, its edits from [`Session::from`] on, is kept.
 
 use super::{Table, TableError, session_of};
@@ -30,7 +32,8 @@ struct Kept {
 }
 
 impl Kept {
-    /// What has to stay for readers from `lowest` on and for snapshots, of a table with these whole manifests.
+    /// What has to stay for readers from `lowest` on and for snapshots, of a table with these whole
+    /// manifests.
     fn of(lowest: Version, snapshots: &BTreeSet<Version>, wholes: &BTreeSet<Version>) -> Self {
         let whole_before = |version: Version| wholes.range(..=version).next_back().copied();
         let whole_from = whole_before(lowest).unwrap_or(Version::EMPTY);
@@ -77,8 +80,8 @@ impl Table {
         if parts.is_empty() {
             return Ok(());
         }
-        // After the list, since whoever wrote a part had begun before; before the names, since what a session made
-        // true before it ended is among them then.
+        // After the list, since whoever wrote a part had begun before; before the names, since what a session
+        // made true before it ended is among them then.
         let sessions = self.sessions().await?;
         let named = self.ledger.named_parts().await?;
         // A session that stands may be about to name its own.
@@ -117,8 +120,8 @@ mod tests {
     use atoll_store::{ScanPage, ScanRequest, Store, StoreFuture};
     use std::sync::Arc;
 
-    /// A store in which another process begins a session, and writes a part of a whole manifest under it, right before the
-    /// parts are listed.
+    /// A store in which another process begins a session, and writes a part of a whole manifest under it,
+    /// right before the parts are listed.
     struct Beside {
         inner: Arc<dyn Store>,
         other: Table,

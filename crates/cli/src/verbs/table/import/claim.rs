@@ -1,4 +1,5 @@
-//! Takes a run for one import: whether it goes on with what the run has, and that nobody else imports it meanwhile.
+//! Takes a run for one import: whether it goes on with what the run has, and that nobody else imports it
+//! meanwhile.
 //!
 //! Invariant: what somebody else brought in is never taken away by an import that did not see it.
 
@@ -41,9 +42,10 @@ impl Claim {
         mark.keep(table, run, Written { attempt: self.attempt, behind: self.done, is_over: false }).await
     }
 
-    /// Notes that the import has ended, and that the steps of the file are there up to `last`: whoever imports it again has to know
-    /// them from what somebody else brought into this attempt, or brings yet. One write of the mark says so, whoever appends on
-    /// meanwhile; no attempt is begun, since whoever writes in this one may go on.
+    /// Notes that the import has ended, and that the steps of the file are there up to `last`: whoever
+    /// imports it again has to know them from what somebody else brought into this attempt, or brings yet.
+    /// One write of the mark says so, whoever appends on meanwhile; no attempt is begun, since whoever writes
+    /// in this one may go on.
     pub(super) async fn end(
         &self,
         table: &Table,

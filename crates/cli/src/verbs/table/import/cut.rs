@@ -2,8 +2,8 @@
 //!
 //! Invariant: the same file gives the same rows for the same step, wherever reading begins; where parts are
 //! steps, a step is told by the records up to its end, and reading goes on right behind them.
-//! Invariant: a step is handed over only when it is known to be whole: where the rows say the step, when a row
-//! of another one has come or the file has ended well.
+//! Invariant: a step is handed over only when it is known to be whole: where the rows say the step, when a
+//! row of another one has come or the file has ended well.
 
 use crate::Failure;
 use arrow_array::cast::AsArray;
@@ -160,8 +160,8 @@ impl Cutter {
 
     /// Passes over rows of a step that is there already.
     ///
-    /// What the table does not have must not be passed over in silence: steps that fall, and rows that came to the last
-    /// step since, which a file has that was still being written.
+    /// What the table does not have must not be passed over in silence: steps that fall, and rows that came
+    /// to the last step since, which a file has that was still being written.
     fn pass(&mut self, step: u64, rows: u64) -> Result<(), Failure> {
         let before = match self.passed {
             Some((before, _)) if before > step => return Err(self.falls(step, before)),

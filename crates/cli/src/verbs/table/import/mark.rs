@@ -44,7 +44,8 @@ pub(super) struct Mark {
 pub(super) struct Written {
     pub(super) attempt: u64,
     pub(super) behind: Option<u64>,
-    /// Whether the import has ended: then only what was there up to `behind` is of the file, whoever writes in the attempt.
+    /// Whether the import has ended: then only what was there up to `behind` is of the file, whoever writes
+    /// in the attempt.
     pub(super) is_over: bool,
 }
 
@@ -169,8 +170,8 @@ impl Mark {
         Ok(self)
     }
 
-    /// Notes the source, before anything of it is in the table, and where that is going to be. The mark of an import that took
-    /// the run over since stays.
+    /// Notes the source, before anything of it is in the table, and where that is going to be. The mark of an
+    /// import that took the run over since stays.
     pub(super) async fn keep(&self, table: &Table, run: &str, written: Written) -> Result<(), Failure> {
         let known = table.run_attributes(run).await?;
         let there = known.get(WRITTEN).and_then(|text| Written::parse(text));

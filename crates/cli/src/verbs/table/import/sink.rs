@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 /// Bytes of rows that are packed together.
 const TREE_BYTES: u64 = 64 << 20;
 
-/// Takes the steps of one run in rising order. Nobody but this import writes in its attempt: what is there already is not of
-/// the file, and an error.
+/// Takes the steps of one run in rising order. Nobody but this import writes in its attempt: what is there
+/// already is not of the file, and an error.
 pub(super) enum Sink<'t> {
     /// Each step becomes a block.
     Blocks { table: &'t Table, run: RunId, attempt: u64 },

@@ -1,10 +1,10 @@
 //! Bulk: many bands decoded together, by several threads, into columns that grow.
 //!
-//! Rows of bands that answer altogether go straight to where they stay; the others are judged some thousands at a
-//! time.
+//! Rows of bands that answer altogether go straight to where they stay; the others are judged some thousands
+//! at a time.
 //!
-//! Invariant: the rows are those that the bands would have one by one; with weights alone also in that order, else with the
-//! places where they lie.
+//! Invariant: the rows are those that the bands would have one by one; with weights alone also in that order,
+//! else with the places where they lie.
 
 mod decoder;
 mod fetched;
@@ -52,8 +52,8 @@ impl Reading {
         Ok(found)
     }
 
-    /// Reads some of what is left, about so many bytes of it or one band, and plans more of it where all that was planned
-    /// was read; answers its rows, in no order, which may be none.
+    /// Reads some of what is left, about so many bytes of it or one band, and plans more of it where all that
+    /// was planned was read; answers its rows, in no order, which may be none.
     pub(in super::super) async fn read_some(&mut self, bytes: u64) -> Result<Vec<Found>, TableError> {
         if self.read == self.planned.len() {
             self.plan_portion().await?;
@@ -63,8 +63,8 @@ impl Reading {
         Ok(found)
     }
 
-    /// Reads the planned bands up to a place; answers their rows, in the order of weights within each part, with the places
-    /// where they lie.
+    /// Reads the planned bands up to a place; answers their rows, in the order of weights within each part,
+    /// with the places where they lie.
     pub(super) async fn read_rising(&mut self, to: usize) -> Result<Vec<Found>, TableError> {
         let found = self.read_up_to(to, Beside::WeightsAndPlaces).await?;
         found.into_iter().map(Found::rising).collect()
@@ -117,7 +117,8 @@ impl Reading {
         Ok(batches)
     }
 
-    /// The columns that are answered, of rows that were found: small pieces put together, large ones as they are.
+    /// The columns that are answered, of rows that were found: small pieces put together, large ones as they
+    /// are.
     pub(in super::super) fn answered(&self, found: Vec<Found>) -> Result<Vec<RecordBatch>, TableError> {
         let (mut batches, mut small, mut rows) = (Vec::new(), Vec::new(), 0);
         for found in found {
@@ -135,7 +136,8 @@ impl Reading {
         Ok(batches)
     }
 
-    /// Up to which of the planned bands before `to` so many bytes are read, packed or unpacked; one band at least.
+    /// Up to which of the planned bands before `to` so many bytes are read, packed or unpacked; one band at
+    /// least.
     pub(in super::super) fn bands_within(&self, to: usize, bytes_max: u64) -> usize {
         let mut bytes = 0_u64;
         let row_bytes = [false, true].map(|is_certain| self.row_bytes(is_certain));
@@ -146,7 +148,8 @@ impl Reading {
             let packed = self.ranges(planned).map(|range| range.bytes()).fold(0, u64::saturating_add);
             packed.max(unpacked(planned))
         };
-        // With columns that are not read: that spares looking up how long each is, where there is room for all.
+        // With columns that are not read: that spares looking up how long each is, where there is room for
+        // all.
         let at_most = |planned: &Planned| match self.sources[planned.source].part.cubes() {
             Some(cubes) => cubes.band_bytes(planned.band).max(unpacked(planned)),
             None => exact(planned),
@@ -215,7 +218,8 @@ impl Reading {
     }
 }
 
-/// Which columns are read of the bands of a source: of those that are doubtful, and of those that are certain.
+/// Which columns are read of the bands of a source: of those that are doubtful, and of those that are
+/// certain.
 struct Columns {
     source: usize,
     places: [Vec<usize>; 2],

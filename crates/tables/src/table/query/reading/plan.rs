@@ -1,7 +1,7 @@
 //! Planning: which bands can answer, looked at in the order of weights and no further than it takes.
 //!
-//! The lightest rows of a large table lie in few of its objects. So a query for the first of them opens the objects
-//! with the lightest rows, plans their lightest layers, and goes on from there while more is wanted.
+//! The lightest rows of a large table lie in few of its objects. So a query for the first of them opens the
+//! objects with the lightest rows, plans their lightest layers, and goes on from there while more is wanted.
 //!
 //! Invariant: every band that can answer is planned, or is heavier than [`Waiting::lightest`].
 //! Invariant: bands are planned in one order, which does not depend on when.
@@ -60,8 +60,8 @@ impl Waiting {
         piece.into_iter().chain(layer).min()
     }
 
-    /// The pieces that are opened next, from this one on, and their bytes: as many as were opened before, so that the first
-    /// are there soon and the others take few rounds.
+    /// The pieces that are opened next, from this one on, and their bytes: as many as were opened before, so
+    /// that the first are there soon and the others take few rounds.
     fn portion(&self) -> (usize, u64) {
         let bytes_max = self.portions_bytes.clamp(PORTION_BYTES_FIRST, PORTION_BYTES_MAX);
         let (mut count, mut bytes) = (0, 0_u64);
@@ -120,8 +120,8 @@ impl Reading {
         cut.max(Cut::through(lightest))
     }
 
-    /// Opens everything and plans all of it: in the order in which bands are read one after the other, if any order
-    /// matters, else in that in which they lie.
+    /// Opens everything and plans all of it: in the order in which bands are read one after the other, if any
+    /// order matters, else in that in which they lie.
     pub(super) async fn plan_all(&mut self) -> Result<(), TableError> {
         if self.asked.units.is_some() || self.asked.limit.is_some() {
             return self.plan_until(Cut::ALL).await;
@@ -148,9 +148,9 @@ impl Reading {
         Ok(())
     }
 
-    /// Plans some of the pieces that wait, all of what can answer, where everything that was planned before has been read
-    /// and no order matters. What was planned before is forgotten, so that a plan takes no more memory however large the
-    /// answer is.
+    /// Plans some of the pieces that wait, all of what can answer, where everything that was planned before
+    /// has been read and no order matters. What was planned before is forgotten, so that a plan takes no more
+    /// memory however large the answer is.
     pub(super) async fn plan_portion(&mut self) -> Result<(), TableError> {
         let (from, bytes) = self.waiting.portion();
         let first = self.sources.len();
@@ -166,7 +166,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Opens the pieces that may have rows below a cut: which source each became, and the layers of it that can answer.
+    /// Opens the pieces that may have rows below a cut: which source each became, and the layers of it that
+    /// can answer.
     async fn open_until(&mut self, until: Cut) -> Result<Vec<(usize, Vec<Layer>)>, TableError> {
         self.open_from(self.waiting.pieces.partition_point(|piece| !until.takes(piece.lightest))).await
     }

@@ -1,4 +1,5 @@
-//! Readings: what was found and could not be handed over is there for the next call, and what is counted is not kept.
+//! Readings: what was found and could not be handed over is there for the next call, and what is counted is
+//! not kept.
 
 use super::super::Query;
 use super::super::failing::{ROWS, mend, spoil, table};

@@ -1,8 +1,9 @@
 //! Newcomers: the ids of blocks that are to become true, by which rows that are there are compared with them.
 //!
-//! Invariant: rows with one id have one number; what has one number is compared value by value before it counts.
-//! Invariant: a row that is there and has the id of a newcomer has one of [`NewIds::weights`], if there are some, and
-//! lies in [`NewIds::extents`] in each index column that is part of the id.
+//! Invariant: rows with one id have one number; what has one number is compared value by value before it
+//! counts.
+//! Invariant: a row that is there and has the id of a newcomer has one of [`NewIds::weights`], if there are
+//! some, and lies in [`NewIds::extents`] in each index column that is part of the id.
 
 use super::super::{Table, TableError};
 use super::shown::shown;
@@ -44,7 +45,8 @@ impl NewIds {
     /// The ids of the rows of a block.
     ///
     /// # Errors
-    /// [`EditError::RepeatedIds`] where two of the rows have one id; [`TableError::Block`] where they do not fit.
+    /// [`EditError::RepeatedIds`] where two of the rows have one id; [`TableError::Block`] where they do not
+    /// fit.
     pub(in crate::table) fn of(
         schema: &TableSchema,
         block: &BlockId,
@@ -136,8 +138,8 @@ impl NewIds {
         axes.all(|((axis, _), extent)| extents.get(axis).is_none_or(|there| there.meets(extent)))
     }
 
-    /// The least and the greatest of the weights between two, both included, that a row with one of these ids can
-    /// have; none if there is none.
+    /// The least and the greatest of the weights between two, both included, that a row with one of these ids
+    /// can have; none if there is none.
     pub(super) fn between(&self, least: Weight, greatest: Weight) -> Option<(Weight, Weight)> {
         let Some(weights) = &self.weights else { return Some((least, greatest)) };
         let from = weights.partition_point(|weight| *weight < least);
@@ -156,7 +158,8 @@ fn weights_tell(schema: &TableSchema) -> bool {
     schema.sample_key().iter().all(|column| schema.id().contains(column))
 }
 
-/// The index columns that are part of the id, each with its place among the columns of the index and of the table.
+/// The index columns that are part of the id, each with its place among the columns of the index and of the
+/// table.
 fn id_axes(schema: &TableSchema) -> impl Iterator<Item = (usize, usize)> {
     // An id has no vectors, and so no elements of some.
     let axes = schema.index().iter().map(|index| index.place).enumerate();

@@ -1,7 +1,7 @@
 //! A query of several tables under way: their rows in one order.
 //!
-//! Each table is read by a refinement of its own. What is handed over lies below the lowest of their cuts, in the order of
-//! (weight, id).
+//! Each table is read by a refinement of its own. What is handed over lies below the lowest of their cuts, in
+//! the order of (weight, id).
 //!
 //! Invariant: what was found and not handed over waits for the next call, also where one fails.
 
@@ -230,8 +230,8 @@ impl Merging {
         }
     }
 
-    /// Takes over what the tables have read, also in a call that failed. Rows that are equal in weight and id come in the
-    /// order of the tables, and those of one table, which hands over whole units, as it has them.
+    /// Takes over what the tables have read, also in a call that failed. Rows that are equal in weight and id
+    /// come in the order of the tables, and those of one table, which hands over whole units, as it has them.
     fn take_over(&mut self) {
         for (place, member) in (0..).zip(&mut self.members) {
             for Refined { rows, weights, .. } in member.read.drain(..) {
@@ -241,8 +241,8 @@ impl Merging {
         }
     }
 
-    /// Hands over what is known, in whole units, about so many rows at most. Where that fails nothing is handed over, and
-    /// all of it waits for the next call.
+    /// Hands over what is known, in whole units, about so many rows at most. Where that fails nothing is
+    /// handed over, and all of it waits for the next call.
     pub(super) fn hand_over(&mut self, rows: usize) -> Result<Refined, TableError> {
         let known = self.known();
         let mut ordered = Ordered::as_found(split_below(&mut self.found, known));

@@ -1,11 +1,12 @@
 //! Decoding of many bands by one thread.
 //!
-//! Of a band that reaches beyond the weights that are wanted the marks tell about which rows have them, and only the
-//! rows between two marks are weighed. Bands that have to be judged are judged some thousands of rows at a time, by the
-//! columns of the filter alone. So all other columns grow where they stay, and no row of them is decoded to be left out.
+//! Of a band that reaches beyond the weights that are wanted the marks tell about which rows have them, and
+//! only the rows between two marks are weighed. Bands that have to be judged are judged some thousands of
+//! rows at a time, by the columns of the filter alone. So all other columns grow where they stay, and no row
+//! of them is decoded to be left out.
 //!
-//! Invariant: the rows are those that the bands would have one by one; with weights alone also in that order, else with the
-//! places where they lie.
+//! Invariant: the rows are those that the bands would have one by one; with weights alone also in that order,
+//! else with the places where they lie.
 
 use super::super::super::found::{Found, of_answer, place_of};
 use super::super::super::source::{Source, in_object};

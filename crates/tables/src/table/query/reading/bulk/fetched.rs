@@ -1,4 +1,5 @@
-//! What was fetched of many bands: bytes that lie behind each other in one piece, however many bands and columns they are.
+//! What was fetched of many bands: bytes that lie behind each other in one piece, however many bands and
+//! columns they are.
 //!
 //! Invariant: every slice of a band lies whole in one of its stretches.
 

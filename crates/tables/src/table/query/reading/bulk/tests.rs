@@ -1,4 +1,5 @@
-//! Decoding in whatever way: rows that are equal in weight and id come in the order of the places where they lie.
+//! Decoding in whatever way: rows that are equal in weight and id come in the order of the places where they
+//! lie.
 
 use super::super::super::Query;
 use super::super::super::asked::Asked;
