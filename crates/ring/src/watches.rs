@@ -48,8 +48,10 @@ pub(crate) struct Watches {
     pushed: HashMap<usize, u32>,
     /// Connections that ask for nothing more: what they asked for before may still be on its way here.
     silent: HashSet<usize>,
-    /// Those that nobody has looked at yet.
+    /// Those that nobody has looked at yet, in the order in which they began.
     begun: VecDeque<u64>,
+    /// Those of them that are looked at next, by what they wait for.
+    looking: VecDeque<u64>,
     due: Due,
     last: u64,
     bytes: usize,
@@ -206,6 +208,7 @@ impl Watches {
     /// looked at.
     pub(crate) fn rest(&mut self) {
         self.begun.clear();
+        self.looking.clear();
         self.due.clear();
     }
 

@@ -5,7 +5,7 @@
 //! Invariant: it is looked at when everything that was written is settled, and a field once for all who wait
 //! for it one behind another.
 //! Invariant: a round looks at so many watches and reads so many bytes for them, whatever is written or
-//! waited for; the others follow in the next rounds.
+//! waited for; the others follow in the next rounds, and who came later does not come before them.
 
 use super::touched::{Fields, Touched};
 use super::watch::{Watch, slot_of_place};
@@ -146,20 +146,29 @@ impl Watches {
 
     fn look_at_begun(&mut self, look: &mut Look<'_>) {
         look.renew();
-        let most = self.begun.len().min(LOOKS_MAX);
-        let mut numbers: Vec<u64> =
-            self.begun.drain(..most).filter(|number| self.all.contains_key(number)).collect();
-        // What several wait for is read once.
-        numbers.sort_by_cached_key(|number| {
-            self.all.get(number).map(|watch| (Arc::clone(&watch.place), Arc::clone(&watch.field)))
-        });
-        let mut numbers = numbers.into_iter();
+        if self.looking.is_empty() {
+            self.begin_to_look();
+        }
         while !look.is_over()
-            && let Some(number) = numbers.next()
+            && let Some(number) = self.looking.pop_front()
         {
             self.look_at(number, look);
         }
-        numbers.rev().for_each(|number| self.begun.push_front(number));
+    }
+
+    /// Takes the next of those that began, and that are there still, to be looked at before any other of them.
+    fn begin_to_look(&mut self) {
+        while self.looking.len() < LOOKS_MAX
+            && let Some(number) = self.begun.pop_front()
+        {
+            if self.all.contains_key(&number) {
+                self.looking.push_back(number);
+            }
+        }
+        // What several wait for is read once.
+        self.looking.make_contiguous().sort_by_cached_key(|number| {
+            self.all.get(number).map(|watch| (Arc::clone(&watch.place), Arc::clone(&watch.field)))
+        });
     }
 
     fn look_at_due(&mut self, look: &mut Look<'_>) {
@@ -194,7 +203,7 @@ impl Watches {
 
     /// Whether some are still to be looked at.
     fn is_behind(&self) -> bool {
-        !self.begun.is_empty() || !self.due.is_empty()
+        !self.looking.is_empty() || !self.begun.is_empty() || !self.due.is_empty()
     }
 
     /// Whether some are still to be looked at, or told that their time is over: the next round is not to

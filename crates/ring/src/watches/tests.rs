@@ -233,6 +233,38 @@ fn many_that_a_write_is_about_are_looked_at_some_with_each_round() {
 }
 
 #[test]
+fn who_came_first_is_looked_at_before_any_number_of_those_who_come_later() {
+    let mut place = Place::new();
+    let long = vec![b'v'; 1 << 20];
+    let names: Vec<String> = (0..17).map(|number| format!("a{number:02}")).collect();
+    names.iter().for_each(|name| place.put(name.as_bytes(), &long));
+    place.put(b"z", b"v");
+    place.watches.begin(watch_of(0, Some(1_000), b"z", Expected::Differs(None)));
+    // They read more in each round than a round may read, and all of them sort before it.
+    let told: usize = (0..5_u64)
+        .map(|round| {
+            for (id, name) in (round * 17..).zip(&names) {
+                let expected = Expected::Equals(Some(b"x"));
+                place.watches.begin(watch_of(0, Some(id), name.as_bytes(), expected));
+            }
+            place.round()
+        })
+        .sum();
+    assert_eq!(told, 1);
+}
+
+#[test]
+fn those_that_ended_before_they_were_looked_at_take_no_place() {
+    let mut place = Place::new();
+    place.watches.begin(watch_of(0, Some(9_999), b"f", Expected::Differs(None)));
+    for id in 0..2 * LOOKS_MAX as u64 {
+        place.watches.begin(watch_of(0, Some(id), b"f", Expected::Differs(None)));
+        place.watches.end_id(3, id);
+    }
+    assert_eq!((place.round(), place.watches.goes_on(BEGIN.moment)), (0, false));
+}
+
+#[test]
 fn what_is_written_again_before_all_were_looked_at_is_looked_at_again() {
     let mut place = Place::new();
     let count = LOOKS_MAX as u64 + 1;
