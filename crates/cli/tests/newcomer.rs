@@ -124,6 +124,16 @@ fn a_file_of_rows_among_cells_is_answered_with_the_verbs_on_tables() {
     }
 }
 
+#[test]
+fn an_import_of_a_file_that_is_not_there_makes_no_store() {
+    let place = Place::new();
+    for verb in ["kv import missing.csv", "table import t missing.csv"] {
+        let answer = run(&place, &format!("--store fresh {verb}"));
+        assert!(answer.fails(10).contains("missing.csv"), "{}", answer.stderr);
+        assert!(!place.folder.path().join("fresh").exists(), "{verb}");
+    }
+}
+
 /// What a screen gets of a command: what `script` runs has one.
 fn seen(place: &Place, said: &str, arguments: &str) -> String {
     let typed = format!("env {said} '{}' {arguments}", env!("CARGO_BIN_EXE_atoll"));

@@ -48,6 +48,15 @@ impl Input {
         }
     }
 
+    /// Whether it can be read, before anything is done for it. A pipe is left alone: to open it and let go of
+    /// it would end whoever writes into it.
+    pub(crate) fn check(&self) -> Result<(), TransferError> {
+        match self {
+            Self::File(path) if path.is_file() || path.metadata().is_err() => self.open_file(path).map(drop),
+            _ => Ok(()),
+        }
+    }
+
     /// Opens it from the beginning.
     pub(crate) fn open(&self) -> Result<Tracked, TransferError> {
         let inner: Box<dyn Read + Send> = match self {

@@ -66,6 +66,7 @@ fn parse_delimiter(text: &str) -> Result<u8, String> {
 impl ImportArguments {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let import_of = self.import(session)?;
+        import_of.input.check()?;
         let store = session.store(Access::Create).await?;
         if import_of.input.repeatable().is_some() {
             session.hint_on_interrupt("what was read so far is in; the same command goes on from there");
