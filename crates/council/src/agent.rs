@@ -182,6 +182,12 @@ impl Session<'_> {
     }
 
     async fn register(&self, client: &Client) -> Result<Incarnation, Next> {
+        // Once it is registered, what it says that it has counts for the slots of this ring.
+        let ring = self.ring(client).await.ok_or(Next::Other)?;
+        if self.agent.options.of_ring.is_some_and(|of_ring| of_ring != ring) {
+            self.trouble(CouncilError::OtherRing);
+            return Err(Next::Refused);
+        }
         let change = Change::Register {
             node: self.agent.options.me,
             nonce: self.agent.nonce,
@@ -190,8 +196,6 @@ impl Session<'_> {
         };
         match peers::ask(client, &Ask::Decide(change), CHANGE_TIMEOUT).await {
             Ok(Answer::Decision(Decision::Registered { incarnation })) => {
-                // Asked again, the group says that of this life once more.
-                let ring = self.ring(client).await.ok_or(Next::Other)?;
                 self.known().incarnation = Some(incarnation);
                 self.tell(CouncilEvent::Registered { incarnation, ring });
                 Ok(incarnation)

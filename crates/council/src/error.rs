@@ -90,6 +90,9 @@ pub enum CouncilError {
         /// This node.
         node: NodeId,
     },
+    /// What this node has is of another ring, and it was not registered in this one.
+    #[error("what this node has is of another ring than that of the configuration group")]
+    OtherRing,
     /// More than half of the members came back without their logs: nobody can know any more what was decided.
     #[error("members of the group {lost:?} came back without their log, and {kept:?} alone cannot go on")]
     QuorumLost {
@@ -114,7 +117,7 @@ impl CouncilError {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Option { .. } | Self::NotAsked { .. } => ErrorKind::InvalidInput,
+            Self::Option { .. } | Self::NotAsked { .. } | Self::OtherRing => ErrorKind::InvalidInput,
             Self::Damaged { .. } => ErrorKind::Corrupt,
             Self::Refused { .. } => ErrorKind::Unauthenticated,
             Self::Unanswered => ErrorKind::TimedOut,

@@ -44,6 +44,8 @@ pub struct CouncilOptions {
     pub founding_nodes: usize,
     /// How long that is waited for, before slots are given to those that are there.
     pub founding_wait_ms: u64,
+    /// The ring of which this node has something: in another one it does not say that it has it.
+    pub of_ring: Option<u64>,
     /// A secret that all nodes share: each connection shows it.
     pub token: Option<Secret>,
     /// What goes between nodes is encrypted with this, where it is given; nothing else is listened to then.
@@ -116,6 +118,7 @@ impl CouncilOptions {
             election_ms: 250,
             founding_nodes: ring.copies,
             founding_wait_ms: 10_000,
+            of_ring: None,
             token: None,
             tls: None,
             address,

@@ -190,8 +190,8 @@ impl Copied {
                 // Whoever said it may be of another ring, in which it has the same number and the same life.
                 self.heard.clear();
                 let engine = self.copies.keyspaces.engine();
-                // What could not be noted is noted in the next life, which asks for more copies than needed
-                // and harms nothing else.
+                // What could not be noted is noted in the next life. Until then the store is of the ring that
+                // it joins next, as one of an earlier build, and asks for more copies than it needs.
                 for noted in [folder::join(engine, ring), reliance::note_told(engine)] {
                     match noted {
                         Err(error) if error.kind() == ErrorKind::OutOfSpace => {
@@ -220,6 +220,7 @@ impl Copied {
                 self.is_seat_waiting = is_waiting;
                 Ok(())
             }
+            Told::Group(GroupSaid::OtherRing) => Err(NodeError::OtherRing),
             Told::Group(GroupSaid::Lost(why)) => Err(NodeError::Group { why }),
             Told::Synced(logged) => self.copies.logged(now, logged?),
             Told::Located(located) => {

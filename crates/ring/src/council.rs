@@ -40,11 +40,12 @@ pub struct CouncilGroup {
 
 impl GroupDoor for CouncilGroup {
     fn join(&self, joining: Joining) -> Result<Box<dyn GroupMember>, NodeError> {
-        let Joining { node, address, survived, clock, said } = joining;
+        let Joining { node, address, survived, of_ring, clock, said } = joining;
         let mut options = CouncilOptions::new(node, self.members.clone(), self.ring, address);
         options.my_listen = self.listen.map(Listen::On);
         options.folder = self.folder.clone();
         options.founding_nodes = self.founding_nodes;
+        options.of_ring = of_ring;
         options.token = self.token.as_ref().and_then(|token| Secret::new(token.text()));
         let hosts = self.hosts.clone();
         options.names = hosts.clone();
@@ -63,6 +64,7 @@ impl GroupDoor for CouncilGroup {
             CouncilEvent::Trouble(error @ CouncilError::Replaced { .. }) => {
                 said(GroupSaid::Lost(error.to_string()));
             }
+            CouncilEvent::Trouble(CouncilError::OtherRing) => said(GroupSaid::OtherRing),
             CouncilEvent::Trouble(error) => {
                 tracing::warn!(%error, "the configuration group does not work as it should");
             }

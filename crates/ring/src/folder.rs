@@ -46,15 +46,20 @@ pub(crate) fn take(engine: &Engine, persistence: Persistence, me: Option<NodeId>
     Ok(())
 }
 
+/// The ring whose copies the store holds, if it holds any.
+pub(crate) fn ring(engine: &Engine) -> Result<Option<u64>, NodeError> {
+    let kept = number(engine, RING)?.map(u64::from_be_bytes);
+    Ok(if kept.is_some() && holds_something(engine)? { kept } else { None })
+}
+
 /// The node was given a life in the ring of this number. Nodes have the same small numbers in each ring, and
 /// slots the same sequences: only this tells a copy from one of another ring. What an earlier build left is
 /// of the ring that is joined first.
 pub(crate) fn join(engine: &Engine, ring: u64) -> Result<(), NodeError> {
-    let kept = number(engine, RING)?.map(u64::from_be_bytes);
-    if kept == Some(ring) {
+    if number(engine, RING)?.map(u64::from_be_bytes) == Some(ring) {
         return Ok(());
     }
-    if kept.is_some() && holds_something(engine)? {
+    if self::ring(engine)?.is_some() {
         return Err(NodeError::OtherRing);
     }
     let mut batch = WriteBatch::new();

@@ -31,6 +31,8 @@ pub enum GroupSaid {
     /// Whether the group has one member less as long as the part that this node has in it waits for room on
     /// its disk.
     SeatWaits(bool),
+    /// The node cannot go on, since what it has is of another ring.
+    OtherRing,
     /// The node cannot go on, since the group will not hear it any more.
     Lost(String),
 }
@@ -57,6 +59,8 @@ pub struct Joining {
     pub address: String,
     /// What it still has.
     pub survived: Survived,
+    /// The ring whose copies it holds: in another one it is not to say what it has.
+    pub of_ring: Option<u64>,
     /// Its clock.
     pub clock: Arc<dyn Clock>,
     /// Where the group's words go.
@@ -241,8 +245,11 @@ impl State {
 
 impl GroupDoor for LocalGroup {
     fn join(&self, joining: Joining) -> Result<Box<dyn GroupMember>, NodeError> {
-        let Joining { node, address, survived, clock, said } = joining;
+        let Joining { node, address, survived, of_ring, clock, said } = joining;
         let mut state = self.shared.lock();
+        if of_ring.is_some_and(|of_ring| of_ring != state.ring) {
+            return Err(NodeError::OtherRing);
+        }
         state.nonces += 1;
         state.gone.retain(|gone| *gone != node);
         let nonce = state.nonces;

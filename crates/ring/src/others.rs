@@ -4,6 +4,7 @@ use crate::NodeError;
 use crate::address::{HostPort, NodeAddress};
 use crate::copied::{Copied, Told};
 use crate::copies::Copies;
+use crate::folder;
 use crate::group::{GroupDoor, Joining};
 use crate::here::Shared;
 use crate::keyspaces::Keyspaces;
@@ -102,7 +103,8 @@ pub(crate) fn join(
     let peers_at = HostPort { host, port: heard_at.port() };
     let address = NodeAddress { name: shared.chosen.name, clients, peers: peers_at }.to_string();
     let said = Arc::new(move |said| tell(Told::Group(said)));
-    let joining = Joining { node: others.me, address, survived, clock: shared.chosen.clock.clone(), said };
+    let (of_ring, clock) = (folder::ring(engine)?, shared.chosen.clock.clone());
+    let joining = Joining { node: others.me, address, survived, of_ring, clock, said };
     copies.set_group(others.group.join(joining)?);
     let metrics = shared.metrics.first().cloned().unwrap_or_default();
     let copied =

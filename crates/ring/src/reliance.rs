@@ -40,10 +40,10 @@ pub(crate) fn judge(engine: &Engine, persistence: Persistence) -> Result<Relianc
     let is_same_boot = !boot.is_empty() && kept.as_deref() == Some(&boot[..]);
     let is_clean = tree.get(CLEAN)?.is_some();
     let before = tree.get(PERSISTENCE)?.map(|value| value.to_buffer()).transpose()?;
-    // What the life before had chosen tells what is there, whatever is chosen now. A store that was never
-    // used lacks nothing.
+    // What the life before had chosen tells what is there, whatever is chosen now. Of a store that was never
+    // used nobody knows whether the node is new, or what it had is gone.
     let is_whole = match (before.as_deref(), &kept) {
-        (Some(b"always"), _) | (None, None) => true,
+        (Some(b"always"), _) => true,
         (Some(b"everysec"), _) => is_same_boot || is_clean,
         _ => false,
     };
@@ -108,7 +108,8 @@ mod tests {
     fn what_was_not_synced_is_relied_on_until_the_machine_goes_down() {
         let engine = Engine::in_memory(Options::default()).unwrap();
         let judged = |persistence| judge(&engine, persistence).unwrap();
-        assert_eq!(judged(Persistence::EverySecond), Reliance::Whole, "it is new");
+        assert_eq!(judged(Persistence::EverySecond), Reliance::Doubtful, "it is new, or what it had is gone");
+        note_told(&engine).unwrap();
         assert_eq!(
             judged(Persistence::EverySecond),
             Reliance::Whole,
@@ -129,6 +130,7 @@ mod tests {
         let engine = Engine::in_memory(Options::default()).unwrap();
         let judged = |persistence| judge(&engine, persistence).unwrap();
         judged(Persistence::EverySecond);
+        note_told(&engine).unwrap();
         forget_boot(&engine);
         assert_eq!(judged(Persistence::Always), Reliance::Doubtful, "the last second was not synced");
         note_told(&engine).unwrap();
@@ -144,6 +146,7 @@ mod tests {
         let engine = Engine::in_memory(Options::default()).unwrap();
         let judged = || judge(&engine, Persistence::EverySecond).unwrap();
         judged();
+        note_told(&engine).unwrap();
         forget_boot(&engine);
         for _ in 0..2 {
             assert_eq!(judged(), Reliance::Doubtful);

@@ -4,7 +4,7 @@
 mod support;
 
 use atoll_errors::ErrorKind;
-use atoll_replica::{GroupOptions, NodeId, Options};
+use atoll_replica::{Change, GroupOptions, Incarnation, NodeId, Options, Slot, Table};
 use atoll_ring::{LocalGroup, Node, NodeError, NodeOptions, Others, Persistence, Place};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -116,42 +116,56 @@ fn until_served(node: &Node, words: &str) -> String {
     }
 }
 
+fn ring() -> Arc<LocalGroup> {
+    let shape = GroupOptions { slots: 16_384, copies: 1 };
+    Arc::new(LocalGroup::start(shape, Duration::from_millis(500)).unwrap())
+}
+
+/// The only node of a ring.
+fn start_in(group: &Arc<LocalGroup>, folder: &Path) -> Result<Node, NodeError> {
+    let (listen, group) = ("127.0.0.1:0".parse().unwrap(), Arc::clone(group));
+    let options = Options { in_sync_min: 1, ..Options::default() };
+    let others = Others { me: NodeId(1), listen, group, options };
+    Node::start(NodeOptions { others: Some(others), ..on(folder, Persistence::EverySecond) })
+}
+
 #[test]
 fn a_folder_of_a_node_of_one_ring_is_refused_in_another_one() {
     let folder = tempfile::tempdir().unwrap();
-    let shape = GroupOptions { slots: 16_384, copies: 1 };
-    let ring = || Arc::new(LocalGroup::start(shape, Duration::from_millis(500)).unwrap());
-    let start = |group: &Arc<LocalGroup>| {
-        let (listen, group) = ("127.0.0.1:0".parse().unwrap(), Arc::clone(group));
-        let options = Options { in_sync_min: 1, ..Options::default() };
-        let others = Others { me: NodeId(1), listen, group, options };
-        Node::start(NodeOptions { others: Some(others), ..on(folder.path(), Persistence::EverySecond) })
-    };
     let first = ring();
     for expected in ["1", "2"] {
-        let node = start(&first).unwrap();
-        assert!(
-            first
-                .wait(Duration::from_secs(20), |table| table.slots.iter().all(|slot| slot.primary.is_some()))
-        );
+        let node = start_in(&first, folder.path()).unwrap();
         assert_eq!(until_served(&node, "APPEND k v"), expected);
         node.stop().unwrap();
     }
     let another = ring();
-    let ended = start(&another).and_then(|node| {
-        let (tell, told) = std::sync::mpsc::channel();
-        let ending = node.ending();
-        std::thread::spawn(move || {
-            ending.wait();
-            let _ = tell.send(());
-        });
-        told.recv_timeout(Duration::from_secs(20)).expect("it goes on in another ring");
-        node.stop()
-    });
-    assert!(matches!(ended, Err(NodeError::OtherRing)), "{ended:?}");
-    assert!(ended.unwrap_err().hint().unwrap().contains("another folder"));
-    let node = start(&first).unwrap();
+    let refused = start_in(&another, folder.path()).err().expect("it is of the first one");
+    assert!(matches!(refused, NodeError::OtherRing), "{refused}");
+    assert!(refused.hint().unwrap().contains("another folder"));
+    assert!(another.table().members.is_empty(), "it has said nothing of what it has");
+    let node = start_in(&first, folder.path()).unwrap();
     assert_eq!(until_served(&node, "GET k"), "vv");
+    node.stop().unwrap();
+}
+
+#[test]
+fn a_node_whose_folder_is_gone_does_not_say_that_it_has_everything() {
+    let (folder, fresh) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let group = ring();
+    let node = start_in(&group, folder.path()).unwrap();
+    assert_eq!(until_served(&node, "APPEND k v"), "1");
+    node.stop().unwrap();
+    let node = start_in(&group, fresh.path()).unwrap();
+    let is_back = |table: &Table| table.incarnation(NodeId(1)) == Some(Incarnation(2));
+    assert!(group.wait(Duration::from_secs(20), is_back));
+    assert!(group.table().slots.iter().all(|slot| slot.primary.is_none()), "nobody has what was there");
+    node.stop().unwrap();
+    // Once it was found somebody may say that it is what there is.
+    let node = start_in(&group, folder.path()).unwrap();
+    assert!(group.wait(Duration::from_secs(20), |table| table.incarnation(NodeId(1)) == Some(Incarnation(3))));
+    let slot = Client::connect(node.address()).say("CLUSTER KEYSLOT k").parse().unwrap();
+    group.change(Change::Recover { slot: Slot(slot) });
+    assert_eq!(until_served(&node, "GET k"), "v");
     node.stop().unwrap();
 }
 
