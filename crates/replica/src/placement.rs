@@ -57,6 +57,8 @@ struct Plan<'a> {
     handed_over: usize,
     /// How many copies each node would have if all had as many, rounded up.
     fair_copies: usize,
+    /// No node has fewer copies.
+    least_copies: usize,
     /// Whether the only copy of some slot is on its way: until it has come and gone, nobody can tell who has
     /// how many.
     moves_only_copies: bool,
@@ -85,6 +87,7 @@ impl<'a> Plan<'a> {
         let leaving = table.members.iter().filter(|(_, member)| member.is_leaving);
         Self {
             fair_copies: loads.values().map(|load| load.copies).sum::<usize>().div_ceil(loads.len().max(1)),
+            least_copies: loads.values().map(|load| load.copies).min().unwrap_or(0),
             moves_only_copies,
             leaving: leaving.map(|(&node, _)| node).collect(),
             table,
@@ -202,22 +205,26 @@ impl<'a> Plan<'a> {
         if let Some(node) = idlest.filter(|&node| load(node).leads + 1 < load(primary).leads) {
             return self.hand_over(slot, configuration, node);
         }
-        let Some(node) = self.least_loaded(|node| !configuration.has(node)) else { return };
-        if self.copies_of(slot) == 1 {
-            let has_too_many = load(primary).copies > self.fair_copies.max(load(node).copies + 1);
-            if has_too_many && !self.moves_only_copies {
-                self.load(node, |load| load.copies += 1);
-                self.load(primary, |load| load.copies -= 1);
-                self.changes.push(Change::Copy { slot, node });
+        let is_only_copy = self.copies_of(slot) == 1;
+        let gets_one = |copies: usize| match is_only_copy {
+            true => !self.moves_only_copies && load(primary).copies > self.fair_copies.max(copies + 1),
+            false => {
+                let others = configuration.in_sync.iter().filter(|&other| other != primary);
+                others.map(|other| load(other).copies).max().unwrap_or(0) > copies + 1
             }
+        };
+        // Of a ring at rest each slot ends here: to look at all nodes for each would take the group's only
+        // thread for a moment, with each plan.
+        if !gets_one(self.least_copies) {
             return;
         }
-        let others = configuration.in_sync.iter().filter(|&other| other != primary);
-        let fullest = others.map(|other| load(other).copies).max().unwrap_or(0);
-        if load(node).copies + 1 < fullest {
-            self.load(node, |load| load.copies += 1);
-            self.changes.push(Change::Copy { slot, node });
+        let least = self.least_loaded(|node| !configuration.has(node));
+        let Some(node) = least.filter(|&node| gets_one(load(node).copies)) else { return };
+        self.load(node, |load| load.copies += 1);
+        if is_only_copy {
+            self.load(primary, |load| load.copies -= 1);
         }
+        self.changes.push(Change::Copy { slot, node });
     }
 
     /// A few slots at a time: the others go on meanwhile.
@@ -263,6 +270,7 @@ impl<'a> Plan<'a> {
     fn load(&mut self, node: NodeId, change: impl FnOnce(&mut Load)) {
         if let Some(load) = self.loads.get_mut(&node) {
             change(load);
+            self.least_copies = self.least_copies.min(load.copies);
         }
     }
 }

@@ -7,6 +7,7 @@ use atoll_replica::{
     Change, Configuration, Decision, Group, GroupOptions, Incarnation, NodeId, Proposal, Slot, Survived,
 };
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 const SLOTS: u32 = 1 << 20;
 const NODES: u32 = 64;
@@ -112,6 +113,29 @@ fn a_change_of_one_slot_of_a_million_is_found_at_once() {
     assert_eq!(changed, [slot]);
     assert!(before.slots.iter().all(|slot| slot.joining.is_empty()), "the table of before stays");
     assert_eq!(after.slots.get(SLOTS as usize), None);
+}
+
+/// How long a plan takes of a ring at rest with so many nodes.
+fn plan_at_rest(nodes: u32) -> Duration {
+    let mut group = Group::new(GroupOptions { slots: 16_384, copies: 3 });
+    (1..=nodes).for_each(|node| register(&mut group, node));
+    for change in group.plan(&[]) {
+        group.apply(change);
+    }
+    (0..3)
+        .map(|_| {
+            let began = Instant::now();
+            assert_eq!(group.plan(&[]), [], "{nodes} nodes are at rest");
+            began.elapsed()
+        })
+        .min()
+        .unwrap_or_default()
+}
+
+#[test]
+fn what_a_plan_of_a_ring_at_rest_takes_does_not_go_by_the_number_of_nodes() {
+    let (few, many) = (plan_at_rest(8), plan_at_rest(1024));
+    assert!(many < few * 10, "{many:?} with 1,024 nodes, {few:?} with 8");
 }
 
 #[test]
