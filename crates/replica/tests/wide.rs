@@ -1,7 +1,11 @@
 //! A ring with the widest table, of 2^20 slots: it is founded, a node dies, another joins, one leaves, and
 //! slots go where they are wanted; by the same code as with 16,384.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it must be")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test ends where something is not as it must be, and measures"
+)]
 
 use atoll_replica::{
     Change, Configuration, Decision, Group, GroupOptions, Incarnation, NodeId, Proposal, Slot, Survived,

@@ -162,7 +162,9 @@ fn a_node_whose_folder_is_gone_does_not_say_that_it_has_everything() {
     node.stop().unwrap();
     // Once it was found somebody may say that it is what there is.
     let node = start_in(&group, folder.path()).unwrap();
-    assert!(group.wait(Duration::from_secs(20), |table| table.incarnation(NodeId(1)) == Some(Incarnation(3))));
+    assert!(
+        group.wait(Duration::from_secs(20), |table| table.incarnation(NodeId(1)) == Some(Incarnation(3)))
+    );
     let slot = Client::connect(node.address()).say("CLUSTER KEYSLOT k").parse().unwrap();
     group.change(Change::Recover { slot: Slot(slot) });
     assert_eq!(until_served(&node, "GET k"), "v");

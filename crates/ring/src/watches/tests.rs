@@ -244,8 +244,8 @@ fn who_came_first_is_looked_at_before_any_number_of_those_who_come_later() {
     let told: usize = (0..5_u64)
         .map(|round| {
             for (id, name) in (round * 17..).zip(&names) {
-                let expected = Expected::Equals(Some(b"x"));
-                place.watches.begin(watch_of(0, Some(id), name.as_bytes(), expected));
+                let (name, expected) = (name.as_bytes(), Expected::Equals(Some(b"x".as_slice())));
+                place.watches.begin(watch_of(0, Some(id), name, expected));
             }
             place.round()
         })

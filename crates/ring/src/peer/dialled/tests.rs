@@ -120,7 +120,8 @@ fn notice(peers: &mut Peers, poll: &mut Poll) {
 #[test]
 fn what_is_lost_with_a_connection_counts_as_given_up_and_what_went_out_as_sent() {
     let mut poll = Poll::new().unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Nobody else takes a port there once it is let go of.
+    let listener = TcpListener::bind("127.0.0.2:0").unwrap();
     let at = listener.local_addr().unwrap();
     drop(listener);
     let mut peers = speaking_to(at, &poll);
