@@ -15,6 +15,15 @@ def examples(page: Path = PAGE) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
 
 
+def test_pages_that_use_one_store_name_their_tables_apart() -> None:
+    pages = [ROOT / "README.md", *(GUIDE / name for name in ("tables.md", "python.md", "simulations.md"))]
+    # Whoever goes from page to page has the tables of the one before.
+    made = r"""(?:\bstore|open\("results"\))\.create_table\(\s*"([^"]+)"|^atoll table create (\S+)"""
+    names = [{a or b for a, b in re.findall(made, page.read_text(), flags=re.MULTILINE)} for page in pages]
+    assert all(names), names
+    assert len(set.union(*names)) == sum(map(len, names)), names
+
+
 def test_wrong_input_is_told_as_the_guide_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     (example,) = examples(GUIDE / "bad-input.md")
