@@ -59,7 +59,8 @@ impl AccessError {
             Self::Read { .. } => "name a file that is there, or begin without --acl-file",
             Self::Open { .. } => "passwords that people choose are found from their hashes",
             Self::Text { .. } | Self::Line { .. } => {
-                "a line is such as: user ana on #SHA256 ~run:* +@read +@write; see docs/guide/ring.md"
+                "a line is such as: user ana on #SHA256 ~run:* +@read +@write; \
+                 see docs/guide/ring-operations.md"
             }
         }
     }
