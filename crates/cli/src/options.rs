@@ -139,7 +139,7 @@ pub(crate) fn schema() -> Schema {
 }
 
 /// Variables with our prefix that are not options.
-const RESERVED_VARIABLES: [&str; 8] = [
+const RESERVED_VARIABLES: [&str; 9] = [
     CONFIG_VARIABLE,
     "ATOLL_LOG",
     "ATOLL_LOG_FORMAT",
@@ -149,6 +149,8 @@ const RESERVED_VARIABLES: [&str; 8] = [
     "ATOLL_CASSANDRA_NODES",
     "ATOLL_CASSANDRA_CONTROL",
     "ATOLL_CASSANDRA_FOLDER",
+    // Where benches keep their stores.
+    "ATOLL_BENCH_DIR",
 ];
 
 /// The options file, instead of the usual ones.

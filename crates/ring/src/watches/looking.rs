@@ -156,7 +156,7 @@ impl Watches {
         }
     }
 
-    /// Takes the next of those that began, and that are there still, to be looked at before any other of them.
+    /// Takes the next of those that began, and that are there still, to be looked at before the others.
     fn begin_to_look(&mut self) {
         while self.looking.len() < LOOKS_MAX
             && let Some(number) = self.begun.pop_front()
