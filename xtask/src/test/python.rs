@@ -27,6 +27,8 @@ pub fn visit(built: &Built) -> Result<Visit, Failure> {
             let mut command = Command::new(python);
             command
                 .args(["-m", "pytest", "-v", "-rfEs", "-p", "no:cacheprovider"])
+                // Stores of tests that passed would take gigabytes until the third run after this one.
+                .args(["-o", "tmp_path_retention_policy=failed"])
                 .args(rooms::PYTHON_FOLDERS)
                 .current_dir(workspace::root()?);
             command.env("PROGRAM_UNDER_TEST", atoll).env("PYTHONDONTWRITEBYTECODE", "1");
