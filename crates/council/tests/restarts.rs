@@ -62,6 +62,23 @@ fn is_all_of(table: &Table, before: &Arc<Table>) -> bool {
 }
 
 #[test]
+fn a_node_of_another_ring_is_not_registered() {
+    let (mut nodes, members) = group(3, 64, None);
+    nodes.iter().for_each(|node| node.until_table("founded", |table| is_founded(table, 3)));
+    let ring = nodes[0].told(|told| told.ring.unwrap());
+    nodes[2].kill();
+    nodes[0].until_table("it is given up", |table| !table.members[&NodeId(3)].is_up);
+    let mut options = options(3, &members, 64, listen(&members, 3), None);
+    options.of_ring = Some(ring + 1);
+    nodes[2] = Node::try_start(options, Survived::Everything).unwrap();
+    nodes[2].until("it is refused", |told| {
+        told.troubles.iter().any(|trouble| matches!(trouble, CouncilError::OtherRing))
+    });
+    let third = nodes[0].table().members[&NodeId(3)].clone();
+    assert_eq!((third.incarnation, third.is_up), (Incarnation(1), false), "it has said what it has");
+}
+
+#[test]
 fn a_member_that_lost_its_memory_comes_back_and_counts() {
     let (mut nodes, members) = group(3, 16, None);
     nodes.iter().for_each(|node| node.until_table("founded", |table| is_founded(table, 3)));
