@@ -155,6 +155,8 @@ def test_runs_of_one_table_are_trajectories_of_their_own(
         again = atoll.mdanalysis.universe(table, run)
         for ts, _ in zip(again.trajectory, universe.trajectory, strict=True):
             numpy.testing.assert_array_equal(ts.positions, universe.select_atoms(select).positions)
+        copied = again.copy().trajectory
+        assert (copied.n_atoms, copied.n_frames) == (len(universe.select_atoms(select)), FRAMES)
     if columns:
         assert table.where(atoll.col("run") == "some").count() == table.of_runs("some").count() > 0
 

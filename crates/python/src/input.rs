@@ -9,7 +9,7 @@ use crate::error::{Failure, misuse};
 use crate::rows::Rows;
 use arrow_array::builder::{BinaryBuilder, StringBuilder};
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, DictionaryArray, FixedSizeListArray, Int8Array, PrimitiveArray,
+    Array, ArrayRef, BooleanArray, DictionaryArray, FixedSizeListArray, Int8Array, NullArray, PrimitiveArray,
     RecordBatch, StringArray, make_array, types,
 };
 use arrow_buffer::{BooleanBuffer, NullBuffer};
@@ -62,6 +62,14 @@ pub(crate) fn alike(py: Python<'_>, name: &str, text: String, rows: usize) -> Py
     let column = column.map_err(Failure::from)?;
     let schema = Schema::new(vec![Field::new(name, column.data_type().clone(), false)]);
     Ok(Rows::new(RecordBatch::try_new(Arc::new(schema), vec![Arc::new(column)]).map_err(Failure::from)?))
+}
+
+/// One column without a value in any of so many rows, whatever the type of the table's column.
+#[pyfunction]
+pub(crate) fn nothing(name: &str, rows: usize) -> PyResult<Rows> {
+    let schema = Schema::new(vec![Field::new(name, DataType::Null, true)]);
+    let column: ArrayRef = Arc::new(NullArray::new(rows));
+    Ok(Rows::new(RecordBatch::try_new(Arc::new(schema), vec![column]).map_err(Failure::from)?))
 }
 
 fn check_lengths(fields: &[Field], arrays: &[ArrayRef]) -> Result<(), Failure> {

@@ -56,5 +56,6 @@ fn _atoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pickled::rows_of_stream, module)?)?;
     module.add_function(wrap_pyfunction!(pickled::schema_of_stream, module)?)?;
     module.add_function(wrap_pyfunction!(input::alike, module)?)?;
+    module.add_function(wrap_pyfunction!(input::nothing, module)?)?;
     module.add_function(wrap_pyfunction!(input::rows, module)?)
 }

@@ -82,12 +82,12 @@ where
 }
 
 /// Something that belongs to the process that made it.
-pub(crate) struct Kept<T> {
+pub(crate) struct Kept<T: Send> {
     value: Option<T>,
     process: u32,
 }
 
-impl<T> Kept<T> {
+impl<T: Send> Kept<T> {
     pub(crate) fn new(value: T) -> Self {
         Self { value: Some(value), process: std::process::id() }
     }
@@ -99,11 +99,17 @@ impl<T> Kept<T> {
     }
 }
 
-impl<T> Drop for Kept<T> {
+impl<T: Send> Drop for Kept<T> {
     fn drop(&mut self) {
+        let value = self.value.take();
         if self.process != std::process::id() {
             // Its locks and sockets are the parent's; closing them here would pull the floor from under it.
-            std::mem::forget(self.value.take());
+            std::mem::forget(value);
+        } else if value.is_some() {
+            // The last handle of a store waits for its threads, and a checkpoint may be under way: other threads of
+            // Python run meanwhile.
+            let mut value = Some(value);
+            Python::try_attach(|py| py.detach(|| drop(value.take())));
         }
     }
 }

@@ -19,7 +19,8 @@ class _Turn:
     __slots__ = ("lock", "step")
 
     def __init__(self) -> None:
-        self.lock, self.step = threading.Lock(), 0
+        # Re-entrant: a signal handler may append in the middle of an append of its thread.
+        self.lock, self.step = threading.RLock(), 0
 
 
 class Appending:
@@ -32,9 +33,10 @@ class Appending:
         self._attempts: dict[str, int] = {}
         #: The runs of which nobody said that an attempt is to begin.
         self._begun_unasked: set[str] = set()
-        self._beginning = threading.Lock()
+        # Re-entrant, so that a signal handler that would begin a run in the middle of a beginning gets an error.
+        self._beginning, self._is_beginning = threading.RLock(), False
         self._turns: dict[tuple[str, int, int], _Turn] = {}
-        self._own_turn = threading.Lock()
+        self._own_turn = threading.RLock()
         self._own_step = 0
         #: Whether it was warned of rows that say another step than theirs.
         self._has_warned = False
@@ -182,7 +184,16 @@ class Appending:
                     f'run "{run}" has steps up to {last}: a new attempt that writes step {step} would replace them from there on',
                     f'leave step= out, which takes the next one; or say that you mean it: begin("{run}") first',
                 )
-            attempt = self.begin(run)
+            if self._is_beginning:
+                raise ConflictError.hinted(
+                    f'a run is being begun by this thread, and run "{run}" cannot be begun in the middle of that',
+                    "this is a signal handler: append to a run that was begun before the signal can come",
+                )
+            self._is_beginning = True
+            try:
+                attempt = self.begin(run)
+            finally:
+                self._is_beginning = False
             self._begun_unasked.add(run)
             return attempt
 
@@ -220,7 +231,7 @@ class Appending:
         with turn.lock:
             # Other handles and processes may be this rank too: each gets a step of its own.
             step, version = self._native.append_next(run, attempt, rank, turn.step, held, time)
-            turn.step = step + 1
+            turn.step = max(turn.step, step + 1)
         return version
 
     def _append_own(self, held: _atoll.Rows, time: float | None) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from . import _atoll
+from ._convert import number
 from .errors import InvalidInputError
 
 
@@ -29,7 +30,7 @@ class Cell:
 
     def __post_init__(self) -> None:
         for name in ("lengths", "tilts", "low"):
-            object.__setattr__(self, name, tuple(float(number) for number in getattr(self, name)))
+            object.__setattr__(self, name, tuple(number(each, f"one of {name}") for each in getattr(self, name)))
         axes = _names(self.axes)
         # The usual axes, as many as there are lengths.
         object.__setattr__(self, "axes", axes[: len(self.lengths)] if axes == ("x", "y", "z") else axes)
@@ -55,7 +56,7 @@ class Cell:
     @classmethod
     def dimensions(cls, dimensions: Sequence[float], *, axes: Sequence[str] | str = ("x", "y", "z")) -> Cell:
         """From ``[a, b, c, alpha, beta, gamma]``, lengths and angles in degrees, as MDAnalysis' ``ts.dimensions``."""
-        told = [] if dimensions is None else [float(number) for number in dimensions]
+        told = [] if dimensions is None else [number(each, "one of dimensions") for each in dimensions]
         if len(told) != 6:
             raise InvalidInputError("dimensions are three lengths and three angles in degrees")
         (a, b, c), angles = told[:3], told[3:]

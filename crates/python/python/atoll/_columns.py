@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from . import _atoll
-from ._convert import as_list, check_array, check_has_rows, native_column, needed, of_lists
+from ._convert import as_list, check_array, check_has_rows, is_nothing, native_column, needed, of_lists
 from ._frames import columns_of_frame, is_frame
 from .errors import InvalidInputError
 
@@ -121,7 +121,8 @@ def _numbers(name: str, values: list[Any], numpy: Any) -> numpy.ndarray[Any, Any
         held = of_lists(name, values, numpy)
     except (ValueError, OverflowError):
         return None
-    return None if held.dtype.kind in "OSTU" else held
+    # Times of NumPy may have several units, which NumPy makes one of without a look whether it holds them.
+    return None if held.dtype.kind in "OSTUmM" else held
 
 
 def _is_arrow(values: Any, numpy: Any) -> bool:
@@ -197,6 +198,8 @@ class TableColumns:
             # The usual one, of which there is nothing else to know.
             return values
         check_has_rows(name, values)
+        if is_nothing(values):
+            return Arrow(_atoll.rows([native_column(name, values)]), is_own=True)
         if _is_arrow(values, numpy):
             known = getattr(values, "nbytes", None)
             known = known if isinstance(known, int) else None

@@ -56,7 +56,18 @@ def label(value: Any, name: str) -> str:
     """A name that the native half can take, refused here as :func:`whole` refuses."""
     if not isinstance(value, str):
         raise InvalidInputError.hinted(f"{name} is a text, not {value!r}", f'write "{value}" if that is its name')
+    check_text(value, name)
     return value
+
+
+def check_text(value: str, name: str) -> None:
+    """Refuses a text with half of a surrogate pair, such as names of files that are no UTF-8: it has no bytes."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError.hinted(
+            f"{name} has half of a surrogate pair: {value!r}", "os.fsencode(text) gives the bytes of a file's name"
+        ) from None
 
 
 def number(value: Any, name: str) -> float:
@@ -128,6 +139,8 @@ def rows(data: Any) -> _atoll.Rows:
         return _atoll.rows([native_column(str(name), values) for name, values in data.items()])
     if is_frame(data):
         return _atoll.rows([native_column(str(name), values) for name, values in columns_of_frame(data)])
+    if "Null" in map(str, getattr(data, "dtypes", ())) and hasattr(data, "columns"):
+        return _atoll.rows([native_column(name, data[name]) for name in data.columns])
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         return _atoll.rows(data)
     names = getattr(getattr(data, "dtype", None), "names", None)
@@ -137,6 +150,11 @@ def rows(data: Any) -> _atoll.Rows:
         f"rows cannot be read from a {type(data).__name__}",
         "give a mapping of names to arrays, a data frame, or an Arrow table",
     )
+
+
+def is_nothing(values: Any) -> bool:
+    """Whether it is a series of Polars without any value. It has no type, and its Arrow array is not one that others read."""
+    return str(getattr(values, "dtype", "")) == "Null"
 
 
 def check_has_rows(name: str, values: Any) -> None:
@@ -165,6 +183,8 @@ def native_column(name: str, values: Any) -> _Column:
     if hasattr(values, "_from_sequence") and hasattr(values, "isna"):
         # An extension array of pandas: what it is missing only a series tells.
         values = needed("pandas", f'column "{name}", an array of pandas,').Series(values)
+    if is_nothing(values):
+        return name, None, _Only(_atoll.nothing(name, len(values))), None, None
     if hasattr(values, "to_frame") and not hasattr(values, "__arrow_c_array__"):
         # A series of pandas or Polars: as a frame it speaks Arrow.
         if is_plain_float(values):
@@ -188,7 +208,7 @@ def native_column(name: str, values: Any) -> _Column:
 def _rows_of_series(name: str, frame: Any) -> _atoll.Rows:
     try:
         return _atoll.rows(frame)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, NotImplementedError) as error:
         if isinstance(error, AtollError):
             raise
         # Pandas has PyArrow look what its objects are, whose errors these are.
@@ -210,6 +230,8 @@ def _listed(name: str, values: list[Any]) -> _Column:
     kinds = {type(value) for value in values} - {type(None)}
     if not kinds and values:
         raise InvalidInputError(f'column "{name}": a list of None alone has no type; leave the column out')
+    if kinds == {str}:
+        _check_texts(name, values)
     if kinds <= {str} or kinds <= {bytes}:
         return name, "binary" if kinds == {bytes} else "utf8", values, None, None
     texts = {kind for kind in kinds if issubclass(kind, str | bytes)}
@@ -238,6 +260,16 @@ def _listed(name: str, values: list[Any]) -> _Column:
         check_exact(name, values, held)
         return name, "float64", held, mask, None
     return _of_numpy(name, values)
+
+
+def _check_texts(name: str, values: list[Any]) -> None:
+    """Refuses a text that has no bytes, by its row; the rows are looked at one by one only if there is such a text."""
+    try:
+        "".join(filter(None, values)).encode()
+    except UnicodeEncodeError:
+        for row, value in enumerate(values):
+            if value is not None:
+                check_text(value, f'column "{name}", row {row}')
 
 
 def check_exact(name: str, given: Iterable[Any], held: Iterable[Any], elements: int = 1) -> None:
@@ -299,14 +331,14 @@ def _of_numpy(name: str, values: list[Any]) -> _Column:
     if present is None:
         raise InvalidInputError(f'column "{name}": a list without a value has no type; leave the column out')
     filled = [present if value is None else value for value in values]
-    held = times(filled, numpy)
-    if held is None:
-        try:
+    try:
+        held = times(filled, numpy)
+        if held is None:
             held = of_lists(name, filled, numpy)
-        except InvalidInputError:
-            raise
-        except ValueError as error:
-            raise InvalidInputError(f'column "{name}": {error}') from None
+    except InvalidInputError:
+        raise
+    except (ValueError, OverflowError) as error:
+        raise InvalidInputError(f'column "{name}": {error}') from None
     if held.dtype.kind == "O":
         told = f"the type {kinds[0]}" if len(kinds) == 1 else f"the types {', '.join(kinds)} beside each other"
         raise InvalidInputError(f'column "{name}": a table cannot hold values of {told}')

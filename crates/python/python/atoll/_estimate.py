@@ -119,10 +119,12 @@ class Question:
     max_rows: int | None = None
 
     def __post_init__(self) -> None:
-        number(self.confidence, "confidence")
-        number(self.quantile, "a share, such as 0.5,")
+        # The numbers, not what was given: the native half takes no text, and `number` does.
+        object.__setattr__(self, "confidence", number(self.confidence, "confidence"))
+        object.__setattr__(self, "quantile", number(self.quantile, "a share, such as 0.5,"))
         if self.tolerance is not None:
-            number(self.tolerance[1], self.tolerance[0])
+            kind, width = self.tolerance
+            object.__setattr__(self, "tolerance", (kind, number(width, kind)))
 
 
 class Estimating:

@@ -10,6 +10,7 @@ import datetime
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from ._convert import check_text
 from .errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -149,6 +150,11 @@ class Expression:
 
     def between(self, low: Any, high: Any) -> Expression:
         """``low <= self <= high``: both ends included, as in SQL. A box leaves its high end out."""
+        if low is None or high is None:
+            raise InvalidInputError.hinted(
+                f"{self._text} between {low!r} and {high!r} holds for no row",
+                "write <= or >= for one end; box(x=(None, 5)) leaves an end open",
+            )
         low, high = (_of(end)._within(_SUM) for end in (low, high))
         return Expression(f"{self._within(_SUM)} between {low} and {high}", _COMPARISON)
 
@@ -159,6 +165,11 @@ class Expression:
         """
         if isinstance(values, str | bytes):
             raise InvalidInputError.hinted(f"{values!r} is one value, and is_in takes several", f"is_in([{values!r}])")
+        values = list(values)
+        if any(value is None for value in values):
+            raise InvalidInputError.hinted(
+                f"{self._text} is never equal to None", "leave None out, and add | (...).is_null()"
+            )
         listed = ", ".join(literal(value) for value in values)
         if not listed:
             return Expression("false", _ATOM)
@@ -219,7 +230,9 @@ def condition_text(condition: Expression | str) -> str:
             f"a condition is an expression or a text, not {condition!r}",
             'write atoll.col("type") == 2: a plain comparison of Python is done before Atoll sees it',
         )
-    return str(condition)
+    text = str(condition)
+    check_text(text, "a condition")
+    return text
 
 
 def column_name(column: str | Expression) -> str:
@@ -258,6 +271,11 @@ def literal(value: Any) -> str:
     """
     if type(value).__name__ == "datetime64":
         return f"timestamp '{_instant(value)}'"
+    if type(value).__name__ == "timedelta64":
+        # NumPy makes a bare number of some of its units.
+        raise InvalidInputError.hinted(
+            f"{value!r} is a duration, which conditions do not compare", "divide it by one of the column's unit"
+        )
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         value = value.item()
     if value is None:
@@ -269,6 +287,7 @@ def literal(value: Any) -> str:
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, str):
+        check_text(value, "a text of a condition")
         doubled = value.replace("'", "''")
         return f"'{doubled}'"
     if isinstance(value, datetime.datetime | datetime.date):

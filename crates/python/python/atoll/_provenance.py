@@ -20,6 +20,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from .errors import InvalidInputError
+
 #: A deck longer than this is cut: attributes are read whole whenever the run is looked at.
 DECK_CHARACTERS_MAX = 100_000
 #: So many attempts of a run are remembered.
@@ -32,6 +34,10 @@ OF_ATTEMPT = re.compile(r"attempt\.(\d+)\.")
 
 def of_run(deck: str | os.PathLike[str] | None, attributes: Mapping[str, Any]) -> dict[str, str | float]:
     """What holds for a run, by name."""
+    if not isinstance(attributes, Mapping):
+        raise InvalidInputError.hinted(
+            f"attributes are values by name, not a {type(attributes).__name__}", 'write attributes={"temperature": 300}'
+        )
     about = {name: _kept(value) for name, value in attributes.items()}
     if deck is not None:
         about["deck"] = _deck_text(deck)[:DECK_CHARACTERS_MAX]

@@ -223,8 +223,8 @@ class Asking(Choosing, Estimating):
         """
         # An array can be an index to Python as well; a number has no length.
         given: Any = bins
-        is_count = hasattr(given, "__index__") and not hasattr(given, "__len__")
-        edges = even_edges(self.query(), column, int(given), range) if is_count else given
+        is_count = not hasattr(given, "__len__") and not hasattr(given, "__iter__")
+        edges = even_edges(self.query(), column, whole(given, "bins"), range) if is_count else given
         return binned(self.query(), column, edges, confidence, simultaneous)
 
     def explain(self) -> str:
@@ -279,11 +279,17 @@ def _refined(table: Table, wanted: _Wanted, confidence: float) -> Question | Non
         *([Question("mean", column_text(mean, table), confidence)] if mean is not None else []),
         *([Question("sum", column_text(sum, table), confidence)] if sum is not None else []),
         *([Question("share", condition_text(share), confidence)] if share is not None else []),
-        *([Question("quantile", column_text(quantile[0], table), confidence, quantile[1])] if quantile is not None else []),
+        *([_quantile(quantile, table, confidence)] if quantile is not None else []),
     ]
     if len(questions) > 1:
         raise InvalidInputError.hinted("refine estimates one number", "ask for the others in queries of their own")
     return questions[0] if questions else None
+
+
+def _quantile(wanted: Any, table: Table, confidence: float) -> Question:
+    if not isinstance(wanted, tuple | list) or len(wanted) != 2:
+        raise InvalidInputError.hinted(f"a quantile is a column and a share, not {wanted!r}", 'quantile=("vz", 0.5)')
+    return Question("quantile", column_text(wanted[0], table), confidence, wanted[1])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, SupportsFloat, SupportsIndex
 
 from . import _atoll
 from ._cell import Cell
-from ._convert import number, whole
+from ._convert import check_text, number, whole
 from ._expression import Expression, column_name, column_parts, column_text, condition_text, literal
 from ._of_runs import runs_in_both, runs_wanted
 from .errors import InvalidInputError, UnsupportedError
@@ -180,6 +180,8 @@ class Choosing:
                 "attributes are those of now, and the runs of an earlier version may have been others",
                 "name them, as t.as_of(version).of_runs(\"a\"); t.runs(where=...) tells which meet it now",
             )
+        for name in names:
+            check_text(name, "the name of a run")
         if where is None and not names:
             raise InvalidInputError.hinted("of_runs needs to be told which runs", "give their names, or where=")
         found = [] if where is None else query.table._native.runs_of_each(condition_text(where))

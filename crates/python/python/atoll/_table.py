@@ -85,7 +85,8 @@ class Table(Asking, Noted, Appending):
         of that name just now.
         """
         [(_, type_name, _)] = fields({label(name, "the name of a column"): kind})
-        notes = {key: text for key, text in (("unit", unit), ("description", description)) if text is not None}
+        told = (("unit", unit), ("description", description))
+        notes = {key: label(text, key) for key, text in told if text is not None}
         return self._native.add_column(name, type_name, notes)
 
     @property
@@ -249,7 +250,7 @@ class Table(Asking, Noted, Appending):
         doing, or, with ``whole``, everything, whatever that costs; takes at most this ``share`` of a processor, above 0 and
         up to 1. Doing it again is harmless, in any process; others may append and ask meanwhile.
         """
-        return Packed(**self._native.pack(whole, share))
+        return Packed(**self._native.pack(bool(whole), number(share, "share")))
 
     def info(self) -> Info:
         """What the current version is made of: rows, bytes, blocks, runs and steps. Of several stores as one that of all
@@ -343,7 +344,8 @@ class Table(Asking, Noted, Appending):
         if bytes_per_second is not None:
             bytes_per_second = whole(bytes_per_second, "bytes_per_second")
         # A call that is refused ends nothing, so the new one begins before the old one ends.
-        began = self._native.keep_packed(share, bytes_per_second, idle)
+        budget = None if bytes_per_second is None else whole(bytes_per_second, "bytes_per_second")
+        began = self._native.keep_packed(number(share, "share"), budget, number(idle, "idle"))
         try:
             self.stop_packing()
         finally:

@@ -16,7 +16,16 @@ def without_nat(values: list[Any]) -> list[Any]:
 
 
 def times(values: Sequence[Any], numpy: Any) -> Any | None:
-    """An array of dates, of instants or of durations; ``None`` where they are not all one of these, or fit no unit."""
+    """An array of dates, of instants or of durations; ``None`` where they are not all one of these, or fit no unit.
+
+    Raises ``OverflowError`` for instants or durations of NumPy that no one unit can hold: NumPy would wrap them around.
+    """
+    for kind in (numpy.datetime64, numpy.timedelta64):
+        if all(isinstance(value, kind) for value in values):
+            held = _in_one_unit(list(values), numpy)
+            if held is None:
+                raise OverflowError("its times have several units, and no unit of one column holds them all")
+            return held
     if all(isinstance(value, datetime.datetime) for value in values):
         return _in_one_unit([_instant(value, numpy) for value in values], numpy)
     if all(isinstance(value, datetime.timedelta) for value in values):
@@ -42,6 +51,7 @@ def _in_one_unit(values: list[Any], numpy: Any) -> Any | None:
     held = numpy.array(values)
     if len({value.dtype for value in values}) > 1:
         # The finest unit of all may not reach as far as the others, and NumPy does not tell.
-        if any(became.astype(value.dtype) != value for became, value in zip(held, values, strict=True)):
+        pairs = zip(held, values, strict=True)
+        if any(became.astype(value.dtype) != value and not numpy.isnat(value) for became, value in pairs):
             return None
     return held

@@ -246,6 +246,8 @@ class AtollReader(_base.ReaderBase):  # type: ignore[misc]
             )
         self._table = store.table(names[0] if table is None else table)
         self._run = _the_run(self._table, run)
+        # What `copy` gives to the new reader; MDAnalysis itself notes the arguments of its own `__init__` only.
+        self._kwargs |= {"table": self._table.name, "run": self._run}
         self._steps = _steps(self._table, self._run)
         self._boxes = _boxes(self._table, self._run)
         first = self._rows(0)

@@ -105,13 +105,14 @@ class Writer:
         deck: str | os.PathLike[str] | None = None,
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
-        if not hasattr(table, "begin"):
-            hint = "open the table: atoll.Writer(store.table(NAME), run=...)"
-            raise InvalidInputError.hinted(f"a writer gives its steps to a table, and {table!r} is none", hint)
-        self.table, self.run, self._comm = table, label(run, "run"), comm
-        self.rank, self.size = _place(rank, size, comm)
-        if buffer_bytes < 1:
-            raise InvalidInputError(f"buffer_bytes is the room for steps that wait, at least 1, not {buffer_bytes}")
+        self._comm = comm
+        if comm is None:
+            self._take(table, run, (rank, size), buffer_bytes)
+        else:
+            # A rank whose own arguments are wrong must not leave the others waiting in the first exchange.
+            all_or_none(comm, lambda: self._take(table, run, (rank, size), buffer_bytes))
+            told = f"run {self.run!r} of table {self.table.name!r}, {self.size} ranks, attempt={attempt!r}"
+            check_alike(comm, told, "the writers of all ranks write one run")
         #: Which attempt of the run this is.
         self.attempt: int = self._begin_all(attempt, deck, attributes or {})
         # Ranks with a communicator share their checkpoints, so the first one notes them, as a process that is alone does; the
@@ -119,14 +120,24 @@ class Writer:
         self._agreement = Agreement(table, run, self.attempt, *((self.rank, self.size) if comm is None else (0, 1)))
         if comm is None and self.size > 1:
             self._agreement.begin(self._state().last_complete)
-        self._columns = TableColumns(table.schema)
-        self._block_bytes_max: int = table._native.block_bytes_max
         self._last: int | None = None
         # Not a bound method: a writer that nobody holds any more must be finalised while its thread still runs.
         self._pump = Pump(functools.partial(_append, table, run, self.attempt, (self.rank, self.size)), buffer_bytes)
         # Whoever forgets to close still gets the last steps written, when the process ends at the latest.
         self._finish = weakref.finalize(self, _end_unclosed, self._pump, run)
         _before_child_ends(self._finish, of=self)
+
+    def _take(self, table: Table, run: str, place: tuple[int | None, int | None], buffer_bytes: int) -> None:
+        """Takes the arguments of this rank, or says which is wrong."""
+        if not hasattr(table, "begin"):
+            hint = "open the table: atoll.Writer(store.table(NAME), run=...)"
+            raise InvalidInputError.hinted(f"a writer gives its steps to a table, and {table!r} is none", hint)
+        self.table, self.run = table, label(run, "run")
+        self.rank, self.size = _place(*place, self._comm)
+        if whole(buffer_bytes, "buffer_bytes") < 1:
+            raise InvalidInputError(f"buffer_bytes is the room for steps that wait, at least 1, not {buffer_bytes}")
+        self._columns = TableColumns(table.schema)
+        self._block_bytes_max: int = table._native.block_bytes_max
 
     def step(self, step: SupportsIndex, time: SupportsFloat | None, arrays: Any, *, give: bool = False) -> None:
         """Gives the rows of one step of this rank; copies them, and returns while they are being written.
