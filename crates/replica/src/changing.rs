@@ -1,10 +1,10 @@
-//! A table on its way to the next one: what each change makes of it.
+//! The changes that lead from one table to the next.
 //!
-//! Invariant: a table that nothing changes in stays exactly as it was, its version too.
-//! Invariant: no copy is in sync and catches up: where nobody has anything yet, nobody catches up.
-//! Invariant: of the copies that catch up, those stand first that were in sync last: what a loss leaves is
-//! theirs.
-//! Invariant: a slot's successor is one of its in-sync copies and not its primary; a change of either forgets
+//! Invariant: a change without effect leaves the table exactly as it was, including its version.
+//! Invariant: no copy is both in sync and catching up; before a slot is founded, no copy of it catches up.
+//! Invariant: among the copies that are catching up, those come first that were in sync last: an accepted
+//! loss continues with theirs.
+//! Invariant: a slot's successor is one of its in-sync copies and not its primary; a change of either clears
 //! it.
 
 use crate::planted::{self, Bug};
@@ -17,17 +17,17 @@ use std::collections::BTreeMap;
 /// A table on its way to the next one.
 pub(crate) struct Changing<'a> {
     table: &'a mut Table,
-    /// The version that it has when something changes.
+    /// The version that the table gets if something changes.
     version: Version,
     is_changed: bool,
-    /// How many slots each node leads, once somebody asked.
+    /// How many slots each node leads, counted when first needed.
     leads: Option<BTreeMap<NodeId, i64>>,
-    /// Who was chosen last to lead a slot.
+    /// The node that was chosen last to lead a slot, and that slot.
     chosen: Option<(Slot, NodeId)>,
 }
 
-/// Into how many runs of slots those are divided that others take over: clients are told of ranges, and of
-/// few soon.
+/// How many runs of slots are handed out where other nodes take over: clients learn ranges of slots, and
+/// learn few of them quickly.
 const RUNS: usize = 256;
 
 impl<'a> Changing<'a> {
@@ -36,7 +36,7 @@ impl<'a> Changing<'a> {
         Self { table, version, is_changed: false, leads: None, chosen: None }
     }
 
-    /// Whether it is another table now.
+    /// Finishes; returns whether the table changed.
     pub(crate) fn end(self) -> bool {
         if self.is_changed {
             self.table.version = self.version;
@@ -48,7 +48,7 @@ impl<'a> Changing<'a> {
         self.table.members.get(&node).is_some_and(|member| member.is_up)
     }
 
-    /// Changes a slot; with another primary or other in-sync copies it is another epoch.
+    /// Changes the configuration of a slot; another primary or other in-sync copies start a new epoch.
     fn change(&mut self, slot: Slot, change: impl FnOnce(&mut Configuration)) {
         let Some(before) = self.table.slots.get(slot.0 as usize) else { return };
         let mut now = before;
@@ -76,16 +76,16 @@ impl<'a> Changing<'a> {
         slots.into_iter().for_each(|slot| change(self, slot));
     }
 
-    /// A node begins a life. Where it was in sync and has everything, it stays so in a new epoch; otherwise
-    /// it has to catch up.
+    /// A node begins a life. Where it was in sync and still has everything, it stays in sync, in a new epoch;
+    /// otherwise it has to catch up.
     pub(crate) fn begin(&mut self, node: NodeId, member: Member, survived: &Survived) {
         self.table.members.insert(node, member);
         self.is_changed = true;
         let has_everything = matches!(survived, Survived::Everything) || planted::is(Bug::LossForgotten);
         self.each_slot_of(node, |table, slot| {
             if !table.table.slot(slot).in_sync.contains(node) {
-                // While it is to be handed over it stays as it is: whoever says that it is ready says so of
-                // just that.
+                // A slot that is to be handed over stays as it is: the primary's proposal counts only for
+                // exactly that configuration.
                 if !has_everything && table.table.slot(slot).successor.is_none() {
                     table.change(slot, |configuration| configuration.empty(node));
                 }
@@ -116,8 +116,7 @@ impl<'a> Changing<'a> {
         });
     }
 
-    /// In-sync copies that nobody hears have to catch up later, if others are heard; and one who is heard
-    /// leads.
+    /// If any in-sync copy is up, demotes those that are down to catching up, and lets one that is up lead.
     fn settle(&mut self, slot: Slot) {
         let in_sync = self.table.slot(slot).in_sync;
         let up: Vec<_> = in_sync.iter().filter(|&node| self.is_up(node)).collect();
@@ -159,7 +158,7 @@ impl<'a> Changing<'a> {
                     return;
                 }
                 self.change(slot, |configuration| {
-                    // Without room it goes on catching up: it must not fall out.
+                    // Without room it keeps catching up, and keeps its place.
                     if configuration.in_sync.has_room() && configuration.joining.remove(node) {
                         configuration.in_sync.insert(node);
                     }
@@ -168,7 +167,7 @@ impl<'a> Changing<'a> {
             Proposal::Dismiss { node, .. } => self.change(slot, |configuration| {
                 if configuration.primary != Some(node) {
                     configuration.demote(node);
-                    // Also where it was not in sync: whoever asked waits for this epoch to end.
+                    // Also if it was not in sync: the primary that asked waits for this epoch to end.
                     configuration.epoch = epoch.next();
                 }
             }),
@@ -181,8 +180,8 @@ impl<'a> Changing<'a> {
         }
     }
 
-    /// What was proposed before the slot changed in any way counts for nothing: since then the primary may
-    /// have taken writes.
+    /// Carries out a handover. A proposal made before any later change of the slot counts for nothing: the
+    /// primary may have accepted writes since.
     fn take_over(&mut self, slot: Slot, since: Version, node: NodeId) {
         if !self.is_up(node) {
             return;
@@ -223,8 +222,8 @@ impl<'a> Changing<'a> {
                 return;
             }
             if configuration.joining.remove(node) | configuration.in_sync.remove(node) {
-                // Whoever leads may have asked for it to be counted in: that must not come true when it is
-                // back one day.
+                // The primary may have proposed to admit this copy. That proposal must not succeed when the
+                // copy is back one day.
                 configuration.epoch = configuration.epoch.next();
             }
         });
@@ -260,7 +259,7 @@ impl<'a> Changing<'a> {
         member.is_leaving = is_leaving;
     }
 
-    /// Whether it was taken out.
+    /// Removes a node that was to leave; returns whether it did.
     pub(crate) fn remove(&mut self, node: NodeId, incarnation: Incarnation) -> bool {
         let is_leaving = |member: &Member| member.is_leaving && member.incarnation == incarnation;
         let may = self.table.members.get(&node).is_some_and(is_leaving);
@@ -272,7 +271,7 @@ impl<'a> Changing<'a> {
         self.table.members.remove(&node).is_some()
     }
 
-    /// Its slots are nobody's until nodes are there for them.
+    /// Adds a keyspace. Its slots have no copies until there are nodes for them.
     pub(crate) fn add_keyspace(&mut self, rules: KeyspaceRules) {
         let is_there = self.table.keyspace_named(&rules.name).is_some();
         if is_there || rules.problem().is_some() || !self.table.has_room_for_keyspace() {
@@ -284,7 +283,8 @@ impl<'a> Changing<'a> {
         self.is_changed = true;
     }
 
-    /// The one who leads then has what it has: the log of a node that was catching up, or nothing.
+    /// Accepts a loss: the chosen node leads with whatever it has, be it the log of a copy that was catching
+    /// up or nothing.
     pub(crate) fn recover(&mut self, slot: Slot) {
         let configuration = self.table.slot(slot);
         if configuration.epoch == Epoch(0) || configuration.in_sync.iter().any(|node| self.is_up(node)) {
@@ -305,14 +305,14 @@ impl<'a> Changing<'a> {
 }
 
 impl Configuration {
-    /// Whether a node may be named as the one who leads next.
+    /// Whether a node may be named as successor.
     fn may_succeed(&self, node: NodeId) -> bool {
         let is_any = planted::is(Bug::HandedToAny) && self.has(node);
         self.primary.is_some_and(|primary| primary != node) && (self.in_sync.contains(node) || is_any)
     }
 
-    /// A copy has to catch up from now on. It has more than those that never were in sync, or are not any
-    /// more for longer.
+    /// Demotes an in-sync copy to catching up. It goes to the front, because it has more than copies that
+    /// never were in sync or were demoted earlier.
     fn demote(&mut self, node: NodeId) {
         if self.in_sync.remove(node) {
             self.joining.put_first(node);
@@ -322,7 +322,7 @@ impl Configuration {
         }
     }
 
-    /// A copy that catches up has nothing: others have more.
+    /// A copy that is catching up has lost its data: it goes behind the others.
     fn empty(&mut self, node: NodeId) {
         if self.joining.remove(node) {
             self.joining.insert(node);
@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(group.table().slot(Slot(0)).primary, None, "2 lost what it had");
         group.apply(Change::Recover { slot: Slot(0) });
         assert_eq!(group.table().slot(Slot(0)).primary, Some(NodeId(1)));
-        // It had that place in front of 4 by what it had.
+        // It stood before 4 because of the data that it had.
         let mut group = flapped();
         register(&mut group, 1, 2);
         assert_eq!(group.table().slot(Slot(0)).joining, Copies::of(&[NodeId(4), NodeId(1)]));

@@ -1,7 +1,7 @@
-//! Who has which slot, for all slots: many, of which few change at a time.
+//! The configurations of all slots: many slots, of which few change at a time.
 //!
-//! Invariant: a copy shares with its original all that neither has changed since, so that a table for each
-//! change costs little.
+//! Invariant: a clone shares with its original whatever neither has changed since, so a table for each change
+//! costs little.
 
 mod part;
 
@@ -9,11 +9,11 @@ use crate::{Configuration, NodeId, Slot, Version};
 use part::{Part, TOGETHER};
 use std::sync::Arc;
 
-/// The configurations of all slots, each in a few bytes.
+/// The configurations of all slots, packed into a few bytes each.
 #[derive(Clone, Debug, Default)]
 pub struct Configurations {
     parts: Vec<Arc<Part>>,
-    /// The part that was changed last, spread out: the next change is mostly one of its neighbours.
+    /// The part that was changed last, unpacked: the next change mostly concerns one of its neighbours.
     open: Option<Open>,
 }
 
@@ -24,7 +24,7 @@ struct Open {
 }
 
 impl Configurations {
-    /// So many slots that nobody has.
+    /// `count` slots without any copies.
     #[must_use]
     pub fn nobodys(count: u32) -> Self {
         let count = count as usize;
@@ -36,7 +36,7 @@ impl Configurations {
         Self { parts, open: None }
     }
 
-    /// As many as that, where there are fewer: what comes is nobody's.
+    /// Grows to `count` slots, if there are fewer; the new ones have no copies.
     pub fn grow(&mut self, count: u32) {
         let (before, count) = (self.len(), count as usize);
         if count <= before {
@@ -57,20 +57,20 @@ impl Configurations {
         }
     }
 
-    /// How many there are.
+    /// The number of slots.
     #[must_use]
     pub fn len(&self) -> usize {
         let last = self.parts.last().map_or(0, |part| part.len());
         self.parts.len().saturating_sub(1) * TOGETHER + last
     }
 
-    /// Whether there are none.
+    /// Whether there are no slots.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// That of one slot.
+    /// The configuration of one slot.
     #[must_use]
     pub fn get(&self, slot: usize) -> Option<Configuration> {
         let (part, at) = (slot / TOGETHER, slot % TOGETHER);
@@ -80,7 +80,7 @@ impl Configurations {
         }
     }
 
-    /// Changes that of one slot; whether there is such a slot.
+    /// Sets the configuration of one slot; returns whether there is such a slot.
     pub fn set(&mut self, slot: usize, configuration: Configuration) -> bool {
         let (part, at) = (slot / TOGETHER, slot % TOGETHER);
         if self.open.as_ref().is_none_or(|open| open.part != part) {
@@ -92,7 +92,7 @@ impl Configurations {
         place.map(|place| *place = configuration).is_some()
     }
 
-    /// Changes each, from slot 0 on.
+    /// Applies `change` to each slot, from slot 0 on.
     pub fn change_each(&mut self, mut change: impl FnMut(Slot, &mut Configuration)) {
         self.settle();
         for (number, part) in self.parts.iter_mut().enumerate() {
@@ -106,7 +106,8 @@ impl Configurations {
         }
     }
 
-    /// Nothing is changed for now: all takes as little room as it can.
+    /// Packs the part that is open, so that all takes as little memory as it can. Call it when no more
+    /// changes come for now.
     pub fn settle(&mut self) {
         if let Some(open) = self.open.take()
             && let Some(part) = self.parts.get_mut(open.part)
@@ -115,26 +116,26 @@ impl Configurations {
         }
     }
 
-    /// All of them, from slot 0 on: much cheaper than asking for one after the other.
+    /// All configurations, from slot 0 on: much cheaper than asking for one after the other.
     pub fn iter(&self) -> impl Iterator<Item = Configuration> + '_ {
         self.from(Slot(0))
     }
 
-    /// The same, from a slot on.
+    /// All configurations from slot `first` on.
     pub fn from(&self, first: Slot) -> impl Iterator<Item = Configuration> + '_ {
         let (part, at) = (first.0 as usize / TOGETHER, first.0 as usize % TOGETHER);
         (part..self.parts.len()).flat_map(|part| self.part(part)).skip(at)
     }
 
-    /// Whether this is so of any slot. What is asked must not follow from since when a slot is as it is: each
-    /// of the few placements is looked at once, and not each of the many slots.
+    /// Whether a predicate holds for any slot. It must not depend on `since`: it is asked once for each
+    /// distinct placement, of which there are few, and not for each of the many slots.
     pub fn any(&self, is_so: impl Fn(&Configuration) -> bool) -> bool {
         let shut = self.parts.iter().enumerate().filter(|(at, _)| !self.is_open(*at));
         self.open.as_ref().is_some_and(|open| open.slots.iter().any(&is_so))
             || shut.flat_map(|(_, part)| part.placements()).any(|placement| is_so(&placement))
     }
 
-    /// The slots of which a node has a copy, in sync or not: found without a look at most of the others.
+    /// The slots of which a node has a copy, in sync or not. Skips most parts that hold none.
     pub fn of_node(&self, node: NodeId) -> impl Iterator<Item = Slot> + '_ {
         let has = move |slot: &Configuration| slot.has(node);
         let parts = self.parts.iter().enumerate();
@@ -144,14 +145,15 @@ impl Configurations {
         slots.filter(move |(_, slot)| has(slot)).map(|(slot, _)| slot)
     }
 
-    /// The slots that came to be as they are after a table: found without a look at most of the others.
+    /// The slots whose configuration came after the table `than`. Skips most parts that hold none.
     pub fn newer(&self, than: Version) -> impl Iterator<Item = (Slot, Configuration)> + '_ {
         let parts = self.parts.iter().enumerate();
         let parts = parts.filter(move |(at, part)| self.is_open(*at) || part.has_newer(than));
         parts.flat_map(|(at, _)| self.numbered(at)).filter(move |(_, slot)| slot.since > than)
     }
 
-    /// The slots that are not as they are in another table, as they are here.
+    /// The slots whose configurations differ from those in `before`, with the configurations that they have
+    /// here.
     pub fn changed<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = (Slot, Configuration)> + 'a {
         let parts = (0..self.parts.len()).filter(|&part| !self.shares(before, part));
         parts.flat_map(|part| {
@@ -161,7 +163,7 @@ impl Configurations {
         })
     }
 
-    /// Those of one part.
+    /// The configurations of one part.
     fn part(&self, part: usize) -> impl Iterator<Item = Configuration> + '_ {
         let open = self.open.as_ref().filter(|open| open.part == part);
         let shut = self.parts.get(part).filter(|_| open.is_none());
@@ -169,7 +171,7 @@ impl Configurations {
         open.chain(shut.into_iter().flat_map(|part| part.slots()))
     }
 
-    /// The same, with their numbers.
+    /// The same, with the slots' numbers.
     fn numbered(&self, part: usize) -> impl Iterator<Item = (Slot, Configuration)> + '_ {
         (part * TOGETHER..).map(|slot| Slot(slot as u32)).zip(self.part(part))
     }
@@ -178,7 +180,7 @@ impl Configurations {
         self.open.as_ref().is_some_and(|open| open.part == part)
     }
 
-    /// Whether a part is the very same in both.
+    /// Whether both share the memory of a part.
     fn shares(&self, other: &Self, part: usize) -> bool {
         let parts = self.parts.get(part).zip(other.parts.get(part));
         !self.is_open(part) && !other.is_open(part) && parts.is_some_and(|(one, two)| Arc::ptr_eq(one, two))

@@ -1,8 +1,9 @@
-//! One copy of a slot on this node: its log, how far it is logged and committed, and what it is to the
-//! others.
+//! One copy of a slot on this node: its log, how far it is logged and committed, and its role towards the
+//! other copies.
 //!
-//! Invariant: what is committed is never truncated; what is applied is committed.
-//! Invariant: `verified` never exceeds what is known to be in the log of this epoch's primary.
+//! Invariant: committed entries are never truncated; applied entries are committed.
+//! Invariant: `verified` never exceeds the part of this log that is known to be in the log of this epoch's
+//! primary.
 
 use crate::log::{Log, Needed};
 use crate::planted::{self, Bug};
@@ -12,47 +13,47 @@ use crate::{
     Version,
 };
 
-/// What all copies of a node are given with each step.
+/// What a copy gets from its node with each step.
 pub(crate) struct Around<'a> {
     pub(crate) me: NodeId,
     pub(crate) now: crate::Moment,
     pub(crate) options: &'a Options,
-    /// How many copies of the slot must be in sync for a write to be taken.
+    /// How many copies of the slot must be in sync before a write is accepted.
     pub(crate) in_sync_min: usize,
-    /// How many bytes of applied entries of the slot may be kept for copies that lack them.
+    /// How many bytes of applied entries the slot may keep for copies that lack them.
     pub(crate) kept_bytes_max: usize,
-    /// Whether this node may go on with the slot where no other copy is in sync: the configuration group
-    /// hears it, and no newer table leaves the slot to somebody else.
+    /// Whether this node may serve the slot where no other copy is in sync: the configuration group hears
+    /// this node, and no newer table gives the slot to another one.
     pub(crate) goes_alone: bool,
     pub(crate) effects: &'a mut Vec<Effect>,
 }
 
-/// One copy.
+/// One copy of a slot.
 #[derive(Debug)]
 pub(crate) struct Replicated {
     pub(crate) slot: Slot,
     pub(crate) configuration: Configuration,
-    /// A table in which the slot had this epoch, the first that this node knows.
+    /// A table in which the slot had this epoch: the first such table that this node knows.
     pub(crate) epoch_since: Version,
     pub(crate) log: Log,
-    /// All up to here is logged here at its class.
+    /// All entries up to here are logged on this node, at the durability class of the ring.
     pub(crate) logged: Sequence,
-    /// Goes with what is written to the log, and comes back with the end of that.
+    /// Handed out with each write to the log, and returned when that write is done.
     pub(crate) run: LogRun,
-    /// Cells came with everything up to here, and are not as durable as entries are.
+    /// Cells were installed up to here, and are not yet as durable as log entries are.
     unsettled: Option<Position>,
     pub(crate) committed: Sequence,
-    /// All up to here is known to be what the primary of this epoch has.
+    /// All entries up to here are known to be those of this epoch's primary.
     verified: Sequence,
-    /// The date of the last entry.
+    /// The timestamp of the last entry.
     pub(crate) time_ms: u64,
     pub(crate) primary: Option<Box<Primary>>,
-    /// Whether it is among those that are looked at when time passes.
+    /// Whether this copy is among those that a tick has to visit.
     pub(crate) is_busy: bool,
 }
 
 impl Replicated {
-    /// A copy, under a number that no other one of this node has.
+    /// A copy that begins with a log; `copy` is a number that no other copy of this node has.
     pub(crate) fn new(slot: Slot, copy: u64, base: Position, time_ms: u64, entries: Vec<Entry>) -> Self {
         let mut log = Log::behind(base);
         let time_ms = entries.last().map_or(time_ms, |entry| entry.time_ms);
@@ -78,7 +79,7 @@ impl Replicated {
         around.effects.push(Effect::Send { to, message });
     }
 
-    /// Another configuration, of a later epoch or with other copies that catch up.
+    /// Takes over another configuration: a later epoch, or other copies that are catching up.
     pub(crate) fn reconfigure(&mut self, configuration: Configuration, around: &mut Around<'_>) {
         let is_new_epoch = configuration.epoch != self.configuration.epoch;
         let is_other_branch = configuration.branch != self.configuration.branch;
@@ -87,7 +88,7 @@ impl Replicated {
             self.epoch_since = configuration.since;
         }
         if is_other_branch && !configuration.in_sync.contains(around.me) {
-            // A loss was accepted: what this copy has may never have been, as far as the others know.
+            // A loss was accepted: as far as the other copies know, the data of this one never existed.
             self.begin_anew(around);
         }
         let leads = configuration.primary == Some(around.me);
@@ -109,14 +110,15 @@ impl Replicated {
         }
     }
 
-    /// The primary of this epoch called before this node knew of the epoch: it is told where to begin.
+    /// The primary of this epoch called before this node knew the epoch: answers where the log of this copy
+    /// ends.
     pub(crate) fn call_back(&mut self, around: &mut Around<'_>) {
         if let Some(primary) = self.configuration.primary.filter(|&primary| primary != around.me) {
             self.send(primary, SlotMessage::Rejected { hint: self.log.last().sequence }, around);
         }
     }
 
-    /// Forgets everything.
+    /// Drops the log and the cells.
     fn begin_anew(&mut self, around: &mut Around<'_>) {
         self.forget();
         around.effects.push(Effect::Forget { slot: self.slot });
@@ -129,8 +131,8 @@ impl Replicated {
         self.time_ms = 0;
     }
 
-    /// The cells are gone, and others come in their place: the primary hears at once that nothing is here any
-    /// more.
+    /// The cells of this copy were dropped, to be replaced by others. The primary is told at once that
+    /// nothing is left here.
     pub(crate) fn emptied(&mut self, around: &mut Around<'_>) {
         if planted::is(Bug::EmptiedKept) {
             return;
@@ -139,7 +141,7 @@ impl Replicated {
         self.call_back(around);
     }
 
-    /// The last place that this copy can say it has in common with the primary, at its class.
+    /// The last entry that this copy may report as shared with the primary, logged at its durability class.
     fn matched(&self) -> Sequence {
         if planted::is(Bug::UnverifiedSaid) {
             return self.logged;
@@ -148,7 +150,7 @@ impl Replicated {
         logged.min(self.verified)
     }
 
-    /// Entries of the primary.
+    /// Takes entries from the primary.
     pub(crate) fn append(
         &mut self,
         from: NodeId,
@@ -176,12 +178,12 @@ impl Replicated {
         self.trim(needed, around.options);
     }
 
-    /// Whether this copy has that entry.
+    /// Whether this copy has the entry at `previous`.
     fn is_behind(&self, previous: Position) -> bool {
         if planted::is(Bug::PreviousIgnored) && previous.sequence <= self.log.last().sequence {
             return true;
         }
-        // What is committed is the same everywhere.
+        // Committed entries are the same everywhere.
         if previous.sequence <= self.committed {
             return true;
         }
@@ -191,15 +193,16 @@ impl Replicated {
         }
     }
 
-    /// The last place at which this log may be the same as one that has that entry: the end of this one, or
-    /// else the place before. More is not stepped back at once, for the primary's log may begin right where
-    /// both are still the same.
+    /// The last place at which this log may agree with a log that has `previous`: the end of this log, or
+    /// else the place before `previous`. It steps back by one place only, because the primary's log may begin
+    /// just where both still agree.
     fn hint(&self, previous: Position) -> Sequence {
         let last = self.log.last().sequence;
         last.min(previous.sequence.before()).max(self.committed)
     }
 
-    /// Adds what is new, in place of what the primary does not have; whether these entries can be right.
+    /// Adds the entries that are new, replacing those that the primary does not have. Returns whether these
+    /// entries can be right.
     fn take_in(&mut self, entries: Vec<Entry>, around: &mut Around<'_>) -> bool {
         let is_new = |log: &Log, entry: &Entry| {
             let found = log.position(entry.position.sequence);
@@ -221,9 +224,9 @@ impl Replicated {
         true
     }
 
-    /// Whether entries can come behind that one: each is behind the one before, of its epoch or a later one
-    /// up to this, and none is in place of what is committed, which is the same everywhere. Whoever says
-    /// otherwise is not believed.
+    /// Whether these entries can follow `after`: each follows the one before it, with an epoch that does not
+    /// fall and is not beyond the current one, and none replaces a committed entry, which is the same
+    /// everywhere. A sender that says otherwise is not believed.
     fn may_follow(&self, after: Position, entries: &[Entry]) -> bool {
         let mut last = after;
         let follow = entries.iter().all(|Entry { position, .. }| {
@@ -249,7 +252,7 @@ impl Replicated {
         self.log.push(entry);
     }
 
-    /// Has entries logged; without a log they are at once.
+    /// Has the entries logged. Without a log they count as logged at once.
     pub(crate) fn write(&mut self, after: Position, entries: Vec<Entry>, around: &mut Around<'_>) {
         if around.options.logs {
             around.effects.push(Effect::Log { slot: self.slot, after, entries, run: self.run });
@@ -258,13 +261,13 @@ impl Replicated {
         }
     }
 
-    /// The log holds this entry and all before it. What was written before entries were cut off may have been
-    /// in their place.
+    /// The log holds this entry and all before it. A write of an earlier run does not count: entries may have
+    /// been cut off and replaced since.
     pub(crate) fn logged(&mut self, position: Position, run: LogRun, around: &mut Around<'_>) {
         if run != self.run && !planted::is(Bug::LoggedOfAnother) {
             return;
         }
-        // Of what was there before cells came, nothing counts any more that is logged late.
+        // Once cells were installed, late confirmations of entries from before them count for nothing.
         let is_gone = match self.unsettled {
             Some(cells) => position == cells,
             None => position.sequence < self.log.base().sequence,
@@ -284,7 +287,7 @@ impl Replicated {
         }
     }
 
-    /// All up to here is committed: it is applied.
+    /// Commits all entries up to `through`, and has them applied.
     pub(crate) fn commit(
         &mut self,
         through: Sequence,
@@ -299,8 +302,8 @@ impl Replicated {
             if self.configuration.in_sync.len() < around.in_sync_min
                 && let Some(ticket) = ticket.take()
             {
-                // Copies were lost since it was taken: it is applied, and may be lost with the few that are
-                // left.
+                // Copies were lost since this write was accepted: it is applied, and may be lost with the few
+                // copies that are left.
                 around.effects.push(Effect::Unknown { ticket });
             }
             around.effects.push(Effect::Apply { slot: self.slot, entry, ticket });
@@ -311,7 +314,7 @@ impl Replicated {
         self.log.trim(self.committed, needed, options.kept_entries);
     }
 
-    /// Whether cells up to this entry are newer than what is here.
+    /// Whether cells up to this entry are newer than what this copy has.
     pub(crate) fn would_install(&self, position: Position) -> bool {
         if planted::is(Bug::InstalledOverNewer) {
             return true;
@@ -319,9 +322,9 @@ impl Replicated {
         position.sequence > self.committed && self.log.position(position.sequence) != Some(position)
     }
 
-    /// Cells came, with everything up to this entry.
+    /// Cells were installed that include everything up to this entry.
     pub(crate) fn installed(&mut self, position: Position, time_ms: u64, around: &mut Around<'_>) {
-        // If they are lost, what was applied before is there.
+        // If these cells are lost, the state that was applied before is still there.
         self.unsettled = around.options.logs.then_some(position);
         self.logged = if around.options.logs { self.logged.min(self.committed) } else { position.sequence };
         self.log = Log::behind(position);

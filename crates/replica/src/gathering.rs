@@ -1,45 +1,46 @@
-//! When requests that have time are executed: together with others, and before their time is over.
+//! Batching of requests that may wait: they are executed together, before their time runs out.
 //!
-//! Whoever has a latency class is a member. What members ask for is not begun: it waits until
-//! - it makes up a batch,
-//! - or everybody who asked lately waits, so that nobody is left to wait for,
-//! - or nobody came for a hundredth of the class's time,
-//! - or half of the time of the first one is over; the other half is for doing it.
+//! A member is a connection with a latency class. Requests of members wait until
+//! - they make up a batch,
+//! - or every member that asked recently is waiting, so that no other is expected,
+//! - or no request came for a hundredth of the class's time,
+//! - or half of the first request's time has passed; the other half is left for executing it.
 //!
 //! Source: Li, "ZHT+", chapter 5 of the thesis on ZHT: collective handling and buffering by the latency that
 //! a request tolerates.
 //!
-//! Invariant: a member that waits is handed out once, no later than the first look behind half of its time.
-//! Invariant: what is kept is one number for each member, whatever the members ask for.
+//! Invariant: a waiting member is handed out once, no later than the first look after half of its time.
+//! Invariant: the memory for each member is one number, whatever it asks for.
 
 use crate::Moment;
 use std::collections::HashSet;
 
-/// Members that are handed out as soon as they wait, however much time they have.
+/// This many waiting members are handed out at once, however much time they have.
 const BATCH: usize = 256;
 
-/// The part of its time that a request may wait, and the part for which it waits for somebody else to come.
+/// The fraction of its time that a request may wait, and the fraction for which it waits for another one to
+/// come.
 const WAIT_PART: u64 = 2;
 const QUIET_PART: u64 = 100;
 
-/// Requests that wait for each other.
+/// Members whose requests wait for each other.
 #[derive(Debug, Default)]
 pub struct Gathering {
-    /// In the order in which they came.
+    /// In the order of arrival.
     waiting: Vec<u64>,
     held: HashSet<u64>,
     /// When the first of them has waited long enough.
     due: Option<Moment>,
-    /// When nobody else is expected any more.
+    /// When no other request is expected any more.
     quiet_at: Option<Moment>,
-    /// Who asked in this period of a class's time, and in the one before.
+    /// The members that asked in the current period of a class's time, and in the one before.
     recent: HashSet<u64>,
     before: HashSet<u64>,
     period_ends: Moment,
 }
 
 impl Gathering {
-    /// Something came from a member, who can take an answer within `slack_us`.
+    /// A member asked for something, and can wait `slack_us` for the answer.
     pub fn hold(&mut self, now: Moment, member: u64, slack_us: u64) {
         self.turn_period(now, slack_us);
         self.before.remove(&member);
@@ -52,7 +53,7 @@ impl Gathering {
         self.quiet_at = Some(now.after(slack_us / QUIET_PART).min(due));
     }
 
-    /// A member is gone; whether something of it waited.
+    /// Removes a member; returns whether it was waiting.
     pub fn forget(&mut self, member: u64) -> bool {
         self.recent.remove(&member);
         self.before.remove(&member);
@@ -63,7 +64,7 @@ impl Gathering {
         is_held
     }
 
-    /// Who is to be executed now, in the order in which they came.
+    /// Takes the members that are to be executed now, in the order of arrival.
     pub fn take_due(&mut self, now: Moment) -> Vec<u64> {
         if !self.is_due(now) {
             return Vec::new();
@@ -73,20 +74,20 @@ impl Gathering {
         std::mem::take(&mut self.waiting)
     }
 
-    /// By when to look again, if nobody comes.
+    /// When to look again, if no request comes before.
     #[must_use]
     pub fn due_at(&self) -> Option<Moment> {
         let due = self.due?;
         Some(self.quiet_at.map_or(due, |quiet_at| quiet_at.min(due)))
     }
 
-    /// How many wait.
+    /// How many members wait.
     #[must_use]
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether nobody waits.
+    /// Whether no member waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
@@ -98,7 +99,8 @@ impl Gathering {
         !self.is_empty() && (self.len() >= BATCH.min(regulars) || is_time)
     }
 
-    /// Who asked for nothing in a whole period is not waited for any more.
+    /// Starts a new period when the last one is over. A member that asked for nothing in a whole period is
+    /// not waited for any more.
     fn turn_period(&mut self, now: Moment, slack_us: u64) {
         if now < self.period_ends {
             return;
@@ -108,7 +110,7 @@ impl Gathering {
         if is_long_over {
             self.before.clear();
         }
-        // Who waits now is of both.
+        // Members that wait belong to both periods: they count in the new one.
         self.before.retain(|member| !self.held.contains(member));
         self.recent.extend(&self.held);
         self.period_ends = now.after(slack_us);
@@ -121,7 +123,7 @@ mod tests {
 
     const SLACK_US: u64 = 500_000;
 
-    /// Has members ask again and again until all of them are known.
+    /// A gathering that knows these members, because each of them asked once.
     fn known(members: u64) -> Gathering {
         let mut gathering = Gathering::default();
         (0..members).for_each(|member| gathering.hold(Moment(0), member, SLACK_US));

@@ -1,9 +1,9 @@
-//! What the configuration group decides: one change after the other, each the same on every member of the
-//! group.
+//! The state machine of the configuration group: it decides one change after the other, the same on every
+//! member of the group.
 //!
-//! Invariant: a node is counted in sync only while it holds every write of the slot that was acknowledged.
-//! Invariant: an epoch of a slot has one primary; a change of the primary or of the in-sync copies is a new
-//! epoch.
+//! Invariant: a node counts as in sync only while it holds every acknowledged write of the slot.
+//! Invariant: an epoch of a slot has one primary; a change of the primary or of the in-sync copies starts a
+//! new epoch.
 
 use crate::changing::Changing;
 use crate::{Copies, Epoch, Incarnation, KeyspaceRules, Member, NodeId, Proposal, Slot, Table};
@@ -15,123 +15,123 @@ use std::sync::Arc;
 pub struct GroupOptions {
     /// How many slots the keys of each keyspace are divided into.
     pub slots: u32,
-    /// How many copies each of the first keyspace is to have.
+    /// How many copies each slot of the first keyspace is to have.
     pub copies: usize,
 }
 
-/// What a node that begins still has.
+/// What a starting node still has of its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Survived {
-    /// All that it ever said it has.
+    /// Everything that it ever reported to have.
     Everything,
     /// Nothing that can be relied on.
     Nothing,
 }
 
-/// A change that somebody asks for.
+/// A change that the group is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A node begins.
+    /// A node starts.
     Register {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// A number of this beginning, drawn by the node: asking again with it is answered the same.
+        /// Identifies this start, drawn at random by the node: a repeated request gets the same answer.
         nonce: u64,
         /// Where it is reached.
         address: String,
-        /// What it has.
+        /// What it still has.
         survived: Survived,
     },
-    /// A node in this life was not heard for too long.
+    /// A node was not heard in this life for too long.
     Fail {
-        /// Which.
+        /// The node.
         node: NodeId,
         /// The life that was not heard.
         incarnation: Incarnation,
     },
-    /// A node in this life is heard again.
+    /// A node is heard again in this life.
     Hear {
-        /// Which.
+        /// The node.
         node: NodeId,
         /// The life that is heard.
         incarnation: Incarnation,
     },
-    /// A primary's wish.
+    /// A primary's proposal.
     Propose(Proposal),
     /// A slot that never had copies gets these, all of them empty.
     Found {
         /// The slot.
         slot: Slot,
-        /// Who; the first one leads.
+        /// The nodes; the first one leads.
         copies: Copies,
     },
-    /// Another copy is made.
+    /// A node gets a copy.
     Copy {
         /// The slot.
         slot: Slot,
-        /// Where.
+        /// The node.
         node: NodeId,
     },
-    /// A copy goes. Not the primary's.
+    /// A copy is dropped. Has no effect on the primary's.
     Drop {
         /// The slot.
         slot: Slot,
-        /// Whose.
+        /// The node of the copy.
         node: NodeId,
     },
-    /// Another in-sync copy becomes primary, at once: what is under way is not waited for, and whoever asked
-    /// for it is told that nobody knows what became of it.
+    /// Another in-sync copy becomes primary at once. Writes under way are not waited for: their clients learn
+    /// that the outcome is unknown.
     Lead {
         /// The slot.
         slot: Slot,
-        /// The epoch in which this was thought right.
+        /// The epoch in which this was decided on.
         epoch: Epoch,
-        /// Who.
+        /// The new primary.
         node: NodeId,
     },
     /// Another in-sync copy is to become primary, once the primary says that nothing is under way.
     HandOver {
         /// The slot.
         slot: Slot,
-        /// The epoch in which this was thought right.
+        /// The epoch in which this was decided on.
         epoch: Epoch,
-        /// Who.
+        /// The successor.
         node: NodeId,
     },
-    /// A node is to have no copies any more, and then to be none of the ring. A new life of it stays.
+    /// A node is to give up its copies and then leave the ring. If it starts again as a new life, it stays.
     Leave {
-        /// Which.
+        /// The node.
         node: NodeId,
     },
-    /// A node that was to leave, and is still there, stays.
+    /// A node that was to leave, and has not left yet, stays.
     Stay {
-        /// Which.
+        /// The node.
         node: NodeId,
     },
-    /// A node that was to leave has no copies any more: it is taken out of the table. When it comes back,
-    /// that is a new life.
+    /// A node that was to leave has no copies left: it is removed from the table. If it comes back, that is a
+    /// new life.
     Remove {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// The life that is over.
+        /// The life that ends.
         incarnation: Incarnation,
     },
-    /// A slot whose in-sync copies are all gone goes on with what another node has, if anything. Acknowledged
-    /// writes are lost.
+    /// A slot that has lost all its in-sync copies continues with what another node has, if anything.
+    /// Acknowledged writes are lost.
     Recover {
         /// The slot.
         slot: Slot,
     },
-    /// There is another keyspace, unless one is called so already.
+    /// A keyspace is added, unless there is one of this name.
     Keyspace(KeyspaceRules),
 }
 
-/// What came of a change.
+/// The outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// The table is another one.
+    /// The table changed.
     Changed,
-    /// It is as it was: that was so already, or it is no longer right.
+    /// The table did not change: the change had been made already, or does not apply any more.
     Unchanged,
     /// The node has begun this life.
     Registered {
@@ -140,14 +140,14 @@ pub enum Decision {
     },
 }
 
-/// The table, and what decides about it.
+/// The table, and the state that decides about it.
 #[derive(Clone, Debug)]
 pub struct Group {
     options: GroupOptions,
     table: Arc<Table>,
-    /// The numbers that each node began its lives with, some of the last ones.
+    /// The last few nonces of each node.
     nonces: BTreeMap<NodeId, VecDeque<u64>>,
-    /// The last life of each node that left, for the next one to be another.
+    /// The last life of each node that left, so that its next one differs.
     left: BTreeMap<NodeId, Incarnation>,
 }
 
@@ -163,7 +163,7 @@ impl Group {
         }
     }
 
-    /// The table as it is.
+    /// The current table.
     #[must_use]
     pub fn table(&self) -> Arc<Table> {
         Arc::clone(&self.table)
@@ -180,8 +180,7 @@ impl Group {
         if let Change::Register { node, nonce, address, survived } = change {
             return self.register(node, nonce, address, &survived);
         }
-        // Where nobody else has this table any more, it becomes the next one in its place: founding many
-        // slots copies none.
+        // If this table is not shared, it is changed in place: founding many slots copies none.
         let mut table = Changing::of(Arc::make_mut(&mut self.table));
         match change {
             Change::Fail { node, incarnation } => table.hear(node, incarnation, false),
@@ -214,7 +213,7 @@ impl Group {
             return Decision::Registered { incarnation };
         }
         if known.contains(&nonce) {
-            // A life that is over asked more than once, and one of its questions was late.
+            // A late duplicate of a request that a former life made.
             return Decision::Unchanged;
         }
         known.push_back(nonce);
@@ -231,5 +230,5 @@ impl Group {
     }
 }
 
-/// Former lives of a node that are remembered.
+/// How many nonces are kept for each node.
 const NONCES: usize = 16;

@@ -1,4 +1,4 @@
-//! Requests that are held back while a slot changes hands: nothing has happened for them yet.
+//! Requests that are held back while a slot is handed over: nothing has happened for them yet.
 //!
 //! Invariant: they are bounded in number and in bytes, and leave in the order in which they came.
 
@@ -6,7 +6,7 @@ use crate::{Effect, Moment, Options, Refusal, Ticket};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// What a client wants to be written.
+/// A client's write.
 #[derive(Debug)]
 pub(crate) struct Write {
     pub(crate) ticket: Ticket,
@@ -15,21 +15,21 @@ pub(crate) struct Write {
     pub(crate) keys: Vec<u64>,
 }
 
-/// What a client wants.
+/// A client's request.
 #[derive(Debug)]
 pub(crate) enum Request {
     Write(Write),
     Read { ticket: Ticket, keys: Vec<u64> },
 }
 
-/// Requests of one slot.
+/// The held requests of one slot.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     requests: VecDeque<(Moment, Request)>,
     bytes: usize,
-    /// What the writes among them may change: a read of one of these keys stays behind them.
+    /// The keys that the held writes may change: a read of one of them waits behind those writes.
     keys: BTreeSet<u64>,
-    /// Whether one among them may change any.
+    /// Whether one of the held writes may change any key.
     changes_all: bool,
 }
 
@@ -62,7 +62,7 @@ impl Held {
         self.changes_all || keys.iter().any(|key| self.keys.contains(key))
     }
 
-    /// Takes one in, if there is room.
+    /// Holds a request back, or refuses it if there is no room.
     pub(crate) fn push(
         &mut self,
         request: Request,
@@ -81,17 +81,17 @@ impl Held {
         self.requests.push_back((now, request));
     }
 
-    /// All of them, to be done now.
+    /// Takes all requests out, to be executed.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = Request> + use<> {
         std::mem::take(self).requests.into_iter().map(|(_, request)| request)
     }
 
-    /// None of them happens here.
+    /// Refuses all requests.
     pub(crate) fn refuse(&mut self, refusal: Refusal, effects: &mut Vec<Effect>) {
         self.take().for_each(|request| request.refuse(refusal, effects));
     }
 
-    /// Refuses those that came before a moment.
+    /// Refuses the requests that came before `than`.
     pub(crate) fn refuse_older(&mut self, than: Moment, refusal: Refusal, effects: &mut Vec<Effect>) {
         while self.requests.front().is_some_and(|(came, _)| *came < than)
             && let Some((_, request)) = self.requests.pop_front()

@@ -1,31 +1,31 @@
-//! The numbers that copies know each other by, and the places in a log.
+//! The numbers that identify nodes, slots, epochs and tables, and the positions in a log.
 //!
-//! Invariant: none of these is ever used again for something else.
+//! Invariant: none of these numbers is ever reused for something else.
 
 use std::fmt;
 
-/// A node of the ring. Its number is given once and stays with its store; starting again changes its
+/// A node of the ring. Its number is assigned once and stays with its store; a restart changes its
 /// [`Incarnation`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u32);
 
-/// How often a node has begun. What a node says counts only in the life that the table names.
+/// Counts the lives of a node. What a node says counts only in the life that the table names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Incarnation(pub u64);
 
-/// One of the parts that keys are divided into, by CRC16: 16,384 for clients of Redis, up to 2^20 otherwise.
+/// One of the parts into which CRC16 divides the keys: 16,384 for clients of Redis, up to 2^20 otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Slot(pub u32);
 
-/// The number of a slot's configuration: within one there is one primary, and each change of it is one more.
+/// Counts the changes of a slot's primary and in-sync copies: an epoch has one primary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Epoch(pub u64);
 
-/// The place of a write in the log of its slot, from 1 on; 0 is before the first.
+/// The place of a write in the log of its slot, counted from 1; 0 is before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Sequence(pub u64);
 
-/// The number of a table: each change of any slot or member is one more.
+/// The version of a table, which counts the changes of any slot or member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Version(pub u64);
 
@@ -37,32 +37,32 @@ pub struct Version(pub u64);
 pub struct Position {
     /// The epoch of the primary that wrote it.
     pub epoch: Epoch,
-    /// Its place.
+    /// Its place in the log.
     pub sequence: Sequence,
 }
 
-/// A moment of this node's own clock, in microseconds, which goes on while the machine sleeps. Never compared
-/// between nodes.
+/// A moment of this node's own clock, in microseconds, which keeps running while the machine sleeps. Never
+/// compared between nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Moment(pub u64);
 
-/// What a client's request is called until it is answered; the runtime chooses it.
+/// Identifies a client's request until it is answered; the runtime chooses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// What of a slot's log a write to it belongs to: all that was written since the copy began, or since entries
-/// were cut off last. Cut off and written again, an entry has the same position, and its second write is not
-/// done with the first.
+/// The stretch of a slot's log that a write belongs to: everything written since the copy began, or since
+/// entries were last cut off. An entry that was cut off and written again has the same position as before,
+/// but its second write is not done when the first one is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogRun {
-    /// Which copy of this node, of all that it ever had in this life.
+    /// The copy, among all that this node has had in this life.
     pub(crate) copy: u64,
-    /// How often entries of it were cut off, or all that it had went.
+    /// How often entries of it were cut off, or all its contents dropped.
     pub(crate) cuts: u64,
 }
 
 impl Epoch {
-    /// The one behind it.
+    /// The next epoch.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)
@@ -70,13 +70,13 @@ impl Epoch {
 }
 
 impl Sequence {
-    /// The place behind it.
+    /// The next place.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)
     }
 
-    /// The place before it.
+    /// The place before; 0 stays 0.
     #[must_use]
     pub fn before(self) -> Self {
         Self(self.0.saturating_sub(1))
@@ -84,7 +84,7 @@ impl Sequence {
 }
 
 impl Version {
-    /// The one behind it.
+    /// The next version.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)
@@ -92,7 +92,7 @@ impl Version {
 }
 
 impl Moment {
-    /// So many microseconds later.
+    /// The moment this many microseconds later.
     #[must_use]
     pub fn after(self, microseconds: u64) -> Self {
         Self(self.0.saturating_add(microseconds))

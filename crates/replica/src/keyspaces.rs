@@ -1,39 +1,38 @@
-//! Keyspaces: ranges of slots of one size, each with copies and rules of its own.
+//! Keyspaces: ranges of slots of equal size, each with copies and rules of its own.
 //!
-//! The first one has no name and goes by the options of the ring. The slots of the others follow it in the
-//! order in which they were made, so each slot of a ring still has one number, and all that goes by slots
-//! knows nothing of keyspaces.
+//! The first keyspace has no name and follows the options of the ring. The slots of the others come after it,
+//! in the order in which they were created. So each slot of a ring has one number, and code that works on
+//! slots knows nothing of keyspaces.
 //!
 //! Invariant: a keyspace keeps its place, and with it the numbers of its slots, for as long as the ring
 //! exists.
 
 use crate::{COPIES_MAX, Slot, Table};
 
-/// Most keyspaces of a ring, the first one included.
+/// Most keyspaces of a ring, including the first one.
 pub const KEYSPACES_MAX: usize = 16;
 
-/// Most slots of a ring, those of all keyspaces.
+/// Most slots of a ring, over all keyspaces.
 pub const SLOTS_MAX: u32 = 1 << 20;
 
 /// Longest name of a keyspace, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// A keyspace beside the first one: what it is called, and by what its slots go.
+/// A keyspace other than the first: its name, and the rules for its slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyspaceRules {
-    /// What it is called: letters, digits, `-`, `_` and `.`, not beginning with a dot.
+    /// The name: letters, digits, `-`, `_` and `.`, not beginning with a dot.
     pub name: Box<str>,
-    /// How many copies each of its slots is to have; 0 for as many as those of the first one.
+    /// How many copies each of its slots is to have; 0 for as many as in the first keyspace.
     pub copies: u8,
-    /// How many of them must be in sync for a write to be taken; 0 for as many as in the first one, and not
-    /// more than it has.
+    /// How many of them must be in sync for a write to be accepted; 0 for as many as in the first keyspace,
+    /// but no more than there are copies.
     pub in_sync_min: u8,
-    /// How long its requests may take, in milliseconds, where a client says nothing of it; 0 where nothing is
-    /// said here either.
+    /// How long its requests may take, in milliseconds, unless a client says otherwise; 0 for no such rule.
     pub latency_ms: u16,
 }
 
-/// What is wrong with the name of a keyspace, if anything.
+/// What is wrong with a name of a keyspace, if anything.
 #[must_use]
 pub fn problem_of_name(name: &str) -> Option<&'static str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
@@ -47,7 +46,7 @@ pub fn problem_of_name(name: &str) -> Option<&'static str> {
 }
 
 impl KeyspaceRules {
-    /// What is wrong with them, if anything.
+    /// What is wrong with the rules, if anything.
     #[must_use]
     pub fn problem(&self) -> Option<&'static str> {
         if let Some(problem) = problem_of_name(&self.name) {
@@ -67,40 +66,40 @@ impl KeyspaceRules {
 }
 
 impl Table {
-    /// How many keyspaces there are; the first one is always there.
+    /// The number of keyspaces; the first one always exists.
     #[must_use]
     pub fn keyspace_count(&self) -> usize {
         1 + self.keyspaces.len()
     }
 
-    /// How many slots each of them has.
+    /// How many slots each keyspace has.
     #[must_use]
     pub fn slots_each(&self) -> u32 {
         (self.slots.len() / self.keyspace_count()) as u32
     }
 
-    /// Which one a slot is of.
+    /// The index of the keyspace that a slot belongs to.
     #[must_use]
     #[inline]
     pub fn keyspace_of(&self, slot: Slot) -> usize {
         if self.keyspaces.is_empty() { 0 } else { (slot.0 / self.slots_each().max(1)) as usize }
     }
 
-    /// By what a slot goes; none where that is the options of the ring.
+    /// The rules for a slot; none where the options of the ring apply.
     #[must_use]
     #[inline]
     pub fn rules_of(&self, slot: Slot) -> Option<&KeyspaceRules> {
         self.keyspaces.get(self.keyspace_of(slot).checked_sub(1)?)
     }
 
-    /// The place of the keyspace that is called so.
+    /// The index of the keyspace with this name.
     #[must_use]
     pub fn keyspace_named(&self, name: &str) -> Option<usize> {
         self.keyspaces.iter().position(|rules| &*rules.name == name).map(|place| place + 1)
     }
 
-    /// How many copies a slot is to have, and how many of them must be in sync for a write to be taken, where
-    /// the first keyspace goes by these numbers.
+    /// How many copies a slot is to have, and how many of them must be in sync for a write to be accepted.
+    /// The arguments are these numbers for the first keyspace.
     #[must_use]
     #[inline]
     pub fn copies_of(&self, slot: Slot, (copies, in_sync_min): (usize, usize)) -> (usize, usize) {
@@ -110,7 +109,7 @@ impl Table {
         (copies, or(rules.in_sync_min, in_sync_min.min(copies)))
     }
 
-    /// Whether there is room for one more.
+    /// Whether there is room for another keyspace.
     #[must_use]
     pub fn has_room_for_keyspace(&self) -> bool {
         let slots = self.slots.len() as u32 + self.slots_each();

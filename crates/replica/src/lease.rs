@@ -1,36 +1,36 @@
-//! Promises between pairs of nodes: who answers reads may trust for a while that nobody else is primary.
+//! Leases: promises between pairs of nodes, which let a primary trust for a while that no other node is
+//! primary.
 //!
-//! A promise says: I accept no table that takes a slot from you until it has run out. It is counted from when
-//! it was asked for by whoever asked, and from when it was given, lengthened, by whoever gave it.
+//! A promise says: until it expires, I accept no table that takes a slot from you. The node that asked counts
+//! it from when it asked; the node that gave it counts from when it gave it, and longer.
 //!
-//! Invariant: the time for which a promise is used ends before the time for which it is kept, on any two
-//! clocks within the stated error of rate.
+//! Invariant: on any two clocks within the stated error of rate, the time for which a promise is used ends
+//! before the time for which it is kept.
 
 use crate::planted::{self, Bug};
 use crate::{Incarnation, Moment, NodeId, Options, Reads, Version};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What this node promised, and what it was promised.
+/// The promises that this node gave, and those that it holds.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
-    /// Until when, by node.
+    /// When each promise given expires, by node.
     given: BTreeMap<NodeId, Moment>,
-    /// The question of each node that was answered last.
+    /// The last question of each node that was answered.
     answered: BTreeMap<NodeId, Question>,
-    /// The newest table that each node has told it knows: nothing which that table takes from it is served by
-    /// it.
+    /// The newest table that each node has reported to know: it serves nothing that this table takes from it.
     known_by: BTreeMap<NodeId, Version>,
     held: BTreeMap<NodeId, Held>,
-    /// Who is asked.
+    /// The nodes that are asked.
     pub(crate) partners: BTreeSet<NodeId>,
-    /// Who was asked before, and until when that promise may stand: told of each table meanwhile, for it to
-    /// go by it.
+    /// The nodes that were asked before, and until when such a promise may stand: until then they hear of
+    /// each table, so that they can accept it.
     former: BTreeMap<NodeId, Moment>,
     round: u64,
     asked_at: Moment,
 }
 
-/// What somebody asked to be promised.
+/// A node's request for a promise.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Question {
     pub(crate) asked_in: Incarnation,
@@ -38,7 +38,7 @@ pub(crate) struct Question {
     pub(crate) asked_at: Moment,
 }
 
-/// A promise to this node.
+/// A promise that this node holds.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     round: u64,
@@ -47,14 +47,14 @@ struct Held {
     version: Version,
 }
 
-/// What a read needs of promises.
+/// What a read requires of a promise.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
     /// The table in which the slot's configuration came to be.
     pub(crate) since: Version,
     /// The newest table that this node knows.
     pub(crate) known: Version,
-    /// The first round of questions that was sent behind the read.
+    /// The first round of questions that was sent after the read came.
     pub(crate) round: u64,
 }
 
@@ -68,8 +68,8 @@ impl Leases {
         *until = now.after(length).max(*until);
     }
 
-    /// The promises that stand, each with the question that it answered last. They stand under a newer table
-    /// as well: whoever leads by that one is told so at once, and need not ask again.
+    /// The promises that stand, each with the last question that was answered. They stand under a newer table
+    /// as well: a node that leads by that table is told so at once, and need not ask again.
     pub(crate) fn standing(&self, now: Moment) -> impl Iterator<Item = (NodeId, Question)> + '_ {
         let stands = move |node: &NodeId| self.given.get(node).is_some_and(|&until| until > now);
         self.answered.iter().filter(move |(node, _)| stands(node)).map(|(&node, &question)| (node, question))
@@ -80,7 +80,7 @@ impl Leases {
         *known = version.max(*known);
     }
 
-    /// Whether a table must wait that takes a slot from this node, since this version.
+    /// Whether a promise to `to` delays a table that takes a slot from it as of this version.
     pub(crate) fn binds(&self, to: NodeId, version: Version, now: Moment) -> bool {
         if planted::is(Bug::PromiseBroken) {
             return false;
@@ -94,7 +94,7 @@ impl Leases {
         self.held.get(&node).is_some_and(|held| held.version >= version)
     }
 
-    /// Others are asked from now on.
+    /// Replaces the nodes that are asked.
     pub(crate) fn ask_others(&mut self, partners: BTreeSet<NodeId>, now: Moment, options: &Options) {
         let before = std::mem::replace(&mut self.partners, partners);
         self.former.retain(|node, until| *until > now && !self.partners.contains(node));
@@ -103,25 +103,25 @@ impl Leases {
         self.former.extend(left.map(|&node| (node, until)));
     }
 
-    /// Whether somebody who is asked no more may still stand by a promise.
+    /// Whether a node that is no longer asked may still be bound by a promise.
     pub(crate) fn has_former(&self, now: Moment) -> bool {
         self.former.values().any(|&until| until > now)
     }
 
-    /// Who is to hear of the newest table.
+    /// The nodes that are to hear of the newest table.
     pub(crate) fn audience(&self, now: Moment) -> impl Iterator<Item = NodeId> + '_ {
         let former = self.former.iter().filter(move |(_, until)| **until > now).map(|(&node, _)| node);
         self.partners.iter().copied().chain(former)
     }
 
-    /// The round of questions that is sent now.
+    /// Begins a round of questions, sent now; returns its number.
     pub(crate) fn next_round(&mut self, now: Moment) -> u64 {
         self.round += 1;
         self.asked_at = now;
         self.round
     }
 
-    /// The round that will be sent next.
+    /// The number of the next round.
     pub(crate) fn coming_round(&self) -> u64 {
         self.round + 1
     }
@@ -131,12 +131,12 @@ impl Leases {
         now >= self.asked_at.after(options.lease_us / 4)
     }
 
-    /// Whether the round sent last is answered by all who were asked.
+    /// Whether all nodes that were asked have answered the last round.
     pub(crate) fn is_answered(&self) -> bool {
         self.partners.iter().all(|node| self.held.get(node).is_some_and(|held| held.round == self.round))
     }
 
-    /// A promise came.
+    /// Takes a promise that another node gave.
     pub(crate) fn hold(&mut self, from: NodeId, round: u64, asked_at: Moment, version: Version, now: Moment) {
         let held = Held { round, asked_at, heard_at: now, version };
         let newest = self.held.entry(from).or_insert(held);
@@ -145,7 +145,7 @@ impl Leases {
         }
     }
 
-    /// Whether this node's promise is good for a read now.
+    /// Whether the promise of this node permits a read now.
     pub(crate) fn is_held(&self, from: NodeId, need: Need, now: Moment, options: &Options) -> bool {
         if planted::is(Bug::ReadWithoutLease) {
             return true;

@@ -1,8 +1,8 @@
-//! What the copies of a slot say to each other: log, commit, leases and configurations, without I/O.
+//! Replication of a slot: log, commit, leases and configurations, as a state machine without I/O.
 //!
-//! [`Replica`] is all that a node does for its slots: an [`Input`] and the time in, [`Effect`]s out.
-//! [`Group`] is what the configuration group decides, one proposal after the other. [`Table`] is what it
-//! tells everybody.
+//! [`Replica`] is everything that a node does for its slots: it takes an [`Input`] and the time, and returns
+//! [`Effect`]s. [`Group`] is the state machine of the configuration group, which decides one proposal after
+//! the other. The [`Table`] is the result, which every node receives.
 //!
 //! Source: PacificA (Lin, Yang, Zhang, Zhou: "PacificA: Replication in Log-Based Distributed Storage
 //! Systems", 2008), with logs matched as in Raft (Ongaro, Ousterhout 2014, section 5.3), and leases between
@@ -10,11 +10,11 @@
 //!
 //! Invariant: no socket, no disk, no clock, no randomness and no thread; the same inputs give the same
 //! effects.
-//! Invariant: a write is acknowledged only when every in-sync copy has logged it; so each of them may become
+//! Invariant: a write is acknowledged only when every in-sync copy has logged it, so each of them may become
 //! primary.
-//! Invariant: a read is answered only while every other in-sync copy promises that nobody else is primary.
+//! Invariant: a read is answered only while every other in-sync copy promises that no other node is primary.
 
-// What everybody knows, and who decides about it.
+// Shared state, and how it is decided.
 mod changing;
 mod configurations;
 mod group;
@@ -24,7 +24,7 @@ mod members;
 mod placement;
 mod table;
 
-// What nodes say and do.
+// The protocol between nodes.
 mod copy;
 mod gathering;
 mod held;

@@ -1,35 +1,36 @@
-//! The part of a slot's log that is kept in memory: what is not applied yet, and some of what is.
+//! The part of a slot's log that is kept in memory: all entries that are not applied yet, and some applied
+//! ones.
 //!
-//! Invariant: entries follow each other without gaps behind `base`, and positions only grow.
+//! Invariant: entries follow `base` without gaps, and positions only grow.
 
 use crate::{Entry, Position, Sequence};
 use std::collections::VecDeque;
 
-/// Entries behind a base.
+/// The entries that follow a base position.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     base: Position,
     entries: VecDeque<Entry>,
-    /// How many of the first are known to be applied, and the bytes of their bodies.
+    /// How many of the first entries are known to be applied, and the bytes of their bodies.
     applied: usize,
     applied_bytes: usize,
 }
 
-/// What others need of a log whose entries are applied here.
+/// Which applied entries a log must keep for other copies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needed {
-    /// Somebody lacks the entries behind this one.
+    /// The copy that is furthest behind lacks the entries after this one.
     pub(crate) behind: Sequence,
-    /// Somebody is on its way from here to the end of the log: more is kept for it, since it cannot be sent
-    /// cells once more each time.
+    /// Some copy is catching up from here to the end of the log. More is kept for it, because it cannot be
+    /// sent cells again each time.
     pub(crate) held_behind: Option<Sequence>,
-    /// How many bytes of them are kept, but for those that are held: less than a slot may keep alone where
-    /// all slots keep much.
+    /// How many bytes of applied entries to keep, except for those behind `held_behind`. Where all slots
+    /// together keep much, this is less than one slot alone may keep.
     pub(crate) bytes_max: usize,
 }
 
 impl Log {
-    /// A log whose entries up to `base` are applied and gone.
+    /// An empty log that begins after `base`: entries up to there are applied and dropped.
     pub(crate) fn behind(base: Position) -> Self {
         Self { base, entries: VecDeque::new(), applied: 0, applied_bytes: 0 }
     }
@@ -48,7 +49,7 @@ impl Log {
         self.entries.get(usize::try_from(behind).ok()?)
     }
 
-    /// The position of the entry at a place, the base included.
+    /// The position of the entry at a place; also answers for the base.
     pub(crate) fn position(&self, sequence: Sequence) -> Option<Position> {
         if sequence == self.base.sequence {
             return Some(self.base);
@@ -56,14 +57,14 @@ impl Log {
         self.get(sequence).map(|entry| entry.position)
     }
 
-    /// Adds an entry behind the last one.
+    /// Appends an entry.
     pub(crate) fn push(&mut self, entry: Entry) {
         debug_assert_eq!(entry.position.sequence, self.last().sequence.next(), "a gap in the log");
         debug_assert!(entry.position.epoch >= self.last().epoch, "an epoch that fell");
         self.entries.push_back(entry);
     }
 
-    /// Drops everything behind a place; whether there was anything.
+    /// Drops all entries after a place; returns whether there were any.
     pub(crate) fn truncate_behind(&mut self, sequence: Sequence) -> bool {
         let keep = sequence.0.saturating_sub(self.base.sequence.0);
         let keep = usize::try_from(keep).unwrap_or(usize::MAX);
@@ -76,12 +77,12 @@ impl Log {
         is_longer
     }
 
-    /// About how much memory the entries take that are applied here and kept for others.
+    /// Roughly how much memory the applied entries take that are kept for other copies.
     pub(crate) fn kept_bytes(&self) -> usize {
         self.applied_bytes + self.applied * KEPT_ENTRY_BYTES
     }
 
-    /// Entries behind a place, as many as a message takes: at least one if there is any.
+    /// Entries after a place, up to `bytes_max` bytes; at least one if there is any.
     pub(crate) fn behind_place(&self, sequence: Sequence, bytes_max: usize) -> Vec<Entry> {
         let skipped = usize::try_from(sequence.0.saturating_sub(self.base.sequence.0)).unwrap_or(usize::MAX);
         let mut bytes = 0;
@@ -96,8 +97,9 @@ impl Log {
         found
     }
 
-    /// Lets go of entries up to a place, but for the newest `kept` of them as long as all together are not
-    /// long, and for those that are held: whoever needs others is sent cells.
+    /// Drops applied entries that no copy needs. Keeps at most the newest `kept` of them, within the limits
+    /// on bytes, and those held for a copy that is catching up. A copy that lacks dropped entries is sent
+    /// cells.
     pub(crate) fn trim(&mut self, applied: Sequence, needed: Needed, kept: usize) {
         let newly = self.entries.iter().skip(self.applied);
         for entry in newly.take_while(|entry| entry.position.sequence <= applied) {
@@ -125,21 +127,21 @@ impl Log {
     }
 }
 
-/// Bytes of applied entries that are kept of a slot.
+/// Most bytes of applied entries that one slot keeps.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of applied entries that are kept of all slots of a node before each that it leads keeps no more than
-/// its share of them.
+/// Once the slots of a node together keep more bytes of applied entries than this, each slot that it leads
+/// keeps no more than its share.
 pub(crate) const KEPT_OF_ALL_BYTES_MAX: usize = 256 << 20;
 
-/// What an entry takes in memory beside its body, about.
+/// What an entry takes in memory besides its body, roughly.
 const KEPT_ENTRY_BYTES: usize = 64;
 
-/// The same, and how many they are, where somebody is on its way: about the writes of a few seconds.
+/// The limits in bytes and in entries where a copy is catching up: about the writes of a few seconds.
 const HELD_BYTES_MAX: usize = 64 << 20;
 const HELD_MAX: u64 = 1 << 18;
 
-/// What an entry takes in a message beside its body, about.
+/// What an entry takes in a message besides its body, roughly.
 const ENTRY_BYTES: usize = 32;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The nodes that there are, in little memory: every node has this list of all.
+//! The nodes of the ring, in little memory: every node keeps this list of all.
 //!
-//! Invariant: the list is in the order of its numbers, and each number is there once.
-//! Invariant: an address is told as it was given, byte by byte, however it is kept.
+//! Invariant: the list is sorted by node number, and each number occurs once.
+//! Invariant: an address is returned byte by byte as it was given, however it is stored.
 
 use crate::{Incarnation, NodeId};
 use std::fmt::{self, Write};
@@ -9,45 +9,45 @@ use std::net::Ipv4Addr;
 use std::ops::Index;
 use std::str::FromStr;
 
-/// A node as the table knows it.
+/// What the table says about a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// The life that counts.
+    /// The node's current life.
     pub incarnation: Incarnation,
     /// Whether the configuration group hears it.
     pub is_up: bool,
-    /// Whether it is to have no copies any more, and then to be gone.
+    /// Whether it is to give up its copies and then leave the ring.
     pub is_leaving: bool,
-    /// Where clients and nodes reach it.
+    /// Where clients and other nodes reach it.
     pub address: Address,
 }
 
-/// Where a node is reached, as text; what it means is for the runtime.
+/// The address of a node, as text; what it means is up to the runtime.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address(Kept);
 
-/// How an address is kept. What fits the first form is never kept in the second, so equal texts are equal
-/// here.
+/// How an address is stored. Whatever fits the first form is never stored in the second, so equal texts
+/// compare equal.
 #[derive(Clone, PartialEq, Eq)]
 enum Kept {
     /// `NAME HOST:PORT HOST:PORT`: a name of 40 hexadecimal digits, and the same numbered host twice.
     Numbered { name: [u8; 20], host: Ipv4Addr, ports: [u16; 2] },
-    /// Any other.
+    /// Any other text.
     Text(Box<str>),
 }
 
-/// All nodes that there are.
+/// All nodes of the ring.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members(Vec<(NodeId, Member)>);
 
-/// The bar is 64 bytes a node, with what requests are sent on by.
+/// The budget is 64 bytes a node, including what requests are routed by.
 const _: () = assert!(size_of::<(NodeId, Member)>() <= 56);
 
 impl Address {
-    /// What the text means to somebody.
+    /// Parses the text as another type.
     ///
     /// # Errors
-    /// As its reading has them.
+    /// Those of the type's `FromStr`.
     pub fn parse<T: FromStr>(&self) -> Result<T, T::Err> {
         self.to_string().parse()
     }
@@ -63,7 +63,7 @@ impl Address {
         }
         let ports = [port.parse().ok()?, peer_port.parse().ok()?];
         let kept = Kept::Numbered { name: packed, host: host.parse().ok()?, ports };
-        // Other spellings of the same, such as a port with a zero before it, stay what they are.
+        // Other spellings of the same address, such as a port with a leading zero, are stored as text.
         (host == same_host && kept.to_string() == text).then_some(kept)
     }
 }
@@ -113,24 +113,24 @@ impl Members {
         self.0.binary_search_by_key(&node, |(node, _)| *node)
     }
 
-    /// A node, if there is one of this number.
+    /// The node with this number, if there is one.
     #[must_use]
     pub fn get(&self, node: &NodeId) -> Option<&Member> {
         self.place(*node).ok().map(|place| &self.0[place].1)
     }
 
-    /// The same, to be changed.
+    /// The same, for changing it.
     pub fn get_mut(&mut self, node: &NodeId) -> Option<&mut Member> {
         self.place(*node).ok().map(|place| &mut self.0[place].1)
     }
 
-    /// Whether there is a node of this number.
+    /// Whether there is a node with this number.
     #[must_use]
     pub fn contains_key(&self, node: &NodeId) -> bool {
         self.place(*node).is_ok()
     }
 
-    /// Adds a node, or takes another one for it, which comes back.
+    /// Adds a node; returns the one that it replaces.
     pub fn insert(&mut self, node: NodeId, member: Member) -> Option<Member> {
         match self.place(node) {
             Ok(place) => Some(std::mem::replace(&mut self.0[place].1, member)),
@@ -141,33 +141,33 @@ impl Members {
         }
     }
 
-    /// Takes a node out, which comes back.
+    /// Removes a node and returns it.
     pub fn remove(&mut self, node: &NodeId) -> Option<Member> {
         self.place(*node).ok().map(|place| self.0.remove(place).1)
     }
 
-    /// All of them, in the order of their numbers.
+    /// All nodes, in the order of their numbers.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&NodeId, &Member)> + Clone {
         self.0.iter().map(|(node, member)| (node, member))
     }
 
-    /// Their numbers, in order.
+    /// The numbers of all nodes, in order.
     pub fn keys(&self) -> impl DoubleEndedIterator<Item = &NodeId> + Clone {
         self.iter().map(|(node, _)| node)
     }
 
-    /// What is known of each, in the order of their numbers.
+    /// What is known of each node, in the order of their numbers.
     pub fn values(&self) -> impl DoubleEndedIterator<Item = &Member> + Clone {
         self.iter().map(|(_, member)| member)
     }
 
-    /// How many there are.
+    /// The number of nodes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no nodes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -175,7 +175,7 @@ impl Members {
 }
 
 impl Extend<(NodeId, Member)> for Members {
-    /// Adds nodes, and takes these for those that were there. No room is left for more.
+    /// Adds nodes, replacing those with the same numbers. Keeps no spare capacity.
     fn extend<T: IntoIterator<Item = (NodeId, Member)>>(&mut self, more: T) {
         for (node, member) in more {
             self.insert(node, member);

@@ -1,171 +1,172 @@
-//! What nodes say to each other, and what goes into and comes out of `Replica`.
+//! Messages between nodes, and the inputs and effects of `Replica`.
 //!
-//! Invariant: messages may be lost, doubled, delayed and reordered; nothing but progress depends on them.
+//! Invariant: messages may be lost, duplicated, delayed and reordered; only progress depends on them.
 
 use crate::{Epoch, Incarnation, LogRun, Moment, NodeId, Position, Sequence, Slot, Table, Ticket, Version};
 use std::sync::Arc;
 
-/// A write in the log of a slot. What it does is for whoever applies it.
+/// A write in the log of a slot. What its body means is up to the state machine that applies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its place.
+    /// Its place in the log.
     pub position: Position,
-    /// The date by the primary's clock, in milliseconds since 1970; never falls within a slot.
+    /// The primary's clock when it took the write, in milliseconds since 1970; never falls within a slot.
     pub time_ms: u64,
     /// The request.
     pub body: Arc<[u8]>,
 }
 
-/// What one node says to another.
+/// A message from one node to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// About the log of one slot.
     Slot {
         /// The slot.
         slot: Slot,
-        /// The epoch of whoever says it.
+        /// The epoch of the sender.
         epoch: Epoch,
-        /// What.
+        /// The message.
         about: SlotMessage,
     },
     /// A primary asks for the right to answer reads for a while.
     LeaseAsk {
-        /// The life of whoever asks; comes back with the answer.
+        /// The life of the asking node; returned with the answer.
         asked_in: Incarnation,
-        /// Counts its questions; comes back with the answer.
+        /// Counts the rounds of this node's questions; returned with the answer.
         round: u64,
-        /// When it asked, by its own clock; comes back with the answer.
+        /// When it asked, by its own clock; returned with the answer.
         asked_at: Moment,
-        /// The newest table that it knows: it serves nothing that this table takes from it.
+        /// The newest table that the asking node knows: it serves no slot that this table takes from it.
         known: Version,
     },
-    /// Who says this accepts no table, for the time of a lease, that takes a slot from whoever asked.
+    /// The sender promises: for the time of a lease it accepts no table that takes a slot from the node that
+    /// asked.
     LeaseGrant {
-        /// The life of whoever asked.
+        /// The life of the node that asked.
         asked_in: Incarnation,
-        /// Which question.
+        /// The round of the question.
         round: u64,
-        /// When it was asked, by the clock of whoever asked.
+        /// When the question was asked, by the clock of the node that asked.
         asked_at: Moment,
-        /// The table that it had accepted when it promised.
+        /// The table that the sender went by when it promised.
         version: Version,
     },
-    /// There is a newer table than whoever gets this seems to have.
+    /// There is a newer table than the receiver seems to have.
     TableIs {
-        /// The newer one.
+        /// The version of the newer table.
         version: Version,
     },
 }
 
-/// What is said about the log of one slot.
+/// What a message says about the log of one slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotMessage {
-    /// The primary: behind this entry come these; up to here all is committed.
+    /// From the primary: entries to append after `previous`.
     Append {
         /// The entry before them.
         previous: Position,
-        /// The entries, in order.
+        /// The entries, in order; may be empty.
         entries: Vec<Entry>,
-        /// All up to here is committed.
+        /// Everything up to here is committed.
         committed: Sequence,
     },
-    /// A copy: I have your log up to here, at its durability class.
+    /// From a copy: it has the primary's log up to here, logged at its durability class.
     Appended {
-        /// The last entry that is logged.
+        /// The last entry of the log that is logged.
         matched: Sequence,
     },
-    /// A copy: I do not have the entry before those; begin behind this one.
+    /// From a copy: it does not have the entry before those that were sent; the primary is to begin after
+    /// `hint`.
     Rejected {
-        /// The last place at which both logs may be the same; 0 where this copy has nothing, or nothing any
-        /// more.
+        /// The last place at which both logs may agree; 0 where this copy has nothing, or has lost what it
+        /// had.
         hint: Sequence,
     },
 }
 
-/// What comes in.
+/// What a node is given.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A table, from the configuration group; older ones than are known do nothing.
+    /// A table from the configuration group; ignored if a newer one is known.
     Table(Arc<Table>),
-    /// A message.
+    /// A message from another node.
     Message {
-        /// Who said it.
+        /// The sender.
         from: NodeId,
-        /// In which life.
+        /// The life of the sender.
         incarnation: Incarnation,
-        /// What.
+        /// The message.
         message: Message,
     },
     /// A client writes.
     Write {
-        /// Where.
+        /// The slot.
         slot: Slot,
-        /// Which request.
+        /// The request.
         ticket: Ticket,
-        /// The date by this node's clock, in milliseconds since 1970.
+        /// This node's clock, in milliseconds since 1970.
         time_ms: u64,
         /// What is to be applied.
         body: Arc<[u8]>,
-        /// A number for each key that it may change, the same for the same key; none where it may change all.
+        /// A number for each key that it may change, equal for equal keys; empty where it may change any key.
         keys: Vec<u64>,
     },
     /// A client reads.
     Read {
-        /// Where.
+        /// The slot.
         slot: Slot,
-        /// Which request.
+        /// The request.
         ticket: Ticket,
         /// A number for each key that it reads.
         keys: Vec<u64>,
     },
-    /// The log of this node holds this entry, and all before it, at its durability class.
+    /// The log of this node holds this entry and all before it, at its durability class.
     Logged {
         /// The slot.
         slot: Slot,
-        /// The last entry of the [`Effect::Log`] that is done.
+        /// The last entry of the [`Effect::Log`] that was completed.
         position: Position,
-        /// Its run; for cells [`Replica::log_run`](crate::Replica::log_run) as it was when they were put in
-        /// place.
+        /// The run of that write; for cells, [`Replica::log_run`](crate::Replica::log_run) as it was when
+        /// they were put in place.
         run: LogRun,
     },
-    /// A copy of the cells that another node sent was installed here, in answer to its [`Effect::Transfer`].
-    /// Where there is a log,
-    /// [`Input::Logged`] of their last entry tells that they are as durable as entries are.
+    /// Cells that another node sent in answer to its [`Effect::Transfer`] were installed here. Where there is
+    /// a log, an [`Input::Logged`] of their last entry follows once they are as durable as entries are.
     Installed {
         /// The slot.
         slot: Slot,
-        /// The last entry that was applied to these cells.
+        /// The last entry that is applied in these cells.
         position: Position,
-        /// The date of that entry.
+        /// The timestamp of that entry.
         time_ms: u64,
     },
-    /// The cells of a slot are gone, and its log: others come in their place, too many to be put there in one
-    /// step. What was there counts for nothing from now on, until [`Input::Installed`] tells that all are
-    /// here, or for good where the rest never comes. To be given only where
-    /// [`Replica::would_import`](crate::Replica::would_import) says so.
+    /// The cells and the log of a slot were dropped, to be replaced by cells that are too many to install in
+    /// one step. The former contents count for nothing from here on: until [`Input::Installed`] says that all
+    /// new cells are here, or for good if the rest never arrives. To be given only where
+    /// [`Replica::would_import`](crate::Replica::would_import) allows it.
     Emptied {
         /// The slot.
         slot: Slot,
     },
-    /// The cells that go to another node, in answer to an [`Effect::Transfer`], are those up to this entry:
-    /// those behind it are kept for it as long as they are not too many.
+    /// A transfer to another node has begun, in answer to an [`Effect::Transfer`], with the cells as of this
+    /// entry. The entries after it are kept for that node as long as they are not too many.
     TransferBegan {
         /// The slot.
         slot: Slot,
-        /// To whom they go.
+        /// The receiving node.
         to: NodeId,
-        /// The last entry that was applied to these cells.
+        /// The last entry that is applied in these cells.
         position: Position,
     },
-    /// Nothing more is sent of this slot: all of it is on its way, or some is lost. What was sent may come
-    /// later than what the copy said before, so it is asked for again only after a while.
+    /// A transfer of this slot has ended: everything is on its way, or part of it is lost. The pieces may
+    /// arrive after older messages of the copy, so another transfer begins only after a while.
     TransferEnded {
         /// The slot.
         slot: Slot,
-        /// To whom it was to go.
+        /// The receiving node.
         to: NodeId,
     },
-    /// The configuration group heard this node, asked at this moment of this node's clock.
+    /// The configuration group heard a question that this node asked at this moment of its own clock.
     GroupHeard {
         /// When this node asked.
         asked_at: Moment,
@@ -174,19 +175,18 @@ pub enum Input {
     Tick,
 }
 
-/// What is to be done. In order: whatever a client is told rests on the effects before it.
+/// What the caller is to do, in this order: an answer to a client relies on the effects before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Send a message; it may be lost.
     Send {
-        /// To whom.
+        /// The receiver.
         to: NodeId,
-        /// What.
+        /// The message.
         message: Message,
     },
-    /// Put these at the end of this node's log for the slot, behind `after`: what is there beyond that place
-    /// is gone.
-    /// [`Input::Logged`] says when that is done.
+    /// Append entries to this node's log for the slot after `after`, in place of whatever is there beyond
+    /// that place. [`Input::Logged`] reports when that is done.
     Log {
         /// The slot.
         slot: Slot,
@@ -194,47 +194,47 @@ pub enum Effect {
         after: Position,
         /// The entries, in order; not empty.
         entries: Vec<Entry>,
-        /// Comes back when that is done.
+        /// Returned with [`Input::Logged`].
         run: LogRun,
     },
-    /// It is committed: apply it to the cells, in this order, each once.
+    /// An entry is committed: apply it to the cells, in this order, each entry once.
     Apply {
         /// The slot.
         slot: Slot,
         /// The entry.
         entry: Entry,
-        /// Whom its answer goes to, if anybody waits for it here.
+        /// The request to answer, if a client waits for it on this node.
         ticket: Option<Ticket>,
     },
     /// Read from the cells as they are now, and answer.
     Read {
-        /// Which request.
+        /// The request.
         ticket: Ticket,
     },
-    /// Nothing happened, and nothing will.
+    /// Refuse a request: nothing happened, and nothing will.
     Refuse {
-        /// Which request.
+        /// The request.
         ticket: Ticket,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
     },
-    /// A write that may or may not happen.
+    /// Report a write as unknown: it may or may not happen.
     Unknown {
-        /// Which request.
+        /// The request.
         ticket: Ticket,
     },
-    /// Send a copy of the applied cells of the slot to this node.
+    /// Send a copy of the slot's applied cells to another node.
     Transfer {
         /// The slot.
         slot: Slot,
-        /// To whom.
+        /// The receiver.
         to: NodeId,
     },
-    /// Ask the configuration group for this.
+    /// Submit a proposal to the configuration group.
     Propose(Proposal),
     /// Ask the configuration group for its newest table.
     FetchTable,
-    /// This node has no copy of the slot any more, or one that begins anew: its cells and its log go.
+    /// Drop the cells and the log of a slot: this node has no copy of it any more, or one that starts afresh.
     Forget {
         /// The slot.
         slot: Slot,
@@ -244,16 +244,16 @@ pub enum Effect {
 /// What a primary asks the configuration group for. Refused unless the slot is still in this epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proposal {
-    /// A copy that was catching up has everything: count it in. Until the epoch is another one, the primary
+    /// A copy that was catching up has everything: count it as in sync. Until the epoch changes, the primary
     /// commits and reads nothing without it.
     Admit {
         /// The slot.
         slot: Slot,
         /// The epoch in which that is so.
         epoch: Epoch,
-        /// Who.
+        /// The node of the copy.
         node: NodeId,
-        /// In which life.
+        /// The life of that node.
         incarnation: Incarnation,
     },
     /// A copy does not answer: go on without it.
@@ -262,12 +262,12 @@ pub enum Proposal {
         slot: Slot,
         /// The epoch in which that is so.
         epoch: Epoch,
-        /// Who.
+        /// The node of the copy.
         node: NodeId,
     },
-    /// Nothing is under way, and nothing is taken until the table is another one: the successor may lead.
-    /// Refused unless the slot is as it was in that table, so that a proposal that comes late finds nothing
-    /// under way either.
+    /// Nothing is under way, and no request is accepted until the table changes: the successor may lead.
+    /// Refused unless the slot is still as it was in the table `since`, so that a proposal that arrives late
+    /// finds nothing under way either.
     HandOver {
         /// The slot.
         slot: Slot,
@@ -275,11 +275,11 @@ pub enum Proposal {
         epoch: Epoch,
         /// The table in which the slot came to be as it is.
         since: Version,
-        /// Who.
+        /// The successor.
         node: NodeId,
     },
-    /// The successor is not to lead: nobody decided about that for too long. Refused unless the slot is as it
-    /// was in that table.
+    /// The successor is not to lead after all, because the group did not decide for too long. Refused unless
+    /// the slot is still as it was in the table `since`.
     Keep {
         /// The slot.
         slot: Slot,
@@ -290,30 +290,30 @@ pub enum Proposal {
     },
 }
 
-/// Why nothing happened.
+/// Why a request was refused; nothing happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Another node is the primary.
     #[error("another node has this slot: {to}")]
     Moved {
-        /// Who.
+        /// The primary.
         to: NodeId,
     },
-    /// Nobody is.
+    /// The slot has no primary.
     #[error("the slot has no primary")]
     NoPrimary,
-    /// Too few in-sync copies for a write.
+    /// Too few copies are in sync for a write.
     #[error("{have} copies are in sync, of {need} that a write needs")]
     TooFewCopies {
-        /// How many there are.
+        /// How many copies are in sync.
         have: usize,
-        /// How many there must be.
+        /// How many must be.
         need: usize,
     },
-    /// Too much is waiting already.
+    /// Too many requests are waiting already.
     #[error("too many requests wait for the other copies")]
     Busy,
-    /// The other copies did not answer in time; or the configuration group, where there are none.
+    /// The other copies did not answer in time; or, where there are none, the configuration group did not.
     #[error("the other copies do not answer, nor does the configuration where there are none")]
     NoLease,
 }

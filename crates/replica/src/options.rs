@@ -1,58 +1,59 @@
-//! What can be chosen for the copies of a node.
+//! Options of the copies of a node.
 
 use thiserror::Error;
 
-/// How a primary makes sure, before it answers a read, that nobody else is primary.
+/// How a primary makes sure, before it answers a read, that no other node is primary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reads {
-    /// By promises for a while, which trust that clocks go at nearly the same rate. Costs nothing for each
+    /// By promises for a while, which rely on clocks that run at nearly the same rate. Costs nothing for each
     /// read.
     #[default]
     Leases,
-    /// By asking every in-sync copy behind each batch of reads. Trusts no clock.
+    /// By asking every in-sync copy after each batch of reads has come. Trusts no clock.
     Confirmed,
 }
 
 /// Options of the copies of a node; the same on all nodes of a ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How long a promise holds for who asked, in microseconds from when it asked. Default 1 s.
+    /// How long a promise holds for the node that asked, in microseconds from when it asked. Default 1 s.
     pub lease_us: u64,
-    /// How far off the rate of any clock may be, in millionths. Default 10,000: one in a hundred.
+    /// How far off the rate of any clock may be, in parts per million. Default 10,000: one percent.
     pub rate_error_ppm: u64,
-    /// How often [`Input::Tick`](crate::Input::Tick) comes at least, in microseconds. Default 20 ms.
+    /// The longest interval between two [`Input::Tick`](crate::Input::Tick)s, in microseconds. Default 20 ms.
     pub tick_us: u64,
-    /// How many copies of a slot of the first keyspace must be in sync for a write to be taken. Default 2.
+    /// How many copies of a slot of the first keyspace must be in sync for a write to be accepted. Default 2.
     pub in_sync_min: usize,
-    /// After which silence a copy that is waited for is reported, in microseconds. Default 1 s.
+    /// A copy that owes an answer is reported after this much silence, in microseconds. Default 1 s.
     pub suspect_us: u64,
-    /// After which silence entries are sent again, in microseconds. Default 200 ms.
+    /// Entries are sent again after this much silence, in microseconds. Default 200 ms.
     pub resend_us: u64,
     /// How long a read waits for other copies before it is refused, in microseconds. Default 3 s.
     pub read_wait_us: u64,
-    /// How many writes of a slot may be under way. Default 4,096.
+    /// Most writes of a slot under way. Default 4,096.
     pub under_way_max: usize,
-    /// How many bytes of writes of a slot may be under way. Default 16 MiB.
+    /// Most bytes of writes of a slot under way. Default 16 MiB.
     pub under_way_bytes_max: usize,
-    /// How many entries behind a copy may be and still be about to be admitted. Default 64.
+    /// How many entries a copy may lack and still become a candidate for admission. Default 64.
     pub nearly_caught_up: u64,
     /// How many applied entries are kept for copies that catch up. Default 1,024.
     pub kept_entries: usize,
-    /// How many bytes one message has at most, if no entry is longer. Default 1 MiB.
+    /// Most bytes of one message, unless a single entry is longer. Default 1 MiB.
     pub message_bytes_max: usize,
-    /// How reads make sure.
+    /// How a primary makes sure that it may answer a read.
     pub reads: Reads,
-    /// Whether entries are logged at all. Without a log an entry counts as logged when it came. Default yes.
+    /// Whether entries are logged at all. Without a log an entry counts as logged once it arrives. Default
+    /// yes.
     pub logs: bool,
 }
 
-/// Options that make no sense.
+/// An option with a value that makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("option {option}: {problem}")]
 pub struct OptionError {
-    /// Which.
+    /// The name of the option.
     pub option: &'static str,
-    /// What would be right.
+    /// What values are allowed.
     pub problem: &'static str,
 }
 
@@ -77,11 +78,11 @@ impl Default for Options {
     }
 }
 
-/// A clock that is off by half is none.
+/// A clock that is off by half is not a clock.
 const RATE_ERROR_PPM_MAX: u64 = 500_000;
 
 impl Options {
-    /// Checks that they make sense together.
+    /// Checks that the options make sense together.
     ///
     /// # Errors
     /// [`OptionError`], naming the option.
@@ -105,8 +106,8 @@ impl Options {
         Ok(())
     }
 
-    /// How long whoever promised keeps it, by its own clock: in the worst case this clock is fast and the
-    /// other one slow.
+    /// How long the node that gave a promise keeps it, by its own clock: in the worst case this clock is fast
+    /// and the other one slow.
     pub(crate) fn promise_us(&self) -> u64 {
         let rate = u128::from(self.rate_error_ppm);
         let lengthened = u128::from(self.lease_us) * (1_000_000 + rate);

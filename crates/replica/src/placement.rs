@@ -1,22 +1,22 @@
-//! Where copies are to be: what the configuration group would change now, if anything.
+//! Placement: what the configuration group should change to give every slot its copies.
 //!
-//! Each call gives a few changes that can be applied one by one; what has become of them is looked at in the
-//! next.
+//! Each call returns a few changes that can be applied one by one; the next call looks at the result.
 //!
-//! Invariant: a node that leaves drops a copy only where those who stay have as many in sync as there can be.
+//! Invariant: a node that leaves drops a copy only where the nodes that stay have as many in sync as there
+//! can be.
 
 use crate::planted::{self, Bug};
 use crate::{COPIES_MAX, Change, Configuration, Copies, Epoch, Group, NodeId, Slot, Table};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Changes that one call gives at most, slots that are founded aside.
+/// Most changes that one call returns, not counting the founding of slots.
 const CHANGES_MAX: usize = 256;
 
-/// Slots that are being handed over at once: each of them takes no writes until the group has decided about
-/// all of them.
+/// Most slots that are handed over at a time: each of them accepts no writes until the group has decided
+/// about all.
 const HANDED_OVER_MAX: usize = 64;
 
-/// How many slots each node has a copy of, and leads or is about to.
+/// How many slots a node has a copy of, and how many it leads or is about to lead.
 #[derive(Clone, Copy, Default)]
 struct Load {
     copies: usize,
@@ -24,9 +24,9 @@ struct Load {
 }
 
 impl Group {
-    /// What is to be changed so that every slot has its copies, on nodes that are up and stay, and none leads
-    /// many more than another. Slots are founded once as many nodes are there as each is to have copies.
-    /// Nodes that are `gone` were not heard for so long that their copies are made elsewhere.
+    /// Plans changes so that every slot has its copies, on nodes that are up and stay, and no node leads many
+    /// more slots than another. Slots are founded once there are as many nodes as each slot is to have
+    /// copies. The nodes in `gone` were not heard for so long that their copies are made elsewhere.
     #[must_use]
     pub fn plan(&self, gone: &[NodeId]) -> Vec<Change> {
         let table = self.table();
@@ -45,22 +45,22 @@ impl Group {
 struct Plan<'a> {
     /// Nodes that are up and stay.
     loads: BTreeMap<NodeId, Load>,
-    /// The same, in their order, once a slot is founded.
+    /// The same nodes in order, filled when the first slot is founded.
     nodes: Vec<NodeId>,
     leaving: BTreeSet<NodeId>,
     table: &'a Table,
-    /// Copies that each slot of the first keyspace is to have.
+    /// How many copies each slot of the first keyspace is to have.
     copies: usize,
-    /// Nodes that stay and are not gone: those that are down may come back, and are waited for.
+    /// How many nodes stay and are not gone: those that are down may come back, and are waited for.
     there: usize,
     gone: &'a [NodeId],
     handed_over: usize,
-    /// How many copies each node would have if all had as many, rounded up.
+    /// How many copies each node would have if all had equally many, rounded up.
     fair_copies: usize,
-    /// No node has fewer copies.
+    /// No node has fewer copies than this.
     least_copies: usize,
-    /// Whether the only copy of some slot is on its way: until it has come and gone, nobody can tell who has
-    /// how many.
+    /// Whether the only copy of some slot is on its way. Until that is done, the numbers of copies are in
+    /// flux.
     moves_only_copies: bool,
     changes: Vec<Change>,
 }
@@ -116,7 +116,7 @@ impl<'a> Plan<'a> {
         }
         let wanted = copies.min(self.loads.len());
         let Some(primary) = configuration.primary else {
-            // What is left of its copies may be all that there is of it.
+            // The remaining copies may be all that is left of this slot.
             return;
         };
         let is_lost = |node: &NodeId| self.gone.contains(node) || self.leaving.contains(node);
@@ -132,7 +132,7 @@ impl<'a> Plan<'a> {
                 self.changes.push(Change::Copy { slot, node });
             }
         } else if in_sync < configuration.in_sync.len() {
-            // Before one that leaves drops its own.
+            // Before a leaving node drops its own.
             if in_sync >= copies.min(self.there).max(1) {
                 self.leave(slot, configuration, primary);
             }
@@ -143,7 +143,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Neighbouring slots go to the same nodes: clients are told of ranges, and a few of them are told soon.
+    /// Adjacent slots go to the same nodes: clients learn ranges of slots, and learn few of them quickly.
     fn found(&mut self, slot: Slot, wanted: usize) {
         if self.nodes.is_empty() {
             self.nodes = self.loads.keys().copied().collect();
@@ -162,7 +162,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// A node that leaves hands the slot over, and then its copy goes.
+    /// A leaving node hands the slot over, and then drops its copy.
     fn leave(&mut self, slot: Slot, configuration: &Configuration, primary: NodeId) {
         if !self.leaving.contains(&primary) {
             let leaving = configuration.in_sync.iter().find(|node| self.leaving.contains(node));
@@ -174,8 +174,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// One copy too many goes: that of whoever has most. Where one is to be left, it is handed over first if
-    /// it is the one that leads.
+    /// Drops one surplus copy: that of the node with most copies. Where only one is to remain, and the
+    /// surplus one is the primary's, the slot is handed over first.
     fn drop_one(&mut self, slot: Slot, configuration: &Configuration) {
         let copies = |node: &NodeId| self.loads.get(node).map_or(0, |load| load.copies);
         if self.copies_of(slot) == 1
@@ -198,7 +198,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// A copy that leads fewer slots takes this one, or a node that has fewer copies gets one.
+    /// Hands the slot over to a copy that leads fewer slots, or makes a copy on a node that has fewer.
     fn balance(&mut self, slot: Slot, configuration: &Configuration, primary: NodeId) {
         let load = |node: NodeId| self.loads.get(&node).copied().unwrap_or_default();
         let idlest = self.idlest(configuration);
@@ -213,8 +213,8 @@ impl<'a> Plan<'a> {
                 others.map(|other| load(other).copies).max().unwrap_or(0) > copies + 1
             }
         };
-        // Of a ring at rest each slot ends here: to look at all nodes for each would take the group's only
-        // thread for a moment, with each plan.
+        // In a ring at rest each slot ends here. Looking at all nodes for each slot would occupy the group's
+        // only thread for a while, with each plan.
         if !gets_one(self.least_copies) {
             return;
         }
@@ -227,7 +227,7 @@ impl<'a> Plan<'a> {
         self.changes.push(Change::Copy { slot, node });
     }
 
-    /// A few slots at a time: the others go on meanwhile.
+    /// Only a few slots at a time: the others stay in service meanwhile.
     fn hand_over(&mut self, slot: Slot, configuration: &Configuration, node: NodeId) {
         if self.handed_over >= HANDED_OVER_MAX {
             return;
@@ -240,7 +240,7 @@ impl<'a> Plan<'a> {
         self.changes.push(Change::HandOver { slot, epoch: configuration.epoch, node });
     }
 
-    /// The in-sync copy that leads fewest slots, on a node that is up and stays.
+    /// The in-sync copy that leads the fewest slots, on a node that is up and stays.
     fn idlest(&self, configuration: &Configuration) -> Option<NodeId> {
         let is_any = planted::is(Bug::HandedToAny);
         let joining = configuration.joining.iter().filter(|_| is_any);
@@ -266,7 +266,7 @@ impl<'a> Plan<'a> {
         free.min_by_key(|(node, load)| (load.copies, **node)).map(|(&node, _)| node)
     }
 
-    /// Nodes that leave or are down are counted no more.
+    /// Updates a node's load; nodes that leave or are down are not counted.
     fn load(&mut self, node: NodeId, change: impl FnOnce(&mut Load)) {
         if let Some(load) = self.loads.get_mut(&node) {
             change(load);

@@ -1,31 +1,31 @@
-//! Planted bugs: mistakes that this protocol could have, switched on one at a time to prove that the
-//! simulation would see them. Without the feature `planted` none of this is compiled in.
+//! Planted bugs: mistakes that an implementation of this protocol could make, switched on one at a time to
+//! prove that the simulation would catch them. Without the feature `planted` none of this is compiled in.
 
-/// A mistake, by what it does.
+/// A planted bug, named for what it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Bug {
-    /// A copy applies what it gets before it is committed.
+    /// A copy applies entries on receipt, before they are committed.
     AppliedOnReceipt,
-    /// A copy keeps what it has where the primary's log has something else.
+    /// A copy keeps its own entries where the primary's log has others.
     NotTruncated,
     /// A new primary answers reads before its tail is committed.
     ReadBeforeRecommit,
-    /// A copy says that it has entries before they are logged.
+    /// A copy reports entries before they are logged.
     SaidBeforeLogged,
     /// A primary counts its own entries before they are logged.
     CountedBeforeLogged,
-    /// A primary commits what all copies but one have.
+    /// A primary commits entries that one copy still lacks.
     CommittedWithoutOne,
-    /// A primary without other copies takes and commits writes though the group does not hear it.
+    /// A primary without other copies accepts and commits writes though the group does not hear it.
     CommittedUnheard,
-    /// A primary goes on without a copy that it does not hear, and asks nobody.
+    /// A primary drops a copy that it does not hear on its own, without asking the group.
     DismissedAlone,
-    /// Whoever promised takes a newer table at once.
+    /// A node that gave a promise accepts a newer table at once.
     PromiseBroken,
-    /// A promise is not lengthened by what clocks may be off.
+    /// A promise is not lengthened by the error that clocks may have.
     PromiseNotLengthened,
-    /// A primary counts a promise from when it hears of it.
+    /// A primary counts a promise from when it arrives.
     LeaseFromHearing,
     /// A primary counts promises whatever table they were made under.
     LeaseOfAnyTable,
@@ -33,33 +33,33 @@ pub enum Bug {
     ReadWithoutLease,
     /// A primary answers reads though it knows a table that takes the slot from it.
     ReadAfterRenouncing,
-    /// A primary has a copy counted in and goes on without it meanwhile.
+    /// A primary proposes a copy for admission and meanwhile goes on without it.
     AdmittedAlone,
-    /// A primary asks for a copy to be counted in that lacks something.
+    /// A primary proposes a copy for admission that lacks entries.
     AdmittedEarly,
-    /// A copy takes entries from whoever was primary before.
+    /// A copy accepts entries from a former primary.
     OldPrimaryHeard,
     /// Logs are compared by places without epochs.
     EpochsNotCompared,
-    /// A copy does not look whether it has the entry before those that come.
+    /// A copy does not check whether it has the entry before those that arrive.
     PreviousIgnored,
-    /// What was said about another epoch's log counts in this one.
+    /// What a copy said about its log in an earlier epoch counts in this one.
     MatchedKept,
-    /// The end of a write to the log counts for an entry that took the place of the one written.
+    /// The completion of a write to the log counts for an entry that replaced the one written.
     LoggedOfAnother,
-    /// A copy says that it has all it has, also what the primary does not.
+    /// A copy reports its whole log, including entries that the primary does not have.
     UnverifiedSaid,
-    /// Cells that came are installed over newer ones.
+    /// Cells are installed over newer ones.
     InstalledOverNewer,
-    /// A copy whose cells are gone goes on as if it had them.
+    /// A copy whose cells were dropped continues as if it had them.
     EmptiedKept,
-    /// A primary takes no notice where a copy says that it has nothing any more.
+    /// A primary ignores a copy's report that it has lost everything.
     EmptiedUnheard,
-    /// Who begins again keeps no promise of the life before.
+    /// A restarted node keeps no promise of its former life.
     QuietSkipped,
     /// A node that lost what it had still counts as in sync.
     LossForgotten,
-    /// What a former life says counts.
+    /// Messages from a former life of a node count.
     FormerLifeHeard,
     /// A proposal of an earlier epoch counts.
     OldProposalTaken,
@@ -71,14 +71,14 @@ pub enum Bug {
     HandedOverEarly,
     /// A primary takes writes though it has asked for its successor to lead.
     TakenBehindHandOver,
-    /// Writes that are under way when somebody else leads are refused, as if they could not happen any more.
+    /// When another node takes over, writes under way are refused, as if they could not happen any more.
     UnderWayRefused,
-    /// A node that leaves is taken out of the table with the copies that it has.
+    /// A leaving node is removed from the table while it still has copies.
     RemovedWithCopies,
 }
 
 impl Bug {
-    /// All of them.
+    /// All planted bugs.
     pub const ALL: [Self; 35] = [
         Self::AppliedOnReceipt,
         Self::NotTruncated,
@@ -123,19 +123,19 @@ thread_local! {
     static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
 }
 
-/// Plants one bug, or none, for what this thread runs.
+/// Plants one bug, or none, in this thread.
 #[cfg(feature = "planted")]
 pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);
 }
 
-/// Whether this bug is planted here.
+/// Whether this bug is planted in this thread.
 #[cfg(feature = "planted")]
 pub(crate) fn is(bug: Bug) -> bool {
     PLANTED.get() == Some(bug)
 }
 
-/// Whether this bug is planted here: never, in an ordinary build.
+/// Whether this bug is planted: never, in an ordinary build.
 #[cfg(not(feature = "planted"))]
 #[inline(always)]
 pub(crate) const fn is(_bug: Bug) -> bool {

@@ -1,7 +1,7 @@
-//! What a primary knows of the other copies, and who waits for it.
+//! The primary of a slot: what it knows of the other copies, and which requests wait.
 //!
-//! Invariant: an entry is committed only when every copy that counts has it, and, from the moment a copy was
-//! proposed, that one as well.
+//! Invariant: an entry is committed only when every in-sync copy has it, and also the candidate, once there
+//! is one.
 
 mod alone;
 mod cells;
@@ -23,49 +23,49 @@ use hand_over::HandingOver;
 use resting::Dismissals;
 use std::collections::{BTreeMap, VecDeque};
 
-/// What is known of another copy.
+/// What the primary knows of another copy.
 #[derive(Debug)]
 struct Peer {
     node: NodeId,
     incarnation: Incarnation,
-    /// Whether it has answered in this epoch: before that nobody knows where it stands.
+    /// Whether it has answered in this epoch; before that its position is unknown.
     is_known: bool,
     matched: Sequence,
-    /// The entries behind this one are sent next.
+    /// The entries after this one are sent next.
     sent: Sequence,
     committed_told: Sequence,
-    /// What it said last of where its log may be the same.
+    /// Where its log may agree with this one, as it last said.
     hint: Sequence,
     heard_at: Moment,
     sent_at: Moment,
     /// Since when it owes an answer.
     owes_since: Option<Moment>,
-    /// It is sent no cells before: some are on their way, or were until just now.
+    /// No transfer of cells begins before this moment: one is on its way, or was until just now.
     no_cells_before: Option<Moment>,
-    /// Whether it took entries of this log since it was last found to need cells: until then nobody knows
-    /// that it needs none.
+    /// Whether it has accepted entries of this log since it was last found to need cells. Until it does, it
+    /// may still need them.
     takes_entries: bool,
-    /// It is on its way from cells up to this entry, or came so far from there: what is behind it is kept
-    /// until the copy is in sync.
+    /// It was sent cells up to this entry, or has since advanced to it: the entries after it are kept until
+    /// the copy is in sync.
     held_from: Option<Sequence>,
 }
 
 impl Peer {
-    /// Behind which entry all are kept for it: for one that nobody hears none are.
+    /// The entry after which all are kept for this copy; none for one that has been silent for long.
     fn held_behind(&self, around: &Around<'_>) -> Option<Sequence> {
         let patience_us = 10 * around.options.suspect_us;
         self.held_from.filter(|_| around.now < self.heard_at.after(patience_us))
     }
 
-    /// Whether the log can bring all that it lacks, and it follows: one to which cells came is where they end
-    /// once they are durable.
+    /// Whether the log has everything that the copy lacks, and the copy follows. A copy that received cells
+    /// reports their end as its position once they are durable.
     fn lacks_entries_only(&self, log: &Log) -> bool {
         let follows = self.takes_entries && self.matched >= self.hint;
         follows || log.position(self.matched).is_some()
     }
 }
 
-/// A copy that is about to be counted in.
+/// A copy that is about to be admitted.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     node: NodeId,
@@ -82,55 +82,55 @@ struct WaitingRead {
     since: Moment,
 }
 
-/// A primary's part.
+/// The state of a slot's primary.
 #[derive(Debug, Default)]
 pub(crate) struct Primary {
     peers: Vec<Peer>,
     candidate: Option<Candidate>,
     dismissed_at: Option<Moment>,
     dismissals: Dismissals,
-    /// Nothing is read before this entry is committed: it was the last one when the epoch began.
+    /// Nothing is read before this entry is committed: the last one in the log when the epoch began.
     serves_behind: Sequence,
     tickets: VecDeque<(Sequence, Ticket)>,
-    /// The last write of each key that is under way.
+    /// The last write under way of each key.
     dirty: BTreeMap<u64, Sequence>,
     /// The last write that may change any key.
     changes_all: Sequence,
     under_way: VecDeque<(Sequence, Vec<u64>, usize)>,
     under_way_bytes: usize,
     reads: VecDeque<WaitingRead>,
-    /// Nothing new is taken while the slot is handed over; what comes waits here.
+    /// The handover under way. Meanwhile nothing new is accepted, and requests wait in `held`.
     handing: Option<HandingOver>,
     held: Held,
-    /// Since when writes are under way that cannot be committed, because nobody hears this node.
+    /// Since when writes are under way that cannot be committed, because the group does not hear this node.
     unheard_since: Option<Moment>,
-    /// The slot is not handed over before: nobody decided about it for too long.
+    /// No handover begins before this moment, because the group did not decide on the last one in time.
     rests_until: Moment,
 }
 
-/// What a primary is told with each look at its slot.
+/// What the node knows when a primary takes a step.
 pub(crate) struct Knowing<'a> {
     pub(crate) table: &'a Table,
     pub(crate) leases: &'a Leases,
-    /// The newest table that this node knows.
+    /// The version of the newest table that this node knows.
     pub(crate) known: Version,
-    /// Whether that one leaves the slot to this node.
+    /// Whether that table leaves the slot to this node.
     pub(crate) keeps: bool,
-    /// Who leads it by that table, of a slot that this node leads so far.
+    /// The primary of the slot by that table.
     pub(crate) leads: Option<NodeId>,
     /// Whether the configuration group hears this node, so that it may serve alone.
     pub(crate) group_hears: bool,
 }
 
 impl<'a> Knowing<'a> {
-    /// What a node knows that goes by one table, and may wait to go by a newer one.
+    /// The knowledge of a node that goes by one table, and may have a newer one pending.
     pub(crate) fn of(
         (table, pending): (&'a Table, Option<&'a Table>),
         leases: &'a Leases,
         (me, slot): (NodeId, Slot),
         group_hears: bool,
     ) -> Self {
-        // To find a slot in a table costs something, and mostly none waits.
+        // A lookup in a table costs something, and mostly none is pending.
         let leads = pending.map_or(Some(me), |pending| pending.slot(slot).primary);
         let known = pending.unwrap_or(table).version;
         Self { table, leases, known, keeps: leads == Some(me), leads, group_hears }
@@ -138,7 +138,8 @@ impl<'a> Knowing<'a> {
 }
 
 impl Primary {
-    /// A new epoch of this node, led before or not: what the others have is to be found out.
+    /// Begins an epoch of this node, whether it led before or not: the positions of the other copies are
+    /// unknown.
     pub(crate) fn of(copy: &Replicated, before: Option<Box<Self>>, _around: &Around<'_>) -> Box<Self> {
         let mut primary = before.unwrap_or_default();
         if !planted::is(Bug::MatchedKept) {
@@ -152,8 +153,7 @@ impl Primary {
         primary
     }
 
-    /// Somebody else leads: nobody knows what becomes of writes that were under way, and what was held back
-    /// never happened.
+    /// Another node leads: the outcome of writes under way is unknown, and held requests never happened.
     pub(crate) fn end(mut self, leads: Option<NodeId>, around: &mut Around<'_>) {
         let refusal = Refusal::of(leads);
         for (_, ticket) in self.tickets {
@@ -199,15 +199,15 @@ impl Primary {
 }
 
 impl Replicated {
-    /// How many entries each other copy lacks, as far as this primary knows; all of them where that is not
-    /// known yet.
+    /// How many entries each other copy lacks, as far as this primary knows; all of them where its position
+    /// is unknown.
     pub(crate) fn behind(&self) -> impl Iterator<Item = (NodeId, u64)> + '_ {
         let last = self.log.last().sequence.0;
         let peers = self.primary.iter().flat_map(|primary| &primary.peers);
         peers.map(move |peer| (peer.node, last.saturating_sub(peer.matched.0)))
     }
 
-    /// Whether nothing is to be done when time passes.
+    /// Whether a tick has nothing to do here.
     pub(crate) fn is_idle(&self) -> bool {
         let Some(primary) = &self.primary else { return true };
         primary.is_idle(self.committed, self.log.last().sequence)
@@ -215,12 +215,12 @@ impl Replicated {
             && !self.hands_over()
     }
 
-    /// Other copies that there are now, and were not before, are asked what they have.
+    /// Asks copies that are new in this configuration where they stand.
     pub(crate) fn meet_copies(&mut self, around: &mut Around<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
         let configuration = self.configuration;
         primary.peers.retain(|peer| configuration.has(peer.node));
-        // One that is no copy any more would be waited for as soon as it is one again.
+        // A candidate that has no copy any more would be waited for as soon as it has one again.
         primary.candidate = primary.candidate.filter(|candidate| configuration.has(candidate.node));
         let copies = configuration.in_sync.iter().chain(configuration.joining.iter());
         for node in copies.filter(|&node| node != around.me) {
@@ -251,7 +251,7 @@ impl Replicated {
         self.advance(around);
     }
 
-    /// What a life of a node said of its log does not count for the next one.
+    /// What an earlier life of a node said of its log does not count for the next one.
     pub(crate) fn notice_lives(&mut self, table: &Table, around: &mut Around<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
         let last = self.log.last().sequence;
@@ -267,7 +267,7 @@ impl Replicated {
                 (peer.matched, peer.sent, peer.committed_told) = (Sequence(0), last, Sequence(0));
                 (peer.is_known, peer.no_cells_before, peer.held_from) = (false, None, None);
                 peer.takes_entries = false;
-                // The group refuses for ever what was proposed for the life before.
+                // The group refuses for good what was proposed for the earlier life.
                 primary.candidate = primary.candidate.filter(|candidate| candidate.node != peer.node);
                 self.send_entries(&mut primary, at, true, around);
             }
@@ -275,7 +275,7 @@ impl Replicated {
         self.primary = Some(primary);
     }
 
-    /// A client writes.
+    /// Takes a client's write.
     pub(crate) fn client_writes(&mut self, write: Write, around: &mut Around<'_>) {
         if self.holds_back() {
             return self.hold_back(Request::Write(write), around);
@@ -348,7 +348,7 @@ impl Replicated {
                 && !planted::is(Bug::AdmittedAlone))
     }
 
-    /// Time passed: sends again, tells what is committed, counts copies in, reports those that do not answer.
+    /// Handles a tick: resends, announces what is committed, admits copies, reports silent ones.
     pub(crate) fn tick(&mut self, knowing: &Knowing<'_>, around: &mut Around<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
         for at in 0..primary.peers.len() {
@@ -362,7 +362,7 @@ impl Replicated {
         self.look(knowing, around);
     }
 
-    /// Something changed: reads may be answered, and the slot may be handed over.
+    /// Handles a change: reads may be answered, and the slot may be handed over.
     pub(crate) fn look(&mut self, knowing: &Knowing<'_>, around: &mut Around<'_>) {
         if self.hands_over() {
             self.hand_over(knowing, around);
@@ -370,7 +370,7 @@ impl Replicated {
         self.answer_reads(knowing, around);
     }
 
-    /// Whether somebody waits to read, or the slot is to be handed over.
+    /// Whether a read waits, or the slot is to be handed over.
     pub(crate) fn has_to_look(&self) -> bool {
         self.has_reads() || self.hands_over()
     }

@@ -1,6 +1,6 @@
-//! All that a node does for its slots: an input and the time in, effects out.
+//! The replicas of a node: takes an input and the time, and returns effects.
 //!
-//! Invariant: a table is accepted as a whole, and only when no promise stands against it; older ones never.
+//! Invariant: a table is accepted as a whole, and only when no promise stands against it; never an older one.
 //! Invariant: what a node says counts only in the life that the table names.
 
 mod cells;
@@ -24,20 +24,20 @@ use slots::Slots;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A slot's log as it was found when a node began.
+/// A slot's log as a starting node found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The slot.
     pub slot: Slot,
-    /// The last entry that is applied to the cells found.
+    /// The last entry that is applied to the cells that were found.
     pub base: Position,
-    /// The date of that entry.
+    /// The timestamp of that entry.
     pub base_time_ms: u64,
-    /// The entries behind it, without gaps.
+    /// The entries after it, without gaps.
     pub entries: Vec<Entry>,
 }
 
-/// The copies of a node.
+/// All copies of a node.
 #[derive(Debug)]
 pub struct Replica {
     me: NodeId,
@@ -47,27 +47,27 @@ pub struct Replica {
     /// The newest table, while a promise stands against it.
     pending: Option<Arc<Table>>,
     slots: Slots,
-    /// How many copies it began with or made.
+    /// How many copies this node has had in this life.
     copies_made: u64,
-    /// What all of them keep of applied entries, in bytes.
+    /// Bytes of applied entries that all copies keep together.
     kept_bytes: usize,
-    /// Those of them that this node leads.
+    /// The slots that this node leads.
     led: Led,
-    /// What clients ask for in slots that this node is about to lead.
+    /// Client requests for slots that this node is about to lead.
     early: BTreeMap<Slot, Held>,
     /// Slots whose primary called in an epoch that this node did not know, or of which it had no copy.
     called: BTreeMap<Slot, Epoch>,
-    /// Slots for which something is to be done when time passes.
+    /// Slots that a tick has to visit.
     busy: BTreeSet<Slot>,
     leases: Leases,
-    /// What was promised in the life before may hold until then.
+    /// Until then, promises of the former life may still hold.
     quiet_until: Moment,
     group_heard: Option<Moment>,
     fetched_at: Option<Moment>,
 }
 
 impl Replica {
-    /// A node that knows nothing and has not begun.
+    /// A node that knows nothing and has not begun a life.
     #[must_use]
     pub fn new(me: NodeId, options: Options) -> Self {
         Self {
@@ -90,8 +90,8 @@ impl Replica {
         }
     }
 
-    /// Begins a life, with what the disk has. Who lived before waits until all that it may have promised has
-    /// run out.
+    /// Begins a life with what the disk has. A node that lived before accepts no table until everything that
+    /// it may have promised has expired.
     pub fn begin(&mut self, now: Moment, incarnation: Incarnation, found: Vec<Found>) {
         self.incarnation = incarnation;
         if incarnation > Incarnation(1) && !planted::is(Bug::QuietSkipped) {
@@ -107,7 +107,7 @@ impl Replica {
         self.slots.insert(Replicated::new(slot, self.copies_made, base, base_time_ms, entries));
     }
 
-    /// Takes one input, at a moment read after it came.
+    /// Takes one input. `now` must be read after the input arrived.
     pub fn step(&mut self, now: Moment, input: Input, effects: &mut Vec<Effect>) {
         match input {
             Input::Table(table) => self.hear_of(table, now, effects),
@@ -148,13 +148,13 @@ impl Replica {
         }
     }
 
-    /// The last entry of a slot's log here.
+    /// The last entry of a slot's log on this node.
     #[must_use]
     pub fn last(&self, slot: Slot) -> Position {
         self.slots.get(slot).map(|copy| copy.log.last()).unwrap_or_default()
     }
 
-    /// What the end of a write to a slot's log that begins now is to be given with.
+    /// The run to return with [`Input::Logged`] for a write to the slot's log that begins now.
     #[must_use]
     pub fn log_run(&self, slot: Slot) -> LogRun {
         self.slots.get(slot).map(|copy| copy.run).unwrap_or_default()
@@ -172,7 +172,7 @@ impl Replica {
         &self.table
     }
 
-    /// How many entries each other node lacks of the slots that this one leads, as far as it knows.
+    /// How many entries each other node lacks in the slots that this one leads, as far as it knows.
     #[must_use]
     pub fn behind(&self) -> BTreeMap<NodeId, u64> {
         let mut behind = BTreeMap::new();
@@ -189,9 +189,9 @@ impl Replica {
         self.slots.get(slot).is_some_and(|copy| copy.primary.is_some())
     }
 
-    /// Whether the cells of a slot hold all that was acknowledged, and nobody else leads it: whoever lists
-    /// keys asks this, as a read waits for it. Where every read asks the other copies first, only one that
-    /// did can tell.
+    /// Whether the cells of a slot hold everything that was acknowledged, and no other node leads it. A
+    /// listing of keys asks this where a read would wait for it. With `Reads::Confirmed`, only a read that
+    /// asked the other copies can tell.
     #[must_use]
     pub fn may_read(&self, slot: Slot, now: Moment) -> bool {
         let Some(copy) = self.slots.get(slot) else { return false };
@@ -203,7 +203,7 @@ impl Replica {
     }
 
     /// Whether the table names another life of this node: what it says counts for nothing any more, and it
-    /// has to begin again.
+    /// has to start again.
     #[must_use]
     pub fn is_superseded(&self) -> bool {
         self.known().incarnation(self.me).is_some_and(|incarnation| incarnation > self.incarnation)
@@ -224,12 +224,12 @@ impl Replica {
         }
     }
 
-    /// How many copies of a slot must be in sync for a write to be taken.
+    /// How many copies of a slot must be in sync for a write to be accepted.
     fn in_sync_min(&self, slot: Slot) -> usize {
         self.table.copies_of(slot, (usize::MAX, self.options.in_sync_min)).1
     }
 
-    /// Does something with a copy, and notes whether it has to be looked at when time passes.
+    /// Lets a copy act, and records whether a tick has to visit it.
     fn with(
         &mut self,
         slot: Slot,
@@ -246,7 +246,7 @@ impl Replica {
         note(&mut self.busy, copy);
     }
 
-    /// The same, for what needs to know more than the copy.
+    /// The same, for steps that need to know more than the copy.
     fn with_knowing(
         &mut self,
         slot: Slot,
@@ -272,8 +272,8 @@ impl Replica {
         Knowing::of(tables, &self.leases, (self.me, slot), self.group_hears(now))
     }
 
-    /// Whether the configuration group hears this node, as far as a primary needs that: who trusts no clock
-    /// cannot know.
+    /// Whether the configuration group hears this node, as far as a primary needs that. With
+    /// `Reads::Confirmed` no clock is trusted, so the node cannot tell, and takes it for granted.
     fn group_hears(&self, now: Moment) -> bool {
         match self.options.reads {
             Reads::Confirmed => true,
@@ -281,7 +281,7 @@ impl Replica {
         }
     }
 
-    /// Whether this node may go on with a slot of which no other copy is in sync.
+    /// Whether this node may serve a slot of which no other copy is in sync.
     fn goes_alone(&self, slot: Slot, now: Moment) -> bool {
         let keeps = |table: &Table| table.slot(slot).primary == Some(self.me);
         self.group_hears(now) && self.pending.as_deref().is_none_or(keeps)
@@ -293,8 +293,7 @@ impl Replica {
         }
     }
 
-    /// The same for all slots where something waits: those are among the ones that are looked at when time
-    /// passes.
+    /// The same for all slots where something waits: they are among those that a tick visits.
     fn look_at_busy(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         let waits = |slot: &Slot| self.slots.get(*slot).is_some_and(Replicated::has_to_look);
         let waiting: Vec<Slot> = self.busy.iter().copied().filter(waits).collect();
@@ -376,8 +375,8 @@ impl Replica {
         }
     }
 
-    /// Asks every node that it shares slots with, as primary, for a promise; and tells them which table it
-    /// knows.
+    /// Asks every node that shares slots which this one leads for a promise, and tells it which table this
+    /// node knows.
     fn ask(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         let round = self.leases.next_round(now);
         let (asked_in, known) = (self.incarnation, self.known().version);
@@ -387,9 +386,9 @@ impl Replica {
         }
     }
 
-    /// Reads that are confirmed wait for a round that was sent behind them: one at a time is under way. Where
-    /// nobody is asked there is none to wait for, and those who were asked before would answer each question
-    /// with the next one.
+    /// Confirmed reads wait for a round that was sent after they came; one round at a time is under way.
+    /// Without partners there is none to wait for, and former partners would answer each question with the
+    /// next one.
     fn ask_again(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         let waits = || self.busy.iter().any(|&slot| self.slots.get(slot).is_some_and(Replicated::has_reads));
         let is_asked = !self.leases.partners.is_empty();
@@ -399,7 +398,7 @@ impl Replica {
     }
 }
 
-/// Notes whether a copy has to be looked at when time passes.
+/// Records whether a tick has to visit a copy.
 fn note(busy: &mut BTreeSet<Slot>, copy: &mut Replicated) {
     let is_busy = !copy.is_idle();
     if std::mem::replace(&mut copy.is_busy, is_busy) == is_busy {

@@ -1,8 +1,8 @@
-//! The table: which node has which copy of which slot. Only the configuration group makes a new one.
+//! The table: which node has which copy of which slot. Only the configuration group makes new ones.
 //!
-//! Invariant: a slot's in-sync copies hold every write of it that was acknowledged; its primary, if any, is
-//! one of them.
-//! Invariant: an epoch of a slot has one primary, for ever.
+//! Invariant: a slot's in-sync copies hold every acknowledged write of it; its primary, if any, is one of
+//! them.
+//! Invariant: an epoch of a slot never has more than one primary.
 
 use crate::{Configurations, Epoch, Incarnation, KeyspaceRules, Members, NodeId, Slot, Version};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use std::sync::Arc;
 /// Most copies that a slot is to have.
 pub const COPIES_MAX: usize = 7;
 
-/// Room for one more: it comes before another one goes.
+/// Room for one more, which is made before another one is dropped.
 const ROOM: usize = COPIES_MAX + 1;
 
-/// A few nodes, without memory of their own.
+/// A few nodes, stored inline.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Copies {
     count: u8,
@@ -23,33 +23,33 @@ pub struct Copies {
 /// Who has a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
-    /// Counts changes of the primary and of the in-sync copies.
+    /// Counts the changes of the primary and of the in-sync copies.
     pub epoch: Epoch,
-    /// The table in which this came to be as it is, copies that are catching up included.
+    /// The table since which this configuration is as it is, including the copies that are catching up.
     pub since: Version,
-    /// The table in which the last loss was accepted: copies of before have nothing to do with those from
-    /// then on.
+    /// The table in which the last loss was accepted: copies from before it share no history with those after
+    /// it.
     pub branch: Version,
-    /// Who takes writes and answers reads; none while the slot is down.
+    /// The node that accepts writes and answers reads; none while the slot is down.
     pub primary: Option<NodeId>,
-    /// Who is to be primary next, once the primary has nothing under way: one of the in-sync copies.
+    /// The next primary, once the current one has nothing under way; one of the in-sync copies.
     pub successor: Option<NodeId>,
-    /// Who has every acknowledged write, the primary included.
+    /// The copies that have every acknowledged write, including the primary's.
     pub in_sync: Copies,
-    /// Who is catching up and does not count.
+    /// The copies that are catching up and do not count.
     pub joining: Copies,
 }
 
-/// Who has what.
+/// The configurations of all slots, and the members of the ring.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     /// Counts its changes.
     pub version: Version,
-    /// All nodes that there are, those that left aside.
+    /// All nodes of the ring, without those that left.
     pub members: Members,
-    /// Keyspaces beside the first one, in the order in which they were made.
+    /// Keyspaces other than the first, in the order in which they were created.
     pub keyspaces: Arc<[KeyspaceRules]>,
-    /// One for each slot of each keyspace.
+    /// One configuration for each slot of each keyspace.
     pub slots: Configurations,
 }
 
@@ -60,14 +60,14 @@ impl Table {
         Self { slots: Configurations::nobodys(slots), ..Self::default() }
     }
 
-    /// Who has a slot; of one that there is not, nobody.
+    /// The configuration of a slot; a slot that does not exist has no copies.
     #[must_use]
     #[inline]
     pub fn slot(&self, slot: Slot) -> Configuration {
         self.slots.get(slot.0 as usize).unwrap_or_default()
     }
 
-    /// The life of a node that counts.
+    /// The current life of a node.
     #[must_use]
     pub fn incarnation(&self, node: NodeId) -> Option<Incarnation> {
         self.members.get(&node).map(|member| member.incarnation)
@@ -83,7 +83,7 @@ impl Configuration {
 }
 
 impl Copies {
-    /// These nodes; at most one more than [`COPIES_MAX`], what is beyond is left out.
+    /// A set of these nodes. There is room for one more than [`COPIES_MAX`]; further nodes are left out.
     #[must_use]
     pub fn of(nodes: &[NodeId]) -> Self {
         let mut copies = Self::default();
@@ -93,18 +93,18 @@ impl Copies {
         copies
     }
 
-    /// All of them.
+    /// All nodes, in order.
     #[must_use]
     pub fn as_slice(&self) -> &[NodeId] {
         self.nodes.get(..usize::from(self.count)).unwrap_or_default()
     }
 
-    /// One after the other.
+    /// Iterates over the nodes.
     pub fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.as_slice().iter().copied()
     }
 
-    /// How many.
+    /// The number of nodes.
     #[must_use]
     pub fn len(&self) -> usize {
         usize::from(self.count)
@@ -116,19 +116,19 @@ impl Copies {
         self.count == 0
     }
 
-    /// Whether this is one of them.
+    /// Whether a node is one of them.
     #[must_use]
     pub fn contains(&self, node: NodeId) -> bool {
         self.as_slice().contains(&node)
     }
 
-    /// Whether another one has room.
+    /// Whether there is room for another node.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.len() < ROOM
     }
 
-    /// Adds one; whether it was not there and there was room.
+    /// Adds a node; returns whether it is new and there was room.
     pub fn insert(&mut self, node: NodeId) -> bool {
         if self.contains(node) {
             return false;
@@ -139,7 +139,7 @@ impl Copies {
         true
     }
 
-    /// Puts one before all others; the last one goes if there is no room.
+    /// Puts a node before all others; the last one is dropped if there is no room.
     pub(crate) fn put_first(&mut self, node: NodeId) {
         self.remove(node);
         let mut copies = Self::of(&[node]);
@@ -149,7 +149,7 @@ impl Copies {
         *self = copies;
     }
 
-    /// Takes one out; whether it was there.
+    /// Removes a node; returns whether it was there.
     pub fn remove(&mut self, node: NodeId) -> bool {
         let before = self.len();
         *self = self.iter().filter(|&other| other != node).fold(Self::default(), |mut left, other| {

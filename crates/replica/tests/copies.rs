@@ -1,5 +1,4 @@
-//! What copies of a slot promise, one case each, on a network that delivers in order unless it is told not
-//! to.
+//! What copies of a slot guarantee, one case each, on a network that delivers in order unless told otherwise.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -67,7 +66,7 @@ fn a_primary_that_hears_nobody_reads_nothing_once_its_promises_ran_out() {
     assert_eq!(ring.told(2), Some(Told::Refused(Refusal::NoLease)));
 }
 
-/// A ring of two with one copy of everything, and the node that has it.
+/// A ring of two nodes with one copy of everything, and the node that has it.
 fn alone() -> (Ring, u32) {
     let mut ring = Ring::of(2, 1, &Options { in_sync_min: 1, ..Options::default() });
     ring.pass(100);
@@ -383,7 +382,7 @@ fn a_copy_counts_only_once_it_has_what_was_acknowledged_in_epochs_before() {
     ring.write(leader, 1);
     ring.pass(100);
     assert_eq!(ring.told(1), Some(Told::Written));
-    // The primary begins again, with its log and without cells; the other copy is not heard, and a third one
+    // The primary restarts, with its log and without cells; the other copy is not heard, and a third one
     // joins.
     let in_sync = ring.group.table().slot(SLOT).in_sync;
     let other = in_sync.iter().find(|node| node.0 != leader).unwrap();
@@ -404,7 +403,7 @@ fn keys_may_be_listed_exactly_where_a_read_is_answered() {
     let mut ring = three();
     let may = |ring: &Ring, node: u32| ring.nodes[&NodeId(node)].replica.may_read(SLOT, ring.now);
     assert!(may(&ring, 1) && !may(&ring, 2), "only the primary is asked");
-    // The others have logged it, and their word does not reach the primary.
+    // The others have logged it, and their answers do not reach the primary.
     ring.cut.extend([(NodeId(2), NodeId(1)), (NodeId(3), NodeId(1))]);
     ring.write(1, 1);
     ring.settle();

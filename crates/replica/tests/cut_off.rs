@@ -1,4 +1,4 @@
-//! A primary that the group hears and its copies do not.
+//! A primary that hears the group but not its copies.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -11,7 +11,7 @@ fn cut(ring: &mut Ring, node: u32) {
     ring.cut.extend([(NodeId(1), NodeId(node)), (NodeId(node), NodeId(1))]);
 }
 
-/// The first node leads alone: the third one fell behind first, then the second one.
+/// The first node leads alone: the third fell behind first, then the second.
 fn alone() -> Ring {
     let mut ring = three();
     cut(&mut ring, 3);

@@ -1,5 +1,5 @@
-//! A copy whose cells come in pieces has nothing meanwhile: nobody counts on it, and if the rest never comes
-//! it is sent others.
+//! A copy whose cells arrive in pieces has nothing meanwhile: it counts for nothing, and if the rest never
+//! arrives it is sent others.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -12,8 +12,8 @@ use small_ring::{Ring, SLOT, Told};
 
 const THIRD: NodeId = NodeId(3);
 
-/// A ring in which the third copy followed its primary in this epoch without being counted in, and lacks more
-/// than there are entries of.
+/// A ring in which the third copy followed its primary in this epoch without being in sync, and lacks entries
+/// that the log has dropped.
 fn lagging() -> Ring {
     let mut ring = Ring::of(3, 3, &Options { kept_entries: 1, ..Options::default() });
     ring.pass(100);
@@ -37,7 +37,7 @@ fn position(ring: &Ring, node: u32) -> Position {
     ring.nodes[&NodeId(node)].applied.last().unwrap().position
 }
 
-/// The first of many cells came.
+/// The first of many cells arrived.
 fn empty(ring: &mut Ring) {
     let (at, third) = (position(ring, 1), ring.nodes.get_mut(&THIRD).unwrap());
     assert!(third.replica.would_import(SLOT, at));
@@ -54,7 +54,7 @@ fn a_copy_that_was_emptied_has_nothing_and_is_sent_cells_again_in_the_same_epoch
     empty(&mut ring);
     let third = &ring.nodes[&THIRD].replica;
     assert_eq!((third.last(SLOT), third.committed(SLOT)), (Position::default(), Sequence(0)));
-    // The rest never comes.
+    // The rest never arrives.
     ring.give(NodeId(1), Input::TransferEnded { slot: SLOT, to: THIRD });
     for _ in 0..100 {
         ring.tick();
@@ -88,8 +88,8 @@ fn a_copy_that_counts_is_not_emptied_by_any_table_that_it_knows() {
         (replica.would_install(SLOT, newer), replica.would_import(SLOT, newer))
     };
     assert_eq!([1, 2, 3].map(|node| would(&ring, node)), [(true, false), (true, false), (true, true)]);
-    // It promised something to the first node, and does not go by the table yet in which it is left with the
-    // slot.
+    // It gave a promise to the first node, and so does not yet accept the table in which that node is left
+    // with the slot.
     ring.pass(400);
     ring.isolate(1);
     ring.isolate(2);
@@ -104,7 +104,7 @@ fn a_copy_that_counts_is_not_emptied_by_any_table_that_it_knows() {
     assert_eq!(would(&ring, 3), (true, false));
 }
 
-/// All cells are there.
+/// All cells have arrived.
 fn fill(ring: &mut Ring, cells: &[Entry]) {
     let third = ring.nodes.get_mut(&THIRD).unwrap();
     (third.log, third.applied) = (cells.to_vec(), cells.to_vec());
@@ -115,7 +115,7 @@ fn fill(ring: &mut Ring, cells: &[Entry]) {
     ring.settle();
 }
 
-/// Cells were sent, and the copy let go of its own for them; which they are.
+/// A ring in which cells were sent, and the copy dropped its own for them; and those cells.
 fn sent() -> (Ring, Vec<Entry>) {
     let mut ring = lagging();
     let (cells, at) = (ring.nodes[&NodeId(1)].applied.clone(), position(&ring, 1));
@@ -128,7 +128,7 @@ fn sent() -> (Ring, Vec<Entry>) {
 #[test]
 fn what_a_copy_said_before_the_last_cells_came_begins_no_other_transfer() {
     let (mut ring, cells) = sent();
-    // The last ones are on their way, and what is asked meanwhile is answered as before.
+    // The last pieces are on their way, and questions asked meanwhile are answered as before.
     ring.give(NodeId(1), Input::TransferEnded { slot: SLOT, to: THIRD });
     ring.write(1, 10);
     (0..40).for_each(|_| ring.tick());
@@ -148,7 +148,7 @@ fn cells_are_needed_until_the_copy_takes_entries_and_of_whoever_leads() {
     assert!(needs(&ring, 1), "it said nothing new");
     fill(&mut ring, &cells);
     assert!(!needs(&ring, 1));
-    // It loses what it had: nobody knows what it needs until it takes entries again.
+    // It loses what it had: until it accepts entries again, its needs are unknown.
     ring.start(THIRD, &Options::default(), Survived::Nothing);
     assert!(needs(&ring, 1));
     ring.pass(2_000);

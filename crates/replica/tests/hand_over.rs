@@ -1,4 +1,4 @@
-//! How a slot is handed over and how a node leaves, one case each.
+//! Handing slots over, and nodes that leave, one case each.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -32,7 +32,7 @@ fn proposed(ring: &Ring, what: fn(&Proposal) -> bool) -> usize {
         .count()
 }
 
-/// The group decides what it was asked for.
+/// The group decides on its proposals.
 fn decide(ring: &mut Ring) {
     for change in std::mem::take(&mut ring.proposals) {
         ring.decide(change);
@@ -40,7 +40,7 @@ fn decide(ring: &mut Ring) {
     ring.settle();
 }
 
-/// Time passes, and the group decides nothing that it is asked for.
+/// Lets time pass while the group decides on none of its proposals.
 fn pass_undecided(ring: &mut Ring, milliseconds: u64) {
     for _ in 0..milliseconds / 20 {
         ring.now = ring.now.after(20_000);
@@ -59,7 +59,7 @@ fn a_slot_is_handed_over_without_a_write_whose_outcome_nobody_knows() {
     ring.logs_at_once = false;
     ring.write(1, 1);
     hand_over(&mut ring, 2);
-    // The next primary says that it knows, and the write is on its way to disks.
+    // The successor reports that it knows the table, and the write is on its way to disks.
     ring.settle();
     ring.write(1, 2);
     assert_eq!(
@@ -112,7 +112,7 @@ fn a_slot_is_not_handed_over_before_the_next_primary_knows_of_it() {
     ring.pass(300);
     let epoch = ring.group.table().slot(SLOT).epoch;
     ring.group.apply(Change::HandOver { slot: SLOT, epoch, node: NodeId(2) });
-    // The next one does not hear the group for a while.
+    // The successor does not hear the group for a while.
     let table = ring.group.table();
     [1, 3].into_iter().for_each(|node| ring.give(NodeId(node), Input::Table(table.clone())));
     ring.settle();
@@ -152,7 +152,7 @@ fn a_primary_that_hears_no_decision_keeps_the_slot_and_then_takes_what_it_held_b
     ring.decide(keep);
     ring.settle();
     assert_eq!((ring.told(2), ring.primary()), (Some(Told::Written), NodeId(1)));
-    // A proposal that comes late finds another table.
+    // A proposal that arrives late finds another table.
     hand_over(&mut ring, 2);
     late.into_iter().for_each(|change| ring.decide(change));
     assert_eq!(ring.primary(), NodeId(1));
@@ -217,7 +217,7 @@ fn register(group: &mut Group, node: u32, nonce: u64) -> Incarnation {
     }
 }
 
-/// A ring whose primaries do at once what the group wishes.
+/// A group whose primaries do at once what it asks for.
 fn willing(nodes: u32, copies: usize, slots: u32) -> Group {
     let mut group = Group::new(GroupOptions { slots, copies });
     (1..=nodes).for_each(|node| {
@@ -227,13 +227,14 @@ fn willing(nodes: u32, copies: usize, slots: u32) -> Group {
     group
 }
 
-/// Lets the group plan until it wants nothing more; how many slots were handed over at once at most.
+/// Lets the group plan until it has nothing more to change; returns the most slots that were handed over at a
+/// time.
 fn obey(group: &mut Group, gone: &[NodeId]) -> usize {
     let in_sync_min = group.options().copies.min(2);
     rest(group, in_sync_min, gone)
 }
 
-/// The same, of slots that always have so many copies in sync.
+/// The same, checking that slots always have at least `in_sync_min` copies in sync.
 fn rest(group: &mut Group, in_sync_min: usize, gone: &[NodeId]) -> usize {
     let mut most = 0;
     for _ in 0..10_000 {

@@ -1,5 +1,5 @@
-//! A copy that is on its way keeps nobody waiting: it is waited for once the log alone can bring the little
-//! that it lacks.
+//! A copy that is being made delays no write: it is waited for only once it lacks little, and the log alone
+//! can bring that.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -8,8 +8,8 @@ mod small_ring;
 use atoll_replica::{Change, Incarnation, NodeId, Options, Survived};
 use small_ring::{Ring, SLOT, Told, three};
 
-/// A ring of which two nodes have a copy with a few entries, with a third one that gets none of the cells
-/// that it lacks.
+/// A ring of which two nodes have a copy with a few entries, and a third is to get one but receives none of
+/// the cells that it lacks.
 fn without_cells(nodes: u32) -> (Ring, NodeId, Vec<NodeId>) {
     let mut ring = Ring::of(nodes, 2, &Options::default());
     ring.pass(100);

@@ -1,4 +1,4 @@
-//! A copy says that it has entries once the very write is done that put them into its log.
+//! A copy reports entries only once the very write that put them into its log has completed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -7,12 +7,12 @@ mod small_ring;
 use atoll_replica::{Change, Incarnation, Input, LogRun, NodeId, Options, Position, Sequence};
 use small_ring::{Ring, SLOT, three};
 
-/// The log of a node ends a write.
+/// The log of a node completes a write.
 fn end(ring: &mut Ring, node: u32, (position, run): (Position, LogRun)) {
     ring.give(NodeId(node), Input::Logged { slot: SLOT, position, run });
 }
 
-/// The ends of all writes of a node come that did not yet.
+/// Completes all writes of a node that are still under way.
 fn end_all(ring: &mut Ring, node: u32) {
     while let Some(ended) = ring.nodes.get_mut(&NodeId(node)).unwrap().unlogged.pop_front() {
         end(ring, node, ended);
@@ -30,8 +30,8 @@ fn lead(ring: &mut Ring, node: u32) {
     ring.settle();
 }
 
-/// A ring in which the third node logs an entry of the first one, and then another one in its place of the
-/// second, which leads now; the first of these writes, of which nothing is said yet.
+/// A ring in which the third node logs an entry of the first one, and then another in its place from the
+/// second, which leads after it. Returns the first of these writes, which was not reported yet.
 fn overwritten() -> (Ring, (Position, LogRun)) {
     let mut ring = three();
     ring.logs_at_once = false;
@@ -91,7 +91,7 @@ fn the_end_of_a_write_to_a_copy_that_is_gone_is_none_of_the_one_that_came_since(
 #[test]
 fn a_copy_whose_entries_were_cut_off_does_not_have_those_in_their_place_before_they_are_logged() {
     let (mut ring, first) = overwritten();
-    // The third node had logged what was cut off.
+    // The third node had logged the entry that was cut off.
     let third = NodeId(3);
     let mut other = three();
     other.logs_at_once = false;
@@ -108,7 +108,7 @@ fn a_copy_whose_entries_were_cut_off_does_not_have_those_in_their_place_before_t
     assert_eq!((committed(&other, 2), other.nodes[&third].unlogged.len()), (Sequence(0), 1));
     end_all(&mut other, 3);
     assert_eq!(committed(&other, 2), Sequence(1));
-    // The same where the end of the first write comes late.
+    // The same where the first write completes late.
     end(&mut ring, 3, first);
     ring.settle();
     (0..20).for_each(|_| ring.tick());

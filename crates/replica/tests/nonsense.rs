@@ -1,7 +1,8 @@
-//! Nonsense in the name of any node of the ring: a node never panics, and never takes back what it applied.
+//! Random nonsense in the name of any node of the ring: a node never panics, and never takes back what it
+//! applied.
 //!
-//! Other nodes are believed: what a liar of the ring has a copy commit stays there. What is promised is that
-//! it ends there.
+//! Nodes of the ring are trusted: what a liar among them makes a copy commit stays there. The promise is that
+//! it spreads no further.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -15,7 +16,7 @@ use small_ring::{Ring, SLOT, three};
 
 const SEEDS: u64 = 10_000;
 
-/// A number near those that mean something, or near an end of what there is.
+/// A number near those that mean something, or near the end of the range.
 fn number(random: &mut Rng) -> u64 {
     match random.u8(..8) {
         0 => u64::MAX - random.u64(..3),
@@ -66,7 +67,7 @@ fn of_leases(random: &mut Rng) -> Message {
     }
 }
 
-/// What each node has applied is one entry behind the other, and begins with what it had before.
+/// What each node applied is contiguous, and begins with what it had applied before.
 fn judge(ring: &Ring, before: &mut [Vec<Position>; 3], seed: u64) {
     for (node, before) in (1..).zip(before) {
         let applied = &ring.nodes[&NodeId(node)].applied;

@@ -1,4 +1,4 @@
-//! Bugs planted in the protocol are seen by some seed of the random runs.
+//! Bugs planted in the protocol are found by some seed of the random runs.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,7 +8,7 @@
     clippy::disallowed_methods
 )]
 
-// These runs have fewer kinds of trouble.
+// These runs do not use every kind of fault.
 #[allow(dead_code)]
 #[path = "random/faults.rs"]
 mod faults;
@@ -24,12 +24,12 @@ use faults::Faults;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use world::World;
 
-/// Seeds of each kind after which a bug counts as missed.
+/// A bug counts as missed after this many seeds of each kind.
 const SEEDS: u64 = 1000;
 
-/// Those that these runs are to see. The others need what they do not have, above all clocks and processes
-/// that stand still at one exact moment, or are seen sooner by the simulation of the whole ring:
-/// `OldPrimaryHeard`, here after 689 seeds.
+/// The bugs that these runs are to find. The others need conditions that do not occur here, above all clocks
+/// and processes that stand still at one exact moment, or are found sooner by the simulation of the whole
+/// ring: `OldPrimaryHeard` takes 689 seeds here.
 const SEEN: [Bug; 18] = [
     Bug::AppliedOnReceipt,
     Bug::NotTruncated,
@@ -51,7 +51,7 @@ const SEEN: [Bug; 18] = [
     Bug::OldProposalTaken,
 ];
 
-/// What the first seed that sees it says.
+/// What the first seed that finds the bug reports.
 fn seen(bug: Bug) -> Option<String> {
     for seed in 0..SEEDS {
         for (kind, faults) in [("logged", &Faults::LOGGED), ("memory", &Faults::MEMORY)] {
@@ -76,7 +76,7 @@ fn bugs_planted_in_the_protocol_are_seen() {
         .chain(Bug::ALL.into_iter().filter(|bug| chosen.is_some() && !SEEN.contains(bug)))
         .filter(|bug| chosen.as_ref().is_none_or(|chosen| *chosen == format!("{bug:?}")))
         .collect();
-    // Some are seen at once and some after hundreds of seeds: whoever is free takes the next.
+    // Some are found at once and some after hundreds of seeds, so each idle thread takes the next.
     let next = AtomicUsize::new(0);
     let look = || {
         let mut missed = Vec::new();

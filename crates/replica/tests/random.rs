@@ -1,9 +1,9 @@
-//! Nodes, network, logs and clocks that fail from a seed, against one question: can all answers be explained
-//! by one order?
+//! Nodes, network, logs and clocks that fail from a seed, against one question: does one order explain all
+//! answers?
 //!
-//! Every write adds its number to a list, and every read tells the list. So an order exists exactly if all
-//! lists that were ever read are beginnings of each other, hold what was acknowledged before the read was
-//! asked, and nothing that was asked for behind its answer. `ATOLL_SEED=7 cargo test -p atoll-replica --test
+//! Every write adds its number to a list, and every read returns the list. So an order exists exactly if all
+//! lists that were ever read are prefixes of each other, hold what was acknowledged before the read was
+//! asked, and hold nothing that was asked after its answer. `ATOLL_SEED=7 cargo test -p atoll-replica --test
 //! random -- --nocapture` shows one seed.
 
 #![allow(
@@ -26,7 +26,7 @@ mod world;
 use faults::Faults;
 use world::World;
 
-/// Runs of each kind.
+/// How many runs there are of each kind.
 const RUNS: u64 = 200;
 
 fn run(kind: &str, faults: &Faults) {
@@ -65,7 +65,7 @@ fn answers_have_one_order_whatever_clocks_do_when_reads_are_confirmed() {
 
 #[test]
 fn clocks_beyond_the_stated_error_are_noticed() {
-    // What this finds is not a fault of the protocol, but that this test would see one.
+    // A failure here is not a fault of the protocol: it shows that this test would see one.
     let found = (0..1000).any(|seed| World::new(seed, &Faults::WILD_CLOCKS, false).run().is_err());
     assert!(found, "no seed of 1,000 saw that clocks may not be trusted that much");
 }

@@ -1,4 +1,4 @@
-//! A copy whose disk takes longer for a sync than the others wait for it.
+//! A copy whose syncs take longer than the others are willing to wait.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -9,10 +9,11 @@ use small_ring::{Ring, SLOT, Told, three};
 
 const SLOW: NodeId = NodeId(3);
 
-/// A sync of the slow copy takes so many steps of 20 ms.
+/// How many steps of 20 ms a sync of the slow copy takes.
 const SYNC_STEPS: u64 = 75;
 
-/// Ends what waits for the logs: of the others at once, of the slow copy with each so many steps.
+/// Completes writes to the logs: those of the others at once, those of the slow copy every `SYNC_STEPS`
+/// steps.
 fn end_logs(ring: &mut Ring, step: u64) {
     for node in ring.nodes.keys().copied().collect::<Vec<_>>() {
         if node == SLOW && !step.is_multiple_of(SYNC_STEPS) {
@@ -25,7 +26,8 @@ fn end_logs(ring: &mut Ring, step: u64) {
     ring.settle();
 }
 
-/// What became of writes, one each 20 ms: changes to who is in sync, and the waits in milliseconds.
+/// Writes once each 20 ms; returns how often the in-sync copies changed, and how long each write took in
+/// milliseconds.
 fn writes(ring: &mut Ring, seconds: u64) -> (usize, Vec<u64>) {
     ring.logs_at_once = false;
     let (mut changes, mut waits) = (0, Vec::new());
@@ -74,7 +76,7 @@ fn a_copy_that_is_fast_again_counts_again_and_its_past_is_forgiven() {
     ring.pass(60_000);
     assert!(ring.group.table().slot(SLOT).in_sync.contains(SLOW));
     ring.pass(300_000);
-    // One failure of the network long after: it is back as soon as it is heard.
+    // A single network failure long after: the copy is back as soon as it is heard.
     ring.isolate(SLOW.0);
     ring.write(1, 1);
     ring.pass(1_500);

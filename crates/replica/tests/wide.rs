@@ -1,5 +1,5 @@
 //! A ring with the widest table, of 2^20 slots: it is founded, a node dies, another joins, one leaves, and
-//! slots go where they are wanted; by the same code as with 16,384.
+//! slots move where they are wanted, by the same code as with 16,384.
 
 #![allow(
     clippy::unwrap_used,
@@ -41,8 +41,8 @@ fn leads(group: &Group) -> BTreeMap<NodeId, u32> {
     leads
 }
 
-/// What primaries would do: copies that are catching up are admitted, slots that are asked for are handed
-/// over.
+/// Does what primaries would do: copies that are catching up are admitted, and slots are handed over on
+/// request.
 fn settle(group: &mut Group, touched: &[Slot]) {
     for &slot in touched {
         let Configuration { epoch, since, successor, joining, .. } = group.table().slot(slot);
@@ -56,7 +56,7 @@ fn settle(group: &mut Group, touched: &[Slot]) {
     }
 }
 
-/// One plan and what comes of it; how many changes it had.
+/// Makes one plan and carries it out; returns how many changes it had.
 fn step(group: &mut Group) -> usize {
     let changes = group.plan(&[]);
     let slot_of = |change: &Change| match change {
@@ -79,14 +79,14 @@ fn a_ring_of_a_million_slots_is_founded_and_changes() {
     assert!(leads(&group).values().all(|&leads| leads == share));
     assert!(group.table().slots.iter().all(|slot| slot.in_sync.len() == 3 && slot.epoch.0 == 1));
 
-    // One dies: the others lead its slots, about as many each as have copies of them.
+    // One dies: the others lead its slots, each about as many as it has copies of them.
     group.apply(Change::Fail { node: NodeId(7), incarnation: Incarnation(1) });
     let after = leads(&group);
     assert_eq!(after.get(&NodeId(7)), None);
     assert_eq!(after.values().sum::<u32>(), SLOTS);
     group.apply(Change::Hear { node: NodeId(7), incarnation: Incarnation(1) });
 
-    // One joins and the one with the first slots leaves: slots go from the one, and to the other, a few at a
+    // One joins and the one with the first slots leaves: slots move from the one and to the other, a few at a
     // time.
     register(&mut group, NODES + 1);
     group.apply(Change::Leave { node: NodeId(1) });
@@ -119,7 +119,7 @@ fn a_change_of_one_slot_of_a_million_is_found_at_once() {
     assert_eq!(after.slots.get(SLOTS as usize), None);
 }
 
-/// How long a plan takes of a ring at rest with so many nodes.
+/// How long a plan takes for a ring at rest with this many nodes.
 fn plan_at_rest(nodes: u32) -> Duration {
     let mut group = Group::new(GroupOptions { slots: 16_384, copies: 3 });
     (1..=nodes).for_each(|node| register(&mut group, node));

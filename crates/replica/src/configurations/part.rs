@@ -1,30 +1,30 @@
-//! The configurations of slots beside each other, in as few bytes as they need: who has a slot is kept once
-//! for all slots that have the same, and beside each slot only which of these it has, and since when.
+//! The configurations of adjacent slots, packed into as few bytes as they need. Each distinct placement is
+//! stored once; each slot stores only which placement it has, and since when.
 //!
 //! Invariant: what is taken out is exactly what was put in.
 
 use crate::{Configuration, Copies, Epoch, NodeId, Version};
 
-/// Slots that are kept, and copied when one of them changes, together. Each says by one byte which placement
-/// it has.
+/// Slots in one part, which is stored and copied as a whole when one of them changes. One byte for each slot
+/// names its placement, so this may not exceed 256.
 pub(super) const TOGETHER: usize = 128;
 
-/// The configurations of slots beside each other.
+/// The configurations of adjacent slots.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
-    /// For each slot the place of its placement.
+    /// The index of each slot's placement.
     which: Box<[u8]>,
     since: Since,
-    /// All that a configuration says but since when, of each that there is.
+    /// The distinct placements: all of a configuration except `since`.
     placements: Box<[u8]>,
-    /// Where each of them begins.
+    /// Where each placement begins.
     starts: Box<[u16]>,
 }
 
-/// Since when each slot is as it is.
+/// The table since which each slot is as it is.
 #[derive(Clone, Debug)]
 enum Since {
-    /// So much later than the first.
+    /// The smallest version, and each slot's distance from it.
     Near(Version, Box<[u32]>),
     Far(Box<[Version]>),
 }
@@ -35,7 +35,7 @@ impl Part {
         let mut last = 0;
         let which = slots.iter().map(|slot| {
             let kind = Configuration { since: Version(0), ..*slot };
-            // Neighbours mostly have the same.
+            // Neighbours mostly have the same placement.
             if kinds.get(last) != Some(&kind) {
                 last = kinds.iter().position(|one| *one == kind).unwrap_or_else(|| {
                     kinds.push(kind);
@@ -54,7 +54,7 @@ impl Part {
         Self { which, since: Since::of(slots), placements, starts }
     }
 
-    /// So many slots that nobody has.
+    /// `count` slots without any copies.
     pub(super) fn nobodys(count: usize) -> Self {
         Self::of(&vec![Configuration::default(); count])
     }
@@ -69,12 +69,12 @@ impl Part {
         Some(Configuration { since: self.since.get(at)?, ..take(&mut placement)? })
     }
 
-    /// What slots have, each once and all of it that there is; since when stays open.
+    /// Each distinct placement once, with `since` left at 0.
     pub(super) fn placements(&self) -> impl Iterator<Item = Configuration> + '_ {
         self.starts.iter().filter_map(|&start| take(&mut self.placements.get(usize::from(start)..)?))
     }
 
-    /// All slots, each placement taken out once for all that have it.
+    /// The configurations of all slots, each placement decoded once.
     pub(super) fn slots(&self) -> impl Iterator<Item = Configuration> + '_ {
         let placements: Vec<Configuration> = self.placements().collect();
         self.which.iter().enumerate().filter_map(move |(at, &which)| {
@@ -82,7 +82,7 @@ impl Part {
         })
     }
 
-    /// Whether any slot came to be as it is after that table.
+    /// Whether the configuration of any slot came after the table `than`.
     pub(super) fn has_newer(&self, than: Version) -> bool {
         match &self.since {
             Since::Near(first, later) => {
@@ -112,7 +112,8 @@ impl Since {
     }
 }
 
-/// In the place of a node: none; and one that is none of the in-sync copies, and stands behind them.
+/// In place of an index into the in-sync copies: no node; and a node that is not among them, whose number
+/// follows those of the copies.
 const NONE: u8 = 15;
 const OTHER: u8 = 14;
 
@@ -157,7 +158,7 @@ fn node(from: &mut &[u8]) -> Option<NodeId> {
     u32::try_from(taken(from)?).ok().map(NodeId)
 }
 
-/// Seven bits a byte, the lowest first.
+/// Writes a number with seven bits a byte, the lowest first.
 fn number(mut number: u64, out: &mut Vec<u8>) {
     while number >= 128 {
         out.push(number as u8 | 128);

@@ -1,9 +1,9 @@
-//! A primary of a slot of which no other copy is in sync: nobody but the configuration group can say that it
-//! still leads.
+//! A primary whose slot has no other copy in sync: only the configuration group can confirm that it still
+//! leads.
 //!
-//! Invariant: while the group does not hear it, or a newer table leaves the slot to somebody else, nothing is
-//! acknowledged. An accepted loss puts another one in its place, which asks no copy and waits only until the
-//! group has not heard this one for long enough.
+//! Invariant: while the group does not hear it, or a newer table gives the slot to another node, it
+//! acknowledges nothing. An accepted loss puts another primary in its place, which asks no copy and waits
+//! only until the group has not heard this one for long enough.
 
 use super::Primary;
 use crate::copy::{Around, Replicated};
@@ -11,18 +11,18 @@ use crate::planted::{self, Bug};
 use crate::{Effect, Moment, Refusal};
 
 impl Replicated {
-    /// Whether this primary may go on, as far as that does not follow from what other copies in sync say.
+    /// Whether this primary may go on, as far as other in-sync copies do not decide that.
     pub(super) fn has_right(&self, around: &Around<'_>) -> bool {
         self.configuration.in_sync.len() > 1 || around.goes_alone
     }
 
-    /// The same for writes, which are taken and committed only then.
+    /// The same for writes: only then are they accepted and committed.
     pub(super) fn may_commit(&self, around: &Around<'_>) -> bool {
         self.has_right(around) || planted::is(Bug::CommittedUnheard)
     }
 
-    /// Writes that wait for the group to hear this node do not wait for ever: those that were not taken have
-    /// not happened.
+    /// Ends the wait of writes for the group to hear this node. Those that are held back are refused, and
+    /// have not happened; those that are logged end as unknown.
     pub(super) fn give_up_unheard(&self, primary: &mut Primary, around: &mut Around<'_>) {
         if self.may_commit(around) {
             primary.unheard_since = None;

@@ -1,14 +1,14 @@
-//! Copies that lack what is no longer in the log are sent cells.
+//! Copies that lack entries that the log has dropped are sent cells.
 //!
-//! Invariant: nothing that a copy said before the last cells came to it has others sent, unless a while
-//! passed since.
+//! Invariant: nothing that a copy said before its last cells arrived triggers another transfer, unless some
+//! time has passed since.
 
 use super::Peer;
 use crate::copy::{Around, Replicated};
 use crate::{Effect, NodeId, Sequence};
 
 impl Replicated {
-    /// What it needs is no longer in the log.
+    /// Has cells sent to a copy whose next entries the log has dropped, unless some are on their way.
     pub(super) fn begin_transfer(&self, peer: &mut Peer, around: &mut Around<'_>) {
         peer.takes_entries = false;
         if peer.no_cells_before.is_none_or(|before| around.now >= before) {
@@ -17,15 +17,15 @@ impl Replicated {
         }
     }
 
-    /// Whether a copy lacks what is no longer in the log, as far as this primary knows.
+    /// Whether a copy lacks entries that the log has dropped, as far as this primary knows.
     pub(crate) fn needs_cells(&self, node: NodeId) -> bool {
         let mut peers = self.primary.iter().flat_map(|primary| &primary.peers);
         peers.any(|peer| peer.node == node && !peer.takes_entries)
     }
 
-    /// Cells up to a place are on their way: a copy that gets them, and then finds that what came meanwhile
-    /// is gone, would need others, and where much is written for ever. Those that were sent before may be
-    /// there, and not said to be so yet.
+    /// Cells up to `position` are on their way to a copy. The entries after it are kept: a copy that installs
+    /// cells, and then finds the entries since dropped, would need cells again, and under steady writes for
+    /// ever. Cells sent earlier may have arrived without this primary knowing, so the lowest position counts.
     pub(crate) fn transfer_began(&mut self, to: NodeId, position: Sequence) {
         let peers = self.primary.iter_mut().flat_map(|primary| primary.peers.iter_mut());
         for peer in peers.filter(|peer| peer.node == to) {
@@ -33,8 +33,8 @@ impl Replicated {
         }
     }
 
-    /// All that was to be sent is on its way, or lost. Which of them is so the copy says; what it said before
-    /// the last cells came would begin another transfer, so there is none for a while.
+    /// A transfer has ended; the copy's answers will tell whether it arrived. What the copy said before the
+    /// cells arrived would start another transfer, so there is none for a while.
     pub(crate) fn transfer_ended(&mut self, to: NodeId, around: &Around<'_>) {
         let before = around.now.after(around.options.suspect_us);
         let peers = self.primary.iter_mut().flat_map(|primary| primary.peers.iter_mut());

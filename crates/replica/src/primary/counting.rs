@@ -1,7 +1,7 @@
-//! Who is counted in and who is not: what a primary asks the configuration group for.
+//! Which copies count as in sync: what a primary asks the configuration group for.
 //!
-//! Invariant: from the moment a copy was proposed, the primary goes on only with it, until the epoch is
-//! another one.
+//! Invariant: once a copy was proposed for admission, the primary goes on only with it, until the epoch
+//! changes.
 
 use super::{Candidate, Knowing, Peer, Primary};
 use crate::copy::{Around, Replicated};
@@ -9,9 +9,10 @@ use crate::planted::{self, Bug};
 use crate::{Effect, Proposal};
 
 impl Replicated {
-    /// A copy that is nearly as far as the others is waited for from now on; once it is, the group is asked
-    /// to count it in. One that needs cells is not near, however few entries a slot has: nobody knows when
-    /// they come. One that was dismissed again and again rests before, as long as enough others are in sync.
+    /// Admits copies. A copy that has nearly caught up becomes the candidate, and is waited for from then on;
+    /// once it has everything, the group is asked to admit it. A copy that needs cells is not near, however
+    /// few entries the slot has, because nobody knows when they arrive. A copy that was dismissed repeatedly
+    /// rests first, as long as enough others are in sync.
     pub(super) fn count_in(&self, primary: &mut Primary, knowing: &Knowing<'_>, around: &mut Around<'_>) {
         let last = self.log.last().sequence;
         let is_spared = self.configuration.in_sync.len() >= around.in_sync_min;
@@ -36,7 +37,8 @@ impl Replicated {
         }
         let Some(candidate) = &mut primary.candidate else { return };
         let Some(peer) = primary.peers.iter().find(|peer| peer.node == candidate.node) else { return };
-        // What came before this epoch may have been acknowledged, also what is not committed again yet.
+        // Entries from before this epoch may have been acknowledged, even where they are not committed again
+        // yet.
         let needs = self.committed.max(primary.serves_behind);
         let is_there = peer.matched >= needs || planted::is(Bug::AdmittedEarly);
         let is_due = candidate.proposed_at.is_none_or(|at| around.now >= at.after(around.options.resend_us));
@@ -47,13 +49,13 @@ impl Replicated {
             candidate.proposed_at = Some(around.now);
             around.effects.push(Effect::Propose(Proposal::Admit { slot, epoch, node, incarnation }));
         } else if proposed_at.is_none() && around.now >= since.after(around.options.suspect_us) {
-            // Nobody was asked yet, so it can be given up.
+            // The group was not asked yet, so the candidate can be dropped.
             primary.candidate = None;
         }
     }
 
-    /// Copies that count and owe an answer for long are reported; and a candidate that the group may have
-    /// counted in.
+    /// Proposes to dismiss a copy that has owed an answer for too long: one that is in sync, or a candidate
+    /// that the group may have admitted.
     pub(super) fn report(&self, primary: &mut Primary, knowing: &Knowing<'_>, around: &mut Around<'_>) {
         let patience = around.options.suspect_us;
         let is_due = primary.dismissed_at.is_none_or(|at| around.now >= at.after(patience / 2));

@@ -1,12 +1,12 @@
-//! How a primary hands its slot over: it takes nothing new, waits until nothing is under way, and says so to
-//! the group.
+//! Handing a slot over: the primary accepts nothing new, waits until nothing is under way, and proposes its
+//! successor to the group.
 //!
 //! Source: the pause at the end of a slot's migration in Valkey 9, with the group's decision in place of the
 //! target's.
 //!
-//! Invariant: what came meanwhile has not happened; it is refused with the name of the next primary, or taken
-//! if there is none.
-//! Invariant: a proposal counts only for the slot as it was in one table. Once the primary knows another one,
+//! Invariant: requests that arrive meanwhile have not happened: they are refused with the name of the next
+//! primary, or accepted if there is none.
+//! Invariant: a proposal counts only for the slot as it was in one table. Once the primary knows a newer one,
 //! it may go on.
 
 use super::{Knowing, Peer, Primary};
@@ -15,7 +15,7 @@ use crate::held::Request;
 use crate::planted::{self, Bug};
 use crate::{Effect, Moment, NodeId, Proposal, Refusal, Version};
 
-/// A slot on its way to the next primary.
+/// A handover under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HandingOver {
     /// The table in which the slot came to be as it is.
@@ -25,31 +25,31 @@ pub(super) struct HandingOver {
 }
 
 impl Refusal {
-    /// For requests that go to whoever leads.
+    /// The refusal for requests that belong to the current primary.
     pub(crate) fn of(leads: Option<NodeId>) -> Self {
         leads.map_or(Self::NoPrimary, |to| Self::Moved { to })
     }
 }
 
 impl Replicated {
-    /// Whether the slot is to be handed over, or something is held back since it was.
+    /// Whether the slot is to be handed over, or requests are held back because it was.
     pub(crate) fn hands_over(&self) -> bool {
         let holds = |primary: &Primary| primary.handing.is_some() || !primary.held.is_empty();
         self.primary.as_ref().is_some_and(|primary| self.configuration.successor.is_some() || holds(primary))
     }
 
-    /// Whether what is asked for now waits until the slot is handed over.
+    /// Whether new requests wait until the slot is handed over.
     pub(super) fn holds_back(&self) -> bool {
         let handing = self.primary.as_ref().and_then(|primary| primary.handing);
         handing.is_some_and(|handing| handing.proposed_at.is_none() || !planted::is(Bug::TakenBehindHandOver))
     }
 
-    /// Whether anything is held back.
+    /// Whether any request is held back.
     pub(crate) fn holds_any(&self) -> bool {
         self.primary.as_ref().is_some_and(|primary| !primary.held.is_empty())
     }
 
-    /// Whether a read has to stay behind writes that are held back.
+    /// Whether a read has to wait behind writes that are held back.
     pub(super) fn is_behind_held(&self, keys: &[u64]) -> bool {
         self.primary.as_ref().is_some_and(|primary| primary.held.writes_any(keys))
     }
@@ -60,7 +60,7 @@ impl Replicated {
         }
     }
 
-    /// Goes on with handing the slot over.
+    /// Takes the next step of a handover.
     pub(super) fn hand_over(&mut self, knowing: &Knowing<'_>, around: &mut Around<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
         if !knowing.keeps {
@@ -85,7 +85,7 @@ impl Replicated {
         let (now, since) = (around.now, self.configuration.since);
         let mut handing = match primary.handing {
             Some(handing) if handing.since == since => handing,
-            // Other copies, or another epoch: what was proposed counts for nothing.
+            // Other copies, or another epoch: an earlier proposal counts for nothing.
             Some(handing) => HandingOver { since, proposed_at: None, ..handing },
             None if now >= primary.rests_until && self.is_ready(primary, to, knowing, around) => {
                 HandingOver { since, began_at: now, proposed_at: None }
@@ -95,8 +95,8 @@ impl Replicated {
         let patience_us = around.options.suspect_us;
         primary.handing = None;
         if now >= handing.began_at.after(patience_us) {
-            // Should the group decide all the same, then nobody knows of what is under way then; nothing is
-            // lost.
+            // Should the group decide for the handover all the same, writes under way then end as unknown;
+            // nothing is lost.
             primary.rests_until = now.after(2 * patience_us);
             return;
         }
@@ -118,9 +118,9 @@ impl Replicated {
         primary.handing = Some(handing);
     }
 
-    /// Whether the slot can be handed over soon: the group hears this node, and the other one keeps up, and
-    /// knows what it is to be. One that does not would send clients back here, who are sent to it as soon as
-    /// it leads.
+    /// Whether the slot can be handed over soon: the group hears this node, and the successor keeps up and
+    /// knows the table that names it. Otherwise the successor would send clients back to this node, which
+    /// sends them on as soon as the successor leads.
     fn is_ready(&self, primary: &Primary, to: NodeId, knowing: &Knowing<'_>, around: &Around<'_>) -> bool {
         let answers = |peer: &Peer| {
             let member = knowing.table.members.get(&peer.node);
@@ -141,7 +141,7 @@ impl Replicated {
             && primary.peers.iter().filter(is_in_sync).all(answers)
     }
 
-    /// Whoever leads next knows what is committed, and so serves at once.
+    /// Tells the copies what is committed, so that the next primary can serve at once.
     fn tell_committed(&self, primary: &mut Primary, around: &mut Around<'_>) {
         for at in 0..primary.peers.len() {
             let told = primary.peers.get(at).map(|peer| peer.committed_told);

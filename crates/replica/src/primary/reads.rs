@@ -1,7 +1,7 @@
-//! What a primary answers from its cells, and when.
+//! Which reads a primary answers from its cells, and when.
 //!
-//! Invariant: a read is answered behind all that was committed in epochs before, and behind writes of its
-//! keys that are under way.
+//! Invariant: a read is answered only after everything from earlier epochs is committed, and after those
+//! writes of its keys that were under way.
 
 use super::{Knowing, Primary, WaitingRead};
 use crate::copy::{Around, Replicated};
@@ -11,7 +11,7 @@ use crate::planted::{self, Bug};
 use crate::{Effect, Moment, Refusal, Ticket};
 
 impl Replicated {
-    /// A client reads.
+    /// Takes a client's read.
     pub(crate) fn client_reads(
         &mut self,
         ticket: Ticket,
@@ -33,7 +33,7 @@ impl Replicated {
         if self.is_to_be_answered(&read, knowing, around) {
             return around.effects.push(Effect::Read { ticket });
         }
-        // Those that wait already are looked at where something changes, and not for each one that comes.
+        // Reads that already wait are checked when something changes, and not for each new one.
         if let Some(primary) = self.primary.as_mut() {
             primary.reads.push_back(read);
         }
@@ -44,9 +44,9 @@ impl Replicated {
         read.behind <= self.committed && self.primary.as_deref().is_some_and(serves)
     }
 
-    /// Answers reads that wait for nothing any more. Whether others promised enough is the same for all of
-    /// one round of questions, and where it is not for the first one, whose round is the oldest, it is for
-    /// none.
+    /// Answers the reads that need not wait any more. Whether enough copies promised is the same for all
+    /// reads of one round of questions; and if it fails for the first read, whose round is the oldest, it
+    /// fails for all.
     pub(crate) fn answer_reads(&mut self, knowing: &Knowing<'_>, around: &mut Around<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
         let Some(first) = primary.reads.front() else { return self.primary = Some(primary) };
@@ -76,13 +76,13 @@ impl Replicated {
         self.primary = Some(primary);
     }
 
-    /// Whether the cells may be read now without a question.
+    /// Whether the cells may be read at this moment, without asking other nodes.
     pub(crate) fn may_read(&self, knowing: &Knowing<'_>, around: &Around<'_>) -> bool {
         let round = knowing.leases.coming_round();
         self.primary.as_ref().is_some_and(|primary| self.serves(primary, round, knowing, around))
     }
 
-    /// Whether whoever came before this round of questions is answered from the cells as they are.
+    /// Whether a read that came before this round of questions may be answered from the cells as they are.
     fn serves(&self, primary: &Primary, round: u64, knowing: &Knowing<'_>, around: &Around<'_>) -> bool {
         #[cfg(test)]
         tests::LOOKS.set(tests::LOOKS.get() + 1);
@@ -92,8 +92,8 @@ impl Replicated {
     }
 
     fn has_leases(&self, primary: &Primary, round: u64, knowing: &Knowing<'_>, around: &Around<'_>) -> bool {
-        // Who counts in this epoch promised once it knew of the epoch; who does not yet, once it knew of its
-        // copy.
+        // An in-sync copy must have promised after it knew of this epoch; a candidate, after it knew of its
+        // own copy.
         let need = |node| {
             let is_in_sync = self.configuration.in_sync.contains(node);
             let since = if is_in_sync { self.epoch_since } else { self.configuration.since };
@@ -105,7 +105,7 @@ impl Replicated {
                 .all(|peer| knowing.leases.is_held(peer.node, need(peer.node), around.now, around.options))
     }
 
-    /// Whether somebody waits to read.
+    /// Whether any read waits.
     pub(crate) fn has_reads(&self) -> bool {
         self.primary.as_ref().is_some_and(|primary| !primary.reads.is_empty())
     }
@@ -118,7 +118,7 @@ mod tests {
     use std::cell::Cell;
 
     thread_local! {
-        /// How often it was asked whether others promised enough.
+        /// How often the code asked whether enough copies promised.
         pub(super) static LOOKS: Cell<usize> = const { Cell::new(0) };
     }
 

@@ -1,12 +1,12 @@
-//! Copies that were dismissed again and again rest before they are counted in once more.
+//! Back-off for copies that are dismissed repeatedly: they rest before they are admitted again.
 //!
-//! A copy whose disk takes longer for a sync than the others wait is dismissed, answers at once that it
-//! follows, and would be counted in again, without end: each turn makes writes wait, and adds two changes to
-//! the log of the group.
+//! A copy whose syncs take longer than the others are willing to wait is dismissed, then answers at once that
+//! it follows, and would be admitted again, without end. Each round makes writes wait, and adds two changes
+//! to the group's log.
 
 use crate::{Epoch, Incarnation, Moment, NodeId, Options};
 
-/// A copy that behaved for so many times the patience, beyond its last rest twice over, begins anew.
+/// A copy is forgiven after this many times the patience, on top of twice its last rest.
 const FORGIVEN_AFTER: u64 = 60;
 
 /// The longest rest is the patience times two to this power: 512 s by default.
@@ -16,15 +16,15 @@ const REST_SHIFT_MAX: u32 = 9;
 struct Dismissed {
     node: NodeId,
     incarnation: Incarnation,
-    /// In which epoch this primary asked for it, last.
+    /// The epoch in which this primary last asked for the dismissal.
     epoch: Epoch,
     at: Moment,
-    /// How many times, one soon after the other.
+    /// How many dismissals followed each other closely.
     times: u32,
 }
 
 impl Dismissed {
-    /// Once may be a network that failed; each time beyond rests twice as long as the one before.
+    /// A single dismissal may be a network failure; each further one doubles the rest.
     fn rest_us(&self, options: &Options) -> u64 {
         match self.times {
             0 | 1 => 0,
@@ -37,12 +37,12 @@ impl Dismissed {
     }
 }
 
-/// Copies that this primary asked the group to dismiss, over all its epochs.
+/// The copies that this primary asked the group to dismiss, over all its epochs.
 #[derive(Debug, Default)]
 pub(super) struct Dismissals(Vec<Dismissed>);
 
 impl Dismissals {
-    /// The group is asked to dismiss a copy. Within an epoch it is asked again, which counts once.
+    /// Records that the group is asked to dismiss a copy. Asking again within an epoch counts once.
     pub(super) fn note(
         &mut self,
         (node, incarnation): (NodeId, Incarnation),
@@ -60,7 +60,7 @@ impl Dismissals {
         self.0.push(Dismissed { node, incarnation, epoch, at: now, times });
     }
 
-    /// Whether a copy is not counted in yet, as it was dismissed more than once of late in this life.
+    /// Whether a copy must rest, because it was dismissed more than once recently in this life.
     pub(super) fn rests(
         &self,
         (node, incarnation): (NodeId, Incarnation),

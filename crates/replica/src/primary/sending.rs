@@ -1,6 +1,6 @@
-//! Copies are sent entries: what is behind the last that they were sent, from where they say that they stand.
+//! Sending entries to copies: those after the last one sent, starting from where the copy says it stands.
 //!
-//! Invariant: a copy that is not known to follow is only asked where it stands.
+//! Invariant: a copy that is not known to follow is sent probes only.
 
 use super::{Candidate, Peer, Primary};
 use crate::copy::{Around, Replicated};
@@ -8,7 +8,7 @@ use crate::planted::{self, Bug};
 use crate::{Entry, NodeId, Position, Sequence, SlotMessage};
 
 impl Replicated {
-    /// Sends what is new to every copy that is known to follow.
+    /// Sends new entries to every copy that is known to follow.
     pub(super) fn spread(&mut self, around: &mut Around<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
         for at in 0..primary.peers.len() {
@@ -17,7 +17,8 @@ impl Replicated {
         self.primary = Some(primary);
     }
 
-    /// Sends a copy the entries behind what was sent, as one message; `probes` also where there are none.
+    /// Sends a copy the entries after the last one sent, as one message; with `probes`, even if there are
+    /// none.
     pub(super) fn send_entries(
         &self,
         primary: &mut Primary,
@@ -39,7 +40,7 @@ impl Replicated {
         self.say(peer, previous, entries, around);
     }
 
-    /// Asks a copy whether it has the entry behind which the next ones would be sent, and sends none.
+    /// Asks a copy whether it has the entry after which it would be sent more, without sending any.
     fn probe(&self, peer: &mut Peer, around: &mut Around<'_>) {
         match self.log.position(peer.sent) {
             Some(previous) => self.say(peer, previous, Vec::new(), around),
@@ -55,7 +56,7 @@ impl Replicated {
         self.send(peer.node, SlotMessage::Append { previous, entries, committed: self.committed }, around);
     }
 
-    /// A copy has this epoch's log up to a place.
+    /// A copy has this epoch's log up to `matched`.
     pub(crate) fn appended(&mut self, from: NodeId, matched: Sequence, around: &mut Around<'_>) {
         let last = self.log.last().sequence;
         let Some(mut primary) = self.primary.take() else { return };
@@ -74,7 +75,7 @@ impl Replicated {
                 false => None,
             };
             peer.no_cells_before = None;
-            // Its hint alone does not say so: what is there in its log may be an entry of another epoch.
+            // Its hint alone does not prove that: the entry there may be of another epoch.
             peer.takes_entries |= self.log.position(peer.hint.max(peer.matched)).is_some();
             self.send_entries(&mut primary, at, false, around);
         }
@@ -82,12 +83,12 @@ impl Replicated {
         self.advance(around);
     }
 
-    /// A copy does not have what the last message stood on.
+    /// A copy does not have the entry before those of the last message.
     pub(crate) fn rejected(&mut self, from: NodeId, hint: Sequence, around: &mut Around<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
         let mut is_given_up = false;
-        // One that the group was asked to count in has all that is committed: no cells can be newer than what
-        // it has.
+        // A copy proposed for admission has everything that is committed: no cells can be newer than what it
+        // has.
         let is_proposed = |candidate: &Candidate| candidate.node == from && candidate.proposed_at.is_some();
         let may_have_lost = !self.configuration.in_sync.contains(from)
             && !primary.candidate.as_ref().is_some_and(is_proposed);
@@ -96,24 +97,24 @@ impl Replicated {
         {
             peer.heard_at = around.now;
             if hint == Sequence(0) && may_have_lost && !planted::is(Bug::EmptiedUnheard) {
-                // It lets go of what it had, for cells that come in pieces. An older word that says so costs
+                // It has dropped its cells, to receive new ones in pieces. If this message is old, that costs
                 // one more question.
                 peer.matched = Sequence(0);
                 is_given_up = primary.candidate.take_if(|candidate| candidate.node == from).is_some();
             }
             if hint < peer.matched {
-                // An older word, or a copy that does not have what it said: asked again at once it would
-                // answer the same, without end.
+                // Either the message is old, or the copy lacks what it claimed to have. Asked again at once,
+                // it would answer the same, without end.
                 self.primary = Some(primary);
                 return;
             }
             peer.owes_since = None;
-            // Where it stood last was wrong already, and this is one step back: what comes behind it is sent
-            // once it is right.
+            // The position tried before was wrong, and this is one step back: entries are sent once a
+            // position is right.
             let is_guess = peer.is_known && hint < peer.hint;
             peer.is_known = true;
             if hint > peer.hint {
-                // It came further since the last copy of the cells was sent: another one may begin at once.
+                // It has advanced since it was last sent cells: another transfer may begin at once.
                 peer.no_cells_before = None;
             }
             peer.hint = hint;
@@ -128,7 +129,7 @@ impl Replicated {
         }
         self.primary = Some(primary);
         if is_given_up {
-            // What waited for it alone waits no more.
+            // Writes that waited for this candidate alone may commit.
             self.advance(around);
         }
     }
@@ -139,7 +140,7 @@ impl Replicated {
         let owes = !peer.is_known || peer.owes_since.is_some();
         let lacks = owes || peer.matched < self.log.last().sequence;
         if lacks && is_silent {
-            // Where it stands is asked for again, if what it said of that is not in the log.
+            // If the copy's last known position is not in the log, ask again from the end.
             let is_here = peer.is_known && self.log.position(peer.matched).is_some();
             peer.sent = if is_here { peer.matched } else { self.log.last().sequence };
             self.send_entries(primary, at, true, around);

@@ -1,19 +1,18 @@
-//! Cells that go from node to node: who needs them, and which may be put in place.
+//! Cells on their way between nodes: who needs them, and which may be installed.
 
 use super::Replica;
 use crate::{NodeId, Position, Slot, Table};
 
 impl Replica {
-    /// Whether cells up to this entry, which came from another node, are newer than what is here: only then
-    /// may they be put in place, and [`Input::Installed`](crate::Input::Installed) be given.
+    /// Whether cells up to this entry, received from another node, are newer than what is here. Only then may
+    /// they be installed, and [`Input::Installed`](crate::Input::Installed) be given.
     #[must_use]
     pub fn would_install(&self, slot: Slot, position: Position) -> bool {
         self.slots.get(slot).is_some_and(|copy| copy.would_install(position))
     }
 
-    /// The same for cells that come in pieces, each of which is put in place by itself: from the first one on
-    /// the copy has nothing, until the last one is there. So it must be one that nobody counts on, by no
-    /// table that this node knows.
+    /// The same for cells that arrive in pieces and are installed piece by piece. From the first piece to the
+    /// last the copy has nothing, so it must not be in sync by any table that this node knows.
     #[must_use]
     pub fn would_import(&self, slot: Slot, position: Position) -> bool {
         let counts = |table: &Table| table.slot(slot).in_sync.contains(self.me);
@@ -21,8 +20,8 @@ impl Replica {
         !is_counted && self.would_install(slot, position)
     }
 
-    /// Whether a node's copy lacks what only cells can bring, as far as this one knows who leads the slot:
-    /// what is still to be sent of them is worth sending only then.
+    /// Whether a node's copy lacks entries that only cells can bring, as far as this node knows as primary.
+    /// The rest of a transfer is worth sending only then.
     #[must_use]
     pub fn needs_cells(&self, slot: Slot, node: NodeId) -> bool {
         self.slots.get(slot).is_some_and(|copy| copy.needs_cells(node))

@@ -1,7 +1,8 @@
-//! What clients ask for: who leads a slot takes it, who is about to lead it holds it back, everybody else
-//! says who does.
+//! Client requests: the primary of a slot accepts them, a node that is about to lead holds them back, and
+//! every other node names the primary.
 //!
-//! Invariant: what is held back is taken or refused when this node leads, when it will not, or after a while.
+//! Invariant: requests that are held back are accepted or refused when this node leads, when it turns out not
+//! to, or after a while.
 
 use super::Replica;
 use crate::copy::Replicated;
@@ -11,7 +12,7 @@ use crate::{Effect, Moment, Refusal, Slot};
 /// Where a request belongs.
 enum Place {
     Here,
-    /// Here, as soon as a promise or the former primary lets it.
+    /// Here, once a promise or the former primary permits it.
     HereSoon,
     Elsewhere(Refusal),
 }
@@ -59,15 +60,15 @@ impl Replica {
         }
     }
 
-    /// Whether what clients ask about a slot is to be given to this node: it leads the slot, or will so soon
-    /// that requests wait here.
+    /// Whether requests for a slot belong to this node: it leads the slot, or will so soon that they wait
+    /// here.
     #[must_use]
     pub fn takes(&self, slot: Slot) -> bool {
         !matches!(self.place(slot), Place::Elsewhere(_))
     }
 
     /// Whether writes of a slot are on their way to its cells: logged and not applied, or held back until
-    /// this node may take them.
+    /// this node may accept them.
     #[must_use]
     pub fn is_under_way(&self, slot: Slot) -> bool {
         let is_held =
@@ -75,7 +76,7 @@ impl Replica {
         is_held || self.last(slot).sequence > self.committed(slot)
     }
 
-    /// Takes or refuses what was held back, where it is known by now which.
+    /// Accepts or refuses the requests that were held back, where that can be decided.
     pub(super) fn look_at_early(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         let slots: Vec<Slot> = self.early.keys().copied().collect();
         for slot in slots {
@@ -94,7 +95,7 @@ impl Replica {
         }
     }
 
-    /// How long a request waits here until this node leads its slot, and what it is told then.
+    /// How long a request waits here for this node to lead its slot, and how it is refused after that.
     fn patience(&self, slot: Slot) -> (u64, Refusal) {
         match self.known().slot(slot).primary {
             Some(primary) if primary != self.me => (self.options.resend_us, Refusal::Moved { to: primary }),

@@ -1,24 +1,22 @@
-//! What is kept in memory for copies that lag: applied entries, which they are sent as long as these are not
-//! too many.
+//! Applied entries that are kept in memory for copies that lag, within limits.
 //!
-//! Invariant: all slots of a node together keep about twice [`KEPT_OF_ALL_BYTES_MAX`] at most, however many
-//! copies lag, beside what is held for copies to which cells are on their way. That counts as kept as well:
-//! where it is much, all others have their share alone.
+//! Invariant: all slots of a node together keep at most about twice [`KEPT_OF_ALL_BYTES_MAX`], however many
+//! copies lag, not counting what is held for copies that are being sent cells. What is held does count
+//! towards the total that restricts the other slots to their shares.
 
 use super::Replica;
 use crate::copy::Replicated;
 use crate::log::KEPT_OF_ALL_BYTES_MAX;
 
 impl Replica {
-    /// About how much memory entries take that are applied here, and kept for copies that lack them.
+    /// Roughly how much memory the applied entries take that are kept for copies that lack them.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         self.kept_bytes
     }
 
-    /// How much of that a slot may take: as much as is good for it alone, until all together take much. From
-    /// then on a slot in which something is written keeps its share; one in which nothing is keeps what it
-    /// has.
+    /// How many of these bytes a slot may keep: as many as suit it alone, until all slots together keep much.
+    /// From then on a slot that is written to keeps its share, and one that is not keeps what it has.
     pub(super) fn kept_bytes_max(&self) -> usize {
         match self.kept_bytes <= KEPT_OF_ALL_BYTES_MAX {
             true => usize::MAX,
@@ -27,7 +25,7 @@ impl Replica {
     }
 }
 
-/// What all keep now that one of them keeps more or less than before.
+/// The total for all slots after one copy has changed; `before` is what that copy kept before.
 pub(super) fn changed(all: usize, before: usize, copy: &Replicated) -> usize {
     (all + copy.log.kept_bytes()).saturating_sub(before)
 }
@@ -60,7 +58,7 @@ mod tests {
         replica
     }
 
-    /// Writes to a slot; whether that was applied.
+    /// Writes to a slot; returns whether the write was applied.
     fn write(replica: &mut Replica, slot: u32, body: &Arc<[u8]>) -> bool {
         let (mut effects, keys, body) = (Vec::new(), vec![1], body.clone());
         let input = Input::Write { slot: Slot(slot), ticket: Ticket(1), time_ms: 1, body, keys };
@@ -86,7 +84,7 @@ mod tests {
         assert_eq!(replica.kept_bytes(), recounted(&replica));
         let kept = replica.kept_bytes() / KEPT_OF_ALL_BYTES_MAX;
         assert!((1..2).contains(&kept), "{}", replica.kept_bytes());
-        // A slot goes elsewhere with all that was kept of it.
+        // Another node takes over a slot: everything that was kept for it is dropped.
         let mut table = Table::clone(replica.table());
         let (mut configuration, before) = (table.slot(Slot(5)), replica.kept_bytes());
         table.version = table.version.next();

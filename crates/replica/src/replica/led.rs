@@ -1,21 +1,21 @@
-//! The slots that a node leads, and with whom it shares them: known at once when a table comes, whatever the
-//! number of slots.
+//! The slots that a node leads, and the nodes that share them: known at once when a table arrives, whatever
+//! the number of slots.
 //!
-//! Invariant: it is what the table that the node goes by says, slot by slot.
+//! Invariant: matches the table that the node goes by, slot by slot.
 
 use crate::{Configuration, NodeId, Slot};
 use std::collections::BTreeMap;
 
-/// Slots that this node leads.
+/// The slots that this node leads.
 #[derive(Debug, Default)]
 pub(super) struct Led {
     slots: BTreeMap<Slot, Configuration>,
-    /// Of how many of them each other node has a copy, in sync or not.
+    /// How many of these slots each other node has a copy of, in sync or not.
     shares: BTreeMap<NodeId, usize>,
 }
 
 impl Led {
-    /// From now on a slot is led like this by this node, or not at all.
+    /// Sets the configuration of a slot that this node leads; `None` if it does not lead the slot.
     pub(super) fn change(&mut self, slot: Slot, configuration: Option<Configuration>, me: NodeId) {
         let before = match configuration {
             Some(configuration) => self.slots.insert(slot, configuration),
@@ -40,12 +40,12 @@ impl Led {
         self.slots.len()
     }
 
-    /// All of them, in their order.
+    /// All of these slots, in order.
     pub(super) fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
         self.slots.keys().copied()
     }
 
-    /// The other nodes that have copies of them.
+    /// The other nodes that have copies of these slots.
     pub(super) fn partners(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.shares.keys().copied()
     }

@@ -1,11 +1,11 @@
-//! The copies of a node by their slots: found at once, as several of them are looked up for each request.
+//! The copies of a node by slot, in constant time: each request looks up several.
 //!
-//! Invariant: nothing walks through all of them: there are thousands, and few change at a time.
+//! Invariant: nothing iterates over all of them: there are thousands, and few change at a time.
 
 use crate::Slot;
 use crate::copy::Replicated;
 
-/// Copies by their slots.
+/// Copies by slot.
 #[derive(Debug, Default)]
 pub(super) struct Slots(Vec<Option<Box<Replicated>>>);
 
@@ -22,7 +22,7 @@ impl Slots {
         self.get(slot).is_some()
     }
 
-    /// Puts a copy where there may have been another one.
+    /// Adds a copy, or replaces the one that the slot had.
     pub(super) fn insert(&mut self, copy: Replicated) {
         let place = copy.slot.0 as usize;
         if place >= self.0.len() {

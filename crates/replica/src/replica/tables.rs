@@ -1,6 +1,6 @@
-//! Tables that come: when this node goes by them, what it promised until then, and what changes with them.
+//! New tables: when this node accepts them, the promises that delay that, and what changes with them.
 //!
-//! Invariant: a table is gone by only when no promise of this node stands against it.
+//! Invariant: a table is accepted only when no promise of this node stands against it.
 
 use super::Replica;
 use crate::copy::{Around, Replicated};
@@ -10,7 +10,7 @@ use crate::{Configuration, Effect, Message, Moment, NodeId, Position, Reads, Slo
 use std::sync::Arc;
 
 impl Replica {
-    /// Promises, unless a table waits that takes something from whoever asks.
+    /// Gives a promise, unless a pending table takes something from the node that asks.
     pub(super) fn promise(
         &mut self,
         to: NodeId,
@@ -41,28 +41,28 @@ impl Replica {
         effects.push(Effect::Send { to, message });
     }
 
-    /// Promises stand under the table that this node goes by now; whoever they were given to may need just
-    /// that.
+    /// Repeats the standing promises under the table that this node goes by: the nodes that hold them may
+    /// need just that.
     fn promise_again(&self, now: Moment, effects: &mut Vec<Effect>) {
         for (to, question) in self.leases.standing(now) {
             self.grant(to, question, effects);
         }
     }
 
-    /// The copies of this node that a table says something else about than the one that it goes by. There are
-    /// few of them, and many slots: what a table costs follows from what it changes.
+    /// The copies of this node whose configuration differs between the current table and this one. They are
+    /// few among many slots: the cost of a table follows from what it changes.
     fn touched<'a>(&'a self, table: &'a Table) -> impl Iterator<Item = (&'a Replicated, Configuration)> {
         let changed = table.slots.changed(&self.table.slots);
         changed.filter_map(|(slot, configuration)| Some((self.slots.get(slot)?, configuration)))
     }
 
-    /// Whether a table takes a slot of which this node has a copy from that node.
+    /// Whether a table takes a slot of which this node has a copy from `node`.
     fn takes_from(&self, node: NodeId, table: &Table) -> bool {
         self.touched(table)
             .any(|(copy, next)| copy.configuration.primary == Some(node) && next.primary != Some(node))
     }
 
-    /// A table came.
+    /// Takes a table that has arrived.
     pub(super) fn hear_of(&mut self, table: Arc<Table>, now: Moment, effects: &mut Vec<Effect>) {
         if table.version <= self.known().version {
             return;
@@ -71,25 +71,25 @@ impl Replica {
         let renounces = self.touched(&table).any(|(copy, next)| copy.primary.is_some() && loses(&next));
         self.pending = Some(table);
         if renounces || self.leases.has_former(now) {
-            // Who promised may go on at once: nothing that it takes from this node is served any more.
+            // Nodes that promised may accept the table at once: this node serves nothing any more that it
+            // takes away.
             self.ask(now, effects);
         }
         self.try_accept(now, effects);
         if renounces {
-            // What was held back for these slots is sent on, also while other promises keep the table
-            // waiting.
+            // Requests held back for these slots are sent on, even while other promises delay the table.
             self.look_at_busy(now, effects);
         }
         self.look_at_early(now, effects);
     }
 
-    /// Goes by the newest table, once no promise stands against it.
+    /// Accepts the newest table, once no promise stands against it.
     pub(super) fn try_accept(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         let Some(pending) = &self.pending else { return };
         let is_bound = |(copy, next): (&Replicated, Configuration)| {
             let primary = copy.configuration.primary;
             primary.filter(|&primary| primary != self.me).is_some_and(|primary| {
-                // Whoever knows the table in which that was decided serves the slot no more, whatever came
+                // A primary that knows the table which decided this serves the slot no more, whatever came
                 // since.
                 next.primary != Some(primary) && self.leases.binds(primary, next.since, now)
             })
@@ -124,7 +124,7 @@ impl Replica {
         self.look_at_early(now, effects);
     }
 
-    /// Primaries that called in an epoch which this node knows by now are told where to begin.
+    /// Answers primaries that called in an epoch which this node has learned of since.
     fn call_back(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         for (slot, epoch) in std::mem::take(&mut self.called) {
             let known = self.table.slot(slot).epoch;

@@ -1,5 +1,5 @@
-//! Clients of the world: what they ask of whom, what they make of answers, and whether all of that was right
-//! in the end.
+//! Clients of the world: which requests they send to which node, how they take the answers, and whether all
+//! of it was right in the end.
 
 use super::{Event, SECOND, SLOT, World, number_of};
 use crate::history::Ended;
@@ -12,7 +12,7 @@ impl World {
         let is_write = self.random.u8(..5) < 3;
         let primary = self.group.table().slot(SLOT).primary;
         let nodes: Vec<_> = self.nodes.keys().copied().collect();
-        // Whoever believes to lead, the one before as well.
+        // Any node that believes it leads, including a former primary.
         let leads: Vec<_> = self
             .nodes
             .iter()
@@ -32,8 +32,8 @@ impl World {
         if self.nodes[&node].paused_until > self.now || !self.nodes[&node].is_up {
             return;
         }
-        // What is applied has one order whatever keys are: half of the reads need not wait for writes under
-        // way.
+        // Entries are applied in one order whatever their keys are: half of the reads need not wait for
+        // writes under way.
         let key = if is_write { 1 } else { self.random.u64(1..=2) };
         let (slot, ticket, keys) = (SLOT, Ticket(number), vec![key]);
         let input = match is_write {

@@ -1,5 +1,5 @@
-//! The configuration group of the world: what it is asked, what it decides, and whom it has not heard for too
-//! long.
+//! The configuration group of the world: what it is asked, what it decides, and which nodes it has not heard
+//! for too long.
 
 use super::{Event, GROUP, SECOND, SLOT, World};
 use atoll_replica::{Change, Decision, Moment, NodeId};
@@ -99,7 +99,7 @@ impl World {
             let node = configuration.in_sync.as_slice()[self.random.usize(..configuration.in_sync.len())];
             self.decide(GROUP, Change::Lead { slot: SLOT, epoch: configuration.epoch, node });
         }
-        // Who has no answer yet asks again.
+        // Nodes without an answer ask again.
         for node in self.nodes.keys().copied().collect::<Vec<_>>() {
             if self.nodes[&node].is_up && self.nodes[&node].incarnation.is_none() {
                 self.register(node);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub struct Faults {
     pub survives: bool,
     pub reads: Reads,
-    /// How far off clocks are at most, in millionths.
+    /// The largest error of any clock's rate, in parts per million.
     pub clock_ppm: u64,
     pub rate_error_ppm: u64,
 }

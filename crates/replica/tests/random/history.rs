@@ -1,8 +1,8 @@
-//! What clients asked and were told, and whether one order explains it.
+//! What clients asked and were answered, and whether one order explains it.
 
 use std::collections::BTreeMap;
 
-/// A request of a client.
+/// A client's request.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub at: u64,
@@ -10,7 +10,7 @@ pub struct Asked {
     pub ended: Option<(u64, Ended)>,
 }
 
-/// How it ended.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     Written,
@@ -36,7 +36,7 @@ impl History {
         }
     }
 
-    /// How many ended, and how many of them so that the client knows what happened.
+    /// How many requests ended, and how many of them with a definite outcome.
     pub fn definite(&self) -> (usize, usize) {
         let definite = |asked: &&Asked| matches!(&asked.ended, Some((_, Ended::Written | Ended::Read(_))));
         (self.asked.len(), self.asked.values().filter(definite).count())
@@ -102,7 +102,7 @@ impl History {
         }
     }
 
-    /// Of two reads one of which ended before the other was asked for, the second sees no less.
+    /// If one read ended before another was asked, the second sees no less.
     fn judge_reads(&self, reads: &[(u64, u64, u64, &Vec<u64>)]) -> Result<(), String> {
         let mut ended: Vec<(u64, usize, u64)> =
             reads.iter().map(|read| (read.1, read.3.len(), read.2)).collect();
@@ -122,7 +122,7 @@ impl History {
         Ok(())
     }
 
-    /// Of two writes one of which ended before the other was asked for, the first stands first.
+    /// If one write ended before another was asked, the first stands first.
     fn judge_order(&self, places: &BTreeMap<u64, usize>) -> Result<(), String> {
         let mut latest_asked = 0;
         let mut in_order: Vec<_> = places.iter().map(|(&number, &at)| (at, number)).collect();

@@ -1,4 +1,4 @@
-//! Processes begin, crash and begin again, and links and clocks fail.
+//! Processes that start, crash and restart, and links and clocks that fail.
 
 use super::{Event, GROUP, SECOND, SLOT, World};
 use atoll_replica::{Change, Found, Incarnation, NodeId, Replica, Survived};
@@ -64,7 +64,8 @@ impl World {
         }
         (there.is_up, there.paused_until) = (false, 0);
         there.held.clear();
-        // What is synced stays; of the rest, some beginning. Cells are those of a checkpoint, or newer.
+        // Synced entries survive; of the others, a random prefix. The cells are those of a checkpoint, or
+        // newer.
         let kept = self.random.usize(there.synced..=there.log.len());
         there.log.truncate(kept);
         there.synced = kept;
@@ -72,7 +73,7 @@ impl World {
         let applied = self.random.usize(there.checkpoint..=there.applied.len());
         there.applied.truncate(applied.max(there.checkpoint));
         there.checkpoint = there.applied.len();
-        // Cells may be newer than the log: what is committed is the same everywhere.
+        // The cells may be newer than the log: committed entries are the same everywhere.
         if there.applied.len() > there.log.len() {
             there.log = there.applied.clone();
             there.synced = there.log.len();

@@ -1,6 +1,6 @@
-//! What happens when, in the order of true time.
+//! A queue of events in the order of true time.
 
-/// Something that happens at a moment; of one moment, what was thought of first.
+/// An event at a moment; events of the same moment happen in the order in which they were scheduled.
 pub struct Scheduled<E> {
     pub at: u64,
     pub order: u64,

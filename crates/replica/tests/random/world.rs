@@ -1,5 +1,5 @@
-//! Nodes, their logs and clocks, the network between them and the configuration group, as events in the order
-//! of true time.
+//! Nodes, their logs and clocks, the network between them and the configuration group, driven by events in
+//! the order of true time.
 
 mod clients;
 mod council;
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 const SLOT: Slot = Slot(0);
-/// The configuration group, as an end of links.
+/// The configuration group, as an endpoint of links.
 const GROUP: NodeId = NodeId(0);
 const SECOND: u64 = 1_000_000;
 
@@ -41,7 +41,7 @@ pub enum Event {
 
 struct Node {
     replica: Replica,
-    /// Counts its processes.
+    /// Counts the node's processes.
     life: u64,
     incarnation: Option<Incarnation>,
     survived: Survived,
@@ -50,10 +50,10 @@ struct Node {
     held: Vec<Event>,
     clock_offset: u64,
     clock_rate: f64,
-    /// Written to the log, and how much of that is synced.
+    /// What is written to the log; `synced` is how much of it is.
     log: Vec<Entry>,
     synced: usize,
-    /// The order of writes: what each left behind as the length of the log.
+    /// The writes to the log in order: the last entry of each, and its run.
     writes: Vec<(Position, LogRun)>,
     applied: Vec<Entry>,
     checkpoint: usize,
@@ -73,12 +73,12 @@ pub struct World {
     clients: BTreeMap<u64, u64>,
     next_number: u64,
     history: History,
-    /// The book of all entries that were ever applied.
+    /// All entries that were ever applied, by place.
     book: BTreeMap<u64, Entry>,
     is_calm: bool,
     traces: bool,
     loss: f64,
-    /// After which silence the group takes a node for gone.
+    /// The group declares a node failed after this much silence.
     silence_us: u64,
     pub counts: Counts,
     wrong: Option<String>,
@@ -158,7 +158,7 @@ impl World {
         world
     }
 
-    /// Runs it all; what is wrong, if anything is.
+    /// Runs the whole schedule; an error says what went wrong.
     pub fn run(&mut self) -> Result<(), String> {
         self.run_until(self.now + CHAOS_US)?;
         self.heal();
@@ -210,7 +210,7 @@ impl World {
         !self.cut.contains(&(from, to))
     }
 
-    /// Whether something said gets there, and how often.
+    /// How many times a message arrives.
     fn travels(&mut self, from: NodeId, to: NodeId) -> usize {
         if !self.is_open(from, to) {
             return 0;
@@ -357,7 +357,7 @@ impl World {
         self.at(delay, Event::Logged { node, life, written });
     }
 
-    /// A sync ended that covers the first so many writes.
+    /// A sync has completed that covers the first `written` writes.
     fn synced(&mut self, node: NodeId, life: u64, written: usize) {
         if !self.is_life(node, life) {
             return;

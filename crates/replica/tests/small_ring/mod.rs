@@ -1,4 +1,4 @@
-//! A ring of a few nodes with one slot, on a network that delivers in order unless it is told not to.
+//! A ring of a few nodes with one slot, on a network that delivers in order unless told otherwise.
 
 #![allow(dead_code, reason = "not every test needs all of it")]
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 pub const SLOT: Slot = Slot(0);
 
-/// A node with its log, whose writes end when the test says so.
+/// A node with its log, whose writes complete when the test says so.
 pub struct Node {
     pub replica: Replica,
     pub incarnation: Incarnation,
@@ -21,7 +21,7 @@ pub struct Node {
     pub is_dead: bool,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     Written,
@@ -30,7 +30,7 @@ pub enum Told {
     Unknown,
 }
 
-/// So many messages are not said without time passing, unless they answer each other without end.
+/// More messages than this without time passing mean that nodes answer each other without end.
 const SPOKEN_MAX: usize = 10_000;
 
 pub struct Ring {
@@ -40,12 +40,12 @@ pub struct Ring {
     pub cut: BTreeSet<(NodeId, NodeId)>,
     pub now: Moment,
     pub told: BTreeMap<Ticket, Told>,
-    /// Whether logs end at once.
+    /// Whether writes to logs complete at once.
     pub logs_at_once: bool,
     pub hears_group: bool,
     pub proposals: Vec<Change>,
     pub transfers: Vec<(NodeId, NodeId)>,
-    /// How many entries nodes sent to each other.
+    /// How many entries nodes have sent to each other.
     pub entries_sent: usize,
 }
 
@@ -100,7 +100,7 @@ impl Ring {
         self.publish();
     }
 
-    /// Everybody who hears the group gets its table.
+    /// Gives the group's table to every node that hears the group.
     pub fn publish(&mut self) {
         for node in self.nodes.keys().copied().collect::<Vec<_>>() {
             self.give(node, Input::Table(self.group.table()));
@@ -145,7 +145,7 @@ impl Ring {
         }
     }
 
-    /// Delivers until nothing moves.
+    /// Delivers messages until none are left.
     pub fn settle(&mut self) {
         let mut spoken = 0;
         loop {
@@ -169,7 +169,7 @@ impl Ring {
         }
     }
 
-    /// Time passes, with everything that comes of it; the group decides what it is asked for.
+    /// Lets time pass, with everything that follows; the group decides on its proposals.
     pub fn pass(&mut self, milliseconds: u64) {
         for _ in 0..milliseconds / 20 {
             self.now = self.now.after(20_000);
@@ -190,7 +190,7 @@ impl Ring {
         }
     }
 
-    /// Some time passes, with all that is said; nothing is decided and no cells come.
+    /// Lets some time pass and delivers messages; nothing is decided and no cells arrive.
     pub fn tick(&mut self) {
         self.now = self.now.after(20_000);
         for node in self.nodes.keys().copied().collect::<Vec<_>>() {
