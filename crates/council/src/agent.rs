@@ -1,7 +1,7 @@
-//! The asking side: registers this node, says that it is there, fetches tables, and hands on what it wishes.
+//! The node's side: registers this node, sends heartbeats, fetches tables, and submits proposals and changes.
 //!
-//! Invariant: an answer to a heartbeat is handed on only behind a table that is at least as new as the one
-//! that whoever answered had.
+//! Invariant: a confirmed heartbeat is delivered only after a table at least as new as the one that the
+//! answering member had.
 
 mod wishes;
 
@@ -20,83 +20,81 @@ use wishes::{CHANGE_TIMEOUT, Wishes};
 
 pub(crate) use wishes::{Command, Wanted};
 
-/// How long it takes until the next member is tried, and how long at most where each of them turns this node
-/// away: a leader that comes has to hear within the time that nodes may be silent whoever it would hear at
-/// all.
+/// The pause before the next member is tried, and the longest pause where every member turns this node away:
+/// a new leader has to hear, within the timeout for silent nodes, every node that it would hear at all.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_millis(400);
 
-/// So many refusals by each member in a row pause no longer.
+/// After this many refusals by each member in a row the pause begins to grow.
 const QUICK_ROUNDS: usize = 4;
 
 /// How long a member may take to answer a heartbeat.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_millis(600);
 
-/// How long a member may take to say which ring it is of.
+/// How long a member may take to name its ring.
 const WHO_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A node that was seen at work and then not for so long hangs, whatever its thread of the group could still
-/// say.
+/// A node that was seen at work, and then not for this long, hangs, even if its thread of the group could
+/// still send heartbeats.
 const STUCK_US: u64 = 3_000_000;
 
-/// Unsure answers in a row after which another member is asked.
+/// Another member is tried after this many unsure answers in a row.
 const UNSURE_MAX: u32 = 3;
 
-/// The asking side of one node.
+/// The client of the group on one node.
 pub(crate) struct Agent {
     pub(crate) options: Arc<CouncilOptions>,
     pub(crate) clock: CouncilClock,
     pub(crate) events: Arc<Events>,
     pub(crate) nonce: u64,
     pub(crate) survived: Survived,
-    /// When the node was seen at work last, in microseconds of its clock; 0 for one of which that is never
-    /// said.
+    /// When the node was last seen at work, in microseconds of its clock; 0 if it never reports that.
     pub(crate) seen_at: Arc<AtomicU64>,
 }
 
 impl Agent {
-    /// Whether the node hangs, so that it must not be taken for one that answers.
+    /// Whether the node hangs, so that it must not pass for one that answers.
     fn is_stuck(&self) -> bool {
         let seen_at = self.seen_at.load(Ordering::Relaxed);
         seen_at > 0 && (self.clock)() > Moment(seen_at).after(STUCK_US)
     }
 }
 
-/// What is known, whoever is asked.
+/// What this node has learned, from whichever member.
 #[derive(Default)]
 struct Known {
     incarnation: Option<Incarnation>,
     table: Option<Arc<Table>>,
-    /// Whether a table named this life of this node.
+    /// Whether a table has named this life of this node.
     is_named: bool,
-    /// Whether it did, and the newest one does not: this node has left.
+    /// Whether a table named it and the newest one does not: this node has left.
     has_left: bool,
-    /// The last heartbeat that was answered, and the table behind which that may be told.
+    /// The last confirmed heartbeat, and the table that has to be delivered before it.
     heard: Option<Heartbeat>,
-    /// What was wrong last, so that it is told once.
+    /// The last trouble that was reported, so that it is not reported twice.
     trouble: Option<String>,
 }
 
-/// A heartbeat that was answered.
+/// A confirmed heartbeat.
 #[derive(Clone, Copy)]
 struct Heartbeat {
     asked_at: Moment,
-    /// The table that whoever answered had.
+    /// The table that the answering member had.
     version: Version,
     leader: NodeId,
 }
 
-/// Why another member is asked.
+/// Why another member is tried.
 enum Next {
-    /// That one leads.
+    /// This one leads.
     Leader(NodeId),
-    /// Any other one.
+    /// The current one did not work out.
     Other,
-    /// Any other one, since this one turns this node away.
+    /// The current one turns this node away.
     Refused,
 }
 
-/// Until the node stops.
+/// Runs until the node stops.
 pub(crate) async fn run(agent: &Agent, commands: mpsc::Receiver<Command>) {
     let known = Mutex::new(Known::default());
     let wishes = tokio::sync::Mutex::new(Wishes::new(commands));
@@ -107,11 +105,10 @@ pub(crate) async fn run(agent: &Agent, commands: mpsc::Receiver<Command>) {
         let Some(&(node, _)) = members.get(at % members.len()) else { return };
         let session = Session { agent, known: &known, wishes: &wishes, node };
         let next = session.run(&places).await;
-        // Who is not there, or does not lead so far, may be what this node waits for.
+        // A member that is down, or does not lead yet, may be the one that this node waits for.
         refused = if matches!(next, Next::Refused) { refused + 1 } else { 0 };
         match next {
-            // Who does not lead any more may name who does, who names it: so that is followed a few times
-            // only.
+            // Two former leaders may name each other, so this is followed a few times only.
             Next::Leader(leader) if told < 3 => {
                 told += 1;
                 at = members.iter().position(|(node, _)| *node == leader).unwrap_or(at + 1);
@@ -125,8 +122,7 @@ pub(crate) async fn run(agent: &Agent, commands: mpsc::Receiver<Command>) {
     }
 }
 
-/// How long nobody is asked after so many refusals by each member: who is refused by all would only keep them
-/// busy.
+/// How long to pause after this many refusals by each member: asking on would only keep them busy.
 fn pause(rounds: usize) -> Duration {
     let doublings = rounds.saturating_sub(QUICK_ROUNDS).min(16) as u32;
     PAUSE.saturating_mul(1 << doublings).min(PAUSE_MAX)
@@ -182,7 +178,7 @@ impl Session<'_> {
     }
 
     async fn register(&self, client: &Client) -> Result<Incarnation, Next> {
-        // Once it is registered, what it says that it has counts for the slots of this ring.
+        // Once the node is registered, what it claims to have counts for the slots of this ring.
         let ring = self.ring(client).await.ok_or(Next::Other)?;
         if self.agent.options.of_ring.is_some_and(|of_ring| of_ring != ring) {
             self.trouble(CouncilError::OtherRing);
@@ -212,7 +208,7 @@ impl Session<'_> {
         }
     }
 
-    /// The number of the ring, of a member that could have a change of it decided.
+    /// The ring's number, from a member that could have a change of it decided.
     async fn ring(&self, client: &Client) -> Option<u64> {
         match peers::ask(client, &Ask::Who, WHO_TIMEOUT).await {
             Ok(Answer::Who { ring, .. }) => ring.map(|ring| ring.0),
@@ -223,7 +219,7 @@ impl Session<'_> {
         }
     }
 
-    /// Says that this node is there.
+    /// Sends heartbeats.
     async fn say(&self, client: &Client, incarnation: Incarnation) -> Next {
         let heartbeat = Ask::Heartbeat { node: self.agent.options.me, incarnation };
         let mut every = tokio::time::interval(self.agent.options.heartbeat());
@@ -253,7 +249,7 @@ impl Session<'_> {
                 }
                 Ok(Answer::Unsure) if unsure < UNSURE_MAX => unsure += 1,
                 Ok(Answer::NotLeader(Some(leader))) => return Next::Leader(leader),
-                // Whoever was to leave is about to hear that it has.
+                // A node that was to leave is about to hear that it has.
                 Ok(Answer::OtherLife) if self.is_to_leave() => {}
                 Ok(Answer::OtherLife) => {
                     self.trouble(CouncilError::Replaced { node: self.agent.options.me });
@@ -279,7 +275,7 @@ impl Session<'_> {
         self.tell_heard(&mut known);
     }
 
-    /// Tells that this node was heard, if it was given the table that goes with it.
+    /// Delivers the confirmed heartbeat, once the table that goes with it was delivered.
     fn tell_heard(&self, known: &mut Known) {
         let newest = known.table.as_ref().map_or(Version(0), |table| table.version);
         if let Some(Heartbeat { asked_at, version, leader }) = known.heard
@@ -290,7 +286,7 @@ impl Session<'_> {
         }
     }
 
-    /// Waits for tables.
+    /// Waits for new tables.
     async fn watch(&self, client: &Client) -> Next {
         loop {
             let version = self.known().table.as_ref().map(|table| table.version);
@@ -303,7 +299,7 @@ impl Session<'_> {
         }
     }
 
-    /// Makes a table of an update, and hands it on if it is newer; whether that could be done.
+    /// Applies an update and delivers the table if it is newer; returns whether the update made sense.
     fn take(&self, update: &[u8]) -> bool {
         let Ok(update) = Update::of_bytes(update) else { return false };
         let mut known = self.known();
@@ -311,7 +307,7 @@ impl Session<'_> {
             return true;
         }
         let Some(table) = update.apply(known.table.as_ref()) else {
-            // What is known does not fit: the whole table is asked for next.
+            // The known table does not fit: the whole table is requested next.
             known.table = None;
             return true;
         };
@@ -322,7 +318,7 @@ impl Session<'_> {
         true
     }
 
-    /// Tells once that the group took this node out.
+    /// Reports once that the group has removed this node.
     fn tell_left(&self, known: &mut Known, table: &Table) {
         let named = table.incarnation(self.agent.options.me);
         known.is_named |= named.is_some() && named == known.incarnation;
@@ -339,7 +335,7 @@ pub(crate) mod tests {
     use std::net::{SocketAddr, TcpListener};
     use tokio::sync::oneshot;
 
-    /// What was told, in words.
+    /// The events that were delivered, in words.
     pub(crate) type Told = Arc<Mutex<Vec<String>>>;
 
     pub(crate) fn agent(member: SocketAddr) -> (Agent, Told) {
@@ -394,7 +390,7 @@ pub(crate) mod tests {
         assert_eq!(known.lock().unwrap().table.as_ref(), tables.last());
     }
 
-    /// How long a node needs to try a member so often that does this with whoever connects.
+    /// How long a node needs to try a member `count` times, if the member does `meets` with each connection.
     fn tries(count: usize, meets: impl Fn(std::net::TcpStream) + Send + 'static) -> Duration {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (agent, _) = agent(listener.local_addr().unwrap());
@@ -415,7 +411,7 @@ pub(crate) mod tests {
         began.elapsed()
     }
 
-    /// Says that it does not let anybody in.
+    /// Refuses a connection.
     fn turn_away(socket: std::net::TcpStream) {
         socket.set_nonblocking(true).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

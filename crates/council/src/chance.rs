@@ -1,10 +1,10 @@
-//! Numbers that nobody else draws.
+//! Random identifiers.
 
 use crate::CouncilError;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::io;
 
-/// A number that was never drawn before.
+/// Draws 64 random bits from the system: no two draws can be expected to be the same.
 pub(crate) fn unique() -> Result<u64, CouncilError> {
     let mut bytes = [0; 8];
     let mut filled = 0;

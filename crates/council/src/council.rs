@@ -13,51 +13,52 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
-/// Tells this node's moment.
+/// Returns the current moment of this node's clock.
 pub type CouncilClock = Arc<dyn Fn() -> Moment + Send + Sync>;
 
-/// What a node is told. In order: whoever acts on one has acted on those before it.
+/// What a node learns from the group. Events are ordered: each is delivered after those before it were
+/// handled.
 #[derive(Debug)]
 pub enum CouncilEvent {
-    /// This node has begun this life.
+    /// This node has begun a life.
     Registered {
         /// The life.
         incarnation: Incarnation,
-        /// The number of the ring, drawn when it was founded: no other ring has it.
+        /// The ring's number, drawn at random when it was founded: no other ring has it.
         ring: u64,
     },
     /// There is a newer table.
     Table(Arc<Table>),
-    /// The group heard this node, and nobody will be put in its place for some time from then on.
+    /// The group heard this node, and gives its place to no other for some time from then on.
     Heard {
-        /// When it asked, by its own clock.
+        /// When this node asked, by its own clock.
         asked_at: Moment,
-        /// The node that answered, which leads the group.
+        /// The member that answered, which leads the group.
         leader: NodeId,
     },
-    /// This node has left the ring: it has no copies any more, and may stop. Tables still come.
+    /// This node has left the ring: it has no copies any more and may stop. Tables still arrive.
     Left,
-    /// The log of this member counts in the group: another member without a folder may be restarted now.
+    /// The log of this member counts in the group: another member without a folder may be restarted.
     Seated,
-    /// This member decides nothing any more, until its node begins again: its log failed, most likely. The
-    /// group has one less.
+    /// This member has stopped deciding until its node restarts, most likely because its log failed. The
+    /// group has one member less.
     Failed(CouncilError),
-    /// Whether this member waits for room on its disk: meanwhile the group has one less.
+    /// Whether this member waits for room on its disk; meanwhile the group has one member less.
     LacksRoom(bool),
-    /// Something does not work; what can be tried again is.
+    /// Something failed; whatever can be retried is.
     Trouble(CouncilError),
 }
 
-/// Where events go. Called on the thread of the group: it must not wait.
+/// Receives events. Called on the thread of the group, so it must not block.
 pub(crate) type Events = Box<dyn Fn(CouncilEvent) + Send + Sync>;
 
-/// Requests of this node that may wait at once.
+/// Most requests of this node that wait at a time.
 const COMMANDS_MAX: usize = 4_096;
 
 /// How long an operator's change may take.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A node's part in the configuration group. Dropping it ends it.
+/// A node's handle to the configuration group. Dropping it stops the group's thread.
 pub struct Council {
     commands: mpsc::Sender<Command>,
     stop: watch::Sender<bool>,
@@ -67,11 +68,11 @@ pub struct Council {
 }
 
 impl Council {
-    /// Begins: registers this node with the group, as often as it takes, and says that it is there from then
-    /// on. A member also answers the others.
+    /// Starts the thread: it registers this node with the group, retrying until it succeeds, and sends
+    /// heartbeats from then on. A member also serves the other nodes.
     ///
     /// # Errors
-    /// [`CouncilError`] if the options make no sense, or the log of a member cannot be read, or it cannot
+    /// [`CouncilError`] if the options make no sense, if the log of a member cannot be read, or if it cannot
     /// listen.
     pub fn start(
         mut options: CouncilOptions,
@@ -103,32 +104,34 @@ impl Council {
         Ok(Self { commands, stop, thread, listens_on, seen_at })
     }
 
-    /// Where this member listens.
+    /// The address that this member listens on.
     #[must_use]
     pub fn listens_on(&self) -> Option<SocketAddr> {
         self.listens_on
     }
 
-    /// Says that the node is at work at this moment of its clock. Whoever said so once says it again within a
-    /// second: a node that hangs is not said to be there by this thread, and others take over.
+    /// Reports that the node was at work at this moment of its clock. A node that has reported once must do
+    /// so again within a second: while a node hangs this thread sends no heartbeats, and other nodes take
+    /// over.
     pub fn at_work(&self, now: Moment) {
         self.seen_at.store(now.0.max(1), Ordering::Relaxed);
     }
 
-    /// Asks for changes that primaries wish, all of them at once: they are decided together, as one entry of
-    /// the log. Best effort: they may be lost, and are to be asked for again.
+    /// Submits proposals of primaries, which are decided together as one entry of the log. Best effort: they
+    /// may be lost, and are to be submitted again.
     pub fn propose(&self, proposals: Vec<Proposal>) {
         if self.commands.try_send(Command::Propose(proposals)).is_err() {
             tracing::debug!("proposals were dropped: too many wait");
         }
     }
 
-    /// Asks for a change, and waits for what comes of it. For operators: [`Change::Leave`], [`Change::Stay`],
-    /// [`Change::HandOver`],
-    /// [`Change::Lead`], [`Change::Recover`], [`Change::Copy`], [`Change::Drop`] and [`Change::Keyspace`].
+    /// Submits a change and waits for the decision. For operators: [`Change::Leave`], [`Change::Stay`],
+    /// [`Change::HandOver`], [`Change::Lead`], [`Change::Recover`], [`Change::Copy`], [`Change::Drop`] and
+    /// [`Change::Keyspace`].
     ///
     /// # Errors
-    /// [`CouncilError::Unanswered`] if it is not known whether it happened; otherwise it did not.
+    /// [`CouncilError::Unanswered`] if it is unknown whether the change was made; with any other error it was
+    /// not.
     pub fn change(&self, change: Change) -> Result<Decision, CouncilError> {
         let answered = self.send(change)?;
         match answered.recv_timeout(CHANGE_TIMEOUT) {
@@ -154,27 +157,27 @@ impl Council {
         }
     }
 
-    /// As [`Council::change`], and waits for nothing: what comes of it is in the next table.
+    /// Like [`Council::change`], but does not wait: the outcome shows in the next table.
     ///
     /// # Errors
-    /// [`CouncilError`] if nobody was asked.
+    /// [`CouncilError`] if the change was not submitted.
     pub fn ask(&self, change: Change) -> Result<(), CouncilError> {
         self.send(change).map(drop)
     }
 
-    /// Asks for the newest table, which comes as an event if it is newer than the last one.
+    /// Asks for the newest table, which arrives as an event if it is newer than the last one.
     pub fn fetch_table(&self) {
         let _ = self.commands.try_send(Command::Fetch);
     }
 
-    /// Ends it.
+    /// Stops the group's thread.
     pub fn stop(self) {}
 }
 
 impl Drop for Council {
     fn drop(&mut self) {
         self.stop.send_replace(true);
-        // Whoever drops it in an event is on that very thread.
+        // A handle that is dropped inside of an event handler is on that very thread.
         if let Some(thread) =
             self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id())
         {
@@ -209,7 +212,7 @@ async fn run(
         Some((log, listener)) => match Member::start(Arc::clone(&agent.options), log, listener).await {
             Ok(member) => Some(member),
             Err(error) => {
-                // It is a node all the same, which asks the other members.
+                // The node can still ask the other members.
                 (agent.events)(CouncilEvent::Failed(error));
                 None
             }

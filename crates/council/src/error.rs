@@ -6,19 +6,19 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why the group cannot be asked, or did not do what it was asked for.
+/// Why the group could not be asked, or did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CouncilError {
     /// An option makes no sense.
     #[error("option {option}: {problem}")]
     Option {
-        /// Which.
+        /// The name of the option.
         option: &'static str,
-        /// What would be right.
+        /// What values are allowed.
         problem: &'static str,
     },
-    /// It cannot listen there.
+    /// The address cannot be listened on.
     #[error("cannot listen on {address} for the configuration group")]
     Listen {
         /// The address.
@@ -27,10 +27,10 @@ pub enum CouncilError {
         #[source]
         source: io::Error,
     },
-    /// Something of the operating system failed.
+    /// A call to the operating system failed.
     #[error("cannot {action}")]
     System {
-        /// What was tried.
+        /// What was attempted.
         action: &'static str,
         /// The cause.
         #[source]
@@ -39,13 +39,13 @@ pub enum CouncilError {
     /// A file of the group cannot be used.
     #[error("cannot use {path}")]
     Folder {
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
         /// The cause.
         #[source]
         source: io::Error,
     },
-    /// Another process has the folder.
+    /// Another process uses the folder.
     #[error("another process uses {path}")]
     InUse {
         /// The folder.
@@ -54,57 +54,57 @@ pub enum CouncilError {
     /// A file of the group was damaged, not merely cut short.
     #[error("{path} is damaged at byte {at}: {problem}")]
     Damaged {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Where.
+        /// The offset of the damage.
         at: u64,
         /// What is wrong there.
         problem: &'static str,
     },
-    /// A member of the group does not let this node in.
+    /// A member of the group refuses this node.
     #[error("{member} of the configuration group refuses this node: {reason}")]
     Refused {
-        /// Which.
+        /// The member.
         member: NodeId,
-        /// In its words.
+        /// The reason, in the member's words.
         reason: String,
     },
-    /// Nobody leads the group now, or nobody who does can be reached. Nothing happened.
+    /// No member leads the group at present, or the leader cannot be reached. Nothing happened.
     #[error("no member of the configuration group leads it")]
     NoLeader,
     /// No answer came in time: the change was made, or was not, or will be.
     #[error("the configuration group did not answer in time")]
     Unanswered,
-    /// The change is none that anybody may ask for.
+    /// Nodes and operators may not submit this change.
     #[error("not a change that is asked for: {problem}")]
     NotAsked {
-        /// Why.
+        /// The reason.
         problem: &'static str,
     },
-    /// Too much is waiting already. Nothing happened.
+    /// Too many requests are waiting already. Nothing happened.
     #[error("too many requests wait for the configuration group")]
     Busy,
-    /// The table has another life of this node: it was started again elsewhere, or this ring is another one.
+    /// The table has another life of this node: it was started again elsewhere, or this is another ring.
     #[error("another life of {node} was registered; this one does not count any more")]
     Replaced {
         /// This node.
         node: NodeId,
     },
-    /// What this node has is of another ring, and it was not registered in this one.
+    /// This node's data belong to another ring, and it was not registered in this one.
     #[error("what this node has is of another ring than that of the configuration group")]
     OtherRing,
-    /// More than half of the members came back without their logs: nobody can know any more what was decided.
+    /// More than half of the members came back without their logs: what was decided cannot be known any more.
     #[error("members of the group {lost:?} came back without their log, and {kept:?} alone cannot go on")]
     QuorumLost {
-        /// Who lost it.
+        /// The members that lost their logs.
         lost: Vec<NodeId>,
-        /// Who still has it.
+        /// The members that still have theirs.
         kept: Vec<NodeId>,
     },
     /// The consensus of this member stopped.
     #[error("this member of the group stopped: {problem}")]
     Member {
-        /// Why, in its words.
+        /// The reason, in the words of the consensus.
         problem: String,
     },
     /// This handle was stopped.

@@ -1,16 +1,15 @@
-//! How a group comes to be, and how a member that lost its log comes back into it.
+//! How a group is founded, and how a member that lost its log comes back into it.
 //!
-//! A seat without a log asks all other members. If one of them has a log, there is a group, and its leader is
-//! asked to take this seat in for whichever one this node had before. If none has, the member with the lowest
-//! number founds the group with the seats that it was told: all of them, since a member that is not asked may
-//! have a log.
+//! A seat without a log asks all other members. If one of them has a log, a group exists, and its leader is
+//! asked to let this seat take the place of the one that this node had before. If none has, the member with
+//! the lowest number founds the group with the seats that it was told. It needs an answer from every member,
+//! since one that did not answer may have a log.
 //!
-//! A seat with a log asks too: the group may have taken in another one for its node since, or be halfway in
-//! that. So long it tells nobody that it counts.
+//! A seat with a log asks too: the group may have seated its node elsewhere since, or be halfway through
+//! that. Until then the seat does not claim that it counts.
 //!
-//! Invariant: a group is founded only with seats that have no log, each of which agreed to its number; so two
-//! groups that are founded one after the other, since the first founder was lost, never share a seat that
-//! counts in both.
+//! Invariant: a group is founded only with seats that have no log, each of which agreed to its number. So if
+//! the first founder is lost and a second group is founded after it, no seat counts in both.
 
 use crate::CouncilError;
 use crate::chance;
@@ -23,27 +22,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often it is tried.
+/// The pause between attempts.
 const EVERY: Duration = Duration::from_millis(100);
 
 /// How long another member may take to say who it is.
 const WHO_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long the group may take to take a seat in.
+/// How long the group may take to add a seat.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many entries a seat may lack and be taken in: the others need what it then has still to get.
+/// Most entries that a new seat may lack to become a voter: the others depend on it getting those.
 const LACKING_MAX: u64 = 100;
 
-/// What another member says of itself.
+/// What another member says about itself.
 struct Who {
     node: NodeId,
     seat: SeatId,
     has_log: bool,
 }
 
-/// Until the log of this member counts, as whoever leads says too: an old one may say so of itself, and be
-/// long over.
+/// Runs until the log of this member counts, by the word of the leader too: an old log may say so of itself,
+/// and be long out of date.
 pub(crate) async fn found_or_join(shared: Arc<Shared>) {
     let mut was_told = false;
     while !shared.counts() {
@@ -74,7 +73,7 @@ async fn found_or_ask(shared: &Shared, was_told: &mut bool) {
     }
 }
 
-/// Takes in what whoever leads says of this seat.
+/// Notes the leader's answer about this seat.
 fn take_answer(shared: &Shared, answer: &Answer) {
     if matches!(answer, Answer::Yes) {
         shared.is_taken_in.send_replace(true);
@@ -144,8 +143,8 @@ async fn tell_of_loss(shared: &Shared, others: &[Who]) {
     let _ = shared.troubles.send(CouncilError::QuorumLost { lost, kept: of(true).collect() }).await;
 }
 
-/// As the leader: takes a seat in, and lets those go that its node had before. One at a time: a change is
-/// made of several entries of the log.
+/// As the leader: makes a seat a voter, and removes the former seats of its node. One at a time, because a
+/// change takes several entries of the log.
 pub(crate) async fn take_in(raft: &Raft, seat: SeatId, whose: Seat) -> Answer {
     let membership = raft.server_metrics().borrow().membership_config.membership().clone();
     let Some(wanted) = wanted(&membership, seat, whose.node) else { return Answer::Yes };
@@ -179,9 +178,9 @@ pub(crate) async fn take_in(raft: &Raft, seat: SeatId, whose: Seat) -> Answer {
     }
 }
 
-/// Who is to decide once this seat does; none if it does. While who decides changes, that follows from who is
-/// to decide then: among those who still decide so far is a seat that is let go of, which nobody sits on and
-/// which would count for ever.
+/// The voters once this seat is one; none if nothing has to change. During a change of voters this follows
+/// from the new configuration: the old one still has a seat that is being removed, which no member holds any
+/// more and which would stay for ever.
 fn wanted(membership: &Membership<SeatId, Seat>, seat: SeatId, node: NodeId) -> Option<BTreeSet<SeatId>> {
     let configs = membership.get_joint_config();
     let deciding = configs.last().cloned().unwrap_or_default();
@@ -190,7 +189,7 @@ fn wanted(membership: &Membership<SeatId, Seat>, seat: SeatId, node: NodeId) -> 
     (configs.len() > 1 || wanted != deciding).then_some(wanted)
 }
 
-/// Seats of a node that came back once more before the last one of it was taken in.
+/// Seats of a node that came back again before its last seat became a voter.
 fn left(membership: &Membership<SeatId, Seat>, seat: SeatId, node: NodeId) -> BTreeSet<SeatId> {
     let learners = membership.learner_ids().filter(|id| *id != seat);
     learners.filter(|id| membership.get_node(id).is_some_and(|seat| seat.node == node)).collect()
@@ -204,7 +203,7 @@ mod tests {
         seats.iter().copied().map(SeatId).collect()
     }
 
-    /// Seats are ten times the node that sits there, and one more for each time that it came back.
+    /// Seats are numbered ten times the node that holds them, plus one for each time that it came back.
     fn membership(configs: &[&[u64]], learners: &[u64]) -> Membership<SeatId, Seat> {
         let all = configs.iter().copied().flatten().chain(learners);
         let nodes: BTreeMap<_, _> =

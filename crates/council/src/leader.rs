@@ -1,12 +1,12 @@
-//! What the leading member does: decides changes in batches, makes sure that it still leads, and looks after
-//! nodes and slots.
+//! The duties of the leading member: it decides changes in batches, confirms that it still leads, and watches
+//! over nodes and slots.
 //!
-//! Each member carries this; only the one that leads has anything to do.
+//! Every member carries this; only the leader has anything to do.
 //!
-//! Invariant: who asks whether this member leads is answered by a round of questions to the others that began
-//! later than that.
-//! Invariant: nobody is put in the place of the last copy of a slot that may have been told within the
-//! timeout that it was heard.
+//! Invariant: the question whether this member leads is answered by a round of questions to the others that
+//! began after it was asked.
+//! Invariant: the last copy of a slot is replaced only after the timeout, counted from the last heartbeat of
+//! its node that may have been confirmed.
 
 mod looking_after;
 mod nodes;
@@ -23,28 +23,28 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Batches of changes that may wait.
+/// Most batches of changes that wait.
 const WAITING_MAX: usize = 1_024;
 
-/// Questions whether this member leads that may wait.
+/// Most questions whether this member leads that wait.
 const QUESTIONS_MAX: usize = 8_192;
 
-/// Proposals that may wait, of all nodes together: one for each slot of some four nodes. Primaries ask again
-/// several times a second until they see what they want. Where the group is slower than that, what was asked
-/// for again must not pile up in front of everything else.
+/// Most proposals that wait, of all nodes together: one for each slot of about four nodes. Primaries propose
+/// again several times a second until they see the result, and where the group is slower than that, the
+/// repetitions must not pile up before everything else.
 const PROPOSALS_WAITING_MAX: usize = 65_536;
 
-/// About how many changes become one entry of the log.
+/// The approximate limit on changes in one entry of the log.
 const CHANGES_MAX: usize = 32_768;
 
 /// How long the others may take to agree to an entry.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the others may take to say that this member still leads.
+/// How long the others may take to confirm that this member still leads.
 const CONFIRM_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long copies that are to be counted in wait for others: each entry of the log is a table that all nodes
-/// have to go through, and thousands of copies are made when a node joins.
+/// How long admissions of copies wait for others: each entry of the log makes a table that all nodes have to
+/// process, and thousands of copies are made when a node joins.
 const GATHER: Duration = Duration::from_millis(20);
 
 /// Why changes were not made.
@@ -58,13 +58,13 @@ pub(crate) enum NotDone {
     Unknown(String),
 }
 
-/// What came of changes.
+/// The outcome of submitted changes.
 pub(crate) type Submitted = Result<Decisions, NotDone>;
 
 struct Batch {
     changes: Vec<Change>,
     answer: Option<oneshot::Sender<Submitted>>,
-    /// The room that proposals take until they are decided.
+    /// The share of the limit on proposals that is held until they are decided.
     _room: Option<OwnedSemaphorePermit>,
 }
 
@@ -73,15 +73,15 @@ impl Batch {
         self.changes.iter().map(weight_of).sum()
     }
 
-    /// Whether nobody waits for these changes: a copy that is counted in a bit later keeps no request
-    /// waiting.
+    /// Whether this batch may wait: no caller waits for it, and a copy that is admitted a little later delays
+    /// no request.
     fn has_time(&self) -> bool {
         let has_time = |change: &Change| matches!(change, Change::Propose(Proposal::Admit { .. }));
         self.answer.is_none() && self.changes.iter().all(has_time)
     }
 }
 
-/// The door to what the leader does.
+/// The handle to the leader's duties.
 pub(crate) struct Duties {
     batches: mpsc::Sender<Batch>,
     room: Arc<Semaphore>,
@@ -89,7 +89,7 @@ pub(crate) struct Duties {
     nodes: Arc<Mutex<Nodes>>,
 }
 
-/// What is to be done behind that door.
+/// The receiving ends of that handle.
 pub(crate) struct Work {
     batches: mpsc::Receiver<Batch>,
     questions: mpsc::Receiver<oneshot::Sender<bool>>,
@@ -108,7 +108,7 @@ impl Duties {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A node is there.
+    /// Records a heartbeat of a node.
     pub(crate) fn heard(&self, node: NodeId, incarnation: Incarnation) {
         let now = Instant::now();
         let mut nodes = self.nodes();
@@ -119,18 +119,18 @@ impl Duties {
         }
     }
 
-    /// The connection of a node ended.
+    /// Records that the connection of a node ended.
     pub(crate) fn lost(&self, node: NodeId, incarnation: Incarnation) {
         self.nodes().lost.insert(node, (incarnation, Instant::now()));
     }
 
-    /// The connection of a member that led ended.
+    /// Records that the connection of a member that led ended.
     pub(crate) fn lost_leader(&self, node: NodeId, incarnation: Incarnation) {
         self.nodes().lost_leader = Some((node, incarnation, Instant::now()));
     }
 
-    /// Whether none of these nodes can have been told, by this leader or the one before it, that it was heard
-    /// since a time ago.
+    /// Whether no heartbeat of these nodes can have been confirmed within the time `since`, by this leader or
+    /// the one before it.
     pub(crate) fn are_silent(&self, nodes: Copies, since: Duration) -> bool {
         let known = self.nodes();
         let now = Instant::now();
@@ -144,7 +144,7 @@ impl Duties {
         self.nodes().failing.contains(&node)
     }
 
-    /// Has changes decided, behind those that wait.
+    /// Submits changes behind those that wait, and waits for the decisions.
     pub(crate) async fn submit(&self, changes: Vec<Change>) -> Submitted {
         let (answer, answered) = oneshot::channel();
         let batch = Batch { changes, answer: Some(answer), _room: None };
@@ -152,8 +152,7 @@ impl Duties {
         answered.await.unwrap_or(Err(NotDone::Unknown("the member stops".to_owned())))
     }
 
-    /// Has changes decided, if there is room. Where there is none they are dropped: whoever wants them asks
-    /// again.
+    /// Submits changes if there is room, and drops them otherwise: their senders propose again.
     pub(crate) fn propose(&self, changes: Vec<Change>) {
         let wanted = u32::try_from(changes.len().min(PROPOSALS_WAITING_MAX)).unwrap_or(u32::MAX);
         let room = Arc::clone(&self.room).try_acquire_many_owned(wanted);
@@ -180,7 +179,7 @@ impl Work {
     }
 }
 
-/// Makes one entry of the log at a time, of all that waits by then.
+/// Writes one entry of the log at a time, with all changes that wait by then.
 async fn decide(shared: Arc<Shared>, mut batches: mpsc::Receiver<Batch>) {
     while let Some(first) = batches.recv().await {
         let mut together = gather(first, &mut batches).await;
@@ -201,7 +200,7 @@ async fn decide(shared: Arc<Shared>, mut batches: mpsc::Receiver<Batch>) {
     }
 }
 
-/// All that waits by now; copies that are to be counted in wait a little for others.
+/// Collects all batches that wait; admissions of copies wait a little for others.
 async fn gather(first: Batch, batches: &mut mpsc::Receiver<Batch>) -> Vec<Batch> {
     let (mut weight, until) = (first.weight(), Instant::now() + GATHER);
     let mut together = vec![first];
@@ -230,7 +229,7 @@ async fn write(shared: &Shared, changes: Vec<Change>) -> Submitted {
     }
 }
 
-/// Asks the others whether this member leads, for all who want to know by then at once.
+/// Asks the others whether this member leads, once for all questions that wait by then.
 async fn confirm(shared: Arc<Shared>, mut questions: mpsc::Receiver<oneshot::Sender<bool>>) {
     while let Some(first) = questions.recv().await {
         let mut together = vec![first];
@@ -253,7 +252,8 @@ mod tests {
 
     const LIFE: Incarnation = Incarnation(1);
 
-    /// Who is given up by a leader of so many milliseconds that heard node 2 all the time, and nobody else.
+    /// The nodes that a leader gives up after `led_ms` milliseconds, in which it heard node 2 all the time
+    /// and no other.
     fn given_up(before: &Duties, led_ms: u64) -> Vec<u32> {
         let (nobody, ring) = (Vec::<(NodeId, MemberAddress)>::new(), GroupOptions { slots: 1, copies: 1 });
         let options = CouncilOptions::new(NodeId(1), nobody, ring, String::new());
@@ -303,7 +303,7 @@ mod tests {
     fn a_leader_whose_connection_ended_is_given_up_soon_by_the_next_one_and_nobody_else_is() {
         let duties = || {
             let (duties, _) = Duties::new();
-            // Node 4 only asked the wrong member, and hung up.
+            // Node 4 only asked the wrong member, and disconnected.
             duties.lost(NodeId(4), LIFE);
             duties.lost_leader(NodeId(3), LIFE);
             duties

@@ -1,18 +1,17 @@
-//! The configuration group of a ring: a few nodes that agree on who has which slot. Never on the path of a
-//! request.
+//! The configuration group of a ring: a few nodes that agree on which node has which slot. It is never on the
+//! path of a request.
 //!
-//! [`Council`] is a node's part in it: it registers the node, tells the group that it is there, and hands on
-//! each new table as a [`CouncilEvent`]. Where the node is a member of the group, it also carries the log by
-//! which the members agree, which is openraft's. What is decided is `atoll_replica::Group`: the log holds its
+//! [`Council`] is a node's handle to the group: it registers the node, sends its heartbeats, and delivers
+//! each new table as a [`CouncilEvent`]. On a member of the group it also runs the replicated log by which
+//! the members agree, which is openraft's. The state machine is `atoll_replica::Group`; the log holds its
 //! changes.
 //!
-//! Invariant: a node is told that it was heard only by who is certain to lead the group then, and only after
-//! it was given every table that the group had decided by then.
-//! Invariant: a member answers for what it has logged, and whom it voted for, only after both are where they
-//! will survive.
+//! Invariant: a heartbeat is confirmed only by a member that is certain to lead the group at that time, and
+//! the confirmation is delivered only after every table that the group had decided by then.
+//! Invariant: a member acknowledges entries and votes only after they are where they will survive.
 //! Invariant: all queues are bounded; beyond that, proposals are dropped and changes are refused.
 
-// What is said and kept.
+// Messages and stored records.
 mod codec;
 mod types;
 
@@ -26,7 +25,7 @@ mod peers;
 mod places;
 mod seldom;
 
-// What nodes use.
+// The node's side.
 mod agent;
 mod chance;
 mod council;

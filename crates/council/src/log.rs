@@ -1,10 +1,10 @@
-//! The log of a member, its vote and its seat: in memory, and in a file if there is a folder.
+//! The log of a member, its vote and its seat: in memory, and also in a file if there is a folder.
 //!
-//! All entries that were not purged are in memory; the file is read only when a member begins.
+//! All entries that were not purged are in memory; the file is read only when a member starts.
 //!
-//! Invariant: what is synced was written in the order of the calls: an entry behind a vote is not there
+//! Invariant: records are synced in the order of the calls: an entry that follows a vote never survives
 //! without it.
-//! Invariant: a seat and the log behind it are made together: whoever lost the log sits on another seat.
+//! Invariant: a seat and its log are created together: a member that lost its log gets another seat.
 
 mod facts;
 mod file;
@@ -27,36 +27,36 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{oneshot, watch};
 use writer::{Job, Writer};
 
-/// Entries that are sent to another member at once have about so many changes at most, one entry aside.
+/// The approximate limit on changes that are sent to another member at a time; a single entry may exceed it.
 const CHANGES_AT_ONCE: usize = 32_768;
 
-/// How much is written before the file is made anew without what was purged, in bytes.
+/// After this many bytes written, the file is replaced by one without the purged entries.
 const REPLACE_BYTES: usize = 4 << 20;
 
-/// The log. Cloning it shares it.
+/// The log. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Log {
     shared: Arc<Mutex<Shared>>,
-    /// Whether it waits for room on its disk.
+    /// Whether the log waits for room on its disk.
     lacks_room: watch::Receiver<bool>,
 }
 
 struct Shared {
     kept: Kept,
-    /// To the thread that writes; none: in memory.
+    /// The channel to the writer thread; none if the log is in memory only.
     jobs: Option<SyncSender<Job>>,
-    /// What was handed to it since the file was made.
+    /// Bytes handed to the writer since the file was made.
     written_bytes: usize,
 }
 
-/// What a log needs as long as it is used.
+/// The resources behind a log: its writer thread, and the lock on its folder.
 pub(crate) struct Held {
     writer: Option<Writer>,
     _lock: Option<File>,
 }
 
 impl Held {
-    /// Waits until all is written. To be called when nobody has the log any more.
+    /// Waits until everything is written. To be called when no other user of the log is left.
     pub(crate) fn end(self) {
         if let Some(writer) = self.writer {
             writer.end();
@@ -65,7 +65,7 @@ impl Held {
 }
 
 impl Log {
-    /// The log in a folder, or a new one in memory.
+    /// Opens the log in a folder, or makes a new one in memory.
     pub(crate) fn open(folder: Option<&Path>) -> Result<(Self, Held), CouncilError> {
         let seat = SeatId(chance::unique()?);
         let Some(folder) = folder else {
@@ -81,7 +81,7 @@ impl Log {
         Ok((log, Held { writer: Some(writer), _lock: Some(lock) }))
     }
 
-    /// A log that is gone with the process.
+    /// A log that is lost with the process.
     pub(crate) fn in_memory(seat: SeatId) -> Self {
         Self::of(Kept::new(seat), None, watch::channel(false).1)
     }
@@ -90,26 +90,27 @@ impl Log {
         Self { shared: Arc::new(Mutex::new(Shared { kept, jobs, written_bytes: 0 })), lacks_room }
     }
 
-    /// The same, which is told whether there is room.
+    /// The same, with a sender that decides whether there is room.
     #[cfg(test)]
     pub(crate) fn with_room_told(seat: SeatId) -> (Self, watch::Sender<bool>) {
         let (telling, lacks_room) = watch::channel(false);
         (Self::of(Kept::new(seat), None, lacks_room), telling)
     }
 
-    /// The same, of which each write is left to whoever calls.
+    /// The same, with the jobs for its writer left to the caller.
     #[cfg(test)]
     pub(crate) fn with_writes_left(seat: SeatId) -> (Self, std::sync::mpsc::Receiver<Job>) {
         let (jobs, received) = std::sync::mpsc::sync_channel(256);
         (Self::of(Kept::new(seat), Some(jobs), watch::channel(false).1), received)
     }
 
-    /// Whether it waits for room on its disk: until there is some the consensus of this member stands still.
+    /// Whether the log waits for room on its disk. Until there is some, the consensus of this member stands
+    /// still.
     pub(crate) fn lacks_room(&self) -> bool {
         *self.lacks_room.borrow()
     }
 
-    /// Returns when that changes; never, where it cannot any more.
+    /// Returns when that changes; never, if it cannot change any more.
     pub(crate) async fn room_changed(&mut self) {
         if self.lacks_room.changed().await.is_err() {
             std::future::pending().await
@@ -120,27 +121,27 @@ impl Log {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where this member sits.
+    /// The seat of this member.
     pub(crate) fn seat(&self) -> SeatId {
         self.shared().kept.seat
     }
 
-    /// Which group it belongs to, if that is known.
+    /// The group that the log belongs to, if that is known.
     pub(crate) fn ring(&self) -> Option<RingId> {
         self.shared().kept.ring
     }
 
-    /// Whether it was told anything that the group decided.
+    /// Whether the log has any entry that the group decided.
     pub(crate) fn has_entries(&self) -> bool {
         self.shared().kept.last().is_some()
     }
 
-    /// From now on it belongs to this group.
+    /// Makes the log belong to this group.
     pub(crate) async fn set_ring(&self, ring: RingId) -> io::Result<()> {
         self.keep(Fact::Ring(ring)).await
     }
 
-    /// Keeps a fact, and returns when it will survive.
+    /// Applies and writes a fact; returns when it will survive.
     async fn keep(&self, fact: Fact) -> io::Result<()> {
         let (done, synced) = oneshot::channel();
         let facts = fact.to_bytes();
@@ -154,15 +155,15 @@ impl Log {
 }
 
 impl Shared {
-    /// Hands facts that were taken in to the thread that writes, in the order in which this is called.
+    /// Hands facts that were applied to the writer thread, in the order of the calls.
     fn write(&mut self, facts: Vec<u8>, done: impl FnOnce(io::Result<()>) + Send + 'static) {
         let Some(jobs) = &self.jobs else { return done(Ok(())) };
         self.written_bytes += facts.len();
-        // Whoever waits sees that the thread ended by not being called.
+        // If the thread has ended, the caller notices because `done` is dropped.
         let _ = jobs.send(Job { facts, replaces: false, done: Box::new(done) });
     }
 
-    /// Makes the file anew, if most of it is over.
+    /// Replaces the file if most of it is obsolete.
     fn tidy(&mut self) {
         let Some(jobs) = self.jobs.as_ref().filter(|_| self.written_bytes > REPLACE_BYTES) else { return };
         let facts = self.kept.facts();
@@ -171,7 +172,7 @@ impl Shared {
     }
 }
 
-/// Makes the folder, and sees to it that nobody else uses it.
+/// Creates the folder and locks it against other processes.
 fn lock(folder: &Path) -> Result<File, CouncilError> {
     let failed = |source| CouncilError::Folder { path: folder.to_owned(), source };
     std::fs::create_dir_all(folder).map_err(failed)?;

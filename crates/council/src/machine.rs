@@ -1,7 +1,8 @@
-//! What the log of the group makes: the table.
+//! The state machine of the group's log: the table.
 //!
-//! Invariant: the same entries make the same table on every member, and so does what one of them makes of
-//! another one's older table: at how many entries at a time they were applied is a matter of each.
+//! Invariant: the same entries make the same table on every member, and an update from any member turns an
+//! older table of another one into the same table. It does not matter how many entries a member applied at a
+//! time.
 
 use crate::codec::{Coded, Update};
 use crate::types::{Decisions, EntryOf, LogIdOf, Seat, SeatId, StorageError, Types};
@@ -15,10 +16,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
-/// Updates that are kept as bytes for others who ask from the same table.
+/// Encoded updates that are kept for nodes that ask from the same table.
 const UPDATES_KEPT: usize = 16;
 
-/// What was decided so far. Cloning it shares it.
+/// The state of all decisions so far. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Machine {
     state: Arc<Mutex<State>>,
@@ -29,9 +30,9 @@ struct State {
     group: Group,
     applied: Option<LogIdOf>,
     membership: StoredMembership<SeatId, Seat>,
-    /// In which table each member of the ring came to be as it is, those that left included.
+    /// The table in which each member of the ring last changed, including members that left.
     member_since: BTreeMap<NodeId, Version>,
-    /// Updates to the newest table, by the table they begin with.
+    /// Encoded updates to the newest table, by the table that they start from.
     updates: BTreeMap<Option<Version>, Arc<Vec<u8>>>,
 }
 
@@ -53,22 +54,22 @@ impl Machine {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The table as it is.
+    /// The current table.
     pub(crate) fn table(&self) -> Arc<Table> {
         Arc::clone(&self.table.borrow())
     }
 
-    /// Tells of each new table.
+    /// A receiver for each new table.
     pub(crate) fn watch(&self) -> watch::Receiver<Arc<Table>> {
         self.table.subscribe()
     }
 
-    /// What the placement of slots wants changed.
+    /// A copy of the group's state, for planning the placement of slots.
     pub(crate) fn group(&self) -> Group {
         self.state().group.clone()
     }
 
-    /// What makes the newest table of one that is known, as bytes.
+    /// The encoded update that leads from a known table to the newest one.
     pub(crate) fn update(&self, known: Option<Version>) -> Arc<Vec<u8>> {
         let mut state = self.state();
         if let Some(update) = state.updates.get(&known) {
@@ -97,8 +98,8 @@ impl State {
                 Decisions::default()
             }
             EntryPayload::Normal(changes) => {
-                // By entry: a node may have the table between two of them, from a member that applied them
-                // one by one.
+                // For each entry by itself: a node may have the table between two of them, from a member that
+                // applied them one by one.
                 let before = self.group.table();
                 let decisions = changes.0.iter().map(|change| self.group.apply(change.clone())).collect();
                 self.compare(&before);
@@ -107,7 +108,7 @@ impl State {
         }
     }
 
-    /// Notes which members are not as they were.
+    /// Records which members of the ring have changed.
     fn compare(&mut self, before: &Table) {
         let now = self.group.table();
         if now.version == before.version {

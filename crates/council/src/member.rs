@@ -1,8 +1,8 @@
-//! A member of the group: carries the log, and answers nodes and the other members.
+//! A member of the group: runs the log, and answers nodes and the other members.
 //!
-//! Invariant: nothing about a log is taken that was meant for another seat or another group.
-//! Invariant: a node is told that it was heard only if the table then has it up, in that life, and nothing
-//! else is on its way.
+//! Invariant: a message about the log is accepted only if it was meant for this seat and this group.
+//! Invariant: a heartbeat is confirmed only if by then the table has the node up, in that life, and no change
+//! to the contrary is under way.
 
 use crate::codec::{Answer, Ask, Coded, RingId, To};
 use crate::council::Events;
@@ -27,10 +27,10 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
-/// Connections at once.
+/// Most connections at a time.
 const CONNECTIONS_MAX: usize = 4_096;
 
-/// How long somebody who connects may take to say who it is.
+/// How long a new connection may take for its greeting.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long the consensus may take to stop.
@@ -42,7 +42,7 @@ pub(crate) struct Member {
     tasks: JoinSet<()>,
 }
 
-/// What answers need.
+/// What it takes to answer requests.
 pub(crate) struct Shared {
     pub(crate) options: Arc<CouncilOptions>,
     pub(crate) log: Log,
@@ -50,20 +50,20 @@ pub(crate) struct Shared {
     pub(crate) raft: Raft,
     pub(crate) peers: Arc<Peers>,
     pub(crate) duties: Duties,
-    /// Held for reading while something about the log is taken, and for writing while another group is about
-    /// to be founded.
+    /// Held for reading while a message about the log is handled, and for writing while another group is
+    /// about to be founded.
     gate: RwLock<()>,
-    /// Held while a seat is taken in.
+    /// Held while a seat is added to the group.
     pub(crate) seating: tokio::sync::Mutex<()>,
-    /// Whether whoever leads said that this seat counts.
+    /// Whether the leader has confirmed that this seat counts.
     pub(crate) is_taken_in: tokio::sync::watch::Sender<bool>,
     pub(crate) troubles: tokio::sync::mpsc::Sender<CouncilError>,
     troubled: tokio::sync::Mutex<tokio::sync::mpsc::Receiver<CouncilError>>,
-    /// Those who connected and did not speak as members and nodes do.
+    /// Counts the connections that failed to speak the protocol of members and nodes.
     turned_away: Seldom,
 }
 
-/// Whether an operator may ask for this.
+/// Whether an operator may submit this change.
 pub(crate) fn may_be_asked(change: &Change) -> bool {
     matches!(
         change,
@@ -78,7 +78,7 @@ pub(crate) fn may_be_asked(change: &Change) -> bool {
     )
 }
 
-/// Whether a node may ask for this.
+/// Whether a node may submit this change.
 fn is_right(change: &Change) -> bool {
     match change {
         Change::Register { address, .. } => address.len() <= ADDRESS_BYTES_MAX,
@@ -125,7 +125,7 @@ impl Member {
         Ok(Self { shared, tasks })
     }
 
-    /// Hands on what goes wrong, for ever.
+    /// Delivers events about this member, for ever.
     pub(crate) async fn watched(&self, events: &Events) {
         let mut troubled = self.shared.troubled.lock().await;
         let mut metrics = self.shared.raft.metrics();
@@ -176,7 +176,7 @@ async fn accept(shared: Arc<Shared>, listener: tokio::net::TcpListener) {
                     drop(permit);
                 });
             }
-            // Out of descriptors, most likely: whoever waits is let in when others are gone.
+            // Most likely out of descriptors: waiting connections are accepted once others have closed.
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -186,7 +186,7 @@ async fn accept(shared: Arc<Shared>, listener: tokio::net::TcpListener) {
     }
 }
 
-/// Lets somebody in who connected.
+/// Accepts a connection: encryption and greeting.
 async fn accepted(shared: &Shared, stream: TcpStream) -> Result<Connection, WireError> {
     let welcome = |greeting: &[u8]| peers::welcome(&shared.options, greeting);
     let Some(tls) = &shared.options.tls else {
@@ -196,7 +196,7 @@ async fn accepted(shared: &Shared, stream: TcpStream) -> Result<Connection, Wire
     match TlsAcceptor::from(Arc::clone(&tls.peers.serve)).accept(stream).await {
         Ok(stream) => Connection::accept(stream, peers::limits(), welcome).await,
         Err(source) => {
-            // There may be any number of such strangers.
+            // Any number of strangers may connect, so the log line is limited.
             if let Some(times) = shared.turned_away.happened(Instant::now()) {
                 tracing::warn!(peer, error = %source, times, "somebody who connected for the configuration group was turned away");
             }
@@ -238,7 +238,7 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream) {
     if let Some((node, incarnation)) = leader.and_then(|seat| shared.life_of(seat)) {
         shared.duties.lost_leader(node, incarnation);
     }
-    // What was asked goes on: a change that was under way is made all the same.
+    // Requests under way are not cancelled: a change is made all the same.
     answers.detach_all();
 }
 
@@ -272,7 +272,7 @@ impl Shared {
 
     async fn consensus(&self, ask: Ask) -> Answer {
         if self.log.lacks_room() {
-            // The consensus would queue it without bound: it waits for its log.
+            // The consensus would queue messages without bound, because it waits for its log.
             return Answer::Failed("no room for the log of this member".to_owned());
         }
         let _gate = self.gate.read().await;
@@ -301,7 +301,8 @@ impl Shared {
         answer.unwrap_or_else(Answer::Failed)
     }
 
-    /// Whether a message is for this log. One that belongs to no group yet takes the first that calls it.
+    /// Whether a message is for this log. A log that belongs to no group yet joins the first one that calls
+    /// it.
     async fn is_meant(&self, to: To) -> Result<(), Answer> {
         if to.seat != self.log.seat() || self.log.ring().is_some_and(|ring| ring != to.ring) {
             return Err(Answer::No);
@@ -332,14 +333,14 @@ impl Shared {
         }
     }
 
-    /// The node that sits there, and its life.
+    /// The node on a seat, and its life.
     fn life_of(&self, seat: SeatId) -> Option<(NodeId, Incarnation)> {
         let metrics = self.raft.server_metrics();
         let node = metrics.borrow().membership_config.membership().get_node(&seat)?.node;
         Some((node, self.machine.table().incarnation(node)?))
     }
 
-    /// Who leads, as far as is known here.
+    /// The leader, as far as this member knows.
     fn leader(&self) -> Option<NodeId> {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow();
@@ -350,18 +351,19 @@ impl Shared {
     pub(crate) fn leads(&self) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
-        // One whose log failed leads no more, and is not told to; one that waits for room hears of nothing.
+        // A member whose log failed does not lead, though openraft does not say so; one that waits for room
+        // learns nothing.
         !self.log.lacks_room()
             && metrics.running_state.is_ok()
             && metrics.state == openraft::ServerState::Leader
     }
 
-    /// Whether this log is one of those that decide, and whoever leads says so.
+    /// Whether this log is one of the voters, and the leader has confirmed that.
     pub(crate) fn counts(&self) -> bool {
         *self.is_taken_in.borrow() && self.is_seated()
     }
 
-    /// Whether this log is one of those that decide, as far as it knows.
+    /// Whether this log is one of the voters, as far as it knows.
     fn is_seated(&self) -> bool {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow();
@@ -370,7 +372,7 @@ impl Shared {
     }
 
     fn not_leader(&self) -> Answer {
-        // Whoever asks would only come back if it was told to ask here.
+        // The caller would only come back here if it was sent to this member.
         Answer::NotLeader(self.leader().filter(|leader| *leader != self.options.me))
     }
 
@@ -403,7 +405,7 @@ impl Shared {
         }
     }
 
-    /// Waits until no copy that is down can still serve the slot because it was told that it was heard.
+    /// Waits until no copy that is down can still serve the slot on the strength of a confirmed heartbeat.
     async fn await_silence(&self, slot: Slot) {
         let timeout = self.options.node_timeout();
         let until = Instant::now() + timeout * 2;
@@ -418,7 +420,7 @@ impl Shared {
         }
     }
 
-    /// Has the log decide changes.
+    /// Submits changes to the log and waits for the decisions.
     pub(crate) async fn submit(&self, changes: Vec<Change>) -> Submitted {
         if !self.leads() {
             return Err(NotDone::NotLeader);
@@ -449,7 +451,7 @@ impl Shared {
         if member.is_up && !self.duties.is_failing(node) {
             return Answer::Heard(table.version);
         }
-        // It was given up, or that is under way: first the table has to have it up again.
+        // The node was given up, or is being given up: first the table has to have it up again.
         match self.submit(vec![Change::Hear { node, incarnation }]).await {
             Ok(_) => {
                 let table = self.machine.table();
@@ -487,10 +489,10 @@ impl Shared {
         if !self.leads() {
             return self.not_leader();
         }
-        // Whoever waits meanwhile asks again.
+        // A seat that is not added now asks again.
         let Ok(_alone) = self.seating.try_lock() else { return Answer::Unsure };
         let answer = founding::take_in(&self.raft, seat, Seat { node }).await;
-        // Another one may lead by now, and have taken in another seat of that node.
+        // Another member may lead by now, and have added another seat of that node.
         if matches!(answer, Answer::Yes) && !self.duties.confirm().await {
             return Answer::Unsure;
         }

@@ -1,4 +1,4 @@
-//! What is chosen when a node joins the group, as a member of it or as one that only asks.
+//! Options for taking part in the group, as a member or as a node that only asks.
 
 use crate::CouncilError;
 use atoll_replica::{COPIES_MAX, GroupOptions, NodeId, SLOTS_MAX};
@@ -14,75 +14,75 @@ use std::time::Duration;
 pub struct CouncilOptions {
     /// This node.
     pub me: NodeId,
-    /// The members of the group and where they listen for it: the same list on all nodes, at most 9, best 3
-    /// or 5.
+    /// The members of the group and the addresses on which they listen: the same list on all nodes, at most
+    /// 9, ideally 3 or 5.
     pub members: Vec<(NodeId, MemberAddress)>,
-    /// The hosts that members are named as: they are looked up again where a member is not reached at its
-    /// address. Whoever has no name stays there.
+    /// The host names of members. A member that is not reached at its address is looked up again; a member
+    /// without a name keeps its address.
     pub names: BTreeMap<NodeId, String>,
     /// Where this node listens, if it is a member.
     pub my_listen: Option<Listen>,
     /// Where the log of the group lies, if this node is a member; always synced. None: in memory. A member
-    /// that lost its memory comes back as another one, which the others have to agree to: so more than half
-    /// of them must not restart at once.
+    /// that lost its memory comes back on another seat, which the other members have to agree to, so more
+    /// than half of them must not restart at once.
     pub folder: Option<PathBuf>,
     /// Options of the ring that never change.
     pub ring: GroupOptions,
-    /// After which silence a node counts as down. Must be longer than the lease of the ring on the worst pair
-    /// of clocks.
+    /// How long a silent node counts as up, in milliseconds. Must be longer than the lease of the ring on the
+    /// worst pair of clocks.
     pub node_timeout_ms: u64,
-    /// After which silence a node counts as down whose connection ended: most likely its process did.
+    /// The same for a node whose connection ended, most likely because its process did.
     pub lost_timeout_ms: u64,
-    /// How long a node must be down until its copies are made elsewhere.
+    /// How long a node must be down, in milliseconds, before its copies are made elsewhere.
     pub gone_after_ms: u64,
-    /// How often a node tells that it is there.
+    /// The interval between heartbeats of a node, in milliseconds.
     pub heartbeat_ms: u64,
-    /// After which silence of the leading member another one may lead, at least; at most a bit more than
-    /// three times that.
+    /// After how much silence of the leader another member may lead, in milliseconds, at the earliest; at the
+    /// latest after a bit more than three times that.
     pub election_ms: u64,
-    /// How many nodes there should be before slots are first given to nodes.
+    /// How many nodes there should be before slots are first assigned.
     pub founding_nodes: usize,
-    /// How long that is waited for, before slots are given to those that are there.
+    /// How long to wait for that many, in milliseconds, before slots are assigned to those that are there.
     pub founding_wait_ms: u64,
-    /// The ring of which this node has something: in another one it does not say that it has it.
+    /// The ring that this node's data belong to: in another ring it does not register.
     pub of_ring: Option<u64>,
     /// A secret that all nodes share: each connection shows it.
     pub token: Option<Secret>,
-    /// What goes between nodes is encrypted with this, where it is given; nothing else is listened to then.
+    /// Encrypts the connections between nodes, if given; unencrypted ones are refused then.
     pub tls: Option<CouncilTls>,
     /// Where clients and nodes reach this node, as text for the table.
     pub address: String,
 }
 
-/// Where a member of the group listens for it.
+/// The address of a member of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberAddress {
-    /// There.
+    /// A known address.
     At(SocketAddr),
-    /// Where its name says, once somebody knows that.
+    /// An address that its name resolves to, once a lookup succeeds.
     Named {
         /// The port.
         port: u16,
-        /// Addresses of the kind of this one are tried first.
+        /// Addresses of this one's family are tried first.
         like: IpAddr,
     },
 }
 
-/// What connections are encrypted with.
+/// The encryption of connections.
 #[derive(Clone, Debug)]
 pub struct CouncilTls {
-    /// Of this node.
+    /// This node's certificates and trust.
     pub peers: PeerTls,
-    /// The hosts that members are named as, which their certificates have to be for.
+    /// The host names of members, which their certificates have to be valid for.
     pub hosts: BTreeMap<NodeId, String>,
 }
 
 /// Where a member listens.
 #[derive(Debug)]
 pub enum Listen {
-    /// There.
+    /// On this address.
     On(SocketAddr),
-    /// On a socket that listens already.
+    /// On a socket that is listening already.
     Bound(TcpListener),
 }
 
@@ -125,7 +125,7 @@ impl CouncilOptions {
         }
     }
 
-    /// Checks that they make sense together.
+    /// Checks that the options make sense together.
     ///
     /// # Errors
     /// [`CouncilError::Option`], naming the option.
@@ -168,7 +168,7 @@ impl CouncilOptions {
         Ok(())
     }
 
-    /// What a member is looked up by, if it has such a name.
+    /// The name to look a member up by, if it has one that is not an address.
     pub(crate) fn name(&self, member: NodeId) -> Option<&String> {
         self.names.get(&member).filter(|name| name.parse::<IpAddr>().is_err())
     }
@@ -185,8 +185,8 @@ impl CouncilOptions {
         Duration::from_millis(self.heartbeat_ms)
     }
 
-    /// How the members agree. Every entry is synced by each of them, so a heartbeat may take as long as a
-    /// slow disk.
+    /// The configuration of the consensus. Every member syncs every entry, so a heartbeat may take as long as
+    /// a slow disk.
     pub(crate) fn consensus(&self) -> openraft::Config {
         openraft::Config {
             cluster_name: "atoll".to_owned(),
@@ -204,7 +204,7 @@ impl CouncilOptions {
 }
 
 impl MemberAddress {
-    /// Where it is, if that is known.
+    /// The address, if it is known.
     pub(crate) fn known(self) -> Option<SocketAddr> {
         match self {
             Self::At(address) => Some(address),
@@ -212,7 +212,7 @@ impl MemberAddress {
         }
     }
 
-    /// Whatever is found of it has this port, and addresses of this kind are tried first.
+    /// Addresses that are found for the member get this port, and those of this family are tried first.
     pub(crate) fn like(self) -> SocketAddr {
         match self {
             Self::At(address) => address,
@@ -228,7 +228,7 @@ impl From<SocketAddr> for MemberAddress {
 }
 
 impl Listen {
-    /// Whether others than this machine reach it, as far as that can be told.
+    /// Whether other machines can reach it, as far as that can be told.
     fn is_beyond_this_machine(&self) -> bool {
         let address = match self {
             Self::On(address) => Ok(*address),
@@ -238,7 +238,7 @@ impl Listen {
     }
 }
 
-/// Longest address of a node that is taken into the table.
+/// Longest address of a node that is accepted into the table.
 pub(crate) const ADDRESS_BYTES_MAX: usize = 1024;
 
 impl Secret {
@@ -252,7 +252,7 @@ impl Secret {
         &self.0
     }
 
-    /// Whether this is it. How long that takes follows from its length alone.
+    /// Whether `shown` is this secret. The time this takes depends on the secret's length alone.
     pub(crate) fn is(&self, shown: &[u8]) -> bool {
         let mut difference = usize::from(shown.len() != self.0.len());
         for (at, byte) in self.0.iter().enumerate() {

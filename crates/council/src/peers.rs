@@ -1,7 +1,7 @@
 //! Connections to members of the group.
 //!
-//! Invariant: a request is given up after its time, whatever the other side does. A connection that is being
-//! made is not: it is there for the next request.
+//! Invariant: a request is given up when its time is over, whatever the other side does. The attempt to
+//! connect is not: the connection is there for the next request.
 
 use crate::codec::{Answer, Ask, Coded, To};
 use crate::log::Log;
@@ -28,39 +28,39 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio_rustls::TlsConnector;
 
-/// The version of what is said over a connection.
+/// The version of the protocol between nodes and members.
 pub(crate) const VERSION: u8 = 2;
 
-/// How long a member may take to let somebody in.
+/// How long a member may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long what was sent may stay unacknowledged, in milliseconds: the kernel's own patience doubles with
-/// each try.
+/// How long sent data may stay unacknowledged, in milliseconds: the kernel's own timeout doubles with each
+/// retry.
 const SILENCE_MS: u32 = 2_000;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoAnswer {
-    /// The member cannot be reached: it has seen nothing.
+    /// The member cannot be reached: it has seen nothing of the question.
     #[error("the member cannot be reached")]
     Unreached(#[source] WireError),
-    /// It may have seen the question.
+    /// The connection was lost: the member may have seen the question.
     #[error("the connection was lost")]
     Lost,
-    /// It answered in time with nothing that makes sense.
+    /// The answer came in time and makes no sense.
     #[error("not an answer to what was asked")]
     Nonsense,
-    /// It took too long.
+    /// The answer took too long.
     #[error("no answer in time")]
     Late,
 }
 
-/// What a connection may carry.
+/// The limits on a connection.
 pub(crate) fn limits() -> Limits {
     Limits { streams: 256, ..Limits::default() }
 }
 
-/// What a connection begins with.
+/// The greeting that begins a connection.
 pub(crate) fn greeting(options: &CouncilOptions) -> Vec<u8> {
     let mut greeting = vec![VERSION];
     if let Some(token) = &options.token {
@@ -69,7 +69,7 @@ pub(crate) fn greeting(options: &CouncilOptions) -> Vec<u8> {
     greeting
 }
 
-/// Whether who greets so may come in.
+/// Accepts or refuses a connection by its greeting.
 pub(crate) fn welcome(options: &CouncilOptions, greeting: &[u8]) -> Result<Vec<u8>, String> {
     match greeting.split_first() {
         Some((&VERSION, shown)) if options.token.as_ref().is_none_or(|token| token.is(shown)) => {
@@ -92,7 +92,7 @@ pub(crate) async fn connect(
         let io = |source| WireError::Io { action: "connect", source };
         let stream = TcpStream::connect(address).await.map_err(io)?;
         stream.set_nodelay(true).map_err(io)?;
-        // Without it a connection through a cut network is only given up later.
+        // Without it a connection through a cut network would be given up later; so an error is ignored.
         let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, SILENCE_MS);
         let greeting = greeting(options);
         let connected = match &options.tls {
@@ -112,7 +112,7 @@ pub(crate) async fn connect(
     }
 }
 
-/// Asks over a connection.
+/// Asks over an open connection.
 pub(crate) async fn ask(client: &Client, ask: &Ask, within: Duration) -> Result<Answer, NoAnswer> {
     match tokio::time::timeout(within, client.call(&ask.to_bytes())).await {
         Ok(Ok(answer)) => Answer::of_bytes(&answer).map_err(|_| NoAnswer::Nonsense),
@@ -121,7 +121,7 @@ pub(crate) async fn ask(client: &Client, ask: &Ask, within: Duration) -> Result<
     }
 }
 
-/// The other members.
+/// Connections to the other members.
 pub(crate) struct Peers {
     options: Arc<CouncilOptions>,
     places: Arc<Places>,
@@ -156,8 +156,8 @@ impl Peers {
             return Ok(client.clone());
         }
         let (places, options) = (Arc::clone(&self.places), Arc::clone(&self.options));
-        // The consensus gives an append less time than connecting takes where a round trip is long: begun
-        // anew with each of them there would never be a connection.
+        // The consensus gives an append less time than connecting takes over long round trips. If each append
+        // started anew there would never be a connection.
         let connecting = tokio::spawn(async move {
             let connected = places.connect(node, &options).await?;
             *client = Some(connected.clone());
@@ -262,7 +262,7 @@ impl RaftNetwork<Types> for Connection {
     }
 }
 
-/// The error for a member that does not let this node in, if that is why there is no answer.
+/// The error to report if a member refuses this node, when that is why there is no answer.
 pub(crate) fn refusal(member: NodeId, error: &WireError) -> Option<CouncilError> {
     match error {
         WireError::Refused { reason } => Some(CouncilError::Refused { member, reason: reason.clone() }),
@@ -288,7 +288,7 @@ mod tests {
             let members = vec![(NodeId(2), listener.local_addr().unwrap())];
             let ring = GroupOptions { slots: 4, copies: 1 };
             let peers = Peers::new(Arc::new(CouncilOptions::new(NodeId(1), members, ring, String::new())));
-            // Who asked first is gone before the member greets.
+            // The first caller gives up before the member greets.
             let (stream, _) = tokio::select! {
                 _ = peers.client(NodeId(2)) => panic!("nobody greeted"),
                 accepted = listener.accept() => accepted.unwrap(),

@@ -1,10 +1,10 @@
-//! Where members are reached: at the addresses that they were given with, and where their names say once
-//! nobody is reached there, or at once where no address is known.
+//! Where members are reached: at the addresses from the options, and at those that their names resolve to
+//! once these fail, or at once if no address is known.
 //!
-//! Invariant: nobody waits for a name: what was known stays so until another address is found, as long as
-//! servers of names are silent.
-//! Invariant: a member is reached where it says that it is there itself: addresses are given out again, also
-//! among members.
+//! Invariant: no caller waits for a name lookup: known addresses stay in use until others are found, however
+//! long name servers are silent.
+//! Invariant: a member counts as reached only if it identifies itself: addresses are reassigned, even among
+//! members.
 
 use crate::codec::{Answer, Ask};
 use crate::seldom::Seldom;
@@ -18,35 +18,35 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A member that was not reached for so long is looked up.
+/// A member is looked up after it was unreachable for this long.
 const LOOKED_UP_AFTER: Duration = Duration::from_secs(3);
 
-/// How long a member may take to let somebody in and to say who it is.
+/// How long a member may take to accept a connection and identify itself.
 const MEET_TIMEOUT: Duration = Duration::from_secs(1);
 
 type Resolve = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
-/// Where all members are.
+/// Where all members are reached.
 pub(crate) struct Places {
     places: BTreeMap<NodeId, Place>,
     resolve: Arc<Resolve>,
-    /// Members that were met where another one was meant.
+    /// Counts the times that another member than the expected one answered.
     mistaken: Seldom,
 }
 
-/// Where one is.
+/// Where one member is reached.
 struct Place {
-    /// The name that it has, if it has one.
+    /// The member's host name, if it has one.
     name: Option<String>,
-    /// What is found has this port, and addresses of this kind come first.
+    /// Addresses that are found get this port, and those of this family come first.
     like: SocketAddr,
     found: Arc<Mutex<Found>>,
 }
 
 struct Found {
-    /// None as long as nobody knew any.
+    /// None while no address is known.
     addresses: Option<Addresses>,
-    /// Since when it is not reached, or was looked up last.
+    /// Since when the member is unreachable, or when it was last looked up.
     failing_since: Option<Instant>,
     is_looked_up: bool,
 }
@@ -68,7 +68,7 @@ impl Places {
         Self { places, resolve, mistaken: Seldom::default() }
     }
 
-    /// Connects to a member, where it is its turn to be.
+    /// Connects to a member at the address whose turn it is.
     pub(crate) async fn connect(&self, node: NodeId, options: &CouncilOptions) -> Result<Client, WireError> {
         let Some(address) = self.address(node) else {
             self.failed(node, None);
@@ -78,13 +78,13 @@ impl Places {
         let met = met.unwrap_or_else(|_| Err(not_met(io::ErrorKind::TimedOut.into())));
         match &met {
             Ok(_) => self.reached(node),
-            // Also whoever refuses may be somebody else, and to look a name up costs nobody anything.
+            // Even a refusal may come from a stranger, and a lookup does no harm.
             Err(_) => self.failed(node, Some(address)),
         }
         met
     }
 
-    /// Connects to whoever is there, if that is who is meant.
+    /// Connects to an address, and checks that the expected member is there.
     async fn meet(
         &self,
         (node, address): (NodeId, SocketAddr),
@@ -114,8 +114,8 @@ impl Places {
         }
     }
 
-    /// The next one of its addresses has its turn; when none of them was good for a while, or there is none,
-    /// its name is looked up.
+    /// Moves on to the member's next address. If none has worked for a while, or there is none, looks its
+    /// name up.
     fn failed(&self, node: NodeId, at: Option<SocketAddr>) {
         let Some(place) = self.places.get(&node) else { return };
         let mut found = place.found();
@@ -142,7 +142,8 @@ impl Place {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// By a thread, for which nobody waits, not even when the node ends.
+    /// Looks the name up on a thread of its own, which is waited for by no caller, not even at the node's
+    /// end.
     fn look_up(&self, node: NodeId, name: String, resolve: Arc<Resolve>) {
         let (found, like) = (Arc::clone(&self.found), self.like);
         let look_up = move || {
@@ -163,10 +164,10 @@ impl Place {
 }
 
 impl Found {
-    /// Goes by these addresses, if there are any.
+    /// Uses these addresses, if there are any.
     fn take(&mut self, addresses: Vec<SocketAddr>) {
         let Some(found) = Addresses::new(addresses) else { return };
-        // Where they are the same, the one whose turn it is stays that.
+        // If they are the same, keep the one whose turn it is.
         if self.addresses.as_ref().is_none_or(|before| !found.is_same(before)) {
             self.addresses = Some(found);
         }
@@ -189,14 +190,14 @@ mod tests {
         SocketAddr::from(([10, 0, 0, last], 27_379))
     }
 
-    /// A member that is named so and was at this address.
+    /// Options with one member of this name at this address.
     fn options(name: &str, address: impl Into<MemberAddress>) -> CouncilOptions {
         let ring = GroupOptions { slots: 1, copies: 1 };
         let options = CouncilOptions::new(NodeId(2), vec![(MEMBER, address)], ring, String::new());
         CouncilOptions { names: BTreeMap::from([(MEMBER, name.to_owned())]), ..options }
     }
 
-    /// Where it is by then, and how often its name was looked up.
+    /// Places whose lookups return `found`, and a count of the lookups.
     fn found_at(options: &CouncilOptions, found: Vec<SocketAddr>) -> (Places, Arc<AtomicUsize>) {
         let times = Arc::<AtomicUsize>::default();
         let counted = Arc::clone(&times);
@@ -213,14 +214,14 @@ mod tests {
         found_at(&options(name, at(1)), found)
     }
 
-    /// Waits until its name is looked up, if that is under way.
+    /// Waits for a lookup that is under way.
     fn wait_for_name(places: &Places) {
         while places.places[&MEMBER].found().is_looked_up {
             std::thread::yield_now();
         }
     }
 
-    /// It is not reached, ten times a second.
+    /// Fails to reach the member, ten times a second.
     async fn fail_for(places: &Places, seconds: u64) -> Vec<SocketAddr> {
         let mut dialled = Vec::new();
         for _ in 0..10 * seconds {
@@ -259,7 +260,7 @@ mod tests {
         }
     }
 
-    /// Somebody at an address of this machine who lets everybody in and says that it is this member.
+    /// A member on this machine that accepts every connection and identifies itself as `node`.
     async fn listening(node: NodeId) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -280,7 +281,7 @@ mod tests {
         }
     }
 
-    /// Three seconds are over at once.
+    /// Lets three seconds pass at once.
     async fn wait_long() {
         tokio::time::pause();
         tokio::time::advance(LOOKED_UP_AFTER).await;

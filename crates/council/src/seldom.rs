@@ -1,26 +1,28 @@
-//! What strangers can have said in the log as often as they like is said once a second, and how often it
-//! happened.
+//! Limits log lines that strangers can provoke at will to one a second, each with the number of occurrences.
+//!
+//! `crates/ring/src/seldom.rs` is the same for the event loop of a node: it has a single owner instead of a
+//! mutex, uses the node's own clock, and also reports the last occurrences after they stop.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// From one time to the next.
+/// The least time between two reports.
 const EACH: Duration = Duration::from_secs(1);
 
-/// What is said seldom.
+/// A log line that is written at most once a second.
 #[derive(Debug, Default)]
 pub(crate) struct Seldom(Mutex<Said>);
 
 #[derive(Debug, Default)]
 struct Said {
     at: Option<Instant>,
-    /// How often it happened since.
+    /// Occurrences since the last report.
     times: u64,
 }
 
 impl Seldom {
-    /// It happened; if it is to be said now: how often, since it was said last.
+    /// Records an occurrence. If a report is due, returns the number of occurrences since the last one.
     pub(crate) fn happened(&self, now: Instant) -> Option<u64> {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         said.times += 1;

@@ -1,11 +1,10 @@
-//! Groups on paused time, with a network in memory that loses, delays and doubles, members that crash, and
-//! members that come back without their log. What openraft makes of it is compared with what must hold.
+//! Groups on paused time, with an in-memory network that loses, delays and duplicates messages, members that
+//! crash, and members that come back without their log. The behaviour of openraft is compared with what must
+//! hold.
 //!
-//! Invariant checked: every member applies the same entries in the same order, for ever.
-//! Invariant checked: a change that was answered is applied once, at the place that was answered, on every
-//! member.
-//! Invariant checked: a member that says that it leads knows every change that was answered before it was
-//! asked.
+//! Invariant checked: every member applies the same entries in the same order. Invariant checked: a change
+//! that was answered is applied once, at the place that was answered, on every member. Invariant checked: a
+//! member that confirms that it leads knows every change that was answered before it was asked.
 
 mod world;
 
@@ -32,8 +31,7 @@ struct Member {
 
 impl Member {
     async fn begin(&mut self, world: &World) {
-        // Times that differ take the place of those that are drawn by the library, from a generator that has
-        // no seed.
+        // Fixed, distinct timeouts replace those that the library draws from a generator without a seed.
         let election_timeout_min = 250 + u64::from(self.node.0) * 40 + world.draw(|random| random.u64(..30));
         let config = openraft::Config {
             heartbeat_interval: 100,
@@ -63,12 +61,12 @@ impl Member {
     }
 }
 
-/// Whether a member thinks that it leads.
+/// Whether a member believes that it leads.
 fn leads(raft: &Raft) -> bool {
     raft.server_metrics().borrow().state == openraft::ServerState::Leader
 }
 
-/// Registers nodes with whoever is there, and sometimes asks who leads.
+/// Registers nodes, mostly with the leader and sometimes with any member.
 async fn client(world: World, number: u32) {
     for round in 0.. {
         sleep(Duration::from_millis(world.draw(|random| random.u64(5..150)))).await;
@@ -96,7 +94,7 @@ async fn client(world: World, number: u32) {
     }
 }
 
-/// Asks members whether they lead, and looks at what they know then.
+/// Asks members whether they lead, and checks what those know that do.
 async fn asker(world: World) {
     loop {
         sleep(Duration::from_millis(world.draw(|random| random.u64(5..100)))).await;
@@ -165,7 +163,7 @@ async fn run(seed: u64, mistake: Mistake) -> BTreeMap<&'static str, u64> {
     counts
 }
 
-/// One fault, or the end of one.
+/// Causes one fault, or ends one.
 async fn harm(world: &World, members: &mut [Member], next_seat: &mut u64) {
     let count = members.len();
     let at = world.draw(|random| random.usize(..count));
@@ -204,8 +202,8 @@ async fn harm(world: &World, members: &mut [Member], next_seat: &mut u64) {
     }
 }
 
-/// A member loses its log. It comes back on another seat, if the others take it in; otherwise the old one is
-/// found again, so that no run ends because more than half are lost.
+/// A member loses its log. It comes back on another seat if the others add that seat; otherwise its old log
+/// reappears, so that no run ends because more than half of the logs are lost.
 async fn replace(world: &World, member: &mut Member, next_seat: &mut u64) {
     member.end(world).await;
     if world.state().mistake == Mistake::SeatKept {
@@ -236,7 +234,7 @@ async fn replace(world: &World, member: &mut Member, next_seat: &mut u64) {
     member.begin(world).await;
 }
 
-/// Waits until all members know the same, and compares it with what was answered.
+/// Waits until all members know the same, and compares that with what was answered.
 async fn settle(world: &World, members: &[Member]) {
     let answered = world.state().answered.len();
     for _ in 0..600 {
@@ -278,14 +276,14 @@ fn registers(entry: &EntryOf, whom: NodeId) -> bool {
     }
 }
 
-/// What happened in a run, or the panic of what was noticed.
+/// What happened in a run, or the panic of a failed check.
 fn ran(seed: u64, mistake: Mistake) -> std::thread::Result<BTreeMap<&'static str, u64>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.unwrap();
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| runtime.block_on(run(seed, mistake))))
 }
 
-/// How many runs there are, more with `ATOLL_COUNCIL_SEEDS=FIRST..END`.
+/// How many seeds run by default; `ATOLL_COUNCIL_SEEDS=FIRST..END` selects others.
 const SEEDS: u64 = 40;
 
 fn seeds() -> std::ops::Range<u64> {

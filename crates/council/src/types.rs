@@ -1,10 +1,10 @@
-//! What the log of the group is made of, for openraft.
+//! The types of the group's log, for openraft.
 
 use atoll_replica::{Change, Decision, NodeId};
 use std::fmt;
 use std::sync::Arc;
 
-/// A place in the group: one log with its vote. A member that lost either comes back under another one, since
+/// A seat in the group: one log with its vote. A member that lost either comes back on another seat, because
 /// it no longer knows what it promised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct SeatId(pub u64);
@@ -15,13 +15,13 @@ impl fmt::Display for SeatId {
     }
 }
 
-/// Which node sits there.
+/// The node that holds a seat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seat {
     pub(crate) node: NodeId,
 }
 
-/// One entry of the log: changes, decided in order.
+/// One entry of the log: changes to be decided in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Changes(pub(crate) Arc<Vec<Change>>);
 
@@ -30,13 +30,13 @@ impl Changes {
         Self(Arc::new(changes))
     }
 
-    /// About how much they are, in changes of one slot.
+    /// The approximate weight of these changes, in changes of one slot.
     pub(crate) fn weight(&self) -> usize {
         self.0.iter().map(weight_of).sum()
     }
 }
 
-/// About how much a change is, in changes of one slot.
+/// The approximate weight of a change, in changes of one slot.
 pub(crate) fn weight_of(change: &Change) -> usize {
     match change {
         Change::Register { .. } => 4,
@@ -44,7 +44,7 @@ pub(crate) fn weight_of(change: &Change) -> usize {
     }
 }
 
-/// What came of each.
+/// The outcome of each change of an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decisions(pub(crate) Vec<Decision>);
 

@@ -40,7 +40,7 @@ fn a_group_whose_leader_dies_goes_on_and_gives_that_node_up() {
 fn a_node_that_hangs_is_given_up_though_its_thread_of_the_group_goes_on_and_is_back_when_it_works_again() {
     let (nodes, _) = group(3, 64, None);
     nodes.iter().for_each(|node| node.until_table("founded", |table| is_founded(table, 3)));
-    // It was at work some seconds ago.
+    // It was last seen at work some seconds ago.
     let start = support::now();
     nodes[2].until("some time has passed", |_| support::now() > start.after(3_500_000));
     nodes[2].council().at_work(start);
@@ -87,13 +87,13 @@ fn a_leader_that_is_cut_off_answers_nobody_and_comes_back() {
     nodes.iter().for_each(|node| node.until_table("founded", |table| is_founded(table, 3)));
     nodes[0].until("it is heard", |told| !told.heard.is_empty());
     group.cut(0);
-    // What was asked of the others before that, they may have answered.
+    // They may have answered the questions that were asked before the cut.
     let cut_at = support::now();
     for node in &nodes[1..] {
         node.until_table("the others lead all slots", |table| is_founded_without(table, NodeId(1)));
     }
-    // It asks the leader that it is itself, which knows nobody who confirms it. Only what was asked before
-    // the cut was answered.
+    // It asks itself, the leader, which no other member confirms. Only questions from before the cut were
+    // answered.
     let asked_later = |told: &support::Told| told.heard.iter().any(|asked_at| *asked_at > cut_at);
     assert!(!nodes[0].within(Duration::from_secs(1), asked_later), "a leader without others answered");
     let heard = nodes[1].told(|told| told.heard.len());
@@ -111,13 +111,13 @@ fn a_leader_that_reached_nobody_gives_up_nobody_whom_it_reaches_again() {
     nodes.iter().for_each(|node| node.until("it is heard", |told| !told.heard.is_empty()));
     nodes[0].until_table("all are up", |table| table.members.values().all(|member| member.is_up));
     (0..3).for_each(|node| group.cut(node));
-    // Whom a machine that is busy had given up before that is of no interest.
+    // Nodes that a busy machine gave up before that do not matter.
     nodes[0].forget_who_was_down();
-    // Twice as long as it takes to give somebody up.
+    // Twice as long as it takes to give a node up.
     let is_any_down = |told: &support::Told| !told.was_down.is_empty();
     assert!(!nodes[0].within(Duration::from_secs(3), is_any_down), "there is nobody who agrees");
     let healed_at = support::now();
-    // Only who led has all that was asked of the log meanwhile, so it leads these two again.
+    // Only the former leader has all entries that were proposed meanwhile, so it leads these two again.
     [(0, 1), (1, 0)].iter().for_each(|&(from, to)| group.ways[from][to].iter().for_each(Proxy::heal));
     nodes[1].until("it is heard again", |told| told.heard.iter().any(|asked_at| *asked_at > healed_at));
     nodes[0].until_table("who is still cut off is given up", |table| !table.members[&NodeId(3)].is_up);
@@ -237,7 +237,7 @@ fn a_slot_whose_copies_are_all_lost_goes_on_elsewhere_when_an_operator_says_so()
         .until_table("another one leads", |table| table.slot(slot).primary.is_some_and(|node| node.0 < 4));
 }
 
-/// Does something with the newest table, again and again, until it is as it should be.
+/// Acts on the newest table again and again, until it is as it should be.
 fn again_until(
     node: &Node,
     what: &str,

@@ -1,4 +1,4 @@
-//! Members that end and begin again: from their folders, or without what they had.
+//! Members that end and restart: from their folders, or without what they had.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -23,7 +23,7 @@ fn a_member_that_was_ended_goes_on_from_its_folder() {
     nodes[0].until("it is heard, in another life", |told| {
         !told.heard.is_empty() && told.incarnation == Some(Incarnation(2))
     });
-    // The other two do not agree without each other: the one that came back counts.
+    // Without each other the other two cannot agree: so the one that came back counts.
     nodes[1].kill();
     nodes[2].until_table("the next one is given up", |table| !table.members[&NodeId(2)].is_up);
 }
@@ -103,7 +103,7 @@ fn a_member_whose_old_folder_comes_back_counts_again() {
     let (mounted, aside) = (folder.path().join("n2"), folder.path().join("aside"));
     let start = || Node::start(options(2, &members, 16, listen(&members, 2), Some(folder.path())));
     nodes[1].kill();
-    // Its disk is not there yet when it begins again, and then it is.
+    // Its disk is missing when it restarts, and appears later.
     std::fs::rename(&mounted, &aside).unwrap();
     nodes[1] = start();
     nodes[1].until("it counts on another seat", |told| told.is_seated);

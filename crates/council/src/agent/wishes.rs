@@ -1,4 +1,4 @@
-//! What a node wishes of the group: proposals, changes and tables, sent in the order in which they came.
+//! A node's requests to the group: proposals, changes and tables, sent in the order in which they came.
 
 use super::{HEARTBEAT_TIMEOUT, Next, Session};
 use crate::CouncilError;
@@ -15,14 +15,14 @@ use tokio::time::Instant;
 /// How long a member may take to decide a change.
 pub(super) const CHANGE_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Proposals that are sent at once.
+/// Most proposals in one message.
 const PROPOSALS_MAX: usize = 4_096;
 
-/// Changes that are under way at once: each has an answer of its own, and what comes behind them waits for
-/// all.
+/// Most changes that are under way at a time: each has an answer of its own, and later requests wait for all
+/// of them.
 const CHANGES_MAX: usize = 64;
 
-/// What this node wishes.
+/// A request of this node.
 #[derive(Debug)]
 pub(crate) enum Command {
     Propose(Vec<Proposal>),
@@ -30,7 +30,7 @@ pub(crate) enum Command {
     Fetch,
 }
 
-/// A change, until when somebody waits for what becomes of it, and where that is told.
+/// A change, until when its caller waits, and the channel for the decision.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     pub(crate) change: Change,
@@ -38,7 +38,7 @@ pub(crate) struct Wanted {
     pub(crate) answer: SyncSender<Result<Decision, CouncilError>>,
 }
 
-/// The two ends of the wishes of this node: what could not be sent yet stays here.
+/// The requests of this node, and the one that was taken out but not sent yet.
 pub(super) struct Wishes {
     commands: mpsc::Receiver<Command>,
     waiting: Option<Command>,
@@ -49,7 +49,7 @@ impl Wishes {
         Self { commands, waiting: None }
     }
 
-    /// The next one, once there is one; never again once nobody wishes for anything any more.
+    /// The next request; never resolves once no more can come.
     async fn next(&mut self) -> Command {
         match self.waiting.take() {
             Some(command) => command,
@@ -60,7 +60,7 @@ impl Wishes {
         }
     }
 
-    /// What `part` takes of the commands that came already, up to the first that it hands back.
+    /// Passes requests that have already come to `part`, until it hands one back.
     fn take_while(&mut self, mut part: impl FnMut(Command) -> Option<Command>) {
         while self.waiting.is_none()
             && let Ok(command) = self.commands.try_recv()
@@ -71,7 +71,7 @@ impl Wishes {
 }
 
 impl Session<'_> {
-    /// Sends what this node wishes.
+    /// Sends this node's requests.
     pub(super) async fn hand_on(&self, client: &Client) -> Next {
         let mut wishes = self.wishes.lock().await;
         loop {
@@ -114,9 +114,9 @@ impl Session<'_> {
     }
 }
 
-/// Has changes decided, all at once: whoever leads puts what waits there into one entry of the log.
+/// Submits changes, all at once: the leader puts the changes that wait there into one entry of the log.
 async fn change(client: &Client, all: Vec<Wanted>) {
-    // Nobody waits for the others any more, and who asked has been told that it is not known.
+    // The callers of overdue changes have stopped waiting: they were told that the outcome is unknown.
     let due = all.into_iter().filter(|wanted| Instant::now() <= wanted.until);
     let mut under_way: JoinSet<()> = due
         .map(|Wanted { change, answer, .. }| {
@@ -130,7 +130,7 @@ async fn change(client: &Client, all: Vec<Wanted>) {
     while under_way.join_next().await.is_some() {}
 }
 
-/// What became of an operator's change.
+/// The outcome of an operator's change.
 fn decision(answer: Result<Answer, NoAnswer>) -> Result<Decision, CouncilError> {
     match answer {
         Ok(Answer::Decision(decision)) => Ok(decision),
@@ -176,7 +176,7 @@ mod tests {
         }
         let dismiss = Proposal::Dismiss { slot: Slot(0), epoch: Epoch(1), node: NodeId(2) };
         tell.try_send(Command::Propose(vec![dismiss])).unwrap();
-        // Nothing is answered before all came that may be under way at once.
+        // No change is answered before as many have come as may be under way at a time.
         let serving = async {
             for _ in 0..2 {
                 let mut under_way = Vec::new();

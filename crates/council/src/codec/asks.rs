@@ -1,4 +1,4 @@
-//! What nodes and members ask members of the group, and what these answer.
+//! Requests to members of the group, from nodes and other members, and their answers.
 
 use super::bytes::{Coded, Damaged, Reader};
 use crate::types::{Seat, SeatId, Types, VoteOf};
@@ -6,43 +6,43 @@ use atoll_replica::{Change, Decision, Incarnation, NodeId, Proposal, Version};
 use openraft::SnapshotMeta;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
 
-/// The number of a group, drawn when it was founded: members of one do not listen to those of another.
+/// The number of a group, drawn when it was founded: members of one group ignore messages from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RingId(pub u64);
 
-/// To whom a message about the log goes.
+/// The receiver of a message about the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct To {
     pub(crate) ring: RingId,
     pub(crate) seat: SeatId,
 }
 
-/// What is asked.
+/// A request.
 #[derive(Debug)]
 pub(crate) enum Ask {
-    /// Let me lead.
+    /// A candidate asks for a vote.
     Vote(To, VoteRequest<SeatId>),
-    /// Log this.
+    /// The leader asks to log entries.
     Append(To, AppendEntriesRequest<Types>),
-    /// Here is all that was decided up to some entry.
+    /// A snapshot of everything decided up to some entry.
     Snapshot(To, VoteOf, SnapshotMeta<SeatId, Seat>, Vec<u8>),
-    /// Who are you, and do you have a log?
+    /// Asks for the member's identity, and whether it has a log.
     Who,
-    /// A group is about to be founded under this number: forget any other one that you have no log of.
+    /// A group is about to be founded under this number: forget any other one that there is no log of.
     Prepare(RingId),
-    /// I come back without what I had: take me in under this seat.
+    /// A member that lost its log asks for a seat in place of its old one.
     Join { node: NodeId, seat: SeatId },
-    /// Decide this.
+    /// Asks for a decision on a change.
     Decide(Change),
-    /// Consider these.
+    /// Submits proposals; the answer does not wait for decisions.
     Propose(Vec<Proposal>),
-    /// I am here. Do you hear me?
+    /// A heartbeat: asks whether this node is heard.
     Heartbeat { node: NodeId, incarnation: Incarnation },
-    /// Tell me of a table newer than this one: when there is one, or at once whether there is one.
+    /// Asks for a table newer than this one: once there is one, or at once whether there is one.
     Watch { known: Option<Version>, is_at_once: bool },
 }
 
-/// What is answered.
+/// An answer.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Voted(VoteResponse<SeatId>),
@@ -54,22 +54,22 @@ pub(crate) enum Answer {
         ring: Option<RingId>,
         has_log: bool,
     },
-    /// So be it.
+    /// Agreed.
     Yes,
-    /// No, for good.
+    /// Refused for good.
     No,
     Decision(Decision),
-    /// The table had this version when it was certain that who answers leads.
+    /// The heartbeat is confirmed: the table had this version when the answering member was certain to lead.
     Heard(Version),
-    /// An update of the table, as bytes.
+    /// An encoded update of the table.
     Table(Vec<u8>),
-    /// Nothing happened; this one may lead.
+    /// Nothing happened; the named node may lead.
     NotLeader(Option<NodeId>),
-    /// Whoever answers may lead, or may not any more: ask again, maybe somebody else.
+    /// The answering member may or may not lead: ask again, perhaps another one.
     Unsure,
-    /// The table knows no such life of this node.
+    /// The table has no such life of this node.
     OtherLife,
-    /// It failed, in words.
+    /// It failed, for this reason.
     Failed(String),
 }
 

@@ -4,32 +4,32 @@
 
 use thiserror::Error;
 
-/// Bytes that do not say what they should.
+/// Bytes that are not a valid encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{problem}, {left} bytes before the end")]
 pub(crate) struct Damaged {
     pub(crate) problem: &'static str,
-    /// Bytes that were left to be read.
+    /// How many bytes were left to read.
     pub(crate) left: usize,
 }
 
-/// What can be put in bytes.
+/// A type with an encoding.
 pub(crate) trait Coded: Sized {
-    /// The fewest bytes that one takes: no more of them are made room for than can be there.
+    /// The fewest bytes that an encoded value takes, which limits the memory reserved for a list of them.
     const BYTES_MIN: usize = 1;
-    /// Adds it.
+    /// Appends the encoded value.
     fn put(&self, out: &mut Vec<u8>);
-    /// Reads it.
+    /// Decodes a value.
     fn take(from: &mut Reader<'_>) -> Result<Self, Damaged>;
 
-    /// It alone as bytes.
+    /// The encoded value alone.
     fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.put(&mut out);
         out
     }
 
-    /// It, if the bytes are it and nothing more.
+    /// Decodes a value that takes all of the bytes.
     fn of_bytes(bytes: &[u8]) -> Result<Self, Damaged> {
         let mut reader = Reader::new(bytes);
         let value = Self::take(&mut reader)?;
@@ -185,7 +185,7 @@ impl<A: Coded, B: Coded> Coded for (A, B) {
     }
 }
 
-/// A type that is a number with a name.
+/// Types that wrap a number.
 macro_rules! coded_as_number {
     ($($name:ident($number:ty)),*) => {$(
         impl Coded for atoll_replica::$name {

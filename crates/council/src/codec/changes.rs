@@ -1,4 +1,4 @@
-//! Changes of the table and what came of them, as bytes and back.
+//! Encoding of changes of the table and their outcomes.
 
 use super::bytes::{Coded, Damaged, Reader};
 use atoll_replica::{Change, Copies, Decision, KeyspaceRules, NodeId, Position, Proposal, Slot, Survived};
@@ -167,7 +167,7 @@ impl Coded for Survived {
             Self::Nothing => out.push(0),
             Self::Everything => {
                 out.push(1);
-                // Once the end of each slot's log, which nobody read.
+                // An obsolete field, the end of each slot's log, which no reader used.
                 Vec::<(Slot, Position)>::new().put(out);
             }
         }
@@ -238,7 +238,7 @@ pub(crate) mod tests {
     use super::*;
     use atoll_replica::{Epoch, Incarnation, Version};
 
-    /// One of each.
+    /// One change of each kind.
     pub(crate) fn changes() -> Vec<Change> {
         let (slot, epoch, node, incarnation) = (Slot(16_383), Epoch(300), NodeId(7), Incarnation(2));
         let survived = Survived::Everything;

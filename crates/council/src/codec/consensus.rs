@@ -1,4 +1,4 @@
-//! What members of the group say to each other about the log, as bytes and back.
+//! Encoding of the messages of the consensus between members.
 
 use super::bytes::{Coded, Damaged, Reader};
 use crate::types::{Changes, EntryOf, LogIdOf, MembershipOf, Seat, SeatId, Types, VoteOf};

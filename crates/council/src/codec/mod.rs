@@ -1,4 +1,4 @@
-//! What goes over the wire and to the disk, as bytes and back; no I/O.
+//! Encodings for the wire and the disk; no I/O.
 
 mod asks;
 mod bytes;

@@ -1,9 +1,9 @@
-//! The table as bytes: whole, or what changed in it since an older one.
+//! Encoding of the table: all of it, or what changed since an older one.
 //!
-//! Each slot says in which table it came to be as it is, so what changed since any older table is known
-//! without keeping that one. What is sent may be more than what the receiver lacks; it is never less.
+//! Each slot says in which table it came to be as it is, so the changes since any older table are known
+//! without keeping that one. An update may hold more than the receiver lacks, but never less.
 //!
-//! Invariant: a table that was brought up to date is the same as the one that was sent.
+//! Invariant: applying an update yields exactly the table that it was made from.
 
 use super::bytes::{Coded, Damaged, Reader};
 use atoll_replica::{
@@ -12,25 +12,25 @@ use atoll_replica::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A table, or what makes one of an older one.
+/// A whole table, or the difference that leads from an older one to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
-    /// The oldest table that this can be applied to; none: a whole table.
+    /// The oldest table that this can be applied to; none for a whole table.
     pub(crate) since: Option<Version>,
-    /// The table that comes of it.
+    /// The version of the resulting table.
     pub(crate) version: Version,
     /// How many slots each keyspace has.
     slots_each: u32,
-    /// All keyspaces beside the first one.
+    /// All keyspaces other than the first.
     keyspaces: Vec<KeyspaceRules>,
     members: Vec<(NodeId, Member)>,
-    /// Members that left.
+    /// The members that left.
     left: Vec<NodeId>,
     changed: Vec<(Slot, Configuration)>,
 }
 
 impl Update {
-    /// A whole table.
+    /// An update with the whole table.
     #[must_use]
     pub fn whole(table: &Table) -> Self {
         let founded = (0..).map(Slot).zip(table.slots.iter());
@@ -47,8 +47,8 @@ impl Update {
         }
     }
 
-    /// What is not in a table of version `since`. `members_since` says in which table each of those that are
-    /// there, or were once, came to be as it is.
+    /// An update with the changes since version `since`. `members_since` has the table in which each present
+    /// or former member last changed.
     #[must_use]
     pub fn since(table: &Table, since: Version, members_since: &BTreeMap<NodeId, Version>) -> Self {
         let is_newer = |node: &NodeId| members_since.get(node).is_none_or(|&changed| changed > since);
@@ -65,7 +65,7 @@ impl Update {
         }
     }
 
-    /// The table that comes of it; none if it does not fit the one that is known.
+    /// The resulting table; none if the update does not fit the known one.
     #[must_use]
     pub fn apply(self, known: Option<&Arc<Table>>) -> Option<Arc<Table>> {
         let mut table = match (self.since, known) {
@@ -89,13 +89,13 @@ impl Update {
         Some(Arc::new(table))
     }
 
-    /// As it is sent.
+    /// The encoded update, as it is sent.
     #[must_use]
     pub fn encoded(&self) -> Vec<u8> {
         self.to_bytes()
     }
 
-    /// What was sent; none if it is damaged.
+    /// Decodes an update; none if it is damaged.
     #[must_use]
     pub fn decoded(bytes: &[u8]) -> Option<Self> {
         Self::of_bytes(bytes).ok()
@@ -124,7 +124,7 @@ impl Coded for Update {
         (self.changed.len() as u64).put(out);
         let mut next = 0;
         for (slot, configuration) in &self.changed {
-            // Slots are sent as how far they are behind the one before: mostly one byte.
+            // Slots are sent as their distance from the one before, mostly one byte.
             slot.0.wrapping_sub(next).put(out);
             next = slot.0.wrapping_add(1);
             configuration.put(out);

@@ -1,7 +1,7 @@
-//! What a leader does unasked, again and again: it gives up nodes that are silent, and places slots.
+//! The leader's periodic duties: giving up silent nodes, and placing slots.
 //!
-//! Invariant: it begins when the others have said that this member leads, so that what was decided before is
-//! known here.
+//! Invariant: they begin once the others have confirmed that this member leads, so that it knows everything
+//! decided before.
 
 use super::NotDone;
 use crate::member::Shared;
@@ -11,11 +11,11 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// How long a change waits to be tried again of which nobody knows what came of it.
+/// The pause before a change is retried whose outcome is unknown.
 const AGAIN_EVERY: Duration = Duration::from_millis(100);
 
-/// How often slots are looked at; and how soon again where something was changed, which is a few slots at a
-/// time: what it sets off on the nodes, a thousand copies at once say, keeps their clients waiting.
+/// How often slots are planned, and how soon again after a plan with changes. A plan changes only a few
+/// slots: what it sets off on the nodes, such as a thousand copies at once, delays their clients.
 const PLAN_EVERY: Duration = Duration::from_secs(1);
 const PLAN_ON: Duration = Duration::from_millis(250);
 
@@ -25,16 +25,17 @@ struct Reign {
     looked_at: Instant,
     planned_at: Option<Instant>,
     planned_for: Option<Version>,
-    /// Whether anything was to be changed then.
+    /// Whether the last plan had changes.
     goes_on: bool,
-    /// Whether slots were to be handed over then.
+    /// Whether the last plan handed slots over.
     hands_over: bool,
-    /// What was to be changed then, until it is decided. Nobody here waits for it: whose silence was noticed
-    /// only after a slow disk had taken an entry would stay the primary of slots for as long.
+    /// The task that submits the last plan. The loop does not wait for it: otherwise the silence of a node
+    /// would be noticed only after a slow disk had taken an entry, and that node would stay primary of its
+    /// slots for as long.
     placing: Option<JoinHandle<()>>,
 }
 
-/// As long as this member runs: nodes are given up and slots are placed while it leads.
+/// Runs for as long as this member does; acts while it leads.
 pub(super) async fn look_after(shared: Arc<Shared>) {
     let every = shared.options.node_timeout() / 30;
     let mut reign: Option<Reign> = None;
@@ -49,7 +50,7 @@ pub(super) async fn look_after(shared: Arc<Shared>) {
         let reign = match &mut reign {
             Some(reign) => reign,
             none => {
-                // What was decided before has to be known here before anything is decided about it.
+                // Earlier decisions have to be known here before anything is decided.
                 if !shared.duties.confirm().await {
                     continue;
                 }
@@ -74,7 +75,8 @@ pub(super) async fn look_after(shared: Arc<Shared>) {
         let paused = now.saturating_duration_since(reign.looked_at).saturating_sub(every);
         reign.looked_at = now;
         if paused > every * 4 {
-            // This member stood still, and with it whatever nodes said meanwhile: their silence was ours.
+            // This member stood still, and did not process what nodes sent meanwhile: their silence is its
+            // own.
             shared.duties.nodes().forgive(paused, now);
         }
         let table = shared.machine.table();
@@ -84,7 +86,7 @@ pub(super) async fn look_after(shared: Arc<Shared>) {
 }
 
 impl Shared {
-    /// Whether so few members answered for so long that another one may lead by now.
+    /// Whether too few members have answered for so long that another one may lead by now.
     fn is_alone(&self) -> bool {
         let metrics = self.raft.data_metrics();
         let since = metrics.borrow().millis_since_quorum_ack;
@@ -106,17 +108,16 @@ impl Shared {
                 })
                 .collect();
             tracing::info!(?nodes, "nodes were not heard for too long");
-            // Until it is known what came of it, nobody is told that the node was heard, but by way of the
-            // log.
+            // Until the outcome is known, heartbeats of these nodes are confirmed only by way of the log.
             while matches!(shared.submit(silent.clone()).await, Err(NotDone::Unknown(_))) {
-                // Where the log cannot be written any more this comes back at once.
+                // Returns at once where the log cannot be written any more.
                 tokio::time::sleep(AGAIN_EVERY).await;
             }
             shared.duties.nodes().failing.retain(|node| !nodes.contains(node));
         });
     }
 
-    /// Has slots placed, if it is time for it and nothing of it is being decided any more.
+    /// Plans the placement of slots, if it is time and the last plan is decided.
     fn plan(self: &Arc<Self>, table: &Table, reign: &mut Reign, now: Instant) {
         if reign.placing.as_ref().is_some_and(|placing| !placing.is_finished()) {
             return;
@@ -124,7 +125,7 @@ impl Shared {
         let is_unfounded = table.slots.any(|slot| slot.epoch == Epoch(0));
         let every = if reign.goes_on { PLAN_ON } else { PLAN_EVERY };
         let is_time = reign.planned_at.is_none_or(|at| now >= at + every);
-        // Slots are handed over a few at a time: the next ones follow as soon as these are.
+        // Slots are handed over a few at a time: the next ones follow as soon as these are done.
         let is_handed_over = reign.hands_over && !table.slots.any(|slot| slot.successor.is_some());
         let is_wanted = (is_unfounded || is_handed_over) && reign.planned_for != Some(table.version);
         if !is_time && !is_wanted {

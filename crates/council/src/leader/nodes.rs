@@ -1,9 +1,11 @@
-//! What a leader knows of nodes: who was heard and when, whose connection ended, and who is given up for it.
+//! What a leader knows of nodes: which was heard when, whose connection ended, and which are given up for it.
 //!
-//! Invariant: no node is given up that this leader heard within the timeout, but one whose connection ended
-//! and that did not come back, the leader before this one among them; nor any other before this leader has
-//! led for that long: whoever led before it may have heard the node until then. Nor anybody because this
-//! leader reaches no other member: it cannot tell whose silence that is.
+//! Invariant: a node that this leader heard within the timeout is given up only if its connection ended and
+//! it did not come back; the leader before this one may be such a node.
+//! Invariant: no other node is given up before this leader has led for that long: the leader before it may
+//! have heard the node until then.
+//! Invariant: no node is given up while this leader reaches no other member: it cannot tell whose silence
+//! that is.
 
 use crate::CouncilOptions;
 use atoll_replica::{Change, Incarnation, NodeId, Table};
@@ -14,24 +16,24 @@ use tokio::time::Instant;
 /// What this leader knows of nodes.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
-    /// When each was heard last, and in which life.
+    /// When each node was last heard, and in which life.
     pub(super) heard: BTreeMap<NodeId, (Incarnation, Instant)>,
-    /// Whose connection ended, when, and in which life; those who came back aside.
+    /// The nodes whose connections ended, when, and in which life; without those that came back.
     pub(super) lost: BTreeMap<NodeId, (Incarnation, Instant)>,
-    /// The same of whoever led before.
+    /// The same for the member that led before.
     pub(super) lost_leader: Option<(NodeId, Incarnation, Instant)>,
     /// Since when this member leads.
     pub(super) led_since: Option<Instant>,
-    /// Who is being given up now.
+    /// The nodes that are being given up.
     pub(super) failing: BTreeSet<NodeId>,
-    /// Since when each is down, as far as this leader knows.
+    /// Since when each node is down, as far as this leader knows.
     pub(super) down: BTreeMap<NodeId, Instant>,
 }
 
 impl Nodes {
-    /// This member leads from now on. If the connection of the leader before it ended just now, most likely
-    /// its process did; it has to be heard within the time that anybody else has. Nothing else counts that
-    /// was seen before.
+    /// Begins to lead. If the connection of the former leader ended just now, its process most likely did
+    /// too: it has to be heard within the time that any node has after its connection ends. Nothing else that
+    /// was seen before counts.
     pub(super) fn begin(&mut self, now: Instant, recent: Duration) {
         let is_recent = |at: Instant| now.saturating_duration_since(at) < recent;
         let lost = self.lost_leader.filter(|(.., at)| is_recent(*at));
@@ -39,20 +41,21 @@ impl Nodes {
         *self = Self { led_since: Some(now), lost: lost.into_iter().collect(), ..Self::default() };
     }
 
-    /// Everybody has as long to be heard as when this member began to lead.
+    /// Gives every node as much time to be heard as when this member began to lead.
     pub(super) fn begin_anew(&mut self, now: Instant) {
         self.led_since = Some(now);
         self.lost.clear();
     }
 
-    /// This member stood still for so long until now. What it heard or lost while it did lies that much less
-    /// back, and never ahead: who was heard a moment ago would have that long to fall silent in.
+    /// Accounts for a time in which this member stood still until now. Whatever it heard or lost lies that
+    /// much less far back, but never in the future: a node heard a moment ago would have that long to fall
+    /// silent.
     pub(super) fn forgive(&mut self, time: Duration, now: Instant) {
         let known = self.heard.values_mut().chain(self.lost.values_mut());
         known.for_each(|(_, at)| *at = (*at + time).min(now).max(*at));
     }
 
-    /// Who was not heard for too long.
+    /// Nodes that were not heard for too long.
     pub(super) fn silent(&mut self, table: &Table, options: &CouncilOptions, now: Instant) -> Vec<Change> {
         let mut silent = Vec::new();
         let led_since = self.led_since.unwrap_or(now);

@@ -1,35 +1,35 @@
-//! What a member must not forget, and the facts that change it, out of bytes and into bytes.
+//! The durable state of a member, and the facts that change it, with their encoding.
 //!
-//! Invariant: what is kept follows from the facts alone, in their order; all of it, as facts, makes the same
-//! again.
+//! Invariant: the state follows from the facts alone, in their order; the whole state written as facts yields
+//! the same state again.
 
 use crate::codec::{Coded, Damaged, Reader, RingId};
 use crate::types::{EntryOf, LogIdOf, SeatId, VoteOf};
 use std::collections::VecDeque;
 
-/// What a member must not forget.
+/// The durable state of a member.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Kept {
     pub(crate) seat: SeatId,
     pub(crate) ring: Option<RingId>,
     pub(crate) vote: Option<VoteOf>,
     pub(crate) purged: Option<LogIdOf>,
-    /// Contiguous, behind `purged`.
+    /// Contiguous, starting after `purged`.
     pub(crate) entries: VecDeque<EntryOf>,
 }
 
-/// One thing that changes what is kept.
+/// One change of the durable state.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Fact {
-    /// All else is forgotten; this is the seat.
+    /// Resets everything to a new seat.
     Seat(SeatId),
     Ring(RingId),
     Vote(VoteOf),
-    /// Behind the last one.
+    /// Appends an entry.
     Entry(EntryOf),
-    /// Entries from this place on are gone.
+    /// Removes the entries from this index on.
     Cut(u64),
-    /// Entries up to this one are gone, since a snapshot has them.
+    /// Removes the entries up to this one, which a snapshot has.
     Purged(LogIdOf),
 }
 
@@ -42,14 +42,14 @@ impl Kept {
         self.entries.back().map(|entry| entry.log_id).or(self.purged)
     }
 
-    /// How many entries are before this place.
+    /// How many entries come before this index.
     pub(crate) fn before(&self, index: u64) -> usize {
         let first = self.entries.front().map_or(0, |entry| entry.log_id.index);
         let count = usize::try_from(index.saturating_sub(first)).unwrap_or(usize::MAX);
         count.min(self.entries.len())
     }
 
-    /// Takes a fact in; what is wrong with it, if anything.
+    /// Applies a fact; an error says what is wrong with it.
     pub(crate) fn take(&mut self, fact: Fact) -> Result<(), &'static str> {
         match fact {
             Fact::Seat(seat) => *self = Self::new(seat),
@@ -75,7 +75,7 @@ impl Kept {
         Ok(())
     }
 
-    /// All of it, as the facts of a new file.
+    /// The whole state, as the facts of a new file.
     pub(crate) fn facts(&self) -> Vec<u8> {
         let mut out = Vec::new();
         Fact::Seat(self.seat).put(&mut out);
@@ -87,7 +87,7 @@ impl Kept {
     }
 }
 
-/// Adds an entry as a fact.
+/// Encodes an entry as a fact.
 pub(crate) fn put_entry(entry: &EntryOf, out: &mut Vec<u8>) {
     out.push(4);
     entry.put(out);

@@ -1,18 +1,17 @@
-//! The file of the log: what is in it, and what is believed of it after a crash.
-//!
+//! The file of the log: its format, and how much of it is believed after a crash.
 //! ```text
 //!  file    | magic 8 | record | record | ...
 //!  record  | checksum 8 | length 4 | number 8 | facts ... length bytes
 //! ```
-//! Little-endian. `checksum` is XXH3-64 of what follows it. A record is what was written and synced at once;
-//! the next one is written only after that. So a record that does not match is the torn end of the file if no
-//! whole record with a higher number is behind it, and damage if there is one.
+//! Little-endian. `checksum` is XXH3-64 of what follows it. A record is what was written and synced at once,
+//! and the next one is written only after that. So a record that does not match its checksum is the torn end
+//! of the file if no whole record with a higher number comes after it, and damage if one does.
 //!
-//! Invariant: a file is made whole under another name and then renamed: its first record is never torn.
-//! Invariant: what is believed was synced by whoever believes it. What is read may never have reached the
-//! disk: the process before was killed between a write and its sync, or a sync failed, after which the system
-//! calls its pages clean.
-//! Invariant: nothing behind damage is believed, and damage is never cut off.
+//! Invariant: a file is written whole under another name and then renamed, so its first record is never torn.
+//! Invariant: a process relies only on what it has synced itself. Bytes that it reads may never have reached
+//! the disk: the process before may have been killed between a write and its sync, or a sync may have failed,
+//! after which the system regards the pages as clean.
+//! Invariant: nothing after damage is believed, and damage is never cut off.
 
 use super::facts::{Fact, Kept};
 use crate::CouncilError;
@@ -31,7 +30,7 @@ const HEADER_BYTES: usize = 20;
 /// Longest record that is written or believed, in bytes.
 const RECORD_BYTES_MAX: usize = 256 << 20;
 
-/// A record of facts.
+/// Encodes a record.
 fn record(number: u64, facts: &[u8]) -> io::Result<Vec<u8>> {
     let length = u32::try_from(facts.len()).ok().filter(|length| *length as usize <= RECORD_BYTES_MAX);
     let length = length.ok_or_else(|| io::Error::other("more at once than a record can hold"))?;
@@ -44,8 +43,8 @@ fn record(number: u64, facts: &[u8]) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The facts of the record that the bytes begin with, if there is a whole one with this number or, if
-/// `or_later`, a higher one.
+/// The facts of the record at the front, if there is a whole one with this number or, if `or_later`, a higher
+/// one.
 fn facts_of(bytes: &[u8], number: u64, or_later: bool) -> Option<&[u8]> {
     let header = bytes.get(..HEADER_BYTES)?;
     let checksum = u64::from_le_bytes(header.get(..8)?.try_into().ok()?);
@@ -59,7 +58,7 @@ fn facts_of(bytes: &[u8], number: u64, or_later: bool) -> Option<&[u8]> {
     if XxHash3_64::oneshot(rest) != checksum { None } else { rest.get(HEADER_BYTES - 8..) }
 }
 
-/// What a file says, where its last whole record ends, and the number of the next one.
+/// The contents of a file, where its last whole record ends, and the number of the next one.
 #[derive(Debug)]
 struct Found {
     kept: Kept,
@@ -67,7 +66,7 @@ struct Found {
     next: u64,
 }
 
-/// Reads the bytes of a file. An error names the place and what is wrong there.
+/// Reads the bytes of a file. An error names the place and the problem there.
 fn read(bytes: &[u8]) -> Result<Found, (usize, &'static str)> {
     if bytes.get(..MAGIC.len()) != Some(&MAGIC[..]) {
         return Err((0, "not a log of a configuration group"));
@@ -93,36 +92,36 @@ fn read(bytes: &[u8]) -> Result<Found, (usize, &'static str)> {
     }
 }
 
-/// A file that is written to.
+/// A file that is open for writing.
 #[derive(Debug)]
 pub(crate) struct LogFile {
     path: PathBuf,
     file: File,
     next: u64,
-    /// Where the last record ends that was written.
+    /// Where the last complete record ends.
     end: u64,
-    /// Whether something may stand behind it that there was no room for the rest of.
+    /// Whether part of a record may stand after `end`, because there was no room for the rest.
     is_torn: bool,
 }
 
-/// What became of facts that were to be written.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Written {
-    /// They will survive.
+    /// The facts will survive.
     Synced,
-    /// There was no room for them on the disk: all is as it was.
+    /// The disk had no room for the facts: the log is as it was.
     NoRoom,
 }
 
-/// Whether it is only room that lacks.
+/// Whether the error means that the disk or the quota is full.
 fn lacks_room(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 impl LogFile {
-    /// Opens the file, or makes one with this seat. Gives what it says, once that will survive: of a vote
-    /// that is the same again the consensus writes nothing.
+    /// Opens the file, or creates one with this seat. Returns the contents once they will survive: the
+    /// consensus relies on a vote that it reads, and does not write it again.
     pub(crate) fn open(path: &Path, seat: SeatId) -> Result<(Self, Kept), CouncilError> {
         let failed = |source| CouncilError::Folder { path: path.to_owned(), source };
         let bytes = match std::fs::read(path) {
@@ -142,13 +141,14 @@ impl LogFile {
         if end < bytes.len() {
             tracing::warn!(path = %path.display(), at = end, bytes = bytes.len() - end, "a torn end was cut off");
         }
-        // In another file: what a sync failed for is not written again by the next sync of the same one.
+        // Into another file: pages for which a sync failed are not written again by the next sync of the same
+        // file.
         let whole = write_beside(path, bytes.get(..end).unwrap_or_default()).and_then(|()| name(path));
         let file = whole.and_then(|()| OpenOptions::new().append(true).open(path)).map_err(failed)?;
         Ok((Self { path: path.to_owned(), file, next, end: end as u64, is_torn: false }, kept))
     }
 
-    /// Adds facts, and returns when they will survive.
+    /// Appends facts; returns when they will survive.
     pub(crate) fn append(&mut self, facts: &[u8]) -> io::Result<Written> {
         let record = record(self.next, facts)?;
         if self.is_torn {
@@ -159,13 +159,13 @@ impl LogFile {
             Err(error) if lacks_room(&error) => return Ok(Written::NoRoom),
             written => written?,
         }
-        // Whatever this fails for, what the disk has then is not known.
+        // Whatever the error is, the contents of the disk are unknown then.
         self.file.sync_data()?;
         (self.next, self.end, self.is_torn) = (self.next + 1, self.end + record.len() as u64, false);
         Ok(Written::Synced)
     }
 
-    /// Puts these facts in the place of all others.
+    /// Replaces the file by one with these facts.
     pub(crate) fn replace(&mut self, facts: &[u8]) -> io::Result<Written> {
         match write_beside(&self.path, &whole(facts)?) {
             Err(error) if lacks_room(&error) => return Ok(Written::NoRoom),
@@ -175,20 +175,20 @@ impl LogFile {
         Ok(Written::Synced)
     }
 
-    /// From now on there is no room for anything.
+    /// Makes the disk look full from here on.
     #[cfg(test)]
     pub(crate) fn fill_disk(&mut self) -> File {
         let full = OpenOptions::new().append(true).open("/dev/full").unwrap();
         std::mem::replace(&mut self.file, full)
     }
 
-    /// Makes a file with one record, whole or not at all.
+    /// Creates a file with one record, completely or not at all.
     fn make(path: &Path, facts: &[u8]) -> io::Result<Self> {
         write_beside(path, &whole(facts)?)?;
         Self::named(path, facts)
     }
 
-    /// The file with these facts that was written beside it, under its name.
+    /// Renames the file with these facts, which was written beside it, into place and opens it.
     fn named(path: &Path, facts: &[u8]) -> io::Result<Self> {
         name(path)?;
         let file = OpenOptions::new().append(true).open(path)?;
@@ -208,7 +208,8 @@ fn unfinished(path: &Path) -> PathBuf {
     path.with_extension("unfinished")
 }
 
-/// Writes a file under another name, for [`name`] to give it its own: it is there whole, or as it was before.
+/// Writes a file under a temporary name, for [`name`] to rename: so the file appears whole, or stays as it
+/// was.
 fn write_beside(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let written = File::create(unfinished(path)).and_then(|mut file| {
         file.write_all(bytes)?;
@@ -223,7 +224,7 @@ fn name(path: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Whatever was wrong, most likely a full disk, whoever else writes there needs the room.
+/// Removes the temporary file. The error is most likely a full disk, and others need the room.
 fn drop_unfinished(path: &Path) {
     let _ = std::fs::remove_file(unfinished(path));
 }
@@ -245,7 +246,7 @@ mod tests {
         EntryOf { log_id: log_id(index), payload }
     }
 
-    /// Facts that make sense one after the other, each a record of its own.
+    /// Facts that make sense one after the other, each for a record of its own.
     fn some_facts(seed: u64) -> Vec<Fact> {
         let mut random = fastrand::Rng::with_seed(seed);
         let (mut next, mut first) = (0, 0);
@@ -273,7 +274,8 @@ mod tests {
         assert_eq!(file.append(&fact.to_bytes()).unwrap(), Written::Synced);
     }
 
-    /// A file with a record for each fact; the end of each, and what is kept then.
+    /// Writes a file with a record for each fact; returns where each record ends, and the state at that
+    /// point.
     fn written(path: &Path, facts: &[Fact]) -> Vec<(u64, Kept)> {
         let (mut file, mut kept) = LogFile::open(path, SeatId(5)).unwrap();
         let mut after = vec![(std::fs::metadata(path).unwrap().len(), kept.clone())];
@@ -332,7 +334,7 @@ mod tests {
             for end in *start as usize..bytes.len() {
                 let mut torn = bytes[..end].to_vec();
                 if end % 2 == 0 {
-                    // The file was made longer, and what was to be there never came.
+                    // The file was extended, but the bytes never arrived.
                     torn.resize(bytes.len() + 100, 0);
                 }
                 if torn.starts_with(&bytes) {
@@ -387,7 +389,7 @@ mod tests {
         let path = folder.path().join("log");
         let (mut file, _) = LogFile::open(&path, SeatId(5)).unwrap();
         for number in 0..4 {
-            // A device that has no room, and then a part of the record that there was room for.
+            // A device without room, and then part of a record, as if there was room for that much.
             let fact = Fact::Entry(entry(number)).to_bytes();
             let disk = file.fill_disk();
             assert_eq!(file.append(&fact).unwrap(), Written::NoRoom);
@@ -424,7 +426,7 @@ mod tests {
         assert_eq!(file.replace(&kept.facts()).unwrap(), Written::NoRoom);
         assert_eq!(names(), ["log"], "one that is made anew");
         assert_eq!(LogFile::open(&path, SeatId(6)).unwrap().1.ring, Some(RingId(1)));
-        // A name that it cannot have.
+        // A name that the file cannot have.
         let taken = folder.path().join("taken");
         std::fs::create_dir(&taken).unwrap();
         write_beside(&taken, b"log").unwrap();

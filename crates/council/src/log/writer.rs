@@ -1,9 +1,10 @@
-//! The thread that writes and syncs the log, so that nobody else waits for the disk.
+//! The thread that writes and syncs the log, so that no other thread waits for the disk.
 //!
-//! Invariant: what was handed in first is synced first; what comes meanwhile is synced together.
-//! Invariant: after the first error nothing more is written: what the disk has then is not known. A disk that
-//! is full is none: what there is no room for waits, and all behind it, so that this member says nothing
-//! meanwhile. Whoever has the log is told so.
+//! Invariant: jobs are synced in the order in which they were handed in; those that arrive during a sync are
+//! synced together.
+//! Invariant: after the first error nothing more is written, because the contents of the disk are unknown
+//! then. A full disk is not such an error: the facts that it has no room for wait, and so does everything
+//! behind them, so the member stays silent meanwhile. The log's users are told.
 
 use super::file::{LogFile, Written};
 use std::io;
@@ -13,42 +14,42 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Called when it will survive, or never will.
+/// Called when the facts will survive, or never will.
 pub(crate) type Done = Box<dyn FnOnce(io::Result<()>) + Send>;
 
-/// Jobs that wait. The consensus waits for each by itself, so there are never more than a few.
+/// Most jobs that wait. The consensus waits for each job by itself, so there are never more than a few.
 const JOBS_MAX: usize = 256;
 
-/// What is synced together at most, in bytes.
+/// Most bytes that are synced together.
 const TOGETHER_BYTES: usize = 8 << 20;
 
-/// What is to be written.
+/// Facts to be written.
 pub(crate) struct Job {
     pub(crate) facts: Vec<u8>,
-    /// Whether these facts take the place of all before them.
+    /// Whether these facts replace all earlier ones.
     pub(crate) replaces: bool,
     pub(crate) done: Done,
 }
 
-/// How often it is tried whether there is room again.
+/// The pause before a full disk is tried again.
 const TRY_EACH: Duration = Duration::from_millis(200);
 
-/// The thread.
+/// The writer thread.
 pub(crate) struct Writer {
     thread: JoinHandle<()>,
     end: Arc<End>,
 }
 
-/// Whether nobody waits for room any more.
+/// Shared with the thread: whether it should give up waiting for room, and whether it is waiting.
 struct End {
     is_near: Mutex<bool>,
     told: Condvar,
-    /// Whether there is no room for what is to be written.
+    /// Whether the disk has no room for the next facts.
     lacks_room: watch::Sender<bool>,
 }
 
 impl Writer {
-    /// Begins it; it ends when nobody can hand anything in any more, and tells while it waits for room.
+    /// Starts the thread. It ends when no job can come any more, and reports while it waits for room.
     pub(crate) fn begin(
         file: LogFile,
         lacks_room: watch::Sender<bool>,
@@ -62,7 +63,7 @@ impl Writer {
         Ok((jobs, Self { thread, end }))
     }
 
-    /// Waits until all is written that there is room for.
+    /// Waits until everything is written that there is room for.
     pub(crate) fn end(self) {
         *self.end.is_near.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.end.told.notify_all();
@@ -76,7 +77,7 @@ impl End {
         Self { is_near, told, lacks_room }
     }
 
-    /// Waits until it is time to try again; whether to.
+    /// Waits until the next attempt is due; returns whether to make it.
     fn pause(&self) -> bool {
         let is_near = self.is_near.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.told.wait_timeout_while(is_near, TRY_EACH, |is_near| !*is_near);
@@ -84,7 +85,7 @@ impl End {
     }
 }
 
-/// Writes facts as soon as there is room for them.
+/// Writes facts, waiting for room if need be.
 fn append(file: &mut LogFile, facts: &[u8], end: &End) -> io::Result<()> {
     while file.append(facts)? == Written::NoRoom {
         if !end.lacks_room.send_replace(true) {
@@ -120,7 +121,7 @@ fn write(mut file: LogFile, jobs: &Receiver<Job>, end: &End) {
         }
         if failed.is_none() {
             let written = match job.replaces {
-                // The file as it is says the same.
+                // If there is no room for a new file, the old one says the same.
                 true => file.replace(&job.facts).map(drop),
                 false => append(&mut file, &job.facts, end),
             };

@@ -1,4 +1,4 @@
-//! What a member answers to whom, over a socket.
+//! What a member answers to which sender, over a socket.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use super::*;
@@ -10,7 +10,7 @@ use openraft::{LeaderId, Vote};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A member of a group of two that is alone, and a connection to it.
+/// A member of a group of two whose other member is absent, and a connection to it.
 async fn member() -> (Council, CouncilOptions, Client) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -161,7 +161,7 @@ fn a_node_that_falls_silent_is_noticed_while_slots_are_being_placed() {
         let mut options = CouncilOptions::new(NodeId(1), members, ring, String::new());
         (options.node_timeout_ms, options.founding_nodes, options.founding_wait_ms) = (300, 2, 600_000);
         let (log, jobs) = Log::with_writes_left(SeatId(1));
-        // So many writes are made, and the next one is not until the test is over.
+        // This many writes complete; the next one does not until the test is over.
         let passing = Arc::new(AtomicUsize::new(usize::MAX));
         let (holding, mut held) = tokio::sync::mpsc::unbounded_channel();
         let passes = Arc::clone(&passing);
@@ -187,7 +187,7 @@ fn a_node_that_falls_silent_is_noticed_while_slots_are_being_placed() {
             survived: Survived::Nothing,
         };
         assert!(matches!(shared.decide(register(1)).await, Answer::Decision(_)));
-        // With the second node all slots are placed, by the write behind that.
+        // With the second node all slots are placed, by the next write.
         passing.store(1, Ordering::SeqCst);
         assert!(matches!(shared.decide(register(7)).await, Answer::Decision(_)));
         let placing = held.recv().await.unwrap();
@@ -197,7 +197,7 @@ fn a_node_that_falls_silent_is_noticed_while_slots_are_being_placed() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        // An entry may take five seconds.
+        // Writing an entry may take up to five seconds.
         assert!(tokio::time::timeout(Duration::from_secs(4), noticed).await.is_ok(), "it is not noticed");
         passing.store(usize::MAX, Ordering::SeqCst);
         (placing.done)(Ok(()));

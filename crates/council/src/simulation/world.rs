@@ -1,5 +1,5 @@
-//! What the members of a simulated group share: who is reached, what messages suffer, and the book of what
-//! was applied.
+//! The state that members of a simulated group share: which are up, the network between them, and a record of
+//! the applied entries.
 
 use crate::codec::Coded;
 use crate::machine::Machine;
@@ -18,31 +18,31 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// All that members share.
+/// The state that all members share.
 #[derive(Clone)]
 pub(super) struct World(pub(super) Arc<Mutex<State>>);
 
-/// A mistake that is made on purpose, to see that it is noticed.
+/// A deliberate mistake, made to see that the checks notice it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mistake {
     None,
-    /// A member that lost its log comes back on the seat that it had.
+    /// A member that lost its log comes back on the same seat.
     SeatKept,
-    /// A member that thinks it leads says so without asking the others.
+    /// A member that believes it leads confirms that without asking the others.
     LeadNotConfirmed,
 }
 
 pub(super) struct State {
     pub(super) mistake: Mistake,
     pub(super) random: fastrand::Rng,
-    /// Who can be reached now, by seat.
+    /// The members that are up, by seat.
     pub(super) members: BTreeMap<SeatId, (NodeId, Raft, Machine)>,
-    /// Who does not reach whom.
+    /// The directions in which messages do not pass.
     pub(super) cut: BTreeSet<(NodeId, NodeId)>,
     pub(super) is_calm: bool,
-    /// The entry that was applied at each place, as bytes, by whoever applied it first.
+    /// The encoded entry that was first applied at each place.
     pub(super) book: BTreeMap<u64, Vec<u8>>,
-    /// The node that each answered change registered, and where.
+    /// The node that each answered change registered, and at which place.
     pub(super) answered: BTreeMap<NodeId, u64>,
     pub(super) counts: BTreeMap<&'static str, u64>,
 }
@@ -60,7 +60,7 @@ impl World {
         from(&mut self.state().random)
     }
 
-    /// Waits for as long as a message takes; whether it arrives.
+    /// Waits for as long as a message takes; returns whether it arrives.
     async fn travel(&self, from: NodeId, to: NodeId) -> bool {
         let (delay, is_lost) = {
             let mut state = self.state();
@@ -108,7 +108,7 @@ fn lost() -> Failed {
 }
 
 impl Link {
-    /// Has the other side do something, if the question and then the answer arrive.
+    /// Runs a request on the other side, if the request arrives, and returns its answer if that does.
     async fn ask<T, E, F: Future<Output = Result<T, E>>>(
         &self,
         ask: impl FnOnce(Raft) -> F,
@@ -122,7 +122,7 @@ impl Link {
         if world.travel(self.node, self.network.me).await { Ok(answer) } else { std::future::pending().await }
     }
 
-    /// Has the same done again, much later.
+    /// Repeats the request, much later.
     fn double<E, F>(&self, ask: impl FnOnce(Raft) -> F + Send + 'static)
     where
         F: Future<Output = E> + Send,
@@ -181,7 +181,7 @@ impl RaftNetwork<Types> for Link {
     }
 }
 
-/// The state machine, with the book beside it.
+/// The state machine, with a record of what it applies.
 pub(super) struct Booked {
     pub(super) world: World,
     pub(super) machine: Machine,

@@ -1,4 +1,4 @@
-//! Groups on this machine, and what their nodes are told.
+//! Groups on this machine, and the events that their nodes receive.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods, clippy::panic)]
 
 pub mod proxy;
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long anything may take here: the machine may be busy with other tests.
+/// How long any step may take: the machine may be busy with other tests.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a node was told so far.
+/// The events of a node so far.
 #[derive(Default)]
 pub struct Told {
     pub incarnation: Option<Incarnation>,
@@ -24,7 +24,7 @@ pub struct Told {
     pub heard: Vec<Moment>,
     pub is_seated: bool,
     pub has_left: bool,
-    /// Who was down in any table.
+    /// The nodes that were down in any table.
     pub was_down: BTreeSet<NodeId>,
     pub has_failed: bool,
     pub troubles: Vec<CouncilError>,
@@ -47,7 +47,7 @@ impl Node {
     }
 
     pub fn try_start(options: CouncilOptions, survived: Survived) -> Result<Self, CouncilError> {
-        // What happened is shown with RUST_LOG=atoll_council=debug.
+        // RUST_LOG=atoll_council=debug shows what happened.
         let filter = tracing_subscriber::EnvFilter::from_default_env();
         let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
         let told: Arc<(Mutex<Told>, Condvar)> = Arc::default();
@@ -78,7 +78,7 @@ impl Node {
         Ok(Self { council: Some(council), told })
     }
 
-    /// Waits until what the node was told is so.
+    /// Waits until `holds` is true of the node's events.
     pub fn until(&self, what: &str, holds: impl Fn(&Told) -> bool) {
         if !self.within(PATIENCE, &holds) {
             let told = self.told.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -92,7 +92,7 @@ impl Node {
         }
     }
 
-    /// Whether it is so within this time.
+    /// Whether `holds` becomes true within this time.
     pub fn within(&self, time: Duration, holds: impl Fn(&Told) -> bool) -> bool {
         let told = self.told.0.lock().unwrap();
         let (told, timeout) = self.told.1.wait_timeout_while(told, time, |told| !holds(told)).unwrap();
@@ -108,7 +108,7 @@ impl Node {
         what(&self.told.0.lock().unwrap())
     }
 
-    /// Who is down from now on is told alone.
+    /// Forgets which nodes were down before.
     pub fn forget_who_was_down(&self) {
         self.told.0.lock().unwrap().was_down.clear();
     }
@@ -126,8 +126,8 @@ impl Node {
     }
 }
 
-/// A socket below those that the system hands out: its port is still there for a member that is killed and
-/// begins again, since nobody who asks for any port at all is given it meanwhile.
+/// A socket on a port below those that the system hands out: it is still free when a killed member restarts,
+/// because no process that asks for an arbitrary port gets it.
 fn socket() -> TcpListener {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let first = std::process::id() % 120 * 50;
@@ -138,7 +138,7 @@ fn socket() -> TcpListener {
     free.expect("a port of 13,000 to 18,999 that is free")
 }
 
-/// Sockets for as many members, and who they are: from 1 on.
+/// Sockets for `count` members, and their numbers, from 1 on, with their addresses.
 pub fn sockets(count: u32) -> (Vec<TcpListener>, Vec<(NodeId, SocketAddr)>) {
     let listeners: Vec<_> = (0..count).map(|_| socket()).collect();
     let address = |listener: &TcpListener| listener.local_addr().unwrap();
@@ -161,7 +161,7 @@ pub fn options(
     options
 }
 
-/// A group of as many members, each a node.
+/// A group of `count` members, each a node.
 pub fn group(count: u32, slots: u32, folder: Option<&Path>) -> (Vec<Node>, Vec<(NodeId, SocketAddr)>) {
     let (listeners, members) = sockets(count);
     let nodes = listeners.into_iter().zip(1..).map(|(listener, me)| {
@@ -170,7 +170,8 @@ pub fn group(count: u32, slots: u32, folder: Option<&Path>) -> (Vec<Node>, Vec<(
     (nodes.collect(), members)
 }
 
-/// A group whose members reach each other through proxies: that from the first to the second by their places.
+/// A group whose members reach each other through proxies, indexed by the member that connects and the one
+/// that it connects to.
 pub struct Proxied {
     pub nodes: Vec<Node>,
     pub ways: Vec<Vec<Option<proxy::Proxy>>>,

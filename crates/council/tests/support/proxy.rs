@@ -1,11 +1,11 @@
-//! Connections that can be cut: each passes through a thread of its own on the way.
+//! Proxies that can cut connections; each connection has threads of its own.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// The way from one node to another.
+/// The connections from one node to another.
 pub struct Proxy {
     pub address: SocketAddr,
     shared: Arc<Shared>,
