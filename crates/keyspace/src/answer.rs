@@ -1,9 +1,9 @@
-//! An answer on its way into a buffer, which is as it was where nothing can be answered.
+//! An answer on its way into a buffer, which is restored if nothing can be answered.
 
 use crate::{ANSWER_BYTES_MAX, Refusal};
 use atoll_resp::{Protocol, ReplyWriter};
 
-/// Where an answer is written.
+/// Writes one answer to the end of a buffer.
 pub(crate) struct Answer<'a> {
     target: &'a mut Vec<u8>,
     protocol: Protocol,
@@ -17,7 +17,7 @@ impl<'a> Answer<'a> {
         Self { target, protocol, start, bytes_max: ANSWER_BYTES_MAX }
     }
 
-    /// The same answer, for somebody to write it.
+    /// The same answer, reborrowed.
     pub(crate) fn again(&mut self) -> Answer<'_> {
         Answer { target: self.target, ..*self }
     }
@@ -26,7 +26,7 @@ impl<'a> Answer<'a> {
         ReplyWriter::new(self.target, self.protocol)
     }
 
-    /// Answers from here on as every client understands it.
+    /// Switches to the protocol version that every client understands.
     pub(crate) fn speak_oldest(&mut self) {
         self.protocol = Protocol::Resp2;
     }
@@ -36,17 +36,17 @@ impl<'a> Answer<'a> {
         self.target.len() - self.start
     }
 
-    /// What was written behind so many bytes.
+    /// What was written after the first `bytes` bytes.
     pub(crate) fn behind(&self, bytes: usize) -> &[u8] {
         self.target.get(self.start + bytes..).unwrap_or_default()
     }
 
-    /// Answers what was answered before.
+    /// Repeats an answer that was given before.
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
         self.target.extend_from_slice(bytes);
     }
 
-    /// Takes back what was written.
+    /// Removes what was written.
     pub(crate) fn take_back(&mut self) {
         self.target.truncate(self.start);
         if self.target.capacity() > ANSWER_BYTES_MAX {
@@ -60,14 +60,14 @@ impl<'a> Answer<'a> {
         self.writer().error(refusal.word(), &refusal.to_string());
     }
 
-    /// Whether so many bytes more are not too many.
+    /// Checks that `more` bytes still fit into the answer.
     pub(crate) fn check_room(&self, more: u64) -> Result<(), Refusal> {
         let actual = (self.target.len() - self.start) as u64 + more;
         let most = self.bytes_max as u64;
         if actual <= most { Ok(()) } else { Err(Refusal::Limit { what: "an answer", actual, most }) }
     }
 
-    /// Answers bytes, unless that makes the answer too long.
+    /// Answers a string, unless that makes the answer too long.
     pub(crate) fn string(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         self.check_room(bytes.len() as u64)?;
         self.writer().string(bytes);

@@ -1,4 +1,4 @@
-//! Names of cells in the tree: which slot, which kind, which key, which field.
+//! Names of cells in the tree: slot, kind, key and field.
 //!
 //! ```text
 //! slot 01 key                    head: a string, or how many fields a hash has; sort key 00 of the contract
@@ -9,11 +9,11 @@
 //! ff ff slot                     state of the slot: what was applied, when, how many keys there are
 //! ```
 //!
-//! Heads lie beside each other, so that keys are counted and listed without passing over fields. Numbers have
-//! their highest byte first. In an escaped key a zero is followed by `ff`, and two zeros end it: so names are
-//! in the order of keys, then of fields, and no key is the beginning of another.
+//! Heads are adjacent, so that keys are counted and listed without passing over fields. Numbers are
+//! big-endian. In an escaped key each zero byte is followed by `ff`, and two zero bytes end it. So names sort
+//! by key and then by field, and no escaped key is a prefix of another.
 //!
-//! Invariant: names of two slots never interleave, and a slot's own never lie among its state.
+//! Invariant: names of two slots never interleave, and those of a slot never mix with those of states.
 
 use std::ops::Deref;
 
@@ -23,10 +23,10 @@ pub(crate) const DEADLINE: u8 = 3;
 pub(crate) const SESSION: u8 = 4;
 pub(crate) const SESSION_USE: u8 = 5;
 
-/// What the names of states begin with: no slot has this number.
+/// The prefix of the names of states: no slot has this number.
 const STATES: [u8; 2] = [0xff, 0xff];
 
-/// Names up to this length need no memory of their own.
+/// Names up to this length are stored inline.
 const SHORT: usize = 120;
 
 /// The name of a cell.
@@ -41,7 +41,7 @@ impl CellName {
         Self { short: [0; SHORT], len: 0, long: Vec::new() }
     }
 
-    /// What the names of all cells of a kind begin with, in a slot.
+    /// The prefix of all names of a kind in a slot.
     pub(crate) fn kind(slot: u16, kind: u8) -> Self {
         let mut name = Self::new();
         name.push(&slot.to_be_bytes());
@@ -55,10 +55,10 @@ impl CellName {
         name
     }
 
-    /// From the first head of a slot whose key begins so, and behind the last one.
+    /// The range of the heads of a slot whose keys have a prefix: the first name, and the end, exclusive.
     pub(crate) fn heads(slot: u16, start: &[u8]) -> (Self, Self) {
         let from = Self::head(slot, start);
-        // There is one: no kind is the highest byte.
+        // There is one: no kind has the highest byte.
         let same = from.iter().rposition(|&byte| byte != u8::MAX).unwrap_or_default();
         let mut to = Self::new();
         to.push(&from[..=same]);
@@ -66,7 +66,7 @@ impl CellName {
         (from, to)
     }
 
-    /// What the names of all fields of a key begin with.
+    /// The prefix of the names of all fields of a key.
     pub(crate) fn fields(slot: u16, key: &[u8]) -> Self {
         let mut name = Self::kind(slot, FIELD);
         let mut rest = key;
@@ -80,7 +80,7 @@ impl CellName {
         name
     }
 
-    /// Behind the last field of a key.
+    /// The end of the names of a key's fields, exclusive.
     pub(crate) fn fields_end(slot: u16, key: &[u8]) -> Self {
         let mut name = Self::fields(slot, key);
         name.replace_last(1);
@@ -150,42 +150,42 @@ impl Deref for CellName {
     }
 }
 
-/// Adds the name of a head to others.
+/// Appends the name of a head to a buffer of names.
 pub(crate) fn push_head(names: &mut Vec<u8>, slot: u16, key: &[u8]) {
     names.extend_from_slice(&slot.to_be_bytes());
     names.push(HEAD);
     names.extend_from_slice(key);
 }
 
-/// The key that the name of a head tells.
+/// The key in the name of a head.
 pub(crate) fn key_of_head(name: &[u8]) -> &[u8] {
     name.get(3..).unwrap_or_default()
 }
 
-/// Deadline and key that the name of a deadline tells.
+/// The deadline and the key in the name of a deadline.
 pub(crate) fn parts_of_deadline(name: &[u8]) -> Option<(u64, &[u8])> {
     let (deadline, key) = name.get(3..)?.split_first_chunk()?;
     Some((u64::from_be_bytes(*deadline), key))
 }
 
-/// When a session was in use and whose it is, as the name of its use tells.
+/// When a session was in use, and its client, in the name of a session's use.
 pub(crate) fn parts_of_session_use(name: &[u8]) -> Option<(u64, u128)> {
     let (used_ms, client) = name.get(3..)?.split_first_chunk()?;
     Some((u64::from_be_bytes(*used_ms), u128::from_be_bytes(client.try_into().ok()?)))
 }
 
-/// The names of all cells of a slot but its state: from one up to another.
+/// The range of the names of all cells of a slot except its state.
 pub(crate) fn all_of(slot: u16) -> (CellName, CellName) {
     (CellName::kind(slot, 0), CellName::kind(slot, u8::MAX))
 }
 
-/// Whether this is the name, behind the slot, of a cell that is moved with a slot.
+/// Whether this is the name, without the slot's number, of a cell that moves along with its slot.
 #[must_use]
 pub fn is_moved(name: &[u8]) -> bool {
     matches!(name.first(), Some(&(HEAD | FIELD | DEADLINE | SESSION | SESSION_USE)))
 }
 
-/// What the names of states begin with, and the number that the name of one tells.
+/// The prefix of the names of states.
 pub(crate) fn states() -> &'static [u8] {
     &STATES
 }

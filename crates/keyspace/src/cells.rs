@@ -1,4 +1,4 @@
-//! What the evaluator needs of a store: cells to read, and changes that are made together later.
+//! The evaluator's view of a store: cells to read, and changes that are committed together later.
 
 use crate::KeyspaceError;
 use crate::head::HEAD_BYTES_MAX;
@@ -6,24 +6,24 @@ use atoll_buffer::Buffer;
 use atoll_engine::{Direction, Front, Value, ValueRef};
 use std::ops::{Bound, ControlFlow};
 
-/// What a cell begins with: any head is whole in it.
+/// The first bytes of a cell, enough for any head.
 pub type CellFront = Front<HEAD_BYTES_MAX>;
 
-/// Cells as they were before a command.
+/// The cells as they were before a command.
 pub trait Cells {
-    /// Shows the value of a cell, all of it. `show` must not read other cells.
+    /// Passes the whole value of a cell to `show`, which must not read other cells.
     ///
     /// # Errors
-    /// [`KeyspaceError`] when it must be read back and cannot be.
+    /// [`KeyspaceError`] if the value must be read from the disk and cannot be.
     fn show<R>(&self, name: &[u8], show: impl FnOnce(Option<&[u8]>) -> R) -> Result<R, KeyspaceError>;
 
-    /// The value of a cell; nothing is read back of it yet.
+    /// The value of a cell, which is not read from the disk yet.
     ///
     /// # Errors
     /// As [`Cells::show`].
     fn value(&self, name: &[u8]) -> Result<Option<CellValue>, KeyspaceError>;
 
-    /// What the value of a cell begins with, as much as a head needs at most, and how long it is.
+    /// The first bytes of a cell's value, as many as a head needs at most, and the value's length.
     ///
     /// # Errors
     /// As [`Cells::show`].
@@ -41,21 +41,22 @@ pub trait Cells {
     ) -> Result<(), KeyspaceError>;
 }
 
-/// Changes of a command, applied in order and all together when it is over; no read of the command sees them.
+/// The changes of a command, applied in order and all together when it ends; the command does not see them in
+/// its reads.
 pub trait Changes {
-    /// Sets a cell to these parts, one behind the other.
+    /// Sets a cell to the concatenation of these parts.
     fn put(&mut self, name: &[u8], parts: [&[u8]; 2]);
-    /// Adds bytes at the end of a cell; an absent one counts as empty.
+    /// Appends bytes to a cell; an absent cell counts as empty.
     fn append(&mut self, name: &[u8], bytes: &[u8]);
-    /// Removes a cell; an absent one is no error.
+    /// Removes a cell; an absent cell is not an error.
     fn delete(&mut self, name: &[u8]);
-    /// Removes all cells from one name up to another, which is left.
+    /// Removes all cells from `from` up to `to`, exclusive.
     fn delete_range(&mut self, from: &[u8], to: &[u8]);
-    /// Forgets all changes.
+    /// Discards all changes.
     fn clear(&mut self);
 }
 
-/// The value of a cell, kept; what is not in memory of it is read back when it is asked for.
+/// An owned value of a cell; parts that are not in memory are read when they are asked for.
 #[derive(Clone, Debug)]
 pub struct CellValue(Kept);
 
@@ -87,7 +88,7 @@ impl CellValue {
         }
     }
 
-    /// Whether it has no bytes.
+    /// Whether the value is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -96,7 +97,7 @@ impl CellValue {
     /// The bytes from `offset`, at most `len`, clamped to the value.
     ///
     /// # Errors
-    /// [`KeyspaceError`] when they must be read back and cannot be.
+    /// [`KeyspaceError`] if they must be read from the disk and cannot be.
     pub fn read(&self, offset: u64, len: u64) -> Result<Buffer, KeyspaceError> {
         match &self.0 {
             Kept::Whole(bytes) => {
@@ -107,7 +108,7 @@ impl CellValue {
         }
     }
 
-    /// Whether reading it waits for nothing.
+    /// Whether it can be read without waiting.
     fn is_resident(&self) -> bool {
         match &self.0 {
             Kept::Whole(_) => true,
@@ -136,7 +137,7 @@ impl<'a> From<ValueRef<'a>> for CellRef<'a> {
     }
 }
 
-/// Values below this length lie beside their names, or are read in one go.
+/// Values below this length are stored beside their names, or are read in one go.
 const SHORT: u64 = 256;
 
 impl CellRef<'_> {
@@ -149,13 +150,13 @@ impl CellRef<'_> {
         }
     }
 
-    /// Whether it has no bytes.
+    /// Whether the value is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The value, to be kept.
+    /// An owned copy of the value.
     #[must_use]
     pub fn to_value(&self) -> CellValue {
         match &self.0 {
@@ -164,10 +165,10 @@ impl CellRef<'_> {
         }
     }
 
-    /// Shows the bytes if that waits for no disk; none otherwise.
+    /// Passes the bytes to `show` if that needs no wait for a disk; otherwise returns none.
     ///
     /// # Errors
-    /// [`KeyspaceError`] when a short value must be read back all the same and cannot be.
+    /// [`KeyspaceError`] if a short value has to be read from the disk after all and cannot be.
     pub fn show<R>(&self, show: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, KeyspaceError> {
         match &self.0 {
             Seen::Bytes(bytes) => Ok(Some(show(bytes))),

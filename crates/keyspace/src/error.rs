@@ -1,5 +1,5 @@
-//! Why a slot could not be read or written: about the store and its caller, never about what a client asked
-//! for.
+//! Why a slot could not be read or written: failures of the store and mistakes of its caller, never of a
+//! client's command.
 
 use atoll_engine::EngineError;
 use atoll_errors::ErrorKind;
@@ -11,10 +11,10 @@ pub enum KeyspaceError {
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// A cell does not say what cells say.
+    /// A cell has invalid contents.
     #[error("{what} in a cell makes no sense")]
     Corrupt {
-        /// What it should have been.
+        /// What the contents should have been.
         what: &'static str,
     },
     /// There is no such slot.
@@ -23,25 +23,25 @@ pub enum KeyspaceError {
         /// The number that was given.
         slot: u16,
     },
-    /// There is something where a keyspace should begin.
+    /// The tree of a new keyspace in memory is not empty.
     #[error("a keyspace in memory begins empty")]
     NotEmpty,
-    /// A slot that does not arrive in pieces was to take one.
+    /// Cells were imported into a slot that is not being imported.
     #[error("slot {slot} does not arrive")]
     NotArriving {
         /// The slot.
         slot: u16,
     },
-    /// A slot was to be read or written of which not all has arrived yet.
+    /// A slot was read or written before all of it had arrived.
     #[error("slot {slot} still arrives")]
     Arriving {
         /// The slot.
         slot: u16,
     },
-    /// The command is not about what slots hold.
+    /// The command is not about the contents of slots.
     #[error("the command is not about keys of a slot")]
     NotAboutKeys,
-    /// The command changes something, and was to be read.
+    /// The command is a write, and was given to a read.
     #[error("the command is a write")]
     Write,
 }

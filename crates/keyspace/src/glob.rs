@@ -1,11 +1,11 @@
-//! Patterns for keys, as Redis understands them: `*`, `?`, `[a-z]`, `[^a]`, and a backslash before what means
-//! itself.
+//! Patterns for keys, as Redis understands them: `*`, `?`, `[a-z]`, `[^a]`, and a backslash that escapes the
+//! next byte.
 
-/// Whether a text is what a pattern describes. It takes at most as many steps as both lengths multiplied.
+/// Whether a text matches a pattern. Takes at most as many steps as the product of both lengths.
 #[must_use]
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut pattern_at, mut text_at) = (0, 0);
-    // Behind the last star, and where its part of the text ends so far.
+    // The pattern's position after the last star, and the end of the text that the star covers so far.
     let mut star: Option<(usize, usize)> = None;
     while text_at < text.len() {
         let rest = &pattern[pattern_at..];
@@ -25,9 +25,9 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     pattern[pattern_at..].iter().all(|&byte| byte == b'*')
 }
 
-/// How many steps it takes at most to say whether a text of so many bytes is what a pattern describes.
+/// The most steps that it takes to match a text of this length against a pattern.
 pub(crate) fn steps_max(pattern: &[u8], text_bytes: usize) -> u64 {
-    // Behind a star that ends it nothing is tried again.
+    // After a star at the end of the pattern nothing is retried.
     let tries_again = pattern.iter().rev().skip(1).any(|&byte| byte == b'*');
     let steps = match tries_again {
         true => pattern.len().saturating_mul(text_bytes),
@@ -36,7 +36,7 @@ pub(crate) fn steps_max(pattern: &[u8], text_bytes: usize) -> u64 {
     steps as u64
 }
 
-/// What every text begins with that a pattern describes.
+/// The literal prefix of every text that matches a pattern.
 pub(crate) fn plain_start(pattern: &[u8]) -> Vec<u8> {
     let (mut start, mut left) = (Vec::new(), pattern);
     while let [first, rest @ ..] = left {
@@ -55,7 +55,7 @@ pub(crate) fn plain_start(pattern: &[u8]) -> Vec<u8> {
     start
 }
 
-/// How many bytes of the pattern describe this byte; none if they do not.
+/// The length of the pattern's first element if it matches this byte.
 fn matches_one(pattern: &[u8], byte: u8) -> Option<usize> {
     match *pattern {
         [] => None,
@@ -69,8 +69,8 @@ fn matches_one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// Whether a byte is in a set, and how long its description is behind the bracket; one that does not end is
-/// one all the same.
+/// Whether a byte is in a set, and the length of the set's description after the bracket; the closing bracket
+/// may be missing.
 fn matches_set(set: &[u8], byte: u8) -> (bool, usize) {
     let is_negated = set.first() == Some(&b'^');
     let (mut at, mut holds) = (usize::from(is_negated), false);

@@ -1,4 +1,4 @@
-//! Heads: what is kept at a key itself.
+//! Heads: the cells of keys themselves.
 //!
 //! ```text
 //! 00 value                 a string
@@ -6,30 +6,30 @@
 //! 02 fields                a hash of so many fields
 //! 03 deadline fields       a hash that is deleted at a date
 //! ```
-//! Numbers have eight bytes, the lowest first.
+//! Numbers have eight bytes, little-endian.
 
 use crate::KeyspaceError;
 
-/// Bytes that a head has at most before the value of a string.
+/// Most bytes of a head before the value of a string.
 pub(crate) const HEAD_BYTES_MAX: usize = 17;
 
-/// What is kept at a key.
+/// The type of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     String,
     Hash { fields: u64 },
 }
 
-/// What a head says before the value of a string.
+/// The part of a head before the value of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) kind: Kind,
-    /// When it is deleted, in milliseconds since 1970.
+    /// When the key is deleted, in milliseconds since 1970.
     pub(crate) deadline_ms: Option<u64>,
 }
 
 impl Head {
-    /// What the bytes of a head, or its first ones, say.
+    /// Decodes a head from its bytes, or from the first of them.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, KeyspaceError> {
         Self::read(bytes).ok_or(KeyspaceError::Corrupt { what: "a head" })
     }
@@ -51,7 +51,7 @@ impl Head {
         Some(Self { kind, deadline_ms })
     }
 
-    /// The bytes of a head, of a string those before its value.
+    /// Encodes a head; for a string, only the bytes before its value.
     pub(crate) fn encode(self) -> Encoded {
         let mut encoded = Encoded { bytes: [0; HEAD_BYTES_MAX], len: 1 };
         let mut push = |number: u64| {
@@ -70,12 +70,12 @@ impl Head {
         encoded
     }
 
-    /// Where the value of a string begins.
+    /// The offset of a string's value.
     pub(crate) fn value_at(self) -> usize {
         if self.deadline_ms.is_some() { 9 } else { 1 }
     }
 
-    /// Whether it counts as absent by then.
+    /// Whether the key counts as absent at this time.
     pub(crate) fn is_overdue(self, now_ms: u64) -> bool {
         self.deadline_ms.is_some_and(|deadline| deadline <= now_ms)
     }

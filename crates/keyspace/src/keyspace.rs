@@ -1,6 +1,6 @@
-//! The slots of one loop of a node, in a tree of the engine.
+//! The slots of one event loop of a node, in a tree of the engine.
 //!
-//! Invariant: what a write changes and the place of its entry in the log are in one batch.
+//! Invariant: the changes of a write and the position of its log entry are in one batch.
 
 mod aside;
 mod cells;
@@ -34,29 +34,29 @@ pub use listing::ScanPage;
 pub use moving::{Exporter, MovedCells};
 pub use near::NEAR_AT_ONCE;
 
-/// The slots of one loop of a node, in a tree of the engine that nobody else writes to.
+/// The slots of one event loop of a node, in a tree of the engine that has no other writer.
 pub struct Keyspace {
     engine: Engine,
     tree: Tree,
     slots: Vec<SlotState>,
-    /// Whether states are cells, and not only in memory.
+    /// Whether the states of slots are stored as cells, and not only in memory.
     keeps_states: bool,
     pending: Pending,
-    /// Room for the names of cells that are brought nearer.
+    /// A buffer for the names of cells to prefetch.
     near: Vec<u8>,
-    /// The slot in which keys whose time is over are looked for first.
+    /// The slot where the search for expired keys continues.
     expires_next: u16,
-    /// The slot in which clients that were silent for long are looked for first.
+    /// The slot where the search for silent clients continues.
     forgets_next: u16,
-    /// Slots in which neither is looked for now.
+    /// Slots that both searches skip for a while.
     aside: Aside,
 }
 
 impl Keyspace {
-    /// The keyspace in the tree of this name, which is made if there is none.
+    /// Opens the keyspace in the tree of this name, which is created if it does not exist.
     ///
     /// # Errors
-    /// [`KeyspaceError`] when the tree cannot be read, or holds something else.
+    /// [`KeyspaceError`] if the tree cannot be read, or holds something else.
     pub fn open(engine: &Engine, name: &str) -> Result<Self, KeyspaceError> {
         let tree = engine.tree(name)?;
         let mut slots = vec![SlotState::default(); usize::from(SLOTS)];
@@ -95,11 +95,11 @@ impl Keyspace {
         }
     }
 
-    /// A keyspace in an engine in memory. What was applied is no cell then: it would be lost together with
-    /// what it is about, and to write it takes longer than all the rest.
+    /// A keyspace in an engine in memory. The states of slots are not stored as cells there: they would be
+    /// lost together with what they describe, and writing them takes longer than everything else.
     ///
     /// # Errors
-    /// [`KeyspaceError::NotEmpty`] when the tree of this name holds anything.
+    /// [`KeyspaceError::NotEmpty`] if the tree of this name holds anything.
     pub fn open_in_memory(engine: &Engine, name: &str) -> Result<Self, KeyspaceError> {
         let keyspace = Self::open(engine, name)?;
         match keyspace.tree.is_empty()? {
@@ -108,9 +108,9 @@ impl Keyspace {
         }
     }
 
-    /// Evaluates a command at the time of its entry in the log, commits what it changes together with the
-    /// place of the entry, and writes the answer behind what `reply` has. A command that only reads, or is
-    /// refused, leaves its place too.
+    /// Evaluates a command at the time of its log entry, commits its changes together with the position of
+    /// the entry, and appends the answer to `reply`. A command that only reads, or is refused, also commits
+    /// its position.
     ///
     /// # Errors
     /// [`KeyspaceError`]; nothing was changed unless [`KeyspaceError::is_unknown`], and nothing was answered.
@@ -135,8 +135,8 @@ impl Keyspace {
         self.write(slot, applied, time_ms, answer, |writing| evaluate::write(writing, command))
     }
 
-    /// Deletes keys that still have exactly the deadlines they had when a read met them, or
-    /// [`Keyspace::expired`] did; answers how many there were.
+    /// Deletes keys that still have exactly the deadlines that a read or [`Keyspace::expired`] found; answers
+    /// how many there were.
     ///
     /// # Errors
     /// As [`Keyspace::apply`].
@@ -153,8 +153,8 @@ impl Keyspace {
         self.write(slot, applied, time_ms, answer, |writing| writing.expire_exactly(keys))
     }
 
-    /// Lets go of at most so many clients that were silent for [`SESSION_MS_MIN`](crate::SESSION_MS_MIN) and
-    /// more by the time of the entry; answers of how many.
+    /// Forgets at most `most` clients that, at the time of the entry, have been silent for
+    /// [`SESSION_MS_MIN`](crate::SESSION_MS_MIN) or longer; answers how many there were.
     ///
     /// # Errors
     /// As [`Keyspace::apply`].
@@ -171,7 +171,7 @@ impl Keyspace {
         self.write(slot, applied, time_ms, answer, |writing| writing.forget_silent(most))
     }
 
-    /// As [`Keyspace::apply`], for a command that Redis does not have.
+    /// Like [`Keyspace::apply`], for a command that Redis does not have.
     ///
     /// # Errors
     /// As [`Keyspace::apply`].
@@ -212,7 +212,7 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Evaluates a command that only reads, and writes the answer behind what `reply` has.
+    /// Evaluates a command that only reads, and appends the answer to `reply`.
     ///
     /// # Errors
     /// [`KeyspaceError`]; nothing was answered.
@@ -228,7 +228,7 @@ impl Keyspace {
         self.look(slot, now_ms, answer, |reading| evaluate::read(reading, command))
     }
 
-    /// As [`Keyspace::read`], for a command that Redis does not have.
+    /// Like [`Keyspace::read`], for a command that Redis does not have.
     ///
     /// # Errors
     /// As [`Keyspace::read`].
@@ -268,49 +268,49 @@ impl Keyspace {
         self.state(slot).map_or(0, |state| state.time_ms)
     }
 
-    /// Whether a slot may hold a key whose time is over at this time, or held one that a write of that time
-    /// found; a write to it deletes it first.
+    /// Whether a slot may hold an expired key, or held one when a write of that time looked; a write to it
+    /// deletes such a key first.
     #[must_use]
     pub fn may_be_overdue(&self, slot: u16, now_ms: u64) -> bool {
         self.state(slot).map_or(true, |state| state.soonest_ms <= now_ms.max(state.time_ms))
     }
 
-    /// How many keys a slot holds, those counted whose time is over and that nobody deleted yet.
+    /// How many keys a slot holds, including expired ones that are not deleted yet.
     #[must_use]
     pub fn keys_in(&self, slot: u16) -> u64 {
         self.state(slot).map_or(0, |state| if state.is_arriving() { 0 } else { state.keys })
     }
 
-    /// Of how many clients a slot remembers what they wrote.
+    /// How many clients a slot remembers.
     #[must_use]
     pub fn sessions_in(&self, slot: u16) -> u64 {
         self.state(slot).map_or(0, |state| if state.is_arriving() { 0 } else { state.sessions })
     }
 
-    /// Whether a slot remembers what this client wrote; not if that cannot be read now.
+    /// Whether a slot remembers writes of this client; false if that cannot be read.
     #[must_use]
     pub fn remembers(&self, slot: u16, client: u128) -> bool {
         let cells = TreeCells { tree: &self.tree };
         cells.show(&CellName::session(slot, client), |session| session.is_some()).unwrap_or(false)
     }
 
-    /// A number that copies of a slot which applied the same have in common, and others hardly.
+    /// A digest that is equal on copies of a slot which applied the same entries, and hardly ever on others.
     ///
     /// # Errors
-    /// [`KeyspaceError`] when a cell cannot be read.
+    /// [`KeyspaceError`] if a cell cannot be read.
     pub fn digest(&self, slot: u16) -> Result<u64, KeyspaceError> {
         Digest::of(&TreeCells { tree: &self.tree }, slot, self.state(slot)?)
     }
 
-    /// Checks that the cells of a slot agree with each other and with what is counted.
+    /// Checks that the cells of a slot agree with each other and with the slot's counters.
     ///
     /// # Errors
-    /// [`KeyspaceError::Corrupt`], saying what does not.
+    /// [`KeyspaceError::Corrupt`], naming what does not agree.
     pub fn verify(&self, slot: u16) -> Result<(), KeyspaceError> {
         verify::verify(&TreeCells { tree: &self.tree }, slot, self.state(slot)?)
     }
 
-    /// The state of a slot that is not arriving.
+    /// The state of a slot, which must not be arriving in pieces.
     fn whole(&self, slot: u16) -> Result<&SlotState, KeyspaceError> {
         let state = self.state(slot)?;
         if state.is_arriving() { Err(KeyspaceError::Arriving { slot }) } else { Ok(state) }

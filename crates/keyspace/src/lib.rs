@@ -1,15 +1,15 @@
-//! What a slot holds, and what commands do to it.
+//! The contents of a slot, and the commands on them.
 //!
-//! [`Keyspace`] keeps the slots of one loop of a node in a tree of the engine; [`ModelKeyspace`] keeps them
-//! in plain maps. Both run the same evaluator over [`Cells`] and [`Changes`]: a write is evaluated at the
-//! time that its entry in the log gives it, and all cells that it changes are committed together with the
-//! place of the entry.
+//! [`Keyspace`] keeps the slots of one event loop of a node in a tree of the engine; [`ModelKeyspace`] keeps
+//! them in plain maps. Both run the same evaluator over [`Cells`] and [`Changes`]: a write is evaluated at
+//! the time that its log entry gives it, and all cells that it changes are committed together with the
+//! position of the entry.
 //!
-//! Invariant: what a write does and answers follows from the cells, the command and the time it was given,
-//! and from nothing else: every copy of a slot comes to the same.
+//! Invariant: the effect and the answer of a write follow from the cells, the command and its given time, and
+//! from nothing else, so every copy of a slot arrives at the same.
 //! Invariant: a command that is refused has changed nothing.
 
-// What is kept, and how.
+// Stored data and their encoding.
 mod cell;
 mod cells;
 mod head;
@@ -17,7 +17,7 @@ mod session;
 mod slot;
 mod state;
 
-// What commands do.
+// Commands.
 mod answer;
 mod error;
 mod evaluate;
@@ -25,7 +25,7 @@ mod glob;
 mod outcome;
 mod refusal;
 
-// Where slots are kept.
+// Where slots are stored.
 mod keyspace;
 mod model;
 mod verify;
@@ -48,7 +48,7 @@ pub const KEY_BYTES_MAX: usize = 16 << 10;
 /// Longest field of a hash, in bytes.
 pub const FIELD_BYTES_MAX: usize = 16 << 10;
 
-/// Longest value of a field, in bytes; what is kept at a key itself shares them with its lifetime.
+/// Longest value of a field, in bytes; a string shares them with its deadline.
 pub const VALUE_BYTES_MAX: usize = 64 << 20;
 
 /// Longest answer to one command, in bytes.
@@ -57,26 +57,26 @@ pub const ANSWER_BYTES_MAX: usize = 256 << 20;
 /// Longest string at a key, in bytes.
 pub const STRING_BYTES_MAX: usize = VALUE_BYTES_MAX - 9;
 
-/// Longest value in a condition, in bytes; so much is told of a value that is not as expected.
+/// Longest value in a condition, in bytes; also how much is returned of a value that is not as expected.
 pub const CONDITION_BYTES_MAX: usize = 1 << 20;
 
 /// Most conditions and mutations of a batch.
 pub const BATCH_OPERATIONS_MAX: usize = 1000;
 
-/// Most bytes of keys and values of a batch; the value of its only mutation is not counted.
+/// Most bytes of keys and values of a batch; the value of a single mutation is not counted.
 pub const BATCH_BYTES_MAX: usize = 8 << 20;
 
-/// Writes of a client that a slot remembers, the latest ones by their numbers: so many may be under way at a
-/// time.
+/// How many writes of a client a slot remembers: those with the highest numbers. So this many may be under
+/// way at a time.
 pub const REQUESTS_MAX: usize = 64;
 
-/// Clients of which a slot remembers writes at a time.
+/// Most clients whose writes a slot remembers at a time.
 pub const SESSIONS_MAX: u64 = 1 << 16;
 
-/// How long a slot remembers a client at least behind the last write, in milliseconds.
+/// How long a slot remembers a client after its last write, at the least, in milliseconds.
 pub const SESSION_MS_MIN: u64 = 600_000;
 
-/// Longest answer that is remembered, in bytes.
+/// Longest answer that a slot remembers, in bytes.
 pub const REMEMBERED_BYTES_MAX: usize = 1 << 10;
 
 /// Most bytes of fields and values of a page, unless the first entry alone is longer.

@@ -1,4 +1,4 @@
-//! Slots in plain maps: what others are compared with, and what a simulation can afford to copy.
+//! Slots in plain maps: a model to compare with, cheap enough for a simulation to copy.
 
 use crate::answer::Answer;
 use crate::cells::{CellFront, CellRef, CellValue, Cells, Changes};
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-/// Slots in plain maps. A clone shares them with its origin until one of both changes them.
+/// Slots in plain maps. A clone shares them with its original until one of the two changes them.
 #[derive(Clone, Debug, Default)]
 pub struct ModelKeyspace {
     slots: BTreeMap<u16, Arc<ModelSlot>>,
@@ -65,7 +65,7 @@ impl Cells for ModelCells {
     }
 }
 
-/// Whether a range is one that an ordered map does not take.
+/// Whether an ordered map would panic on a range.
 fn is_inverted(range: (Bound<&[u8]>, Bound<&[u8]>)) -> bool {
     match range {
         (Bound::Excluded(from), Bound::Excluded(to)) => from >= to,
@@ -127,7 +127,7 @@ impl ModelCells {
 }
 
 impl ModelKeyspace {
-    /// Nothing in any slot.
+    /// An empty keyspace.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -136,7 +136,7 @@ impl ModelKeyspace {
     /// As [`Keyspace::apply`](crate::Keyspace::apply).
     ///
     /// # Errors
-    /// [`KeyspaceError`] for a slot that there is not, or a command that is not about keys.
+    /// [`KeyspaceError`] for a slot that does not exist, or a command that is not about keys.
     pub fn apply(
         &mut self,
         slot: u16,
@@ -154,7 +154,7 @@ impl ModelKeyspace {
     /// As [`Keyspace::apply_expiry`](crate::Keyspace::apply_expiry).
     ///
     /// # Errors
-    /// [`KeyspaceError`] for a slot that there is not.
+    /// [`KeyspaceError`] for a slot that does not exist.
     pub fn apply_expiry(
         &mut self,
         slot: u16,
@@ -172,7 +172,7 @@ impl ModelKeyspace {
     /// As [`Keyspace::apply_forgetting`](crate::Keyspace::apply_forgetting).
     ///
     /// # Errors
-    /// [`KeyspaceError`] for a slot that there is not.
+    /// [`KeyspaceError`] for a slot that does not exist.
     pub fn apply_forgetting(
         &mut self,
         slot: u16,
@@ -190,7 +190,7 @@ impl ModelKeyspace {
     /// As [`Keyspace::apply_own`](crate::Keyspace::apply_own).
     ///
     /// # Errors
-    /// [`KeyspaceError`] for a slot that there is not.
+    /// [`KeyspaceError`] for a slot that does not exist.
     pub fn apply_own(
         &mut self,
         slot: u16,
@@ -225,7 +225,7 @@ impl ModelKeyspace {
     /// As [`Keyspace::read`](crate::Keyspace::read).
     ///
     /// # Errors
-    /// [`KeyspaceError`] for a slot that there is not, or a command that is not a read of keys.
+    /// [`KeyspaceError`] for a slot that does not exist, or a command that is not a read of keys.
     pub fn read(
         &self,
         slot: u16,
@@ -240,7 +240,7 @@ impl ModelKeyspace {
     /// As [`Keyspace::read_own`](crate::Keyspace::read_own).
     ///
     /// # Errors
-    /// [`KeyspaceError`] for a slot that there is not, or a command that is a write.
+    /// [`KeyspaceError`] for a slot that does not exist, or a command that is a write.
     pub fn read_own(
         &self,
         slot: u16,
@@ -278,7 +278,7 @@ impl ModelKeyspace {
         self.slots.get(&slot).map_or(0, |room| room.state.keys)
     }
 
-    /// Puts what another keyspace has in a slot in place of what this one has there.
+    /// Replaces the contents of a slot by those that another keyspace has in it.
     pub fn take_over(&mut self, slot: u16, from: &Self) {
         match from.slots.get(&slot) {
             Some(room) => drop(self.slots.insert(slot, Arc::clone(room))),
@@ -286,7 +286,7 @@ impl ModelKeyspace {
         }
     }
 
-    /// A number that copies of a slot which applied the same have in common, and others hardly.
+    /// A digest that is equal on copies of a slot which applied the same entries, and hardly ever on others.
     ///
     /// # Errors
     /// [`KeyspaceError::NoSlot`].
@@ -297,10 +297,10 @@ impl ModelKeyspace {
         Digest::of(&room.cells, slot, &room.state)
     }
 
-    /// Checks that the cells of a slot agree with each other and with what is counted.
+    /// Checks that the cells of a slot agree with each other and with the slot's counters.
     ///
     /// # Errors
-    /// [`KeyspaceError::Corrupt`], saying what does not.
+    /// [`KeyspaceError::Corrupt`], naming what does not agree.
     pub fn verify(&self, slot: u16) -> Result<(), KeyspaceError> {
         match self.slots.get(&slot) {
             Some(room) => verify::verify(&room.cells, slot, &room.state),

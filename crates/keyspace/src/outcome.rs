@@ -1,22 +1,22 @@
-//! How reads end, and keys whose time is over.
+//! The outcome of reads, and expired keys.
 
-/// How a read ended.
+/// The outcome of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ReadOutcome {
-    /// It was answered.
+    /// The read was answered.
     Answered,
-    /// Nothing was answered: these keys have to be deleted first, through the log, since their time is over.
+    /// Nothing was answered: these keys have expired, and have to be deleted first, through the log.
     Expired(Vec<Overdue>),
 }
 
-/// A key whose time is over.
+/// An expired key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Overdue {
     /// Its slot.
     pub slot: u16,
     /// The key.
     pub key: Vec<u8>,
-    /// When it should have been deleted, in milliseconds since 1970.
+    /// The deadline that has passed, in milliseconds since 1970.
     pub deadline_ms: u64,
 }

@@ -2,47 +2,47 @@
 
 use atoll_errors::ErrorKind;
 
-/// Why a command is refused; nothing was changed. Its text is what is answered behind [`Refusal::word`].
+/// Why a command is refused; nothing was changed. Clients get its text after [`Refusal::word`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The key holds a string where a hash is meant, or a hash where a string is.
+    /// The key holds a string where a hash is expected, or a hash where a string is.
     #[error("Operation against a key holding the wrong kind of value")]
     WrongType,
-    /// What should be counted up is no integer.
+    /// The value to increment is not an integer.
     #[error("value is not an integer or out of range")]
     NotInteger,
-    /// What should be counted up is no integer, in a field.
+    /// The value of the field to increment is not an integer.
     #[error("hash value is not an integer")]
     FieldNotInteger,
-    /// There is no integer that large.
+    /// The result would not be a valid integer.
     #[error("increment or decrement would overflow")]
     Overflow,
     /// A string would become too long.
     #[error("string exceeds maximum allowed size (proto-max-bulk-len)")]
     TooLong,
-    /// A partition of the contract has a name.
+    /// A partition of the contract must have a key.
     #[error("a partition key is empty")]
     EmptyKey,
-    /// It is too long ago that a client wrote this to be known, and it may have been done.
+    /// The write is older than those that the slot remembers of this client, so it may have been done.
     #[error(
         "write {sequence} of this client is older than those that are remembered; it may or may not have happened"
     )]
     Forgotten {
-        /// Which of its writes.
+        /// The number of the write.
         sequence: u64,
     },
-    /// The slot remembers writes of as many clients as it may.
+    /// The slot remembers as many clients as it may.
     #[error("writes of too many clients are remembered; try again in some minutes")]
     Sessions,
-    /// Something is longer than it may be.
+    /// Something is longer than allowed.
     #[error("{what}: {actual}; allowed are {most}")]
     Limit {
-        /// What is.
+        /// What is too long.
         what: &'static str,
-        /// How long it is.
+        /// Its length.
         actual: u64,
-        /// How long it may be.
+        /// The longest that it may be.
         most: u64,
     },
 }

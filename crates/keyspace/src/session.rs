@@ -1,35 +1,35 @@
-//! What a slot remembers of a client: its latest writes, so that none is done again.
+//! A session: the latest writes of a client, which a slot remembers so that none is done twice.
 //!
 //! ```text
 //! date of use, floor, then for each write: its number, the length of its answer, its answer
 //! ```
-//! Numbers have eight bytes, lengths two, the lowest first. An answer without length is `OK`.
+//! Numbers have eight bytes and lengths two, little-endian. An answer of length zero stands for `OK`.
 //!
-//! Invariant: of a write below the floor that is not here nobody knows whether it was done.
+//! Invariant: for a write below the floor that is not listed it is unknown whether it was done.
 
 use crate::{KeyspaceError, REQUESTS_MAX};
 
-/// The answer that most writes have.
+/// The answer of most writes.
 const OK: &[u8] = b"+OK\r\n";
 
-/// What a slot remembers of a client.
+/// The writes of a client that a slot remembers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Session {
-    /// About when it was in use last, in milliseconds since 1970.
+    /// When it was last in use, approximately, in milliseconds since 1970.
     pub(crate) used_ms: u64,
     floor: u64,
-    /// By their numbers, in order.
+    /// In the order of their numbers.
     writes: Vec<(u64, Vec<u8>)>,
 }
 
-/// What is known of a write.
+/// What is known about a write.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Known<'a> {
     /// It was not done.
     Fresh,
-    /// It was done, and this was answered.
+    /// It was done, with this answer.
     Done(&'a [u8]),
-    /// It is too long ago.
+    /// It is too old to know.
     Forgotten,
 }
 
@@ -69,7 +69,7 @@ impl Session {
         bytes
     }
 
-    /// What is known of a write.
+    /// What is known about a write.
     pub(crate) fn known(&self, sequence: u64) -> Known<'_> {
         match self.writes.binary_search_by_key(&sequence, |(sequence, _)| *sequence) {
             Ok(place) => self.writes.get(place).map_or(Known::Fresh, |(_, answer)| Known::Done(answer)),
@@ -78,8 +78,8 @@ impl Session {
         }
     }
 
-    /// Remembers what a write was answered. Those below the floor go, and the one with the lowest number
-    /// where they are too many.
+    /// Remembers the answer of a write. Forgets the writes below the floor, and the one with the lowest
+    /// number if there are too many.
     pub(crate) fn remember(&mut self, sequence: u64, floor: u64, answer: &[u8]) {
         self.floor = self.floor.max(floor);
         self.writes.retain(|(other, _)| *other >= floor);

@@ -1,10 +1,10 @@
-//! The slot of a key, as every client of a Redis cluster reckons it.
+//! The slot of a key, computed as clients of a Redis cluster do.
 
-/// How many slots there are.
+/// The number of slots.
 pub const SLOTS: u16 = 16384;
 
-/// The slot of a key: the checksum of what stands between its first braces, or of all of it where nothing
-/// does.
+/// The slot of a key: the checksum of the text between its first pair of braces, or of the whole key if there
+/// is none or the text is empty.
 #[must_use]
 pub fn slot_of(key: &[u8]) -> u16 {
     checksum(hashed(key)) % SLOTS
@@ -13,14 +13,14 @@ pub fn slot_of(key: &[u8]) -> u16 {
 /// Most slots that there may be.
 pub const SLOTS_WIDE: u32 = 1 << 20;
 
-/// The slot of a key among more slots, a power of two of them: those of [`slot_of`], each divided by a second
-/// sum of the same bytes. So keys that belong together still do, and whoever reckons with fewer slots meets
-/// whole runs of these.
+/// The slot of a key among a larger number of slots, a power of two: each slot of [`slot_of`] is divided by a
+/// second checksum of the same bytes. So keys that belong together still do, and a client that uses fewer
+/// slots sees each of its slots as a run of these.
 #[must_use]
 pub fn slot_among(key: &[u8], slots: u32) -> u32 {
     let parts = (slots / u32::from(SLOTS)).max(1);
-    // FNV-1a: CRC16 has no more bits to give. Its upper half is folded in, as few of the lower bits would be
-    // taken alone.
+    // FNV-1a, because CRC16 has no more bits to give. The upper half is folded in because only a few of the
+    // lower bits would be used otherwise.
     let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     let sum = hashed(key).iter().fold(0xcbf2_9ce4_8422_2325, step);
     let part = (sum ^ sum >> 32) as u32 % parts;
@@ -36,7 +36,7 @@ fn hashed(key: &[u8]) -> &[u8] {
     }
 }
 
-/// CRC16 of the XMODEM kind: polynomial 1021, from zero, nothing mirrored.
+/// CRC16/XMODEM: polynomial 1021, initial value zero, not reflected.
 fn checksum(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |sum, &byte| (sum << 8) ^ TABLE[usize::from((sum >> 8) as u8 ^ byte)])
 }

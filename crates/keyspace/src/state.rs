@@ -1,30 +1,31 @@
-//! The state of a slot: how far its log was applied, and what is counted.
+//! The state of a slot: how far its log was applied, and its counters.
 
 use crate::KeyspaceError;
 use crate::cell::{HEAD, SESSION};
 
-/// An entry of a slot's log.
+/// The position of an entry in a slot's log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Applied {
-    /// The configuration that it was logged under.
+    /// The configuration under which it was logged.
     pub epoch: u64,
     /// Its place in the log.
     pub sequence: u64,
 }
 
-/// What is known of a slot beside its cells.
+/// What is known of a slot besides its cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotState {
     pub(crate) applied: Applied,
     /// The time of the last entry.
     pub(crate) time_ms: u64,
-    /// How many keys there are; of a slot that arrives in pieces [`ARRIVING`] and those that arrived.
+    /// The number of keys; for a slot that is arriving in pieces, [`ARRIVING`] plus the number that has
+    /// arrived.
     pub(crate) keys: u64,
-    /// How many clients it remembers writes of.
+    /// How many clients the slot remembers writes of.
     pub(crate) sessions: u64,
-    /// No key is deleted before this date; only in memory, where 0 says that nobody looked yet.
+    /// No key expires before this time; only in memory, where 0 means that it is not known yet.
     pub(crate) soonest_ms: u64,
-    /// No client was in use last before this date; only in memory, and 0 as above.
+    /// No client was last in use before this time; only in memory, and 0 as above.
     pub(crate) oldest_use_ms: u64,
 }
 
@@ -36,14 +37,14 @@ impl Default for SlotState {
     }
 }
 
-/// No slot has so many keys.
+/// Marks a slot that is arriving in pieces; no slot has this many keys.
 pub(crate) const ARRIVING: u64 = 1 << 63;
 
-/// Bytes of a state.
+/// The length of an encoded state.
 pub(crate) const STATE_BYTES: usize = 40;
 
 impl SlotState {
-    /// Of cells that were moved here, all of which the slot holds; names begin behind that of the slot.
+    /// The state of a slot with exactly these moved cells; names are without the slot's number.
     pub(crate) fn of_moved<'a>(
         applied: Applied,
         time_ms: u64,
@@ -53,13 +54,13 @@ impl SlotState {
         names.fold(fresh, |state, name| state.with_moved(name))
     }
 
-    /// With one more cell that was moved here.
+    /// The state with one more moved cell.
     pub(crate) fn with_moved(self, name: &[u8]) -> Self {
         let is = |kind: u8| u64::from(name.first() == Some(&kind));
         Self { keys: self.keys + is(HEAD), sessions: self.sessions + is(SESSION), ..self }
     }
 
-    /// Whether the slot arrives in pieces, and is not whole.
+    /// Whether the slot is arriving in pieces, and not complete.
     pub(crate) fn is_arriving(&self) -> bool {
         self.keys >= ARRIVING
     }

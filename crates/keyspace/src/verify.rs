@@ -1,4 +1,5 @@
-//! Whether the cells of a slot agree: with each other, with what is counted, and with those of other copies.
+//! Checks whether the cells of a slot agree with each other, with its counters, and with those of other
+//! copies.
 
 use crate::KeyspaceError;
 use crate::cell::{self, CellName, DEADLINE, FIELD, HEAD, SESSION, SESSION_USE};
@@ -11,7 +12,7 @@ use std::hash::Hasher;
 use std::ops::{Bound, ControlFlow};
 use twox_hash::XxHash3_64;
 
-/// A digest of cells as they are visited.
+/// A digest of cells in the order in which they are visited.
 pub(crate) struct Digest(XxHash3_64);
 
 impl Digest {
@@ -29,14 +30,14 @@ impl Digest {
         Ok(digest.0.finish())
     }
 
-    /// Lengths keep apart what would be the same in a row.
+    /// Lengths are included so that different sequences of byte strings differ.
     fn add(&mut self, bytes: &[u8]) {
         self.0.write(&(bytes.len() as u64).to_le_bytes());
         self.0.write(bytes);
     }
 }
 
-/// Visits cells from one name up to another until something fails.
+/// Visits a range of cells until `look` fails.
 fn visit<C: Cells>(
     cells: &C,
     (from, to): (&[u8], &[u8]),
@@ -101,7 +102,7 @@ pub(crate) fn verify<C: Cells>(cells: &C, slot: u16, state: &SlotState) -> Resul
     }
 }
 
-/// What the cells of a slot are about.
+/// The keys, fields, deadlines and sessions found in the cells of a slot.
 #[derive(Default)]
 struct Counted {
     keys: Vec<(Vec<u8>, Head)>,

@@ -1,6 +1,6 @@
-//! Random commands on an engine beside the same ones on plain maps: all answers and all cells have to be the
-//! same.
+//! Random commands on an engine and the same ones on plain maps: all answers and all cells have to be equal.
 //!
+//! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-keyspace --test beside_model`.
 //! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-keyspace --test beside_model`.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use atoll_resp::{Command, Limits, Protocol, RequestParser, Specification, find, 
 use common::random::Draw;
 use std::sync::Arc;
 
-/// Both, and where the first one lives.
+/// Both, and the disk of the first one.
 struct Pair {
     keyspace: Keyspace,
     model: ModelKeyspace,
@@ -49,15 +49,15 @@ impl Pair {
         self.applied
     }
 
-    /// What both answer.
+    /// The answers of both.
     fn ask(&mut self, slot: u16, words: &[Vec<u8>], protocol: Protocol) -> [Vec<u8>; 2] {
         let mut bytes = Vec::new();
         write_request(&mut bytes, words);
         let mut parser = RequestParser::new(Limits::default());
         let request = parser.parse(&bytes).unwrap().unwrap();
-        // What is no command is not for a keyspace.
+        // A request that is not a command does not reach a keyspace.
         let Ok(command) = Command::of(&request) else { return Default::default() };
-        // What is there already stays.
+        // What the buffer already holds must stay.
         let mut replies = [b"before".to_vec(), b"before".to_vec()];
         let [ours, theirs] = &mut replies;
         if find(&words[0]).is_some_and(Specification::is_write) {
@@ -103,7 +103,7 @@ impl Pair {
         }
     }
 
-    /// Ends the process, as it were, and begins it again.
+    /// Simulates a restart of the process.
     fn open_again(&mut self) {
         let Some(disk) = &self.disk else { return };
         self.engine.close_shared().unwrap();

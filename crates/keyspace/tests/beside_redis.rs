@@ -1,4 +1,4 @@
-//! Random commands beside those of a real Redis: what clients rely on.
+//! Random commands compared with a real Redis: the behaviour that clients rely on.
 //!
 //! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-keyspace --test beside_redis`.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::print_stdout)]
@@ -16,10 +16,10 @@ fn clock_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
 }
 
-/// Commands that here refuse a key that holds a hash, and with Redis put a string in its place.
+/// Commands that refuse a key which holds a hash, where Redis replaces the hash by a string.
 const REPLACING: [&[u8]; 4] = [b"set", b"mset", b"setex", b"psetex"];
 
-/// Whether a command would put a string in the place of a hash.
+/// Whether a command would replace a hash by a string.
 fn replaces_hash(subject: &mut Subject, words: &[Vec<u8>]) -> bool {
     let keys: Vec<&Vec<u8>> = match words[0].as_slice() {
         b"mset" => words[1..].iter().step_by(2).collect(),
@@ -29,10 +29,10 @@ fn replaces_hash(subject: &mut Subject, words: &[Vec<u8>]) -> bool {
     keys.into_iter().any(|key| told(&subject.ask_words(&[b"type", key])) == "+hash")
 }
 
-/// Both answers in a form in which they have to be the same.
+/// An answer in a form that has to be equal on both sides.
 fn comparable(words: &[Vec<u8>], answer: Value) -> Value {
     match (words[0].as_slice(), answer) {
-        // Redis keeps fields as they came, or in no order.
+        // Redis lists fields as they were added, or in no order.
         (b"hgetall", Value::Map(mut pairs)) => {
             pairs.sort_by_key(|(field, _)| told(field));
             Value::Map(pairs)
@@ -45,7 +45,7 @@ fn comparable(words: &[Vec<u8>], answer: Value) -> Value {
     }
 }
 
-/// Both looked at their clocks, one a little after the other.
+/// Whether answers differ only because the two sides looked at their clocks at slightly different times.
 fn is_near(words: &[Vec<u8>], ours: &Value, theirs: &Value) -> bool {
     let tolerance = match words[0].as_slice() {
         b"ttl" | b"expiretime" => 5,
@@ -73,12 +73,12 @@ fn run(seed: u64, redis: &mut Redis, asked: &mut BTreeMap<Vec<u8>, u64>) {
         let slices: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         if replaces_hash(&mut subject, &words) {
             let answer = told(&subject.ask_words(&slices));
-            // Unless another condition does not hold, or something else is wrong with it.
+            // Unless another condition does not hold, or the command is wrong in another way.
             assert!(answer.starts_with('-') || answer == "nil", "{words:?}: {answer}");
             continue;
         }
         let ours = comparable(&words, subject.ask_words(&slices));
-        // Of a key that is not there, Redis does not look at the lifetime.
+        // For a key that does not exist, Redis does not look at the lifetime.
         if words[0] == b"getex" && told(&ours).starts_with("-ERR invalid expire") {
             continue;
         }

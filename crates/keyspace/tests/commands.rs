@@ -1,11 +1,11 @@
-//! What commands answer, one after the other.
+//! The answers of commands, one after the other.
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
 use common::Subject;
 
-/// Each line is a command and what it answers.
+/// Each line is a command and its expected answer.
 fn check(subject: &mut Subject, lines: &[(&str, &str)]) {
     for (line, expected) in lines {
         assert_eq!(subject.ask(line), *expected, "{line}");

@@ -1,4 +1,4 @@
-//! Batches and pages of the contract beside its model: the same outcomes, values and pages.
+//! Batches and pages of the contract compared with its model: the same outcomes, values and pages.
 //!
 //! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-keyspace --test contract`.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::panic)]
@@ -19,7 +19,7 @@ use common::{SLOT, value};
 use std::ops::Bound;
 use std::task::{Context, Poll, Waker};
 
-/// The store in memory answers at once.
+/// Polls once: the store in memory answers immediately.
 fn now<T>(mut future: impl Future<Output = T> + Unpin) -> T {
     match std::pin::Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
@@ -39,7 +39,7 @@ fn field_range(range: &SortRange) -> FieldRange<'_> {
     FieldRange { from: range.from.as_ref().map(Vec::as_slice), to: range.to.as_ref().map(Vec::as_slice) }
 }
 
-/// The same batch, as a command.
+/// A batch as a command.
 fn command(batch: &Batch) -> OwnCommand<'_> {
     let conditions = batch.conditions.iter().map(|condition| match condition {
         Condition::Absent(sort) => FieldCondition::Absent(sort),
@@ -64,7 +64,7 @@ impl Trio {
         Self { keyspace, plain: ModelKeyspace::new(), store: MemoryStore::new(), sequence: 0 }
     }
 
-    /// What both keyspaces answer, which is the same.
+    /// The answer of both keyspaces, which has to be the same.
     fn apply(&mut self, command: &OwnCommand<'_>) -> Value {
         self.sequence += 1;
         let applied = Applied { epoch: 1, sequence: self.sequence };
@@ -85,7 +85,7 @@ impl Trio {
         value(&reply)
     }
 
-    /// Writes to all three and compares what they say.
+    /// Writes to all three and compares their outcomes.
     fn write(&mut self, batch: Batch) -> Value {
         let answer = self.apply(&command(&batch));
         match now(self.store.write(batch, WriteOptions::default())) {
@@ -237,7 +237,7 @@ fn limits_are_those_of_the_contract() {
         (0..8).fold(p(), |batch, at| batch.put([at], zeros(mega - 1))),
         (0..1000_u16).fold(p(), |batch, at| batch.put(at.to_be_bytes(), zeros(1))),
         p().append(*b"long", zeros(0)),
-        // What was removed before does not count.
+        // Values that were removed before do not count.
         p().delete_range(SortRange::half_open(*b"l", *b"m")).append(*b"long", zeros(8 * mega - 10)),
     ];
     let more = [
@@ -258,7 +258,7 @@ fn limits_are_those_of_the_contract() {
         assert!(!is_refused);
     }
     trio.write(p().put(*b"whole", zeros(64 * mega)));
-    // Only the place of a refused batch in the log is left of it.
+    // A refused batch leaves only its position in the log.
     trio.sequence = 100;
     trio.write(p().if_absent(*b"whole"));
     let before = trio.keyspace.digest(SLOT).unwrap();
@@ -268,7 +268,7 @@ fn limits_are_those_of_the_contract() {
         assert!(matches!(answer, Value::Error(_)), "{answer:?}");
         assert_eq!(trio.keyspace.digest(SLOT).unwrap(), before);
     }
-    // A page goes on where one more entry would be too long, and has one at least.
+    // A page ends where one more entry would be too long, but has at least one.
     trio.write(p().delete_range(SortRange::all()));
     for (at, megas) in [(0, 5), (1, 1), (2, 2), (3, 1), (4, 1)] {
         trio.write(p().put([at], zeros(megas * mega)));

@@ -1,4 +1,4 @@
-//! Keys whose time is over: what reads and writes make of them, and how they are found.
+//! Expired keys: how reads and writes treat them, and how they are found.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -40,7 +40,7 @@ fn a_read_answers_up_to_the_deadline_and_from_then_on_tells_it() {
         (Command::HashAll { key: b"h", fields: true, values: true }, vec![overdue("h", at)]),
         (Command::GetMany(all.to_vec()), vec![overdue("a", at), overdue("h", at)]),
         (Command::Exists(all.to_vec()), vec![overdue("a", at), overdue("h", at)]),
-        // Refused as well, but that is not for sure as long as the key may be gone.
+        // Refused as well, but that is not certain while the key may have expired.
         (Command::HashGet { key: b"a", field: b"f" }, vec![overdue("a", at)]),
     ];
     for (command, expected) in reads {
@@ -152,7 +152,7 @@ fn keys_whose_time_is_over_are_found_a_few_at_a_time_and_of_all_slots_in_turn() 
     let slots = |overdue: &[Overdue]| overdue.iter().map(|key| key.slot).collect::<Vec<_>>();
     for mut keyspace in [keyspace, Keyspace::open(&engine, "keys").unwrap()] {
         assert_eq!(slots(&keyspace.expired(200, 10, |_| true).found), [3; 10]);
-        // The others are not kept waiting by those that nobody deleted yet.
+        // The others are not held up by those that are not deleted yet.
         let found = keyspace.expired(200, 10, |_| true).found;
         assert_eq!(found[0], Overdue { slot: 9, key: b"one".to_vec(), deadline_ms: 200 });
         assert_eq!(slots(&found[1..]), [3; 9]);

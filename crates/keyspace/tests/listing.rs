@@ -1,4 +1,4 @@
-//! Listing keys: all of them, each page by its cursor alone, whatever comes and goes meanwhile.
+//! Listing all keys, each page by its cursor alone, while other keys are added and removed.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -20,7 +20,7 @@ fn delete(keyspace: &mut Keyspace, slot: u16, key: &str) {
     common::apply(keyspace, slot, Applied::default(), 0, &[b"del", key.as_bytes()]);
 }
 
-/// All pages, with something done between each two.
+/// All pages, calling `between` after each.
 fn all(keyspace: &mut Keyspace, count: u64, mut between: impl FnMut(&mut Keyspace, usize)) -> Vec<ScanPage> {
     let (mut cursor, mut pages) = (0, Vec::new());
     loop {
@@ -52,13 +52,13 @@ fn a_key_that_stays_is_listed_and_without_changes_once() {
             let found: Vec<_> = pages.iter().flat_map(|page| page.keys.clone()).collect();
             assert_eq!(found.len(), expected.len(), "{slots:?} {keys_each} {count}");
             assert_eq!(found.iter().cloned().collect::<BTreeSet<_>>(), expected);
-            // Not all at once, where few are asked for.
+            // Not all at once, if few are asked for.
             let longest = pages.iter().map(|page| page.keys.len()).max().unwrap();
             assert!(
                 longest as u64 <= 2 * count.max(keys_each / 64) + 40,
                 "{longest} of {keys_each}, {count}"
             );
-            // Others come and go between the pages, so that pages are cut in another way each time.
+            // Other keys come and go between the pages, so that pages are divided differently each time.
             let pages = all(&mut keyspace, count, |keyspace, page| {
                 (0..50).for_each(|number| set(keyspace, slots[0], &format!("passing {page} {number}")));
                 (0..50)
@@ -134,12 +134,12 @@ fn keys_that_begin_with_what_a_pattern_does_are_found_without_a_look_at_others()
     {
         assert_eq!(pages_of(&keyspace, pattern, count).concat().len(), keys, "{pattern}");
     }
-    // To look for a few in each of many slots is work as well.
+    // Looking for a few in each of many slots is work as well.
     (100..1_100).for_each(|slot| (0..9).for_each(|key| set(&mut keyspace, slot, &format!("other:{key}"))));
     assert!((8..100).contains(&pages_of(&keyspace, "run:1:*", 1_000).len()));
 }
 
-/// The keys of all pages that a pattern describes.
+/// The keys of all pages that match a pattern.
 fn pages_of(keyspace: &Keyspace, pattern: &str, count: u64) -> Vec<Vec<Vec<u8>>> {
     let (mut cursor, mut pages) = (0, Vec::new());
     loop {
@@ -184,7 +184,7 @@ fn a_page_ends_where_a_pattern_took_long_enough_and_all_pages_have_every_key() {
         set(&mut keyspace, slot, &key);
         expected.insert(key.into_bytes());
     }
-    // It describes them all, and might have taken as many steps as both lengths multiplied.
+    // It matches them all, and might have taken as many steps as the product of both lengths.
     let pages = pages_of(&keyspace, &"*".repeat(1_000), 10_000);
     let longest = pages.iter().map(Vec::len).max().unwrap();
     assert!(longest <= 8, "{longest}");
@@ -192,6 +192,6 @@ fn a_page_ends_where_a_pattern_took_long_enough_and_all_pages_have_every_key() {
     let found = pages.concat();
     assert_eq!(found.len(), expected.len(), "each once");
     assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), expected);
-    // A star at the end costs no more than keys are long.
+    // A star at the end costs no more than the length of the keys.
     assert_eq!(pages_of(&keyspace, "0*", 10_000).len(), 1);
 }

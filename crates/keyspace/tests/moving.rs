@@ -1,4 +1,4 @@
-//! A slot that moves in pieces: the same on the other side, and nothing where it arrived in part.
+//! A slot that moves in pieces: equal on the other side, and empty if only part of it arrived.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -46,7 +46,7 @@ fn a_slot_that_arrived_is_the_same() {
     to.keyspace.verify(SLOT).unwrap();
     assert_eq!(to.keyspace.digest(SLOT).unwrap(), from.keyspace.digest(SLOT).unwrap());
     assert_eq!(to.keyspace.applied(SLOT), from.applied);
-    // Deadlines have come along.
+    // The deadlines moved along.
     assert_eq!(to.keyspace.expired(from.now_ms + 1010, 1000, |_| true).found.len(), 11);
 }
 
@@ -77,7 +77,7 @@ fn what_arrived_in_part_is_gone_when_the_keyspace_is_opened_again() {
     let mut to = Keyspace::open(&engine, "keys").unwrap();
     to.begin_import(SLOT).unwrap();
     to.import(SLOT, &pieces(&from.keyspace)[0]).unwrap();
-    // A whole one beside it stays.
+    // A complete slot beside it stays.
     common::apply(&mut to, SLOT + 1, APPLIED, 0, &[b"set", b"a", b"v"]);
     drop(to);
     engine.close().unwrap();

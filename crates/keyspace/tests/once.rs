@@ -1,4 +1,4 @@
-//! Writes that are done once, however often they are asked for.
+//! Writes that are done once, however often they are repeated.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -97,7 +97,7 @@ fn clients_that_were_silent_for_long_are_forgotten_with_all_keys() {
     for client in (0..300).rev() {
         assert_eq!(write(&mut subject, client), "[0 +OK]");
     }
-    // Where one is there still the others go a few at a time, and it stays.
+    // While one is still in use the others are forgotten a few at a time, and it stays.
     subject.now_ms += 2 * SESSION_MS_MIN;
     assert_eq!(write(&mut subject, 1000), "[0 +OK]");
     for _ in 0..6 {
@@ -133,7 +133,7 @@ fn clients_that_were_silent_for_long_are_found_and_forgotten_where_nobody_writes
     subject.keyspace.verify(SLOT).unwrap();
     assert_eq!(subject.ask("AT.ID 7 2 0 SET k w"), "[1 +OK]", "who wrote since stays");
     assert_eq!(subject.ask("AT.ID 8 1 0 SET k v"), "[0 +OK]");
-    // One that is new is old in its time, whatever was known of the slot before.
+    // A new session becomes old in its time, whatever was known of the slot before.
     subject.now_ms += SESSION_MS_MIN + 180_000;
     assert_eq!((found(&mut subject, 9), subject.forget(u64::MAX)), (vec![SLOT], 2));
     assert_eq!(subject.keyspace.sessions_in(SLOT), 0);

@@ -14,7 +14,7 @@ use atoll_engine::Direction;
 use atoll_resp::{FieldBatch, FieldCondition, FieldMutation, FieldRange, OwnCommand, Part, RangeRequest};
 use std::ops::{Bound, ControlFlow};
 
-/// Evaluates a command of our own that only reads.
+/// Evaluates an Atoll command that only reads.
 pub(crate) fn read_own<C: Cells>(reading: &mut Reading<'_, C>, command: &OwnCommand<'_>) -> Done {
     match command {
         OwnCommand::Range(request) => reading.range(request),
@@ -23,7 +23,7 @@ pub(crate) fn read_own<C: Cells>(reading: &mut Reading<'_, C>, command: &OwnComm
     }
 }
 
-/// Evaluates a command of our own.
+/// Evaluates an Atoll command.
 pub(crate) fn write_own<C: Cells, W: Changes>(
     writing: &mut Writing<'_, '_, C, W>,
     command: &OwnCommand<'_>,
@@ -35,7 +35,7 @@ pub(crate) fn write_own<C: Cells, W: Changes>(
     }
 }
 
-/// One entry of a page, its value perhaps still on a disk.
+/// An entry of a page; its value may still be on a disk.
 struct Entry {
     field: Vec<u8>,
     value: Option<CellValue>,
@@ -81,7 +81,7 @@ impl<C: Cells> Reading<'_, C> {
         Ok(())
     }
 
-    /// Collects the entries of a page; whether there are more.
+    /// Collects the entries of a page; returns whether there are more.
     fn collect(
         &self,
         request: &RangeRequest<'_>,
@@ -94,7 +94,7 @@ impl<C: Cells> Reading<'_, C> {
         self.cells.visit((Bound::Included(from), Bound::Excluded(to)), direction, |name, value| {
             let (field, length) = (name.get(begins_at..).unwrap_or_default(), value.len());
             bytes += field.len() as u64 + request.part.map_or(0, |part| part.within(length));
-            // The first entry goes in however large it is.
+            // The first entry is included whatever its size.
             let is_full = entries.len() as u64 >= request.limit || bytes > PAGE_BYTES_MAX as u64;
             if is_full && !entries.is_empty() {
                 has_more = true;
@@ -127,7 +127,7 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         self.ok()
     }
 
-    /// Whether a condition holds; where it does not, that is answered.
+    /// Whether a condition holds; answers the outcome if it does not.
     fn holds(
         &mut self,
         key: &[u8],
@@ -140,7 +140,7 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         let holds = match (condition, &value) {
             (FieldCondition::Absent(_), value) => value.is_none(),
             (FieldCondition::Equals(..), None) => false,
-            // Different lengths need no look at the bytes.
+            // Values of different lengths need not be compared.
             (FieldCondition::Equals(_, expected), Some(value)) => {
                 value.len() == expected.len() as u64 && *value.read(0, value.len())? == **expected
             }
@@ -171,7 +171,7 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
                 overlay.set(&name, Some(appended(before, bytes)?))?;
                 match before {
                     Some(_) => self.changes.append(&name, bytes),
-                    // The engine would count what a removed range had there.
+                    // The engine would append to the value that the removed range had there.
                     None => self.changes.put(&name, [bytes, &[]]),
                 }
             }
@@ -207,7 +207,7 @@ fn ends<'a>(range: &FieldRange<'a>) -> impl Iterator<Item = &'a [u8]> {
     })
 }
 
-/// The limits of the contract, as all stores check them.
+/// Checks the limits of the contract, as all stores do.
 fn check_batch(batch: &FieldBatch<'_>) -> Result<(), Refusal> {
     check_partition(batch.key)?;
     let operations = batch.conditions.len() + batch.mutations.len();
@@ -222,7 +222,7 @@ fn check_batch(batch: &FieldBatch<'_>) -> Result<(), Refusal> {
         check_length("a value inside a condition", value.len(), CONDITION_BYTES_MAX)?;
         total += field.len() + value.len();
     }
-    // A single larger value goes alone.
+    // A single larger value travels alone.
     let is_alone = batch.mutations.len() == 1;
     for mutation in &batch.mutations {
         let (fields, value) = match *mutation {

@@ -1,4 +1,4 @@
-//! Commands about when something is deleted.
+//! Commands about deadlines.
 
 use super::Done;
 use super::reading::{Found, Reading};
@@ -26,7 +26,7 @@ impl<C: Cells> Reading<'_, C> {
 }
 
 impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
-    /// The date of a deadline; one before 1970 is as good as 1970.
+    /// A deadline as a time; one before 1970 counts as 1970.
     pub(super) fn date_of(&self, deadline: Deadline) -> u64 {
         let now = i64::try_from(self.reading.now_ms).unwrap_or(i64::MAX);
         let date = match deadline {
@@ -56,7 +56,7 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         self.reading.integer(i64::from(found.is_some()))
     }
 
-    /// Gives a key another deadline, or none; one that has passed deletes it.
+    /// Gives a key another deadline, or none; a deadline that has passed deletes the key.
     pub(super) fn set_deadline(
         &mut self,
         key: &[u8],
@@ -96,7 +96,7 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
     }
 }
 
-/// Whether a rule permits a date where this one was, or none, which is later than all.
+/// Whether a rule permits a new deadline in place of the old one; no deadline counts as later than all.
 fn permits(rule: ExpiryRule, old: Option<u64>, date: u64) -> bool {
     let is_earlier = old.is_none_or(|old| date < old);
     let is_later = old.is_some_and(|old| date > old);

@@ -1,4 +1,4 @@
-//! Commands about fields and their values at a key.
+//! Commands on the fields of a key and their values.
 
 use super::reading::{Reading, check_field, check_key, check_length};
 use super::strings::DIGITS_MAX;
@@ -15,7 +15,7 @@ use std::ops::{Bound, ControlFlow};
 impl<C: Cells> Reading<'_, C> {
     pub(super) fn hash_get(&mut self, key: &[u8], field: &[u8]) -> Done {
         check_key(key)?;
-        // A field that is there tells that there is a hash, unless its time is over.
+        // A field that exists proves that there is a hash, unless the hash has expired.
         if self.may_be_overdue() && self.find_hash(key)?.is_none() {
             self.answer.writer().null();
             return Ok(());
@@ -27,7 +27,7 @@ impl<C: Cells> Reading<'_, C> {
         Ok(())
     }
 
-    /// Answers the value of a field of a key that has it; whether there was one.
+    /// Answers the value of a field, for a key that is a hash; returns whether the field exists.
     fn answer_field(&mut self, key: &[u8], field: &[u8]) -> Done<bool> {
         check_field(field)?;
         let (name, answer) = (CellName::field(self.slot, key, field), &mut self.answer);
@@ -46,7 +46,7 @@ impl<C: Cells> Reading<'_, C> {
         Ok(())
     }
 
-    /// The value of a field of a key that may not have it.
+    /// The value of a field, for a key that may not be a hash.
     fn find_field(&mut self, key: &[u8], field: &[u8]) -> Done<Option<CellValue>> {
         if self.find_hash(key)?.is_none() {
             return Ok(None);
@@ -69,7 +69,7 @@ impl<C: Cells> Reading<'_, C> {
         self.count(length)
     }
 
-    /// Fields are in the order of their bytes.
+    /// Lists fields in byte order.
     pub(super) fn hash_all(&mut self, key: &[u8], fields: bool, values: bool) -> Done {
         let expected = self.find_hash(key)?.unwrap_or(0);
         let count = usize::try_from(expected).unwrap_or(usize::MAX);
@@ -88,14 +88,14 @@ impl<C: Cells> Reading<'_, C> {
             self.answer.string(&value.read(0, value.len())?)?;
             from = Bound::Excluded(name);
         }
-        // A client would take the next answer for what is missing of this one.
+        // Otherwise a client would take the next answer for the missing part of this one.
         if listing.seen != expected {
             return Err(KeyspaceError::Corrupt { what: "the number of fields" }.into());
         }
         Ok(())
     }
 
-    /// Answers fields up to one whose value has to be read first.
+    /// Answers fields up to the first one whose value has to be read from a disk.
     fn list(
         &mut self,
         listing: &mut Listing,
@@ -115,17 +115,17 @@ impl<C: Cells> Reading<'_, C> {
     }
 }
 
-/// What is answered of each field, and how many were.
+/// What to answer of each field, and how many were answered.
 struct Listing {
     fields: bool,
     values: bool,
     seen: u64,
-    /// Where fields begin in the names of their cells.
+    /// Where the field begins in the names of cells.
     begins_at: usize,
 }
 
 impl Listing {
-    /// Answers a field; whether its value too, if that is asked for.
+    /// Answers a field; returns false if its value is wanted but was not answered.
     fn answer(
         &mut self,
         answer: &mut crate::answer::Answer<'_>,
@@ -194,7 +194,7 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         self.reading.integer(number)
     }
 
-    /// Whether a field is there, of a key that is a hash or nothing.
+    /// Whether a field exists, for a key that is a hash or absent.
     fn has_field(&self, key: &[u8], field: &[u8], is_hash: bool) -> Result<bool, Stop> {
         check_field(field)?;
         Ok(is_hash && self.reading.field(key, field)?.is_some())
@@ -206,13 +206,14 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         Ok(())
     }
 
-    /// Notes that fields were added to a hash and others removed.
+    /// Records that fields were added to a hash and others removed.
     fn count_fields(&mut self, key: &[u8], old: Option<(u64, Option<u64>)>, added: u64, removed: u64) {
         let before = old.map_or(0, |(fields, _)| fields);
         self.set_fields(key, old, (before + added).saturating_sub(removed));
     }
 
-    /// Notes how many fields a hash has, and had before; one without fields is gone.
+    /// Records the number of fields of a hash; `old` is what there was before. A hash without fields is
+    /// removed.
     pub(super) fn set_fields(&mut self, key: &[u8], old: Option<(u64, Option<u64>)>, fields: u64) {
         let (before, deadline_ms) = old.unwrap_or((0, None));
         let head = |fields| Head { kind: Kind::Hash { fields }, deadline_ms };

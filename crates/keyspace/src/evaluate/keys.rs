@@ -1,4 +1,4 @@
-//! Commands about keys, whatever they hold.
+//! Commands on keys of any type.
 
 use super::reading::Reading;
 use super::writing::Writing;
@@ -56,8 +56,8 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         self.reading.integer(i64::from(equal))
     }
 
-    /// Removes all keys of the slot, and lets go of clients that were silent for long: where nobody else
-    /// writes nothing does.
+    /// Removes all keys of the slot, and forgets clients that have been silent for long: without other writes
+    /// nothing else would.
     pub(super) fn flush(&mut self) -> Done {
         let slot = self.reading.slot;
         for kind in [HEAD, FIELD, DEADLINE] {

@@ -1,7 +1,7 @@
-//! What commands do: read cells, answer, and say which cells change.
+//! Evaluation of commands: it reads cells, answers, and records which cells change.
 //!
-//! [`Reading`] is a command that looks at the cells of a slot at a time, [`Writing`] one that may change them
-//! too.
+//! [`Reading`] is a command that looks at the cells of a slot at some time; [`Writing`] is one that may also
+//! change them.
 
 mod contract;
 mod expiry;
@@ -26,9 +26,9 @@ use atoll_resp::Command;
 
 /// Why the evaluation of a command ended early.
 pub(crate) enum Stop {
-    /// The client is told.
+    /// The command is refused, and the client learns why.
     Refused(Refusal),
-    /// The store failed, or the caller was wrong.
+    /// The store failed, or the caller made a mistake.
     Failed(KeyspaceError),
 }
 
@@ -44,7 +44,7 @@ impl From<KeyspaceError> for Stop {
     }
 }
 
-/// What a part of an evaluation comes to.
+/// The result of a step of an evaluation.
 pub(crate) type Done<T = ()> = Result<T, Stop>;
 
 /// Evaluates a command that only reads.
@@ -69,7 +69,7 @@ pub(crate) fn read<C: Cells>(reading: &mut Reading<'_, C>, command: &Command<'_>
     }
 }
 
-/// Evaluates a command, which may change something.
+/// Evaluates a command that may change cells.
 pub(crate) fn write<C: Cells, W: Changes>(
     writing: &mut Writing<'_, '_, C, W>,
     command: &Command<'_>,
@@ -118,7 +118,7 @@ fn is_write(command: &Command<'_>) -> bool {
     )
 }
 
-/// Each name once, in order; of several values of one the last.
+/// Each name once, in order, with the last value given for it.
 fn last_of_each<'a>(pairs: &[(&'a [u8], &'a [u8])]) -> Vec<(&'a [u8], &'a [u8])> {
     let mut distinct: Vec<_> = pairs.iter().rev().copied().collect();
     distinct.sort_by_key(|&(name, _)| name);

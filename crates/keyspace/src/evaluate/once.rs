@@ -1,7 +1,7 @@
-//! A write that is done once: what was answered the first time is answered again.
+//! Writes that are done once: a repeated write gets the answer of the first time.
 //!
-//! Invariant: what a write changes, and that it was done, are in the same commit; one that is refused leaves
-//! no trace.
+//! Invariant: the changes of a write and the record that it was done are in the same commit; a write that is
+//! refused leaves no trace.
 
 use super::writing::Writing;
 use super::{Done, write};
@@ -13,13 +13,13 @@ use atoll_engine::Direction;
 use atoll_resp::{Command, Once, OwnCommand};
 use std::ops::{Bound, ControlFlow};
 
-/// A date of use is as exact as this, so that it is not another one behind each write.
+/// The precision of the time of use, so that it does not change with each write.
 const USE_MS: u64 = 60_000;
 
-/// Sessions that one write lets go of.
+/// Most sessions that one write forgets.
 const FORGOTTEN_TOGETHER: usize = 4;
 
-/// Those that the end of all keys does, where some are still in use: it is asked of all slots at once.
+/// Most sessions that a flush forgets if others are still in use: a flush is asked of all slots at once.
 const FORGOTTEN_WITH_KEYS: usize = 64;
 
 impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
@@ -27,7 +27,7 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         let name = CellName::session(self.reading.slot, once.client);
         let kept = self.reading.cells.value(&name)?;
         let kept = kept.map(|cell| Session::decode(&cell.read(0, cell.len())?)).transpose()?;
-        // Whoever asks again may speak another version of the protocol.
+        // The retry may use another version of the protocol.
         self.reading.answer.speak_oldest();
         match kept.as_ref().map_or(Known::Fresh, |session| session.known(once.sequence)) {
             Known::Forgotten => return Err(Refusal::Forgotten { sequence: once.sequence }.into()),
@@ -44,7 +44,7 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         let begins = self.reading.answer.len();
         write(self, &once.command)?;
         let answer = self.reading.answer.behind(begins);
-        // A condition that did not hold: it may be tried again.
+        // A condition did not hold: the write may be tried again.
         if matches!(&*once.command, Command::Own(OwnCommand::Batch(_))) && answer.first() == Some(&b'*') {
             return Ok(());
         }
@@ -57,12 +57,12 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         self.keep(once.client, &name, kept.is_some(), session)
     }
 
-    /// Keeps a session, and when it was in use.
+    /// Stores a session, and when it was in use.
     fn keep(&mut self, client: u128, name: &[u8], is_kept: bool, mut session: Session) -> Done {
         let (slot, now_ms, former) = (self.reading.slot, self.reading.now_ms, session.used_ms);
         let is_dated = !is_kept || former.saturating_add(USE_MS) <= now_ms;
         if is_dated {
-            // Often enough: there are never more dates to look at than were noted here.
+            // Often enough: there are never more times of use to look at than were recorded here.
             self.forget(FORGOTTEN_TOGETHER, Some(client))?;
         }
         if !is_kept {
@@ -83,8 +83,8 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         Ok(())
     }
 
-    /// Lets go of sessions that were not in use for long: of all at once where none was, and of some of them
-    /// otherwise.
+    /// Forgets sessions that have not been in use for long: all of them if none is in use, and otherwise
+    /// some.
     pub(super) fn forget_with_keys(&mut self) -> Done {
         let (slot, now_ms, mut is_recent) = (self.reading.slot, self.reading.now_ms, false);
         self.visit_uses(Direction::Backward, |used_ms, _| {
@@ -101,14 +101,14 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         Ok(())
     }
 
-    /// Lets go of at most so many sessions that were not in use for long, and answers of how many: time
-    /// passed, and nobody writes.
+    /// Forgets at most `most` sessions that have not been in use for long, and answers how many: the entry
+    /// for slots that no client writes to.
     pub(crate) fn forget_silent(&mut self, most: u64) -> Done {
         let forgotten = self.forget(usize::try_from(most).unwrap_or(usize::MAX), None)?;
         self.reading.count(forgotten)
     }
 
-    /// Lets go of some sessions that were not in use for long, but for that of this client; how many.
+    /// Forgets some sessions that have not been in use for long, other than this client's; returns how many.
     fn forget(&mut self, most: usize, client: Option<u128>) -> Done<u64> {
         let (slot, now_ms, mut old) = (self.reading.slot, self.reading.now_ms, Vec::new());
         self.visit_uses(Direction::Forward, |used_ms, other| {
@@ -129,7 +129,7 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         Ok(forgotten)
     }
 
-    /// When sessions were in use last, and whose they are, in the order of these dates.
+    /// Visits when sessions were last in use, and their clients, in the order of these times.
     fn visit_uses(&self, direction: Direction, mut visit: impl FnMut(u64, u128) -> ControlFlow<()>) -> Done {
         let (slot, mut is_wrong) = (self.reading.slot, false);
         let (from, to) = (CellName::kind(slot, SESSION_USE), CellName::kind(slot, SESSION_USE + 1));
@@ -146,7 +146,7 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
     }
 }
 
-/// Whether a session that was in use then may be forgotten.
+/// Whether a session that was last in use then may be forgotten.
 pub(crate) fn is_old(used_ms: u64, now_ms: u64) -> bool {
     used_ms.saturating_add(SESSION_MS_MIN + USE_MS) < now_ms
 }

@@ -1,4 +1,4 @@
-//! The fields of a key in the middle of a batch: as the cells have them, but for what the batch did so far.
+//! The fields of a key during a batch: the stored cells combined with what the batch has done so far.
 //!
 //! Invariant: however many ranges a batch removes, each cell is looked at once for all of them.
 
@@ -11,26 +11,27 @@ use atoll_resp::FieldRange;
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-/// Names from one up to another.
+/// A range of names, the end exclusive.
 type Span = (Vec<u8>, Vec<u8>);
 
-/// The fields of a key in the middle of a batch.
+/// The fields of a key during a batch.
 pub(crate) struct Overlay<'c, C> {
     cells: &'c C,
-    /// All fields, by the names of their cells.
+    /// The names of all fields.
     all: Span,
     /// Whether the cells count at all.
     is_hash: bool,
-    /// How long the values are that the batch set, by the names of their cells; none where it removed one.
+    /// The lengths of the values that the batch has set, by the names of their cells; none for those it
+    /// removed.
     touched: BTreeMap<Vec<u8>, Option<u64>>,
     /// Ranges that it removed, in the order of their beginnings.
     removed: Vec<Span>,
-    /// How many fields there are.
+    /// The number of fields.
     pub(crate) fields: u64,
 }
 
 impl<'c, C: Cells> Overlay<'c, C> {
-    /// The fields of a key, of which there are so many; none where there is no hash.
+    /// The fields of a key; `fields` is their number, none if there is no hash.
     pub(crate) fn new(cells: &'c C, slot: u16, key: &[u8], fields: Option<u64>) -> Self {
         let all = (CellName::fields(slot, key).to_vec(), CellName::fields_end(slot, key).to_vec());
         let (touched, removed, is_hash) = (BTreeMap::new(), Vec::new(), fields.is_some());
@@ -56,7 +57,7 @@ impl<'c, C: Cells> Overlay<'c, C> {
         (from, to)
     }
 
-    /// How long the value of a field is.
+    /// The length of a field's value.
     pub(crate) fn length(&self, name: &[u8]) -> Done<Option<u64>> {
         if let Some(length) = self.touched.get(name) {
             return Ok(*length);
@@ -68,7 +69,7 @@ impl<'c, C: Cells> Overlay<'c, C> {
         Ok(self.cells.value(name)?.map(|value| value.len()))
     }
 
-    /// Notes that a field has a value of this length now, or none.
+    /// Records that a field has a value of this length, or none.
     pub(crate) fn set(&mut self, name: &[u8], length: Option<u64>) -> Done {
         match (self.length(name)?, length) {
             (None, Some(_)) => self.fields += 1,
@@ -79,13 +80,13 @@ impl<'c, C: Cells> Overlay<'c, C> {
         Ok(())
     }
 
-    /// Notes that all fields of a range were removed.
+    /// Records that all fields of a range were removed.
     pub(crate) fn remove(&mut self, (from, to): Span) -> Done {
         if from >= to {
             return Ok(());
         }
         let count = match (&from, &to) == (&self.all.0, &self.all.1) {
-            // All of them are as many as there are.
+            // All fields: their number is known.
             true => self.fields,
             false => self.count(&from, &to)?,
         };
@@ -96,7 +97,7 @@ impl<'c, C: Cells> Overlay<'c, C> {
         Ok(())
     }
 
-    /// How many fields there are from one name up to another.
+    /// The number of fields in a range of names.
     fn count(&self, from: &[u8], to: &[u8]) -> Done<u64> {
         let range = (Bound::Included(from), Bound::Excluded(to));
         let set = self.touched.range::<[u8], _>(range).filter(|(_, length)| length.is_some());
@@ -114,7 +115,7 @@ impl<'c, C: Cells> Overlay<'c, C> {
         Ok(count + self.count_cells(at, to)?)
     }
 
-    /// How many cells there are from one name up to another that the batch did not touch.
+    /// The number of cells in a range of names that the batch has not touched.
     fn count_cells(&self, from: &[u8], to: &[u8]) -> Result<u64, crate::KeyspaceError> {
         let mut count = 0;
         if from < to {
@@ -128,7 +129,7 @@ impl<'c, C: Cells> Overlay<'c, C> {
     }
 }
 
-/// The length of a value with bytes added to it, if it may be so long.
+/// The length of a value after appending bytes, if that is allowed.
 pub(crate) fn appended(length: Option<u64>, bytes: &[u8]) -> Result<u64, Refusal> {
     let actual = length.unwrap_or(0) + bytes.len() as u64;
     let most = crate::VALUE_BYTES_MAX as u64;

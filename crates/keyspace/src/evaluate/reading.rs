@@ -1,4 +1,4 @@
-//! A command that looks at the cells of a slot at a time.
+//! A command that looks at the cells of a slot at some time.
 
 use super::Done;
 use crate::answer::Answer;
@@ -8,29 +8,29 @@ use crate::head::{Head, Kind};
 use crate::{FIELD_BYTES_MAX, KEY_BYTES_MAX, KeyspaceError, Overdue, Refusal};
 use atoll_buffer::Buffer;
 
-/// A command that looks at the cells of a slot at a time.
+/// A command that looks at the cells of a slot at some time.
 pub(crate) struct Reading<'a, C> {
     pub(crate) cells: &'a C,
     pub(crate) slot: u16,
     pub(crate) now_ms: u64,
-    /// No key of the slot is deleted before this date.
+    /// No key of the slot expires before this time.
     pub(crate) soonest_ms: u64,
     pub(crate) answer: Answer<'a>,
-    /// Keys that were found and count as absent, since their time is over.
+    /// Expired keys that were met, which count as absent.
     pub(crate) overdue: Vec<Overdue>,
 }
 
-/// What is kept at a key. Of a string nothing is read before somebody asks for it.
+/// What is stored at a key. The value of a string is read only when it is asked for.
 pub(crate) struct Found<'a, C> {
     pub(crate) head: Head,
-    /// Bytes of the cell, the head counted.
+    /// Length of the cell, including the head.
     len: u64,
     name: CellName,
     cells: &'a C,
 }
 
 impl<C: Cells> Found<'_, C> {
-    /// The fields of a hash.
+    /// The number of fields of a hash.
     pub(crate) fn fields(&self) -> Result<u64, Refusal> {
         match self.head.kind {
             Kind::Hash { fields } => Ok(fields),
@@ -49,7 +49,7 @@ impl<C: Cells> Found<'_, C> {
     /// Bytes of a string.
     pub(crate) fn part(&self, offset: u64, len: u64) -> Done<Buffer> {
         self.length()?;
-        // Changes of a command are made when it is over: what was there still is.
+        // The changes of a command are committed when it ends, so the cell is still there.
         let cell = self.cells.value(&self.name)?.ok_or(KeyspaceError::Corrupt { what: "a key" })?;
         Ok(cell.read(self.head.value_at() as u64 + offset, len)?)
     }
@@ -60,7 +60,7 @@ impl<C: Cells> Found<'_, C> {
     }
 }
 
-/// Shown at the head of a key.
+/// What the head of a key shows.
 enum Shown<R> {
     Absent,
     Overdue(u64),
@@ -83,7 +83,7 @@ fn shown<R>(
 }
 
 impl<'a, C: Cells> Reading<'a, C> {
-    /// Answers the string of a key; whether there was one. A hash is refused, or answered as nothing.
+    /// Answers the string at a key, or null. A hash is refused, or answered as null.
     pub(crate) fn answer_string(&mut self, key: &[u8], refuses_hash: bool) -> Done {
         check_key(key)?;
         let name = CellName::head(self.slot, key);
@@ -99,7 +99,7 @@ impl<'a, C: Cells> Reading<'a, C> {
         Ok(())
     }
 
-    /// What is kept at a key, whether or not its time is over.
+    /// What is stored at a key, expired or not.
     pub(crate) fn look(&self, key: &[u8]) -> Done<Option<Found<'a, C>>> {
         check_key(key)?;
         let name = CellName::head(self.slot, key);
@@ -108,7 +108,7 @@ impl<'a, C: Cells> Reading<'a, C> {
         Ok(Some(Found { head, len, name, cells: self.cells }))
     }
 
-    /// What is kept at a key.
+    /// What is stored at a key that is not expired.
     pub(crate) fn find(&mut self, key: &[u8]) -> Done<Option<Found<'a, C>>> {
         let found = self.look(key)?;
         match found {
@@ -120,18 +120,18 @@ impl<'a, C: Cells> Reading<'a, C> {
         }
     }
 
-    /// How many fields a hash has; none where there is none.
+    /// The number of fields of a hash; none if there is no hash.
     pub(crate) fn find_hash(&mut self, key: &[u8]) -> Done<Option<u64>> {
         Ok(self.find(key)?.map(|found| found.fields()).transpose()?)
     }
 
-    /// The value of a field, of a key that has it.
+    /// The value of a field, for a key that is a hash.
     pub(crate) fn field(&self, key: &[u8], field: &[u8]) -> Done<Option<CellValue>> {
         check_field(field)?;
         Ok(self.cells.value(&CellName::field(self.slot, key, field))?)
     }
 
-    /// Whether there may be a key whose time is over.
+    /// Whether there may be an expired key.
     pub(crate) fn may_be_overdue(&self) -> bool {
         self.soonest_ms <= self.now_ms
     }
@@ -145,7 +145,7 @@ impl<'a, C: Cells> Reading<'a, C> {
         Ok(())
     }
 
-    /// Answers how many there are.
+    /// Answers a count.
     pub(crate) fn count(&mut self, number: u64) -> Done {
         self.integer(i64::try_from(number).unwrap_or(i64::MAX))
     }

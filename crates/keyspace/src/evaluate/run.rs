@@ -1,5 +1,4 @@
-//! A command from beginning to end: what is left of it where it is refused, or fails, or meets keys whose
-//! time is over.
+//! Running a command from beginning to end, including commands that are refused, fail, or meet expired keys.
 
 use super::{Done, Reading, Stop, Writing};
 use crate::answer::Answer;
@@ -7,7 +6,7 @@ use crate::cells::{Cells, Changes};
 use crate::state::SlotState;
 use crate::{Applied, KeyspaceError, ReadOutcome};
 
-/// What a command finds.
+/// What a command starts from.
 pub(crate) struct Scene<'a, C> {
     pub(crate) cells: &'a C,
     pub(crate) slot: u16,
@@ -21,7 +20,7 @@ impl<'a, C: Cells> Scene<'a, C> {
         Reading {
             cells: self.cells,
             slot: self.slot,
-            // What a write at a time counted as absent, nobody finds later.
+            // What an earlier write counted as expired is not found again by an earlier clock.
             now_ms: self.state.time_ms.max(self.time_ms),
             soonest_ms: self.state.soonest_ms,
             answer,
@@ -30,8 +29,8 @@ impl<'a, C: Cells> Scene<'a, C> {
     }
 }
 
-/// Evaluates an entry of the log; the state of the slot behind it. The changes are still to be made, if it
-/// answers at all.
+/// Evaluates a log entry; returns the slot's state after it. If it returns a state, the changes are still to
+/// be committed.
 pub(crate) fn write<'a, C: Cells, W: Changes>(
     scene: Scene<'a, C>,
     changes: &mut W,

@@ -1,4 +1,4 @@
-//! Commands about one value at a key.
+//! Commands on the string at a key.
 
 use super::reading::{Found, Reading};
 use super::writing::{Writing, check_string};
@@ -13,7 +13,7 @@ impl<C: Cells> Reading<'_, C> {
         self.answer_string(key, true)
     }
 
-    /// A hash is answered as nothing, as with Redis.
+    /// A hash is answered as null, as in Redis.
     pub(super) fn get_many(&mut self, keys: &[&[u8]]) -> Done {
         self.answer.writer().array(keys.len());
         keys.iter().try_for_each(|key| self.answer_string(key, false))
@@ -31,8 +31,8 @@ impl<C: Cells> Reading<'_, C> {
     }
 }
 
-/// Where a range begins and how long it is, in a value of this length; both ends are counted from its end if
-/// negative.
+/// The offset and the length of a range in a value of this length; negative ends count from the end of the
+/// value.
 fn range_within(start: i64, end: i64, length: u64) -> (u64, u64) {
     let length = i64::try_from(length).unwrap_or(i64::MAX);
     if start < 0 && end < 0 && start > end {
@@ -46,7 +46,7 @@ fn range_within(start: i64, end: i64, length: u64) -> (u64, u64) {
     (start.unsigned_abs(), (end - start).unsigned_abs() + 1)
 }
 
-/// Whether a string is this one; a hash is refused.
+/// Whether a string equals this value; a hash is refused.
 fn is_equal<C: Cells>(found: &Found<'_, C>, value: &[u8]) -> Done<bool> {
     Ok(found.length()? == value.len() as u64 && found.string()?.as_slice() == value)
 }
@@ -66,7 +66,7 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         };
         if holds {
             if let Some(old) = &old {
-                // Unlike Redis: a hash may be large, and nobody should lose it to a slip in a key.
+                // Unlike Redis: a hash may be large, and is not to be lost to a slip in a key.
                 old.length()?;
             }
             self.put_for(request.key, old.as_ref(), request.value, request.lifetime)?;
@@ -82,7 +82,7 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         }
     }
 
-    /// Sets a string for a lifetime, which may be over.
+    /// Sets a string with a lifetime, which may be over already.
     fn put_for(
         &mut self,
         key: &[u8],

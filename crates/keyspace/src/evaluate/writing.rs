@@ -12,14 +12,14 @@ use crate::{Refusal, STRING_BYTES_MAX};
 pub(crate) struct Writing<'a, 'w, C, W> {
     pub(crate) reading: Reading<'a, C>,
     pub(crate) changes: &'w mut W,
-    /// The state of the slot with the changes.
+    /// The state of the slot including the changes.
     pub(crate) state: SlotState,
 }
 
 impl<'a, C: Cells, W: Changes> Writing<'a, '_, C, W> {
-    /// What is kept at a key. What is not there any more at this time is removed.
+    /// What is stored at a key. An expired key is removed.
     ///
-    /// Where there is none, there are no fields either, whatever the cells still say.
+    /// Where this finds no key there are no fields either, whatever the cells still say.
     pub(crate) fn find(&mut self, key: &[u8]) -> Done<Option<Found<'a, C>>> {
         let found = self.reading.look(key)?;
         match found {
@@ -31,13 +31,13 @@ impl<'a, C: Cells, W: Changes> Writing<'a, '_, C, W> {
         }
     }
 
-    /// How many fields a hash has and when it is deleted; none where there is none.
+    /// The number of fields of a hash and its deadline; none if there is no hash.
     pub(crate) fn find_hash(&mut self, key: &[u8]) -> Done<Option<(u64, Option<u64>)>> {
         let Some(found) = self.find(key)? else { return Ok(None) };
         Ok(Some((found.fields()?, found.head.deadline_ms)))
     }
 
-    /// Sets a key, at which this was kept, to a string.
+    /// Sets a key to a string; `old` is what was stored there.
     pub(crate) fn put_string(
         &mut self,
         key: &[u8],
@@ -51,7 +51,7 @@ impl<'a, C: Cells, W: Changes> Writing<'a, '_, C, W> {
         Ok(())
     }
 
-    /// Sets the head of a key, at which this was kept.
+    /// Sets the head of a key; `old` is what was stored there.
     pub(crate) fn put_head(&mut self, key: &[u8], old: Option<Head>, head: Head, value: &[u8]) {
         let slot = self.reading.slot;
         self.changes.put(&CellName::head(slot, key), [&head.encode(), value]);
@@ -69,7 +69,7 @@ impl<'a, C: Cells, W: Changes> Writing<'a, '_, C, W> {
         }
     }
 
-    /// Removes a key, at which this was kept.
+    /// Removes a key; `old` is what was stored there.
     pub(crate) fn remove(&mut self, key: &[u8], old: Head) {
         let slot = self.reading.slot;
         self.changes.delete(&CellName::head(slot, key));
@@ -88,7 +88,7 @@ impl<'a, C: Cells, W: Changes> Writing<'a, '_, C, W> {
     }
 }
 
-/// Whether a string may have so many bytes.
+/// Checks the length of a string.
 pub(crate) fn check_string(len: u64) -> Result<(), Refusal> {
     if len <= STRING_BYTES_MAX as u64 { Ok(()) } else { Err(Refusal::TooLong) }
 }

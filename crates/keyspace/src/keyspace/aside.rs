@@ -1,25 +1,25 @@
-//! Slots that could not be looked through for what time did to them: they are left alone for a while.
+//! Slots whose search for expired keys or silent clients failed: both searches skip them for a while.
 //!
-//! Invariant: a slot that cannot be read keeps no other waiting. It is told of while no other is aside: a
-//! damaged leaf is one of many slots.
+//! Invariant: a slot that cannot be read does not hold up the others. Its error is reported only if no other
+//! slot is being skipped, because a damaged leaf concerns many slots.
 
 use crate::KeyspaceError;
 use std::collections::BTreeMap;
 
-/// For how long, in milliseconds.
+/// How long a slot is skipped, in milliseconds.
 const ASIDE_MS: u64 = 600_000;
 
-/// What was found by looking through slots.
+/// The result of a search through slots.
 #[derive(Debug)]
 pub struct Looked<T> {
-    /// That.
+    /// What the search found.
     pub found: Vec<T>,
-    /// A slot that could not be read, if there was none for a while: it is left alone for ten minutes, as all
-    /// others are that cannot.
+    /// A slot that could not be read, unless others were failing already. Like them it is skipped for ten
+    /// minutes.
     pub failed: Option<(u16, KeyspaceError)>,
 }
 
-/// Those slots, and until when they are left alone.
+/// The slots that are skipped, and until when.
 #[derive(Debug, Default)]
 pub(super) struct Aside {
     until_ms: BTreeMap<u16, u64>,
@@ -35,7 +35,7 @@ impl Aside {
         self.until_ms.contains_key(&slot)
     }
 
-    /// Those whose time is over may be tried again.
+    /// Ends the skipping of slots whose time is over.
     pub(super) fn let_go(&mut self, now_ms: u64) {
         self.until_ms.retain(|_, until_ms| *until_ms > now_ms);
     }

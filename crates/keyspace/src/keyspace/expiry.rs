@@ -1,4 +1,4 @@
-//! Keys whose time is over, so that a node deletes them also where nobody asks for them.
+//! Finding expired keys, so that a node deletes them even if no client asks for them.
 
 use super::{Keyspace, Looked};
 use crate::cell::{self, CellName, DEADLINE};
@@ -7,8 +7,8 @@ use atoll_engine::Direction;
 use std::ops::{Bound, ControlFlow};
 
 impl Keyspace {
-    /// Keys of all slots that are `held` whose time is over, at most so many. The next call goes on behind
-    /// the slot at which this one ended, so that many such keys in one slot keep no other waiting.
+    /// Finds expired keys in all slots for which `held` is true, at most `most`. The next call continues
+    /// after the slot at which this one ended, so that many such keys in one slot do not delay the others.
     pub fn expired(&mut self, now_ms: u64, most: usize, held: impl Fn(u16) -> bool) -> Looked<Overdue> {
         self.aside.let_go(now_ms);
         let (mut found, mut failed, first) = (Vec::new(), None, self.expires_next);
@@ -30,13 +30,13 @@ impl Keyspace {
         Looked { found, failed }
     }
 
-    /// Leaves a slot alone for a while of which keys were found whose time is over, and could not be deleted;
-    /// whether no other is.
+    /// Skips a slot for a while whose expired keys could not be deleted; returns whether no other slot is
+    /// skipped.
     pub fn set_aside(&mut self, slot: u16, now_ms: u64) -> bool {
         self.aside.put(slot, now_ms)
     }
 
-    /// Adds those of one slot, until there are so many, and notes what the soonest deadline is.
+    /// Adds the expired keys of one slot, up to a total of `most`, and records the slot's soonest deadline.
     fn expired_in(
         &mut self,
         slot: u16,

@@ -1,4 +1,4 @@
-//! Clients that were silent for long, so that a node forgets them also where nobody writes.
+//! Finding clients that have been silent for long, so that a node forgets them even if no client writes.
 
 use super::{Keyspace, Looked};
 use crate::cell::{self, CellName, SESSION_USE};
@@ -7,13 +7,13 @@ use crate::{KeyspaceError, SLOTS};
 use atoll_engine::Direction;
 use std::ops::{Bound, ControlFlow};
 
-/// So much later than a write would forget a client: one entry of the log is for several then, and busy slots
-/// need none.
+/// How much later than a write would do it a node forgets clients by itself: so one log entry forgets
+/// several, and busy slots need none.
 const LATE_MS: u64 = 60_000;
 
 impl Keyspace {
-    /// Slots among those that are `held` which remember clients that were silent for long. At most so many
-    /// slots are looked at, and the next call goes on behind them.
+    /// The slots, among those for which `held` is true, that remember clients silent for long. Looks at no
+    /// more than `most` slots; the next call continues after them.
     pub fn remembering(&mut self, now_ms: u64, most: usize, held: impl Fn(u16) -> bool) -> Looked<u16> {
         self.aside.let_go(now_ms);
         let (mut found, mut failed, mut looks, first) = (Vec::new(), None, 0, self.forgets_next);
@@ -43,7 +43,7 @@ impl Keyspace {
         Looked { found, failed }
     }
 
-    /// When that client of a slot was in use last who is silent for longest.
+    /// When the longest silent client of a slot was last in use.
     fn oldest_use(&self, slot: u16) -> Result<u64, KeyspaceError> {
         let mut oldest = Ok(u64::MAX);
         let (from, to) = (CellName::kind(slot, SESSION_USE), CellName::kind(slot, SESSION_USE + 1));

@@ -1,6 +1,7 @@
-//! A slot that arrives in pieces, each of which is let go of when it is written: it need not fit into memory.
+//! Importing a slot in pieces, each of which is dropped once it is written: the slot need not fit into
+//! memory.
 //!
-//! Invariant: a slot that arrived in part counts as empty, also for who opens the keyspace again.
+//! Invariant: a partly imported slot counts as empty, even after the keyspace is reopened.
 
 use super::Keyspace;
 use crate::cell::{self, CellName};
@@ -10,7 +11,7 @@ use atoll_engine::{Durability, WriteBatch};
 use std::ops::Bound;
 
 impl Keyspace {
-    /// Removes what a slot holds, also what is known of its log.
+    /// Removes all contents of a slot, including the position in its log.
     ///
     /// # Errors
     /// [`KeyspaceError`]; nothing was changed unless [`KeyspaceError::is_unknown`].
@@ -18,7 +19,8 @@ impl Keyspace {
         self.empty(slot, SlotState::default())
     }
 
-    /// Removes what a slot holds; from now on it arrives in pieces, and must not be read or written.
+    /// Removes all contents of a slot and begins an import: until it ends, the slot must not be read or
+    /// written.
     ///
     /// # Errors
     /// As [`Keyspace::clear_slot`].
@@ -41,11 +43,11 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Adds cells of an [`Exporter`](crate::Exporter).
+    /// Adds cells from an [`Exporter`](crate::Exporter).
     ///
     /// # Errors
-    /// [`KeyspaceError::NotArriving`]; [`KeyspaceError::Corrupt`] for what is no cell of a slot; otherwise as
-    /// [`Keyspace::clear_slot`].
+    /// [`KeyspaceError::NotArriving`]; [`KeyspaceError::Corrupt`] for a name that is not one of a slot's
+    /// cells; otherwise as [`Keyspace::clear_slot`].
     pub fn import<N: AsRef<[u8]>, V: AsRef<[u8]>>(
         &mut self,
         slot: u16,
@@ -66,8 +68,8 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Ends an import: the slot is whole, and what it holds was applied up to this entry of this time. All of
-    /// it survives the end of the process from then on, where anything does.
+    /// Ends an import: the slot is complete, and its contents are those after this entry, at this time. From
+    /// then on all of it survives the end of the process, if the engine is not in memory.
     ///
     /// # Errors
     /// As [`Keyspace::import`].
@@ -87,7 +89,7 @@ impl Keyspace {
         if state.is_arriving() { Ok(state) } else { Err(KeyspaceError::NotArriving { slot }) }
     }
 
-    /// Removes what arrived in part before the keyspace was opened.
+    /// Removes partial imports from before the keyspace was opened.
     pub(super) fn remove_unfinished(&mut self) -> Result<(), KeyspaceError> {
         for slot in 0..SLOTS {
             if self.arriving(slot).is_ok() {

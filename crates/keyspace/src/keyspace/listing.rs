@@ -1,13 +1,13 @@
-//! Keys of slots: some of one, or all of a node, a few at a time.
+//! Listing keys: some of one slot, or all of a node, a page at a time.
 //!
-//! A cursor says all that there is to know: the slot, and a number. Keys of a slot are gone through by their
-//! hashes, from that number on, since no number tells where between two keys one was that is gone. Where a
-//! slot has more keys than are asked for, each page is a part of all hashes: it costs a look at all its keys,
-//! but at no more than [`PARTS`] times all. Where only keys are meant that begin with something, no others
-//! are looked at; where keys are long, a part ends where it has enough bytes, and where a pattern takes long
-//! with them, where it took long enough.
+//! A cursor is self-contained: it holds the slot and a number. The keys of a slot are listed by their hashes,
+//! starting from that number, because a position between two keys could not be found again after they are
+//! deleted. If a slot has more keys than a page, each page covers a part of the range of hashes. It has to
+//! look at all of the slot's keys, but there are at most [`PARTS`] parts. If only keys with a certain prefix
+//! are wanted, no others are looked at. If keys are long, a part ends once it has enough bytes; and if a
+//! pattern takes long, once it has taken long enough.
 //!
-//! Invariant: a key that is there from the first page to the last is on one of them.
+//! Invariant: a key that exists from the first page to the last is on one of them.
 
 use super::Keyspace;
 use super::cells::TreeCells;
@@ -24,64 +24,65 @@ use twox_hash::XxHash3_64;
 /// A page of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScanPage {
-    /// Where to go on; 0 at the end, and less than 2^46.
+    /// Where the next page begins; 0 at the end, and always less than 2^46.
     pub cursor: u64,
-    /// Keys; perhaps none.
+    /// The keys; possibly none.
     pub keys: Vec<Vec<u8>>,
 }
 
 impl ScanPage {
-    /// The cursor that begins at a slot; 0, the end, behind the last one.
+    /// The cursor that begins at a slot; 0, the end, after the last one.
     #[must_use]
     pub fn cursor_of(slot: u16) -> u64 {
         u64::from(slot % SLOTS) * HASHES
     }
 
-    /// The cursor that begins at a key: pages hold keys in the order of these, whatever is deleted meanwhile.
+    /// The cursor that begins at a key: pages list keys in the order of their cursors, whatever is deleted
+    /// meanwhile.
     #[must_use]
     pub fn cursor_of_key(key: &[u8]) -> u64 {
         Self::cursor_of(slot_of(key)) + hash(key)
     }
 
-    /// The slot that a cursor goes on in; behind the last one if there is no such slot.
+    /// The slot in which a cursor continues; [`SLOTS`] if there is no such slot.
     #[must_use]
     pub fn slot_of(cursor: u64) -> u16 {
         u16::try_from(cursor / HASHES).unwrap_or(SLOTS).min(SLOTS)
     }
 }
 
-/// Most parts that the keys of a slot are gone through in.
+/// Most parts into which the keys of a slot are divided.
 const PARTS: u64 = 64;
 
-/// Most keys that are looked at for a page where slots have few, whatever is asked for.
+/// Most keys that are looked at for a page of small slots, whatever the request asks for.
 const COUNT_MAX: u64 = 10_000;
 
-/// To look for keys that begin with something costs as much as to look at so many that lie beside each other.
+/// Starting a search by prefix costs as much as looking at this many adjacent keys.
 const LOOK_KEYS: u64 = 8;
 
-/// Steps of patterns after which a page ends: some ten milliseconds. Where a slot has many keys, a part takes
-/// a few times as many.
+/// A page ends after this many steps of pattern matching: some ten milliseconds. In a slot with many keys, a
+/// part takes a few times as many.
 const STEPS_MAX: u64 = 8 << 20;
 
-/// Hashes are numbers below this one.
+/// Hashes are below this number.
 const HASHES: u64 = 1 << 32;
 
 fn hash(key: &[u8]) -> u64 {
     XxHash3_64::oneshot(key) % HASHES
 }
 
-/// Keys of a slot.
+/// The keys of one part of a slot.
 struct Part {
     keys: Vec<Vec<u8>>,
-    /// Of those that the pattern describes.
+    /// Total length of `keys`.
     bytes: usize,
-    /// Those included that it does not describe.
+    /// How many keys were looked at, including those that do not match.
     looked_at: u64,
-    /// What the pattern took of them, at most, before some were let go of.
+    /// An upper limit on the steps of matching those that are still in the part.
     steps: u64,
-    /// All of them are there whose hashes are lower.
+    /// The part is complete up to this hash, exclusive.
     to: u64,
-    /// With more bytes than these some are let go of.
+    /// Beyond this many bytes some keys are dropped.
     bytes_max: usize,
 }
 
@@ -91,25 +92,25 @@ impl Part {
         self.bytes += key.len();
         if self.bytes > self.bytes_max {
             self.cut();
-            // Many of one hash are not sorted again for each that comes.
+            // Many keys of one hash are not sorted again for each new one.
             self.bytes_max = 2 * self.bytes.max(PAGE_BYTES_MAX);
         }
     }
 
-    /// Lets go of the half of all hashes from there on that is the higher one, as often as the pattern took
-    /// too long; of one hash all stay.
+    /// Drops the upper half of the part's hashes, as often as matching took too long; keys of a single hash
+    /// stay.
     fn halve(&mut self, from: u64) {
         while self.steps > STEPS_MAX {
             self.to = from + self.to.min(HASHES).saturating_sub(from).div_ceil(2);
-            // About so many were of those that stay.
+            // About this many steps were for keys that stay.
             self.steps /= 2;
         }
         self.keys.retain(|key| hash(key) < self.to);
         self.bytes = self.keys.iter().map(Vec::len).sum();
     }
 
-    /// Lets go of those with the highest hashes until there are as many bytes left as a page has; of one hash
-    /// all stay or go.
+    /// Drops the keys with the highest hashes until no more bytes are left than a page holds; keys of the
+    /// same hash stay or go together.
     fn cut(&mut self) {
         let hashed = |key: Vec<u8>| (hash(&key), key);
         let mut keys: Vec<_> = std::mem::take(&mut self.keys).into_iter().map(hashed).collect();
@@ -131,10 +132,10 @@ impl Part {
 }
 
 impl Keyspace {
-    /// The first keys of a slot, at most so many, in the order of their bytes.
+    /// The first keys of a slot, at most `most`, in byte order.
     ///
     /// # Errors
-    /// [`KeyspaceError`] when the tree cannot be read.
+    /// [`KeyspaceError`] if the tree cannot be read.
     pub fn keys_of_slot(&self, slot: u16, most: usize) -> Result<Vec<Vec<u8>>, KeyspaceError> {
         let mut keys = Vec::new();
         if most > 0 {
@@ -146,12 +147,12 @@ impl Keyspace {
         Ok(keys)
     }
 
-    /// Keys of all slots that are `held`, from the cursor on: about as many as are asked for, before those
-    /// are left out that are not meant, and no more bytes of them than about [`PAGE_BYTES_MAX`] twice. A page
-    /// has fewer where the pattern takes long.
+    /// Keys of all slots for which `held` is true, from the cursor on. Looks at about as many as the request
+    /// asks for, including those that it does not want, and returns no more than about twice
+    /// [`PAGE_BYTES_MAX`] bytes. A page has fewer keys if the pattern takes long.
     ///
     /// # Errors
-    /// [`KeyspaceError`] when the tree cannot be read.
+    /// [`KeyspaceError`] if the tree cannot be read.
     pub fn scan(
         &self,
         now_ms: u64,
@@ -187,8 +188,8 @@ impl Keyspace {
         Ok(ScanPage { cursor: 0, keys })
     }
 
-    /// How many keys of a slot begin so, if these are no more than so many; and otherwise how many there are
-    /// at most.
+    /// How many keys of a slot have a prefix, if that is no more than `most`; otherwise how many keys the
+    /// slot has.
     fn keys_that_begin(&self, slot: u16, start: &[u8], most: u64) -> Result<u64, KeyspaceError> {
         let mut count = 0;
         if !start.is_empty() {
@@ -200,8 +201,7 @@ impl Keyspace {
         Ok(if start.is_empty() || count > most { self.keys_in(slot) } else { count })
     }
 
-    /// The keys of a slot whose hashes lie between two numbers, and that are meant: of long ones those up to
-    /// a lower number.
+    /// The wanted keys of a slot with hashes in a range; if keys are long, only up to a lower hash.
     fn scan_part(
         &self,
         now_ms: u64,
@@ -241,7 +241,7 @@ impl Keyspace {
         Ok(part)
     }
 
-    /// Whether a key is of this kind and its time is not over.
+    /// Whether a key is of this kind and not expired.
     fn is_meant(
         &self,
         now_ms: u64,
@@ -256,7 +256,7 @@ impl Keyspace {
         Ok(!head.is_overdue(now_ms) && kind.is_none_or(is_kind))
     }
 
-    /// Visits the keys of a slot that begin so, in the order of their bytes.
+    /// Visits the keys of a slot with this prefix, in byte order.
     fn visit_keys(
         &self,
         slot: u16,

@@ -1,7 +1,7 @@
-//! A whole slot: sent as it is at one moment, and put in place of what was there.
+//! Moving a whole slot: its cells are sent as of one moment, and replace what the receiver had.
 //!
-//! Invariant: what is put in place is there at once, with the place of the last entry that it holds, or not
-//! at all.
+//! Invariant: installed cells appear all at once, together with the position of the last entry that they
+//! include, or not at all.
 
 use super::Keyspace;
 use crate::cell::CellName;
@@ -10,27 +10,27 @@ use crate::{Applied, KeyspaceError};
 use atoll_engine::{Direction, Durability, Snapshot, Tree, WriteBatch};
 use std::ops::{Bound, ControlFlow};
 
-/// The cells of a slot as they were at one moment.
+/// The cells of a slot as of one moment.
 pub struct Exporter {
     snapshot: Snapshot,
     tree: Tree,
     slot: u16,
-    /// The name behind the slot of the cell that comes next.
+    /// The name of the next cell, without the slot's number.
     next: Option<Vec<u8>>,
 }
 
-/// Names, behind that of the slot, and values.
+/// Names, without the slot's number, and values.
 pub type MovedCells = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Bytes of a slot's number at the front of names.
+/// Bytes of the slot's number at the front of names.
 const SLOT_BYTES: usize = 2;
 
 impl Exporter {
-    /// Cells of about so many bytes, one at least, and whether they are the last ones. Behind those come
-    /// none.
+    /// Returns cells of about `bytes` bytes, at least one, and whether they are the last. After the last ones
+    /// it returns none.
     ///
     /// # Errors
-    /// [`KeyspaceError`] when the tree cannot be read.
+    /// [`KeyspaceError`] if the tree cannot be read.
     pub fn next(&mut self, bytes: usize) -> Result<(MovedCells, bool), KeyspaceError> {
         let Some(from) = self.next.take() else { return Ok((Vec::new(), true)) };
         let (start, end) = ([&self.slot.to_be_bytes(), &from[..]].concat(), end_of(self.slot));
@@ -62,19 +62,19 @@ impl Exporter {
 }
 
 fn end_of(slot: u16) -> Vec<u8> {
-    // No slot has the last number: names that begin with it are those of states.
+    // No slot has the highest number: names that begin with it are those of states.
     slot.saturating_add(1).to_be_bytes().to_vec()
 }
 
 impl Keyspace {
-    /// The cells of a slot as they are now, whatever is written from now on.
+    /// The cells of a slot as they are now, whatever is written later.
     #[must_use]
     pub fn exporter(&self, slot: u16) -> Exporter {
         Exporter { snapshot: self.engine.snapshot(), tree: self.tree.clone(), slot, next: Some(Vec::new()) }
     }
 
-    /// Puts cells in place of what a slot holds, which were applied up to this entry of this time; all at
-    /// once. They survive the end of the process from then on, where anything does.
+    /// Replaces the contents of a slot, all at once, by cells that include everything up to this entry, at
+    /// this time. From then on they survive the end of the process, if the engine is not in memory.
     ///
     /// # Errors
     /// [`KeyspaceError`]; nothing was changed unless [`KeyspaceError::is_unknown`].

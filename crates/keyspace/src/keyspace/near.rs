@@ -1,18 +1,17 @@
-//! What commands are about to touch in memory is asked for before they are evaluated, for several of them at
-//! once.
+//! Prefetching: the memory that commands are about to touch is requested before they are evaluated, for
+//! several commands at once.
 
 use super::Keyspace;
 use crate::cell::push_head;
 use crate::slot_of;
 use atoll_buffer::bring_nearer;
 
-/// Keys that are brought nearer together.
+/// Most keys that are prefetched together.
 pub const NEAR_AT_ONCE: usize = 16;
 
 impl Keyspace {
-    /// Brings nearer what commands about these keys will touch in memory, so that their waits for it overlap.
-    /// Only the first
-    /// [`NEAR_AT_ONCE`] are looked at, and it takes two of them to gain by it.
+    /// Prefetches the memory that commands on these keys will touch, so that their cache misses overlap. Only
+    /// the first [`NEAR_AT_ONCE`] keys are considered, and it takes at least two to gain from it.
     pub fn bring_nearer(&mut self, keys: &[&[u8]]) {
         let keys = &keys[..keys.len().min(NEAR_AT_ONCE)];
         self.near.clear();

@@ -1,7 +1,7 @@
-//! Changes of one command until they are committed.
+//! The changes of one command until they are committed.
 //!
-//! Most commands change one cell: that change is kept apart, since the engine does one in place that is no
-//! batch.
+//! Most commands change one cell. That change is kept apart, because the engine can do a single change in
+//! place, without a batch.
 
 use crate::KeyspaceError;
 use crate::cells::Changes;
@@ -9,10 +9,10 @@ use atoll_buffer::Buffer;
 use atoll_engine::{Amendment, Durability, Engine, Tree, WriteBatch};
 use std::ops::Bound;
 
-/// Changes of one command until they are committed.
+/// The changes of one command until they are committed.
 pub(super) struct Pending {
     tree: Tree,
-    /// The first change, as long as it is the only one.
+    /// The first change, while it is the only one.
     only: Option<Only>,
     name: Vec<u8>,
     value: Vec<u8>,
@@ -31,7 +31,7 @@ enum Only {
 /// Values of at least this length are handed over instead of copied once more.
 const LONG: usize = 16 << 10;
 
-/// Memory for changes that is kept for the next command.
+/// A batch with more bytes than this is not reused for the next command.
 const KEPT: usize = 1 << 20;
 
 impl Pending {
@@ -40,7 +40,7 @@ impl Pending {
         Self { tree: tree.clone(), only: None, name, value, batch, bytes: 0 }
     }
 
-    /// What becomes of the one cell that changes; none where that is more than one, or none.
+    /// The change, if exactly one cell changes.
     pub(super) fn only_change(&self) -> Option<Amendment<'_>> {
         Some(match self.only? {
             Only::Put => Amendment::Put(&self.value),
@@ -49,7 +49,7 @@ impl Pending {
         })
     }
 
-    /// Makes all changes together.
+    /// Commits all changes together.
     pub(super) fn commit(&mut self, engine: &Engine) -> Result<(), KeyspaceError> {
         let (tree, name, value) = (&self.tree, &self.name, &self.value);
         match self.only {
@@ -62,7 +62,7 @@ impl Pending {
         Ok(())
     }
 
-    /// Whether a change is the only one so far, and was noted as such.
+    /// Records a change as the only one, if there is no other; returns whether it did.
     fn notes_only(&mut self, only: Only, name: &[u8], parts: [&[u8]; 2]) -> bool {
         if self.only.is_some() || !self.batch.is_empty() {
             self.move_to_batch();
@@ -74,7 +74,7 @@ impl Pending {
         true
     }
 
-    /// Makes the only change the first one of the batch.
+    /// Moves the only change to the front of the batch.
     fn move_to_batch(&mut self) {
         match self.only.take() {
             None => return,

@@ -1,9 +1,9 @@
-//! Writes that look at one cell and change it: looked up once, and evaluated where the cell lies.
+//! Writes that read and change a single cell: it is looked up once, and the command is evaluated in place.
 //!
-//! Only in memory, where no state of the slot is written beside the cell.
+//! Only for keyspaces in memory, where no state of the slot is written along with the cell.
 //!
-//! Invariant: a command evaluated here answers and changes what it would with all cells before it. Whoever
-//! looks for more than the one cell fails, and is evaluated anew.
+//! Invariant: a command evaluated in place answers and changes the same as with all cells at hand. If it
+//! reads more than the one cell the attempt fails, and the command is evaluated again.
 
 use super::Keyspace;
 use crate::answer::Answer;
@@ -17,7 +17,7 @@ use atoll_engine::{Amended, Direction, Durability};
 use atoll_resp::{Command, SetAnswer, SetCondition};
 use std::ops::{Bound, ControlFlow};
 
-/// The key of a command that most likely looks at nothing but what its head begins with.
+/// The key of a command that most likely reads only the head of that key.
 pub(super) fn only_key<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
     let key = match command {
         Command::Set(request)
@@ -32,7 +32,7 @@ pub(super) fn only_key<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
     (key.len() <= KEY_BYTES_MAX).then_some(key)
 }
 
-/// A command at its place in the log.
+/// A command and its position in the log.
 pub(super) struct Entry<'a, 'c> {
     pub(super) slot: u16,
     pub(super) applied: Applied,
@@ -41,8 +41,8 @@ pub(super) struct Entry<'a, 'c> {
 }
 
 impl Keyspace {
-    /// Evaluates a command about this key where its cell lies; whether that could be done. Otherwise nothing
-    /// was changed or answered.
+    /// Evaluates a command on this key in place. Returns whether that was possible; if not, nothing was
+    /// changed or answered.
     pub(super) fn apply_there(
         &mut self,
         entry: &Entry<'_, '_>,
@@ -78,13 +78,13 @@ impl Keyspace {
     }
 }
 
-/// What is known of one cell while somebody has it.
+/// The one cell that is accessible while the engine holds it.
 struct OneCell<'a> {
     name: &'a [u8],
     front: Option<CellFront>,
 }
 
-/// Never told to anybody: who meets it evaluates the command anew.
+/// Never reported: the command is evaluated again instead.
 const ELSEWHERE: KeyspaceError = KeyspaceError::Corrupt { what: "a cell that others have" };
 
 impl Cells for OneCell<'_> {

@@ -1,4 +1,4 @@
-//! Commands in words, and what they answer.
+//! Commands as text, and their answers.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
 pub mod random;
@@ -27,13 +27,13 @@ impl Subject {
         Self { keyspace, now_ms: 1_000_000, applied: Applied { epoch: 1, sequence: 0 } }
     }
 
-    /// What a command answers, as a person would write it.
+    /// The answer to a command, in readable form.
     pub fn ask(&mut self, line: &str) -> String {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         told(&self.ask_words(&words))
     }
 
-    /// Writes go through the log and so do keys whose time is over, at once.
+    /// Writes, and the deletion of expired keys, are applied at once as log entries.
     pub fn ask_words(&mut self, words: &[&[u8]]) -> Value {
         let mut bytes = Vec::new();
         write_request(&mut bytes, words);
@@ -59,7 +59,7 @@ impl Subject {
         value(&reply)
     }
 
-    /// How many clients were forgotten, of at most so many.
+    /// Forgets at most `most` clients; returns how many.
     pub fn forget(&mut self, most: u64) -> i64 {
         self.applied.sequence += 1;
         let (now, applied, mut reply) = (self.now_ms, self.applied, Vec::new());
@@ -68,7 +68,7 @@ impl Subject {
         count
     }
 
-    /// How many keys were deleted.
+    /// Deletes expired keys; returns how many.
     pub fn expire(&mut self, overdue: &[atoll_keyspace::Overdue]) -> i64 {
         self.applied.sequence += 1;
         let keys: Vec<_> =
@@ -81,7 +81,7 @@ impl Subject {
     }
 }
 
-/// The answer to a command that is in the log.
+/// The answer to a command from the log.
 pub fn apply(keyspace: &mut Keyspace, slot: u16, applied: Applied, time_ms: u64, words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = Vec::new();
     write_request(&mut bytes, words);
@@ -99,7 +99,7 @@ pub fn value(reply: &[u8]) -> Value {
     value.unwrap()
 }
 
-/// A reply as a person would write it.
+/// A reply in readable form.
 pub fn told(value: &Value) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let list = |values: &[Value]| values.iter().map(told).collect::<Vec<_>>().join(" ");

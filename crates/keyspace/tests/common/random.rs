@@ -1,14 +1,14 @@
-//! Random commands about few keys, so that they meet.
+//! Random commands on few keys, so that they collide.
 #![allow(dead_code)]
 
-/// What commands are drawn from.
+/// The source of random commands.
 pub struct Draw {
     pub random: fastrand::Rng,
-    /// The date that deadlines are about.
+    /// The time that deadlines are relative to.
     pub now_ms: u64,
     /// The least distance of a deadline from it, and how far it may be beyond.
     pub lifetimes_ms: (u64, u64),
-    /// Whether keys, fields and values are any bytes, and values may be long.
+    /// Whether keys, fields and values are arbitrary bytes, and values may be long.
     pub is_wild: bool,
 }
 
@@ -59,7 +59,7 @@ impl Draw {
         }
     }
 
-    /// How a lifetime is said, and how long it is. Now and then it is over already.
+    /// A lifetime in one of its notations, in rare cases one that is over already.
     fn lifetime(&mut self, names: [&str; 4]) -> Words {
         let (least, more) = self.lifetimes_ms;
         let mut after = (least + self.random.u64(..=more)) as i64;

@@ -1,4 +1,4 @@
-//! A Redis of the machine, which ends with the test.
+//! A real Redis server, which ends with the test.
 #![allow(dead_code, clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods)]
 
 use atoll_resp::{Limits, ReplyParser, Value, write_request};
@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
-/// A Redis of the machine, which ends with the test.
+/// A real Redis server, which ends with the test.
 pub struct Redis {
     process: Child,
     stream: UnixStream,
@@ -16,7 +16,7 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// None where there is none.
+    /// Starts one; none if no Redis is installed.
     pub fn start() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("socket");
@@ -34,7 +34,7 @@ impl Redis {
                 return None;
             }
         };
-        // It says when it listens.
+        // The log says when it is listening.
         let mut log = std::io::BufReader::new(process.stdout.take().unwrap());
         let mut line = String::new();
         while !line.contains("now ready to accept connections") {
