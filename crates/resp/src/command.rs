@@ -1,9 +1,8 @@
-//! What a request asks for: commands of Redis that make sense on a map of sorted maps, understood but not
-//! executed.
+//! Commands: those of Redis that make sense on a map of sorted maps, parsed but not executed.
 //!
-//! A command is a row of [`COMMANDS`]: its name, how many arguments it takes, where its keys are, and the
-//! function that reads them. Names, arguments and the texts of errors are those of Redis 7.0, and of Valkey
-//! where Redis has nothing.
+//! A command is a row of [`COMMANDS`]: its name, its number of arguments, the positions of its keys, and the
+//! function that parses it. Names, arguments and error texts are those of Redis 7.0, and of Valkey where
+//! Redis has nothing.
 
 mod arguments;
 mod class;
@@ -41,15 +40,15 @@ pub use watch::{Expected, WatchRequest};
 
 use crate::Request;
 
-/// Keys or fields, and their values.
+/// Keys or fields with their values.
 pub type Pairs<'a> = Vec<(&'a [u8], &'a [u8])>;
 
-/// What a request asks for. Bytes are slices of the request.
+/// A parsed command. Bytes are slices of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Command<'a> {
     // The connection.
-    /// `HELLO`: which version of the protocol, and perhaps who is there.
+    /// `HELLO`: the protocol version, optionally with credentials.
     Hello(Hello<'a>),
     /// `AUTH`.
     Auth(Authentication<'a>),
@@ -57,18 +56,18 @@ pub enum Command<'a> {
     Ping(Option<&'a [u8]>),
     /// `ECHO`.
     Echo(&'a [u8]),
-    /// `QUIT`: an answer, and the end of the connection.
+    /// `QUIT`: answers, then ends the connection.
     Quit,
-    /// `RESET`: the connection as it was when it began.
+    /// `RESET`: restores the initial state of the connection.
     Reset,
-    /// `SELECT`: another keyspace.
+    /// `SELECT`: switches to another keyspace.
     Select(u32),
     /// `AT.KEYSPACE`.
     Keyspace(KeyspaceRequest<'a>),
     /// `CLIENT`.
     Client(ClientRequest<'a>),
-    /// `ASKING`, `READONLY`, `READWRITE`: accepted, and without effect, since only primaries answer and no
-    /// slot is ever half here.
+    /// `ASKING`, `READONLY`, `READWRITE`: accepted without effect, because only primaries answer and a slot
+    /// is never split between nodes.
     Accepted,
 
     // The server.
@@ -90,26 +89,27 @@ pub enum Command<'a> {
     FlushAll,
     /// `SCAN`.
     Scan(ScanRequest<'a>),
-    /// `AT.SCAN`: as `SCAN`, in the order of slots, up to the first one that this node does not have.
+    /// `AT.SCAN`: like `SCAN`, in the order of slots, up to the first slot that this node does not have.
     ScanRun(ScanRequest<'a>),
     /// `TIME`.
     Time,
-    /// `WAIT`: until so many copies have what this connection wrote, or so many milliseconds, 0 for ever.
+    /// `WAIT`: waits until this many copies have this connection's writes, or this many milliseconds; 0 waits
+    /// for ever.
     Wait {
         /// How many copies.
         copies: u64,
-        /// Milliseconds.
+        /// The timeout in milliseconds.
         timeout: u64,
     },
 
     // Strings.
     /// `GET`.
     Get(&'a [u8]),
-    /// `SET` and its kin.
+    /// `SET` and its variants.
     Set(SetRequest<'a>),
     /// `GETDEL`.
     GetDelete(&'a [u8]),
-    /// `GETEX`: the value, and another lifetime for it.
+    /// `GETEX`: returns the value and changes its lifetime.
     GetExpire {
         /// The key.
         key: &'a [u8],
@@ -120,25 +120,25 @@ pub enum Command<'a> {
     Append {
         /// The key.
         key: &'a [u8],
-        /// What is added.
+        /// The bytes to append.
         value: &'a [u8],
     },
     /// `STRLEN`.
     Length(&'a [u8]),
-    /// `GETRANGE`: bytes from one place to another, both included, counted from the end if negative.
+    /// `GETRANGE`: bytes from one offset to another, inclusive; negative offsets count from the end.
     GetRange {
         /// The key.
         key: &'a [u8],
-        /// The first byte.
+        /// The offset of the first byte.
         start: i64,
-        /// The last byte.
+        /// The offset of the last byte.
         end: i64,
     },
     /// `INCR`, `DECR`, `INCRBY`, `DECRBY`.
     Increment {
         /// The key.
         key: &'a [u8],
-        /// By how much.
+        /// The increment.
         by: i64,
     },
     /// `MGET`.
@@ -149,31 +149,31 @@ pub enum Command<'a> {
     // Keys.
     /// `DEL` and `UNLINK`.
     Delete(Vec<&'a [u8]>),
-    /// `DELIFEQ`, and `DELEX` with `IFEQ`: delete what has this value.
+    /// `DELIFEQ`, and `DELEX` with `IFEQ`: deletes a key that has this value.
     DeleteIfEqual {
         /// The key.
         key: &'a [u8],
-        /// The value it must have.
+        /// The value that it must have.
         value: &'a [u8],
     },
-    /// `EXISTS` and `TOUCH`: how many of the keys are there.
+    /// `EXISTS` and `TOUCH`: counts the keys that exist.
     Exists(Vec<&'a [u8]>),
-    /// `EXPIRE` and its kin.
+    /// `EXPIRE` and its variants.
     Expire {
         /// The key.
         key: &'a [u8],
-        /// When it is deleted.
+        /// When the key is deleted.
         deadline: Deadline,
-        /// Under which condition.
+        /// The condition.
         rule: ExpiryRule,
     },
-    /// `TTL` and its kin.
+    /// `TTL` and its variants.
     Lifetime {
         /// The key.
         key: &'a [u8],
-        /// In seconds or milliseconds.
+        /// The unit of the answer.
         unit: Unit,
-        /// Whether the date is asked for and not the rest.
+        /// Whether to answer the deadline and not the remaining time.
         is_absolute: bool,
     },
     /// `PERSIST`.
@@ -188,7 +188,7 @@ pub enum Command<'a> {
         key: &'a [u8],
         /// Fields and their values.
         pairs: Pairs<'a>,
-        /// Whether `OK` is answered, and not how many fields are new.
+        /// Whether to answer `OK` and not the number of new fields.
         says_ok: bool,
     },
     /// `HSETNX`.
@@ -241,9 +241,9 @@ pub enum Command<'a> {
     HashAll {
         /// The key.
         key: &'a [u8],
-        /// Whether fields are answered.
+        /// Whether to answer fields.
         fields: bool,
-        /// Whether values are.
+        /// Whether to answer values.
         values: bool,
     },
     /// `HINCRBY`.
@@ -252,25 +252,25 @@ pub enum Command<'a> {
         key: &'a [u8],
         /// The field.
         field: &'a [u8],
-        /// By how much.
+        /// The increment.
         by: i64,
     },
 
     // The store contract.
-    /// `AT.ID`: a write that is done once, however often it is asked for.
+    /// `AT.ID`: a write that is done once, however often it is repeated.
     Once(Once<'a>),
-    /// `AT.CLASS`: says how long requests of this connection may take, or asks for that.
+    /// `AT.CLASS`: sets the latency class of this connection, or asks for it.
     Class(Option<LatencyClass>),
-    /// `AT.WAIT` and `AT.WATCH`: until a field is as it has to be.
+    /// `AT.WAIT` and `AT.WATCH`: wait until a field has an expected value.
     Watch(WatchRequest<'a>),
-    /// `AT.UNWATCH`: lets go of the watch of this connection that is called so.
+    /// `AT.UNWATCH`: cancels the watch of this connection with this id.
     Unwatch(u64),
-    /// What Redis does not have.
+    /// Commands that Redis does not have.
     Own(OwnCommand<'a>),
 }
 
 impl<'a> Command<'a> {
-    /// Understands a request, which is not empty.
+    /// Parses a request, which must not be empty.
     ///
     /// # Errors
     /// [`CommandError`], in the words of Redis: nothing was done.

@@ -1,13 +1,13 @@
-//! Doors for the fuzzer.
+//! Entry points for the fuzzer.
 
 use crate::{
     Command, Limits, Protocol, ProtocolError, ReplyParser, ReplyWriter, RequestParser, Value, write_request,
 };
 
-/// Limits that small inputs reach.
+/// Limits that small inputs can reach.
 const SMALL: Limits = Limits { elements: 40, string_bytes: 60, total_bytes: 200, depth: 4 };
 
-/// All requests in `bytes`, which arrive in pieces of this many, and the error at which they end.
+/// All requests in `bytes`, which arrive in pieces of this size, and the error that ended the parsing.
 pub fn requests(bytes: &[u8], piece: usize) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>) {
     let (mut parser, mut found) = (RequestParser::new(SMALL), Vec::new());
     let (mut from, mut to) = (0, 0);
@@ -27,7 +27,7 @@ pub fn requests(bytes: &[u8], piece: usize) -> (Vec<Vec<Vec<u8>>>, Option<Protoc
     (found, None)
 }
 
-/// All replies in `bytes`, as [`requests`].
+/// All replies in `bytes`, in the same way as [`requests`].
 pub fn replies(bytes: &[u8], piece: usize) -> (Vec<Value>, Option<ProtocolError>) {
     let (mut parser, mut found) = (ReplyParser::new(SMALL), Vec::new());
     let (mut from, mut to) = (0, 0);
@@ -49,7 +49,7 @@ pub fn replies(bytes: &[u8], piece: usize) -> (Vec<Value>, Option<ProtocolError>
     (found, None)
 }
 
-/// What requests ask for; where they ask for nothing that there is, the error is one reply.
+/// Parses requests as commands, and checks that each error is written as exactly one reply.
 ///
 /// # Panics
 /// If it is not.

@@ -1,11 +1,12 @@
-//! Requests that a person types: words in a line, quoted where they hold spaces.
+//! Requests that a person types: words on a line, quoted if they contain spaces.
 
 use crate::ProtocolError;
 use std::ops::Range;
 
-/// Cuts a line into words: their bytes one behind the other in `text`, and where each lies there.
+/// Splits a line into words. Their bytes are appended to `text`, and their positions there to `words`.
 ///
-/// In double quotes `\n \r \t \b \a \xHH` and any other escaped byte are known, in single quotes only `\'`.
+/// Double quotes allow `\n \r \t \b \a \xHH` and a backslash before any other byte; single quotes allow only
+/// `\'`.
 pub(crate) fn split(
     line: &[u8],
     text: &mut Vec<u8>,
@@ -20,7 +21,7 @@ pub(crate) fn split(
     Ok(())
 }
 
-/// Takes one word; what is behind it.
+/// Takes one word; returns the rest of the line.
 fn word<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8], ProtocolError> {
     loop {
         rest = match rest {
@@ -63,7 +64,7 @@ fn plainly_quoted<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8]
     }
 }
 
-/// Behind the end of a quote comes a space or nothing.
+/// After a closing quote, only a space or the end of the line may follow.
 fn ended(rest: &[u8]) -> Result<&[u8], ProtocolError> {
     match rest {
         [byte, ..] if !byte.is_ascii_whitespace() => Err(ProtocolError::Quotes),

@@ -1,19 +1,18 @@
-//! The Redis serialization protocol, RESP2 and RESP3: bytes in, requests or replies or a typed error out; no
+//! The Redis serialization protocol, RESP2 and RESP3: turns bytes into requests, replies or typed errors; no
 //! I/O.
 //!
-//! What a request asks for, [`Command`] understands, with the names and errors of Redis; to do it is for
-//! others.
+//! [`Command`] understands requests, with the names and errors of Redis, and does not execute them.
 //!
 //! A server reads with [`RequestParser`] and answers with [`ReplyWriter`]; a client asks with
-//! [`write_request`] and reads with [`ReplyParser`]. Arguments of a request are slices of what arrived:
-//! nothing is copied before somebody keeps it.
+//! [`write_request`] and reads with [`ReplyParser`]. The arguments of a request are slices of the received
+//! bytes and are not copied.
 //!
-//! Source: the protocol's specification (redis.io, "Redis serialization protocol specification"); what it
-//! leaves open is as Redis 7.0 does it, texts of errors as well, for clients look at them.
+//! Source: the protocol's specification (redis.io, "Redis serialization protocol specification"). What it
+//! leaves open follows Redis 7.0, including the texts of errors, because clients look at them.
 //!
-//! Invariant: bytes from a peer never cause a panic, nor memory beyond the stated [`Limits`]: what is claimed
-//! is not allocated before it has arrived.
-//! Invariant: the same bytes give the same answers however they are cut into pieces.
+//! Invariant: bytes from a peer never cause a panic, nor memory use beyond the stated [`Limits`]: nothing is
+//! allocated for data that has not arrived.
+//! Invariant: the same bytes give the same results however they are split into pieces.
 
 mod command;
 mod error;

@@ -1,9 +1,9 @@
-//! Integers as the protocol writes them.
+//! Integers in the notation of the protocol.
 
-/// The integer that a text is: digits, perhaps behind a minus, without spaces, a plus or zeros in front. None
-/// for all else.
+/// Parses an integer: digits, optionally after a minus, without spaces, a plus sign or leading zeros. None
+/// for anything else.
 ///
-/// What Redis takes for an integer, in heads as well as in values that are counted up.
+/// This is what Redis accepts as an integer, in headers as well as in values to increment.
 #[must_use]
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
     let (is_negative, digits) = match text {
@@ -15,7 +15,7 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
         [b'1'..=b'9', ..] if digits.len() <= 19 => {}
         _ => return None,
     }
-    // Downwards, for there is one more of those below zero.
+    // Accumulates downwards, because there is one more negative number than positive ones.
     let below = digits.iter().try_fold(0_i64, |number, &digit| {
         let value = i64::from(digit.wrapping_sub(b'0'));
         if !digit.is_ascii_digit() {

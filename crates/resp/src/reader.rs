@@ -1,22 +1,22 @@
-//! Finds replies in what arrived.
+//! Finds replies in received bytes.
 
 use crate::number::{parse_integer, parse_length};
 use crate::request::line;
 use crate::{Limits, ProtocolError, Value};
 
-/// Finds replies of both versions in what arrived, and keeps what it has of one that is not whole.
+/// Finds replies of both protocol versions in received bytes, and keeps the parts of an incomplete one.
 ///
-/// Attributes, which a server may put in front of any reply, are read and dropped.
+/// Attributes, which a server may put before any reply, are parsed and dropped.
 #[derive(Debug)]
 pub struct ReplyParser {
     limits: Limits,
-    /// Aggregates that are not whole, the outermost first.
+    /// Aggregates that are incomplete, outermost first.
     open: Vec<Open>,
     elements: usize,
     total: usize,
 }
 
-/// An aggregate whose elements are coming in.
+/// An aggregate whose elements are arriving.
 #[derive(Debug)]
 struct Open {
     kind: Kind,
@@ -33,7 +33,7 @@ enum Kind {
     Attribute,
 }
 
-/// Elements that room is made for before any is there.
+/// Most elements for which capacity is reserved before they arrive.
 const ROOM: usize = 64;
 
 impl Open {
@@ -41,7 +41,7 @@ impl Open {
         self.values.len() == self.wanted
     }
 
-    /// What it adds up to; none for what says something about the reply behind it.
+    /// The finished value; none for an attribute, which only describes the next reply.
     fn value(self) -> Option<Value> {
         Some(match self.kind {
             Kind::Array => Value::Array(self.values),
@@ -56,7 +56,7 @@ impl Open {
     }
 }
 
-/// What stands at the front of the input.
+/// The next element of the input.
 enum Next {
     Value(Value),
     Open(Open),
@@ -69,11 +69,11 @@ impl ReplyParser {
         Self { limits, open: Vec::new(), elements: 0, total: 0 }
     }
 
-    /// How many bytes of `input` were taken, which are not to be shown again, and the reply that ends there,
-    /// if one does.
+    /// Parses the front of `input`. Returns how many bytes were consumed, which must not be passed again, and
+    /// the reply that ends there, if any.
     ///
     /// # Errors
-    /// [`ProtocolError`] for bytes that are no reply; the connection is of no more use then.
+    /// [`ProtocolError`] for bytes that are not a reply; the connection is useless then.
     pub fn parse(&mut self, input: &[u8]) -> Result<(usize, Option<Value>), ProtocolError> {
         let mut at = 0;
         while let Some((next, behind)) = self.next(&input[at..])? {
@@ -93,7 +93,7 @@ impl ReplyParser {
         Ok((at, None))
     }
 
-    /// Puts a value where it belongs; the reply, if that is whole now.
+    /// Adds a value to the innermost open aggregate; returns the reply if it is complete.
     fn put(&mut self, value: Value) -> Option<Value> {
         match self.open.last_mut() {
             None => Some(value),
@@ -104,14 +104,14 @@ impl ReplyParser {
         }
     }
 
-    /// Ends the aggregate that is whole, if one is; the reply, if that is whole then.
+    /// Closes the innermost aggregate if it is complete; returns the reply if that is complete too.
     fn close(&mut self) -> Option<Value> {
         let whole = self.open.pop_if(|open| open.is_whole())?;
-        // An attribute is about what comes next.
+        // An attribute describes what comes next.
         self.put(whole.value()?)
     }
 
-    /// What `input` begins with, and how long that is; none until it is there.
+    /// The first element of `input` and its length; none if it is incomplete.
     fn next(&mut self, input: &[u8]) -> Result<Option<(Next, usize)>, ProtocolError> {
         let Some(&kind) = input.first() else { return Ok(None) };
         let Some((text, behind)) = line(input, 1, "reply")? else { return Ok(None) };
@@ -180,7 +180,7 @@ impl ReplyParser {
         }
         let count = parse_length(count, usize::MAX / 2).ok_or(ProtocolError::Count)?;
         let wanted = if matches!(kind, Kind::Map | Kind::Attribute) { count * 2 } else { count };
-        // An empty one is an element as well.
+        // An empty aggregate counts as an element as well.
         self.count(1)?;
         self.check_elements(wanted)?;
         if self.open.len() >= self.limits.depth {
@@ -209,7 +209,7 @@ fn no_scalar(what: &'static str, found: &[u8]) -> ProtocolError {
 }
 
 fn integer(text: &[u8]) -> Result<i64, ProtocolError> {
-    // A plus in front is allowed here.
+    // A leading plus sign is allowed here.
     let digits = text.strip_prefix(b"+").filter(|digits| digits.first() != Some(&b'-')).unwrap_or(text);
     parse_integer(digits).ok_or_else(|| no_scalar("integer", text))
 }

@@ -18,14 +18,14 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// How many arguments there are, the name of the command counted; none for an empty line, to which
-    /// nothing is answered.
+    /// The number of arguments, including the name of the command; zero for an empty line, which gets no
+    /// answer.
     #[must_use]
     pub fn len(&self) -> usize {
         self.arguments.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no arguments.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.arguments.is_empty()
@@ -43,30 +43,30 @@ impl<'a> Request<'a> {
         self.arguments.iter().map(move |range| &source[range.clone()])
     }
 
-    /// The request that begins at one of its arguments; empty where there are no more.
+    /// The request that begins at one of its arguments; empty if there are no more.
     #[must_use]
     pub fn behind(&self, arguments: usize) -> Self {
         Self { arguments: self.arguments.get(arguments..).unwrap_or_default(), ..*self }
     }
 
-    /// Bytes that it took; the next one begins behind them.
+    /// The bytes that it occupies; the next one begins after them.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
-/// Finds requests in what arrived, and remembers how far it came where one is not whole.
+/// Finds requests in received bytes, and remembers its progress in an incomplete one.
 #[derive(Debug)]
 pub struct RequestParser {
     limits: Limits,
     /// Where the next line or string begins.
     at: usize,
-    /// How many arguments were announced.
+    /// The announced number of arguments.
     wanted: Option<usize>,
-    /// How long the one is that comes next, if that was said.
+    /// The announced length of the next argument.
     length: Option<usize>,
-    /// Bytes of those that are there.
+    /// Length of the arguments so far, including one that is announced.
     total: usize,
     arguments: Vec<Range<usize>>,
     /// The words of an inline request.
@@ -74,7 +74,7 @@ pub struct RequestParser {
     is_over: bool,
 }
 
-/// Arguments and words that a parser keeps room for when a request is over.
+/// The capacity, in arguments and in bytes of words, that a parser keeps after a request.
 const KEPT: usize = 1024;
 
 impl RequestParser {
@@ -85,16 +85,16 @@ impl RequestParser {
         Self { limits, at: 0, wanted, length, total: 0, arguments, text, is_over: false }
     }
 
-    /// Accepts what these allow, from the next request on: who said who they are may send more.
+    /// Changes the limits from the next request on: an authenticated client may send more.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// The request that `input` begins with, or none until there is more of it. Until then, `input` has to
-    /// begin with the same bytes again; what was looked at before is not looked at twice.
+    /// The request at the front of `input`, or none if it is incomplete. In that case, `input` has to begin
+    /// with the same bytes at the next call; they are not scanned twice.
     ///
     /// # Errors
-    /// [`ProtocolError`] for bytes that are no request; the connection is of no more use then.
+    /// [`ProtocolError`] for bytes that are not a request; the connection is useless then.
     pub fn parse<'a>(&'a mut self, input: &'a [u8]) -> Result<Option<Request<'a>>, ProtocolError> {
         if self.is_over {
             self.begin();
@@ -106,14 +106,13 @@ impl RequestParser {
         Ok(is_whole.then_some(Request { source, arguments: &self.arguments, bytes: self.at }))
     }
 
-    /// Memory that this takes beside itself, in bytes.
+    /// Memory on the heap, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.arguments.capacity() * size_of::<Range<usize>>() + self.text.capacity()
     }
 
-    /// How many bytes `input` has to have at least before it is worth asking again; 0 where that is not
-    /// known.
+    /// How long `input` has to be at least before another call can succeed; 0 if that is unknown.
     #[must_use]
     pub fn wants(&self) -> usize {
         self.length.map_or(0, |length| self.at + length + 2)
@@ -159,12 +158,12 @@ impl RequestParser {
         Ok(true)
     }
 
-    /// How many arguments there will be.
+    /// The announced number of arguments.
     fn wanted(&mut self, input: &[u8]) -> Result<Option<usize>, ProtocolError> {
         if self.wanted.is_none()
             && let Some((count, behind)) = line(input, 1, "mbulk count string")?
         {
-            // Less than none is none, and nothing is answered.
+            // A negative count means none, and gets no answer.
             let is_none = count.first() == Some(&b'-') && crate::parse_integer(count).is_some();
             let count =
                 if is_none { 0 } else { parse_length(count, usize::MAX).ok_or(ProtocolError::Count)? };
@@ -178,7 +177,7 @@ impl RequestParser {
         Ok(self.wanted)
     }
 
-    /// How long the next argument is; it begins then.
+    /// The announced length of the next argument, with `at` moved to its first byte.
     fn length(&mut self, input: &[u8]) -> Result<Option<usize>, ProtocolError> {
         if self.length.is_some() {
             return Ok(self.length);
@@ -212,8 +211,8 @@ impl RequestParser {
     }
 }
 
-/// The line that goes on at `from`, without its end, and where the next one begins; none until its end is
-/// there.
+/// The line that starts at `from`, without its end, and the start of the next line; none if its end has not
+/// arrived.
 pub(crate) fn line<'a>(
     input: &'a [u8],
     from: usize,
@@ -230,7 +229,7 @@ pub(crate) fn line<'a>(
     }
 }
 
-/// Appends a request to `target`: an array of strings, as every client sends it.
+/// Appends a request to `target` in the form that clients send: an array of strings.
 pub fn write_request<A: AsRef<[u8]>>(target: &mut Vec<u8>, arguments: &[A]) {
     let mut text = itoa::Buffer::new();
     let mut head = |target: &mut Vec<u8>, kind: u8, length: usize| {

@@ -4,23 +4,23 @@
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
-    /// A short text in one line, such as `OK`.
+    /// A short text on one line, such as `OK`.
     Simple(Vec<u8>),
-    /// An error: a word that programs look at, and a sentence.
+    /// An error: a word for programs, and a sentence for people.
     Error(Vec<u8>),
-    /// A whole number.
+    /// An integer.
     Integer(i64),
-    /// A number with a fraction.
+    /// A floating-point number.
     Double(f64),
     /// A truth value.
     Boolean(bool),
-    /// A whole number of any length, as it was written.
+    /// An integer of any length, as it was written.
     BigNumber(Vec<u8>),
     /// Bytes.
     String(Vec<u8>),
-    /// Bytes of a text, whose first three say what kind.
+    /// A text, with three bytes that name its format.
     Text([u8; 3], Vec<u8>),
-    /// Nothing.
+    /// No value.
     Null,
     /// Replies in order.
     Array(Vec<Value>),
@@ -28,12 +28,12 @@ pub enum Value {
     Set(Vec<Value>),
     /// Pairs, in the order in which they came.
     Map(Vec<(Value, Value)>),
-    /// What nobody asked for just now.
+    /// An out-of-band message, which answers no request.
     Push(Vec<Value>),
 }
 
 impl Value {
-    /// The bytes of a string or a text, whichever it is.
+    /// The bytes of a string or a text of any kind.
     #[must_use]
     pub fn bytes(&self) -> Option<&[u8]> {
         match self {
@@ -42,7 +42,7 @@ impl Value {
         }
     }
 
-    /// The word that an error begins with.
+    /// The first word of an error.
     #[must_use]
     pub fn error_word(&self) -> Option<&[u8]> {
         match self {

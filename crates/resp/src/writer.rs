@@ -1,16 +1,16 @@
-//! Replies, as a server writes them, in the version of the protocol that the client asked for.
+//! Writes a server's replies, in the protocol version that the client asked for.
 
 /// The version of the protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Protocol {
-    /// What every client speaks before it asks for another one.
+    /// What every client speaks until it asks for another version.
     #[default]
     Resp2,
     /// With maps, sets, doubles, truth values, nulls and pushes.
     Resp3,
 }
 
-/// Appends replies to a buffer. What version 2 has no type for is written as clients of it expect.
+/// Appends replies to a buffer. Types that version 2 lacks are written the way its clients expect.
 #[derive(Debug)]
 pub struct ReplyWriter<'a> {
     target: &'a mut Vec<u8>,
@@ -18,7 +18,7 @@ pub struct ReplyWriter<'a> {
 }
 
 impl<'a> ReplyWriter<'a> {
-    /// Writes behind what `target` has already.
+    /// A writer that appends to `target`.
     pub fn new(target: &'a mut Vec<u8>, protocol: Protocol) -> Self {
         Self { target, protocol }
     }
@@ -28,12 +28,12 @@ impl<'a> ReplyWriter<'a> {
         self.simple("OK");
     }
 
-    /// A short text in one line.
+    /// A short text on one line.
     pub fn simple(&mut self, text: &str) {
         self.line(b'+', text);
     }
 
-    /// An error: a word that programs look at, and a sentence for people.
+    /// An error: a word for programs, and a sentence for people.
     pub fn error(&mut self, word: &str, text: &str) {
         self.target.push(b'-');
         self.one_line(word);
@@ -42,7 +42,7 @@ impl<'a> ReplyWriter<'a> {
         self.end();
     }
 
-    /// A whole number.
+    /// An integer.
     pub fn integer(&mut self, number: i64) {
         self.target.push(b':');
         self.target.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
@@ -56,7 +56,7 @@ impl<'a> ReplyWriter<'a> {
         self.end();
     }
 
-    /// Bytes of a text file; version 2 gets them as bytes.
+    /// A text; a plain string in version 2.
     pub fn text(&mut self, text: &str) {
         if self.protocol == Protocol::Resp2 {
             return self.string(text.as_bytes());
@@ -67,12 +67,12 @@ impl<'a> ReplyWriter<'a> {
         self.end();
     }
 
-    /// Nothing, in the place of bytes.
+    /// Null in place of a string.
     pub fn null(&mut self) {
         self.target.extend_from_slice(if self.protocol == Protocol::Resp2 { b"$-1\r\n" } else { b"_\r\n" });
     }
 
-    /// Nothing, in the place of an array.
+    /// Null in place of an array.
     pub fn null_array(&mut self) {
         self.target.extend_from_slice(if self.protocol == Protocol::Resp2 { b"*-1\r\n" } else { b"_\r\n" });
     }
@@ -86,10 +86,10 @@ impl<'a> ReplyWriter<'a> {
         }
     }
 
-    /// A number with a fraction, to the last bit; a string in version 2.
+    /// A floating-point number with full precision; a string in version 2.
     pub fn double(&mut self, number: f64) {
-        // The shortest text that reads back as the same number; those that are none are spelt as the protocol
-        // spells them.
+        // The shortest text that reads back as the same number; infinities and NaN are spelled as the
+        // protocol says.
         let text = match number {
             number if number.is_nan() => "nan".to_owned(),
             number if number.is_infinite() => if number > 0.0 { "inf" } else { "-inf" }.to_owned(),
@@ -102,18 +102,18 @@ impl<'a> ReplyWriter<'a> {
         }
     }
 
-    /// An array of so many replies, which come next.
+    /// The header of an array of `len` replies, which follow.
     pub fn array(&mut self, len: usize) {
         self.head(b'*', len);
     }
 
-    /// A set of so many replies, which come next; an array in version 2.
+    /// The header of a set of `len` replies, which follow; an array in version 2.
     pub fn set(&mut self, len: usize) {
         self.head(if self.protocol == Protocol::Resp2 { b'*' } else { b'~' }, len);
     }
 
-    /// A map of so many pairs, whose keys and values come next in turn; an array of twice as many in version
-    /// 2.
+    /// The header of a map of `pairs` pairs, whose keys and values follow in turn; an array of twice that
+    /// length in version 2.
     pub fn map(&mut self, pairs: usize) {
         match self.protocol {
             Protocol::Resp2 => self.head(b'*', pairs * 2),
@@ -121,7 +121,7 @@ impl<'a> ReplyWriter<'a> {
         }
     }
 
-    /// What nobody asked for just now, of so many replies, which come next. Only for clients of version 3.
+    /// The header of an out-of-band message of `len` replies, which follow. Only for clients of version 3.
     pub fn push(&mut self, len: usize) {
         debug_assert!(self.protocol == Protocol::Resp3, "version 2 has no pushes");
         self.head(b'>', len);
@@ -139,7 +139,7 @@ impl<'a> ReplyWriter<'a> {
         self.end();
     }
 
-    /// Nothing in a line may end it: what a text quotes may come from a peer.
+    /// Replaces line ends: a text may quote bytes from a peer.
     fn one_line(&mut self, text: &str) {
         let is_end = |byte: u8| byte == b'\r' || byte == b'\n';
         self.target.extend(text.bytes().map(|byte| if is_end(byte) { b' ' } else { byte }));

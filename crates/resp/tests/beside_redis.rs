@@ -1,4 +1,4 @@
-//! Errors of commands beside those of a real Redis: clients and people know its texts.
+//! Errors of commands compared with those of a real Redis: clients and people know its texts.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout, clippy::panic)]
 
 use atoll_resp::{
@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
 
-/// A Redis of the machine, which ends with the test.
+/// A real Redis server, which ends with the test.
 struct Redis {
     process: Child,
     stream: UnixStream,
@@ -18,7 +18,7 @@ struct Redis {
 }
 
 impl Redis {
-    /// None where there is none.
+    /// Starts one; none if no Redis is installed.
     fn start() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("socket");
@@ -36,7 +36,7 @@ impl Redis {
                 return None;
             }
         };
-        // It says when it listens.
+        // The log says when it is listening.
         let mut log = std::io::BufReader::new(process.stdout.take().unwrap());
         let mut line = String::new();
         while !line.contains("now ready to accept connections") {
@@ -72,7 +72,7 @@ impl Drop for Redis {
     }
 }
 
-/// What we answer where a command is none, and none where it is one.
+/// Our error for a request; none if it is a command.
 fn our_error(request: &[u8]) -> Option<String> {
     let mut parser = RequestParser::new(Limits::default());
     let request = parser.parse(request).unwrap().unwrap();
@@ -81,10 +81,9 @@ fn our_error(request: &[u8]) -> Option<String> {
 
 /// Requests that are not compared, and why.
 fn is_known_difference(line: &str) -> bool {
-    // Commands that only Valkey and later ones have, and options that older ones have not.
+    // Commands that only Valkey and newer versions have, and options that older ones lack.
     let newer = ["delifeq", "delex", "client setinfo", "client no-touch"];
-    // Redis looks at the key first, which is not there; a cursor below zero is one of its own, which wraps
-    // around.
+    // Redis looks up the key first, which does not exist here; and it wraps a negative cursor around.
     let laxer = ["getex k ex 0", "getex k px -1", "scan -1"];
     newer.iter().any(|start| line.starts_with(start)) || laxer.contains(&line) || line.contains("ifeq")
 }
@@ -106,7 +105,7 @@ fn errors_are_those_of_redis() {
             Value::Error(text) => Some(String::from_utf8(text).unwrap()),
             _ => None,
         };
-        // What depends on what a key holds is not for the parser to know.
+        // Errors that depend on the value of a key are not the parser's.
         let is_about_values = theirs.as_ref().is_some_and(|text| text.starts_with("WRONGTYPE"));
         if ours != theirs && !is_about_values {
             wrong.push(format!("{line}\n  ours:   {ours:?}\n  theirs: {theirs:?}"));
@@ -116,7 +115,7 @@ fn errors_are_those_of_redis() {
     assert!(compared > 150, "{compared} were compared");
 }
 
-/// What we answer to a `COMMAND`.
+/// Our answer to a `COMMAND`.
 fn our_answer(request: &[u8]) -> Value {
     let mut parser = RequestParser::new(Limits::default());
     let request = parser.parse(request).unwrap().unwrap();
@@ -128,11 +127,11 @@ fn our_answer(request: &[u8]) -> Value {
     value.unwrap()
 }
 
-/// Name, arity and where the keys are, by the two ways in which that is told.
+/// The name, the arity and the positions of the keys, in both formats.
 fn keys_of(information: &Value) -> Option<(Value, Vec<Value>, Vec<String>)> {
     let Value::Array(fields) = information else { return None };
     let Value::Array(specifications) = &fields[8] else { return None };
-    // All numbers and kinds in them, in order; notes and flags are others' own.
+    // All their numbers and kinds, in order; notes and flags differ between implementations.
     let mut numbers = Vec::new();
     for specification in specifications {
         let Value::Array(pairs) = specification else { return None };

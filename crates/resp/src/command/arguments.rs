@@ -1,9 +1,9 @@
-//! The arguments of a request, taken from the front.
+//! The arguments of a request, consumed from the front.
 
 use super::{CommandError, Pairs};
 use crate::{Request, parse_integer};
 
-/// What is left of the arguments.
+/// The remaining arguments.
 pub(super) struct Arguments<'a> {
     request: Request<'a>,
     at: usize,
@@ -19,7 +19,7 @@ impl<'a> Arguments<'a> {
         self.request.get(0).unwrap_or_default()
     }
 
-    /// What is left, as a request of its own.
+    /// The remaining arguments as a request.
     pub(super) fn request(&mut self) -> Request<'a> {
         let rest = self.request.behind(self.at);
         self.at = self.request.len();
@@ -30,8 +30,8 @@ impl<'a> Arguments<'a> {
         self.request.len() - self.at
     }
 
-    /// The next one. How many there are was checked before: where there is none, that is a slip in the table,
-    /// and the argument is empty.
+    /// The next argument. The number of arguments was checked before: if there is none, the table of commands
+    /// is wrong, and the argument is empty.
     pub(super) fn next(&mut self) -> &'a [u8] {
         self.optional().unwrap_or_default()
     }
@@ -42,7 +42,7 @@ impl<'a> Arguments<'a> {
         Some(next)
     }
 
-    /// What follows a word that needs something behind it.
+    /// The argument of an option word that requires one.
     pub(super) fn behind_word(&mut self) -> Result<&'a [u8], CommandError> {
         self.optional().ok_or(CommandError::Syntax)
     }
@@ -53,7 +53,7 @@ impl<'a> Arguments<'a> {
         rest
     }
 
-    /// What is left, two by two.
+    /// The remaining arguments in pairs.
     pub(super) fn pairs(&mut self) -> Result<Pairs<'a>, CommandError> {
         if !self.left().is_multiple_of(2) {
             let name = String::from_utf8_lossy(self.name()).to_ascii_lowercase();
@@ -66,13 +66,13 @@ impl<'a> Arguments<'a> {
         parse_integer(self.next()).ok_or(CommandError::Integer)
     }
 
-    /// Nothing may be left.
+    /// Checks that no arguments remain.
     pub(super) fn end(&self) -> Result<(), CommandError> {
         if self.left() == 0 { Ok(()) } else { Err(CommandError::Syntax) }
     }
 }
 
-/// Whether an argument is this word, which is in capitals.
+/// Whether an argument is this word, ignoring case.
 pub(super) fn is_word(argument: &[u8], word: &str) -> bool {
     argument.eq_ignore_ascii_case(word.as_bytes())
 }

@@ -1,4 +1,4 @@
-//! How long requests may take: whoever says so has them executed together with others.
+//! Latency classes: a client that can wait lets its requests be executed together with others.
 //!
 //! ```text
 //! AT.CLASS 5 | 50 | 500 | NONE    OK: the requests of this connection are answered within so many milliseconds
@@ -8,13 +8,13 @@
 use super::arguments::{Arguments, is_word};
 use super::{Command, CommandError};
 
-/// How long requests may take.
+/// The latency that a connection tolerates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LatencyClass {
-    /// As short as can be: they are executed when they come.
+    /// As low as possible: requests are executed when they arrive.
     #[default]
     None,
-    /// 5 ms: they are executed when they come as well, for nothing could be won in so little time.
+    /// 5 ms: requests are executed when they arrive as well, because nothing is gained in so little time.
     Five,
     /// 50 ms.
     Fifty,
@@ -23,7 +23,7 @@ pub enum LatencyClass {
 }
 
 impl LatencyClass {
-    /// The class of so many milliseconds, if there is one.
+    /// The class of this many milliseconds, if there is one.
     #[must_use]
     pub fn of_milliseconds(milliseconds: u64) -> Option<Self> {
         match milliseconds {
@@ -34,7 +34,7 @@ impl LatencyClass {
         }
     }
 
-    /// So many milliseconds; none where nothing was said.
+    /// The latency in milliseconds; none for [`LatencyClass::None`].
     #[must_use]
     pub fn milliseconds(self) -> Option<u64> {
         match self {
@@ -45,8 +45,8 @@ impl LatencyClass {
         }
     }
 
-    /// The time that is there to wait for others, in microseconds; none for those that are executed when they
-    /// come.
+    /// The time for which a request may wait for others, in microseconds; none if it is executed when it
+    /// arrives.
     #[must_use]
     pub fn slack_us(self) -> Option<u64> {
         match self {

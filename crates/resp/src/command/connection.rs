@@ -8,18 +8,18 @@ use crate::Protocol;
 /// `HELLO [version [AUTH user password] [SETNAME name]]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello<'a> {
-    /// The version from now on; none leaves it.
+    /// The protocol version from here on; none keeps the current one.
     pub protocol: Option<Protocol>,
-    /// Who is there.
+    /// The credentials, if given.
     pub authentication: Option<Authentication<'a>>,
     /// The name of the connection.
     pub name: Option<&'a [u8]>,
 }
 
-/// Who is there. Not shown by `Debug`.
+/// Credentials. Not shown by `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Authentication<'a> {
-    /// Which user; none is the default one.
+    /// The user; none for the default user.
     pub user: Option<&'a [u8]>,
     /// The password.
     pub password: &'a [u8],
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Authentication<'_> {
     }
 }
 
-/// `CLIENT` and its parts.
+/// `CLIENT` and its subcommands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClientRequest<'a> {
@@ -108,7 +108,7 @@ pub(super) fn reset<'a>(_: &mut Arguments<'a>) -> Result<Command<'a>, CommandErr
     Ok(Command::Reset)
 }
 
-/// Keyspaces that there can be.
+/// How many keyspaces there can be.
 const KEYSPACES: i64 = 16;
 
 pub(super) fn select<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
@@ -160,7 +160,7 @@ fn information<'a>(arguments: &mut Arguments<'a>) -> Result<ClientRequest<'a>, C
     }
 }
 
-/// Names are shown in lists of one line for each client.
+/// Lists of clients show each name on one line.
 fn plain<'a>(name: &'a [u8], what: &'static str) -> Result<&'a [u8], CommandError> {
     let is_plain = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
     if is_plain { Ok(name) } else { Err(CommandError::ClientText { what }) }

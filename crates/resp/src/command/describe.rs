@@ -1,11 +1,11 @@
-//! What `COMMAND` answers: which commands there are, and where their keys are, so that clients can find the
-//! node for them.
+//! The answers of `COMMAND`: the commands and the positions of their keys, so that clients can find the right
+//! node.
 
 use super::{COMMANDS, CommandRequest, Keys, Specification, find};
 use crate::ReplyWriter;
 
 impl CommandRequest<'_> {
-    /// Answers it.
+    /// Writes the answer.
     pub fn answer(&self, writer: &mut ReplyWriter<'_>) {
         match self {
             Self::Count => writer.integer(COMMANDS.len() as i64),
@@ -39,8 +39,8 @@ impl CommandRequest<'_> {
     }
 }
 
-/// Name, arity, flags, the first key, the last one, the step between them; then categories of rights, hints,
-/// the same keys in newer words, and parts.
+/// Name, arity, flags, first key, last key, and the step between keys; then access categories, hints, the
+/// same keys in the newer format, and subcommands.
 fn information(row: &Specification, writer: &mut ReplyWriter<'_>) {
     writer.array(10);
     writer.string(row.name.as_bytes());
@@ -83,7 +83,7 @@ fn key_specification(row: &Specification, writer: &mut ReplyWriter<'_>) {
     writer.string(b"type");
     writer.string(b"range");
     map(writer, "spec", 3);
-    // Counted from the first one, or from the end.
+    // Relative to the first key, or to the end.
     let last = i64::from(row.keys.last);
     number(writer, "lastkey", if last < 0 { last } else { last - i64::from(row.keys.first) });
     number(writer, "keystep", row.keys.step.into());

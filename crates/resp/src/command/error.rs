@@ -1,9 +1,9 @@
-//! Why a request is no command.
+//! Why a request is not a command.
 
 use crate::{ReplyWriter, Request};
 use thiserror::Error;
 
-/// Why a request is no command; its text is what is answered behind [`CommandError::word`].
+/// Why a request is not a command; clients get its text after [`CommandError::word`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CommandError {
@@ -15,7 +15,7 @@ pub enum CommandError {
         /// The first arguments, in quotes.
         arguments: String,
     },
-    /// The command has no such part.
+    /// The command has no such subcommand.
     #[error("unknown subcommand '{name}'. Try {command} HELP.")]
     UnknownPart {
         /// The name.
@@ -23,113 +23,113 @@ pub enum CommandError {
         /// The command.
         command: &'static str,
     },
-    /// It takes fewer or more arguments.
+    /// The number of arguments is wrong.
     #[error("wrong number of arguments for '{name}' command")]
     Arity {
-        /// Its name; with a part, both.
+        /// The command's name; with the subcommand, if there is one.
         name: String,
     },
-    /// Arguments that do not go together, or one that is not known.
+    /// Arguments contradict each other, or one is unknown.
     #[error("syntax error")]
     Syntax,
-    /// An argument is no integer of 64 bits.
+    /// An argument is not a 64-bit integer.
     #[error("value is not an integer or out of range")]
     Integer,
-    /// A client of a request that is done once is no number of 128 bits.
+    /// The client of an `AT.ID` request is not a 128-bit number.
     #[error("a client is 1 to 32 hexadecimal digits")]
     RequestClient,
-    /// A floor that is no number, or above the write itself.
+    /// The floor is not a number, or is above the number of the write.
     #[error("a floor is a number that is not above that of the write")]
     Floor,
-    /// A latency class that there is not.
+    /// There is no such latency class.
     #[error("a latency class is 5, 50 or 500, in milliseconds, or NONE")]
     LatencyClass,
-    /// A command that cannot be one that is done once.
+    /// The command cannot be used within `AT.ID`.
     #[error("AT.ID takes a command that changes keys of one slot, and '{name}' does not")]
     NotOnce {
         /// The command.
         name: &'static str,
     },
-    /// A decrement that has no opposite.
+    /// The decrement has no negation.
     #[error("decrement would overflow")]
     Decrement,
-    /// A lifetime that is not above zero, or ends beyond all dates.
+    /// The lifetime is not positive, or ends after the last possible date.
     #[error("invalid expire time in '{name}' command")]
     Expiry {
         /// The command.
         name: String,
     },
-    /// Conditions of `EXPIRE` that exclude each other.
+    /// The conditions of `EXPIRE` exclude each other.
     #[error("{0}")]
     ExpiryRules(&'static str),
-    /// An option of `EXPIRE` that there is not.
+    /// `EXPIRE` has no such option.
     #[error("Unsupported option {0}")]
     Option(String),
-    /// A keyspace beyond those that there can be.
+    /// There can be no keyspace with this number.
     #[error("DB index is out of range")]
     KeyspaceRange,
-    /// A version of the protocol that is no number.
+    /// The protocol version is not a number.
     #[error("Protocol version is not an integer or out of range")]
     NoProtocol,
-    /// A version of the protocol that nobody speaks.
+    /// The protocol version is not supported.
     #[error("unsupported protocol version")]
     Protocol,
-    /// An option of `HELLO` that there is not, or of which something is missing.
+    /// `HELLO` has no such option, or its arguments are incomplete.
     #[error("Syntax error in HELLO option '{0}'")]
     HelloOption(String),
-    /// A cursor that was never given out.
+    /// The cursor is not one that was returned before.
     #[error("invalid cursor")]
     Cursor,
-    /// A pattern that is longer than [`PATTERN_BYTES_MAX`](super::PATTERN_BYTES_MAX).
+    /// The pattern is longer than [`PATTERN_BYTES_MAX`](super::PATTERN_BYTES_MAX).
     #[error(
         "a pattern: {bytes} bytes; allowed are {}, or {} where its only star is its last byte",
         super::PATTERN_BYTES_MAX,
         super::PREFIX_BYTES_MAX
     )]
     Pattern {
-        /// How long it is.
+        /// The pattern's length.
         bytes: usize,
     },
-    /// More of something than are looked at for one request.
+    /// There is more of something than one request may have.
     #[error("{what}: {count}; allowed are {most}")]
     TooMany {
-        /// Of what.
+        /// What there is too much of.
         what: &'static str,
         /// How many there are.
         count: usize,
-        /// How many there may be.
+        /// How many are allowed.
         most: usize,
     },
-    /// A name with spaces or signs that would break a list of clients.
+    /// The name has spaces or special characters, which would break the list of clients.
     #[error("{what} cannot contain spaces, newlines or special characters.")]
     ClientText {
-        /// What it would be the name of.
+        /// What the name is for.
         what: &'static str,
     },
-    /// An attribute of a client that there is not.
+    /// Clients have no such attribute.
     #[error("Unrecognized option '{0}'")]
     ClientAttribute(String),
-    /// A time-out that is no number.
+    /// The timeout is not a number.
     #[error("timeout is not an integer or out of range")]
     TimeOut,
-    /// A time-out below zero.
+    /// The timeout is negative.
     #[error("timeout is negative")]
     NegativeTimeOut,
-    /// A slot that there is not.
+    /// There is no such slot.
     #[error("Invalid or out of range slot")]
     Slot,
-    /// A request whose keys are asked for is itself none.
+    /// The request whose keys are asked for is not a command.
     #[error("Invalid command specified")]
     InvalidCommand,
-    /// A request whose keys are asked for has none.
+    /// The request whose keys are asked for has none.
     #[error("The command has no key arguments")]
     NoKeys,
-    /// A request whose keys are asked for takes other arguments.
+    /// The request whose keys are asked for has a wrong number of arguments.
     #[error("Invalid number of arguments specified for command")]
     InvalidArity,
 }
 
-/// Arguments are told up to so many bytes.
+/// Most bytes of an argument that an error quotes.
 const TOLD: usize = 128;
 
 impl CommandError {
@@ -155,13 +155,13 @@ impl CommandError {
         }
     }
 
-    /// Answers it.
+    /// Writes it as a reply.
     pub fn write(&self, writer: &mut ReplyWriter<'_>) {
         writer.error(self.word(), &self.to_string());
     }
 }
 
-/// An argument as it is told in an error.
+/// An argument as errors quote it.
 pub(super) fn told(argument: &[u8]) -> String {
     shortened(argument, TOLD)
 }

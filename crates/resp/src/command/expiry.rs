@@ -1,10 +1,10 @@
-//! When something is deleted.
+//! Deadlines of keys.
 
 use super::arguments::{Arguments, is_word};
 use super::error::told;
 use super::{Command, CommandError};
 
-/// What times are counted in.
+/// Units of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Seconds.
@@ -13,33 +13,33 @@ pub enum Unit {
     Milliseconds,
 }
 
-/// When something is deleted.
+/// When a key is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
-    /// So many milliseconds from now; in the past, or now, if not above zero.
+    /// This many milliseconds from now; zero and negative values mean now or the past.
     After(i64),
-    /// At this date, in milliseconds since 1970.
+    /// At this time, in milliseconds since 1970.
     At(i64),
 }
 
-/// Under which condition a deadline is set.
+/// The condition under which a deadline is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExpiryRule {
-    /// `NX`: only where there is none.
+    /// `NX`: only if there is none.
     pub if_none: bool,
-    /// `XX`: only where there is one.
+    /// `XX`: only if there is one.
     pub if_some: bool,
-    /// `GT`: only where it is later than the one there is.
+    /// `GT`: only if it is later than the current one.
     pub if_later: bool,
-    /// `LT`: only where it is earlier, or where there is none.
+    /// `LT`: only if it is earlier than the current one, or there is none.
     pub if_earlier: bool,
 }
 
-/// Milliseconds from 1970 until a date that nobody's clock shows, in 2248.
+/// Milliseconds from 1970 to the year 2248, which no clock shows yet.
 const NOW_MOST: i64 = 1 << 43;
 
 impl Unit {
-    /// When so much of it has passed, from now or from 1970; none beyond the last date that there is.
+    /// The deadline after this many units, counted from now or from 1970; none after the last possible date.
     pub(super) fn deadline(self, count: i64, from: fn(i64) -> Deadline) -> Option<Deadline> {
         let milliseconds = match self {
             Self::Seconds => count.checked_mul(1000)?,
@@ -51,7 +51,7 @@ impl Unit {
     }
 }
 
-/// `EXPIRE key seconds [NX|XX|GT|LT]` and its kin.
+/// `EXPIRE key seconds [NX|XX|GT|LT]` and its variants.
 fn expire<'a>(
     arguments: &mut Arguments<'a>,
     unit: Unit,

@@ -1,4 +1,4 @@
-//! Commands about fields and their values at a key.
+//! Commands on the fields of a key and their values.
 
 use super::arguments::Arguments;
 use super::{Command, CommandError};

@@ -1,4 +1,4 @@
-//! Commands about keys, whatever they hold.
+//! Commands on keys of any type.
 
 use super::arguments::{Arguments, is_word};
 use super::{Command, CommandError};

@@ -1,4 +1,4 @@
-//! Keyspaces: keys of one are no others', and each has as many copies as it was made with.
+//! Keyspaces: each has its own keys, and its own number of copies.
 //!
 //! ```text
 //! AT.KEYSPACE CREATE name [COPIES n] [MINSYNC n] [CLASS 5 | 50 | 500]
@@ -11,23 +11,23 @@ use super::arguments::{Arguments, is_word};
 use super::error::told;
 use super::{Command, CommandError, LatencyClass};
 
-/// What is asked for about keyspaces.
+/// A request about keyspaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyspaceRequest<'a> {
     /// `CREATE`.
     Create {
-        /// What it is to be called.
+        /// The name.
         name: &'a [u8],
-        /// How many copies each of its slots is to have; 0 for as many as the ring was made with.
+        /// How many copies each of its slots is to have; 0 for the ring's default.
         copies: u8,
-        /// How many of them must be in sync for a write to be taken; 0 for as many as elsewhere in the ring.
+        /// How many of them must be in sync for a write to be accepted; 0 for the ring's default.
         in_sync_min: u8,
-        /// How long its requests may take, where a client says nothing of it.
+        /// The latency class of its requests, unless a client says otherwise.
         class: LatencyClass,
     },
     /// `LIST`.
     List,
-    /// `USE`, with its name or its number.
+    /// `USE`, with a name or a number.
     Use(&'a [u8]),
 }
 

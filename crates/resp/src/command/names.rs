@@ -1,30 +1,30 @@
-//! Which command a name is: one look into a table that the compiler makes from the table of commands.
+//! Finding commands by name: one look into a hash table that the compiler builds from the table of commands.
 //!
-//! Names are compared as numbers of sixteen bytes, in small letters and with zeros behind; so none is longer.
+//! Names are compared as 16-byte numbers, in lower case and padded with zeros, so no name may be longer.
 
 use super::{COMMANDS, Specification};
 
-/// Letters of the longest name that a command may have.
+/// Longest name of a command, in bytes.
 const LONGEST: usize = 16;
 
-/// Places of commands by their names, several times as many as there are; where two meet, one has the next
-/// free place.
+/// Buckets of the hash table, several times as many as there are commands; a collision takes the next free
+/// bucket.
 const BUCKETS: usize = 512;
 
-/// What a place is that no command has.
+/// Marks a bucket without a command.
 const NOBODY: u16 = u16::MAX;
 
-/// The names as numbers, and for each bucket the place of a command among all.
+/// The names as numbers, and for each bucket the index of a command.
 static NAMES: [u128; COMMANDS.len()] = names();
 static PLACES: [u16; BUCKETS] = places();
 
-/// The command of this name, in letters of any size.
+/// The command of this name, ignoring case.
 #[must_use]
 pub fn find(name: &[u8]) -> Option<&'static Specification> {
     find_place(name).and_then(|place| COMMANDS.get(usize::from(place)))
 }
 
-/// The place of that command in [`COMMANDS`].
+/// The index of that command in [`COMMANDS`].
 #[must_use]
 pub fn find_place(name: &[u8]) -> Option<u16> {
     let mut lower = [0; LONGEST];
@@ -35,7 +35,7 @@ pub fn find_place(name: &[u8]) -> Option<u16> {
     loop {
         let place = *PLACES.get(bucket)?;
         match NAMES.get(usize::from(place)) {
-            // A name that ends with zeros is another one.
+            // The name may have zero bytes at its end, which makes it another one.
             Some(found) if *found == number => return is_as_long(place, name).then_some(place),
             Some(_) => bucket = (bucket + 1) % BUCKETS,
             None => return None,

@@ -1,11 +1,11 @@
-//! A write that is done once, however often it is asked for.
+//! `AT.ID`: a write that is done once, however often it is repeated.
 //!
 //! ```text
 //! AT.ID client sequence floor command [argument ...]    [whether it was done before, what the command answers]
 //! ```
-//! A client draws 128 bits once, written as up to 32 hexadecimal digits, and counts its writes; of those
-//! below the floor it asks for none again. The command is one that changes keys of one slot. What it answers
-//! is in version 2 of the protocol, whichever the connection speaks: it is kept.
+//! A client draws 128 bits once, written as up to 32 hexadecimal digits, and numbers its writes; it never
+//! repeats one below the floor. The command must be one that changes keys of one slot. Its answer is in
+//! version 2 of the protocol, whichever version the connection speaks, because the answer is stored.
 
 use super::arguments::Arguments;
 use super::{Command, CommandError, Keys, find};
@@ -13,20 +13,20 @@ use super::{Command, CommandError, Keys, find};
 /// A write that is done once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Once<'a> {
-    /// Whose.
+    /// The client.
     pub client: u128,
-    /// Which of its writes.
+    /// The number of the write.
     pub sequence: u64,
-    /// Writes below this one need not be remembered.
+    /// Writes below this number need not be remembered.
     pub floor: u64,
     /// The write.
     pub command: Box<Command<'a>>,
 }
 
-/// Arguments before the command, the name counted.
+/// The number of arguments before the command, including the name.
 pub(super) const ARGUMENTS: u8 = 4;
 
-/// As the table of all commands reads them.
+/// Parses it for the table of all commands.
 pub(super) fn once<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
     let client = hexadecimal(arguments.next()).ok_or(CommandError::RequestClient)?;
     let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<u64>().ok();
@@ -34,7 +34,7 @@ pub(super) fn once<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, Com
     let floor = number(arguments.next()).filter(|&floor| floor <= sequence).ok_or(CommandError::Floor)?;
     let request = arguments.request();
     let inner = request.get(0).and_then(find).ok_or_else(|| CommandError::unknown(&request))?;
-    // A request inside a request has no keys that the table knows.
+    // The table does not know the keys of a request inside a request.
     if !inner.is_write() || matches!(inner.keys, Keys::NONE | Keys::OF_INNER) {
         return Err(CommandError::NotOnce { name: inner.name });
     }
@@ -42,7 +42,7 @@ pub(super) fn once<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, Com
 }
 
 fn hexadecimal(text: &[u8]) -> Option<u128> {
-    // A sign would be taken for one.
+    // The parser would accept a sign.
     let is_digits = !text.is_empty() && text.iter().all(u8::is_ascii_hexdigit);
     let text = std::str::from_utf8(text).ok().filter(|_| is_digits)?;
     u128::from_str_radix(text, 16).ok()

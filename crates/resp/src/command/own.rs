@@ -1,5 +1,4 @@
-//! Commands that Redis does not have: the store contract on the fields of a hash, and the end of a key's
-//! time.
+//! Commands that Redis does not have: the store contract on the fields of a hash, and the expiry of keys.
 //!
 //! ```text
 //! AT.EXPIRE key deadline-ms [key deadline-ms ...]           how many were deleted; a node writes it into its log
@@ -11,7 +10,7 @@
 //!                                                           [whether there is more, [field, value, its length, ...]]
 //! AT.GET    key field [offset length]                       the value, or these bytes of it, or nil
 //! ```
-//! Ends of ranges are those of Redis: `[field` with it, `(field` without, `-` and `+` for all.
+//! Range ends are written as in Redis: `[field` inclusive, `(field` exclusive, `-` and `+` for no limit.
 
 use super::arguments::Arguments;
 use super::{Command, CommandError};
@@ -38,19 +37,20 @@ pub enum OwnCommand<'a> {
     },
 }
 
-/// Conditions and mutations of the fields of a key: all hold and all are made, or nothing is.
+/// Conditions on and mutations of the fields of a key: if all conditions hold all mutations are made, and
+/// otherwise none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldBatch<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// What must hold, of the fields as they were before.
+    /// The conditions, on the fields as they were before.
     pub conditions: Vec<FieldCondition<'a>>,
-    /// What is done, in this order.
+    /// The mutations, in this order.
     pub mutations: Vec<FieldMutation<'a>>,
 }
 
 impl FieldBatch<'_> {
-    /// Whether it may set anything, and not only delete.
+    /// Whether it may set anything, and does not only delete.
     #[must_use]
     pub fn adds(&self) -> bool {
         self.mutations
@@ -59,10 +59,10 @@ impl FieldBatch<'_> {
     }
 }
 
-/// What must hold for a batch.
+/// A condition of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldCondition<'a> {
-    /// The field is not there.
+    /// The field does not exist.
     Absent(&'a [u8]),
     /// The field has this value.
     Equals(&'a [u8], &'a [u8]),
@@ -73,7 +73,7 @@ pub enum FieldCondition<'a> {
 pub enum FieldMutation<'a> {
     /// Sets a field.
     Put(&'a [u8], &'a [u8]),
-    /// Adds bytes at the end of a field; one that is not there counts as empty.
+    /// Appends bytes to a field; an absent field counts as empty.
     Append(&'a [u8], &'a [u8]),
     /// Removes a field.
     Delete(&'a [u8]),
@@ -90,20 +90,20 @@ pub struct FieldRange<'a> {
     pub to: Bound<&'a [u8]>,
 }
 
-/// Which bytes of a value.
+/// A range of a value's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The first one.
+    /// The offset of the first byte.
     pub offset: u64,
-    /// How many.
+    /// The number of bytes.
     pub len: u64,
 }
 
 impl Part {
-    /// All of them.
+    /// The whole value.
     pub const ALL: Self = Self { offset: 0, len: u64::MAX };
 
-    /// How many there are in a value of this length.
+    /// How many bytes of a value of this length are in the range.
     #[must_use]
     pub fn within(self, len: u64) -> u64 {
         len.saturating_sub(self.offset).min(self.len)
@@ -117,28 +117,28 @@ pub struct RangeRequest<'a> {
     pub key: &'a [u8],
     /// Which fields.
     pub range: FieldRange<'a>,
-    /// Whether the last one comes first.
+    /// Whether to list the fields in descending order.
     pub is_reverse: bool,
-    /// How many at most.
+    /// Most fields to list.
     pub limit: u64,
     /// Which bytes of their values; none for no values.
     pub part: Option<Part>,
 }
 
-/// Fields of a page where nobody says how many.
+/// Fields on a page if the request does not say how many.
 const LIMIT: u64 = 1000;
 
-/// Most fields of a page, whatever is asked for: short ones take more memory than their bytes.
+/// Most fields on a page, whatever the request says: short ones take more memory than their bytes.
 const LIMIT_MAX: u64 = 100_000;
 
 impl<'a> OwnCommand<'a> {
-    /// Whether a command of this name is one of these, as far as its beginning tells.
+    /// Whether a command of this name is one of these, judging by its prefix.
     #[must_use]
     pub fn is_own(name: &[u8]) -> bool {
         name.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(b"at."))
     }
 
-    /// Understands a request.
+    /// Parses a request.
     ///
     /// # Errors
     /// [`CommandError`]: nothing was done.
@@ -146,7 +146,7 @@ impl<'a> OwnCommand<'a> {
         Self::of(&request.iter().collect::<Vec<_>>())
     }
 
-    /// Understands a command and its arguments.
+    /// Parses a command with its arguments.
     ///
     /// # Errors
     /// [`CommandError`]: nothing was done.
@@ -163,7 +163,7 @@ impl<'a> OwnCommand<'a> {
         }
     }
 
-    /// Whether it may change something.
+    /// Whether it may change anything.
     #[must_use]
     pub fn is_write(&self) -> bool {
         matches!(self, Self::Expire(_) | Self::Batch(_))
@@ -181,7 +181,7 @@ impl<'a> OwnCommand<'a> {
     }
 }
 
-/// As the table of all commands reads them.
+/// Parses such a command for the table of all commands.
 pub(super) fn own<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
     let mut words = vec![arguments.name()];
     words.extend(arguments.rest());
@@ -192,7 +192,7 @@ fn told(name: &[u8]) -> String {
     String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned()
 }
 
-/// What is left of the arguments.
+/// The remaining arguments.
 struct Words<'w, 'a> {
     name: &'a [u8],
     rest: &'w [&'a [u8]],
@@ -205,13 +205,13 @@ impl<'a> Words<'_, 'a> {
         Some(first)
     }
 
-    /// An argument that has to be there.
+    /// A required argument.
     fn next(&mut self) -> Result<&'a [u8], CommandError> {
         let name = self.name;
         self.optional().ok_or_else(|| CommandError::Arity { name: told(name).to_ascii_lowercase() })
     }
 
-    /// An argument that has to be there behind a word.
+    /// A required argument of an option word.
     fn behind(&mut self) -> Result<&'a [u8], CommandError> {
         self.optional().ok_or(CommandError::Syntax)
     }
@@ -221,7 +221,7 @@ impl<'a> Words<'_, 'a> {
     }
 }
 
-/// An integer that is not below zero.
+/// A non-negative integer.
 fn natural(text: &[u8]) -> Result<u64, CommandError> {
     parse_integer(text).and_then(|number| u64::try_from(number).ok()).ok_or(CommandError::Integer)
 }
@@ -236,7 +236,7 @@ fn end(text: &[u8]) -> Result<Bound<&[u8]>, CommandError> {
 }
 
 fn field_range<'a>(from: &'a [u8], to: &'a [u8]) -> Result<FieldRange<'a>, CommandError> {
-    // The other way round they would be empty ranges, which nobody asks for.
+    // The other way round the range would be empty, which is surely a mistake.
     if from == b"+" || to == b"-" {
         return Err(CommandError::Syntax);
     }
@@ -264,7 +264,7 @@ fn batch<'a>(words: &mut Words<'_, 'a>) -> Result<OwnCommand<'a>, CommandError> 
                 let range = field_range(field, words.behind()?)?;
                 batch.mutations.push(FieldMutation::DeleteRange(range));
             }
-            // They are about what was before, so they stand before.
+            // Conditions are about the state before, so they come first.
             _ if !batch.mutations.is_empty() => return Err(CommandError::Syntax),
             _ if is("IFABSENT") => batch.conditions.push(FieldCondition::Absent(field)),
             _ if is("IFEQ") => batch.conditions.push(FieldCondition::Equals(field, words.behind()?)),

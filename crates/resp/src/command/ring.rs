@@ -1,4 +1,4 @@
-//! What whoever runs a ring asks of it.
+//! Commands for the operator of a ring.
 //!
 //! ```text
 //! AT.RING STATUS               a map: which node this is, the version of the table, and of slots and nodes
@@ -6,13 +6,13 @@
 //! AT.RING STAY node            OK: it stays after all
 //! AT.RING RECOVER slot ...     OK: slots whose copies are all lost begin again with what is left of them, if anything
 //! ```
-//! OK says that it was asked for; `STATUS` tells what came of it.
+//! OK means that the change was requested; `STATUS` shows what came of it.
 
 use super::arguments::{Arguments, is_word};
 use super::error::told;
 use super::{Command, CommandError};
 
-/// What whoever runs a ring asks of it.
+/// A request of a ring's operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RingRequest {
     /// `STATUS`.

@@ -1,26 +1,26 @@
-//! Commands about the server, the cluster, and all keys.
+//! Commands on the server, the cluster, and all keys.
 
 use super::arguments::{Arguments, is_word};
 use super::error::told;
 use super::{Command, CommandError, find};
 
-/// `COMMAND` and its parts.
+/// `COMMAND` and its subcommands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CommandRequest<'a> {
-    /// All of them, or `INFO` of some.
+    /// All commands, or `INFO` of some.
     Info(Option<Vec<&'a [u8]>>),
     /// `COUNT`.
     Count,
-    /// `DOCS`, of some or of all.
+    /// `DOCS`, of some commands or of all.
     Docs(Vec<&'a [u8]>),
     /// `LIST`.
     List,
-    /// `GETKEYS`, which are these.
+    /// `GETKEYS`, with the keys that were found.
     Keys(Vec<&'a [u8]>),
 }
 
-/// `ACL` and its parts.
+/// `ACL` and its subcommands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AccessRequest<'a> {
@@ -30,15 +30,15 @@ pub enum AccessRequest<'a> {
     Categories(Option<&'a [u8]>),
     /// `USERS`: their names.
     Users,
-    /// `LIST`: a line for each.
+    /// `LIST`: one line for each user.
     List,
-    /// `GETUSER`: what there is to tell of this one.
+    /// `GETUSER`: the details of one user.
     User(&'a [u8]),
-    /// `LOAD`: the list is read again.
+    /// `LOAD`: reads the list of users again.
     Load,
 }
 
-/// `CLUSTER` and its parts.
+/// `CLUSTER` and its subcommands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClusterRequest<'a> {
@@ -56,46 +56,46 @@ pub enum ClusterRequest<'a> {
     KeySlot(&'a [u8]),
     /// `COUNTKEYSINSLOT`.
     CountKeys(u16),
-    /// `GETKEYSINSLOT`: at most so many.
+    /// `GETKEYSINSLOT`.
     Keys {
         /// The slot.
         slot: u16,
-        /// How many.
+        /// Most keys to return.
         count: u64,
     },
 }
 
-/// Longest pattern of keys or options, in bytes: each is compared with it, in as many steps as both lengths
-/// multiplied.
+/// Longest pattern of keys or options, in bytes: comparing it with each of them takes as many steps as the
+/// product of both lengths.
 pub const PATTERN_BYTES_MAX: usize = 1024;
 
-/// Longest pattern that means what begins so: the longest key with a backslash before each byte, and a star.
+/// Longest pattern that is a prefix and a star: the longest key with a backslash before each byte, and the
+/// star.
 pub const PREFIX_BYTES_MAX: usize = 2 * (16 << 10) + 1;
 
-/// Most patterns of options: each option is compared with them all.
+/// Most patterns of options: each option is compared with all of them.
 const PATTERNS_MAX: usize = 64;
 
-/// Most commands that are described at once: the answer is some hundred times as long as the names that it is
-/// about.
+/// Most commands that are described at once: the answer is some hundred times as long as their names.
 const NAMES_MAX: usize = 1024;
 
 /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanRequest<'a> {
-    /// Where to go on; 0 to begin.
+    /// Where to continue; 0 to begin.
     pub cursor: u64,
-    /// Which keys, all without one.
+    /// The pattern of the wanted keys; none for all.
     pub pattern: Option<&'a [u8]>,
-    /// About how many to look at.
+    /// Roughly how many keys to look at.
     pub count: u64,
-    /// Of which type only.
+    /// The type of the wanted keys, if given.
     pub kind: Option<&'a [u8]>,
 }
 
-/// Keys that a scan looks at where nobody says how many.
+/// Keys that a scan looks at if the request does not say how many.
 const SCAN_COUNT: u64 = 10;
 
-/// Slots that clients of Redis know.
+/// The slots that clients of Redis know.
 const SLOTS: i64 = 16384;
 
 pub(super) fn access<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
@@ -141,7 +141,7 @@ fn names<'a>(arguments: &mut Arguments<'a>) -> Result<Vec<&'a [u8]>, CommandErro
     at_most(NAMES_MAX, "names of commands", arguments)
 }
 
-/// What is left, if it is no more than that.
+/// The remaining arguments, if there are no more than `most`.
 fn at_most<'a>(
     most: usize,
     what: &'static str,
@@ -162,7 +162,7 @@ fn keys<'a>(arguments: &mut Arguments<'a>) -> Result<CommandRequest<'a>, Command
     if keys.is_empty() { Err(CommandError::NoKeys) } else { Ok(CommandRequest::Keys(keys)) }
 }
 
-/// `CONFIG GET pattern...`; nothing is set that way.
+/// `CONFIG GET pattern...`; options cannot be set this way.
 pub(super) fn config<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
     match arguments.next() {
         word if is_word(word, "GET") && arguments.left() == 0 => {
@@ -232,7 +232,7 @@ pub(super) fn scan<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, Com
     scan_request(arguments).map(Command::Scan)
 }
 
-/// `AT.SCAN`: takes what `SCAN` takes.
+/// `AT.SCAN`, with the arguments of `SCAN`.
 pub(super) fn scan_run<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
     scan_request(arguments).map(Command::ScanRun)
 }
@@ -262,8 +262,7 @@ fn pattern(pattern: &[u8]) -> Result<&[u8], CommandError> {
     if is_short { Ok(pattern) } else { Err(CommandError::Pattern { bytes }) }
 }
 
-/// Whether a pattern has no star before its last byte, so that a key is compared with it once from front to
-/// back.
+/// Whether a pattern has no star before its last byte, so that comparing a key takes a single pass.
 fn is_prefix(pattern: &[u8]) -> bool {
     let mut left = pattern;
     while let [first, rest @ ..] = left {
@@ -282,7 +281,7 @@ pub(super) fn time<'a>(_: &mut Arguments<'a>) -> Result<Command<'a>, CommandErro
 
 /// `WAIT copies milliseconds`.
 pub(super) fn wait<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
-    // Fewer than none are none.
+    // A negative number means none.
     let copies = u64::try_from(arguments.integer()?.max(0)).unwrap_or(0);
     let timeout = arguments.integer().map_err(|_| CommandError::TimeOut)?;
     let timeout = u64::try_from(timeout).map_err(|_| CommandError::NegativeTimeOut)?;

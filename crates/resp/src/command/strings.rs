@@ -1,57 +1,57 @@
-//! Commands about one value at a key.
+//! Commands on the string at a key.
 
 use super::arguments::{Arguments, is_word};
 use super::{Command, CommandError, Deadline, Unit};
 
-/// `SET` and its kin.
+/// `SET` and its variants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetRequest<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// Its value from now on.
+    /// The new value.
     pub value: &'a [u8],
-    /// What must hold.
+    /// The condition.
     pub condition: SetCondition<'a>,
-    /// How long it lives.
+    /// The lifetime.
     pub lifetime: SetLifetime,
-    /// What is answered.
+    /// The kind of answer.
     pub answer: SetAnswer,
 }
 
-/// What a `SET` answers.
+/// The answer of a `SET`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetAnswer {
-    /// `OK`, or nothing where the condition does not hold.
+    /// `OK`, or null if the condition does not hold.
     Ok,
-    /// The value that was there, set or not.
+    /// The former value, whether or not a new one was set.
     Former,
-    /// Whether it was set, 1 or 0.
+    /// 1 if the value was set, 0 otherwise.
     Whether,
 }
 
-/// What must hold for a `SET`.
+/// The condition of a `SET`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SetCondition<'a> {
     /// Nothing.
     #[default]
     Always,
-    /// `NX`: the key is not there.
+    /// `NX`: the key does not exist.
     Absent,
-    /// `XX`: the key is there.
+    /// `XX`: the key exists.
     Present,
-    /// `IFEQ`: it has this value.
+    /// `IFEQ`: the key has this value.
     Equals(&'a [u8]),
 }
 
-/// How long a value lives.
+/// The lifetime of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetLifetime {
-    /// For ever, whatever was said before.
+    /// Unlimited, whatever was set before.
     #[default]
     Forever,
-    /// As long as what it replaces.
+    /// That of the value it replaces.
     Kept,
-    /// Until then.
+    /// Until a deadline.
     Until(Deadline),
 }
 
@@ -82,7 +82,7 @@ pub(super) fn set<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, Comm
                 continue;
             }
         };
-        // The same one twice is no contradiction.
+        // The same condition twice is not a contradiction.
         if condition != SetCondition::Always && condition != wanted {
             return Err(CommandError::Syntax);
         }
@@ -92,7 +92,7 @@ pub(super) fn set<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, Comm
     Ok(Command::Set(SetRequest { key, value, condition, lifetime, answer }))
 }
 
-/// A lifetime as it was written: numbers are looked at when all words are known.
+/// A lifetime as it was written: numbers are parsed once all words are known.
 #[derive(Clone, Copy)]
 enum When<'a> {
     Kept,

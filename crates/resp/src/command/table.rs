@@ -1,4 +1,4 @@
-//! The table of all commands: what is told to clients about them, and how their arguments are read.
+//! The table of all commands: their description for clients, and how their arguments are parsed.
 
 use super::arguments::Arguments;
 use super::{
@@ -10,41 +10,41 @@ use crate::Request;
 /// One command.
 #[derive(Clone, Copy, Debug)]
 pub struct Specification {
-    /// Its name, in small letters.
+    /// Its name, in lower case.
     pub name: &'static str,
-    /// How many arguments it takes, the name counted; at least so many if negative.
+    /// Its number of arguments, including the name; the minimum, if negative.
     pub arity: i32,
-    /// What it does to keys and servers.
+    /// Its effect on keys and servers.
     pub flags: &'static [Flag],
-    /// Where its keys are.
+    /// The positions of its keys.
     pub keys: Keys,
-    /// What it is about.
+    /// Its subject.
     pub group: Group,
-    /// What it does, in a sentence.
+    /// Its effect, in a sentence.
     pub summary: &'static str,
     pub(super) read: Read,
 }
 
 pub(super) type Read = for<'a> fn(&mut Arguments<'a>) -> Result<Command<'a>, CommandError>;
 
-/// What a command does to keys and servers, in the words of Redis.
+/// The effect of a command on keys and servers, in the terms of Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flag {
     /// It changes nothing.
     ReadOnly,
     /// It may change something.
     Write,
-    /// It may need memory.
+    /// It may need more memory.
     DenyOom,
-    /// It takes no longer with more keys.
+    /// Its time does not depend on the number of keys.
     Fast,
     /// It may wait.
     Blocking,
-    /// It is for whoever runs the server.
+    /// It is for operators of the server.
     Admin,
-    /// It is for anybody, who need not say who they are.
+    /// It is permitted before authentication.
     NoAuth,
-    /// It needs nothing that a server has to get first.
+    /// It works while the server is loading.
     Loading,
 }
 
@@ -65,14 +65,14 @@ impl Flag {
     }
 }
 
-/// Where the keys of a command are among its arguments.
+/// The positions of a command's keys among its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys {
-    /// The place of the first one; 0 for none.
+    /// The position of the first key; 0 for none.
     pub first: u8,
-    /// The place of the last one; counted from the end if negative.
+    /// The position of the last key; counted from the end if negative.
     pub last: i8,
-    /// From one to the next.
+    /// The distance from one key to the next.
     pub step: u8,
 }
 
@@ -83,16 +83,17 @@ impl Keys {
     const THIRD: Self = Self { first: 3, last: 3, step: 1 };
     const ALL: Self = Self { first: 1, last: -1, step: 1 };
     const PAIRS: Self = Self { first: 1, last: -1, step: 2 };
-    /// Of a command that stands behind four arguments: as most are, with one key as its first argument.
+    /// The key of a command that follows four other arguments, if it is a typical one with one key as its
+    /// first argument.
     pub(super) const OF_INNER: Self = Self { first: 5, last: 5, step: 1 };
 
-    /// The same keys, of a command that so many arguments stand before.
+    /// The same keys, for a command that follows this many arguments.
     fn behind(self, arguments: u8) -> Self {
         let last = if self.last < 0 { self.last } else { self.last.saturating_add_unsigned(arguments) };
         Self { first: self.first.saturating_add(arguments), last, ..self }
     }
 
-    /// The places of the keys among so many arguments, the name counted.
+    /// The positions of the keys in a request of this many arguments, including the name.
     pub fn places(self, arguments: usize) -> impl Iterator<Item = usize> {
         let last = match usize::try_from(self.last) {
             Ok(last) => last,
@@ -104,7 +105,7 @@ impl Keys {
     }
 }
 
-/// What a command is about, in the words of Redis.
+/// The subject of a command, in the terms of Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// The connection.
@@ -113,11 +114,11 @@ pub enum Group {
     Server,
     /// The cluster.
     Cluster,
-    /// Keys, whatever they hold.
+    /// Keys of any type.
     Generic,
-    /// One value at a key.
+    /// The string at a key.
     String,
-    /// Fields at a key.
+    /// Fields of a key.
     Hash,
 }
 
@@ -137,7 +138,7 @@ impl Group {
 }
 
 impl Specification {
-    /// What a request asks for, which is one of this command.
+    /// Parses a request for this command.
     ///
     /// # Errors
     /// As [`Command::of`].
@@ -150,14 +151,14 @@ impl Specification {
         (self.read)(&mut arguments)
     }
 
-    /// Whether it takes so many arguments, the name counted.
+    /// Whether it takes this many arguments, including the name.
     #[must_use]
     pub fn takes(&self, arguments: usize) -> bool {
         let count = self.arity.unsigned_abs() as usize;
         if self.arity < 0 { arguments >= count } else { arguments == count }
     }
 
-    /// Where the keys of this request are, which is one of this command.
+    /// The positions of the keys in a request for this command.
     #[must_use]
     pub fn keys_of(&self, request: &Request<'_>) -> Keys {
         if self.keys != Keys::OF_INNER {
@@ -167,15 +168,14 @@ impl Specification {
         inner.map_or(self.keys, |inner| inner.keys.behind(once::ARGUMENTS))
     }
 
-    /// The name of the command that this request, which is one of this command, has done under a name of its
-    /// own.
+    /// The name of the command that a request for this one executes under a name of its own.
     #[must_use]
     pub fn inner<'a>(&self, request: &Request<'a>) -> Option<&'a [u8]> {
         (self.keys == Keys::OF_INNER).then(|| request.get(once::ARGUMENTS.into()))?
     }
 
-    /// Whether what was read of this request, which is one of this command, may need room for more than there
-    /// is: what only deletes needs none, in whichever words it comes.
+    /// Whether a parsed request for this command may need space when there is none: one that only deletes
+    /// does not, however it is written.
     #[must_use]
     pub fn adds(&self, request: &Request<'_>, command: &Command<'_>) -> bool {
         match command {
@@ -188,7 +188,7 @@ impl Specification {
         }
     }
 
-    /// Whether it may change something.
+    /// Whether it may change anything.
     #[must_use]
     pub fn is_write(&self) -> bool {
         self.flags.contains(&Flag::Write)
@@ -219,7 +219,7 @@ const ANYBODY: &[Flag] = &[Flag::Fast, Flag::NoAuth, Flag::Loading];
 const FAST: &[Flag] = &[Flag::Fast];
 const ALWAYS: &[Flag] = &[Flag::Fast, Flag::Loading];
 
-/// All commands, by name.
+/// All commands, sorted by name.
 #[rustfmt::skip]
 pub const COMMANDS: &[Specification] = &[
     row("acl", -2, &[Flag::Loading], Keys::NONE, Group::Server, "Tells of users, and reads their list again.", server::access),

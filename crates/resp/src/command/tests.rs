@@ -1,16 +1,16 @@
-//! What requests are, typed like a person would, and what they are not.
+//! Requests as a person would type them, and their errors.
 
 use super::*;
 use crate::{Limits, RequestParser, write_request};
 
-/// What becomes of a request that is typed like this.
+/// Parses a request that is typed like this.
 fn with<R>(line: &str, show: impl FnOnce(Result<Command<'_>, CommandError>) -> R) -> R {
     let mut parser = RequestParser::new(Limits::default());
     let line = format!("{line}\r\n");
     let request = parser.parse(line.as_bytes()).unwrap().unwrap();
     let mut bytes = Vec::new();
     write_request(&mut bytes, &request.iter().collect::<Vec<_>>());
-    // As an array it is the same.
+    // The same as an array.
     let mut parser = RequestParser::new(Limits::default());
     let request = parser.parse(&bytes).unwrap().unwrap();
     show(Command::of(&request))
@@ -183,7 +183,7 @@ fn a_pattern_is_no_longer_than_one_that_is_matched_in_little_time() {
         with(&with_star(1022, "b"), |found| assert!(found.is_ok()));
         let refused = "allowed are 1024, or 32769 where its only star is its last byte";
         assert_eq!(error(&with_star(1023, "b")), format!("LIMIT a pattern: 1025 bytes; {refused}"));
-        // What begins so, whatever that is, is no more work than to compare.
+        // A pattern that is a prefix and a star is a mere comparison.
         with(&with_star(32_768, ""), |found| assert!(found.is_ok()));
         let escaped = format!("{command} 0 MATCH {}*", r"\*".repeat(16_384));
         with(&escaped, |found| assert!(found.is_ok()));

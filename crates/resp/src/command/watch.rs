@@ -1,4 +1,4 @@
-//! Waiting for a field to have a value, or to have another one.
+//! Waiting for a field to have a certain value, or to change.
 //!
 //! ```text
 //! AT.WAIT  milliseconds key field EQ value | NE value | ABSENT | PRESENT       [1, value or nil], or [0, nil] in the end
@@ -7,37 +7,37 @@
 //!                                                                              in the end, or [.., -1, why not]
 //! AT.UNWATCH id                                                                how many were let go of
 //! ```
-//! `PRESENT` is any value; `NE` also holds where there is none.
+//! `PRESENT` matches any value; `NE` also matches an absent field.
 
 use super::arguments::{Arguments, is_word};
 use super::{Command, CommandError};
 
-/// What is waited for.
+/// A condition to wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchRequest<'a> {
-    /// Which of those of its connection, if it is told by a push.
+    /// The id of the watch on its connection, if the result is a push.
     pub id: Option<u64>,
-    /// How long, in milliseconds.
+    /// The timeout in milliseconds.
     pub milliseconds: u64,
     /// The key.
     pub key: &'a [u8],
     /// The field.
     pub field: &'a [u8],
-    /// What its value has to be.
+    /// The expected value.
     pub expected: Expected<&'a [u8]>,
 }
 
-/// What a value has to be; none where there is to be no value.
+/// An expected value; `None` stands for an absent field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected<V> {
-    /// This one.
+    /// Exactly this.
     Equals(Option<V>),
-    /// Any other one.
+    /// Anything else.
     Differs(Option<V>),
 }
 
 impl<V: AsRef<[u8]>> Expected<V> {
-    /// Whether a value is as it has to be.
+    /// Whether a value is as expected.
     pub fn is_met(&self, value: Option<&[u8]>) -> bool {
         match self {
             Self::Equals(expected) => expected.as_ref().map(AsRef::as_ref) == value,

@@ -1,4 +1,4 @@
-//! Replies of both versions, whole, in pieces and damaged, beside another implementation.
+//! Replies of both versions, complete, in pieces and damaged, compared with another implementation.
 
 use super::*;
 use crate::fuzz::replies;
@@ -101,7 +101,7 @@ fn limits_are_about_one_reply() {
     assert_eq!((found.len(), error), (30, None));
 }
 
-/// A reply, written in either version, and as another implementation has it.
+/// Writes a random reply in either version; returns it in the form of the other implementation.
 fn write(
     random: &mut fastrand::Rng,
     writer: &mut ReplyWriter<'_>,

@@ -1,12 +1,12 @@
-//! Keys of the requests that are about to be read, seen without reading them.
+//! A look ahead at the keys of requests that are about to be parsed.
 //!
-//! Invariant: a guess. A request that is not whole, or none at all, ends it; what is no key may be told as
-//! one.
+//! Invariant: this is a guess. It ends at a request that is incomplete or malformed, and may return words
+//! that are not keys.
 
-/// Arguments of a request that are passed over: whoever has more costs more than a guess is worth.
+/// Requests with more arguments end the look ahead: they cost more than a guess is worth.
 const ARGUMENTS_MAX: usize = 8;
 
-/// The second words of the requests that `input` begins with, which are keys more often than not.
+/// The second words of the requests at the front of `input`, which are mostly keys.
 pub fn keys_ahead(input: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = input;
     std::iter::from_fn(move || {
@@ -16,7 +16,7 @@ pub fn keys_ahead(input: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The second word of the request that `input` begins with, and what comes behind it.
+/// The second word of the first request in `input`, and the bytes after that request.
 fn key_of_first(input: &[u8]) -> Option<(&[u8], &[u8])> {
     let (count, rest) = number_behind(b'*', input)?;
     if !(2..=ARGUMENTS_MAX).contains(&count) {
@@ -36,7 +36,7 @@ fn string(input: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((string, end.strip_prefix(b"\r\n")?))
 }
 
-/// The number of a line that begins with this mark.
+/// The number on a line that begins with `mark`.
 fn number_behind(mark: u8, input: &[u8]) -> Option<(usize, &[u8])> {
     let (&first, mut rest) = input.split_first()?;
     if first != mark {

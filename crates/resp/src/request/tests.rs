@@ -1,4 +1,4 @@
-//! Requests, whole, in pieces and damaged.
+//! Requests: complete, in pieces and damaged.
 
 use super::*;
 use crate::fuzz::requests;
@@ -109,7 +109,7 @@ fn what_is_claimed_is_not_allocated() {
     assert!(parser.arguments.capacity() < 100);
 }
 
-/// Requests of any bytes, a typed line now and then, and what they are.
+/// Requests of arbitrary bytes with some typed lines among them, and their expected arguments.
 fn stream(random: &mut fastrand::Rng) -> (Vec<u8>, Vec<Vec<Vec<u8>>>) {
     let (mut bytes, mut expected) = (Vec::new(), Vec::new());
     for _ in 0..random.usize(1..12) {
