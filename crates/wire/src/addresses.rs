@@ -1,5 +1,4 @@
-//! Where a host is reached: a name may stand for several addresses, of which each has its turn until one is
-//! good.
+//! The addresses of a host: a name may resolve to several, which take turns until one works.
 //!
 //! Invariant: there is always an address whose turn it is.
 
@@ -9,7 +8,7 @@ use std::net::SocketAddr;
 /// The addresses of one host.
 #[derive(Clone, Debug)]
 pub struct Addresses {
-    /// The one whose turn it is first; none is here twice.
+    /// The first is the one whose turn it is; no address occurs twice.
     turns: VecDeque<SocketAddr>,
 }
 
@@ -25,32 +24,32 @@ impl Addresses {
         (!turns.is_empty()).then_some(Self { turns })
     }
 
-    /// The one to dial now.
+    /// The address to dial.
     pub fn turn(&self) -> SocketAddr {
         self.turns[0]
     }
 
-    /// Nobody was reached at this one: if it is still its turn, the next one has it. Of several who dialled
-    /// it at once, so, one is heard.
+    /// Dialling this address failed: if it is still its turn, the turn passes to the next one. So when
+    /// several callers dial it at the same time, the turn passes only once.
     pub fn pass(&mut self, at: SocketAddr) {
         if self.turn() == at {
             self.turns.rotate_left(1);
         }
     }
 
-    /// All of them, the one whose turn it is first.
+    /// All addresses, beginning with the one whose turn it is.
     pub fn all(&self) -> impl Iterator<Item = SocketAddr> {
         self.turns.iter().copied()
     }
 
-    /// Whether these are the same, in whichever order: servers of names tell them in another one each time.
+    /// Whether both hold the same addresses in any order, because name servers rotate them.
     pub fn is_same(&self, other: &Self) -> bool {
         self.turns.len() == other.turns.len() && self.all().all(|address| other.turns.contains(&address))
     }
 }
 
-/// These addresses, those of the same kind as this one first: a name may have some of both kinds, and whoever
-/// listens at one of a kind is not reached at the other. Otherwise in the order of whoever told them.
+/// Sorts addresses of the same family as `like` to the front: a name may have addresses of both families, and
+/// a server that listens on one of them is not reached on the other. Otherwise keeps the order.
 pub fn like_first(like: SocketAddr, mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     addresses.sort_by_key(|address| address.is_ipv4() != like.is_ipv4());
     addresses
@@ -76,7 +75,7 @@ mod tests {
             .map(|_| {
                 let at = addresses.turn();
                 assert_eq!(addresses.turn(), at, "it keeps its turn");
-                // Two had dialled it.
+                // Two callers had dialled it.
                 addresses.pass(at);
                 addresses.pass(at);
                 at

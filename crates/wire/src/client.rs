@@ -1,8 +1,8 @@
-//! The asking side of a connection: many requests in flight over one transport.
+//! The requesting side of a connection: many requests in flight over one transport.
 //!
 //! Invariant: a request whose future is dropped is cancelled at the peer.
 //! Invariant: [`Lost::was_sent`] is false only if the peer cannot have seen the whole request, or said that
-//! it did not take it.
+//! it did not accept it.
 
 use crate::hello::{Hello, Status};
 use crate::outbox::{Outbox, When, send_message};
@@ -14,26 +14,27 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf};
 use tokio::sync::mpsc;
 
-/// What each message counts beyond its bytes, so that empty ones are bounded too.
+/// Counted for each message in addition to its bytes, so that empty messages are bounded too.
 pub(crate) const MESSAGE_OVERHEAD_BYTES: usize = 64;
-/// How much is read from a transport at once.
+/// How much is read from a transport at a time.
 pub(crate) const READ_BYTES: usize = 64 << 10;
 
-/// How long a connection that takes nothing more is read for what it said before: answers, and a goodbye.
+/// How long a connection that accepts no more bytes is still read, for what it sent before: answers, and a
+/// goodbye.
 const LAST_WORDS_TIME: Duration = Duration::from_secs(1);
 
-/// A request without its answer.
+/// A request that has lost its answer.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the connection was lost")]
 pub struct Lost {
-    /// Whether the peer may have seen the whole request, and said nothing to the contrary.
+    /// Whether the peer may have seen the whole request, and did not deny that.
     pub was_sent: bool,
-    /// Why the connection is no more.
+    /// Why the connection ended.
     #[source]
     pub cause: Arc<WireError>,
 }
 
-/// A handle to a connection; cloning it shares the connection, dropping the last one closes it.
+/// A handle to a connection. Clones share the connection; dropping the last one closes it.
 #[derive(Clone)]
 pub struct Client {
     handle: Arc<Handle>,
@@ -58,7 +59,7 @@ struct Streams {
     open: HashMap<u64, Entry>,
     lost: Option<Arc<WireError>>,
     is_leaving: bool,
-    /// What a peer that leaves said that it took, of what was open then; all the rest it did not.
+    /// The requests that a leaving peer said it accepted, among those that were open; it accepted no others.
     taken: Option<HashSet<u64>>,
 }
 
@@ -68,7 +69,7 @@ struct Entry {
 }
 
 impl Client {
-    /// Says hello over `transport` and begins; gives the peer's greeting along.
+    /// Exchanges hellos over `transport` and starts the connection; also returns the peer's greeting.
     ///
     /// Must be called within a Tokio runtime, which then carries the connection.
     ///
@@ -105,7 +106,7 @@ impl Client {
         let writing = Arc::clone(&shared);
         tokio::spawn(async move {
             if let Err(error) = writing.outbox.run().await {
-                // What the peer said before it went may still be there to be read.
+                // What the peer sent before it closed may still be there to read.
                 let _ = tokio::time::timeout(LAST_WORDS_TIME, writing.lost()).await;
                 writing.lose(error);
             }
@@ -118,7 +119,7 @@ impl Client {
         Ok((Self { handle: Arc::new(Handle { shared, reader: reader.abort_handle() }) }, answer.greeting))
     }
 
-    /// Asks, and waits for the one answer.
+    /// Sends a request, and waits for its only answer.
     ///
     /// # Errors
     /// [`Lost`] if the connection ends before the answer.
@@ -130,7 +131,7 @@ impl Client {
         }
     }
 
-    /// Asks, for answers that come one after the other.
+    /// Sends a request that may have several answers.
     ///
     /// # Errors
     /// [`Lost`] if the connection ended before the request was sent.
@@ -165,7 +166,7 @@ impl Client {
                 max,
             })));
         }
-        // A lone request leaves at once; further ones gather while the first is under way.
+        // A lone request leaves at once; further ones are batched while the first is under way.
         let when = if streams.open.len() < 2 { When::Now } else { When::Soon };
         let stream = shared.next_stream.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = mpsc::unbounded_channel();
@@ -178,8 +179,8 @@ impl Client {
         Ok((responses, when))
     }
 
-    /// Length of the longest request that the peer takes, if its limits are those of this side; a longer one
-    /// is the end of the connection.
+    /// The longest request that the peer accepts, if its limits are those of this side; a longer one ends the
+    /// connection.
     #[must_use]
     pub fn message_bytes_max(&self) -> usize {
         self.handle.shared.limits.message_bytes
@@ -233,7 +234,7 @@ impl Shared {
         self.ended.notify_waiters();
     }
 
-    /// Waits until nothing more is read.
+    /// Waits until reading has ended.
     async fn lost(&self) {
         loop {
             let ended = self.ended.notified();
@@ -246,7 +247,7 @@ impl Shared {
         }
     }
 
-    /// Reads until the connection ends, and says why it did.
+    /// Reads until the connection ends; returns why it did.
     async fn read<T: AsyncRead>(&self, mut transport: ReadHalf<T>) -> WireError {
         let mut decoder = Decoder::new(self.limits);
         let mut assembler = Assembler::new(self.limits);
@@ -276,7 +277,7 @@ impl Shared {
         let mut streams = self.streams();
         match message.kind {
             Kind::Response => {
-                // A stream that is not known was cancelled while its answer was on the way.
+                // An unknown stream was cancelled while its answer was on the way.
                 let Some(entry) = streams.open.get(&stream) else { return Ok(()) };
                 let bytes = message.body.len() + MESSAGE_OVERHEAD_BYTES;
                 let before = entry.unread.fetch_add(bytes, Ordering::Relaxed);
@@ -297,7 +298,7 @@ impl Shared {
             }
             Kind::Goodbye => {
                 streams.is_leaving = true;
-                // One that says nothing of requests leaves all of them open.
+                // A goodbye without a list leaves all requests open.
                 if !message.body.is_empty() {
                     let problem = "a goodbye that names its streams wrongly";
                     let taken = taken(&message.body).ok_or(WireError::Protocol { problem, stream })?;

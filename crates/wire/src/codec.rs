@@ -1,13 +1,13 @@
-//! Bytes in, frames or a typed error out; no I/O.
+//! Decodes bytes into frames or a typed error; no I/O.
 //!
-//! Invariant: after an error nothing more comes out: where the next frame begins is no longer known.
-//! Invariant: the buffer holds what arrived and nothing in advance of it, whatever a header claims.
+//! Invariant: after an error no more frames come out, because the start of the next one is unknown.
+//! Invariant: the buffer holds only what arrived, and reserves nothing in advance, whatever a header claims.
 
 use crate::frame::{HEADER_BYTES, decode_header};
 use crate::{Assembler, Frame, Limits, WireError};
 use twox_hash::XxHash3_64;
 
-/// Cuts a stream of bytes into frames.
+/// Splits a stream of bytes into frames.
 #[derive(Debug)]
 pub struct Decoder {
     limits: Limits,
@@ -23,12 +23,12 @@ impl Decoder {
         Self { limits, buffer: Vec::new(), start: 0, is_broken: false }
     }
 
-    /// Takes bytes as they come, in pieces of any size.
+    /// Takes bytes as they arrive, in pieces of any size.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.space(0).extend_from_slice(bytes);
     }
 
-    /// Where a transport may append bytes itself; at least `bytes` fit without growing.
+    /// A buffer for a transport to append to, with capacity for at least `bytes` more.
     pub fn space(&mut self, bytes: usize) -> &mut Vec<u8> {
         if self.start > 0 {
             self.buffer.drain(..self.start);
@@ -41,10 +41,10 @@ impl Decoder {
         &mut self.buffer
     }
 
-    /// The next whole frame, or none until more bytes are fed.
+    /// The next complete frame, or none until more bytes are fed.
     ///
     /// # Errors
-    /// [`WireError`] for bytes that are no frame; the connection is then of no more use.
+    /// [`WireError`] for bytes that are not a frame; the connection is useless then.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, WireError> {
         if self.is_broken {
             return Err(WireError::Closed);
@@ -70,16 +70,16 @@ impl Decoder {
         Ok(Some(frame))
     }
 
-    /// The bytes that no frame was made of yet, for a decoder with other limits.
+    /// The bytes that are not part of a returned frame, for a decoder with other limits.
     #[must_use]
     pub fn into_rest(mut self) -> Vec<u8> {
         self.buffer.split_off(self.start)
     }
 
-    /// To be called at the end of the bytes.
+    /// To be called at the end of the stream.
     ///
     /// # Errors
-    /// [`WireError::Torn`] if they end within a frame.
+    /// [`WireError::Torn`] if it ends within a frame.
     pub fn finish(&self) -> Result<(), WireError> {
         match self.buffer.len() - self.start {
             0 => Ok(()),
@@ -88,8 +88,8 @@ impl Decoder {
     }
 }
 
-/// Decodes arbitrary bytes to their end or to the first error: how many messages came out, and the error.
-/// For fuzzing and for looking at captured traffic.
+/// Decodes arbitrary bytes to their end or the first error; returns the number of messages, and the error.
+/// For fuzzing and for captured traffic.
 pub fn check_bytes(bytes: &[u8], piece: usize, limits: Limits) -> (usize, Option<WireError>) {
     let mut decoder = Decoder::new(limits);
     let mut assembler = Assembler::new(limits);

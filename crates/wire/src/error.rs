@@ -1,18 +1,18 @@
-//! What can be wrong with a connection or with the bytes that come from it.
+//! What can be wrong with a connection or with the bytes from it.
 
 use atoll_errors::ErrorKind;
 
-/// Why a connection cannot be used, or not any more.
+/// Why a connection cannot be used, or cannot be used any more.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
-    /// The peer speaks something else.
+    /// The peer speaks another protocol.
     #[error("the peer does not speak Atoll's protocol: it began with \"{}\"", found.escape_ascii())]
     NotAtoll {
         /// Its first bytes.
         found: [u8; 8],
     },
-    /// No version of the protocol is known to both.
+    /// This build and the peer have no version of the protocol in common.
     #[error(
         "the peer speaks versions {theirs_lowest} to {theirs_highest} of the protocol, this build {ours_lowest} to {ours_highest}"
     )]
@@ -26,10 +26,10 @@ pub enum WireError {
         /// Newest version of this build.
         ours_highest: u16,
     },
-    /// The peer does not take this connection.
+    /// The peer refuses this connection.
     #[error("the peer refused: {reason}")]
     Refused {
-        /// In its words.
+        /// The reason, in the peer's words.
         reason: String,
     },
     /// The bytes of a frame do not match their checksum.
@@ -37,30 +37,30 @@ pub enum WireError {
     Checksum {
         /// Which part.
         part: &'static str,
-        /// What the bytes give.
+        /// The checksum of the bytes.
         found: u64,
-        /// What was sent along.
+        /// The checksum that was sent.
         expected: u64,
     },
-    /// A length beyond the limit.
+    /// A length exceeds a limit.
     #[error("{part} of {bytes} B exceeds the limit of {max} B")]
     TooLarge {
         /// Which part.
         part: &'static str,
-        /// The length announced.
+        /// The announced length.
         bytes: u64,
         /// The limit.
         max: u64,
     },
-    /// A rule of the protocol was broken.
+    /// The peer violated the protocol.
     #[error("the peer broke the protocol: {problem} (stream {stream})")]
     Protocol {
-        /// Which rule.
+        /// The violation.
         problem: &'static str,
-        /// On which stream.
+        /// The stream.
         stream: u64,
     },
-    /// The bytes end within a frame.
+    /// The stream of bytes ends within a frame.
     #[error("the connection ended within a frame, {bytes} B into it")]
     Torn {
         /// How much of the frame had arrived.
@@ -72,7 +72,7 @@ pub enum WireError {
     /// The transport failed.
     #[error("cannot {action}")]
     Io {
-        /// What was tried.
+        /// What was attempted.
         action: &'static str,
         /// The cause.
         #[source]

@@ -4,9 +4,9 @@
 //!  0        8       12   13    14      16       24
 //!  | checksum | length | kind | flags | guard | stream | body ... length bytes
 //! ```
-//! All numbers are little-endian. `checksum` is XXH3-64 of everything after it, body included. `guard` is the
-//! low half-word of XXH3-64 over the other header fields, so that a damaged length is seen at once instead
-//! of being waited for.
+//! All numbers are little-endian. `checksum` is XXH3-64 of everything after it, including the body. `guard`
+//! is the low half-word of XXH3-64 over the other header fields, so that a damaged length is detected at
+//! once, instead of waiting for that many bytes.
 
 use crate::WireError;
 use twox_hash::XxHash3_64;
@@ -14,21 +14,21 @@ use twox_hash::XxHash3_64;
 /// Length of a frame's header in bytes.
 pub const HEADER_BYTES: usize = 24;
 
-/// What may be sent and held at most.
+/// Limits on what may be sent and held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest body of a frame accepted.
+    /// Longest frame body that is accepted.
     pub frame_bytes: usize,
-    /// Longest body of a frame sent; longer messages are cut into chunks of this size.
+    /// Longest frame body that is sent; longer messages are split into chunks of this size.
     pub chunk_bytes: usize,
-    /// Longest message accepted, all chunks together.
+    /// Longest message that is accepted, over all chunks.
     pub message_bytes: usize,
     /// Bytes waiting to be sent beyond which senders wait.
     pub outbox_bytes: usize,
-    /// Bytes of a many-message answer that may be on their way to a reader that does not read; one message
-    /// more than that at most.
+    /// Bytes of a multi-message answer that may be on their way to a client that does not read; at most one
+    /// message more.
     pub window_bytes: usize,
-    /// Requests open at once on one connection.
+    /// Most open requests on one connection.
     pub streams: usize,
 }
 
@@ -45,19 +45,19 @@ impl Default for Limits {
     }
 }
 
-/// What a frame is for.
+/// The purpose of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A message, or a piece of one, of whoever opened the stream.
+    /// A message, or a piece of one, from the side that opened the stream.
     Request,
     /// A message, or a piece of one, in answer.
     Response,
-    /// The sender gives the stream up; what it sent of it in part is void.
+    /// The sender gives up the stream; an incomplete message that it sent is void.
     Cancel,
-    /// So many bytes of answers were taken from the stream; the body is a number of 8 bytes.
+    /// The receiver has consumed this many bytes of answers on the stream; the body is an 8-byte number.
     Credit,
-    /// The sender takes no further requests on this connection; those that it took are still answered. The
-    /// body is how many these are and their streams, numbers of 8 bytes.
+    /// The sender accepts no further requests on this connection; those it has accepted are still answered.
+    /// The body is their count and their streams, as 8-byte numbers.
     Goodbye,
 }
 
@@ -78,9 +78,9 @@ impl Kind {
 /// What follows a frame on its stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// The message goes on in the next frame of this stream and kind.
+    /// The message continues in the next frame of this stream and kind.
     pub more: bool,
-    /// No message follows this one on the stream.
+    /// This is the last message on the stream.
     pub last: bool,
 }
 
@@ -93,17 +93,17 @@ impl Flags {
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// What it is for.
+    /// Its purpose.
     pub kind: Kind,
     /// What follows it.
     pub flags: Flags,
-    /// Which request it belongs to.
+    /// The request that it belongs to.
     pub stream: u64,
     /// The bytes.
     pub body: Vec<u8>,
 }
 
-/// The fields of a header that was found right.
+/// The fields of a verified header.
 #[derive(Clone, Copy)]
 pub(crate) struct Header {
     pub checksum: u64,
@@ -113,7 +113,7 @@ pub(crate) struct Header {
     pub stream: u64,
 }
 
-/// Adds a frame to `out`.
+/// Appends a frame to `out`.
 pub fn encode_frame(out: &mut Vec<u8>, kind: Kind, flags: Flags, stream: u64, body: &[u8]) {
     let start = out.len();
     out.reserve(HEADER_BYTES + body.len());
@@ -131,7 +131,7 @@ pub fn encode_frame(out: &mut Vec<u8>, kind: Kind, flags: Flags, stream: u64, bo
     out[start..start + 8].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Reads a header; the body and its checksum are not looked at yet.
+/// Decodes a header; the body and its checksum are not checked yet.
 pub(crate) fn decode_header(bytes: &[u8; HEADER_BYTES], limits: &Limits) -> Result<Header, WireError> {
     let mut fields = [0; 16];
     fields.copy_from_slice(&bytes[8..]);

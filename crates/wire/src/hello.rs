@@ -1,13 +1,13 @@
-//! The hello: what each side sends before the first frame, the same in every version of the protocol.
+//! The hello that each side sends before its first frame, in a format that never changes.
 //!
 //! ```text
 //!  0      8        10       12        14         16       20         28
 //!  | magic | status | lowest | highest | guard | length | checksum | greeting ... length bytes
 //! ```
-//! The client offers the versions it speaks and a greeting; the server accepts one of them with a greeting of
-//! its own, or refuses with its versions and a reason. `guard` is the low half-word of XXH3-64 over the other
-//! fields before `checksum`, so that a damaged length is not waited for; `checksum` is XXH3-64 of all other
-//! bytes.
+//! The client offers the versions that it speaks and a greeting. The server accepts one of them with a
+//! greeting of its own, or refuses with its versions and a reason. `guard` is the low half-word of XXH3-64
+//! over the other fields before `checksum`, so that a damaged length is not waited for; `checksum` is XXH3-64
+//! of all other bytes.
 
 use crate::WireError;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -24,14 +24,14 @@ pub const GREETING_BYTES_MAX: usize = 64 << 10;
 
 const FIXED_BYTES: usize = 28;
 
-/// What a hello says.
+/// The meaning of a hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// The client would like to talk.
+    /// The client offers a connection.
     Offer,
-    /// The server agrees; lowest and highest are the version chosen.
+    /// The server accepts; lowest and highest are the chosen version.
     Accept,
-    /// The server does not; the greeting is the reason.
+    /// The server refuses; the greeting is the reason.
     Refuse,
 }
 
@@ -42,13 +42,13 @@ impl Status {
 /// One hello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// What it says.
+    /// Its meaning.
     pub status: Status,
     /// Oldest version spoken.
     pub lowest: u16,
     /// Newest version spoken.
     pub highest: u16,
-    /// Bytes for the layer above; of a refusal, its reason.
+    /// Bytes for the layer above; in a refusal, the reason.
     pub greeting: Vec<u8>,
 }
 
@@ -69,7 +69,7 @@ impl Hello {
     /// The newest version that both this build and the peer speak.
     ///
     /// # Errors
-    /// [`WireError::Version`] where there is none.
+    /// [`WireError::Version`] if there is none.
     pub fn common_version(&self) -> Result<u16, WireError> {
         let newest = self.highest.min(VERSION_HIGHEST);
         if newest >= self.lowest.max(VERSION_LOWEST) {
@@ -104,10 +104,10 @@ impl Hello {
         bytes
     }
 
-    /// Reads a hello; none until all its bytes are there.
+    /// Decodes a hello; none until all its bytes have arrived.
     ///
     /// # Errors
-    /// [`WireError`] for bytes that are no hello.
+    /// [`WireError`] for bytes that are not a hello.
     pub fn decode(bytes: &[u8]) -> Result<Option<Self>, WireError> {
         let begins = bytes.len().min(MAGIC.len());
         if bytes[..begins] != MAGIC[..begins] {
@@ -138,13 +138,13 @@ impl Hello {
         Ok(Some(Self { status, lowest: half(10), highest: half(12), greeting: greeting.to_vec() }))
     }
 
-    /// Sends it.
+    /// Sends the hello.
     pub(crate) async fn send(&self, to: &mut (impl AsyncWrite + Unpin)) -> Result<(), WireError> {
         to.write_all(&self.encode()).await.map_err(WireError::io("send a hello"))?;
         to.flush().await.map_err(WireError::io("send a hello"))
     }
 
-    /// Receives one, reading not a byte more than it has.
+    /// Receives a hello, and reads no byte beyond it.
     pub(crate) async fn receive(from: &mut (impl AsyncRead + Unpin)) -> Result<Self, WireError> {
         let mut bytes = Vec::with_capacity(FIXED_BYTES);
         loop {

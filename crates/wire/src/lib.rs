@@ -1,12 +1,12 @@
-//! Requests and answers between processes: length-prefixed, versioned, checked frames.
+//! Requests and answers between processes: length-prefixed, versioned, checksummed frames.
 //!
-//! Three layers, each usable without the one above: [`Decoder`] and [`encode_frame`] turn bytes into frames
-//! and back without any I/O; [`Assembler`] joins chunks to messages; [`Client`] and [`Connection`] carry
-//! many requests at once over anything that reads and writes bytes. [`simulated_pair`] is a transport that
-//! splits and delays bytes as a seed says. [`Addresses`] says where to dial next.
+//! Three layers, each usable without the one above. [`Decoder`] and [`encode_frame`] turn bytes into frames
+//! and back without I/O. [`Assembler`] joins chunks into messages. [`Client`] and [`Connection`] carry many
+//! requests at a time over anything that reads and writes bytes. [`simulated_pair`] is a transport that
+//! splits and delays bytes as a seed determines. [`Addresses`] decides where to dial next.
 //!
 //! Invariant: bytes from a peer never cause a panic, nor an allocation beyond the stated [`Limits`].
-//! Invariant: a frame is handed on only after its checksum over header and body was found right.
+//! Invariant: a frame is delivered only after its checksum over header and body was verified.
 //! Invariant: every queue is bounded; a peer that does not read stops its sender.
 
 mod addresses;

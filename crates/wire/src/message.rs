@@ -1,16 +1,16 @@
-//! Messages from the chunks that carry them.
+//! Joins chunks into messages.
 //!
-//! Invariant: in one direction at most one message is in pieces at a time, so that a peer can make us hold
-//! at most one message that is not whole. Whole small messages may pass between its pieces.
+//! Invariant: in each direction at most one message is in pieces at a time, so a peer can make this side hold
+//! at most one incomplete message. Complete small messages may pass between its pieces.
 
 use crate::{Flags, Frame, Kind, Limits, WireError};
 
-/// A whole message.
+/// A complete message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// What it is for.
+    /// Its purpose.
     pub kind: Kind,
-    /// Which request it belongs to.
+    /// The request that it belongs to.
     pub stream: u64,
     /// Whether it is the last of its stream in this direction.
     pub is_last: bool,
@@ -18,7 +18,7 @@ pub struct Message {
     pub body: Vec<u8>,
 }
 
-/// Joins chunks to messages.
+/// Joins chunks into messages.
 #[derive(Debug)]
 pub struct Assembler {
     limits: Limits,
@@ -32,7 +32,7 @@ impl Assembler {
         Self { limits, open: None }
     }
 
-    /// Takes a frame; gives the message that it completes.
+    /// Takes a frame; returns the message that it completes.
     ///
     /// # Errors
     /// [`WireError`] if the frame does not fit what came before it.

@@ -1,10 +1,10 @@
-//! What waits to be written to one connection, by whoever gets there first.
+//! The queue of bytes to write to one connection, written by whichever task gets there first.
 //!
-//! Frames are appended to one queue. While nothing is under way, the sender itself hands the queue to the
-//! transport, so that a lone request costs no switch of tasks; while a write is under way or the connection
-//! is corked, frames gather and leave together. No timer takes part.
+//! Frames are appended to one queue. While no write is under way, the sender itself writes the queue to the
+//! transport, so a lone request costs no task switch. While a write is under way or the connection is corked,
+//! frames accumulate and leave together. There is no timer.
 //!
-//! Invariant: senders ask for room first, so the queue holds at most its limit and one chunk per sender.
+//! Invariant: senders wait for room first, so the queue holds at most its limit and one chunk per sender.
 //! Invariant: whenever bytes are left over, the writing task has been woken, with a waker of its own.
 
 use crate::{Flags, Kind, WireError, encode_frame};
@@ -17,12 +17,12 @@ use tokio::sync::Notify;
 
 pub(crate) type Sink = Pin<Box<dyn AsyncWrite + Send>>;
 
-/// When a pushed frame is handed to the transport.
+/// When an appended frame is written to the transport.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
     /// By the caller, unless a write is under way or the connection is corked.
     Now,
-    /// By the writing task, with whatever else gathers until then.
+    /// By the writing task, with all frames that accumulate until then.
     Soon,
 }
 
@@ -62,7 +62,7 @@ impl Outbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends a frame; false if the connection is closed, and nothing was appended then.
+    /// Appends a frame; returns false if the connection is closed, and appends nothing then.
     pub fn push(&self, kind: Kind, flags: Flags, stream: u64, body: &[u8], when: When) -> bool {
         let mut state = self.state();
         if state.sink.is_none() || state.is_finishing {
@@ -77,17 +77,17 @@ impl Outbox {
         true
     }
 
-    /// Holds frames back until [`Outbox::uncork`], because more of them are about to come.
+    /// Holds frames back until [`Outbox::uncork`], because more are about to come.
     pub fn cork(&self) {
         self.state().is_corked = true;
     }
 
-    /// Hands on what gathered.
+    /// Writes what has accumulated.
     pub fn uncork(&self) {
         let mut state = self.state();
         state.is_corked = false;
         if state.is_blocked {
-            // It may have come by while the cork was in, and not have asked to be woken by the transport.
+            // The transport may have become writable while corked, without a waker to tell.
             state.wake_writer();
         } else if state.written < state.queue.len() {
             self.write_inline(&mut state);
@@ -95,7 +95,7 @@ impl Outbox {
     }
 
     fn write_inline(&self, state: &mut State) {
-        // This waker wakes nobody; what it would miss is left to the writing task.
+        // This waker wakes no task; the writing task takes care of what it would miss.
         let written = state.write(&mut Context::from_waker(Waker::noop()));
         if written.is_pending() || state.failure.is_some() {
             state.wake_writer();
@@ -103,7 +103,7 @@ impl Outbox {
         self.room.notify_waiters();
     }
 
-    /// Waits until the queue is below its limit; false if the connection is closed.
+    /// Waits until the queue is below its limit; returns false if the connection is closed.
     pub async fn room(&self) -> bool {
         loop {
             let notified = self.room.notified();
@@ -122,7 +122,7 @@ impl Outbox {
         }
     }
 
-    /// Ends the connection once everything pushed so far was written.
+    /// Ends the connection once everything that was appended is written.
     pub fn finish(&self) {
         let mut state = self.state();
         state.is_finishing = true;
@@ -156,7 +156,7 @@ impl Outbox {
             match &mut state.sink {
                 None => Poll::Ready(Ok(())),
                 Some(sink) if is_ending => {
-                    // How the shutdown ends makes no difference to anybody.
+                    // The result of the shutdown makes no difference.
                     let _ = std::task::ready!(sink.as_mut().poll_shutdown(cx));
                     state.close();
                     Poll::Ready(Ok(()))
@@ -169,12 +169,12 @@ impl Outbox {
 }
 
 impl State {
-    /// Writes what it can; ready once all is written, or never will be. A failure is kept for the writing
-    /// task, which tells the connection.
+    /// Writes what it can. Ready once everything is written, or never will be; the writing task reports a
+    /// failure.
     fn write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(sink) = &mut self.sink else { return Poll::Ready(()) };
         let written = match write_all(sink, cx, &self.queue, &mut self.written) {
-            // What encrypts takes more than it has sent.
+            // An encrypting transport accepts more than it has sent.
             Poll::Ready(Ok(())) => sink.as_mut().poll_flush(cx),
             written => written,
         };
@@ -222,9 +222,9 @@ fn write_all(
     sink.as_mut().poll_flush(cx)
 }
 
-/// Sends a message in as many frames as it needs. Dropped half-way, it voids what was sent of it.
+/// Sends a message in as many frames as it needs. If dropped half-way, it cancels what was sent of it.
 ///
-/// `large` is held while a message is in pieces, since a peer holds only one such message.
+/// `large` is held while a message is in pieces, because a peer holds only one such message.
 pub(crate) async fn send_message(
     outbox: &Outbox,
     large: &tokio::sync::Mutex<()>,
@@ -238,7 +238,7 @@ pub(crate) async fn send_message(
         return outbox.room().await && outbox.push(kind, Flags { more: false, last }, stream, body, when);
     }
     let _large = large.lock().await;
-    // Declared after the lock, so that the cancel is queued before anybody else begins a large message.
+    // Declared after the lock, so that the cancel is queued before another sender begins a large message.
     let mut unfinished = Unfinished { outbox, stream, is_armed: true };
     let mut chunks = body.chunks(chunk_bytes.max(1)).peekable();
     while let Some(chunk) = chunks.next() {

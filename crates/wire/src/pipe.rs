@@ -1,4 +1,4 @@
-//! A transport in memory that splits, delays, damages and cuts as a seed says.
+//! An in-memory transport that splits, delays, damages and cuts as a seed determines.
 //!
 //! Invariant: the same seed and the same order of calls give the same bytes at the same moments.
 
@@ -9,16 +9,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What happens to the bytes of one direction.
+/// Faults in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Of 100 calls, how many are put off.
+    /// How many of 100 calls are delayed.
     pub delay_percent: u8,
-    /// Whether reads and writes move a random part of what they could.
+    /// Whether reads and writes transfer a random part of what they could.
     pub split: bool,
-    /// After so many bytes written the connection is gone in both directions.
+    /// The connection breaks in both directions after this many bytes were written.
     pub cut_after: Option<u64>,
-    /// The byte at this place is damaged.
+    /// The byte at this offset is damaged.
     pub flip_at: Option<u64>,
 }
 
@@ -39,8 +39,8 @@ struct Way {
     writer: Option<Waker>,
 }
 
-/// Two ends, each holding at most `capacity` bytes that the other has not read; `faults` befall what the
-/// first and what the second end writes.
+/// A pair of ends, each holding at most `capacity` bytes that the other has not read; `faults` are those of
+/// what the first and the second end write.
 #[must_use]
 pub fn simulated_pair(seed: u64, capacity: usize, faults: [Faults; 2]) -> (SimulatedPipe, SimulatedPipe) {
     let way = || {

@@ -1,10 +1,11 @@
 //! The answering side of a connection.
 //!
-//! Requests are pulled one by one, so that a server which is busy stops reading; answers may be sent from
-//! any task, in any order. Answers to requests that came in together leave together.
+//! Requests are pulled one by one, so a busy server stops reading. Answers may be sent from any task, in any
+//! order. Answers to requests that arrived together leave together.
 //!
-//! Invariant: after a goodbye no request is taken that it does not name.
-//! Invariant: a cancelled request and a lost connection reach the work done for them as [`Responder::gone`].
+//! Invariant: after a goodbye only those requests are accepted that it names.
+//! Invariant: cancelled requests and lost connections are signalled to the work done for them through
+//! [`Responder::gone`].
 
 use crate::client::{MESSAGE_OVERHEAD_BYTES, READ_BYTES};
 use crate::hello::{Hello, Status};
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::Notify;
 
-/// One connection, answered.
+/// One connection, from the answering side.
 pub struct Connection {
     reader: Pin<Box<dyn AsyncRead + Send>>,
     decoder: Decoder,
@@ -33,7 +34,7 @@ struct Shared {
     taken: Mutex<Taken>,
 }
 
-/// Requests that were taken, until their last answer is on its way or they are given up: longer than they
+/// Requests that were accepted, until their last answer is on its way or they are given up: longer than they
 /// count as open.
 #[derive(Default)]
 struct Taken {
@@ -47,26 +48,27 @@ struct Stream {
     changed: Notify,
 }
 
-/// A request, and where its answer goes.
+/// A request, and the way to answer it.
 pub struct Request {
     /// The bytes.
     pub body: Vec<u8>,
-    /// Where the answer goes.
+    /// Sends the answer.
     pub responder: Responder,
 }
 
-/// Nobody waits for the answer any more.
+/// The client does not wait for the answer any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nobody waits for the answer any more")]
 pub struct Gone;
 
 impl Connection {
-    /// Answers the hello of a client. `welcome` sees its greeting and gives ours, or the reason to refuse it.
+    /// Answers the hello of a client. `welcome` gets its greeting, and returns this side's or the reason to
+    /// refuse it.
     ///
     /// Must be called within a Tokio runtime, which then carries the connection.
     ///
     /// # Errors
-    /// [`WireError`] if the client does not speak as it should; it was told so, where it can understand.
+    /// [`WireError`] if the client breaks the protocol; it was told so, if it can understand that.
     pub async fn accept<T, F>(mut transport: T, limits: Limits, welcome: F) -> Result<Self, WireError>
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -104,7 +106,7 @@ impl Connection {
         });
         let writing = Arc::clone(&shared);
         tokio::spawn(async move {
-            // A failure to write shows on the reading side too, which reports it.
+            // The reading side sees a failure to write too, and reports it.
             if writing.outbox.run().await.is_err() {
                 writing.abandon();
             }
@@ -113,10 +115,10 @@ impl Connection {
         Self { reader: Box::pin(read), decoder, assembler, shared }
     }
 
-    /// The next request; none once the client has closed the connection. May be dropped and called again.
+    /// The next request; none once the client has closed the connection. Cancel-safe.
     ///
     /// # Errors
-    /// [`WireError`] if the client breaks the protocol or the transport fails; the connection is then over.
+    /// [`WireError`] if the client breaks the protocol or the transport fails; the connection is over then.
     pub async fn next(&mut self) -> Result<Option<Request>, WireError> {
         let request = self.receive().await;
         if !matches!(request, Ok(Some(_))) {
@@ -177,7 +179,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// Takes a request; none after a goodbye, of which the client knows that it was not taken.
+    /// Accepts a request; none after a goodbye, from which the client knows that it was not accepted.
     fn open(&self, stream: u64, body: Vec<u8>) -> Result<Option<Request>, WireError> {
         if self.shared.taken().is_leaving {
             return Ok(None);
@@ -197,13 +199,14 @@ impl Connection {
         Ok(Some(Request { body, responder }))
     }
 
-    /// Hands on answers held back for company; to be called before waiting for anything but [`Self::next`].
+    /// Sends the answers that were held back for batching. To be called before waiting for anything but
+    /// [`Self::next`].
     pub fn flush(&self) {
         self.shared.outbox.uncork();
     }
 
-    /// Tells the client to ask elsewhere from now on, and which of its requests were taken: all others it may
-    /// ask elsewhere as if they had never been sent.
+    /// Tells the client to send no more requests here, and which of its requests were accepted: it may send
+    /// all others elsewhere as if they had never been sent.
     pub fn goodbye(&self) {
         let mut taken = self.shared.taken();
         taken.is_leaving = true;
@@ -261,7 +264,8 @@ impl Stream {
     }
 }
 
-/// Where the answers to one request go. Dropped before the last answer, it tells the client that none comes.
+/// Sends the answers to one request. If it is dropped before the last answer, the client learns that none
+/// will come.
 pub struct Responder {
     shared: Arc<Shared>,
     stream: u64,
@@ -271,10 +275,10 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Sends one of several answers; waits while the client has too many that it has not taken.
+    /// Sends one of several answers; waits while the client has too many that it has not read.
     ///
     /// # Errors
-    /// [`Gone`] if nobody waits for it.
+    /// [`Gone`] if the client does not wait for it any more.
     pub async fn send(&mut self, answer: &[u8]) -> Result<(), Gone> {
         self.state.until(|stream| stream.is_gone() || stream.window.load(Ordering::Acquire) > 0).await;
         let bytes = answer.len() + MESSAGE_OVERHEAD_BYTES;
@@ -285,7 +289,7 @@ impl Responder {
     /// Sends the last, or only, answer.
     ///
     /// # Errors
-    /// [`Gone`] if nobody waits for it.
+    /// [`Gone`] if the client does not wait for it any more.
     pub async fn finish(mut self, answer: &[u8]) -> Result<(), Gone> {
         self.transmit(answer, true).await
     }
@@ -295,7 +299,8 @@ impl Responder {
             return Err(Gone);
         }
         if is_last {
-            // Before the answer leaves, so that the client, which counts open requests too, never sees more.
+            // Before the answer leaves: the client counts its open requests too, and must never see more open
+            // than this side does.
             self.shared.streams().remove(&self.stream);
         }
         let header = (Kind::Response, self.stream, is_last);
@@ -305,13 +310,13 @@ impl Responder {
         if was_sent { Ok(()) } else { Err(Gone) }
     }
 
-    /// Takes back that the request was taken, for nothing of it was done and a goodbye comes next: the client
+    /// Reverts the acceptance of the request: nothing was done for it and a goodbye follows, so the client
     /// asks elsewhere.
     pub fn decline(mut self) {
         self.is_declined = true;
     }
 
-    /// Waits until nobody waits for the answer any more.
+    /// Waits until the client has stopped waiting for the answer.
     pub fn gone(&self) -> impl Future<Output = ()> + Send + 'static {
         let state = Arc::clone(&self.state);
         async move { state.until(Stream::is_gone).await }
@@ -332,8 +337,8 @@ impl Drop for Responder {
         if !self.is_finished && !self.state.is_gone() && !self.is_declined {
             self.shared.outbox.push(Kind::Cancel, Flags::default(), self.stream, &[], When::Soon);
         }
-        // Behind its last answer: a goodbye between them would say that it was never taken. What ends without
-        // one may have had its effect, and stays named.
+        // After its last answer: a goodbye between the two would say that it was never accepted. A request
+        // that ends without an answer may have had its effect, and stays listed.
         if self.is_finished || self.state.is_gone() || self.is_declined {
             self.shared.taken().streams.remove(&self.stream);
         }

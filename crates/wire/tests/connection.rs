@@ -1,5 +1,5 @@
-//! Promises of a connection: every request gets its own answer, however the bytes travel; nothing grows
-//! without bound; a lost connection says whether the request was sent.
+//! What a connection guarantees: every request gets its own answer, however the bytes travel; nothing grows
+//! without bound; a lost connection tells whether the request was sent.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use atoll_wire::{Client, Connection, Faults, Limits, Request, WireError, simulated_pair};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Answers a request with its bytes reversed, each in a task of its own, until the connection ends.
+/// Answers each request with its bytes reversed, in a task of its own, until the connection ends.
 async fn serve_reversed(
     transport: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
 ) -> Option<WireError> {
@@ -153,7 +153,7 @@ async fn a_reader_that_does_not_take_its_answers_stops_only_their_sender() {
     let (client, _) = Client::connect(near, limits, Vec::new()).await.unwrap();
     let mut answers = client.open(b"many").await.unwrap();
     for _ in 0..50 {
-        // Other requests pass while the stream stands still.
+        // Other requests pass while the stream is blocked.
         assert_eq!(client.call(b"one").await.unwrap(), b"end");
     }
     assert_eq!(sent.load(Ordering::Relaxed), 10, "10,000 bytes of room for messages of 1,000");
@@ -227,7 +227,7 @@ async fn after_a_goodbye_open_requests_are_answered_and_new_ones_were_not_sent()
     assert_eq!(early.await.unwrap().unwrap(), b"answer");
 }
 
-/// A client, and what answers it on a connection with so much room on its way.
+/// A client and its server, with a pipe of this capacity between them.
 async fn connected(room: usize) -> (Client, Connection) {
     let (near, far) = tokio::io::duplex(room);
     let (client, connection) = tokio::join!(
@@ -266,7 +266,7 @@ async fn what_ended_without_an_answer_may_have_been_done_and_what_was_declined_w
     let dropped = connection.next().await.unwrap().unwrap();
     let declined = call("declined");
     let unbegun = connection.next().await.unwrap().unwrap();
-    // Nothing reaches the client before all of it is said.
+    // The client sees nothing until all of this is sent.
     drop(dropped);
     unbegun.responder.decline();
     connection.goodbye();
@@ -284,7 +284,7 @@ async fn what_a_peer_said_before_it_went_is_read_where_it_takes_nothing_more() {
     request.responder.finish(b"answer").await.unwrap();
     connection.goodbye();
     drop(connection);
-    // Neither of the client's tasks ran meanwhile: its next write meets a connection that is gone.
+    // Neither task of the client has run meanwhile: its next write meets a closed connection.
     let late = client.call(b"late").await.unwrap_err();
     assert!(!late.was_sent, "it could not be taken any more");
     assert_eq!(early.await.unwrap().unwrap(), b"answer");
