@@ -1,6 +1,6 @@
-//! An authority of one's own: it signs certificates for the nodes of a ring and for their clients.
+//! A certificate authority for a ring: signs certificates for its nodes and their clients.
 //!
-//! Invariant: keys are made here and handed over as text; nothing is kept and no file is touched.
+//! Invariant: keys are generated here and returned as text; nothing is stored and no file is touched.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
@@ -8,7 +8,7 @@ use rcgen::{
 };
 use std::time::Duration;
 
-/// Who signs.
+/// A certificate authority.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     key: String,
@@ -16,39 +16,39 @@ pub struct Authority {
 
 /// A certificate and its key, both in PEM format.
 pub struct Issued {
-    /// What everybody may see.
+    /// The public part.
     pub certificate: String,
-    /// What nobody else may.
+    /// The secret part.
     pub key: String,
 }
 
-/// What a certificate is for.
+/// The purpose of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// A node: it answers, and connects to others.
+    /// A node: it accepts connections, and connects to others.
     Node,
     /// A client: it only connects.
     Client,
 }
 
-/// A certificate that cannot be made, or a key that is none.
+/// A certificate cannot be made, or a key is invalid.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot make a certificate: {0}")]
 pub struct AuthorityError(#[from] rcgen::Error);
 
-/// How it is called; which one it is follows from its key.
+/// The common name; the key is what identifies the authority.
 const NAME: &str = "The authority of a ring of Atoll";
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Clocks of machines may differ by so much.
+/// How much earlier than now certificates begin, because clocks of machines differ.
 const EARLIER: Duration = DAY;
 
-/// What an authority signs is good for so long, and itself for twice as long.
+/// How long signed certificates are valid; the authority's own is valid for twice as long.
 const LIFETIME: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 impl Authority {
-    /// A new one.
+    /// A new authority.
     ///
     /// # Errors
     /// [`AuthorityError`] if no key can be made.
@@ -56,10 +56,10 @@ impl Authority {
         Self::of(KeyPair::generate()?)
     }
 
-    /// The one with this key.
+    /// The authority with this key.
     ///
     /// # Errors
-    /// [`AuthorityError`] if it is no key.
+    /// [`AuthorityError`] if the key is invalid.
     pub fn of_key(key: &str) -> Result<Self, AuthorityError> {
         Self::of(KeyPair::from_pem(key)?)
     }
@@ -69,7 +69,8 @@ impl Authority {
         Ok(Self { issuer: Issuer::new(params(Duration::ZERO, DAY)?, key), key: text })
     }
 
-    /// Its own certificate, which clients and nodes trust, made at a moment since 1970; and its key.
+    /// The authority's own certificate, which clients and nodes trust, and its key. `now` is the time since
+    /// 1970.
     ///
     /// # Errors
     /// [`AuthorityError`].
@@ -78,15 +79,15 @@ impl Authority {
         Ok(Issued { certificate: own.self_signed(self.issuer.key())?.pem(), key: self.key.clone() })
     }
 
-    /// A certificate for these hosts, made at a moment since 1970.
+    /// Signs a certificate for these hosts. `now` is the time since 1970.
     ///
     /// # Errors
-    /// [`AuthorityError`] if a host is none.
+    /// [`AuthorityError`] if a host is invalid.
     pub fn sign(&self, hosts: &[&str], purpose: Use, now: Duration) -> Result<Issued, AuthorityError> {
         self.sign_for(hosts, purpose, (now.saturating_sub(EARLIER), now + LIFETIME))
     }
 
-    /// As [`sign`](Self::sign), good from one moment to another.
+    /// Like [`sign`](Self::sign), with an explicit period of validity.
     ///
     /// # Errors
     /// As there.
@@ -114,7 +115,7 @@ impl Authority {
     }
 }
 
-/// What an authority says of itself.
+/// The parameters of an authority's own certificate.
 fn params(from: Duration, until: Duration) -> Result<CertificateParams, AuthorityError> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name = DistinguishedName::new();

@@ -2,9 +2,9 @@
 
 use rustls::pki_types::UnixTime;
 
-/// The day of a moment, as `2026-11-25`, by the calendar of Greenwich.
+/// The day of a moment in UTC, as `2026-11-25`.
 pub(crate) fn day(time: UnixTime) -> String {
-    // Counted from the first of March of the year 0, leap days are the last of their years.
+    // Years that begin on the first of March, counted from the year 0, have their leap days at the end.
     let days = time.as_secs() / 86_400 + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -1,39 +1,39 @@
-//! What is wrong with the files that say who is who.
+//! What can be wrong with the files of certificates and keys.
 
 use atoll_errors::ErrorKind;
 use std::io;
 use std::path::PathBuf;
 
-/// Why nothing can be encrypted: a file, and what is wrong with it.
+/// Why encryption cannot be set up: a file, and what is wrong with it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
     /// A file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// The cause.
         #[source]
         source: io::Error,
     },
-    /// A key can be read by everybody.
+    /// A key is readable by every user.
     #[error("the key in {} can be read by others", path.display())]
     Exposed {
         /// The file.
         path: PathBuf,
     },
-    /// A file holds something else than it should.
+    /// A file does not hold what it should.
     #[error("{} holds no {what}: {problem}", path.display())]
     Malformed {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What it should hold.
         what: &'static str,
         /// What is wrong.
         problem: String,
     },
-    /// The key is that of another certificate.
+    /// The key does not belong to the certificate.
     #[error("the key in {} is not that of the certificate in {}", key.display(), certificate.display())]
     OtherKey {
         /// The file of the key.
@@ -41,7 +41,7 @@ pub enum TlsError {
         /// The file of the certificate.
         certificate: PathBuf,
     },
-    /// The time of a certificate is over.
+    /// A certificate has expired.
     #[error("the certificate in {} was good until {until}", path.display())]
     Expired {
         /// The file.
@@ -49,7 +49,7 @@ pub enum TlsError {
         /// Its last day.
         until: String,
     },
-    /// The time of a certificate did not begin yet.
+    /// A certificate is not valid yet.
     #[error("the certificate in {} is good from {from} on", path.display())]
     Early {
         /// The file.
@@ -57,7 +57,7 @@ pub enum TlsError {
         /// Its first day.
         from: String,
     },
-    /// A certificate is not of the authority that is named beside it.
+    /// A certificate was not signed by the configured authority.
     #[error("the certificate in {} is not of the authority in {}", certificate.display(), authority.display())]
     OtherAuthority {
         /// The file of the certificate.
@@ -65,31 +65,31 @@ pub enum TlsError {
         /// The file of the authority.
         authority: PathBuf,
     },
-    /// A certificate is for other hosts than this one.
+    /// A certificate is not valid for this host.
     #[error("the certificate in {} is not for {host}, but for {names}", path.display())]
     OtherHost {
         /// The file.
         path: PathBuf,
-        /// What clients and nodes are told to connect to.
+        /// The host that clients and nodes are told to connect to.
         host: String,
-        /// What the certificate is for.
+        /// The hosts that the certificate is valid for.
         names: String,
     },
-    /// A certificate cannot be used for what it is needed for.
+    /// A certificate is not suitable for its purpose.
     #[error("the certificate in {} cannot be used: {problem}", path.display())]
     Unusable {
         /// The file.
         path: PathBuf,
-        /// Why, in the words of the library that looked at it.
+        /// The reason, in the words of the TLS library.
         problem: String,
     },
-    /// No authority was named, and one is needed.
+    /// No authority is configured, and one is needed.
     #[error("nodes know each other by the authority of their certificates, and none is named")]
     NoAuthority,
-    /// Something that is named as a host is none.
+    /// A host name is invalid.
     #[error("{host:?} is no name of a host")]
     Host {
-        /// What it is.
+        /// The name.
         host: String,
     },
 }
@@ -104,7 +104,7 @@ impl TlsError {
         }
     }
 
-    /// What would help.
+    /// A hint what to do.
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {

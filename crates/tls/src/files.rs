@@ -1,7 +1,7 @@
-//! Files with certificates and keys, read and looked at once.
+//! Reading and checking files with certificates and keys.
 //!
-//! Invariant: what comes from here was good at the time it was asked about: the key fits, the time is not
-//! over.
+//! Invariant: what was read from these files was valid at the given time: the key belongs to the certificate,
+//! and the certificate has not expired.
 
 use crate::TlsError;
 use crate::date::day;
@@ -17,27 +17,27 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Which files say who a node is, and whom it trusts.
+/// The files that prove a node's identity, and the authority that it trusts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// Its certificate, and those between it and the authority.
+    /// The node's certificate, followed by those between it and the authority.
     pub certificate: PathBuf,
-    /// Its key, which others may not read.
+    /// The node's key, which other users may not read.
     pub key: PathBuf,
-    /// The authority of the certificates of a ring.
+    /// The authority that signs the certificates of a ring.
     pub authority: Option<PathBuf>,
 }
 
-/// A certificate with what leads to its authority, and its key.
+/// A certificate with its chain to the authority, and its key.
 pub(crate) struct Identity {
     pub(crate) chain: Vec<CertificateDer<'static>>,
     pub(crate) key: PrivateKeyDer<'static>,
 }
 
-/// Longest file that is read: a list of all authorities of a system has a quarter of it.
+/// Longest file that is read; a system's list of all authorities takes a quarter of that.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// What a certificate holds, as it is called in messages.
+/// The kinds of contents, as messages call them.
 const CERTIFICATE: &str = "certificate";
 const KEY: &str = "private key";
 
@@ -63,7 +63,7 @@ impl Identity {
         }
     }
 
-    /// Checks that its time is not over, and that it is of the authority, where one is named.
+    /// Checks that the certificate has not expired, and was signed by the authority if one is configured.
     pub(crate) fn check(
         &self,
         files: &TlsFiles,
@@ -101,7 +101,7 @@ impl Identity {
                     (Some(authority), Some(_)) => {
                         Err(TlsError::OtherAuthority { certificate: path, authority: authority.clone() })
                     }
-                    // Who trusts whom is then for clients to know; the time was looked at before.
+                    // Whom to trust is up to clients then; the validity period was checked before.
                     _ => Ok(()),
                 }
             }
@@ -146,7 +146,7 @@ fn malformed(path: &Path, what: &'static str, error: &pem::Error) -> TlsError {
 fn read(path: &Path, is_secret: bool) -> Result<Vec<u8>, TlsError> {
     let failed = |source| TlsError::Read { path: path.to_owned(), source };
     let file = File::open(path).map_err(failed)?;
-    // A group of those who may read keys is usual; everybody is not.
+    // It is common that a group may read keys, but not that everybody may.
     if is_secret && file.metadata().map_err(failed)?.mode() & 0o007 != 0 {
         return Err(TlsError::Exposed { path: path.to_owned() });
     }

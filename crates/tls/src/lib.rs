@@ -1,14 +1,14 @@
-//! Encrypted connections of a ring: which files say who is who, what is wrong with them, and a stream over
-//! any socket.
+//! Encrypted connections of a ring: checks the files of certificates and keys, and wraps any socket in a
+//! stream.
 //!
-//! [`NodeTls`] is what a node needs at its doors, [`ClientTls`] what its clients need; both are made of
-//! [`TlsFiles`], which are checked before anything listens. [`Stream`] carries bytes over a socket that never
-//! waits, encrypted or not.
+//! [`NodeTls`] is for the listeners of a node, [`ClientTls`] for its clients. Both are made from files, those
+//! of a node named by [`TlsFiles`], which are checked before anything listens. [`Stream`] carries bytes over
+//! a non-blocking socket, encrypted or not.
 //!
-//! Invariant: among nodes both sides show a certificate of the ring's authority, and TLS 1.3 is spoken.
-//! Invariant: bytes from a peer never cause a panic, nor memory beyond what TLS itself needs for one
+//! Invariant: between nodes both sides show a certificate of the ring's authority, and speak TLS 1.3.
+//! Invariant: bytes from a peer never cause a panic, nor memory use beyond what TLS itself needs for one
 //! connection.
-//! Invariant: a socket without TLS is read and written as if this was not there.
+//! Invariant: a socket without TLS is read and written directly.
 
 #[cfg(feature = "authority")]
 mod authority;
@@ -25,6 +25,6 @@ pub use error::TlsError;
 pub use files::TlsFiles;
 pub use node::{ClientTls, NodeTls, PeerTls, host_name};
 pub use stream::{Encrypted, FULL, NoTls, Stream, is_handshake, is_of_full};
-// What connections are made of where a runtime wraps them.
+// For runtimes that wrap connections themselves.
 pub use rustls::pki_types::ServerName;
 pub use rustls::{ClientConfig, ServerConfig};

@@ -1,4 +1,4 @@
-//! What a node and its clients need to encrypt, made of their files.
+//! The TLS configurations of a node and its clients, made from their files.
 
 use crate::TlsError;
 use crate::files::{Identity, TlsFiles, authorities};
@@ -12,36 +12,36 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a node needs at its doors.
+/// The TLS configurations of a node.
 #[derive(Clone)]
 pub struct NodeTls {
-    /// For clients: they may show a certificate, and a wrong one is refused.
+    /// For clients: a certificate is optional, and an invalid one is refused.
     pub clients: Arc<ServerConfig>,
-    /// For other nodes, where an authority is named.
+    /// For other nodes, if an authority is configured.
     pub peers: Option<PeerTls>,
 }
 
-/// What nodes need among each other.
+/// The TLS configurations for connections between nodes.
 #[derive(Clone)]
 pub struct PeerTls {
-    /// For who is dialled.
+    /// For the side that is dialled.
     pub serve: Arc<ServerConfig>,
-    /// For who dials.
+    /// For the side that dials.
     pub dial: Arc<ClientConfig>,
 }
 
-/// What a client needs.
+/// The TLS configuration of a client.
 #[derive(Clone)]
 pub struct ClientTls {
-    /// How it connects.
+    /// For its connections.
     pub config: Arc<ClientConfig>,
 }
 
 impl NodeTls {
-    /// Reads and checks the files of a node that is told to others as `host`, at a moment since 1970.
+    /// Reads and checks the files of a node that others reach as `host`. `now` is the time since 1970.
     ///
     /// # Errors
-    /// [`TlsError`]: which file is wrong, and in what.
+    /// [`TlsError`], naming the file and what is wrong with it.
     pub fn of_files(files: &TlsFiles, host: &str, now: Duration) -> Result<Self, TlsError> {
         let identity = Identity::of_files(&files.certificate, &files.key)?;
         let roots = files.authority.as_deref().map(authorities).transpose()?.map(Arc::new);
@@ -56,7 +56,7 @@ impl ClientTls {
     /// Trusts the authorities in a file.
     ///
     /// # Errors
-    /// [`TlsError`]: which file is wrong, and in what.
+    /// [`TlsError`], naming the file and what is wrong with it.
     pub fn of_files(authority: &Path) -> Result<Self, TlsError> {
         let roots = authorities(authority)?;
         let builder =
@@ -66,10 +66,10 @@ impl ClientTls {
     }
 }
 
-/// A host as certificates name it.
+/// Parses a host name as certificates have it.
 ///
 /// # Errors
-/// [`TlsError::Host`] if it is none.
+/// [`TlsError::Host`] if it is invalid.
 pub fn host_name(host: &str) -> Result<ServerName<'static>, TlsError> {
     ServerName::try_from(host.to_owned()).map_err(|_| TlsError::Host { host: host.to_owned() })
 }
@@ -104,7 +104,7 @@ fn peers(files: &TlsFiles, identity: &Identity, roots: &Arc<RootCertStore>) -> R
     let builder = builder.map_err(|error| unusable(&error))?.with_client_cert_verifier(Arc::new(only_nodes));
     let mut serve =
         builder.with_single_cert(chain.clone(), key.clone_key()).map_err(|error| unusable(&error))?;
-    // Connections among nodes are few and long: each begins anew, and nothing is kept of the last one.
+    // Connections between nodes are few and long: none is resumed, so no session is kept.
     serve.session_storage = Arc::new(NoServerSessionStorage {});
     serve.send_tls13_tickets = 0;
     let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);

@@ -1,15 +1,14 @@
-//! Bytes over a socket that never waits: as they are, or encrypted.
+//! Bytes over a non-blocking socket, plain or encrypted.
 //!
-//! Invariant: a read or write that cannot go on answers `WouldBlock`, whatever the other side sends.
-//! Invariant: nothing is taken to be sent while something taken before still waits: what waits here is
-//! bounded.
+//! Invariant: a read or write that cannot proceed returns `WouldBlock`, whatever the other side sends.
+//! Invariant: no bytes are accepted for sending while earlier ones still wait, so the buffer is bounded.
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-/// A socket, and what encrypts what goes over it, if anything does.
+/// A socket, encrypted or not.
 pub struct Stream<S> {
     socket: S,
     encrypted: Option<Box<Encrypted>>,
@@ -18,61 +17,61 @@ pub struct Stream<S> {
 /// One encrypted connection.
 pub struct Encrypted {
     connection: Connection,
-    /// The first byte that ever came.
+    /// The first byte that was ever received.
     first: Option<u8>,
 }
 
-/// The other side does not speak TLS. What came first of it.
+/// The other side does not speak TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it does not speak TLS")]
 pub struct NoTls {
-    /// Its first byte.
+    /// The first byte that it sent.
     pub first: u8,
 }
 
-/// What a connection that speaks TLS begins with: a record of its handshake.
+/// The first byte of a TLS connection: a handshake record.
 const HANDSHAKE: u8 = 0x16;
 
-/// Memory that one encrypted connection takes, about: what arrives is at most a record, and what leaves is
-/// not kept for long.
+/// Approximate memory of an encrypted connection: what arrives is at most a record, and what leaves is not
+/// kept for long.
 const MEMORY_BYTES: usize = 24 << 10;
 
-/// What a node that has no place for one more client answers whoever wants to encrypt: the fatal alert
-/// `internal_error` (RFC 8446, section 6.2), which may come before a greeting.
+/// The answer of a node without room for another client, if that client wants to encrypt: the fatal alert
+/// `internal_error` (RFC 8446, section 6.2), which may come before a hello.
 pub const FULL: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
 
-/// Whether a greeting failed because of [`FULL`].
+/// Whether a handshake failed because of [`FULL`].
 #[must_use]
 pub fn is_of_full(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     matches!(inner, Some(rustls::Error::AlertReceived(rustls::AlertDescription::InternalError)))
 }
 
-/// Whether bytes are how somebody begins who speaks TLS.
+/// Whether bytes are the beginning of a TLS connection.
 #[must_use]
 pub fn is_handshake(bytes: &[u8]) -> bool {
     matches!(bytes, [HANDSHAKE, 3, ..])
 }
 
 impl<S> Stream<S> {
-    /// Bytes go as they are.
+    /// A stream without encryption.
     pub fn plain(socket: S) -> Self {
         Self { socket, encrypted: None }
     }
 
-    /// Who connected here is expected to speak TLS.
+    /// The accepting side of an encrypted stream.
     ///
     /// # Errors
-    /// What the configuration lacks.
+    /// If the configuration is incomplete.
     pub fn serve(socket: S, config: Arc<ServerConfig>) -> io::Result<Self> {
         let connection = ServerConnection::new(config).map_err(io::Error::other)?;
         Ok(Self::encrypted(socket, connection.into()))
     }
 
-    /// Whom this connected to has to be that host.
+    /// The dialling side of an encrypted stream; the peer has to be `host`.
     ///
     /// # Errors
-    /// What the configuration lacks.
+    /// If the configuration is incomplete.
     pub fn dial(socket: S, config: Arc<ClientConfig>, host: ServerName<'static>) -> io::Result<Self> {
         let connection = ClientConnection::new(config, host).map_err(io::Error::other)?;
         Ok(Self::encrypted(socket, connection.into()))
@@ -82,35 +81,35 @@ impl<S> Stream<S> {
         Self { socket, encrypted: Some(Box::new(Encrypted { connection, first: None })) }
     }
 
-    /// The socket itself.
+    /// The socket.
     pub fn socket(&self) -> &S {
         &self.socket
     }
 
-    /// The socket itself.
+    /// The socket.
     pub fn socket_mut(&mut self) -> &mut S {
         &mut self.socket
     }
 
-    /// Whether it is encrypted, or will be.
+    /// Whether the stream is encrypted, or will be after the handshake.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         self.encrypted.is_some()
     }
 
-    /// Whether the two do not know each other yet.
+    /// Whether the handshake is still under way.
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
         self.encrypted.as_ref().is_some_and(|encrypted| encrypted.connection.is_handshaking())
     }
 
-    /// Whether something that was taken waits to be sent.
+    /// Whether accepted bytes wait to be sent.
     #[must_use]
     pub fn has_unsent(&self) -> bool {
         self.encrypted.as_ref().is_some_and(|encrypted| encrypted.connection.wants_write())
     }
 
-    /// Memory that this takes beside itself, about.
+    /// Approximate memory on the heap, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         if self.is_encrypted() { MEMORY_BYTES } else { 0 }
@@ -118,10 +117,10 @@ impl<S> Stream<S> {
 }
 
 impl<S: Read + Write> Stream<S> {
-    /// Sends what waits; whether nothing does any more.
+    /// Sends what waits; returns whether nothing waits any more.
     ///
     /// # Errors
-    /// Of the socket.
+    /// Those of the socket.
     pub fn send(&mut self) -> io::Result<bool> {
         match &mut self.encrypted {
             None => Ok(true),
@@ -129,14 +128,14 @@ impl<S: Read + Write> Stream<S> {
         }
     }
 
-    /// Tells the other side that nothing more comes, as far as the socket takes it, and if it would
-    /// understand.
+    /// Tells the other side that no more bytes will come, as far as the socket accepts that, and if the peer
+    /// speaks TLS.
     pub fn say_goodbye(&mut self) {
         if let Some(encrypted) =
             self.encrypted.as_mut().filter(|one| one.first.is_none_or(|first| first == HANDSHAKE))
         {
             encrypted.connection.send_close_notify();
-            // It ends all the same.
+            // The connection ends all the same.
             let _ = encrypted.send(&mut self.socket);
         }
     }
@@ -169,7 +168,7 @@ impl Encrypted {
         loop {
             match self.connection.reader().read(room) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // It went without a word: what it asked for came whole, or it did not ask.
+                // The peer closed without notice: either its requests arrived completely, or it made none.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 read => return read,
             }
@@ -181,7 +180,7 @@ impl Encrypted {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, NoTls { first }));
             }
             let understood = self.connection.process_new_packets();
-            // Its part of the handshake, or why there will be none.
+            // This side's part of the handshake, or the alert that ends it.
             let sent = self.send(socket);
             understood.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
             sent?;
@@ -211,7 +210,7 @@ impl Encrypted {
     }
 }
 
-/// Remembers the first byte that comes.
+/// Records the first byte that is received.
 struct Seen<'a, S> {
     socket: &'a mut S,
     first: &'a mut Option<u8>,

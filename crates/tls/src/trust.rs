@@ -1,4 +1,4 @@
-//! Who is let in among nodes: whoever shows a certificate of the ring's authority that is made for a node.
+//! Which nodes are accepted: those with a certificate of the ring's authority that is made for a node.
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
@@ -9,13 +9,13 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
 use std::sync::Arc;
 
-/// The one library of ciphers that everything here uses.
+/// The cryptography provider of this crate.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
-/// Lets in who shows a certificate that is good for a client and for a server: one that was made for a client
-/// alone makes nobody a node.
+/// Accepts certificates that are valid for both clients and servers: one that was made for a client does not
+/// make its holder a node.
 #[derive(Debug)]
 pub(crate) struct OnlyNodes {
     pub(crate) inner: Arc<dyn ClientCertVerifier>,

@@ -1,4 +1,4 @@
-//! Files that are wrong are refused at the start, each with its name and what would be right.
+//! Faulty files are refused at startup, each by name and with a hint.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use atoll_errors::ErrorKind;
@@ -52,7 +52,7 @@ fn what_an_authority_signs_is_good_with_and_without_it() {
     let alone = TlsFiles { authority: None, ..files.clone() };
     assert!(NodeTls::of_files(&alone, "node-1", NOW).unwrap().peers.is_none());
     ClientTls::of_files(files.authority.as_ref().unwrap()).unwrap();
-    // It is the same authority that comes of its key again.
+    // Its key yields the same authority again.
     let again = Authority::of_key(&authority.issued(NOW).unwrap().key).unwrap();
     let issued = again.sign(&["node-1"], Use::Node, NOW).unwrap();
     NodeTls::of_files(&folder.files(&issued, &authority), "node-1", NOW).unwrap();
@@ -69,7 +69,7 @@ fn a_certificate_is_for_its_hosts_and_its_time() {
     assert!(matches!(NodeTls::of_files(&good, "no host", NOW), Err(TlsError::Host { .. })));
     let old = of((NOW - 2 * YEAR, NOW - YEAR));
     assert!(refused(&old).to_string().ends_with("node.pem was good until 2025-12-31"), "{}", refused(&old));
-    // Also where nobody says whose it is.
+    // Even if no authority is configured.
     assert!(matches!(refused(&TlsFiles { authority: None, ..old }), TlsError::Expired { .. }));
     assert!(matches!(refused(&of((NOW + YEAR, NOW + 2 * YEAR))), TlsError::Early { .. }));
 }

@@ -1,4 +1,4 @@
-//! Two ends of a stream over a pipe that takes and gives as little as it likes.
+//! Two ends of a stream over a pipe that transfers as little at a time as it likes.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use atoll_tls::{
@@ -14,13 +14,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Now, as far as rustls knows: it looks at the clock itself.
+/// The current time, because rustls reads the clock itself.
 fn now() -> Duration {
     #[allow(clippy::disallowed_methods, reason = "a certificate has to be good today")]
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap()
 }
 
-/// One end of a pipe: bytes that come, bytes that go, and how many at a time.
+/// One end of a pipe: bytes that arrive, bytes that leave, and how many at a time.
 struct Pipe {
     comes: Rc<RefCell<VecDeque<u8>>>,
     goes: Rc<RefCell<VecDeque<u8>>>,
@@ -70,12 +70,12 @@ impl Write for Pipe {
 struct Trust {
     node: NodeTls,
     client: ClientTls,
-    /// What a client of the same authority has, as a node would.
+    /// A client of the same authority that dials like a node.
     only_client: Arc<ClientConfig>,
     stranger: PeerTls,
 }
 
-/// A node called `node-1`, whoever trusts it, and who else there is.
+/// A node called `node-1`, the nodes and clients that trust it, and a stranger.
 fn trust() -> Trust {
     let folder = tempfile::tempdir().unwrap();
     let (authority, other) = (Authority::make().unwrap(), Authority::make().unwrap());
@@ -118,7 +118,7 @@ fn of_client(files: &TlsFiles) -> Arc<ClientConfig> {
     Arc::new(builder.with_root_certificates(roots).with_client_auth_cert(chain, key).unwrap())
 }
 
-/// Reads what there is; whether it may go on.
+/// Reads what there is; returns whether the stream may continue.
 fn drain(stream: &mut Stream<Pipe>, seen: &mut Vec<u8>) -> io::Result<()> {
     let mut room = [0; 1000];
     loop {
@@ -131,7 +131,7 @@ fn drain(stream: &mut Stream<Pipe>, seen: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
-/// Both ends, until the one that dialled has said that many bytes; what the other has heard.
+/// Runs both ends until the dialling one has sent all of `said`; returns what the other one received.
 fn carry(dial: &mut Stream<Pipe>, serve: &mut Stream<Pipe>, said: &[u8]) -> io::Result<Vec<u8>> {
     let (mut at, mut heard, mut back) = (0, Vec::new(), Vec::new());
     for _ in 0..1_000_000 {
@@ -218,7 +218,7 @@ fn random_bytes_end_in_an_error_and_never_in_a_panic() {
         let mut random = fastrand::Rng::with_seed(seed);
         let (mut one, other) = pipe(seed);
         let mut serve = Stream::serve(other, trust.node.clients.clone()).unwrap();
-        // Some begin as they should: a hello of a client, cut and changed.
+        // Some begin correctly: the hello of a client, truncated and altered.
         let mut bytes = match seed % 3 {
             0 => (0..random.usize(1..2000)).map(|_| random.u8(..)).collect(),
             kind => {
