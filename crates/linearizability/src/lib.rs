@@ -1,10 +1,10 @@
-//! Whether a concurrent history of one partition can be explained by some order of its operations.
+//! Decides whether a concurrent history of one partition can be explained by some order of its operations.
 //!
-//! The search of Wing and Gong with the memory of Lowe: try each operation that could come next, undo
-//! when stuck, and never look twice at the same set of operations done with the same cells.
+//! The search of Wing and Gong with the memoization of Lowe: try each operation that could come next, undo
+//! when stuck, and never examine the same set of finished operations with the same cells twice.
 //!
-//! Invariant: an operation whose outcome is unknown may take effect at any moment after its call, or
-//! never; one that was refused is no part of a history.
+//! Invariant: an operation whose outcome is unknown may take effect at any moment after its call, or never;
+//! one that was refused is not part of a history.
 
 mod settled;
 
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashSet};
 /// The cells of a partition: few, with short values.
 pub type Cells = BTreeMap<u8, String>;
 
-/// What a client asked for.
+/// An operation that a client requested.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Reads a cell.
@@ -24,7 +24,7 @@ pub enum Action {
     Scan,
     /// Sets some cells at once.
     Put(Vec<u8>, String),
-    /// Adds to the end of a cell.
+    /// Appends to a cell.
     Append(u8, String),
     /// Sets a cell if it holds the expected value (none: if it is absent).
     Swap(u8, Option<String>, String),
@@ -32,7 +32,7 @@ pub enum Action {
     Delete(u8),
 }
 
-/// What it was told.
+/// The answer to an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// The value read.
@@ -43,18 +43,18 @@ pub enum Answer {
     Done,
     /// The swap was refused, because the cell holds this.
     Conflict(Option<String>),
-    /// Nobody knows.
+    /// The outcome is unknown.
     Unknown,
 }
 
 /// One operation of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// What was asked.
+    /// What was requested.
     pub action: Action,
-    /// What was told.
+    /// What was answered.
     pub answer: Answer,
-    /// When it was called, by a count that all clients share; no two moments of a history are equal.
+    /// When it was called, by a counter that all clients share; no two moments of a history are equal.
     pub called: u64,
     /// When it returned.
     pub returned: u64,
@@ -63,16 +63,16 @@ pub struct Operation {
 /// The verdict on a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Explained {
-    /// By this order of its operations.
+    /// This order of its operations explains it.
     By(Vec<usize>),
-    /// By no order; this many operations, at most, can be put in order before it breaks.
+    /// No order explains it; at most this many operations can be put in order.
     Never {
         /// The longest order that was found.
         longest: Vec<usize>,
     },
 }
 
-/// The cells after the operation, if it can have answered so on `cells`.
+/// The cells after the operation, if it can have given this answer on `cells`.
 #[must_use]
 pub fn step(cells: &Cells, action: &Action, answer: &Answer) -> Option<Cells> {
     if *answer == Answer::Unknown {
@@ -89,7 +89,7 @@ pub fn step(cells: &Cells, action: &Action, answer: &Answer) -> Option<Cells> {
     }
 }
 
-/// The cells after a write, or the value that stands in its way.
+/// The cells after a write, or the value that prevents it.
 fn write(cells: &Cells, action: &Action) -> Result<Cells, Option<String>> {
     let mut after = cells.clone();
     match action {
@@ -110,11 +110,11 @@ fn write(cells: &Cells, action: &Action) -> Result<Cells, Option<String>> {
 /// Looks for an order of the operations that explains all their answers.
 #[must_use]
 pub fn explain(history: &[Operation]) -> Explained {
-    // So many looks nobody lives to see the end of.
+    // In practice, this many tries are never reached.
     explain_within(history, u64::MAX).unwrap_or(Explained::Never { longest: Vec::new() })
 }
 
-/// The same, with an end: none if it is not decided after so many tries, each of which may be remembered.
+/// The same with a bound: none if it is undecided after this many tries, each of which may be remembered.
 #[must_use]
 pub fn explain_within(history: &[Operation], tries_max: u64) -> Option<Explained> {
     Search::new(history).run(tries_max)
@@ -123,21 +123,21 @@ pub fn explain_within(history: &[Operation], tries_max: u64) -> Option<Explained
 /// Calls and returns in the order of time, as a linked list from which operations are lifted.
 struct Search<'a> {
     history: &'a [Operation],
-    /// Operation and whether this is its return, by moment.
+    /// The operation and whether this is its return, for each moment.
     moments: Vec<(usize, bool)>,
     next: Vec<usize>,
     former: Vec<usize>,
-    /// Places of the call and the return of each operation in `moments`.
+    /// The indices in `moments` of the call and the return of each operation.
     places: Vec<(usize, Option<usize>)>,
     done: Vec<u64>,
     cells: Cells,
-    /// Operations put in order so far, each with the cells before it.
+    /// The operations put in order so far, each with the cells before it.
     order: Vec<(usize, Cells)>,
     longest: Vec<usize>,
     seen: HashSet<(Vec<u64>, Cells)>,
 }
 
-/// Place before the first moment.
+/// The index of the list's head.
 const HEAD: usize = 0;
 
 impl<'a> Search<'a> {
@@ -145,14 +145,14 @@ impl<'a> Search<'a> {
         let mut timed: Vec<(u64, usize, bool)> = Vec::new();
         for (at, operation) in history.iter().enumerate() {
             timed.push((operation.called, at, false));
-            // What is not known to have returned may still be under way at the end.
+            // An operation that is not known to have returned may still be under way at the end.
             if operation.answer != Answer::Unknown {
                 timed.push((operation.returned, at, true));
             }
         }
         timed.sort_unstable();
         let mut places = vec![(HEAD, None); history.len()];
-        // The head belongs to no operation and is never looked at as a moment.
+        // The head belongs to no operation and is never visited as a moment.
         let mut moments = vec![(usize::MAX, false)];
         for (_, operation, is_return) in timed {
             match is_return {
@@ -180,7 +180,7 @@ impl<'a> Search<'a> {
         let mut tries = 0;
         let mut at = self.next[HEAD];
         loop {
-            // A list with no returns left holds only operations that nobody knows about.
+            // If no returns are left, all remaining operations have unknown outcomes.
             match self.moments.get(at) {
                 None => {
                     let order = self.order.into_iter().map(|(operation, _)| operation);
@@ -193,7 +193,7 @@ impl<'a> Search<'a> {
                     tries += 1;
                     at = if self.try_next(operation) { self.next[HEAD] } else { self.next[at] };
                 }
-                // This one returned before anything after it was called, and could not be put in order.
+                // This one returned before any later one was called, and could not be put in order.
                 Some(&(_, true)) => match self.undo() {
                     Some(place) => at = self.next[place],
                     None => return Some(Explained::Never { longest: self.longest }),
@@ -202,7 +202,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Puts an operation next in the order, if its answer fits and this has not been tried before.
+    /// Puts an operation next in the order, if its answer fits and this state has not been examined before.
     fn try_next(&mut self, operation: usize) -> bool {
         let Operation { action, answer, .. } = &self.history[operation];
         let Some(after) = step(&self.cells, action, answer) else { return false };
@@ -222,7 +222,7 @@ impl<'a> Search<'a> {
         true
     }
 
-    /// Takes the last operation out of the order again and tells the place of its call.
+    /// Takes the last operation out of the order; returns the index of its call.
     fn undo(&mut self) -> Option<usize> {
         let (operation, before) = self.order.pop()?;
         self.cells = before;

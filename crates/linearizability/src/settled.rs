@@ -1,19 +1,19 @@
-//! Decides the writes of unknown outcome before the search, from what others saw: with each of them the
-//! search doubles.
+//! Decides writes of unknown outcome before the search, from what other operations saw: each of them doubles
+//! the search.
 //!
-//! Where every write adds bytes that no other write adds, a write that somebody saw was done, and no later
-//! than whoever saw it had his answer. One that nobody saw might as well never have been done: until its cell
-//! was overwritten nobody looked.
+//! If every write adds bytes that no other write adds, a write that another operation saw was done, and no
+//! later than the answer of that operation. A write that no operation saw might as well never have been done:
+//! its cell was not read before it was overwritten.
 //!
 //! Invariant: if each write's bytes are its own, a history has an explanation if and only if the settled one
 //! has.
 
 use super::{Action, Answer, Operation};
 
-/// The history with its writes of unknown outcome done by a moment, or left out; deletes stay, since they
-/// leave no trace.
+/// The history with its writes of unknown outcome marked as done by some moment, or left out. Deletes stay,
+/// since they leave no trace.
 ///
-/// Each write's bytes must be part of no other write's.
+/// Each write's bytes must not be part of another write's.
 #[must_use]
 pub fn settled(history: &[Operation]) -> Vec<Operation> {
     let deadlines = deadlines(history);
@@ -26,7 +26,7 @@ pub fn settled(history: &[Operation]) -> Vec<Operation> {
             (Action::Get(_) | Action::Scan, _) => None,
             (Action::Delete(_), _) => Some(operation),
             (_, None) => None,
-            // Seen before it was asked for: nothing explains that, and the search will tell.
+            // Seen before it was called: nothing explains that, and the search will find out.
             (_, Some(deadline)) if deadline < operation.called => Some(operation),
             (_, Some(deadline)) => {
                 operation.answer = Answer::Done;
@@ -38,11 +38,11 @@ pub fn settled(history: &[Operation]) -> Vec<Operation> {
     history.iter().zip(deadlines).filter_map(settle).collect()
 }
 
-/// The moment by which each operation was done; none where nobody saw that it was.
+/// The moment by which each operation was done; none if that was not observed.
 fn deadlines(history: &[Operation]) -> Vec<Option<u64>> {
     let known = |one: &Operation| (one.answer != Answer::Unknown).then_some(one.returned);
     let mut deadlines: Vec<Option<u64>> = history.iter().map(known).collect();
-    // One that was seen saw something itself, if it was a swap: on until nothing more follows.
+    // An operation that was seen has seen something itself, if it is a swap: repeat until nothing changes.
     loop {
         let mut is_new = false;
         for (at, operation) in history.iter().enumerate() {
@@ -70,7 +70,7 @@ fn written(action: &Action) -> Option<&str> {
     }
 }
 
-/// Whether an operation that was done found these bytes.
+/// Whether an operation that was done saw these bytes.
 fn saw(operation: &Operation, bytes: &str) -> bool {
     let found = match (&operation.answer, &operation.action) {
         (Answer::Value(found) | Answer::Conflict(found), _) => found.as_ref(),
@@ -113,8 +113,8 @@ mod tests {
         }
     }
 
-    /// Of a store that is honest but for two in three histories, in which some answers are those of other
-    /// moments.
+    /// A history of a store that is honest, except that in two of three histories some answers are those of
+    /// other moments.
     fn history(seed: u64) -> Vec<Operation> {
         let mut random = Rng::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let reach = random.u64(1..60);
@@ -131,7 +131,7 @@ mod tests {
             }
             known.extend(cells.values().cloned());
             before.push(cells.clone());
-            // Calls at even moments and returns at odd ones, each in a place of its own.
+            // Calls at even moments and returns at odd ones, all distinct.
             let (at, own) = (1_000 + 10 * number as u64, 2 * number as u64);
             let called = (at - random.u64(..reach)) * 100 + own;
             let returned = (at + 1 + random.u64(..reach)) * 100 + own + 1;
@@ -153,7 +153,7 @@ mod tests {
             fewer += u64::from(settled != history);
             assert!(was || seed % 3 != 0, "seed {seed} is of an honest store: {history:#?}");
         }
-        // With none of one kind, agreement would say nothing.
+        // Without histories of both kinds, agreement would prove nothing.
         assert!((HISTORIES / 3..HISTORIES * 9 / 10).contains(&explained), "{explained}");
         assert!(fewer > HISTORIES / 2, "{fewer}");
     }
