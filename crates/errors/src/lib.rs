@@ -1,18 +1,18 @@
 //! Error kinds: one small append-only list, the same in Rust, Python, RESP, HTTP and exit codes.
 //!
-//! [`nearest`] is for hints that name what was probably meant.
+//! [`nearest`] is for hints that suggest the name that was probably meant.
 //!
-//! Each library keeps its own typed errors with the facts of the case; every one of them answers
-//! [`ErrorKind`], and the doors translate the kind and never the text.
+//! Each library keeps its own typed errors with the details of the case. Every one of them maps to an
+//! [`ErrorKind`], and the doors (command line, RESP, HTTP, Python) translate the kind and never the text.
 //!
 //! Invariant: a kind, once released, keeps its names and its exit code for ever.
-//! Invariant: names, codes and exit codes are distinct (kept so by the tests below).
+//! Invariant: names, codes and exit codes are distinct (the tests below ensure that).
 
 mod nearest;
 
 pub use nearest::nearest;
 
-/// What went wrong, in the terms that a caller can act on.
+/// What went wrong, in terms that a caller can act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -44,7 +44,7 @@ pub enum ErrorKind {
     Internal,
 }
 
-/// How one kind is called at each door.
+/// The names of a kind at each door.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Names {
     /// Stable code, in kebab case: logs, `--json`, the wire.
@@ -57,7 +57,7 @@ pub struct Names {
     pub python: &'static str,
     /// Exit code of the command line.
     pub exit: u8,
-    /// Whether the same call may succeed later without anybody changing it.
+    /// Whether the same call may succeed later, unchanged.
     pub retry_can_help: bool,
 }
 
@@ -79,7 +79,7 @@ impl ErrorKind {
         Self::Internal,
     ];
 
-    /// How this kind is called at each door.
+    /// The names of this kind at each door.
     #[must_use]
     pub const fn names(self) -> Names {
         const fn row(

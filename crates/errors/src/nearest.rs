@@ -1,7 +1,7 @@
-//! The name somebody probably meant.
+//! Suggests the name that was probably meant.
 
-/// Bytes of the longest names that are compared: the measure (Jaro and Winkler) is quadratic in the length,
-/// and nobody mistypes a name of a hundred characters.
+/// Longest names that are compared, in bytes: the measure (Jaro and Winkler) is quadratic in the length, and
+/// names of a hundred characters are not mistyped.
 const LONGEST: usize = 100;
 
 /// The candidate most similar to `word`, if one is similar enough to be worth asking about.

@@ -1,7 +1,7 @@
 //! Durations: `2s`, `500ms`, `1h30min`, `1.5d`.
 //!
-//! Invariant: what [`format_duration`] writes is what [`parse_duration`] reads back, exactly, up to 2^64
-//! nanoseconds (584 years), which is the longest duration.
+//! Invariant: [`parse_duration`] reads back exactly what [`format_duration`] writes, up to 2^64 nanoseconds
+//! (584 years), which is the longest duration.
 
 use crate::error::shortened;
 use crate::number::{Decimal, ScaleError};
@@ -23,7 +23,7 @@ const UNITS: [(&str, u64); 10] = [
     ("μs", 1000),
 ];
 
-/// Reads one or several numbers with units, which add up.
+/// Parses one or several numbers with units, which are added up.
 ///
 /// # Errors
 /// Says what is wrong with the text.

@@ -1,4 +1,4 @@
-//! What can be wrong with options, with the place and what would be right.
+//! What can be wrong with options, where, and what would be right.
 
 use crate::Origin;
 use atoll_errors::ErrorKind;
@@ -37,7 +37,7 @@ pub enum ValueError {
         /// What would be right.
         expected: &'static str,
     },
-    /// The number does not fit.
+    /// The number is too large.
     #[error("\"{text}\" is too large; the most is {max}")]
     TooLarge {
         /// The text.
@@ -55,7 +55,7 @@ pub enum ValueError {
     },
 }
 
-/// Shortens a text that may be of any length, so that an error stays readable.
+/// Shortens a long text, so that an error stays readable.
 pub(crate) fn shortened(text: &str) -> String {
     match text.char_indices().nth(60) {
         None => text.to_owned(),
@@ -79,14 +79,14 @@ pub enum OptionsError {
         /// What the TOML parser found.
         problem: String,
     },
-    /// No room knows this key.
+    /// No component declares this key.
     #[error("{origin}: there is no option \"{key}\"")]
     UnknownKey {
         /// The key as written.
         key: String,
         /// Where it was written.
         origin: Origin,
-        /// The most similar key that exists, in the way of writing of the origin.
+        /// The most similar key that exists, in the notation of the origin.
         nearest: Option<String>,
     },
     /// A list, table or date stands where a single value belongs.
@@ -110,7 +110,7 @@ pub enum OptionsError {
         #[source]
         source: ValueError,
     },
-    /// A program asked for an option that its schema does not hold: a bug of that program.
+    /// A program asked for an option that its schema does not have: a bug of that program.
     #[error("option \"{key}\" was asked for but never declared")]
     Undeclared {
         /// The key.
@@ -128,7 +128,7 @@ impl OptionsError {
         }
     }
 
-    /// What the reader can do about it.
+    /// A hint for the user.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

@@ -1,12 +1,12 @@
 //! Options in layers: defaults, then TOML files, then the environment, then flags, into plain structs.
 //!
-//! A room declares its options once with [`options!`]: name, type, default and help in one place. A door
-//! collects the declarations in a [`Schema`], reads files, environment and flags, and hands their texts to
-//! [`resolve`]; every value in the [`Settings`] that come back knows where it came from.
+//! A component declares its options once with [`options!`]: name, type, default and help in one place. A
+//! program collects the declarations in a [`Schema`], reads files, environment and flags, and passes their
+//! texts to [`resolve`]. Every value in the resulting [`Settings`] knows where it came from.
 //!
-//! Invariant: this crate reads no file and no environment; what it is not given does not exist.
+//! Invariant: this crate reads no file and no environment; it uses only what it is given.
 //! Invariant: every parser is total: any text gives a value or a typed error, never a panic.
-//! Invariant: a key that no room declared is an error, never ignored.
+//! Invariant: a key that no component declared is an error, never ignored.
 
 mod duration;
 mod error;

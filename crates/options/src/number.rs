@@ -1,13 +1,13 @@
-//! Decimal numbers with a unit, exactly: no floating point on the way.
+//! Decimal numbers with a unit, computed exactly, without floating point.
 
-/// A number without sign as it is written: `digits` times ten to the power of minus `decimals`.
+/// An unsigned number as written: `digits` times ten to the power of minus `decimals`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decimal {
     digits: u128,
     decimals: u32,
 }
 
-/// Why a scaled number has no value.
+/// Why a number times its unit is not representable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScaleError {
     TooLarge,
@@ -15,7 +15,7 @@ pub(crate) enum ScaleError {
 }
 
 impl Decimal {
-    /// Splits `text` into the number it starts with and the rest; none if it starts with no number, or
+    /// Splits `text` into the number at its front and the rest; none if it does not begin with a number, or
     /// with one of more digits than any size or duration has.
     pub(crate) fn split(text: &str) -> Option<(Self, &str)> {
         let whole = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -34,7 +34,7 @@ impl Decimal {
         Some((Self { digits, decimals: u32::try_from(decimals).ok()? }, &text[end..]))
     }
 
-    /// The number times `unit`, when that is a whole number below 2^64.
+    /// The number times `unit`, if that is a whole number below 2^64.
     pub(crate) fn times(self, unit: u64) -> Result<u64, ScaleError> {
         let scaled = self.digits.checked_mul(u128::from(unit)).ok_or(ScaleError::TooLarge)?;
         let divisor = 10u128.pow(self.decimals);

@@ -1,17 +1,17 @@
-//! Which options exist: declared by the rooms, collected by a door.
+//! The options that exist: declared by components, collected by a program.
 
 use crate::{OptionValue, OptionsError, Settings, ValueError};
 
-/// One option that exists.
+/// The declaration of an option.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
     /// Dotted key, as in a TOML file.
     pub key: &'static str,
-    /// Its value when nobody sets it.
+    /// Its value if it is not set.
     pub default: &'static str,
-    /// What it is for.
+    /// Its purpose.
     pub help: &'static str,
-    /// What a right value looks like.
+    /// The form of a valid value.
     pub expected: &'static str,
     canonical: fn(&str) -> Result<String, ValueError>,
 }
@@ -23,10 +23,10 @@ impl Field {
         Self { key, default, help, expected: T::EXPECTED, canonical: canonical::<T> }
     }
 
-    /// The text in its one canonical form.
+    /// The canonical form of a value.
     ///
     /// # Errors
-    /// If it is no value of the option's type.
+    /// If the text is not a value of the option's type.
     pub fn canonical(&self, text: &str) -> Result<String, ValueError> {
         (self.canonical)(text)
     }
@@ -48,7 +48,7 @@ pub trait Section: Sized {
     fn from_settings(settings: &Settings) -> Result<Self, OptionsError>;
 }
 
-/// Every option that exists at one door.
+/// All options of a program.
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
     fields: Vec<Field>,
@@ -61,7 +61,7 @@ impl Schema {
         Self { fields: Vec::new() }
     }
 
-    /// With the options of one more room.
+    /// Adds the options of another component.
     #[must_use]
     pub fn with<S: Section>(mut self) -> Self {
         self.fields.extend_from_slice(S::FIELDS);

@@ -1,4 +1,5 @@
-//! Effective values: the strongest layer that sets an option wins, and the value remembers which.
+//! Effective values: the strongest layer that sets an option wins, and each value records which layer that
+//! was.
 
 use crate::sources::PREFIX;
 use crate::{
@@ -24,7 +25,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// All of them, in the order of the schema.
+    /// All settings, in the order of the schema.
     #[must_use]
     pub fn all(&self) -> &[Setting] {
         &self.settings
@@ -50,7 +51,7 @@ impl Settings {
     }
 }
 
-/// Lays the sources over the defaults of the schema.
+/// Applies the sources on top of the defaults of the schema.
 ///
 /// # Errors
 /// The first fault in the order files, environment, flags, with its place.

@@ -1,6 +1,6 @@
 //! Sizes in bytes: `512MiB`, `1.5GiB`, `100 kB`, `4096`.
 //!
-//! Invariant: what [`Size`] shows is what it parses back, exactly.
+//! Invariant: [`Size`] parses back exactly what it shows.
 
 use crate::error::shortened;
 use crate::number::{Decimal, ScaleError};

@@ -1,4 +1,4 @@
-//! Where values come from: texts of files, pairs of the environment, flags.
+//! Sources of values: texts of files, pairs from the environment, flags.
 
 use crate::OptionsError;
 use std::fmt;
@@ -42,9 +42,9 @@ impl fmt::Display for Origin {
 /// The text of one TOML file.
 #[derive(Clone, Copy, Debug)]
 pub struct TomlText<'a> {
-    /// How errors call the file.
+    /// The name of the file in errors.
     pub name: &'a str,
-    /// What it holds.
+    /// Its contents.
     pub text: &'a str,
 }
 
@@ -64,15 +64,15 @@ pub struct Assignment {
 pub struct Sources<'a> {
     /// Files; a later one wins over an earlier one.
     pub files: &'a [TomlText<'a>],
-    /// Pairs of the environment; those that do not start with `ATOLL_` are passed over.
+    /// Pairs from the environment; those that do not start with `ATOLL_` are ignored.
     pub environment: &'a [(String, String)],
-    /// Variables with the prefix that are no options but mean something to the door itself.
+    /// Variables with the prefix that are not options, but have a meaning for the program.
     pub reserved_variables: &'a [&'a str],
     /// Flags, by the key they set.
     pub flags: &'a [Assignment],
 }
 
-/// What every variable of ours starts with.
+/// The prefix of all variables of Atoll.
 pub(crate) const PREFIX: &str = "ATOLL_";
 
 /// The variable that sets `key`: `engine.memory` is `ATOLL_ENGINE_MEMORY`.
@@ -81,7 +81,7 @@ pub fn environment_name(key: &str) -> String {
     format!("{PREFIX}{}", key.replace('.', "_").to_ascii_uppercase())
 }
 
-/// Reads a TOML text into assignments with their lines.
+/// Parses a TOML text into assignments with their lines.
 ///
 /// # Errors
 /// The place and nature of the first fault.

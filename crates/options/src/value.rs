@@ -4,14 +4,14 @@ use crate::ValueError;
 use crate::error::shortened;
 use std::path::PathBuf;
 
-/// A type that an option can have: read from text, shown as text.
+/// A type that an option can have: parsed from text, shown as text.
 ///
-/// Whatever `show` writes, `parse` reads back as the same value.
+/// `parse` reads back whatever `show` writes as the same value.
 pub trait OptionValue: Sized {
-    /// What a right text looks like, to end the sentence "this is not ...".
+    /// The form of a valid text, to complete the sentence "this is not ...".
     const EXPECTED: &'static str;
 
-    /// Reads the value.
+    /// Parses the value.
     ///
     /// # Errors
     /// Says what is wrong with the text.
@@ -37,7 +37,7 @@ impl OptionValue for bool {
     }
 }
 
-/// Whole numbers without sign, up to the largest of their type.
+/// Unsigned integers, up to the largest value of their type.
 macro_rules! whole_number {
     ($($number:ty),+) => { $(
         impl OptionValue for $number {
@@ -130,7 +130,7 @@ macro_rules! choice {
         $visibility enum $name { $( $(#[$variant_meta])* $variant, )+ }
 
         impl $name {
-            /// How they are written, in the order in which they are shown.
+            /// The texts of all variants, in the order in which they are shown.
             $visibility const WORDS: &'static [&'static str] = &[$( $text, )+];
         }
 

@@ -1,4 +1,4 @@
-//! Layers lie over each other in the stated order, and what is wrong is named with its place.
+//! Layers override each other in the stated order, and errors name the place.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 use atoll_options::{
