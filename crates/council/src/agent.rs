@@ -3,22 +3,22 @@
 //! Invariant: a confirmed heartbeat is delivered only after a table at least as new as the one that the
 //! answering member had.
 
-mod wishes;
+mod request_queue;
 
 use crate::codec::{Answer, Ask, Coded, Update};
 use crate::council::Events;
 use crate::peers;
-use crate::places::Places;
+use crate::resolver::MemberResolver;
 use crate::{CouncilClock, CouncilError, CouncilEvent, CouncilOptions};
 use atoll_replica::{Change, Decision, Incarnation, Moment, NodeId, Survived, Table, Version};
 use atoll_wire::Client;
+use request_queue::{CHANGE_TIMEOUT, RequestQueue};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
-use wishes::{CHANGE_TIMEOUT, Wishes};
 
-pub(crate) use wishes::{Command, Wanted};
+pub(crate) use request_queue::{Command, PendingChange};
 
 /// The pause before the next member is tried, and the longest pause where every member turns this node away:
 /// a new leader has to hear, within the timeout for silent nodes, every node that it would hear at all.
@@ -97,14 +97,14 @@ enum Next {
 /// Runs until the node stops.
 pub(crate) async fn run(agent: &Agent, commands: mpsc::Receiver<Command>) {
     let known = Mutex::new(Known::default());
-    let wishes = tokio::sync::Mutex::new(Wishes::new(commands));
-    let (members, places) = (&agent.options.members, Places::new(&agent.options));
+    let requests = tokio::sync::Mutex::new(RequestQueue::new(commands));
+    let (members, resolver) = (&agent.options.members, MemberResolver::new(&agent.options));
     let mut at = members.iter().position(|(node, _)| *node == agent.options.me).unwrap_or(0);
     let (mut told, mut refused) = (0, 0);
     loop {
         let Some(&(node, _)) = members.get(at % members.len()) else { return };
-        let session = Session { agent, known: &known, wishes: &wishes, node };
-        let next = session.run(&places).await;
+        let session = Session { agent, known: &known, requests: &requests, node };
+        let next = session.run(&resolver).await;
         // A member that is down, or does not lead yet, may be the one that this node waits for.
         refused = if matches!(next, Next::Refused) { refused + 1 } else { 0 };
         match next {
@@ -132,7 +132,7 @@ fn pause(rounds: usize) -> Duration {
 struct Session<'a> {
     agent: &'a Agent,
     known: &'a Mutex<Known>,
-    wishes: &'a tokio::sync::Mutex<Wishes>,
+    requests: &'a tokio::sync::Mutex<RequestQueue>,
     node: NodeId,
 }
 
@@ -152,8 +152,8 @@ impl Session<'_> {
         }
     }
 
-    async fn run(&self, places: &Places) -> Next {
-        let client = match places.connect(self.node, &self.agent.options).await {
+    async fn run(&self, resolver: &MemberResolver) -> Next {
+        let client = match resolver.connect(self.node, &self.agent.options).await {
             Ok(client) => client,
             Err(error) => {
                 let Some(refused) = peers::refusal(self.node, &error) else { return Next::Other };
@@ -172,7 +172,7 @@ impl Session<'_> {
         tokio::select! {
             next = self.say(&client, incarnation) => next,
             next = self.watch(&client) => next,
-            next = self.hand_on(&client) => next,
+            next = self.send_requests(&client) => next,
             () = client.ended() => Next::Other,
         }
     }
@@ -372,8 +372,8 @@ pub(crate) mod tests {
     fn that_a_node_was_heard_is_told_behind_the_table_that_goes_with_it() {
         let (agent, told) = agent(SocketAddr::from(([127, 0, 0, 1], 9)));
         let (known, (_, commands)) = (Mutex::default(), mpsc::channel(1));
-        let wishes = tokio::sync::Mutex::new(Wishes::new(commands));
-        let session = Session { agent: &agent, known: &known, wishes: &wishes, node: NodeId(1) };
+        let requests = tokio::sync::Mutex::new(RequestQueue::new(commands));
+        let session = Session { agent: &agent, known: &known, requests: &requests, node: NodeId(1) };
         let tables = tables(4);
         let whole = |at: usize| Update::whole(&tables[at - 1]).to_bytes();
         session.heard(Moment(10), Version(2));

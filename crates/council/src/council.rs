@@ -1,9 +1,9 @@
 //! A node's handle to the configuration group, and the thread behind it.
 
-use crate::agent::{self, Agent, Command, Wanted};
+use crate::agent::{self, Agent, Command, PendingChange};
 use crate::log::Log;
 use crate::member::{self, Member};
-use crate::{CouncilError, CouncilOptions, Listen, chance};
+use crate::{CouncilError, CouncilOptions, Listen, random_id};
 use atoll_replica::{Change, Decision, Incarnation, Moment, NodeId, Proposal, Survived, Table};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -84,7 +84,7 @@ impl Council {
         let listener = options.my_listen.take().map(listen).transpose()?;
         let listens_on =
             listener.as_ref().map(TcpListener::local_addr).transpose().map_err(system("listen"))?;
-        let nonce = chance::unique()?;
+        let nonce = random_id::draw()?;
         let log = listener.as_ref().map(|_| Log::open(options.folder.as_deref())).transpose()?;
         let (log, held) = log.unzip();
         let (commands, received) = mpsc::channel(COMMANDS_MAX);
@@ -150,7 +150,7 @@ impl Council {
         }
         let (answer, answered) = blocking::sync_channel(1);
         let until = tokio::time::Instant::now() + CHANGE_TIMEOUT;
-        match self.commands.try_send(Command::Change(Wanted { change, until, answer })) {
+        match self.commands.try_send(Command::Change(PendingChange { change, until, answer })) {
             Ok(()) => Ok(answered),
             Err(mpsc::error::TrySendError::Full(_)) => Err(CouncilError::Busy),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(CouncilError::Stopped),

@@ -12,9 +12,9 @@
 //! the first founder is lost and a second group is founded after it, no seat counts in both.
 
 use crate::CouncilError;
-use crate::chance;
 use crate::codec::{Answer, Ask, RingId};
 use crate::member::Shared;
+use crate::random_id;
 use crate::types::{Raft, Seat, SeatId};
 use atoll_replica::NodeId;
 use openraft::{ChangeMembers, Membership};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The pause between attempts.
-const EVERY: Duration = Duration::from_millis(100);
+const RETRY_EVERY: Duration = Duration::from_millis(100);
 
 /// How long another member may take to say who it is.
 const WHO_TIMEOUT: Duration = Duration::from_millis(500);
@@ -35,7 +35,7 @@ const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 const LACKING_MAX: u64 = 100;
 
 /// What another member says about itself.
-struct Who {
+struct MemberStatus {
     node: NodeId,
     seat: SeatId,
     has_log: bool,
@@ -51,7 +51,7 @@ pub(crate) async fn found_or_join(shared: Arc<Shared>) {
         } else {
             found_or_ask(&shared, &mut was_told).await;
         }
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(RETRY_EVERY).await;
     }
 }
 
@@ -80,21 +80,21 @@ fn take_answer(shared: &Shared, answer: &Answer) {
     }
 }
 
-async fn ask_others(shared: &Shared) -> Vec<Who> {
+async fn ask_others(shared: &Shared) -> Vec<MemberStatus> {
     let mut others = Vec::new();
     for node in shared.peers.nodes() {
         if let Ok(Answer::Who { node: said, seat, has_log, .. }) =
             shared.peers.ask(node, &Ask::Who, WHO_TIMEOUT).await
             && said == node
         {
-            others.push(Who { node, seat, has_log });
+            others.push(MemberStatus { node, seat, has_log });
         }
     }
     others
 }
 
-async fn found(shared: &Shared, others: &[Who]) {
-    let Ok(ring) = chance::unique().map(RingId) else { return };
+async fn found(shared: &Shared, others: &[MemberStatus]) {
+    let Ok(ring) = random_id::draw().map(RingId) else { return };
     for who in others {
         let answer = shared.peers.ask(who.node, &Ask::Prepare(ring), WHO_TIMEOUT).await;
         if !matches!(answer, Ok(Answer::Yes)) {
@@ -113,7 +113,7 @@ async fn found(shared: &Shared, others: &[Who]) {
     }
 }
 
-async fn join(shared: &Shared, has_log: &[&Who]) {
+async fn join(shared: &Shared, has_log: &[&MemberStatus]) {
     let mut asked = BTreeSet::new();
     let mut next: Vec<NodeId> = has_log.iter().map(|who| who.node).collect();
     while let Some(node) = next.pop() {
@@ -131,13 +131,13 @@ async fn join(shared: &Shared, has_log: &[&Who]) {
 }
 
 /// Whether so many members have no log that the others are too few to decide anything.
-fn is_lost(shared: &Shared, others: &[Who]) -> bool {
+fn is_lost(shared: &Shared, others: &[MemberStatus]) -> bool {
     let members = shared.options.members.len();
     let without = 1 + others.iter().filter(|who| !who.has_log).count();
     without > (members - 1) / 2
 }
 
-async fn tell_of_loss(shared: &Shared, others: &[Who]) {
+async fn tell_of_loss(shared: &Shared, others: &[MemberStatus]) {
     let of = |has_log| others.iter().filter(move |who| who.has_log == has_log).map(|who| who.node);
     let lost = std::iter::once(shared.options.me).chain(of(false)).collect();
     let _ = shared.troubles.send(CouncilError::QuorumLost { lost, kept: of(true).collect() }).await;

@@ -8,13 +8,13 @@
 //! Invariant: the last copy of a slot is replaced only after the timeout, counted from the last heartbeat of
 //! its node that may have been confirmed.
 
-mod looking_after;
+mod housekeeping;
 mod nodes;
 
 use crate::member::Shared;
 use crate::types::{Changes, Decisions, weight_of};
 use atoll_replica::{Change, Copies, Incarnation, NodeId, Proposal};
-use looking_after::look_after;
+use housekeeping::keep_house;
 use nodes::Nodes;
 use openraft::error::{ClientWriteError, RaftError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,7 +45,7 @@ const CONFIRM_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long admissions of copies wait for others: each entry of the log makes a table that all nodes have to
 /// process, and thousands of copies are made when a node joins.
-const GATHER: Duration = Duration::from_millis(20);
+const GATHER_TIME: Duration = Duration::from_millis(20);
 
 /// Why changes were not made.
 #[derive(Clone, Debug)]
@@ -175,7 +175,7 @@ impl Work {
     pub(crate) fn begin(self, shared: &Arc<Shared>, tasks: &mut JoinSet<()>) {
         tasks.spawn(decide(Arc::clone(shared), self.batches));
         tasks.spawn(confirm(Arc::clone(shared), self.questions));
-        tasks.spawn(look_after(Arc::clone(shared)));
+        tasks.spawn(keep_house(Arc::clone(shared)));
     }
 }
 
@@ -202,7 +202,7 @@ async fn decide(shared: Arc<Shared>, mut batches: mpsc::Receiver<Batch>) {
 
 /// Collects all batches that wait; admissions of copies wait a little for others.
 async fn gather(first: Batch, batches: &mut mpsc::Receiver<Batch>) -> Vec<Batch> {
-    let (mut weight, until) = (first.weight(), Instant::now() + GATHER);
+    let (mut weight, until) = (first.weight(), Instant::now() + GATHER_TIME);
     let mut together = vec![first];
     while weight < CHANGES_MAX {
         let next = match batches.try_recv() {

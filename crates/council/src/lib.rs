@@ -22,15 +22,15 @@ mod log;
 mod machine;
 mod member;
 mod peers;
-mod places;
+mod resolver;
 mod seldom;
 
 // The node's side.
 mod agent;
-mod chance;
 mod council;
 mod error;
 mod options;
+mod random_id;
 
 #[cfg(test)]
 mod simulation;

@@ -12,8 +12,8 @@ mod writer;
 
 use crate::codec::{Coded, RingId};
 use crate::types::{EntryOf, LogIdOf, SeatId, StorageError, Types, VoteOf};
-use crate::{CouncilError, chance};
-use facts::{Fact, Kept};
+use crate::{CouncilError, random_id};
+use facts::{DurableState, Fact};
 use file::LogFile;
 use openraft::storage::{LogFlushed, RaftLogStorage};
 use openraft::{LogState, OptionalSend, RaftLogReader, StorageIOError};
@@ -42,7 +42,7 @@ pub(crate) struct Log {
 }
 
 struct Shared {
-    kept: Kept,
+    kept: DurableState,
     /// The channel to the writer thread; none if the log is in memory only.
     jobs: Option<SyncSender<Job>>,
     /// Bytes handed to the writer since the file was made.
@@ -50,12 +50,12 @@ struct Shared {
 }
 
 /// The resources behind a log: its writer thread, and the lock on its folder.
-pub(crate) struct Held {
+pub(crate) struct LogGuard {
     writer: Option<Writer>,
     _lock: Option<File>,
 }
 
-impl Held {
+impl LogGuard {
     /// Waits until everything is written. To be called when no other user of the log is left.
     pub(crate) fn end(self) {
         if let Some(writer) = self.writer {
@@ -66,10 +66,10 @@ impl Held {
 
 impl Log {
     /// Opens the log in a folder, or makes a new one in memory.
-    pub(crate) fn open(folder: Option<&Path>) -> Result<(Self, Held), CouncilError> {
-        let seat = SeatId(chance::unique()?);
+    pub(crate) fn open(folder: Option<&Path>) -> Result<(Self, LogGuard), CouncilError> {
+        let seat = SeatId(random_id::draw()?);
         let Some(folder) = folder else {
-            return Ok((Self::in_memory(seat), Held { writer: None, _lock: None }));
+            return Ok((Self::in_memory(seat), LogGuard { writer: None, _lock: None }));
         };
         let lock = lock(folder)?;
         let (file, kept) = LogFile::open(&folder.join("log"), seat)?;
@@ -78,15 +78,15 @@ impl Log {
         let action = "start the thread that writes the log of the configuration group";
         let (jobs, writer) = began.map_err(|source| CouncilError::System { action, source })?;
         let log = Self::of(kept, Some(jobs), lacks_room);
-        Ok((log, Held { writer: Some(writer), _lock: Some(lock) }))
+        Ok((log, LogGuard { writer: Some(writer), _lock: Some(lock) }))
     }
 
     /// A log that is lost with the process.
     pub(crate) fn in_memory(seat: SeatId) -> Self {
-        Self::of(Kept::new(seat), None, watch::channel(false).1)
+        Self::of(DurableState::new(seat), None, watch::channel(false).1)
     }
 
-    fn of(kept: Kept, jobs: Option<SyncSender<Job>>, lacks_room: watch::Receiver<bool>) -> Self {
+    fn of(kept: DurableState, jobs: Option<SyncSender<Job>>, lacks_room: watch::Receiver<bool>) -> Self {
         Self { shared: Arc::new(Mutex::new(Shared { kept, jobs, written_bytes: 0 })), lacks_room }
     }
 
@@ -94,14 +94,14 @@ impl Log {
     #[cfg(test)]
     pub(crate) fn with_room_told(seat: SeatId) -> (Self, watch::Sender<bool>) {
         let (telling, lacks_room) = watch::channel(false);
-        (Self::of(Kept::new(seat), None, lacks_room), telling)
+        (Self::of(DurableState::new(seat), None, lacks_room), telling)
     }
 
     /// The same, with the jobs for its writer left to the caller.
     #[cfg(test)]
     pub(crate) fn with_writes_left(seat: SeatId) -> (Self, std::sync::mpsc::Receiver<Job>) {
         let (jobs, received) = std::sync::mpsc::sync_channel(256);
-        (Self::of(Kept::new(seat), Some(jobs), watch::channel(false).1), received)
+        (Self::of(DurableState::new(seat), Some(jobs), watch::channel(false).1), received)
     }
 
     /// Whether the log waits for room on its disk. Until there is some, the consensus of this member stands

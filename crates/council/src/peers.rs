@@ -5,7 +5,7 @@
 
 use crate::codec::{Answer, Ask, Coded, To};
 use crate::log::Log;
-use crate::places::Places;
+use crate::resolver::MemberResolver;
 use crate::types::{Seat, SeatId, Types, VoteOf};
 use crate::{CouncilError, CouncilOptions};
 use atoll_replica::NodeId;
@@ -124,7 +124,7 @@ pub(crate) async fn ask(client: &Client, ask: &Ask, within: Duration) -> Result<
 /// Connections to the other members.
 pub(crate) struct Peers {
     options: Arc<CouncilOptions>,
-    places: Arc<Places>,
+    resolver: Arc<MemberResolver>,
     clients: BTreeMap<NodeId, Arc<Mutex<Option<Client>>>>,
 }
 
@@ -132,7 +132,7 @@ impl Peers {
     pub(crate) fn new(options: Arc<CouncilOptions>) -> Self {
         let others = options.members.iter().filter(|(node, _)| *node != options.me);
         let clients = others.map(|(node, _)| (*node, Arc::default())).collect();
-        Self { clients, places: Arc::new(Places::new(&options)), options }
+        Self { clients, resolver: Arc::new(MemberResolver::new(&options)), options }
     }
 
     /// The other members.
@@ -155,11 +155,11 @@ impl Peers {
         if let Some(client) = client.as_ref().filter(|client| client.is_open()) {
             return Ok(client.clone());
         }
-        let (places, options) = (Arc::clone(&self.places), Arc::clone(&self.options));
+        let (resolver, options) = (Arc::clone(&self.resolver), Arc::clone(&self.options));
         // The consensus gives an append less time than connecting takes over long round trips. If each append
         // started anew there would never be a connection.
         let connecting = tokio::spawn(async move {
-            let connected = places.connect(node, &options).await?;
+            let connected = resolver.connect(node, &options).await?;
             *client = Some(connected.clone());
             Ok(connected)
         });

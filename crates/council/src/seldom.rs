@@ -8,14 +8,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The least time between two reports.
-const EACH: Duration = Duration::from_secs(1);
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A log line that is written at most once a second.
 #[derive(Debug, Default)]
-pub(crate) struct Seldom(Mutex<Said>);
+pub(crate) struct Seldom(Mutex<LastReport>);
 
 #[derive(Debug, Default)]
-struct Said {
+struct LastReport {
     at: Option<Instant>,
     /// Occurrences since the last report.
     times: u64,
@@ -26,7 +26,7 @@ impl Seldom {
     pub(crate) fn happened(&self, now: Instant) -> Option<u64> {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         said.times += 1;
-        said.at.is_none_or(|at| now >= at + EACH).then(|| {
+        said.at.is_none_or(|at| now >= at + REPORT_INTERVAL).then(|| {
             said.at = Some(now);
             std::mem::take(&mut said.times)
         })

@@ -2,18 +2,18 @@
 
 /// Longest names that are compared, in bytes: the measure (Jaro and Winkler) is quadratic in the length, and
 /// names of a hundred characters are not mistyped.
-const LONGEST: usize = 100;
+const NAME_BYTES_MAX: usize = 100;
 
 /// The candidate most similar to `word`, if one is similar enough to be worth asking about.
 #[must_use]
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    if word.len() > LONGEST {
+    if word.len() > NAME_BYTES_MAX {
         return None;
     }
     let word = word.to_lowercase();
     candidates
         .into_iter()
-        .filter(|candidate| candidate.len() <= LONGEST)
+        .filter(|candidate| candidate.len() <= NAME_BYTES_MAX)
         .map(|candidate| (strsim::jaro_winkler(&word, &candidate.to_lowercase()), candidate))
         .filter(|(similarity, _)| *similarity >= 0.75)
         .max_by(|a, b| a.0.total_cmp(&b.0))

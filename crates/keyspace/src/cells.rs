@@ -58,23 +58,23 @@ pub trait Changes {
 
 /// An owned value of a cell; parts that are not in memory are read when they are asked for.
 #[derive(Clone, Debug)]
-pub struct CellValue(Kept);
+pub struct CellValue(OwnedValue);
 
 #[derive(Clone, Debug)]
-enum Kept {
+enum OwnedValue {
     Whole(Buffer),
     Stored(Value),
 }
 
 impl From<Buffer> for CellValue {
     fn from(bytes: Buffer) -> Self {
-        Self(Kept::Whole(bytes))
+        Self(OwnedValue::Whole(bytes))
     }
 }
 
 impl From<Value> for CellValue {
     fn from(value: Value) -> Self {
-        Self(Kept::Stored(value))
+        Self(OwnedValue::Stored(value))
     }
 }
 
@@ -83,8 +83,8 @@ impl CellValue {
     #[must_use]
     pub fn len(&self) -> u64 {
         match &self.0 {
-            Kept::Whole(bytes) => bytes.len() as u64,
-            Kept::Stored(value) => value.len(),
+            OwnedValue::Whole(bytes) => bytes.len() as u64,
+            OwnedValue::Stored(value) => value.len(),
         }
     }
 
@@ -100,40 +100,40 @@ impl CellValue {
     /// [`KeyspaceError`] if they must be read from the disk and cannot be.
     pub fn read(&self, offset: u64, len: u64) -> Result<Buffer, KeyspaceError> {
         match &self.0 {
-            Kept::Whole(bytes) => {
+            OwnedValue::Whole(bytes) => {
                 let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
                 Ok(bytes.slice(at(offset)..at(offset.saturating_add(len))))
             }
-            Kept::Stored(value) => Ok(value.read(offset, len)?),
+            OwnedValue::Stored(value) => Ok(value.read(offset, len)?),
         }
     }
 
     /// Whether it can be read without waiting.
     fn is_resident(&self) -> bool {
         match &self.0 {
-            Kept::Whole(_) => true,
-            Kept::Stored(value) => value.is_resident(),
+            OwnedValue::Whole(_) => true,
+            OwnedValue::Stored(value) => value.is_resident(),
         }
     }
 }
 
 /// The value of a cell during a visit.
-pub struct CellRef<'a>(Seen<'a>);
+pub struct CellRef<'a>(VisitedValue<'a>);
 
-enum Seen<'a> {
+enum VisitedValue<'a> {
     Bytes(&'a Buffer),
     Stored(ValueRef<'a>),
 }
 
 impl<'a> From<&'a Buffer> for CellRef<'a> {
     fn from(bytes: &'a Buffer) -> Self {
-        Self(Seen::Bytes(bytes))
+        Self(VisitedValue::Bytes(bytes))
     }
 }
 
 impl<'a> From<ValueRef<'a>> for CellRef<'a> {
     fn from(value: ValueRef<'a>) -> Self {
-        Self(Seen::Stored(value))
+        Self(VisitedValue::Stored(value))
     }
 }
 
@@ -145,8 +145,8 @@ impl CellRef<'_> {
     #[must_use]
     pub fn len(&self) -> u64 {
         match &self.0 {
-            Seen::Bytes(bytes) => bytes.len() as u64,
-            Seen::Stored(value) => value.len(),
+            VisitedValue::Bytes(bytes) => bytes.len() as u64,
+            VisitedValue::Stored(value) => value.len(),
         }
     }
 
@@ -160,8 +160,8 @@ impl CellRef<'_> {
     #[must_use]
     pub fn to_value(&self) -> CellValue {
         match &self.0 {
-            Seen::Bytes(bytes) => CellValue::from((*bytes).clone()),
-            Seen::Stored(value) => CellValue::from(value.to_value()),
+            VisitedValue::Bytes(bytes) => CellValue::from((*bytes).clone()),
+            VisitedValue::Stored(value) => CellValue::from(value.to_value()),
         }
     }
 
@@ -171,9 +171,9 @@ impl CellRef<'_> {
     /// [`KeyspaceError`] if a short value has to be read from the disk after all and cannot be.
     pub fn show<R>(&self, show: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, KeyspaceError> {
         match &self.0 {
-            Seen::Bytes(bytes) => Ok(Some(show(bytes))),
-            Seen::Stored(value) if value.len() < SHORT => Ok(Some(show(&value.bytes()?))),
-            Seen::Stored(value) => {
+            VisitedValue::Bytes(bytes) => Ok(Some(show(bytes))),
+            VisitedValue::Stored(value) if value.len() < SHORT => Ok(Some(show(&value.bytes()?))),
+            VisitedValue::Stored(value) => {
                 let value = CellValue::from(value.to_value());
                 if !value.is_resident() {
                     return Ok(None);

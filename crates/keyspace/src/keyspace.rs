@@ -2,16 +2,16 @@
 //!
 //! Invariant: the changes of a write and the position of its log entry are in one batch.
 
-mod aside;
 mod cells;
 mod expiry;
 mod forgetting;
 mod import;
+mod in_place;
 mod listing;
 mod moving;
-mod near;
 mod pending;
-mod there;
+mod prefetch;
+mod skipped_slots;
 
 use crate::answer::Answer;
 use crate::cell::{self, CellName};
@@ -21,18 +21,18 @@ use crate::evaluate::{self, Done, Reading, Writing};
 use crate::state::SlotState;
 use crate::verify::{self, Digest};
 use crate::{Applied, KeyspaceError, OwnCommand, ReadOutcome, SLOTS};
-use aside::Aside;
 use atoll_engine::{Direction, Engine, Tree};
 use atoll_resp::{Command, Protocol};
 use cells::TreeCells;
+use in_place::LoggedCommand;
 use pending::Pending;
+use skipped_slots::SkippedSlots;
 use std::ops::{Bound, ControlFlow};
-use there::Entry;
 
-pub use aside::Looked;
 pub use listing::ScanPage;
 pub use moving::{Exporter, MovedCells};
-pub use near::NEAR_AT_ONCE;
+pub use prefetch::NEAR_AT_ONCE;
+pub use skipped_slots::Looked;
 
 /// The slots of one event loop of a node, in a tree of the engine that has no other writer.
 pub struct Keyspace {
@@ -43,13 +43,13 @@ pub struct Keyspace {
     keeps_states: bool,
     pending: Pending,
     /// A buffer for the names of cells to prefetch.
-    near: Vec<u8>,
+    prefetch_names: Vec<u8>,
     /// The slot where the search for expired keys continues.
     expires_next: u16,
     /// The slot where the search for silent clients continues.
     forgets_next: u16,
     /// Slots that both searches skip for a while.
-    aside: Aside,
+    skipped: SkippedSlots,
 }
 
 impl Keyspace {
@@ -76,18 +76,16 @@ impl Keyspace {
             Some(error) => Err(error),
             None => {
                 let (engine, pending) = (engine.clone(), Pending::new(&tree));
-                let (near, expires_next, forgets_next, aside) = Default::default();
-                let keeps_states = true;
                 let mut keyspace = Self {
                     engine,
                     tree,
                     slots,
-                    keeps_states,
+                    keeps_states: true,
                     pending,
-                    near,
-                    expires_next,
-                    forgets_next,
-                    aside,
+                    prefetch_names: Vec::new(),
+                    expires_next: 0,
+                    forgets_next: 0,
+                    skipped: SkippedSlots::default(),
                 };
                 keyspace.remove_unfinished()?;
                 Ok(keyspace)
@@ -124,10 +122,10 @@ impl Keyspace {
         reply: &mut Vec<u8>,
     ) -> Result<(), KeyspaceError> {
         if !self.keeps_states
-            && let Some(key) = there::only_key(command)
+            && let Some(key) = in_place::only_key(command)
         {
-            let entry = Entry { slot, applied, time_ms, command };
-            if self.apply_there(&entry, key, Answer::new(reply, protocol))? {
+            let entry = LoggedCommand { slot, applied, time_ms, command };
+            if self.apply_in_place(&entry, key, Answer::new(reply, protocol))? {
                 return Ok(());
             }
         }

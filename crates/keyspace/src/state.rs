@@ -32,8 +32,14 @@ pub(crate) struct SlotState {
 impl Default for SlotState {
     /// An empty slot.
     fn default() -> Self {
-        let (applied, time_ms, keys, sessions) = Default::default();
-        Self { applied, time_ms, keys, sessions, soonest_ms: u64::MAX, oldest_use_ms: u64::MAX }
+        Self {
+            applied: Applied::default(),
+            time_ms: 0,
+            keys: 0,
+            sessions: 0,
+            soonest_ms: u64::MAX,
+            oldest_use_ms: u64::MAX,
+        }
     }
 }
 

@@ -54,7 +54,7 @@ fn visit<C: Cells>(
 /// Checks that the cells of a slot agree with each other and with its state.
 pub(crate) fn verify<C: Cells>(cells: &C, slot: u16, state: &SlotState) -> Result<(), KeyspaceError> {
     let wrong = |what| Err(KeyspaceError::Corrupt { what });
-    let mut found = Counted::default();
+    let mut found = SlotContents::default();
     let (from, to) = cell::all_of(slot);
     visit(cells, (&from, &to), |name, value| found.add(name, &value))?;
     if found.keys.len() as u64 != state.keys {
@@ -104,7 +104,7 @@ pub(crate) fn verify<C: Cells>(cells: &C, slot: u16, state: &SlotState) -> Resul
 
 /// The keys, fields, deadlines and sessions found in the cells of a slot.
 #[derive(Default)]
-struct Counted {
+struct SlotContents {
     keys: Vec<(Vec<u8>, Head)>,
     fields: u64,
     deadlines: u64,
@@ -112,7 +112,7 @@ struct Counted {
     uses: u64,
 }
 
-impl Counted {
+impl SlotContents {
     fn add(&mut self, name: &[u8], value: &CellRef<'_>) -> Result<(), KeyspaceError> {
         match name.get(2) {
             Some(&HEAD) => {

@@ -6,7 +6,7 @@
 mod part;
 
 use crate::{Configuration, NodeId, Slot, Version};
-use part::{Part, TOGETHER};
+use part::{Part, SLOTS_PER_PART};
 use std::sync::Arc;
 
 /// The configurations of all slots, packed into a few bytes each.
@@ -28,10 +28,10 @@ impl Configurations {
     #[must_use]
     pub fn nobodys(count: u32) -> Self {
         let count = count as usize;
-        let whole = Arc::new(Part::nobodys(TOGETHER));
-        let mut parts: Vec<_> = std::iter::repeat_n(whole, count / TOGETHER).collect();
-        if !count.is_multiple_of(TOGETHER) {
-            parts.push(Arc::new(Part::nobodys(count % TOGETHER)));
+        let whole = Arc::new(Part::nobodys(SLOTS_PER_PART));
+        let mut parts: Vec<_> = std::iter::repeat_n(whole, count / SLOTS_PER_PART).collect();
+        if !count.is_multiple_of(SLOTS_PER_PART) {
+            parts.push(Arc::new(Part::nobodys(count % SLOTS_PER_PART)));
         }
         Self { parts, open: None }
     }
@@ -43,17 +43,21 @@ impl Configurations {
             return;
         }
         self.settle();
-        let whole = Arc::new(Part::nobodys(TOGETHER));
-        if before % TOGETHER != 0
+        let whole = Arc::new(Part::nobodys(SLOTS_PER_PART));
+        if before % SLOTS_PER_PART != 0
             && let Some(last) = self.parts.last_mut()
         {
             let mut slots: Vec<_> = last.slots().collect();
-            slots.resize(TOGETHER.min(slots.len() + count - before), Configuration::default());
+            slots.resize(SLOTS_PER_PART.min(slots.len() + count - before), Configuration::default());
             *last = Arc::new(Part::of(&slots));
         }
         while self.len() < count {
             let left = count - self.len();
-            self.parts.push(if left < TOGETHER { Arc::new(Part::nobodys(left)) } else { Arc::clone(&whole) });
+            self.parts.push(if left < SLOTS_PER_PART {
+                Arc::new(Part::nobodys(left))
+            } else {
+                Arc::clone(&whole)
+            });
         }
     }
 
@@ -61,7 +65,7 @@ impl Configurations {
     #[must_use]
     pub fn len(&self) -> usize {
         let last = self.parts.last().map_or(0, |part| part.len());
-        self.parts.len().saturating_sub(1) * TOGETHER + last
+        self.parts.len().saturating_sub(1) * SLOTS_PER_PART + last
     }
 
     /// Whether there are no slots.
@@ -73,7 +77,7 @@ impl Configurations {
     /// The configuration of one slot.
     #[must_use]
     pub fn get(&self, slot: usize) -> Option<Configuration> {
-        let (part, at) = (slot / TOGETHER, slot % TOGETHER);
+        let (part, at) = (slot / SLOTS_PER_PART, slot % SLOTS_PER_PART);
         match &self.open {
             Some(open) if open.part == part => open.slots.get(at).copied(),
             _ => self.parts.get(part)?.get(at),
@@ -82,7 +86,7 @@ impl Configurations {
 
     /// Sets the configuration of one slot; returns whether there is such a slot.
     pub fn set(&mut self, slot: usize, configuration: Configuration) -> bool {
-        let (part, at) = (slot / TOGETHER, slot % TOGETHER);
+        let (part, at) = (slot / SLOTS_PER_PART, slot % SLOTS_PER_PART);
         if self.open.as_ref().is_none_or(|open| open.part != part) {
             let Some(slots) = self.parts.get(part).map(|part| part.slots().collect()) else { return false };
             self.settle();
@@ -97,7 +101,7 @@ impl Configurations {
         self.settle();
         for (number, part) in self.parts.iter_mut().enumerate() {
             let mut slots: Vec<_> = part.slots().collect();
-            for (slot, now) in (number * TOGETHER..).zip(&mut slots) {
+            for (slot, now) in (number * SLOTS_PER_PART..).zip(&mut slots) {
                 change(Slot(slot as u32), now);
             }
             if !part.slots().eq(slots.iter().copied()) {
@@ -123,7 +127,7 @@ impl Configurations {
 
     /// All configurations from slot `first` on.
     pub fn from(&self, first: Slot) -> impl Iterator<Item = Configuration> + '_ {
-        let (part, at) = (first.0 as usize / TOGETHER, first.0 as usize % TOGETHER);
+        let (part, at) = (first.0 as usize / SLOTS_PER_PART, first.0 as usize % SLOTS_PER_PART);
         (part..self.parts.len()).flat_map(|part| self.part(part)).skip(at)
     }
 
@@ -173,7 +177,7 @@ impl Configurations {
 
     /// The same, with the slots' numbers.
     fn numbered(&self, part: usize) -> impl Iterator<Item = (Slot, Configuration)> + '_ {
-        (part * TOGETHER..).map(|slot| Slot(slot as u32)).zip(self.part(part))
+        (part * SLOTS_PER_PART..).map(|slot| Slot(slot as u32)).zip(self.part(part))
     }
 
     fn is_open(&self, part: usize) -> bool {

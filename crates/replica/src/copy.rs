@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// What a copy gets from its node with each step.
-pub(crate) struct Around<'a> {
+pub(crate) struct StepContext<'a> {
     pub(crate) me: NodeId,
     pub(crate) now: crate::Moment,
     pub(crate) options: &'a Options,
@@ -74,24 +74,24 @@ impl Replicated {
         }
     }
 
-    pub(crate) fn send(&self, to: NodeId, about: SlotMessage, around: &mut Around<'_>) {
+    pub(crate) fn send(&self, to: NodeId, about: SlotMessage, context: &mut StepContext<'_>) {
         let message = Message::Slot { slot: self.slot, epoch: self.configuration.epoch, about };
-        around.effects.push(Effect::Send { to, message });
+        context.effects.push(Effect::Send { to, message });
     }
 
     /// Takes over another configuration: a later epoch, or other copies that are catching up.
-    pub(crate) fn reconfigure(&mut self, configuration: Configuration, around: &mut Around<'_>) {
+    pub(crate) fn reconfigure(&mut self, configuration: Configuration, context: &mut StepContext<'_>) {
         let is_new_epoch = configuration.epoch != self.configuration.epoch;
         let is_other_branch = configuration.branch != self.configuration.branch;
         self.configuration = configuration;
         if is_new_epoch {
             self.epoch_since = configuration.since;
         }
-        if is_other_branch && !configuration.in_sync.contains(around.me) {
+        if is_other_branch && !configuration.in_sync.contains(context.me) {
             // A loss was accepted: as far as the other copies know, the data of this one never existed.
-            self.begin_anew(around);
+            self.begin_anew(context);
         }
-        let leads = configuration.primary == Some(around.me);
+        let leads = configuration.primary == Some(context.me);
         if is_new_epoch && !planted::is(Bug::MatchedKept) {
             self.verified = self.committed;
         }
@@ -100,28 +100,28 @@ impl Replicated {
             (true, before) => {
                 let primary = match before {
                     Some(primary) if !is_new_epoch => primary,
-                    before => Primary::of(self, before, around),
+                    before => Primary::of(self, before, context),
                 };
                 self.primary = Some(primary);
-                self.meet_copies(around);
+                self.meet_copies(context);
             }
-            (false, Some(primary)) => primary.end(configuration.primary, around),
+            (false, Some(primary)) => primary.end(configuration.primary, context),
             (false, None) => {}
         }
     }
 
     /// The primary of this epoch called before this node knew the epoch: answers where the log of this copy
     /// ends.
-    pub(crate) fn call_back(&mut self, around: &mut Around<'_>) {
-        if let Some(primary) = self.configuration.primary.filter(|&primary| primary != around.me) {
-            self.send(primary, SlotMessage::Rejected { hint: self.log.last().sequence }, around);
+    pub(crate) fn call_back(&mut self, context: &mut StepContext<'_>) {
+        if let Some(primary) = self.configuration.primary.filter(|&primary| primary != context.me) {
+            self.send(primary, SlotMessage::Rejected { hint: self.log.last().sequence }, context);
         }
     }
 
     /// Drops the log and the cells.
-    fn begin_anew(&mut self, around: &mut Around<'_>) {
+    fn begin_anew(&mut self, context: &mut StepContext<'_>) {
         self.forget();
-        around.effects.push(Effect::Forget { slot: self.slot });
+        context.effects.push(Effect::Forget { slot: self.slot });
     }
 
     fn forget(&mut self) {
@@ -133,12 +133,12 @@ impl Replicated {
 
     /// The cells of this copy were dropped, to be replaced by others. The primary is told at once that
     /// nothing is left here.
-    pub(crate) fn emptied(&mut self, around: &mut Around<'_>) {
+    pub(crate) fn emptied(&mut self, context: &mut StepContext<'_>) {
         if planted::is(Bug::EmptiedKept) {
             return;
         }
         self.forget();
-        self.call_back(around);
+        self.call_back(context);
     }
 
     /// The last entry that this copy may report as shared with the primary, logged at its durability class.
@@ -157,14 +157,14 @@ impl Replicated {
         previous: Position,
         entries: Vec<Entry>,
         committed: Sequence,
-        around: &mut Around<'_>,
+        context: &mut StepContext<'_>,
     ) {
         if !self.is_behind(previous) {
             let hint = self.hint(previous);
-            return self.send(from, SlotMessage::Rejected { hint }, around);
+            return self.send(from, SlotMessage::Rejected { hint }, context);
         }
         let through = Sequence(previous.sequence.0 + entries.len() as u64);
-        if self.take_in(entries, around) {
+        if self.take_in(entries, context) {
             self.verified = self.verified.max(through.min(self.log.last().sequence));
         }
         let known = if planted::is(Bug::AppliedOnReceipt) {
@@ -172,10 +172,10 @@ impl Replicated {
         } else {
             committed.min(self.verified)
         };
-        self.commit(known, None, around);
-        self.send(from, SlotMessage::Appended { matched: self.matched() }, around);
-        let needed = Needed { behind: self.committed, held_behind: None, bytes_max: around.kept_bytes_max };
-        self.trim(needed, around.options);
+        self.commit(known, None, context);
+        self.send(from, SlotMessage::Appended { matched: self.matched() }, context);
+        let needed = Needed { behind: self.committed, held_behind: None, bytes_max: context.kept_bytes_max };
+        self.trim(needed, context.options);
     }
 
     /// Whether this copy has the entry at `previous`.
@@ -203,7 +203,7 @@ impl Replicated {
 
     /// Adds the entries that are new, replacing those that the primary does not have. Returns whether these
     /// entries can be right.
-    fn take_in(&mut self, entries: Vec<Entry>, around: &mut Around<'_>) -> bool {
+    fn take_in(&mut self, entries: Vec<Entry>, context: &mut StepContext<'_>) -> bool {
         let is_new = |log: &Log, entry: &Entry| {
             let found = log.position(entry.position.sequence);
             entry.position.sequence > log.base().sequence
@@ -220,7 +220,7 @@ impl Replicated {
         };
         self.truncate_behind(sequence);
         new.iter().for_each(|entry| self.push(entry.clone()));
-        self.write(after, new, around);
+        self.write(after, new, context);
         true
     }
 
@@ -253,9 +253,9 @@ impl Replicated {
     }
 
     /// Has the entries logged. Without a log they count as logged at once.
-    pub(crate) fn write(&mut self, after: Position, entries: Vec<Entry>, around: &mut Around<'_>) {
-        if around.options.logs {
-            around.effects.push(Effect::Log { slot: self.slot, after, entries, run: self.run });
+    pub(crate) fn write(&mut self, after: Position, entries: Vec<Entry>, context: &mut StepContext<'_>) {
+        if context.options.logs {
+            context.effects.push(Effect::Log { slot: self.slot, after, entries, run: self.run });
         } else {
             self.logged = self.log.last().sequence;
         }
@@ -263,7 +263,7 @@ impl Replicated {
 
     /// The log holds this entry and all before it. A write of an earlier run does not count: entries may have
     /// been cut off and replaced since.
-    pub(crate) fn logged(&mut self, position: Position, run: LogRun, around: &mut Around<'_>) {
+    pub(crate) fn logged(&mut self, position: Position, run: LogRun, context: &mut StepContext<'_>) {
         if run != self.run && !planted::is(Bug::LoggedOfAnother) {
             return;
         }
@@ -281,8 +281,8 @@ impl Replicated {
         self.logged = position.sequence;
         self.unsettled = None;
         match self.configuration.primary {
-            Some(me) if me == around.me => self.advance(around),
-            Some(primary) => self.send(primary, SlotMessage::Appended { matched: self.matched() }, around),
+            Some(me) if me == context.me => self.advance(context),
+            Some(primary) => self.send(primary, SlotMessage::Appended { matched: self.matched() }, context),
             None => {}
         }
     }
@@ -292,21 +292,21 @@ impl Replicated {
         &mut self,
         through: Sequence,
         mut primary: Option<&mut Primary>,
-        around: &mut Around<'_>,
+        context: &mut StepContext<'_>,
     ) {
         while self.committed < through {
             let sequence = self.committed.next();
             let Some(entry) = self.log.get(sequence).cloned() else { break };
             self.committed = sequence;
             let mut ticket = primary.as_mut().and_then(|primary| primary.ticket_of(sequence));
-            if self.configuration.in_sync.len() < around.in_sync_min
+            if self.configuration.in_sync.len() < context.in_sync_min
                 && let Some(ticket) = ticket.take()
             {
                 // Copies were lost since this write was accepted: it is applied, and may be lost with the few
                 // copies that are left.
-                around.effects.push(Effect::Unknown { ticket });
+                context.effects.push(Effect::Unknown { ticket });
             }
-            around.effects.push(Effect::Apply { slot: self.slot, entry, ticket });
+            context.effects.push(Effect::Apply { slot: self.slot, entry, ticket });
         }
     }
 
@@ -323,16 +323,16 @@ impl Replicated {
     }
 
     /// Cells were installed that include everything up to this entry.
-    pub(crate) fn installed(&mut self, position: Position, time_ms: u64, around: &mut Around<'_>) {
+    pub(crate) fn installed(&mut self, position: Position, time_ms: u64, context: &mut StepContext<'_>) {
         // If these cells are lost, the state that was applied before is still there.
-        self.unsettled = around.options.logs.then_some(position);
-        self.logged = if around.options.logs { self.logged.min(self.committed) } else { position.sequence };
+        self.unsettled = context.options.logs.then_some(position);
+        self.logged = if context.options.logs { self.logged.min(self.committed) } else { position.sequence };
         self.log = Log::behind(position);
         self.committed = position.sequence;
         self.verified = position.sequence;
         self.time_ms = time_ms;
-        if let Some(primary) = self.configuration.primary.filter(|&primary| primary != around.me) {
-            self.send(primary, SlotMessage::Rejected { hint: self.committed }, around);
+        if let Some(primary) = self.configuration.primary.filter(|&primary| primary != context.me) {
+            self.send(primary, SlotMessage::Rejected { hint: self.committed }, context);
         }
     }
 }

@@ -16,12 +16,12 @@ use crate::Moment;
 use std::collections::HashSet;
 
 /// This many waiting members are handed out at once, however much time they have.
-const BATCH: usize = 256;
+const BATCH_MEMBERS: usize = 256;
 
 /// The fraction of its time that a request may wait, and the fraction for which it waits for another one to
 /// come.
-const WAIT_PART: u64 = 2;
-const QUIET_PART: u64 = 100;
+const WAIT_DIVISOR: u64 = 2;
+const QUIET_DIVISOR: u64 = 100;
 
 /// Members whose requests wait for each other.
 #[derive(Debug, Default)]
@@ -48,9 +48,9 @@ impl Gathering {
         if self.held.insert(member) {
             self.waiting.push(member);
         }
-        let due = now.after(slack_us / WAIT_PART);
+        let due = now.after(slack_us / WAIT_DIVISOR);
         self.due = Some(self.due.map_or(due, |first| first.min(due)));
-        self.quiet_at = Some(now.after(slack_us / QUIET_PART).min(due));
+        self.quiet_at = Some(now.after(slack_us / QUIET_DIVISOR).min(due));
     }
 
     /// Removes a member; returns whether it was waiting.
@@ -96,7 +96,7 @@ impl Gathering {
     fn is_due(&self, now: Moment) -> bool {
         let regulars = self.recent.len() + self.before.len();
         let is_time = self.due_at().is_some_and(|at| now >= at);
-        !self.is_empty() && (self.len() >= BATCH.min(regulars) || is_time)
+        !self.is_empty() && (self.len() >= BATCH_MEMBERS.min(regulars) || is_time)
     }
 
     /// Starts a new period when the last one is over. A member that asked for nothing in a whole period is
@@ -155,8 +155,8 @@ mod tests {
     fn who_stays_away_is_waited_for_as_long_as_others_come_and_no_longer_than_half_of_the_time() {
         let mut gathering = known(100);
         gathering.hold(Moment(10), 0, SLACK_US);
-        assert_eq!(gathering.due_at(), Some(Moment(10 + SLACK_US / QUIET_PART)));
-        assert_eq!(gathering.take_due(Moment(10 + SLACK_US / QUIET_PART)), [0], "nobody came");
+        assert_eq!(gathering.due_at(), Some(Moment(10 + SLACK_US / QUIET_DIVISOR)));
+        assert_eq!(gathering.take_due(Moment(10 + SLACK_US / QUIET_DIVISOR)), [0], "nobody came");
         let mut now = Moment(100_000);
         let first = now;
         while gathering.take_due(now).is_empty() {
@@ -164,7 +164,7 @@ mod tests {
             gathering.hold(now, now.0 / 4_000 % 90, SLACK_US);
             now = now.after(4_000);
         }
-        assert!(now <= first.after(SLACK_US / WAIT_PART + 4_000), "{now:?}");
+        assert!(now <= first.after(SLACK_US / WAIT_DIVISOR + 4_000), "{now:?}");
     }
 
     #[test]
@@ -178,11 +178,11 @@ mod tests {
 
     #[test]
     fn a_batch_waits_for_nobody_and_whoever_is_gone_is_neither_waited_for_nor_handed_out() {
-        let mut gathering = known(2 * BATCH as u64);
-        (1..BATCH as u64).for_each(|member| gathering.hold(Moment(10), member, SLACK_US));
+        let mut gathering = known(2 * BATCH_MEMBERS as u64);
+        (1..BATCH_MEMBERS as u64).for_each(|member| gathering.hold(Moment(10), member, SLACK_US));
         assert!(gathering.take_due(Moment(10)).is_empty());
         gathering.hold(Moment(10), 0, SLACK_US);
-        assert_eq!(gathering.take_due(Moment(10)).len(), BATCH);
+        assert_eq!(gathering.take_due(Moment(10)).len(), BATCH_MEMBERS);
         let mut gathering = known(3);
         gathering.hold(Moment(10), 0, SLACK_US);
         gathering.hold(Moment(10), 1, SLACK_US);

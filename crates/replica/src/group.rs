@@ -5,7 +5,7 @@
 //! Invariant: an epoch of a slot has one primary; a change of the primary or of the in-sync copies starts a
 //! new epoch.
 
-use crate::changing::Changing;
+use crate::next_table::NextTable;
 use crate::{Copies, Epoch, Incarnation, KeyspaceRules, Member, NodeId, Proposal, Slot, Table};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -181,7 +181,7 @@ impl Group {
             return self.register(node, nonce, address, &survived);
         }
         // If this table is not shared, it is changed in place: founding many slots copies none.
-        let mut table = Changing::of(Arc::make_mut(&mut self.table));
+        let mut table = NextTable::of(Arc::make_mut(&mut self.table));
         match change {
             Change::Fail { node, incarnation } => table.hear(node, incarnation, false),
             Change::Hear { node, incarnation } => table.hear(node, incarnation, true),
@@ -222,7 +222,7 @@ impl Group {
         }
         let former = self.table.incarnation(node).or(self.left.remove(&node)).unwrap_or_default();
         let incarnation = Incarnation(former.0 + 1);
-        let mut table = Changing::of(Arc::make_mut(&mut self.table));
+        let mut table = NextTable::of(Arc::make_mut(&mut self.table));
         let address = address.into();
         table.begin(node, Member { incarnation, is_up: true, is_leaving: false, address }, survived);
         table.end();

@@ -20,7 +20,7 @@ pub(crate) struct Leases {
     answered: BTreeMap<NodeId, Question>,
     /// The newest table that each node has reported to know: it serves nothing that this table takes from it.
     known_by: BTreeMap<NodeId, Version>,
-    held: BTreeMap<NodeId, Held>,
+    held: BTreeMap<NodeId, HeldPromise>,
     /// The nodes that are asked.
     pub(crate) partners: BTreeSet<NodeId>,
     /// The nodes that were asked before, and until when such a promise may stand: until then they hear of
@@ -40,7 +40,7 @@ pub(crate) struct Question {
 
 /// A promise that this node holds.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldPromise {
     round: u64,
     asked_at: Moment,
     heard_at: Moment,
@@ -138,7 +138,7 @@ impl Leases {
 
     /// Takes a promise that another node gave.
     pub(crate) fn hold(&mut self, from: NodeId, round: u64, asked_at: Moment, version: Version, now: Moment) {
-        let held = Held { round, asked_at, heard_at: now, version };
+        let held = HeldPromise { round, asked_at, heard_at: now, version };
         let newest = self.held.entry(from).or_insert(held);
         if (held.round, held.version) >= (newest.round, newest.version) {
             *newest = held;

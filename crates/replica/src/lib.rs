@@ -15,19 +15,19 @@
 //! Invariant: a read is answered only while every other in-sync copy promises that no other node is primary.
 
 // Shared state, and how it is decided.
-mod changing;
 mod configurations;
 mod group;
 mod ids;
 mod keyspaces;
 mod members;
+mod next_table;
 mod placement;
 mod table;
 
 // The protocol between nodes.
 mod copy;
 mod gathering;
-mod held;
+mod held_requests;
 mod lease;
 mod log;
 mod message;

@@ -24,12 +24,12 @@ pub struct Member {
 
 /// The address of a node, as text; what it means is up to the runtime.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Address(Kept);
+pub struct Address(StoredAddress);
 
 /// How an address is stored. Whatever fits the first form is never stored in the second, so equal texts
 /// compare equal.
 #[derive(Clone, PartialEq, Eq)]
-enum Kept {
+enum StoredAddress {
     /// `NAME HOST:PORT HOST:PORT`: a name of 40 hexadecimal digits, and the same numbered host twice.
     Numbered { name: [u8; 20], host: Ipv4Addr, ports: [u16; 2] },
     /// Any other text.
@@ -52,7 +52,7 @@ impl Address {
         self.to_string().parse()
     }
 
-    fn numbered(text: &str) -> Option<Kept> {
+    fn numbered(text: &str) -> Option<StoredAddress> {
         let (name, rest) = text.split_at_checked(40)?;
         let (clients, peers) = rest.strip_prefix(' ')?.split_once(' ')?;
         let (host, port) = clients.split_once(':')?;
@@ -62,7 +62,7 @@ impl Address {
             *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
         }
         let ports = [port.parse().ok()?, peer_port.parse().ok()?];
-        let kept = Kept::Numbered { name: packed, host: host.parse().ok()?, ports };
+        let kept = StoredAddress::Numbered { name: packed, host: host.parse().ok()?, ports };
         // Other spellings of the same address, such as a port with a leading zero, are stored as text.
         (host == same_host && kept.to_string() == text).then_some(kept)
     }
@@ -70,7 +70,7 @@ impl Address {
 
 impl From<&str> for Address {
     fn from(text: &str) -> Self {
-        Self(Self::numbered(text).unwrap_or_else(|| Kept::Text(text.into())))
+        Self(Self::numbered(text).unwrap_or_else(|| StoredAddress::Text(text.into())))
     }
 }
 
@@ -92,7 +92,7 @@ impl fmt::Debug for Address {
     }
 }
 
-impl fmt::Display for Kept {
+impl fmt::Display for StoredAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => f.write_str(text),
@@ -209,7 +209,7 @@ mod tests {
     fn an_address_is_told_as_it_was_given_and_the_usual_one_takes_no_memory_of_its_own() {
         let usual = format!("{NAME} 10.1.2.3:7379 10.1.2.3:17379");
         let kept = Address::from(usual.as_str());
-        assert!(matches!(kept.0, Kept::Numbered { .. }));
+        assert!(matches!(kept.0, StoredAddress::Numbered { .. }));
         assert_eq!(kept.to_string(), usual);
         let others = [
             String::new(),
@@ -227,7 +227,7 @@ mod tests {
         ];
         for text in others {
             let kept = Address::from(text.clone());
-            assert!(matches!(kept.0, Kept::Text(_)), "{text}");
+            assert!(matches!(kept.0, StoredAddress::Text(_)), "{text}");
             assert_eq!(kept.to_string(), text);
         }
     }

@@ -3,24 +3,24 @@
 //! Invariant: an entry is committed only when every in-sync copy has it, and also the candidate, once there
 //! is one.
 
+mod admission;
 mod alone;
-mod cells;
-mod counting;
+mod dismissals;
 mod hand_over;
 mod reads;
-mod resting;
 mod sending;
+mod transfers;
 
-use crate::copy::{Around, Replicated};
-use crate::held::{Held, Request, Write};
+use crate::copy::{Replicated, StepContext};
+use crate::held_requests::{HeldRequests, Request, Write};
 use crate::lease::Leases;
 use crate::log::{Log, Needed};
 use crate::planted::{self, Bug};
 use crate::{
     Effect, Entry, Incarnation, Moment, NodeId, Position, Refusal, Sequence, Slot, Table, Ticket, Version,
 };
+use dismissals::Dismissals;
 use hand_over::HandingOver;
-use resting::Dismissals;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What the primary knows of another copy.
@@ -52,9 +52,9 @@ struct Peer {
 
 impl Peer {
     /// The entry after which all are kept for this copy; none for one that has been silent for long.
-    fn held_behind(&self, around: &Around<'_>) -> Option<Sequence> {
-        let patience_us = 10 * around.options.suspect_us;
-        self.held_from.filter(|_| around.now < self.heard_at.after(patience_us))
+    fn held_behind(&self, context: &StepContext<'_>) -> Option<Sequence> {
+        let patience_us = 10 * context.options.suspect_us;
+        self.held_from.filter(|_| context.now < self.heard_at.after(patience_us))
     }
 
     /// Whether the log has everything that the copy lacks, and the copy follows. A copy that received cells
@@ -101,7 +101,7 @@ pub(crate) struct Primary {
     reads: VecDeque<WaitingRead>,
     /// The handover under way. Meanwhile nothing new is accepted, and requests wait in `held`.
     handing: Option<HandingOver>,
-    held: Held,
+    held: HeldRequests,
     /// Since when writes are under way that cannot be committed, because the group does not hear this node.
     unheard_since: Option<Moment>,
     /// No handover begins before this moment, because the group did not decide on the last one in time.
@@ -109,7 +109,7 @@ pub(crate) struct Primary {
 }
 
 /// What the node knows when a primary takes a step.
-pub(crate) struct Knowing<'a> {
+pub(crate) struct NodeView<'a> {
     pub(crate) table: &'a Table,
     pub(crate) leases: &'a Leases,
     /// The version of the newest table that this node knows.
@@ -122,7 +122,7 @@ pub(crate) struct Knowing<'a> {
     pub(crate) group_hears: bool,
 }
 
-impl<'a> Knowing<'a> {
+impl<'a> NodeView<'a> {
     /// The knowledge of a node that goes by one table, and may have a newer one pending.
     pub(crate) fn of(
         (table, pending): (&'a Table, Option<&'a Table>),
@@ -140,7 +140,7 @@ impl<'a> Knowing<'a> {
 impl Primary {
     /// Begins an epoch of this node, whether it led before or not: the positions of the other copies are
     /// unknown.
-    pub(crate) fn of(copy: &Replicated, before: Option<Box<Self>>, _around: &Around<'_>) -> Box<Self> {
+    pub(crate) fn of(copy: &Replicated, before: Option<Box<Self>>, _context: &StepContext<'_>) -> Box<Self> {
         let mut primary = before.unwrap_or_default();
         if !planted::is(Bug::MatchedKept) {
             primary.peers.clear();
@@ -154,18 +154,18 @@ impl Primary {
     }
 
     /// Another node leads: the outcome of writes under way is unknown, and held requests never happened.
-    pub(crate) fn end(mut self, leads: Option<NodeId>, around: &mut Around<'_>) {
+    pub(crate) fn end(mut self, leads: Option<NodeId>, context: &mut StepContext<'_>) {
         let refusal = Refusal::of(leads);
         for (_, ticket) in self.tickets {
-            around.effects.push(match planted::is(Bug::UnderWayRefused) {
+            context.effects.push(match planted::is(Bug::UnderWayRefused) {
                 true => Effect::Refuse { ticket, refusal },
                 false => Effect::Unknown { ticket },
             });
         }
         for read in self.reads {
-            around.effects.push(Effect::Refuse { ticket: read.ticket, refusal });
+            context.effects.push(Effect::Refuse { ticket: read.ticket, refusal });
         }
-        self.held.refuse(refusal, around.effects);
+        self.held.refuse(refusal, context.effects);
     }
 
     pub(crate) fn ticket_of(&mut self, sequence: Sequence) -> Option<Ticket> {
@@ -216,14 +216,14 @@ impl Replicated {
     }
 
     /// Asks copies that are new in this configuration where they stand.
-    pub(crate) fn meet_copies(&mut self, around: &mut Around<'_>) {
+    pub(crate) fn meet_copies(&mut self, context: &mut StepContext<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
         let configuration = self.configuration;
         primary.peers.retain(|peer| configuration.has(peer.node));
         // A candidate that has no copy any more would be waited for as soon as it has one again.
         primary.candidate = primary.candidate.filter(|candidate| configuration.has(candidate.node));
         let copies = configuration.in_sync.iter().chain(configuration.joining.iter());
-        for node in copies.filter(|&node| node != around.me) {
+        for node in copies.filter(|&node| node != context.me) {
             if primary.peers.iter().any(|peer| peer.node == node) {
                 continue;
             }
@@ -236,23 +236,23 @@ impl Replicated {
                 sent: last,
                 committed_told: Sequence(0),
                 hint: Sequence(0),
-                heard_at: around.now,
-                sent_at: around.now,
-                owes_since: Some(around.now),
+                heard_at: context.now,
+                sent_at: context.now,
+                owes_since: Some(context.now),
                 no_cells_before: None,
                 takes_entries: false,
                 held_from: None,
             });
         }
         for at in 0..primary.peers.len() {
-            self.send_entries(&mut primary, at, true, around);
+            self.send_entries(&mut primary, at, true, context);
         }
         self.primary = Some(primary);
-        self.advance(around);
+        self.advance(context);
     }
 
     /// What an earlier life of a node said of its log does not count for the next one.
-    pub(crate) fn notice_lives(&mut self, table: &Table, around: &mut Around<'_>) {
+    pub(crate) fn notice_lives(&mut self, table: &Table, context: &mut StepContext<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
         let last = self.log.last().sequence;
         for at in 0..primary.peers.len() {
@@ -269,23 +269,23 @@ impl Replicated {
                 peer.takes_entries = false;
                 // The group refuses for good what was proposed for the earlier life.
                 primary.candidate = primary.candidate.filter(|candidate| candidate.node != peer.node);
-                self.send_entries(&mut primary, at, true, around);
+                self.send_entries(&mut primary, at, true, context);
             }
         }
         self.primary = Some(primary);
     }
 
     /// Takes a client's write.
-    pub(crate) fn client_writes(&mut self, write: Write, around: &mut Around<'_>) {
+    pub(crate) fn client_writes(&mut self, write: Write, context: &mut StepContext<'_>) {
         if self.holds_back() {
-            return self.hold_back(Request::Write(write), around);
+            return self.hold_back(Request::Write(write), context);
         }
         let Write { ticket, time_ms, body, keys } = write;
         let last = self.log.last().sequence;
         let under_way = last.0 - self.committed.0;
         let Some(primary) = self.primary.as_ref() else { return };
-        let options = around.options;
-        let (have, need) = (self.configuration.in_sync.len(), around.in_sync_min);
+        let options = context.options;
+        let (have, need) = (self.configuration.in_sync.len(), context.in_sync_min);
         let refusal = if have < need {
             Some(Refusal::TooFewCopies { have, need })
         } else if under_way >= options.under_way_max as u64
@@ -296,10 +296,10 @@ impl Replicated {
             None
         };
         if let Some(refusal) = refusal {
-            return around.effects.push(Effect::Refuse { ticket, refusal });
+            return context.effects.push(Effect::Refuse { ticket, refusal });
         }
-        if !self.may_commit(around) || self.holds_any() {
-            return self.hold_back(Request::Write(Write { ticket, time_ms, body, keys }), around);
+        if !self.may_commit(context) || self.holds_any() {
+            return self.hold_back(Request::Write(Write { ticket, time_ms, body, keys }), context);
         }
         let Some(primary) = self.primary.as_mut() else { return };
         let position = Position { epoch: self.configuration.epoch, sequence: last.next() };
@@ -315,32 +315,32 @@ impl Replicated {
         let entry = Entry { position, time_ms: time_ms.max(self.time_ms), body };
         let after = self.log.last();
         self.push(entry.clone());
-        self.write(after, vec![entry], around);
-        self.spread(around);
-        self.advance(around);
+        self.write(after, vec![entry], context);
+        self.spread(context);
+        self.advance(context);
     }
 
     /// Commits what every copy that counts has.
-    pub(crate) fn advance(&mut self, around: &mut Around<'_>) {
+    pub(crate) fn advance(&mut self, context: &mut StepContext<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
         let counts_itself = planted::is(Bug::CountedBeforeLogged);
         let mut had: Vec<Sequence> = vec![if counts_itself { self.log.last().sequence } else { self.logged }];
-        let counted = primary.peers.iter().filter(|peer| self.must_have(&primary, peer, around));
+        let counted = primary.peers.iter().filter(|peer| self.must_have(&primary, peer, context));
         had.extend(counted.map(|peer| peer.matched));
         had.sort_unstable();
         let skipped = usize::from(planted::is(Bug::CommittedWithoutOne) && had.len() > 2);
-        if let Some(&through) = had.get(skipped).filter(|_| self.may_commit(around)) {
-            self.commit(through, Some(&mut primary), around);
+        if let Some(&through) = had.get(skipped).filter(|_| self.may_commit(context)) {
+            self.commit(through, Some(&mut primary), context);
         }
         let behind = primary.peers.iter().map(|peer| peer.matched).min().unwrap_or(self.committed);
-        let held_behind = primary.peers.iter().filter_map(|peer| peer.held_behind(around)).min();
-        let needed = Needed { behind, held_behind, bytes_max: around.kept_bytes_max };
+        let held_behind = primary.peers.iter().filter_map(|peer| peer.held_behind(context)).min();
+        let needed = Needed { behind, held_behind, bytes_max: context.kept_bytes_max };
         self.primary = Some(primary);
-        self.trim(needed, around.options);
+        self.trim(needed, context.options);
     }
 
-    fn must_have(&self, primary: &Primary, peer: &Peer, around: &Around<'_>) -> bool {
-        if planted::is(Bug::DismissedAlone) && around.now > peer.heard_at.after(around.options.suspect_us) {
+    fn must_have(&self, primary: &Primary, peer: &Peer, context: &StepContext<'_>) -> bool {
+        if planted::is(Bug::DismissedAlone) && context.now > peer.heard_at.after(context.options.suspect_us) {
             return false;
         }
         self.configuration.in_sync.contains(peer.node)
@@ -349,25 +349,25 @@ impl Replicated {
     }
 
     /// Handles a tick: resends, announces what is committed, admits copies, reports silent ones.
-    pub(crate) fn tick(&mut self, knowing: &Knowing<'_>, around: &mut Around<'_>) {
+    pub(crate) fn tick(&mut self, view: &NodeView<'_>, context: &mut StepContext<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
         for at in 0..primary.peers.len() {
-            self.remind(&mut primary, at, around);
+            self.remind(&mut primary, at, context);
         }
-        self.count_in(&mut primary, knowing, around);
-        self.report(&mut primary, knowing, around);
-        self.give_up_unheard(&mut primary, around);
+        self.count_in(&mut primary, view, context);
+        self.report(&mut primary, view, context);
+        self.give_up_unheard(&mut primary, context);
         self.primary = Some(primary);
-        self.advance(around);
-        self.look(knowing, around);
+        self.advance(context);
+        self.look(view, context);
     }
 
     /// Handles a change: reads may be answered, and the slot may be handed over.
-    pub(crate) fn look(&mut self, knowing: &Knowing<'_>, around: &mut Around<'_>) {
+    pub(crate) fn look(&mut self, view: &NodeView<'_>, context: &mut StepContext<'_>) {
         if self.hands_over() {
-            self.hand_over(knowing, around);
+            self.hand_over(view, context);
         }
-        self.answer_reads(knowing, around);
+        self.answer_reads(view, context);
     }
 
     /// Whether a read waits, or the slot is to be handed over.

@@ -3,18 +3,18 @@
 //! Invariant: a table is accepted as a whole, and only when no promise stands against it; never an older one.
 //! Invariant: what a node says counts only in the life that the table names.
 
-mod cells;
 mod clients;
-mod kept;
+mod kept_entries;
 mod led;
 mod slots;
 mod tables;
+mod transfers;
 
-use crate::copy::{Around, Replicated};
-use crate::held::{Held, Request, Write};
+use crate::copy::{Replicated, StepContext};
+use crate::held_requests::{HeldRequests, Request, Write};
 use crate::lease::{Leases, Question};
 use crate::planted::{self, Bug};
-use crate::primary::Knowing;
+use crate::primary::NodeView;
 use crate::{
     Configuration, Effect, Entry, Epoch, Incarnation, Input, LogRun, Message, Moment, NodeId, Options,
     Position, Reads, Sequence, Slot, SlotMessage, Table,
@@ -54,7 +54,7 @@ pub struct Replica {
     /// The slots that this node leads.
     led: Led,
     /// Client requests for slots that this node is about to lead.
-    early: BTreeMap<Slot, Held>,
+    early: BTreeMap<Slot, HeldRequests>,
     /// Slots whose primary called in an epoch that this node did not know, or of which it had no copy.
     called: BTreeMap<Slot, Epoch>,
     /// Slots that a tick has to visit.
@@ -126,13 +126,13 @@ impl Replica {
                 self.client_asks(slot, Request::Read { ticket, keys }, now, effects);
             }
             Input::Logged { slot, position, run } => {
-                self.with(slot, now, effects, |copy, around| copy.logged(position, run, around));
+                self.with(slot, now, effects, |copy, context| copy.logged(position, run, context));
                 self.look_at(slot, now, effects);
             }
             Input::Installed { slot, position, time_ms } => {
-                self.with(slot, now, effects, |copy, around| {
+                self.with(slot, now, effects, |copy, context| {
                     if copy.would_install(position) {
-                        copy.installed(position, time_ms, around);
+                        copy.installed(position, time_ms, context);
                     }
                 });
             }
@@ -141,7 +141,7 @@ impl Replica {
                 self.with(slot, now, effects, |copy, _| copy.transfer_began(to, position.sequence));
             }
             Input::TransferEnded { slot, to } => {
-                self.with(slot, now, effects, |copy, around| copy.transfer_ended(to, around));
+                self.with(slot, now, effects, |copy, context| copy.transfer_ended(to, context));
             }
             Input::GroupHeard { asked_at } => self.group_heard = self.group_heard.max(Some(asked_at)),
             Input::Tick => self.tick(now, effects),
@@ -195,11 +195,12 @@ impl Replica {
     #[must_use]
     pub fn may_read(&self, slot: Slot, now: Moment) -> bool {
         let Some(copy) = self.slots.get(slot) else { return false };
-        let knowing = self.knowing(slot, now);
+        let view = self.view(slot, now);
         let (me, options, effects) = (self.me, &self.options, &mut Vec::new());
         let goes_alone = self.goes_alone(slot, now);
-        let around = Around { me, now, options, in_sync_min: 0, kept_bytes_max: 0, goes_alone, effects };
-        copy.may_read(&knowing, &around)
+        let context =
+            StepContext { me, now, options, in_sync_min: 0, kept_bytes_max: 0, goes_alone, effects };
+        copy.may_read(&view, &context)
     }
 
     /// Whether the table names another life of this node: what it says counts for nothing any more, and it
@@ -235,41 +236,41 @@ impl Replica {
         slot: Slot,
         now: Moment,
         effects: &mut Vec<Effect>,
-        act: impl FnOnce(&mut Replicated, &mut Around<'_>),
+        act: impl FnOnce(&mut Replicated, &mut StepContext<'_>),
     ) {
         let (in_sync_min, goes_alone) = (self.in_sync_min(slot), self.goes_alone(slot, now));
         let (me, options, kept_bytes_max) = (self.me, &self.options, self.kept_bytes_max());
         let Some(copy) = self.slots.get_mut(slot) else { return };
         let before = copy.log.kept_bytes();
-        act(copy, &mut Around { me, now, options, in_sync_min, kept_bytes_max, goes_alone, effects });
-        self.kept_bytes = kept::changed(self.kept_bytes, before, copy);
+        act(copy, &mut StepContext { me, now, options, in_sync_min, kept_bytes_max, goes_alone, effects });
+        self.kept_bytes = kept_entries::changed(self.kept_bytes, before, copy);
         note(&mut self.busy, copy);
     }
 
     /// The same, for steps that need to know more than the copy.
-    fn with_knowing(
+    fn with_view(
         &mut self,
         slot: Slot,
         now: Moment,
         effects: &mut Vec<Effect>,
-        act: impl FnOnce(&mut Replicated, &Knowing<'_>, &mut Around<'_>),
+        act: impl FnOnce(&mut Replicated, &NodeView<'_>, &mut StepContext<'_>),
     ) {
         let (in_sync_min, group_hears) = (self.in_sync_min(slot), self.group_hears(now));
         let (me, options, kept_bytes_max) = (self.me, &self.options, self.kept_bytes_max());
         let Some(copy) = self.slots.get_mut(slot) else { return };
         let tables = (&*self.table, self.pending.as_deref());
-        let knowing = Knowing::of(tables, &self.leases, (me, slot), group_hears);
-        let goes_alone = group_hears && knowing.keeps;
+        let view = NodeView::of(tables, &self.leases, (me, slot), group_hears);
+        let goes_alone = group_hears && view.keeps;
         let before = copy.log.kept_bytes();
-        let around = &mut Around { me, now, options, in_sync_min, kept_bytes_max, goes_alone, effects };
-        act(copy, &knowing, around);
-        self.kept_bytes = kept::changed(self.kept_bytes, before, copy);
+        let context = &mut StepContext { me, now, options, in_sync_min, kept_bytes_max, goes_alone, effects };
+        act(copy, &view, context);
+        self.kept_bytes = kept_entries::changed(self.kept_bytes, before, copy);
         note(&mut self.busy, copy);
     }
 
-    fn knowing(&self, slot: Slot, now: Moment) -> Knowing<'_> {
+    fn view(&self, slot: Slot, now: Moment) -> NodeView<'_> {
         let tables = (&*self.table, self.pending.as_deref());
-        Knowing::of(tables, &self.leases, (self.me, slot), self.group_hears(now))
+        NodeView::of(tables, &self.leases, (self.me, slot), self.group_hears(now))
     }
 
     /// Whether the configuration group hears this node, as far as a primary needs that. With
@@ -289,7 +290,7 @@ impl Replica {
 
     fn look_at(&mut self, slot: Slot, now: Moment, effects: &mut Vec<Effect>) {
         if self.slots.get(slot).is_some_and(Replicated::has_to_look) {
-            self.with_knowing(slot, now, effects, Replicated::look);
+            self.with_view(slot, now, effects, Replicated::look);
         }
     }
 
@@ -350,15 +351,15 @@ impl Replica {
             let version = self.known().version;
             return effects.push(Effect::Send { to: from, message: Message::TableIs { version } });
         }
-        self.with(slot, now, effects, |copy, around| match about {
+        self.with(slot, now, effects, |copy, context| match about {
             SlotMessage::Append { previous, entries, committed } => {
-                if (primary == Some(from) || planted::is(Bug::OldPrimaryHeard)) && primary != Some(around.me)
+                if (primary == Some(from) || planted::is(Bug::OldPrimaryHeard)) && primary != Some(context.me)
                 {
-                    copy.append(from, previous, entries, committed, around);
+                    copy.append(from, previous, entries, committed, context);
                 }
             }
-            SlotMessage::Appended { matched } => copy.appended(from, matched, around),
-            SlotMessage::Rejected { hint } => copy.rejected(from, hint, around),
+            SlotMessage::Appended { matched } => copy.appended(from, matched, context),
+            SlotMessage::Rejected { hint } => copy.rejected(from, hint, context),
         });
         self.look_at(slot, now, effects);
     }
@@ -368,7 +369,7 @@ impl Replica {
         self.look_at_early(now, effects);
         let busy: Vec<_> = self.busy.iter().copied().collect();
         for slot in busy {
-            self.with_knowing(slot, now, effects, Replicated::tick);
+            self.with_view(slot, now, effects, Replicated::tick);
         }
         if self.leases.is_due(now, &self.options) {
             self.ask(now, effects);

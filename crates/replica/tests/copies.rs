@@ -8,7 +8,7 @@ use atoll_replica::{
     Change, Incarnation, Input, Message, NodeId, Options, Position, Proposal, Refusal, Sequence, SlotMessage,
     Survived, Ticket,
 };
-use small_ring::{Ring, SLOT, Told, three};
+use small_ring::{Outcome, Ring, SLOT, three};
 
 #[test]
 fn a_write_is_acknowledged_when_every_copy_has_logged_it_and_not_before() {
@@ -20,7 +20,7 @@ fn a_write_is_acknowledged_when_every_copy_has_logged_it_and_not_before() {
     ring.log_all();
     assert_eq!(ring.told(1), None, "the others did not say so yet");
     ring.settle();
-    assert_eq!(ring.told(1), Some(Told::Written));
+    assert_eq!(ring.told(1), Some(Outcome::Written));
     ring.pass(100);
     assert_eq!((ring.applied(2), ring.applied(3)), (vec![1], vec![1]), "the others apply it as well");
 }
@@ -35,7 +35,7 @@ fn a_read_behind_a_write_of_its_key_waits_for_the_commit() {
     assert_eq!((ring.told(1), ring.told(2)), (None, None));
     ring.cut.clear();
     ring.pass(400);
-    assert_eq!((ring.told(1), ring.told(2)), (Some(Told::Written), Some(Told::Read(1))));
+    assert_eq!((ring.told(1), ring.told(2)), (Some(Outcome::Written), Some(Outcome::Read(1))));
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_read_stays_behind_a_write_that_may_change_any_key() {
     ring.read(1, 3);
     ring.logs_at_once = true;
     ring.pass(100);
-    assert_eq!((ring.told(2), ring.told(3)), (Some(Told::Written), Some(Told::Read(2))));
+    assert_eq!((ring.told(2), ring.told(3)), (Some(Outcome::Written), Some(Outcome::Read(2))));
     assert!(!ring.nodes[&NodeId(1)].replica.is_under_way(SLOT));
 }
 
@@ -57,13 +57,13 @@ fn a_read_stays_behind_a_write_that_may_change_any_key() {
 fn a_primary_that_hears_nobody_reads_nothing_once_its_promises_ran_out() {
     let mut ring = three();
     ring.read(1, 1);
-    assert_eq!(ring.told(1), Some(Told::Read(0)), "while it has promises it needs nobody");
+    assert_eq!(ring.told(1), Some(Outcome::Read(0)), "while it has promises it needs nobody");
     ring.isolate(1);
     ring.hears_group = false;
     ring.pass(1_100);
     ring.read(1, 2);
     ring.pass(3_200);
-    assert_eq!(ring.told(2), Some(Told::Refused(Refusal::NoLease)));
+    assert_eq!(ring.told(2), Some(Outcome::Refused(Refusal::NoLease)));
 }
 
 /// A ring of two nodes with one copy of everything, and the node that has it.
@@ -79,7 +79,7 @@ fn a_primary_without_other_copies_takes_no_write_once_the_group_hears_it_no_more
     let (mut ring, alone) = alone();
     ring.write(alone, 1);
     ring.settle();
-    assert_eq!(ring.told(1), Some(Told::Written), "while the group hears it, it needs nobody");
+    assert_eq!(ring.told(1), Some(Outcome::Written), "while the group hears it, it needs nobody");
     ring.hears_group = false;
     ring.pass(1_100);
     ring.write(alone, 2);
@@ -87,12 +87,12 @@ fn a_primary_without_other_copies_takes_no_write_once_the_group_hears_it_no_more
     assert_eq!(ring.told(2), None, "it may be heard again soon");
     ring.hears_group = true;
     ring.pass(100);
-    assert_eq!(ring.told(2), Some(Told::Written));
+    assert_eq!(ring.told(2), Some(Outcome::Written));
     ring.hears_group = false;
     ring.pass(1_100);
     ring.write(alone, 3);
     ring.pass(3_200);
-    assert_eq!(ring.told(3), Some(Told::Refused(Refusal::NoLease)));
+    assert_eq!(ring.told(3), Some(Outcome::Refused(Refusal::NoLease)));
     assert_eq!(ring.applied(alone), [1, 2]);
 }
 
@@ -107,10 +107,10 @@ fn a_write_under_way_is_not_acknowledged_once_the_group_hears_its_only_copy_no_m
     ring.pass(100);
     assert_eq!((ring.told(1), ring.applied(alone)), (None, Vec::new()));
     ring.pass(3_200);
-    assert_eq!(ring.told(1), Some(Told::Unknown), "nobody waits for ever");
+    assert_eq!(ring.told(1), Some(Outcome::Unknown), "nobody waits for ever");
     ring.hears_group = true;
     ring.pass(100);
-    assert_eq!((ring.told(1), ring.applied(alone)), (Some(Told::Unknown), vec![1]));
+    assert_eq!((ring.told(1), ring.applied(alone)), (Some(Outcome::Unknown), vec![1]));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_primary_without_other_copies_acknowledges_nothing_once_a_loss_was_accepted(
     assert_eq!((ring.told(1), ring.applied(former.0)), (None, Vec::new()));
     ring.hears_group = true;
     ring.publish();
-    assert!(matches!(ring.told(1), Some(Told::Refused(Refusal::Moved { .. }))), "{:?}", ring.told(1));
+    assert!(matches!(ring.told(1), Some(Outcome::Refused(Refusal::Moved { .. }))), "{:?}", ring.told(1));
 }
 
 #[test]
@@ -165,16 +165,16 @@ fn the_next_primary_has_what_was_acknowledged_and_the_former_one_tells_that_it_d
     let mut ring = three();
     ring.write(1, 1);
     ring.settle();
-    assert_eq!(ring.told(1), Some(Told::Written));
+    assert_eq!(ring.told(1), Some(Outcome::Written));
     ring.isolate(1);
     ring.write(1, 2);
     ring.fail(1);
-    assert_eq!(ring.told(2), Some(Told::Unknown), "it heard the new table");
+    assert_eq!(ring.told(2), Some(Outcome::Unknown), "it heard the new table");
     ring.pass(1_200);
     let leader = ring.primary().0;
     ring.write(leader, 3);
     ring.pass(100);
-    assert_eq!(ring.told(3), Some(Told::Written));
+    assert_eq!(ring.told(3), Some(Outcome::Written));
     assert_eq!(ring.applied(leader), [1, 3]);
     ring.cut.clear();
     ring.decide(Change::Hear { node: NodeId(1), incarnation: Incarnation(1) });
@@ -196,8 +196,8 @@ fn with_too_few_copies_nothing_is_written_but_reads_go_on() {
     ring.write(1, 2);
     ring.read(1, 3);
     ring.pass(100);
-    assert_eq!(ring.told(2), Some(Told::Refused(Refusal::TooFewCopies { have: 1, need: 2 })));
-    assert_eq!(ring.told(3), Some(Told::Read(1)));
+    assert_eq!(ring.told(2), Some(Outcome::Refused(Refusal::TooFewCopies { have: 1, need: 2 })));
+    assert_eq!(ring.told(3), Some(Outcome::Read(1)));
 }
 
 #[test]
@@ -209,7 +209,11 @@ fn a_write_that_is_committed_with_too_few_copies_is_not_acknowledged() {
     assert_eq!(ring.told(1), None);
     [2, 3].into_iter().for_each(|node| ring.fail(node));
     ring.pass(100);
-    assert_eq!((ring.told(1), ring.applied(1)), (Some(Told::Unknown), vec![1]), "the one copy may be lost");
+    assert_eq!(
+        (ring.told(1), ring.applied(1)),
+        (Some(Outcome::Unknown), vec![1]),
+        "the one copy may be lost"
+    );
 }
 
 #[test]
@@ -220,7 +224,7 @@ fn a_copy_that_does_not_answer_is_reported_and_gone_on_without() {
     ring.pass(900);
     assert_eq!(ring.told(1), None);
     ring.pass(400);
-    assert_eq!(ring.told(1), Some(Told::Written));
+    assert_eq!(ring.told(1), Some(Outcome::Written));
     assert!(!ring.group.table().slot(SLOT).in_sync.contains(NodeId(3)));
 }
 
@@ -266,7 +270,7 @@ fn a_copy_catches_up_with_a_slot_in_which_much_is_written_while_its_cells_are_on
         ring.write(1, ticket);
         ring.tick();
     }
-    assert_eq!(ring.told(60), Some(Told::Written));
+    assert_eq!(ring.told(60), Some(Outcome::Written));
     let there = ring.nodes.get_mut(&NodeId(3)).unwrap();
     (there.log, there.applied) = (cells.clone(), cells);
     let run = there.replica.log_run(SLOT);
@@ -313,7 +317,7 @@ fn after_a_total_outage_everything_acknowledged_is_there() {
     ring.pass(2_000);
     ring.read(ring.primary().0, 9);
     ring.pass(100);
-    assert_eq!(ring.told(9), Some(Told::Read(5)));
+    assert_eq!(ring.told(9), Some(Outcome::Read(5)));
     for node in 1..=3 {
         assert_eq!(ring.applied(node), [1, 2, 3, 4, 5]);
     }
@@ -329,11 +333,11 @@ fn a_slot_whose_last_copy_lost_everything_is_down_until_somebody_accepts_that() 
     ring.start(NodeId(1), &Options { in_sync_min: 1, ..Options::default() }, Survived::Nothing);
     ring.pass(1_500);
     ring.read(1, 2);
-    assert_eq!(ring.told(2), Some(Told::Refused(Refusal::NoPrimary)));
+    assert_eq!(ring.told(2), Some(Outcome::Refused(Refusal::NoPrimary)));
     ring.decide(Change::Recover { slot: SLOT });
     ring.pass(100);
     ring.read(1, 3);
-    assert_eq!(ring.told(3), Some(Told::Read(0)));
+    assert_eq!(ring.told(3), Some(Outcome::Read(0)));
 }
 
 #[test]
@@ -346,9 +350,9 @@ fn a_planned_change_of_the_primary_takes_no_lease_time() {
     ring.settle();
     ring.read(2, 2);
     ring.settle();
-    assert_eq!(ring.told(2), Some(Told::Read(1)), "the former primary gave up its promises at once");
+    assert_eq!(ring.told(2), Some(Outcome::Read(1)), "the former primary gave up its promises at once");
     ring.write(1, 3);
-    assert_eq!(ring.told(3), Some(Told::Refused(Refusal::Moved { to: NodeId(2) })));
+    assert_eq!(ring.told(3), Some(Outcome::Refused(Refusal::Moved { to: NodeId(2) })));
 }
 
 #[test]
@@ -370,7 +374,7 @@ fn messages_of_a_former_life_or_a_former_epoch_count_for_nothing() {
         let message = appended(Sequence(1));
         ring.give(NodeId(1), Input::Message { from: NodeId(node), incarnation: Incarnation(1), message });
     }
-    assert_eq!(ring.told(1), Some(Told::Written), "and in this life they do");
+    assert_eq!(ring.told(1), Some(Outcome::Written), "and in this life they do");
 }
 
 #[test]
@@ -381,7 +385,7 @@ fn a_copy_counts_only_once_it_has_what_was_acknowledged_in_epochs_before() {
     let leader = ring.primary().0;
     ring.write(leader, 1);
     ring.pass(100);
-    assert_eq!(ring.told(1), Some(Told::Written));
+    assert_eq!(ring.told(1), Some(Outcome::Written));
     // The primary restarts, with its log and without cells; the other copy is not heard, and a third one
     // joins.
     let in_sync = ring.group.table().slot(SLOT).in_sync;
@@ -416,7 +420,7 @@ fn keys_may_be_listed_exactly_where_a_read_is_answered() {
     let leader = ring.primary().0;
     for ticket in 10..110 {
         ring.read(leader, ticket);
-        let is_read = matches!(ring.told(ticket), Some(Told::Read(_)));
+        let is_read = matches!(ring.told(ticket), Some(Outcome::Read(_)));
         assert_eq!(is_read, may(&ring, leader), "{:?}", ring.told(ticket));
         assert!(!may(&ring, leader) || ring.applied(leader) == [1], "the end of its log is not applied yet");
         ring.pass(20);
@@ -451,5 +455,5 @@ fn a_copy_that_was_about_to_count_and_is_none_any_more_is_not_waited_for_when_it
     }
     ring.write(leader.0, 1);
     ring.tick();
-    assert_eq!(ring.told(1), Some(Told::Written));
+    assert_eq!(ring.told(1), Some(Outcome::Written));
 }

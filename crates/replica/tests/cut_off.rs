@@ -5,7 +5,7 @@
 mod small_ring;
 
 use atoll_replica::{Change, NodeId, Refusal};
-use small_ring::{Ring, SLOT, Told, three};
+use small_ring::{Outcome, Ring, SLOT, three};
 
 fn cut(ring: &mut Ring, node: u32) {
     ring.cut.extend([(NodeId(1), NodeId(node)), (NodeId(node), NodeId(1))]);
@@ -17,11 +17,11 @@ fn alone() -> Ring {
     cut(&mut ring, 3);
     ring.write(1, 1);
     ring.pass(1_500);
-    assert_eq!(ring.told(1), Some(Told::Written), "with the second one");
+    assert_eq!(ring.told(1), Some(Outcome::Written), "with the second one");
     cut(&mut ring, 2);
     ring.write(1, 2);
     ring.pass(1_500);
-    assert_eq!(ring.told(2), Some(Told::Unknown), "two had to be in sync");
+    assert_eq!(ring.told(2), Some(Outcome::Unknown), "two had to be in sync");
     ring
 }
 
@@ -31,14 +31,14 @@ fn it_takes_no_writes_and_nobody_takes_over() {
     ring.write(1, 3);
     ring.read(1, 4);
     ring.pass(10_000);
-    assert_eq!(ring.told(3), Some(Told::Refused(Refusal::TooFewCopies { have: 1, need: 2 })));
-    assert!(matches!(ring.told(4), Some(Told::Read(_))));
+    assert_eq!(ring.told(3), Some(Outcome::Refused(Refusal::TooFewCopies { have: 1, need: 2 })));
+    assert!(matches!(ring.told(4), Some(Outcome::Read(_))));
     assert_eq!(ring.primary(), NodeId(1));
     ring.cut.clear();
     ring.pass(3_000);
     ring.write(1, 5);
     ring.pass(100);
-    assert_eq!(ring.told(5), Some(Told::Written));
+    assert_eq!(ring.told(5), Some(Outcome::Written));
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn what_was_acknowledged_is_there_once_it_was_stopped_and_its_slots_recovered() 
     ring.pass(3_000);
     ring.write(2, 3);
     ring.pass(100);
-    assert_eq!(ring.told(3), Some(Told::Written));
+    assert_eq!(ring.told(3), Some(Outcome::Written));
     let applied = ring.applied(2);
     assert!(applied.contains(&1) && applied.ends_with(&[3]), "{applied:?}");
 }

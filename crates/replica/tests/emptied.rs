@@ -8,7 +8,7 @@ mod small_ring;
 use atoll_replica::{
     Change, Entry, Epoch, Incarnation, Input, NodeId, Options, Position, Sequence, Survived,
 };
-use small_ring::{Ring, SLOT, Told};
+use small_ring::{Outcome, Ring, SLOT};
 
 const THIRD: NodeId = NodeId(3);
 
@@ -178,5 +178,5 @@ fn a_write_that_waits_for_a_copy_alone_waits_no_more_as_soon_as_that_one_has_not
     }
     assert_eq!(ring.told(10), None);
     empty(&mut ring);
-    assert_eq!(ring.told(10), Some(Told::Written));
+    assert_eq!(ring.told(10), Some(Outcome::Written));
 }

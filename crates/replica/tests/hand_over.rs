@@ -8,7 +8,7 @@ use atoll_replica::{
     Change, Decision, Epoch, Group, GroupOptions, Incarnation, Input, KeyspaceRules, NodeId, Options,
     Proposal, Refusal, Slot, Survived, Version,
 };
-use small_ring::{Ring, SLOT, Told, three};
+use small_ring::{Outcome, Ring, SLOT, three};
 
 /// A ring in which node 2 is to succeed node 1.
 fn with_successor() -> Ring {
@@ -69,20 +69,20 @@ fn a_slot_is_handed_over_without_a_write_whose_outcome_nobody_knows() {
     );
     ring.logs_at_once = true;
     ring.settle();
-    assert_eq!(ring.told(1), Some(Told::Written));
+    assert_eq!(ring.told(1), Some(Outcome::Written));
     assert_eq!(ring.told(2), None, "what comes behind is held back");
     ring.read(1, 3);
     assert_eq!(ring.told(3), None, "a read of that key stays behind it");
     decide(&mut ring);
     assert_eq!(ring.primary(), NodeId(2));
-    let moved = Some(Told::Refused(Refusal::Moved { to: NodeId(2) }));
+    let moved = Some(Outcome::Refused(Refusal::Moved { to: NodeId(2) }));
     assert_eq!((ring.told(2), ring.told(3)), (moved, moved));
     ring.read(2, 4);
     ring.write(2, 5);
     ring.settle();
     assert_eq!(
         (ring.told(4), ring.told(5)),
-        (Some(Told::Read(1)), Some(Told::Written)),
+        (Some(Outcome::Read(1)), Some(Outcome::Written)),
         "without waiting for a tick"
     );
     assert_eq!(ring.applied(2), [1, 5]);
@@ -97,12 +97,12 @@ fn who_is_about_to_lead_holds_requests_back_instead_of_sending_them_around() {
     assert_eq!(ring.told(2), None);
     ring.settle();
     decide(&mut ring);
-    assert_eq!(ring.told(2), Some(Told::Written));
+    assert_eq!(ring.told(2), Some(Outcome::Written));
     ring.kill(2);
     hand_over(&mut ring, 3);
     ring.write(3, 3);
     ring.pass(300);
-    assert_eq!(ring.told(3), Some(Told::Refused(Refusal::Moved { to: NodeId(2) })), "it took too long");
+    assert_eq!(ring.told(3), Some(Outcome::Refused(Refusal::Moved { to: NodeId(2) })), "it took too long");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_slot_is_not_handed_over_before_the_next_primary_knows_of_it() {
     assert_eq!(proposed(&ring, is_hand_over), 0, "it would send clients back");
     ring.write(1, 2);
     ring.settle();
-    assert_eq!(ring.told(2), Some(Told::Written), "nothing is held back meanwhile");
+    assert_eq!(ring.told(2), Some(Outcome::Written), "nothing is held back meanwhile");
     ring.give(NodeId(2), Input::Table(table));
     ring.settle();
     assert_eq!(proposed(&ring, is_hand_over), 1, "without waiting for a tick");
@@ -133,7 +133,7 @@ fn reads_go_on_until_the_table_is_another_one() {
     let mut ring = with_successor();
     ring.settle();
     ring.read(1, 2);
-    assert_eq!(ring.told(2), Some(Told::Read(1)));
+    assert_eq!(ring.told(2), Some(Outcome::Read(1)));
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_primary_that_hears_no_decision_keeps_the_slot_and_then_takes_what_it_held_b
     ring.proposals.clear();
     ring.decide(keep);
     ring.settle();
-    assert_eq!((ring.told(2), ring.primary()), (Some(Told::Written), NodeId(1)));
+    assert_eq!((ring.told(2), ring.primary()), (Some(Outcome::Written), NodeId(1)));
     // A proposal that arrives late finds another table.
     hand_over(&mut ring, 2);
     late.into_iter().for_each(|change| ring.decide(change));
@@ -166,7 +166,7 @@ fn a_primary_that_nobody_answers_goes_on_at_last() {
     pass_undecided(&mut ring, 900);
     assert_eq!(ring.told(2), None);
     pass_undecided(&mut ring, 200);
-    assert_eq!(ring.told(2), Some(Told::Written));
+    assert_eq!(ring.told(2), Some(Outcome::Written));
     assert_eq!(ring.primary(), NodeId(1));
 }
 
@@ -180,7 +180,7 @@ fn a_successor_that_dies_is_forgotten_and_what_was_held_back_is_taken() {
     ring.fail(2);
     ring.pass(100);
     assert_eq!(ring.group.table().slot(SLOT).successor, None);
-    assert_eq!((ring.told(2), ring.primary()), (Some(Told::Written), NodeId(1)));
+    assert_eq!((ring.told(2), ring.primary()), (Some(Outcome::Written), NodeId(1)));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 mod small_ring;
 
 use atoll_replica::{Change, Incarnation, NodeId, Options, Survived};
-use small_ring::{Ring, SLOT, Told, three};
+use small_ring::{Outcome, Ring, SLOT, three};
 
 /// A ring of which two nodes have a copy with a few entries, and a third is to get one but receives none of
 /// the cells that it lacks.
@@ -16,7 +16,7 @@ fn without_cells(nodes: u32) -> (Ring, NodeId, Vec<NodeId>) {
     let (leader, in_sync) = (ring.primary(), ring.group.table().slot(SLOT).in_sync);
     (1..=10).for_each(|ticket| ring.write(leader.0, ticket));
     ring.pass(100);
-    assert_eq!(ring.told(10), Some(Told::Written));
+    assert_eq!(ring.told(10), Some(Outcome::Written));
     let others: Vec<_> = (1..=nodes).map(NodeId).filter(|node| !in_sync.contains(*node)).collect();
     ring.decide(Change::Copy { slot: SLOT, node: others[0] });
     (0..10).for_each(|_| ring.tick());
@@ -29,11 +29,11 @@ fn a_copy_that_needs_cells_is_not_waited_for_however_few_entries_it_lacks() {
     let (mut ring, leader, _) = without_cells(3);
     ring.write(leader.0, 11);
     ring.tick();
-    assert_eq!(ring.told(11), Some(Told::Written));
+    assert_eq!(ring.told(11), Some(Outcome::Written));
     for ticket in 12..112 {
         ring.write(leader.0, ticket);
         ring.tick();
-        assert_eq!(ring.told(ticket), Some(Told::Written));
+        assert_eq!(ring.told(ticket), Some(Outcome::Written));
     }
 }
 
@@ -72,7 +72,7 @@ fn a_copy_that_lacks_many_entries_is_not_waited_for() {
     for ticket in 11..=20 {
         ring.write(1, ticket);
         ring.tick();
-        assert_eq!(ring.told(ticket), Some(Told::Written));
+        assert_eq!(ring.told(ticket), Some(Outcome::Written));
     }
     assert_eq!((ring.applied(3), ring.proposals.len()), (vec![1], 0));
     ring.cut.clear();

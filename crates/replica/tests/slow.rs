@@ -5,7 +5,7 @@
 mod small_ring;
 
 use atoll_replica::{Change, Incarnation, Input, NodeId, Options, Proposal, Survived};
-use small_ring::{Ring, SLOT, Told, three};
+use small_ring::{Outcome, Ring, SLOT, three};
 
 const SLOW: NodeId = NodeId(3);
 
@@ -46,7 +46,7 @@ fn writes(ring: &mut Ring, seconds: u64) -> (usize, Vec<u64>) {
             changes += usize::from(counts && ring.group.table().version > before);
         }
         ring.settle();
-        while acknowledged < begun && ring.told(1_001 + acknowledged) == Some(Told::Written) {
+        while acknowledged < begun && ring.told(1_001 + acknowledged) == Some(Outcome::Written) {
             waits.push((begun - acknowledged - 1) * 20);
             acknowledged += 1;
         }
@@ -99,7 +99,7 @@ fn where_copies_lack_a_slow_one_does_not_rest() {
     assert!(in_sync.contains(SLOW) && !in_sync.contains(NodeId(2)), "{in_sync:?}");
     ring.write(1, 2);
     ring.pass(100);
-    assert_eq!(ring.told(2), Some(Told::Written));
+    assert_eq!(ring.told(2), Some(Outcome::Written));
 }
 
 #[test]

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     fn words(line: &[u8]) -> Result<Vec<Vec<u8>>, ProtocolError> {
-        let (mut text, mut words) = Default::default();
+        let (mut text, mut words) = (Vec::new(), Vec::new());
         split(line, &mut text, &mut words)?;
         Ok(words.into_iter().map(|word| text[word].to_vec()).collect())
     }

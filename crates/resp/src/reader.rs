@@ -34,7 +34,7 @@ enum Kind {
 }
 
 /// Most elements for which capacity is reserved before they arrive.
-const ROOM: usize = 64;
+const RESERVED_ELEMENTS_MAX: usize = 64;
 
 impl Open {
     fn is_whole(&self) -> bool {
@@ -186,7 +186,7 @@ impl ReplyParser {
         if self.open.len() >= self.limits.depth {
             return Err(ProtocolError::LargeReply { what: "levels", limit: self.limits.depth });
         }
-        let values = Vec::with_capacity(wanted.min(ROOM));
+        let values = Vec::with_capacity(wanted.min(RESERVED_ELEMENTS_MAX));
         Ok(Some((Next::Open(Open { kind, wanted, values }), behind)))
     }
 

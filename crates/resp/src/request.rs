@@ -1,8 +1,8 @@
 //! Requests: an array of strings, or a line that a person typed.
 
-mod ahead;
+mod lookahead;
 
-pub use ahead::keys_ahead;
+pub use lookahead::keys_ahead;
 
 use crate::limits::LINE_BYTES;
 use crate::number::parse_length;
@@ -75,14 +75,22 @@ pub struct RequestParser {
 }
 
 /// The capacity, in arguments and in bytes of words, that a parser keeps after a request.
-const KEPT: usize = 1024;
+const KEPT_CAPACITY: usize = 1024;
 
 impl RequestParser {
     /// A parser that accepts what `limits` allow.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        let (wanted, length, arguments, text) = Default::default();
-        Self { limits, at: 0, wanted, length, total: 0, arguments, text, is_over: false }
+        Self {
+            limits,
+            at: 0,
+            wanted: None,
+            length: None,
+            total: 0,
+            arguments: Vec::new(),
+            text: Vec::new(),
+            is_over: false,
+        }
     }
 
     /// Changes the limits from the next request on: an authenticated client may send more.
@@ -122,9 +130,9 @@ impl RequestParser {
         (self.at, self.total, self.is_over) = (0, 0, false);
         (self.wanted, self.length) = (None, None);
         self.arguments.clear();
-        self.arguments.shrink_to(KEPT);
+        self.arguments.shrink_to(KEPT_CAPACITY);
         self.text.clear();
-        self.text.shrink_to(KEPT);
+        self.text.shrink_to(KEPT_CAPACITY);
     }
 
     fn inline(&mut self, input: &[u8]) -> Result<bool, ProtocolError> {

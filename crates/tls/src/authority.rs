@@ -42,7 +42,7 @@ const NAME: &str = "The authority of a ring of Atoll";
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// How much earlier than now certificates begin, because clocks of machines differ.
-const EARLIER: Duration = DAY;
+const BACKDATING: Duration = DAY;
 
 /// How long signed certificates are valid; the authority's own is valid for twice as long.
 const LIFETIME: Duration = Duration::from_secs(10 * 365 * 86_400);
@@ -75,7 +75,7 @@ impl Authority {
     /// # Errors
     /// [`AuthorityError`].
     pub fn issued(&self, now: Duration) -> Result<Issued, AuthorityError> {
-        let own = params(now.saturating_sub(EARLIER), now + 2 * LIFETIME)?;
+        let own = params(now.saturating_sub(BACKDATING), now + 2 * LIFETIME)?;
         Ok(Issued { certificate: own.self_signed(self.issuer.key())?.pem(), key: self.key.clone() })
     }
 
@@ -84,7 +84,7 @@ impl Authority {
     /// # Errors
     /// [`AuthorityError`] if a host is invalid.
     pub fn sign(&self, hosts: &[&str], purpose: Use, now: Duration) -> Result<Issued, AuthorityError> {
-        self.sign_for(hosts, purpose, (now.saturating_sub(EARLIER), now + LIFETIME))
+        self.sign_for(hosts, purpose, (now.saturating_sub(BACKDATING), now + LIFETIME))
     }
 
     /// Like [`sign`](Self::sign), with an explicit period of validity.

@@ -172,7 +172,7 @@ impl Encrypted {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 read => return read,
             }
-            let mut seen = Seen { socket: &mut *socket, first: &mut self.first };
+            let mut seen = FirstByteReader { socket: &mut *socket, first: &mut self.first };
             if self.connection.read_tls(&mut seen)? == 0 {
                 return Ok(0);
             }
@@ -211,12 +211,12 @@ impl Encrypted {
 }
 
 /// Records the first byte that is received.
-struct Seen<'a, S> {
+struct FirstByteReader<'a, S> {
     socket: &'a mut S,
     first: &'a mut Option<u8>,
 }
 
-impl<S: Read> Read for Seen<'_, S> {
+impl<S: Read> Read for FirstByteReader<'_, S> {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let count = self.socket.read(room)?;
         if self.first.is_none() && count > 0 {

@@ -24,13 +24,13 @@ pub struct Faults {
 
 /// One end of a pair.
 pub struct SimulatedPipe {
-    incoming: Arc<Mutex<Way>>,
-    outgoing: Arc<Mutex<Way>>,
+    incoming: Arc<Mutex<Direction>>,
+    outgoing: Arc<Mutex<Direction>>,
     faults: Faults,
     random: fastrand::Rng,
 }
 
-struct Way {
+struct Direction {
     bytes: VecDeque<u8>,
     capacity: usize,
     passed: u64,
@@ -45,7 +45,14 @@ struct Way {
 pub fn simulated_pair(seed: u64, capacity: usize, faults: [Faults; 2]) -> (SimulatedPipe, SimulatedPipe) {
     let way = || {
         let bytes = VecDeque::new();
-        Arc::new(Mutex::new(Way { bytes, capacity, passed: 0, is_closed: false, reader: None, writer: None }))
+        Arc::new(Mutex::new(Direction {
+            bytes,
+            capacity,
+            passed: 0,
+            is_closed: false,
+            reader: None,
+            writer: None,
+        }))
     };
     let (there, back) = (way(), way());
     let mut random = fastrand::Rng::with_seed(seed);
@@ -73,7 +80,7 @@ impl SimulatedPipe {
     }
 }
 
-fn lock(way: &Mutex<Way>) -> MutexGuard<'_, Way> {
+fn lock(way: &Mutex<Direction>) -> MutexGuard<'_, Direction> {
     way.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -83,7 +90,7 @@ fn wake(waiting: &mut Option<Waker>) {
     }
 }
 
-fn close(way: &Mutex<Way>) {
+fn close(way: &Mutex<Direction>) {
     let mut way = lock(way);
     way.is_closed = true;
     wake(&mut way.reader);

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 /// The durable state of a member.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Kept {
+pub(crate) struct DurableState {
     pub(crate) seat: SeatId,
     pub(crate) ring: Option<RingId>,
     pub(crate) vote: Option<VoteOf>,
@@ -33,7 +33,7 @@ pub(crate) enum Fact {
     Purged(LogIdOf),
 }
 
-impl Kept {
+impl DurableState {
     pub(crate) fn new(seat: SeatId) -> Self {
         Self { seat, ring: None, vote: None, purged: None, entries: VecDeque::new() }
     }

@@ -13,7 +13,7 @@
 //! after which the system regards the pages as clean.
 //! Invariant: nothing after damage is believed, and damage is never cut off.
 
-use super::facts::{Fact, Kept};
+use super::facts::{DurableState, Fact};
 use crate::CouncilError;
 use crate::codec::{Coded, Reader};
 use crate::types::SeatId;
@@ -60,18 +60,18 @@ fn facts_of(bytes: &[u8], number: u64, or_later: bool) -> Option<&[u8]> {
 
 /// The contents of a file, where its last whole record ends, and the number of the next one.
 #[derive(Debug)]
-struct Found {
-    kept: Kept,
+struct FileContents {
+    kept: DurableState,
     end: usize,
     next: u64,
 }
 
 /// Reads the bytes of a file. An error names the place and the problem there.
-fn read(bytes: &[u8]) -> Result<Found, (usize, &'static str)> {
+fn read(bytes: &[u8]) -> Result<FileContents, (usize, &'static str)> {
     if bytes.get(..MAGIC.len()) != Some(&MAGIC[..]) {
         return Err((0, "not a log of a configuration group"));
     }
-    let mut found = Found { kept: Kept::new(SeatId::default()), end: MAGIC.len(), next: 0 };
+    let mut found = FileContents { kept: DurableState::new(SeatId::default()), end: MAGIC.len(), next: 0 };
     loop {
         let rest = bytes.get(found.end..).unwrap_or_default();
         let Some(facts) = facts_of(rest, found.next, false) else {
@@ -122,21 +122,19 @@ fn lacks_room(error: &io::Error) -> bool {
 impl LogFile {
     /// Opens the file, or creates one with this seat. Returns the contents once they will survive: the
     /// consensus relies on a vote that it reads, and does not write it again.
-    pub(crate) fn open(path: &Path, seat: SeatId) -> Result<(Self, Kept), CouncilError> {
+    pub(crate) fn open(path: &Path, seat: SeatId) -> Result<(Self, DurableState), CouncilError> {
         let failed = |source| CouncilError::Folder { path: path.to_owned(), source };
         let bytes = match std::fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let kept = Kept::new(seat);
+                let kept = DurableState::new(seat);
                 let made = Self::make(path, &kept.facts()).map_err(failed)?;
                 return Ok((made, kept));
             }
             Err(error) => return Err(failed(error)),
         };
-        let Found { kept, end, next } = read(&bytes).map_err(|(at, problem)| CouncilError::Damaged {
-            path: path.to_owned(),
-            at: at as u64,
-            problem,
+        let FileContents { kept, end, next } = read(&bytes).map_err(|(at, problem)| {
+            CouncilError::Damaged { path: path.to_owned(), at: at as u64, problem }
         })?;
         if end < bytes.len() {
             tracing::warn!(path = %path.display(), at = end, bytes = bytes.len() - end, "a torn end was cut off");
@@ -276,7 +274,7 @@ mod tests {
 
     /// Writes a file with a record for each fact; returns where each record ends, and the state at that
     /// point.
-    fn written(path: &Path, facts: &[Fact]) -> Vec<(u64, Kept)> {
+    fn written(path: &Path, facts: &[Fact]) -> Vec<(u64, DurableState)> {
         let (mut file, mut kept) = LogFile::open(path, SeatId(5)).unwrap();
         let mut after = vec![(std::fs::metadata(path).unwrap().len(), kept.clone())];
         for fact in facts {
@@ -298,7 +296,7 @@ mod tests {
             assert_eq!(file.replace(&kept.facts()).unwrap(), Written::Synced);
             append(&mut file, Fact::Ring(RingId(1)));
             let (_, again) = LogFile::open(&path, SeatId(6)).unwrap();
-            assert_eq!(again, Kept { ring: Some(RingId(1)), ..kept }, "seed {seed}");
+            assert_eq!(again, DurableState { ring: Some(RingId(1)), ..kept }, "seed {seed}");
         }
     }
 

@@ -32,7 +32,7 @@ pub(crate) struct Job {
 }
 
 /// The pause before a full disk is tried again.
-const TRY_EACH: Duration = Duration::from_millis(200);
+const RETRY_EVERY: Duration = Duration::from_millis(200);
 
 /// The writer thread.
 pub(crate) struct Writer {
@@ -42,8 +42,8 @@ pub(crate) struct Writer {
 
 /// Shared with the thread: whether it should give up waiting for room, and whether it is waiting.
 struct End {
-    is_near: Mutex<bool>,
-    told: Condvar,
+    is_ending: Mutex<bool>,
+    woken: Condvar,
     /// Whether the disk has no room for the next facts.
     lacks_room: watch::Sender<bool>,
 }
@@ -65,22 +65,21 @@ impl Writer {
 
     /// Waits until everything is written that there is room for.
     pub(crate) fn end(self) {
-        *self.end.is_near.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.end.told.notify_all();
+        *self.end.is_ending.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.end.woken.notify_all();
         let _ = self.thread.join();
     }
 }
 
 impl End {
     fn telling(lacks_room: watch::Sender<bool>) -> Self {
-        let (is_near, told) = Default::default();
-        Self { is_near, told, lacks_room }
+        Self { is_ending: Mutex::new(false), woken: Condvar::new(), lacks_room }
     }
 
     /// Waits until the next attempt is due; returns whether to make it.
     fn pause(&self) -> bool {
-        let is_near = self.is_near.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.told.wait_timeout_while(is_near, TRY_EACH, |is_near| !*is_near);
+        let is_ending = self.is_ending.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.woken.wait_timeout_while(is_ending, RETRY_EVERY, |is_ending| !*is_ending);
         !*waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
@@ -153,7 +152,7 @@ mod tests {
         append(&mut file, b"facts", &end).unwrap();
         assert!(!*told.borrow(), "there was room again");
         drop(file.fill_disk());
-        *end.is_near.lock().unwrap() = true;
+        *end.is_ending.lock().unwrap() = true;
         assert_eq!(append(&mut file, b"more", &end).unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert!(*told.borrow());
     }

@@ -1,7 +1,7 @@
 //! Commands about deadlines.
 
 use super::Done;
-use super::reading::{Found, Reading};
+use super::reading::{FoundKey, Reading};
 use super::writing::Writing;
 use crate::cells::{Cells, Changes};
 use crate::head::{Head, Kind};
@@ -60,7 +60,7 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
     pub(super) fn set_deadline(
         &mut self,
         key: &[u8],
-        found: &Found<'_, C>,
+        found: &FoundKey<'_, C>,
         deadline_ms: Option<u64>,
     ) -> Done {
         let old = found.head;

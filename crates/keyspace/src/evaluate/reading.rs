@@ -21,7 +21,7 @@ pub(crate) struct Reading<'a, C> {
 }
 
 /// What is stored at a key. The value of a string is read only when it is asked for.
-pub(crate) struct Found<'a, C> {
+pub(crate) struct FoundKey<'a, C> {
     pub(crate) head: Head,
     /// Length of the cell, including the head.
     len: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Found<'a, C> {
     cells: &'a C,
 }
 
-impl<C: Cells> Found<'_, C> {
+impl<C: Cells> FoundKey<'_, C> {
     /// The number of fields of a hash.
     pub(crate) fn fields(&self) -> Result<u64, Refusal> {
         match self.head.kind {
@@ -100,19 +100,21 @@ impl<'a, C: Cells> Reading<'a, C> {
     }
 
     /// What is stored at a key, expired or not.
-    pub(crate) fn look(&self, key: &[u8]) -> Done<Option<Found<'a, C>>> {
+    pub(crate) fn look(&self, key: &[u8]) -> Done<Option<FoundKey<'a, C>>> {
         check_key(key)?;
         let name = CellName::head(self.slot, key);
         let Some(front) = self.cells.front(&name)? else { return Ok(None) };
         let (head, len) = (Head::decode(front.bytes())?, front.len());
-        Ok(Some(Found { head, len, name, cells: self.cells }))
+        Ok(Some(FoundKey { head, len, name, cells: self.cells }))
     }
 
     /// What is stored at a key that is not expired.
-    pub(crate) fn find(&mut self, key: &[u8]) -> Done<Option<Found<'a, C>>> {
+    pub(crate) fn find(&mut self, key: &[u8]) -> Done<Option<FoundKey<'a, C>>> {
         let found = self.look(key)?;
         match found {
-            Some(Found { head: Head { deadline_ms: Some(deadline), .. }, .. }) if deadline <= self.now_ms => {
+            Some(FoundKey { head: Head { deadline_ms: Some(deadline), .. }, .. })
+                if deadline <= self.now_ms =>
+            {
                 self.note_overdue(key, deadline);
                 Ok(None)
             }

@@ -1,6 +1,6 @@
 //! Commands on the string at a key.
 
-use super::reading::{Found, Reading};
+use super::reading::{FoundKey, Reading};
 use super::writing::{Writing, check_string};
 use super::{Done, last_of_each};
 use crate::Refusal;
@@ -47,7 +47,7 @@ fn range_within(start: i64, end: i64, length: u64) -> (u64, u64) {
 }
 
 /// Whether a string equals this value; a hash is refused.
-fn is_equal<C: Cells>(found: &Found<'_, C>, value: &[u8]) -> Done<bool> {
+fn is_equal<C: Cells>(found: &FoundKey<'_, C>, value: &[u8]) -> Done<bool> {
     Ok(found.length()? == value.len() as u64 && found.string()?.as_slice() == value)
 }
 
@@ -86,7 +86,7 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
     fn put_for(
         &mut self,
         key: &[u8],
-        old: Option<&Found<'_, C>>,
+        old: Option<&FoundKey<'_, C>>,
         value: &[u8],
         lifetime: SetLifetime,
     ) -> Done {
@@ -106,7 +106,7 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
         }
     }
 
-    fn answer_found(&mut self, found: Option<&Found<'_, C>>) -> Done {
+    fn answer_found(&mut self, found: Option<&FoundKey<'_, C>>) -> Done {
         match found {
             None => self.reading.answer.writer().null(),
             Some(found) => self.reading.answer.string(&found.string()?)?,
@@ -117,7 +117,7 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
     pub(super) fn set_many(&mut self, pairs: &[(&[u8], &[u8])]) -> Done {
         for (key, value) in last_of_each(pairs) {
             let old = self.find(key)?;
-            old.as_ref().map(Found::length).transpose()?;
+            old.as_ref().map(FoundKey::length).transpose()?;
             self.put_string(key, old.map(|found| found.head), value, None)?;
         }
         self.ok()
@@ -174,7 +174,7 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
 /// No integer has more digits.
 pub(super) const DIGITS_MAX: u64 = 20;
 
-fn number_of<C: Cells>(found: &Found<'_, C>) -> Done<i64> {
+fn number_of<C: Cells>(found: &FoundKey<'_, C>) -> Done<i64> {
     if found.length()? > DIGITS_MAX {
         return Err(Refusal::NotInteger.into());
     }

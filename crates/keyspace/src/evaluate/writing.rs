@@ -1,7 +1,7 @@
 //! A command that may change cells.
 
 use super::Done;
-use super::reading::{Found, Reading};
+use super::reading::{FoundKey, Reading};
 use crate::cell::CellName;
 use crate::cells::{Cells, Changes};
 use crate::head::{Head, Kind};
@@ -20,7 +20,7 @@ impl<'a, C: Cells, W: Changes> Writing<'a, '_, C, W> {
     /// What is stored at a key. An expired key is removed.
     ///
     /// Where this finds no key there are no fields either, whatever the cells still say.
-    pub(crate) fn find(&mut self, key: &[u8]) -> Done<Option<Found<'a, C>>> {
+    pub(crate) fn find(&mut self, key: &[u8]) -> Done<Option<FoundKey<'a, C>>> {
         let found = self.reading.look(key)?;
         match found {
             Some(found) if found.head.is_overdue(self.reading.now_ms) => {

@@ -10,18 +10,18 @@ impl Keyspace {
     /// Finds expired keys in all slots for which `held` is true, at most `most`. The next call continues
     /// after the slot at which this one ended, so that many such keys in one slot do not delay the others.
     pub fn expired(&mut self, now_ms: u64, most: usize, held: impl Fn(u16) -> bool) -> Looked<Overdue> {
-        self.aside.let_go(now_ms);
+        self.skipped.let_go(now_ms);
         let (mut found, mut failed, first) = (Vec::new(), None, self.expires_next);
         for slot in (first..SLOTS).chain(0..first) {
             if found.len() >= most {
                 break;
             }
             let is_due = self.state(slot).is_ok_and(|state| state.soonest_ms <= now_ms);
-            if !is_due || !held(slot) || self.aside.has(slot) {
+            if !is_due || !held(slot) || self.skipped.has(slot) {
                 continue;
             }
             if let Err(error) = self.expired_in(slot, now_ms, most, &mut found)
-                && self.aside.put(slot, now_ms)
+                && self.skipped.put(slot, now_ms)
             {
                 failed = Some((slot, error));
             }
@@ -33,7 +33,7 @@ impl Keyspace {
     /// Skips a slot for a while whose expired keys could not be deleted; returns whether no other slot is
     /// skipped.
     pub fn set_aside(&mut self, slot: u16, now_ms: u64) -> bool {
-        self.aside.put(slot, now_ms)
+        self.skipped.put(slot, now_ms)
     }
 
     /// Adds the expired keys of one slot, up to a total of `most`, and records the slot's soonest deadline.

@@ -15,7 +15,7 @@ impl Keyspace {
     /// The slots, among those for which `held` is true, that remember clients silent for long. Looks at no
     /// more than `most` slots; the next call continues after them.
     pub fn remembering(&mut self, now_ms: u64, most: usize, held: impl Fn(u16) -> bool) -> Looked<u16> {
-        self.aside.let_go(now_ms);
+        self.skipped.let_go(now_ms);
         let (mut found, mut failed, mut looks, first) = (Vec::new(), None, 0, self.forgets_next);
         let is_due = |used_ms: u64| is_old(used_ms.saturating_add(LATE_MS), now_ms);
         for slot in (first..SLOTS).chain(0..first) {
@@ -24,7 +24,7 @@ impl Keyspace {
             }
             let Ok(state) = self.state(slot) else { continue };
             let may_be_due = state.sessions > 0 && is_due(state.oldest_use_ms) && !state.is_arriving();
-            if !may_be_due || !held(slot) || self.aside.has(slot) {
+            if !may_be_due || !held(slot) || self.skipped.has(slot) {
                 continue;
             }
             match self.oldest_use(slot) {
@@ -36,7 +36,7 @@ impl Keyspace {
                         found.push(slot);
                     }
                 }
-                Err(error) => failed = self.aside.put(slot, now_ms).then_some((slot, error)).or(failed),
+                Err(error) => failed = self.skipped.put(slot, now_ms).then_some((slot, error)).or(failed),
             }
             (looks, self.forgets_next) = (looks + 1, (slot + 1) % SLOTS);
         }

@@ -3,9 +3,9 @@
 //! A cursor is self-contained: it holds the slot and a number. The keys of a slot are listed by their hashes,
 //! starting from that number, because a position between two keys could not be found again after they are
 //! deleted. If a slot has more keys than a page, each page covers a part of the range of hashes. It has to
-//! look at all of the slot's keys, but there are at most [`PARTS`] parts. If only keys with a certain prefix
-//! are wanted, no others are looked at. If keys are long, a part ends once it has enough bytes; and if a
-//! pattern takes long, once it has taken long enough.
+//! look at all of the slot's keys, but there are at most [`PARTS_MAX`] parts. If only keys with a certain
+//! prefix are wanted, no others are looked at. If keys are long, a part ends once it has enough bytes; and if
+//! a pattern takes long, once it has taken long enough.
 //!
 //! Invariant: a key that exists from the first page to the last is on one of them.
 
@@ -52,7 +52,7 @@ impl ScanPage {
 }
 
 /// Most parts into which the keys of a slot are divided.
-const PARTS: u64 = 64;
+const PARTS_MAX: u64 = 64;
 
 /// Most keys that are looked at for a page of small slots, whatever the request asks for.
 const COUNT_MAX: u64 = 10_000;
@@ -72,7 +72,7 @@ fn hash(key: &[u8]) -> u64 {
 }
 
 /// The keys of one part of a slot.
-struct Part {
+struct ScanPart {
     keys: Vec<Vec<u8>>,
     /// Total length of `keys`.
     bytes: usize,
@@ -86,7 +86,7 @@ struct Part {
     bytes_max: usize,
 }
 
-impl Part {
+impl ScanPart {
     fn push(&mut self, key: &[u8]) {
         self.keys.push(key.to_vec());
         self.bytes += key.len();
@@ -170,7 +170,7 @@ impl Keyspace {
                 return Ok(ScanPage { cursor, keys });
             }
             if held {
-                let parts = self.keys_that_begin(slot, &start, count)?.div_ceil(count).clamp(1, PARTS);
+                let parts = self.keys_that_begin(slot, &start, count)?.div_ceil(count).clamp(1, PARTS_MAX);
                 let to = from + HASHES.div_ceil(parts);
                 let part = self.scan_part(now_ms, slot, (from, to), &start, request)?;
                 let look = if start.is_empty() { 0 } else { LOOK_KEYS.min(self.keys_in(slot)) };
@@ -209,9 +209,9 @@ impl Keyspace {
         (from, to): (u64, u64),
         start: &[u8],
         request: &ScanRequest<'_>,
-    ) -> Result<Part, KeyspaceError> {
+    ) -> Result<ScanPart, KeyspaceError> {
         let (keys, bytes_max) = (Vec::new(), 2 * PAGE_BYTES_MAX);
-        let mut part = Part { keys, bytes: 0, looked_at: 0, steps: 0, to, bytes_max };
+        let mut part = ScanPart { keys, bytes: 0, looked_at: 0, steps: 0, to, bytes_max };
         self.visit_keys(slot, start, |key| {
             let is_all = from == 0 && part.to >= HASHES;
             if is_all || (from..part.to).contains(&hash(key)) {

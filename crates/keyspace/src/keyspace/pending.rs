@@ -13,7 +13,7 @@ use std::ops::Bound;
 pub(super) struct Pending {
     tree: Tree,
     /// The first change, while it is the only one.
-    only: Option<Only>,
+    only: Option<OnlyChange>,
     name: Vec<u8>,
     value: Vec<u8>,
     batch: WriteBatch,
@@ -22,30 +22,36 @@ pub(super) struct Pending {
 }
 
 #[derive(Clone, Copy)]
-enum Only {
+enum OnlyChange {
     Put,
     Append,
     Delete,
 }
 
 /// Values of at least this length are handed over instead of copied once more.
-const LONG: usize = 16 << 10;
+const LONG_VALUE_BYTES: usize = 16 << 10;
 
 /// A batch with more bytes than this is not reused for the next command.
-const KEPT: usize = 1 << 20;
+const REUSED_BATCH_BYTES_MAX: usize = 1 << 20;
 
 impl Pending {
     pub(super) fn new(tree: &Tree) -> Self {
-        let (name, value, batch) = Default::default();
-        Self { tree: tree.clone(), only: None, name, value, batch, bytes: 0 }
+        Self {
+            tree: tree.clone(),
+            only: None,
+            name: Vec::new(),
+            value: Vec::new(),
+            batch: WriteBatch::new(),
+            bytes: 0,
+        }
     }
 
     /// The change, if exactly one cell changes.
     pub(super) fn only_change(&self) -> Option<Amendment<'_>> {
         Some(match self.only? {
-            Only::Put => Amendment::Put(&self.value),
-            Only::Append => Amendment::Append(&self.value),
-            Only::Delete => Amendment::Delete,
+            OnlyChange::Put => Amendment::Put(&self.value),
+            OnlyChange::Append => Amendment::Append(&self.value),
+            OnlyChange::Delete => Amendment::Delete,
         })
     }
 
@@ -53,9 +59,9 @@ impl Pending {
     pub(super) fn commit(&mut self, engine: &Engine) -> Result<(), KeyspaceError> {
         let (tree, name, value) = (&self.tree, &self.name, &self.value);
         match self.only {
-            Some(Only::Put) => tree.put(name, value, Durability::Buffered)?,
-            Some(Only::Append) => tree.append(name, value, Durability::Buffered)?,
-            Some(Only::Delete) => tree.delete(name, Durability::Buffered)?,
+            Some(OnlyChange::Put) => tree.put(name, value, Durability::Buffered)?,
+            Some(OnlyChange::Append) => tree.append(name, value, Durability::Buffered)?,
+            Some(OnlyChange::Delete) => tree.delete(name, Durability::Buffered)?,
             None if self.batch.is_empty() => return Ok(()),
             None => engine.write(&self.batch, Durability::Buffered)?,
         };
@@ -63,7 +69,7 @@ impl Pending {
     }
 
     /// Records a change as the only one, if there is no other; returns whether it did.
-    fn notes_only(&mut self, only: Only, name: &[u8], parts: [&[u8]; 2]) -> bool {
+    fn notes_only(&mut self, only: OnlyChange, name: &[u8], parts: [&[u8]; 2]) -> bool {
         if self.only.is_some() || !self.batch.is_empty() {
             self.move_to_batch();
             return false;
@@ -78,9 +84,9 @@ impl Pending {
     fn move_to_batch(&mut self) {
         match self.only.take() {
             None => return,
-            Some(Only::Put) => self.batch.put(&self.tree, &self.name, &self.value),
-            Some(Only::Append) => self.batch.append(&self.tree, &self.name, &self.value),
-            Some(Only::Delete) => self.batch.delete(&self.tree, &self.name),
+            Some(OnlyChange::Put) => self.batch.put(&self.tree, &self.name, &self.value),
+            Some(OnlyChange::Append) => self.batch.append(&self.tree, &self.name, &self.value),
+            Some(OnlyChange::Delete) => self.batch.delete(&self.tree, &self.name),
         }
         self.bytes += self.value.len();
         self.name.clear();
@@ -91,10 +97,10 @@ impl Pending {
 impl Changes for Pending {
     fn put(&mut self, name: &[u8], parts: [&[u8]; 2]) {
         let len = parts[0].len() + parts[1].len();
-        if len >= LONG {
+        if len >= LONG_VALUE_BYTES {
             self.move_to_batch();
             self.batch.put_buffer(&self.tree, name, Buffer::concat(len, parts));
-        } else if !self.notes_only(Only::Put, name, parts) {
+        } else if !self.notes_only(OnlyChange::Put, name, parts) {
             self.bytes += name.len() + len;
             match parts {
                 [whole, []] | [[], whole] => self.batch.put(&self.tree, name, whole),
@@ -104,17 +110,17 @@ impl Changes for Pending {
     }
 
     fn append(&mut self, name: &[u8], bytes: &[u8]) {
-        if bytes.len() >= LONG {
+        if bytes.len() >= LONG_VALUE_BYTES {
             self.move_to_batch();
             self.batch.append_buffer(&self.tree, name, Buffer::copy_from(bytes));
-        } else if !self.notes_only(Only::Append, name, [bytes, &[]]) {
+        } else if !self.notes_only(OnlyChange::Append, name, [bytes, &[]]) {
             self.bytes += name.len() + bytes.len();
             self.batch.append(&self.tree, name, bytes);
         }
     }
 
     fn delete(&mut self, name: &[u8]) {
-        if !self.notes_only(Only::Delete, name, [&[], &[]]) {
+        if !self.notes_only(OnlyChange::Delete, name, [&[], &[]]) {
             self.bytes += name.len();
             self.batch.delete(&self.tree, name);
         }
@@ -130,7 +136,7 @@ impl Changes for Pending {
         self.only = None;
         self.name.clear();
         self.value.clear();
-        match self.bytes > KEPT {
+        match self.bytes > REUSED_BATCH_BYTES_MAX {
             true => self.batch = WriteBatch::new(),
             false => self.batch.clear(),
         }

@@ -7,7 +7,7 @@ use crate::{Configuration, Copies, Epoch, NodeId, Version};
 
 /// Slots in one part, which is stored and copied as a whole when one of them changes. One byte for each slot
 /// names its placement, so this may not exceed 256.
-pub(super) const TOGETHER: usize = 128;
+pub(super) const SLOTS_PER_PART: usize = 128;
 
 /// The configurations of adjacent slots.
 #[derive(Clone, Debug)]
@@ -213,7 +213,7 @@ mod tests {
         for seed in 0..300 {
             let mut random = fastrand::Rng::with_seed(seed);
             let few: Vec<_> = (0..random.usize(1..20)).map(|_| any(&mut random)).collect();
-            let count = random.usize(1..=TOGETHER);
+            let count = random.usize(1..=SLOTS_PER_PART);
             let slots: Vec<_> = (0..count)
                 .map(|_| match random.bool() {
                     true => any(&mut random),

@@ -9,9 +9,9 @@
 //! Invariant: a proposal counts only for the slot as it was in one table. Once the primary knows a newer one,
 //! it may go on.
 
-use super::{Knowing, Peer, Primary};
-use crate::copy::{Around, Replicated};
-use crate::held::Request;
+use super::{NodeView, Peer, Primary};
+use crate::copy::{Replicated, StepContext};
+use crate::held_requests::Request;
 use crate::planted::{self, Bug};
 use crate::{Effect, Moment, NodeId, Proposal, Refusal, Version};
 
@@ -54,45 +54,45 @@ impl Replicated {
         self.primary.as_ref().is_some_and(|primary| primary.held.writes_any(keys))
     }
 
-    pub(super) fn hold_back(&mut self, request: Request, around: &mut Around<'_>) {
+    pub(super) fn hold_back(&mut self, request: Request, context: &mut StepContext<'_>) {
         if let Some(primary) = self.primary.as_mut() {
-            primary.held.push(request, around.now, around.options, around.effects);
+            primary.held.push(request, context.now, context.options, context.effects);
         }
     }
 
     /// Takes the next step of a handover.
-    pub(super) fn hand_over(&mut self, knowing: &Knowing<'_>, around: &mut Around<'_>) {
+    pub(super) fn hand_over(&mut self, view: &NodeView<'_>, context: &mut StepContext<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
-        if !knowing.keeps {
-            primary.held.refuse(Refusal::of(knowing.leads), around.effects);
+        if !view.keeps {
+            primary.held.refuse(Refusal::of(view.leads), context.effects);
         } else if let Some(to) = self.configuration.successor {
-            self.drain(&mut primary, to, knowing, around);
+            self.drain(&mut primary, to, view, context);
         } else {
             primary.handing = None;
         }
-        let goes_on = knowing.keeps && primary.handing.is_none() && self.may_commit(around);
+        let goes_on = view.keeps && primary.handing.is_none() && self.may_commit(context);
         let released = goes_on.then(|| primary.held.take());
         self.primary = Some(primary);
         for request in released.into_iter().flatten() {
             match request {
-                Request::Write(write) => self.client_writes(write, around),
-                Request::Read { ticket, keys } => self.client_reads(ticket, &keys, knowing, around),
+                Request::Write(write) => self.client_writes(write, context),
+                Request::Read { ticket, keys } => self.client_reads(ticket, &keys, view, context),
             }
         }
     }
 
-    fn drain(&self, primary: &mut Primary, to: NodeId, knowing: &Knowing<'_>, around: &mut Around<'_>) {
-        let (now, since) = (around.now, self.configuration.since);
+    fn drain(&self, primary: &mut Primary, to: NodeId, view: &NodeView<'_>, context: &mut StepContext<'_>) {
+        let (now, since) = (context.now, self.configuration.since);
         let mut handing = match primary.handing {
             Some(handing) if handing.since == since => handing,
             // Other copies, or another epoch: an earlier proposal counts for nothing.
             Some(handing) => HandingOver { since, proposed_at: None, ..handing },
-            None if now >= primary.rests_until && self.is_ready(primary, to, knowing, around) => {
+            None if now >= primary.rests_until && self.is_ready(primary, to, view, context) => {
                 HandingOver { since, began_at: now, proposed_at: None }
             }
             None => return,
         };
-        let patience_us = around.options.suspect_us;
+        let patience_us = context.options.suspect_us;
         primary.handing = None;
         if now >= handing.began_at.after(patience_us) {
             // Should the group decide for the handover all the same, writes under way then end as unknown;
@@ -101,13 +101,13 @@ impl Replicated {
             return;
         }
         let is_done = self.committed == self.log.last().sequence || planted::is(Bug::HandedOverEarly);
-        let is_due = handing.proposed_at.is_none_or(|at| now >= at.after(around.options.resend_us));
+        let is_due = handing.proposed_at.is_none_or(|at| now >= at.after(context.options.resend_us));
         if is_done && is_due {
             let is_late = handing.proposed_at.is_some() && now >= handing.began_at.after(patience_us / 2);
             handing.proposed_at = Some(now);
-            self.tell_committed(primary, around);
+            self.tell_committed(primary, context);
             let (slot, epoch) = (self.slot, self.configuration.epoch);
-            around.effects.push(Effect::Propose(match is_late {
+            context.effects.push(Effect::Propose(match is_late {
                 true => Proposal::Keep { slot, epoch, since },
                 false => Proposal::HandOver { slot, epoch, since, node: to },
             }));
@@ -121,20 +121,26 @@ impl Replicated {
     /// Whether the slot can be handed over soon: the group hears this node, and the successor keeps up and
     /// knows the table that names it. Otherwise the successor would send clients back to this node, which
     /// sends them on as soon as the successor leads.
-    fn is_ready(&self, primary: &Primary, to: NodeId, knowing: &Knowing<'_>, around: &Around<'_>) -> bool {
+    fn is_ready(
+        &self,
+        primary: &Primary,
+        to: NodeId,
+        view: &NodeView<'_>,
+        context: &StepContext<'_>,
+    ) -> bool {
         let answers = |peer: &Peer| {
-            let member = knowing.table.members.get(&peer.node);
+            let member = view.table.members.get(&peer.node);
             peer.is_known
-                && peer.owes_since.is_none_or(|since| around.now < since.after(around.options.resend_us))
+                && peer.owes_since.is_none_or(|since| context.now < since.after(context.options.resend_us))
                 && member.is_some_and(|member| member.is_up && member.incarnation == peer.incarnation)
         };
         let is_next = |peer: &Peer| {
-            let near = around.options.nearly_caught_up;
+            let near = context.options.nearly_caught_up;
             peer.node == to && peer.matched.0 + near >= self.committed.0
         };
         let is_in_sync = |peer: &&Peer| self.configuration.in_sync.contains(peer.node);
-        let knows_it = knowing.leases.goes_by(to, self.configuration.since);
-        knowing.group_hears
+        let knows_it = view.leases.goes_by(to, self.configuration.since);
+        view.group_hears
             && knows_it
             && self.committed >= primary.serves_behind
             && primary.peers.iter().any(is_next)
@@ -142,11 +148,11 @@ impl Replicated {
     }
 
     /// Tells the copies what is committed, so that the next primary can serve at once.
-    fn tell_committed(&self, primary: &mut Primary, around: &mut Around<'_>) {
+    fn tell_committed(&self, primary: &mut Primary, context: &mut StepContext<'_>) {
         for at in 0..primary.peers.len() {
             let told = primary.peers.get(at).map(|peer| peer.committed_told);
             if told.is_some_and(|told| told < self.committed) {
-                self.send_entries(primary, at, true, around);
+                self.send_entries(primary, at, true, context);
             }
         }
     }

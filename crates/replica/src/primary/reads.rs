@@ -3,9 +3,9 @@
 //! Invariant: a read is answered only after everything from earlier epochs is committed, and after those
 //! writes of its keys that were under way.
 
-use super::{Knowing, Primary, WaitingRead};
-use crate::copy::{Around, Replicated};
-use crate::held::Request;
+use super::{NodeView, Primary, WaitingRead};
+use crate::copy::{Replicated, StepContext};
+use crate::held_requests::Request;
 use crate::lease::Need;
 use crate::planted::{self, Bug};
 use crate::{Effect, Moment, Refusal, Ticket};
@@ -16,22 +16,22 @@ impl Replicated {
         &mut self,
         ticket: Ticket,
         keys: &[u64],
-        knowing: &Knowing<'_>,
-        around: &mut Around<'_>,
+        view: &NodeView<'_>,
+        context: &mut StepContext<'_>,
     ) {
         if self.is_behind_held(keys) {
-            return self.hold_back(Request::Read { ticket, keys: keys.to_vec() }, around);
+            return self.hold_back(Request::Read { ticket, keys: keys.to_vec() }, context);
         }
         let Some(primary) = self.primary.as_mut() else { return };
         let of_keys = keys.iter().filter_map(|key| primary.dirty.get(key)).max().copied();
         let behind = primary.changes_all.max(of_keys.unwrap_or_default());
-        if primary.reads.len() >= around.options.under_way_max {
-            return around.effects.push(Effect::Refuse { ticket, refusal: Refusal::Busy });
+        if primary.reads.len() >= context.options.under_way_max {
+            return context.effects.push(Effect::Refuse { ticket, refusal: Refusal::Busy });
         }
-        let round = knowing.leases.coming_round();
-        let read = WaitingRead { ticket, behind, round, since: around.now };
-        if self.is_to_be_answered(&read, knowing, around) {
-            return around.effects.push(Effect::Read { ticket });
+        let round = view.leases.coming_round();
+        let read = WaitingRead { ticket, behind, round, since: context.now };
+        if self.is_to_be_answered(&read, view, context) {
+            return context.effects.push(Effect::Read { ticket });
         }
         // Reads that already wait are checked when something changes, and not for each new one.
         if let Some(primary) = self.primary.as_mut() {
@@ -39,36 +39,36 @@ impl Replicated {
         }
     }
 
-    fn is_to_be_answered(&self, read: &WaitingRead, knowing: &Knowing<'_>, around: &Around<'_>) -> bool {
-        let serves = |primary| self.serves(primary, read.round, knowing, around);
+    fn is_to_be_answered(&self, read: &WaitingRead, view: &NodeView<'_>, context: &StepContext<'_>) -> bool {
+        let serves = |primary| self.serves(primary, read.round, view, context);
         read.behind <= self.committed && self.primary.as_deref().is_some_and(serves)
     }
 
     /// Answers the reads that need not wait any more. Whether enough copies promised is the same for all
     /// reads of one round of questions; and if it fails for the first read, whose round is the oldest, it
     /// fails for all.
-    pub(crate) fn answer_reads(&mut self, knowing: &Knowing<'_>, around: &mut Around<'_>) {
+    pub(crate) fn answer_reads(&mut self, view: &NodeView<'_>, context: &mut StepContext<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
         let Some(first) = primary.reads.front() else { return self.primary = Some(primary) };
-        let mut served = (first.round, self.serves(&primary, first.round, knowing, around));
-        let is_over = |read: &WaitingRead, now: Moment| now > read.since.after(around.options.read_wait_us);
+        let mut served = (first.round, self.serves(&primary, first.round, view, context));
+        let is_over = |read: &WaitingRead, now: Moment| now > read.since.after(context.options.read_wait_us);
         if !served.1 {
-            while primary.reads.front().is_some_and(|read| is_over(read, around.now))
+            while primary.reads.front().is_some_and(|read| is_over(read, context.now))
                 && let Some(read) = primary.reads.pop_front()
             {
-                around.effects.push(Effect::Refuse { ticket: read.ticket, refusal: Refusal::NoLease });
+                context.effects.push(Effect::Refuse { ticket: read.ticket, refusal: Refusal::NoLease });
             }
             return self.primary = Some(primary);
         }
         let waiting = std::mem::take(&mut primary.reads);
         for read in waiting {
             if read.round != served.0 {
-                served = (read.round, self.serves(&primary, read.round, knowing, around));
+                served = (read.round, self.serves(&primary, read.round, view, context));
             }
             if read.behind <= self.committed && served.1 {
-                around.effects.push(Effect::Read { ticket: read.ticket });
-            } else if is_over(&read, around.now) {
-                around.effects.push(Effect::Refuse { ticket: read.ticket, refusal: Refusal::NoLease });
+                context.effects.push(Effect::Read { ticket: read.ticket });
+            } else if is_over(&read, context.now) {
+                context.effects.push(Effect::Refuse { ticket: read.ticket, refusal: Refusal::NoLease });
             } else {
                 primary.reads.push_back(read);
             }
@@ -77,32 +77,38 @@ impl Replicated {
     }
 
     /// Whether the cells may be read at this moment, without asking other nodes.
-    pub(crate) fn may_read(&self, knowing: &Knowing<'_>, around: &Around<'_>) -> bool {
-        let round = knowing.leases.coming_round();
-        self.primary.as_ref().is_some_and(|primary| self.serves(primary, round, knowing, around))
+    pub(crate) fn may_read(&self, view: &NodeView<'_>, context: &StepContext<'_>) -> bool {
+        let round = view.leases.coming_round();
+        self.primary.as_ref().is_some_and(|primary| self.serves(primary, round, view, context))
     }
 
     /// Whether a read that came before this round of questions may be answered from the cells as they are.
-    fn serves(&self, primary: &Primary, round: u64, knowing: &Knowing<'_>, around: &Around<'_>) -> bool {
+    fn serves(&self, primary: &Primary, round: u64, view: &NodeView<'_>, context: &StepContext<'_>) -> bool {
         #[cfg(test)]
         tests::LOOKS.set(tests::LOOKS.get() + 1);
         let is_ready = self.committed >= primary.serves_behind || planted::is(Bug::ReadBeforeRecommit);
-        let keeps = knowing.keeps || planted::is(Bug::ReadAfterRenouncing);
-        is_ready && keeps && self.has_leases(primary, round, knowing, around)
+        let keeps = view.keeps || planted::is(Bug::ReadAfterRenouncing);
+        is_ready && keeps && self.has_leases(primary, round, view, context)
     }
 
-    fn has_leases(&self, primary: &Primary, round: u64, knowing: &Knowing<'_>, around: &Around<'_>) -> bool {
+    fn has_leases(
+        &self,
+        primary: &Primary,
+        round: u64,
+        view: &NodeView<'_>,
+        context: &StepContext<'_>,
+    ) -> bool {
         // An in-sync copy must have promised after it knew of this epoch; a candidate, after it knew of its
         // own copy.
         let need = |node| {
             let is_in_sync = self.configuration.in_sync.contains(node);
             let since = if is_in_sync { self.epoch_since } else { self.configuration.since };
-            Need { since, known: knowing.known, round }
+            Need { since, known: view.known, round }
         };
-        let mut counted = primary.peers.iter().filter(|peer| self.must_have(primary, peer, around));
-        self.has_right(around)
+        let mut counted = primary.peers.iter().filter(|peer| self.must_have(primary, peer, context));
+        self.has_right(context)
             && counted
-                .all(|peer| knowing.leases.is_held(peer.node, need(peer.node), around.now, around.options))
+                .all(|peer| view.leases.is_held(peer.node, need(peer.node), context.now, context.options))
     }
 
     /// Whether any read waits.

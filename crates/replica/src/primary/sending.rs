@@ -3,16 +3,16 @@
 //! Invariant: a copy that is not known to follow is sent probes only.
 
 use super::{Candidate, Peer, Primary};
-use crate::copy::{Around, Replicated};
+use crate::copy::{Replicated, StepContext};
 use crate::planted::{self, Bug};
 use crate::{Entry, NodeId, Position, Sequence, SlotMessage};
 
 impl Replicated {
     /// Sends new entries to every copy that is known to follow.
-    pub(super) fn spread(&mut self, around: &mut Around<'_>) {
+    pub(super) fn spread(&mut self, context: &mut StepContext<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
         for at in 0..primary.peers.len() {
-            self.send_entries(&mut primary, at, false, around);
+            self.send_entries(&mut primary, at, false, context);
         }
         self.primary = Some(primary);
     }
@@ -24,40 +24,40 @@ impl Replicated {
         primary: &mut Primary,
         at: usize,
         probes: bool,
-        around: &mut Around<'_>,
+        context: &mut StepContext<'_>,
     ) {
         let Some(peer) = primary.peers.get_mut(at) else { return };
         if !probes && !peer.is_known {
             return;
         }
         let Some(previous) = self.log.position(peer.sent) else {
-            return self.begin_transfer(peer, around);
+            return self.begin_transfer(peer, context);
         };
-        let entries = self.log.behind_place(peer.sent, around.options.message_bytes_max);
+        let entries = self.log.behind_place(peer.sent, context.options.message_bytes_max);
         if entries.is_empty() && !probes {
             return;
         }
-        self.say(peer, previous, entries, around);
+        self.say(peer, previous, entries, context);
     }
 
     /// Asks a copy whether it has the entry after which it would be sent more, without sending any.
-    fn probe(&self, peer: &mut Peer, around: &mut Around<'_>) {
+    fn probe(&self, peer: &mut Peer, context: &mut StepContext<'_>) {
         match self.log.position(peer.sent) {
-            Some(previous) => self.say(peer, previous, Vec::new(), around),
-            None => self.begin_transfer(peer, around),
+            Some(previous) => self.say(peer, previous, Vec::new(), context),
+            None => self.begin_transfer(peer, context),
         }
     }
 
-    fn say(&self, peer: &mut Peer, previous: Position, entries: Vec<Entry>, around: &mut Around<'_>) {
+    fn say(&self, peer: &mut Peer, previous: Position, entries: Vec<Entry>, context: &mut StepContext<'_>) {
         peer.sent = Sequence(peer.sent.0 + entries.len() as u64);
-        peer.sent_at = around.now;
-        peer.owes_since.get_or_insert(around.now);
+        peer.sent_at = context.now;
+        peer.owes_since.get_or_insert(context.now);
         peer.committed_told = self.committed;
-        self.send(peer.node, SlotMessage::Append { previous, entries, committed: self.committed }, around);
+        self.send(peer.node, SlotMessage::Append { previous, entries, committed: self.committed }, context);
     }
 
     /// A copy has this epoch's log up to `matched`.
-    pub(crate) fn appended(&mut self, from: NodeId, matched: Sequence, around: &mut Around<'_>) {
+    pub(crate) fn appended(&mut self, from: NodeId, matched: Sequence, context: &mut StepContext<'_>) {
         let last = self.log.last().sequence;
         let Some(mut primary) = self.primary.take() else { return };
         if let Some(at) = primary.peers.iter().position(|peer| peer.node == from)
@@ -68,23 +68,23 @@ impl Replicated {
             peer.matched = matched.min(last).max(peer.matched);
             peer.sent = peer.sent.max(peer.matched);
             peer.held_from = peer.held_from.map(|from| from.max(peer.matched));
-            peer.heard_at = around.now;
+            peer.heard_at = context.now;
             peer.owes_since = match peer.matched < peer.sent {
-                true if has_more => Some(around.now),
+                true if has_more => Some(context.now),
                 true => peer.owes_since,
                 false => None,
             };
             peer.no_cells_before = None;
             // Its hint alone does not prove that: the entry there may be of another epoch.
             peer.takes_entries |= self.log.position(peer.hint.max(peer.matched)).is_some();
-            self.send_entries(&mut primary, at, false, around);
+            self.send_entries(&mut primary, at, false, context);
         }
         self.primary = Some(primary);
-        self.advance(around);
+        self.advance(context);
     }
 
     /// A copy does not have the entry before those of the last message.
-    pub(crate) fn rejected(&mut self, from: NodeId, hint: Sequence, around: &mut Around<'_>) {
+    pub(crate) fn rejected(&mut self, from: NodeId, hint: Sequence, context: &mut StepContext<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
         let mut is_given_up = false;
         // A copy proposed for admission has everything that is committed: no cells can be newer than what it
@@ -95,7 +95,7 @@ impl Replicated {
         if let Some(at) = primary.peers.iter().position(|peer| peer.node == from)
             && let Some(peer) = primary.peers.get_mut(at)
         {
-            peer.heard_at = around.now;
+            peer.heard_at = context.now;
             if hint == Sequence(0) && may_have_lost && !planted::is(Bug::EmptiedUnheard) {
                 // It has dropped its cells, to receive new ones in pieces. If this message is old, that costs
                 // one more question.
@@ -123,29 +123,29 @@ impl Replicated {
                 peer.no_cells_before = None;
             }
             match is_guess {
-                true => self.probe(peer, around),
-                false => self.send_entries(&mut primary, at, true, around),
+                true => self.probe(peer, context),
+                false => self.send_entries(&mut primary, at, true, context),
             }
         }
         self.primary = Some(primary);
         if is_given_up {
             // Writes that waited for this candidate alone may commit.
-            self.advance(around);
+            self.advance(context);
         }
     }
 
-    pub(super) fn remind(&self, primary: &mut Primary, at: usize, around: &mut Around<'_>) {
+    pub(super) fn remind(&self, primary: &mut Primary, at: usize, context: &mut StepContext<'_>) {
         let Some(peer) = primary.peers.get_mut(at) else { return };
-        let is_silent = around.now >= peer.sent_at.after(around.options.resend_us);
+        let is_silent = context.now >= peer.sent_at.after(context.options.resend_us);
         let owes = !peer.is_known || peer.owes_since.is_some();
         let lacks = owes || peer.matched < self.log.last().sequence;
         if lacks && is_silent {
             // If the copy's last known position is not in the log, ask again from the end.
             let is_here = peer.is_known && self.log.position(peer.matched).is_some();
             peer.sent = if is_here { peer.matched } else { self.log.last().sequence };
-            self.send_entries(primary, at, true, around);
+            self.send_entries(primary, at, true, context);
         } else if peer.committed_told < self.committed && peer.matched >= self.committed {
-            self.send_entries(primary, at, true, around);
+            self.send_entries(primary, at, true, context);
         }
     }
 }

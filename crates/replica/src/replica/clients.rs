@@ -6,11 +6,11 @@
 
 use super::Replica;
 use crate::copy::Replicated;
-use crate::held::Request;
+use crate::held_requests::Request;
 use crate::{Effect, Moment, Refusal, Slot};
 
 /// Where a request belongs.
-enum Place {
+enum Destination {
     Here,
     /// Here, once a promise or the former primary permits it.
     HereSoon,
@@ -25,22 +25,24 @@ impl Replica {
         now: Moment,
         effects: &mut Vec<Effect>,
     ) {
-        match self.place(slot) {
-            Place::Here => self.take(slot, request, now, effects),
-            Place::HereSoon => self.early.entry(slot).or_default().push(request, now, &self.options, effects),
-            Place::Elsewhere(refusal) => request.refuse(refusal, effects),
+        match self.destination(slot) {
+            Destination::Here => self.take(slot, request, now, effects),
+            Destination::HereSoon => {
+                self.early.entry(slot).or_default().push(request, now, &self.options, effects)
+            }
+            Destination::Elsewhere(refusal) => request.refuse(refusal, effects),
         }
     }
 
     fn take(&mut self, slot: Slot, request: Request, now: Moment, effects: &mut Vec<Effect>) {
         match request {
             Request::Write(write) => {
-                self.with(slot, now, effects, |copy, around| copy.client_writes(write, around));
+                self.with(slot, now, effects, |copy, context| copy.client_writes(write, context));
                 self.look_at(slot, now, effects);
             }
             Request::Read { ticket, keys } => {
-                self.with_knowing(slot, now, effects, |copy, knowing, around| {
-                    copy.client_reads(ticket, &keys, knowing, around);
+                self.with_view(slot, now, effects, |copy, view, context| {
+                    copy.client_reads(ticket, &keys, view, context);
                 });
                 if self.slots.get(slot).is_some_and(Replicated::has_reads) {
                     self.ask_again(now, effects);
@@ -49,14 +51,14 @@ impl Replica {
         }
     }
 
-    fn place(&self, slot: Slot) -> Place {
+    fn destination(&self, slot: Slot) -> Destination {
         let known = self.known().slot(slot);
         if known.primary == Some(self.me) {
-            return if self.leads(slot) { Place::Here } else { Place::HereSoon };
+            return if self.leads(slot) { Destination::Here } else { Destination::HereSoon };
         }
         match known.successor == Some(self.me) {
-            true => Place::HereSoon,
-            false => Place::Elsewhere(Refusal::of(known.primary)),
+            true => Destination::HereSoon,
+            false => Destination::Elsewhere(Refusal::of(known.primary)),
         }
     }
 
@@ -64,7 +66,7 @@ impl Replica {
     /// here.
     #[must_use]
     pub fn takes(&self, slot: Slot) -> bool {
-        !matches!(self.place(slot), Place::Elsewhere(_))
+        !matches!(self.destination(slot), Destination::Elsewhere(_))
     }
 
     /// Whether writes of a slot are on their way to its cells: logged and not applied, or held back until
@@ -81,10 +83,10 @@ impl Replica {
         let slots: Vec<Slot> = self.early.keys().copied().collect();
         for slot in slots {
             let Some(mut held) = self.early.remove(&slot) else { continue };
-            match self.place(slot) {
-                Place::Here => held.take().for_each(|request| self.take(slot, request, now, effects)),
-                Place::Elsewhere(refusal) => held.refuse(refusal, effects),
-                Place::HereSoon => {
+            match self.destination(slot) {
+                Destination::Here => held.take().for_each(|request| self.take(slot, request, now, effects)),
+                Destination::Elsewhere(refusal) => held.refuse(refusal, effects),
+                Destination::HereSoon => {
                     let (us, refusal) = self.patience(slot);
                     held.refuse_older(Moment(now.0.saturating_sub(us)), refusal, effects);
                     if !held.is_empty() {

@@ -3,7 +3,7 @@
 //! Invariant: a table is accepted only when no promise of this node stands against it.
 
 use super::Replica;
-use crate::copy::{Around, Replicated};
+use crate::copy::{Replicated, StepContext};
 use crate::lease::Question;
 use crate::planted::{self, Bug};
 use crate::{Configuration, Effect, Message, Moment, NodeId, Position, Reads, Slot, Table, Version};
@@ -114,7 +114,7 @@ impl Replica {
         let met = changed.iter().map(|&(slot, _)| slot).filter(|slot| self.led.has(*slot));
         let to_meet: Vec<Slot> = if are_others { self.led.slots().collect() } else { met.collect() };
         for slot in to_meet {
-            self.with(slot, now, effects, |copy, around| copy.notice_lives(&table, around));
+            self.with(slot, now, effects, |copy, context| copy.notice_lives(&table, context));
         }
         self.leases.ask_others(self.led.partners().collect(), now, &self.options);
         self.ask(now, effects);
@@ -148,15 +148,16 @@ impl Replica {
             if !self.slots.has(slot) {
                 self.add(slot, Position::default(), 0, Vec::new());
             }
-            self.with(slot, now, effects, |copy, around| copy.reconfigure(configuration, around));
+            self.with(slot, now, effects, |copy, context| copy.reconfigure(configuration, context));
             return;
         }
         let (in_sync_min, goes_alone) = (self.in_sync_min(slot), self.goes_alone(slot, now));
         if let Some(mut copy) = self.slots.remove(slot) {
             self.kept_bytes = self.kept_bytes.saturating_sub(copy.log.kept_bytes());
             let (me, options, kept_bytes_max) = (self.me, &self.options, 0);
-            let around = &mut Around { me, now, options, in_sync_min, kept_bytes_max, goes_alone, effects };
-            copy.reconfigure(configuration, around);
+            let context =
+                &mut StepContext { me, now, options, in_sync_min, kept_bytes_max, goes_alone, effects };
+            copy.reconfigure(configuration, context);
             effects.push(Effect::Forget { slot });
         }
         self.busy.remove(&slot);

@@ -23,7 +23,7 @@ pub struct Node {
 
 /// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Outcome {
     Written,
     Read(usize),
     Refused(Refusal),
@@ -39,7 +39,7 @@ pub struct Ring {
     pub network: VecDeque<(NodeId, Incarnation, NodeId, Message)>,
     pub cut: BTreeSet<(NodeId, NodeId)>,
     pub now: Moment,
-    pub told: BTreeMap<Ticket, Told>,
+    pub told: BTreeMap<Ticket, Outcome>,
     /// Whether writes to logs complete at once.
     pub logs_at_once: bool,
     pub hears_group: bool,
@@ -134,11 +134,11 @@ impl Ring {
             }
             Effect::Apply { entry, ticket, .. } => {
                 there.applied.push(entry);
-                ticket.map(|ticket| self.told.insert(ticket, Told::Written));
+                ticket.map(|ticket| self.told.insert(ticket, Outcome::Written));
             }
-            Effect::Read { ticket } => drop(self.told.insert(ticket, Told::Read(there.applied.len()))),
-            Effect::Refuse { ticket, refusal } => drop(self.told.insert(ticket, Told::Refused(refusal))),
-            Effect::Unknown { ticket } => drop(self.told.insert(ticket, Told::Unknown)),
+            Effect::Read { ticket } => drop(self.told.insert(ticket, Outcome::Read(there.applied.len()))),
+            Effect::Refuse { ticket, refusal } => drop(self.told.insert(ticket, Outcome::Refused(refusal))),
+            Effect::Unknown { ticket } => drop(self.told.insert(ticket, Outcome::Unknown)),
             Effect::Transfer { to, .. } => self.transfers.push((node, to)),
             Effect::Propose(proposal) => self.proposals.push(Change::Propose(proposal)),
             Effect::FetchTable | Effect::Forget { .. } => {}
@@ -224,7 +224,7 @@ impl Ring {
         self.give(NodeId(node), Input::Read { slot: SLOT, ticket: Ticket(ticket), keys: vec![7] });
     }
 
-    pub fn told(&self, ticket: u64) -> Option<Told> {
+    pub fn told(&self, ticket: u64) -> Option<Outcome> {
         self.told.get(&Ticket(ticket)).copied()
     }
 

@@ -109,11 +109,11 @@ pub(super) fn reset<'a>(_: &mut Arguments<'a>) -> Result<Command<'a>, CommandErr
 }
 
 /// How many keyspaces there can be.
-const KEYSPACES: i64 = 16;
+const KEYSPACES_MAX: i64 = 16;
 
 pub(super) fn select<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
     let index = arguments.integer()?;
-    let index = u32::try_from(index).ok().filter(|&index| i64::from(index) < KEYSPACES);
+    let index = u32::try_from(index).ok().filter(|&index| i64::from(index) < KEYSPACES_MAX);
     index.map(Command::Select).ok_or(CommandError::KeyspaceRange)
 }
 

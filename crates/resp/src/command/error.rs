@@ -130,17 +130,17 @@ pub enum CommandError {
 }
 
 /// Most bytes of an argument that an error quotes.
-const TOLD: usize = 128;
+const QUOTED_BYTES_MAX: usize = 128;
 
 impl CommandError {
     pub(super) fn unknown(request: &Request<'_>) -> Self {
         let name = told(request.get(0).unwrap_or_default());
         let mut arguments = String::new();
         for argument in request.iter().skip(1) {
-            if arguments.len() >= TOLD {
+            if arguments.len() >= QUOTED_BYTES_MAX {
                 break;
             }
-            arguments.extend(["'", &shortened(argument, TOLD - arguments.len()), "' "]);
+            arguments.extend(["'", &shortened(argument, QUOTED_BYTES_MAX - arguments.len()), "' "]);
         }
         Self::Unknown { name, arguments }
     }
@@ -163,7 +163,7 @@ impl CommandError {
 
 /// An argument as errors quote it.
 pub(super) fn told(argument: &[u8]) -> String {
-    shortened(argument, TOLD)
+    shortened(argument, QUOTED_BYTES_MAX)
 }
 
 fn shortened(argument: &[u8], most: usize) -> String {

@@ -5,14 +5,14 @@
 use super::{COMMANDS, Specification};
 
 /// Longest name of a command, in bytes.
-const LONGEST: usize = 16;
+const NAME_BYTES_MAX: usize = 16;
 
 /// Buckets of the hash table, several times as many as there are commands; a collision takes the next free
 /// bucket.
 const BUCKETS: usize = 512;
 
 /// Marks a bucket without a command.
-const NOBODY: u16 = u16::MAX;
+const NO_COMMAND: u16 = u16::MAX;
 
 /// The names as numbers, and for each bucket the index of a command.
 static NAMES: [u128; COMMANDS.len()] = names();
@@ -27,7 +27,7 @@ pub fn find(name: &[u8]) -> Option<&'static Specification> {
 /// The index of that command in [`COMMANDS`].
 #[must_use]
 pub fn find_place(name: &[u8]) -> Option<u16> {
-    let mut lower = [0; LONGEST];
+    let mut lower = [0; NAME_BYTES_MAX];
     lower.get_mut(..name.len())?.copy_from_slice(name);
     lower.make_ascii_lowercase();
     let number = u128::from_le_bytes(lower);
@@ -69,11 +69,11 @@ const fn names() -> [u128; COMMANDS.len()] {
 
 const fn places() -> [u16; BUCKETS] {
     let names = names();
-    let mut places = [NOBODY; BUCKETS];
+    let mut places = [NO_COMMAND; BUCKETS];
     let mut place = 0;
     while place < names.len() {
         let mut bucket = bucket_of(names[place]);
-        while places[bucket] != NOBODY {
+        while places[bucket] != NO_COMMAND {
             bucket = (bucket + 1) % BUCKETS;
         }
         places[bucket] = place as u16;
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn every_name_is_found_in_any_letters_at_its_place_and_nothing_else_is() {
         for (place, row) in COMMANDS.iter().enumerate() {
-            assert!(row.name.len() <= LONGEST, "{}", row.name);
+            assert!(row.name.len() <= NAME_BYTES_MAX, "{}", row.name);
             for name in [row.name.to_owned(), row.name.to_uppercase()] {
                 assert_eq!(find_place(name.as_bytes()).map(usize::from), Some(place), "{name}");
             }

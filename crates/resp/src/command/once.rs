@@ -24,7 +24,7 @@ pub struct Once<'a> {
 }
 
 /// The number of arguments before the command, including the name.
-pub(super) const ARGUMENTS: u8 = 4;
+pub(super) const ARGUMENTS_BEFORE: u8 = 4;
 
 /// Parses it for the table of all commands.
 pub(super) fn once<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {

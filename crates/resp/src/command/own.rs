@@ -126,10 +126,10 @@ pub struct RangeRequest<'a> {
 }
 
 /// Fields on a page if the request does not say how many.
-const LIMIT: u64 = 1000;
+const PAGE_FIELDS_DEFAULT: u64 = 1000;
 
 /// Most fields on a page, whatever the request says: short ones take more memory than their bytes.
-const LIMIT_MAX: u64 = 100_000;
+const PAGE_FIELDS_MAX: u64 = 100_000;
 
 impl<'a> OwnCommand<'a> {
     /// Whether a command of this name is one of these, judging by its prefix.
@@ -277,7 +277,8 @@ fn batch<'a>(words: &mut Words<'_, 'a>) -> Result<OwnCommand<'a>, CommandError> 
 fn range<'a>(words: &mut Words<'_, 'a>) -> Result<OwnCommand<'a>, CommandError> {
     let key = words.next()?;
     let range = field_range(words.next()?, words.next()?)?;
-    let mut request = RangeRequest { key, range, is_reverse: false, limit: LIMIT, part: Some(Part::ALL) };
+    let mut request =
+        RangeRequest { key, range, is_reverse: false, limit: PAGE_FIELDS_DEFAULT, part: Some(Part::ALL) };
     while let Some(word) = words.optional() {
         let is = |own: &str| word.eq_ignore_ascii_case(own.as_bytes());
         match word {
@@ -285,7 +286,7 @@ fn range<'a>(words: &mut Words<'_, 'a>) -> Result<OwnCommand<'a>, CommandError> 
             _ if is("KEYS") => request.part = None,
             _ if is("BYTES") => request.part = Some(words.part()?),
             _ if is("LIMIT") => {
-                request.limit = natural(words.behind()?)?.min(LIMIT_MAX);
+                request.limit = natural(words.behind()?)?.min(PAGE_FIELDS_MAX);
                 if request.limit == 0 {
                     return Err(CommandError::Syntax);
                 }
@@ -334,9 +335,9 @@ mod tests {
     #[test]
     fn a_page_has_so_many_fields_whatever_is_asked_for() {
         for (line, limit) in [
-            ("AT.RANGE k - +", LIMIT),
+            ("AT.RANGE k - +", PAGE_FIELDS_DEFAULT),
             ("AT.RANGE k - + LIMIT 7", 7),
-            ("AT.RANGE k - + LIMIT 9223372036854775807", LIMIT_MAX),
+            ("AT.RANGE k - + LIMIT 9223372036854775807", PAGE_FIELDS_MAX),
         ] {
             assert!(matches!(of(line), Ok(OwnCommand::Range(request)) if request.limit == limit), "{line}");
         }

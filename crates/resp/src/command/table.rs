@@ -164,14 +164,14 @@ impl Specification {
         if self.keys != Keys::OF_INNER {
             return self.keys;
         }
-        let inner = request.get(once::ARGUMENTS.into()).and_then(find);
-        inner.map_or(self.keys, |inner| inner.keys.behind(once::ARGUMENTS))
+        let inner = request.get(once::ARGUMENTS_BEFORE.into()).and_then(find);
+        inner.map_or(self.keys, |inner| inner.keys.behind(once::ARGUMENTS_BEFORE))
     }
 
     /// The name of the command that a request for this one executes under a name of its own.
     #[must_use]
     pub fn inner<'a>(&self, request: &Request<'a>) -> Option<&'a [u8]> {
-        (self.keys == Keys::OF_INNER).then(|| request.get(once::ARGUMENTS.into()))?
+        (self.keys == Keys::OF_INNER).then(|| request.get(once::ARGUMENTS_BEFORE.into()))?
     }
 
     /// Whether a parsed request for this command may need space when there is none: one that only deletes

@@ -7,7 +7,7 @@ use crate::KeyspaceError;
 use std::collections::BTreeMap;
 
 /// How long a slot is skipped, in milliseconds.
-const ASIDE_MS: u64 = 600_000;
+const SKIP_MS: u64 = 600_000;
 
 /// The result of a search through slots.
 #[derive(Debug)]
@@ -21,13 +21,13 @@ pub struct Looked<T> {
 
 /// The slots that are skipped, and until when.
 #[derive(Debug, Default)]
-pub(super) struct Aside {
+pub(super) struct SkippedSlots {
     until_ms: BTreeMap<u16, u64>,
 }
 
-impl Aside {
+impl SkippedSlots {
     pub(super) fn put(&mut self, slot: u16, now_ms: u64) -> bool {
-        self.until_ms.insert(slot, now_ms.saturating_add(ASIDE_MS));
+        self.until_ms.insert(slot, now_ms.saturating_add(SKIP_MS));
         self.until_ms.len() == 1
     }
 

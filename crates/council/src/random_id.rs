@@ -1,11 +1,11 @@
-//! Random identifiers.
+//! Random identifiers, drawn from the system.
 
 use crate::CouncilError;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::io;
 
 /// Draws 64 random bits from the system: no two draws can be expected to be the same.
-pub(crate) fn unique() -> Result<u64, CouncilError> {
+pub(crate) fn draw() -> Result<u64, CouncilError> {
     let mut bytes = [0; 8];
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {

@@ -36,7 +36,7 @@ struct Reign {
 }
 
 /// Runs for as long as this member does; acts while it leads.
-pub(super) async fn look_after(shared: Arc<Shared>) {
+pub(super) async fn keep_house(shared: Arc<Shared>) {
     let every = shared.options.node_timeout() / 30;
     let mut reign: Option<Reign> = None;
     loop {

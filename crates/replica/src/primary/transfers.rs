@@ -4,16 +4,16 @@
 //! time has passed since.
 
 use super::Peer;
-use crate::copy::{Around, Replicated};
+use crate::copy::{Replicated, StepContext};
 use crate::{Effect, NodeId, Sequence};
 
 impl Replicated {
     /// Has cells sent to a copy whose next entries the log has dropped, unless some are on their way.
-    pub(super) fn begin_transfer(&self, peer: &mut Peer, around: &mut Around<'_>) {
+    pub(super) fn begin_transfer(&self, peer: &mut Peer, context: &mut StepContext<'_>) {
         peer.takes_entries = false;
-        if peer.no_cells_before.is_none_or(|before| around.now >= before) {
-            peer.no_cells_before = Some(around.now.after(10 * around.options.suspect_us));
-            around.effects.push(Effect::Transfer { slot: self.slot, to: peer.node });
+        if peer.no_cells_before.is_none_or(|before| context.now >= before) {
+            peer.no_cells_before = Some(context.now.after(10 * context.options.suspect_us));
+            context.effects.push(Effect::Transfer { slot: self.slot, to: peer.node });
         }
     }
 
@@ -35,8 +35,8 @@ impl Replicated {
 
     /// A transfer has ended; the copy's answers will tell whether it arrived. What the copy said before the
     /// cells arrived would start another transfer, so there is none for a while.
-    pub(crate) fn transfer_ended(&mut self, to: NodeId, around: &Around<'_>) {
-        let before = around.now.after(around.options.suspect_us);
+    pub(crate) fn transfer_ended(&mut self, to: NodeId, context: &StepContext<'_>) {
+        let before = context.now.after(context.options.suspect_us);
         let peers = self.primary.iter_mut().flat_map(|primary| primary.peers.iter_mut());
         for peer in peers.filter(|peer| peer.node == to) {
             peer.no_cells_before = peer.no_cells_before.map(|_| before);

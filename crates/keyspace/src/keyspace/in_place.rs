@@ -33,7 +33,7 @@ pub(super) fn only_key<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
 }
 
 /// A command and its position in the log.
-pub(super) struct Entry<'a, 'c> {
+pub(super) struct LoggedCommand<'a, 'c> {
     pub(super) slot: u16,
     pub(super) applied: Applied,
     pub(super) time_ms: u64,
@@ -43,13 +43,13 @@ pub(super) struct Entry<'a, 'c> {
 impl Keyspace {
     /// Evaluates a command on this key in place. Returns whether that was possible; if not, nothing was
     /// changed or answered.
-    pub(super) fn apply_there(
+    pub(super) fn apply_in_place(
         &mut self,
-        entry: &Entry<'_, '_>,
+        entry: &LoggedCommand<'_, '_>,
         key: &[u8],
         mut answer: Answer<'_>,
     ) -> Result<bool, KeyspaceError> {
-        let &Entry { slot, applied, time_ms, command } = entry;
+        let &LoggedCommand { slot, applied, time_ms, command } = entry;
         let state = *self.whole(slot)?;
         let name = CellName::head(slot, key);
         let mut evaluated: Option<SlotState> = None;

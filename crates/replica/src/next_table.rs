@@ -15,7 +15,7 @@ use crate::{
 use std::collections::BTreeMap;
 
 /// A table on its way to the next one.
-pub(crate) struct Changing<'a> {
+pub(crate) struct NextTable<'a> {
     table: &'a mut Table,
     /// The version that the table gets if something changes.
     version: Version,
@@ -28,9 +28,9 @@ pub(crate) struct Changing<'a> {
 
 /// How many runs of slots are handed out where other nodes take over: clients learn ranges of slots, and
 /// learn few of them quickly.
-const RUNS: usize = 256;
+const TAKEOVER_RUNS: usize = 256;
 
-impl<'a> Changing<'a> {
+impl<'a> NextTable<'a> {
     pub(crate) fn of(table: &'a mut Table) -> Self {
         let version = table.version.next();
         Self { table, version, is_changed: false, leads: None, chosen: None }
@@ -130,7 +130,7 @@ impl<'a> Changing<'a> {
         });
         let led = |node: &NodeId| (leads.get(node).copied().unwrap_or_default(), *node);
         let idlest = up.iter().copied().min_by_key(led).unwrap_or(first);
-        let run = |slot: Slot| slot.0 as usize / (self.table.slots.len() / RUNS).max(1);
+        let run = |slot: Slot| slot.0 as usize / (self.table.slots.len() / TAKEOVER_RUNS).max(1);
         let neighbour = self.chosen.filter(|&(other, node)| run(other) == run(slot) && up.contains(&node));
         let chosen = neighbour.map_or(idlest, |(_, node)| node);
         self.chosen = Some((slot, chosen));

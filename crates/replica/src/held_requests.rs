@@ -24,7 +24,7 @@ pub(crate) enum Request {
 
 /// The held requests of one slot.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct HeldRequests {
     requests: VecDeque<(Moment, Request)>,
     bytes: usize,
     /// The keys that the held writes may change: a read of one of them waits behind those writes.
@@ -52,7 +52,7 @@ impl Request {
     }
 }
 
-impl Held {
+impl HeldRequests {
     pub(crate) fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }

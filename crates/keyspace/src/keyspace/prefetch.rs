@@ -14,15 +14,15 @@ impl Keyspace {
     /// the first [`NEAR_AT_ONCE`] keys are considered, and it takes at least two to gain from it.
     pub fn bring_nearer(&mut self, keys: &[&[u8]]) {
         let keys = &keys[..keys.len().min(NEAR_AT_ONCE)];
-        self.near.clear();
+        self.prefetch_names.clear();
         let mut lengths = [0; NEAR_AT_ONCE];
         for (key, length) in keys.iter().zip(&mut lengths) {
-            let (before, slot) = (self.near.len(), slot_of(key));
+            let (before, slot) = (self.prefetch_names.len(), slot_of(key));
             self.slots.get(usize::from(slot)).iter().for_each(|state| bring_nearer(*state));
-            push_head(&mut self.near, slot, key);
-            *length = self.near.len() - before;
+            push_head(&mut self.prefetch_names, slot, key);
+            *length = self.prefetch_names.len() - before;
         }
-        let mut rest = self.near.as_slice();
+        let mut rest = self.prefetch_names.as_slice();
         let mut names: [&[u8]; NEAR_AT_ONCE] = [&[]; NEAR_AT_ONCE];
         for (name, length) in names.iter_mut().zip(lengths) {
             (*name, rest) = rest.split_at(length);

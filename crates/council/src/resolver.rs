@@ -27,23 +27,23 @@ const MEET_TIMEOUT: Duration = Duration::from_secs(1);
 type Resolve = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
 /// Where all members are reached.
-pub(crate) struct Places {
-    places: BTreeMap<NodeId, Place>,
+pub(crate) struct MemberResolver {
+    members: BTreeMap<NodeId, MemberEntry>,
     resolve: Arc<Resolve>,
     /// Counts the times that another member than the expected one answered.
     mistaken: Seldom,
 }
 
 /// Where one member is reached.
-struct Place {
+struct MemberEntry {
     /// The member's host name, if it has one.
     name: Option<String>,
     /// Addresses that are found get this port, and those of this family come first.
     like: SocketAddr,
-    found: Arc<Mutex<Found>>,
+    found: Arc<Mutex<KnownAddresses>>,
 }
 
-struct Found {
+struct KnownAddresses {
     /// None while no address is known.
     addresses: Option<Addresses>,
     /// Since when the member is unreachable, or when it was last looked up.
@@ -51,21 +51,21 @@ struct Found {
     is_looked_up: bool,
 }
 
-impl Places {
+impl MemberResolver {
     pub(crate) fn new(options: &CouncilOptions) -> Self {
         let resolve = |host: &str, port| (host, port).to_socket_addrs().map(Iterator::collect);
         Self::resolved_by(options, Arc::new(resolve))
     }
 
     fn resolved_by(options: &CouncilOptions, resolve: Arc<Resolve>) -> Self {
-        let place = |&(node, address): &(NodeId, MemberAddress)| {
+        let entry = |&(node, address): &(NodeId, MemberAddress)| {
             let addresses = Addresses::new(address.known());
-            let found = Found { addresses, failing_since: None, is_looked_up: false };
+            let found = KnownAddresses { addresses, failing_since: None, is_looked_up: false };
             let (name, like) = (options.name(node).cloned(), address.like());
-            (node, Place { name, like, found: Arc::new(Mutex::new(found)) })
+            (node, MemberEntry { name, like, found: Arc::new(Mutex::new(found)) })
         };
-        let places = options.members.iter().map(place).collect();
-        Self { places, resolve, mistaken: Seldom::default() }
+        let members = options.members.iter().map(entry).collect();
+        Self { members, resolve, mistaken: Seldom::default() }
     }
 
     /// Connects to a member at the address whose turn it is.
@@ -105,30 +105,30 @@ impl Places {
     }
 
     fn address(&self, node: NodeId) -> Option<SocketAddr> {
-        Some(self.places.get(&node)?.found().addresses.as_ref()?.turn())
+        Some(self.members.get(&node)?.found().addresses.as_ref()?.turn())
     }
 
     fn reached(&self, node: NodeId) {
-        if let Some(place) = self.places.get(&node) {
-            place.found().failing_since = None;
+        if let Some(entry) = self.members.get(&node) {
+            entry.found().failing_since = None;
         }
     }
 
     /// Moves on to the member's next address. If none has worked for a while, or there is none, looks its
     /// name up.
     fn failed(&self, node: NodeId, at: Option<SocketAddr>) {
-        let Some(place) = self.places.get(&node) else { return };
-        let mut found = place.found();
+        let Some(entry) = self.members.get(&node) else { return };
+        let mut found = entry.found();
         if let Some((addresses, at)) = found.addresses.as_mut().zip(at) {
             addresses.pass(at);
         }
         let now = Instant::now();
         let is_new = found.addresses.is_none() && found.failing_since.is_none();
         let is_long = now >= *found.failing_since.get_or_insert(now) + LOOKED_UP_AFTER;
-        if let Some(name) = place.name.clone().filter(|_| (is_new || is_long) && !found.is_looked_up) {
+        if let Some(name) = entry.name.clone().filter(|_| (is_new || is_long) && !found.is_looked_up) {
             (found.is_looked_up, found.failing_since) = (true, Some(now));
             drop(found);
-            place.look_up(node, name, Arc::clone(&self.resolve));
+            entry.look_up(node, name, Arc::clone(&self.resolve));
         }
     }
 }
@@ -137,8 +137,8 @@ fn not_met(source: io::Error) -> WireError {
     WireError::Io { action: "connect", source }
 }
 
-impl Place {
-    fn found(&self) -> MutexGuard<'_, Found> {
+impl MemberEntry {
+    fn found(&self) -> MutexGuard<'_, KnownAddresses> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -163,7 +163,7 @@ impl Place {
     }
 }
 
-impl Found {
+impl KnownAddresses {
     /// Uses these addresses, if there are any.
     fn take(&mut self, addresses: Vec<SocketAddr>) {
         let Some(found) = Addresses::new(addresses) else { return };
@@ -197,8 +197,8 @@ mod tests {
         CouncilOptions { names: BTreeMap::from([(MEMBER, name.to_owned())]), ..options }
     }
 
-    /// Places whose lookups return `found`, and a count of the lookups.
-    fn found_at(options: &CouncilOptions, found: Vec<SocketAddr>) -> (Places, Arc<AtomicUsize>) {
+    /// A resolver whose lookups return `found`, and a count of the lookups.
+    fn found_at(options: &CouncilOptions, found: Vec<SocketAddr>) -> (MemberResolver, Arc<AtomicUsize>) {
         let times = Arc::<AtomicUsize>::default();
         let counted = Arc::clone(&times);
         let wanted = options.members[0].1.like().port();
@@ -207,28 +207,28 @@ mod tests {
             counted.fetch_add(1, Ordering::SeqCst);
             Ok(found.clone())
         };
-        (Places::resolved_by(options, Arc::new(resolve)), times)
+        (MemberResolver::resolved_by(options, Arc::new(resolve)), times)
     }
 
-    fn places(name: &str, found: Vec<SocketAddr>) -> (Places, Arc<AtomicUsize>) {
+    fn resolver(name: &str, found: Vec<SocketAddr>) -> (MemberResolver, Arc<AtomicUsize>) {
         found_at(&options(name, at(1)), found)
     }
 
     /// Waits for a lookup that is under way.
-    fn wait_for_name(places: &Places) {
-        while places.places[&MEMBER].found().is_looked_up {
+    fn wait_for_name(resolver: &MemberResolver) {
+        while resolver.members[&MEMBER].found().is_looked_up {
             std::thread::yield_now();
         }
     }
 
     /// Fails to reach the member, ten times a second.
-    async fn fail_for(places: &Places, seconds: u64) -> Vec<SocketAddr> {
+    async fn fail_for(resolver: &MemberResolver, seconds: u64) -> Vec<SocketAddr> {
         let mut dialled = Vec::new();
         for _ in 0..10 * seconds {
-            let at = places.address(MEMBER).unwrap();
+            let at = resolver.address(MEMBER).unwrap();
             dialled.push(at);
-            places.failed(MEMBER, Some(at));
-            wait_for_name(places);
+            resolver.failed(MEMBER, Some(at));
+            wait_for_name(resolver);
             tokio::time::advance(Duration::from_millis(100)).await;
         }
         dialled
@@ -237,25 +237,25 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_member_that_is_not_reached_is_looked_up_again_and_each_of_its_addresses_has_its_turn() {
         let six = SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 27_379));
-        let (places, times) = places("member", vec![six, at(2), at(3)]);
-        assert_eq!(fail_for(&places, 3).await, [at(1); 30]);
+        let (resolver, times) = resolver("member", vec![six, at(2), at(3)]);
+        assert_eq!(fail_for(&resolver, 3).await, [at(1); 30]);
         assert_eq!(times.load(Ordering::SeqCst), 0);
-        places.failed(MEMBER, Some(at(1)));
-        wait_for_name(&places);
-        assert_eq!(fail_for(&places, 1).await[..4], [at(2), at(3), six, at(2)]);
+        resolver.failed(MEMBER, Some(at(1)));
+        wait_for_name(&resolver);
+        assert_eq!(fail_for(&resolver, 1).await[..4], [at(2), at(3), six, at(2)]);
         assert_eq!(times.load(Ordering::SeqCst), 1);
-        fail_for(&places, 4).await;
+        fail_for(&resolver, 4).await;
         assert_eq!(times.load(Ordering::SeqCst), 2, "and once more every three seconds");
-        let turn = places.address(MEMBER);
-        places.reached(MEMBER);
-        assert_eq!(places.address(MEMBER), turn, "it stays where it is reached");
+        let turn = resolver.address(MEMBER);
+        resolver.reached(MEMBER);
+        assert_eq!(resolver.address(MEMBER), turn, "it stays where it is reached");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_member_that_is_a_number_or_whose_name_nobody_knows_stays_where_it_was() {
         for (name, found, looked_up) in [("10.0.0.1", vec![at(7)], 0), ("member", Vec::new(), 3)] {
-            let (places, times) = places(name, found);
-            assert_eq!(fail_for(&places, 10).await, [at(1); 100]);
+            let (resolver, times) = resolver(name, found);
+            assert_eq!(fail_for(&resolver, 10).await, [at(1); 100]);
             assert_eq!(times.load(Ordering::SeqCst), looked_up, "{name}");
         }
     }
@@ -292,18 +292,18 @@ mod tests {
     async fn a_member_at_whose_address_another_one_is_is_not_reached_there_and_is_looked_up() {
         let (other, member) = (listening(NodeId(7)).await, listening(MEMBER).await);
         let options = options("member", other);
-        let (places, times) = found_at(&options, vec![member]);
+        let (resolver, times) = found_at(&options, vec![member]);
         for _ in 0..3 {
-            let met = places.connect(MEMBER, &options).await;
+            let met = resolver.connect(MEMBER, &options).await;
             assert!(matches!(&met, Err(WireError::Io { .. })), "{:?}", met.err());
         }
         assert_eq!(times.load(Ordering::SeqCst), 0);
         wait_long().await;
-        assert!(places.connect(MEMBER, &options).await.is_err());
-        wait_for_name(&places);
+        assert!(resolver.connect(MEMBER, &options).await.is_err());
+        wait_for_name(&resolver);
         assert_eq!(times.load(Ordering::SeqCst), 1);
         for _ in 0..3 {
-            assert!(places.connect(MEMBER, &options).await.unwrap().is_open());
+            assert!(resolver.connect(MEMBER, &options).await.unwrap().is_open());
             wait_long().await;
         }
         assert_eq!(times.load(Ordering::SeqCst), 1, "it is where it is reached");
@@ -320,12 +320,12 @@ mod tests {
             }
         });
         let member = listening(MEMBER).await;
-        let (places, _) = found_at(&options, vec![member]);
-        assert!(matches!(places.connect(MEMBER, &options).await, Err(WireError::Refused { .. })));
+        let (resolver, _) = found_at(&options, vec![member]);
+        assert!(matches!(resolver.connect(MEMBER, &options).await, Err(WireError::Refused { .. })));
         wait_long().await;
-        assert!(places.connect(MEMBER, &options).await.is_err());
-        wait_for_name(&places);
-        assert!(places.connect(MEMBER, &options).await.is_ok());
+        assert!(resolver.connect(MEMBER, &options).await.is_err());
+        wait_for_name(&resolver);
+        assert!(resolver.connect(MEMBER, &options).await.is_ok());
     }
 
     #[tokio::test]
@@ -333,20 +333,20 @@ mod tests {
         let member = listening(MEMBER).await;
         let named = MemberAddress::Named { port: 27_379, like: [10, 0, 0, 2].into() };
         let options = options("member", named);
-        let (places, times) = found_at(&options, Vec::new());
+        let (resolver, times) = found_at(&options, Vec::new());
         for looked_up in 1..=3 {
             for _ in 0..2 {
-                assert!(matches!(places.connect(MEMBER, &options).await, Err(WireError::Io { .. })));
-                wait_for_name(&places);
+                assert!(matches!(resolver.connect(MEMBER, &options).await, Err(WireError::Io { .. })));
+                wait_for_name(&resolver);
                 assert_eq!(times.load(Ordering::SeqCst), looked_up);
             }
             wait_long().await;
         }
         let six = SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 27_379));
-        let (places, _) = found_at(&options, vec![six, member]);
-        assert!(places.connect(MEMBER, &options).await.is_err(), "nobody waits for its name");
-        wait_for_name(&places);
-        assert_eq!(places.address(MEMBER), Some(member), "of a kind with the one to listen at");
-        assert!(places.connect(MEMBER, &options).await.unwrap().is_open());
+        let (resolver, _) = found_at(&options, vec![six, member]);
+        assert!(resolver.connect(MEMBER, &options).await.is_err(), "nobody waits for its name");
+        wait_for_name(&resolver);
+        assert_eq!(resolver.address(MEMBER), Some(member), "of a kind with the one to listen at");
+        assert!(resolver.connect(MEMBER, &options).await.unwrap().is_open());
     }
 }

@@ -26,25 +26,25 @@ const CHANGES_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) enum Command {
     Propose(Vec<Proposal>),
-    Change(Wanted),
+    Change(PendingChange),
     Fetch,
 }
 
 /// A change, until when its caller waits, and the channel for the decision.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct PendingChange {
     pub(crate) change: Change,
     pub(crate) until: Instant,
     pub(crate) answer: SyncSender<Result<Decision, CouncilError>>,
 }
 
 /// The requests of this node, and the one that was taken out but not sent yet.
-pub(super) struct Wishes {
+pub(super) struct RequestQueue {
     commands: mpsc::Receiver<Command>,
     waiting: Option<Command>,
 }
 
-impl Wishes {
+impl RequestQueue {
     pub(super) fn new(commands: mpsc::Receiver<Command>) -> Self {
         Self { commands, waiting: None }
     }
@@ -72,12 +72,12 @@ impl Wishes {
 
 impl Session<'_> {
     /// Sends this node's requests.
-    pub(super) async fn hand_on(&self, client: &Client) -> Next {
-        let mut wishes = self.wishes.lock().await;
+    pub(super) async fn send_requests(&self, client: &Client) -> Next {
+        let mut requests = self.requests.lock().await;
         loop {
-            let answered = match wishes.next().await {
+            let answered = match requests.next().await {
                 Command::Propose(mut proposals) => {
-                    wishes.take_while(|command| match command {
+                    requests.take_while(|command| match command {
                         Command::Propose(more) if proposals.len() < PROPOSALS_MAX => {
                             proposals.extend(more);
                             None
@@ -88,7 +88,7 @@ impl Session<'_> {
                 }
                 Command::Change(wanted) => {
                     let mut all = vec![wanted];
-                    wishes.take_while(|command| match command {
+                    requests.take_while(|command| match command {
                         Command::Change(wanted) if all.len() < CHANGES_MAX => {
                             all.push(wanted);
                             None
@@ -115,11 +115,11 @@ impl Session<'_> {
 }
 
 /// Submits changes, all at once: the leader puts the changes that wait there into one entry of the log.
-async fn change(client: &Client, all: Vec<Wanted>) {
+async fn change(client: &Client, all: Vec<PendingChange>) {
     // The callers of overdue changes have stopped waiting: they were told that the outcome is unknown.
     let due = all.into_iter().filter(|wanted| Instant::now() <= wanted.until);
     let mut under_way: JoinSet<()> = due
-        .map(|Wanted { change, answer, .. }| {
+        .map(|PendingChange { change, answer, .. }| {
             let client = client.clone();
             async move {
                 let decided = peers::ask(&client, &Ask::Decide(change), CHANGE_TIMEOUT).await;
@@ -166,13 +166,13 @@ mod tests {
         let ((client, _), mut served) = (connected.unwrap(), served.unwrap());
         let (agent, _) = agent(SocketAddr::from(([127, 0, 0, 1], 9)));
         let (tell, commands) = mpsc::channel(1_000);
-        let (known, wishes) = (Mutex::default(), tokio::sync::Mutex::new(Wishes::new(commands)));
-        let session = Session { agent: &agent, known: &known, wishes: &wishes, node: NodeId(1) };
+        let (known, requests) = (Mutex::default(), tokio::sync::Mutex::new(RequestQueue::new(commands)));
+        let session = Session { agent: &agent, known: &known, requests: &requests, node: NodeId(1) };
         let (answer, answered) = std::sync::mpsc::sync_channel(1_000);
         for slot in 0..2 * CHANGES_MAX as u32 {
             let (change, answer) = (Change::Recover { slot: Slot(slot) }, answer.clone());
             let until = Instant::now() + CHANGE_TIMEOUT;
-            tell.try_send(Command::Change(Wanted { change, until, answer })).unwrap();
+            tell.try_send(Command::Change(PendingChange { change, until, answer })).unwrap();
         }
         let dismiss = Proposal::Dismiss { slot: Slot(0), epoch: Epoch(1), node: NodeId(2) };
         tell.try_send(Command::Propose(vec![dismiss])).unwrap();
@@ -194,7 +194,7 @@ mod tests {
         };
         tokio::select! {
             () = serving => {}
-            _ = session.hand_on(&client) => panic!("there is more to send"),
+            _ = session.send_requests(&client) => panic!("there is more to send"),
             () = tokio::time::sleep(Duration::from_secs(5)) => panic!("they are sent one by one"),
         }
         assert_eq!(answered.try_iter().filter(|decided| decided.is_ok()).count(), 2 * CHANGES_MAX);
