@@ -3,9 +3,9 @@
 //! ```text
 //! slot 01 key                    head: a string, or how many fields a hash has; sort key 00 of the contract
 //! slot 02 escaped-key field      field of a hash; sort key 01 and the field
-//! slot 03 deadline key           nothing: finds keys by when they are deleted
+//! slot 03 deadline key           empty: finds keys by their deadlines
 //! slot 04 client                 session: writes of a client that are not done again
-//! slot 05 date client            nothing: finds sessions by when they were in use
+//! slot 05 date client            empty: finds sessions by when they were in use
 //! ff ff slot                     state of the slot: what was applied, when, how many keys there are
 //! ```
 //!

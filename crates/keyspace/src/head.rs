@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! 00 value                 a string
-//! 01 deadline value        a string that is deleted at a date
-//! 02 fields                a hash of so many fields
-//! 03 deadline fields       a hash that is deleted at a date
+//! 01 deadline value        a string with a deadline
+//! 02 fields                a hash with this many fields
+//! 03 deadline fields       a hash with a deadline
 //! ```
 //! Numbers have eight bytes, little-endian.
 

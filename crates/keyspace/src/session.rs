@@ -1,7 +1,7 @@
 //! A session: the latest writes of a client, which a slot remembers so that none is done twice.
 //!
 //! ```text
-//! date of use, floor, then for each write: its number, the length of its answer, its answer
+//! time of use, floor, then for each write: its number, the length of its answer, its answer
 //! ```
 //! Numbers have eight bytes and lengths two, little-endian. An answer of length zero stands for `OK`.
 //!

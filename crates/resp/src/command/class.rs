@@ -1,8 +1,8 @@
 //! Latency classes: a client that can wait lets its requests be executed together with others.
 //!
 //! ```text
-//! AT.CLASS 5 | 50 | 500 | NONE    OK: the requests of this connection are answered within so many milliseconds
-//! AT.CLASS                        which one this connection has, or nil
+//! AT.CLASS 5 | 50 | 500 | NONE    OK: this connection's requests are answered within this many ms
+//! AT.CLASS                        the class of this connection, or nil
 //! ```
 
 use super::arguments::{Arguments, is_word};

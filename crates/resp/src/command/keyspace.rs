@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! AT.KEYSPACE CREATE name [COPIES n] [MINSYNC n] [CLASS 5 | 50 | 500]
-//!                                 OK: it was asked for, or is there with these rules; LIST tells what came of it
-//! AT.KEYSPACE LIST                a list of maps, one for each keyspace that whoever asks may enter
+//!                                 OK: requested, or it exists with these rules; LIST shows the outcome
+//! AT.KEYSPACE LIST                a list of maps, one for each keyspace that the client may use
 //! AT.KEYSPACE USE name | number   OK: this connection is in that keyspace, as after SELECT
 //! ```
 

@@ -1,7 +1,7 @@
 //! `AT.ID`: a write that is done once, however often it is repeated.
 //!
 //! ```text
-//! AT.ID client sequence floor command [argument ...]    [whether it was done before, what the command answers]
+//! AT.ID client sequence floor command [argument ...]    [whether it was done before, the command's answer]
 //! ```
 //! A client draws 128 bits once, written as up to 32 hexadecimal digits, and numbers its writes; it never
 //! repeats one below the floor. The command must be one that changes keys of one slot. Its answer is in

@@ -1,7 +1,7 @@
 //! Commands that Redis does not have: the store contract on the fields of a hash, and the expiry of keys.
 //!
 //! ```text
-//! AT.EXPIRE key deadline-ms [key deadline-ms ...]           how many were deleted; a node writes it into its log
+//! AT.EXPIRE key deadline-ms [key deadline-ms ...]           how many were deleted; nodes write it into their logs
 //! AT.BATCH  key [IFABSENT field | IFEQ field value ...]
 //!               [PUT field value | APPEND field bytes | DEL field | DELRANGE from to ...]
 //!                                                           OK, or [condition, value or nil, its length] of the first

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! AT.RING STATUS               a map: which node this is, the version of the table, and of slots and nodes
-//! AT.RING LEAVE node           OK: what the node has goes elsewhere from now on, and then it is of the ring no more
+//! AT.RING LEAVE node           OK: the node's copies move elsewhere, and then it leaves the ring
 //! AT.RING STAY node            OK: it stays after all
-//! AT.RING RECOVER slot ...     OK: slots whose copies are all lost begin again with what is left of them, if anything
+//! AT.RING RECOVER slot ...     OK: slots that lost all copies continue with what is left, if anything
 //! ```
 //! OK means that the change was requested; `STATUS` shows what came of it.
 

@@ -1,11 +1,11 @@
 //! Waiting for a field to have a certain value, or to change.
 //!
 //! ```text
-//! AT.WAIT  milliseconds key field EQ value | NE value | ABSENT | PRESENT       [1, value or nil], or [0, nil] in the end
+//! AT.WAIT  milliseconds key field EQ value | NE value | ABSENT | PRESENT       [1, value or nil], or [0, nil] at the timeout
 //! AT.WATCH id milliseconds key field EQ value | NE value | ABSENT | PRESENT    OK, and once a push in version 3:
 //!                                                                              [at.watch, id, 1, value or nil], [.., 0, nil]
-//!                                                                              in the end, or [.., -1, why not]
-//! AT.UNWATCH id                                                                how many were let go of
+//!                                                                              at the timeout, or [.., -1, why not]
+//! AT.UNWATCH id                                                                how many were cancelled
 //! ```
 //! `PRESENT` matches any value; `NE` also matches an absent field.
 
