@@ -120,7 +120,8 @@ fn write(mut file: LogFile, jobs: &Receiver<Job>, end: &End) {
         }
         if failed.is_none() {
             let written = match job.replaces {
-                // If there is no room for a new file, the old one says the same.
+                // Without room for a new file the old one stays. It says the same as the facts that replace it,
+                // but not what was joined to them.
                 true => file.replace(&job.facts).map(drop),
                 false => append(&mut file, &job.facts, end),
             };
