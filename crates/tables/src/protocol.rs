@@ -1,16 +1,17 @@
-//! The version protocol: how a table goes from one version to the next, without any I/O.
+//! The version protocol: how a table advances from one version to the next, without any I/O.
 //!
-//! A [`Manifest`] is the content of one version: which range of which object answers for which rows. An
-//! [`Edit`] is a wish to change it; [`Manifest::apply`] judges the wish against the version that is current
-//! when it is to become true, which may be newer than the one it was made for. [`Commit`] is what a process
-//! does, read by read and write by write, until its edit is in a version or never will be; [`Cell`] and
-//! [`Proposal`] say which cells of the store that takes.
+//! A [`Manifest`] is the content of one version: which range of which object holds which rows. An [`Edit`] is
+//! a request to change it. [`Manifest::apply`] validates the edit against the version that is current when it
+//! is to be committed, which may be newer than the one it was made for. [`Commit`] is the state machine that
+//! a process follows, read by read and write by write, until its edit is in a version or never will be.
+//! [`Cell`] and [`Proposal`] name the cells of the store that this takes.
 //!
-//! Invariant: an edit becomes true by one conditional write, and by none after that.
-//! Invariant: what an object holds never changes, and its name is never used for anything else.
-//! Invariant: an object that left the versions never comes back to a later one.
+//! Invariant: an edit is committed by exactly one conditional write. Invariant: the content of an object
+//! never changes, and its name is never reused. Invariant: an object that no version names any more is never
+//! named by a later one.
 //!
-//! docs/internals/tables-versions.md draws it all; tests/protocol.rs explores it exhaustively in small sizes.
+//! docs/internals/tables-versions.md has the diagrams; tests/protocol.rs explores small instances
+//! exhaustively.
 
 mod apply;
 mod cells;

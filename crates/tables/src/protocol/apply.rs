@@ -1,7 +1,7 @@
-//! Applying edits: whether a wish holds in the current version, and what the next version is.
+//! Applies edits: decides whether an edit is valid in the current version and computes the next version.
 //!
-//! The current version may be newer than the one that the wish was made for. What is checked here is all
-//! that stands between two processes that changed the table at the same time.
+//! The current version may be newer than the one that the edit was made for. These checks are all that stands
+//! between two processes that change the table concurrently.
 
 use super::run::{Shown, not_begun};
 use super::{
@@ -10,14 +10,14 @@ use super::{
 use crate::planted::{self, Bug};
 
 impl Manifest {
-    /// The next version, if the edit can become true in this one.
+    /// The next version, if the edit is valid in this one.
     ///
-    /// Takes time and space in proportion to the edit, and to the number of pieces where it strikes some; the
-    /// rest is shared with the version before.
+    /// Takes time and space proportional to the edit, and to the number of pieces if it strikes some;
+    /// everything else is shared with this version.
     ///
     /// # Errors
-    /// [`EditError::AlreadyDone`] if there is nothing left to do; the other variants of [`EditError`] if the
-    /// edit contradicts what has become true since it was made, or itself.
+    /// [`EditError::AlreadyDone`] if there is nothing left to do; other variants of [`EditError`] if the edit
+    /// contradicts itself, or what was committed since it was made.
     pub fn apply(&self, edit: &Edit) -> Result<Self, EditError> {
         if let Edit::Append { blocks } = edit {
             self.check_ranks(blocks)?;
@@ -25,17 +25,17 @@ impl Manifest {
         self.clone().made(edit, true)
     }
 
-    /// Refuses blocks of ranks that their runs do not have, also of steps that are visible, where nothing
-    /// would be left to do. Asked of wishes alone: an edit that was accepted before this was asked stays
-    /// readable.
+    /// Refuses blocks with a rank that their run does not have, even for visible steps, for which nothing
+    /// would be left to do. Only new edits are checked: one that was committed before this check existed must
+    /// stay readable.
     fn check_ranks(&self, blocks: &[Block]) -> Result<(), EditError> {
         let of_run =
             |block: &Block| self.runs.get(&block.id.run).map_or(Ok(()), |run| run.admit_rank(&block.id));
         blocks.iter().try_for_each(of_run)
     }
 
-    /// The next version after an edit that is true already: it is held to no more than when it was accepted.
-    /// The version before is needed no longer.
+    /// The next version after an edit that is already committed. Applies only the checks that every committed
+    /// edit has passed. Consumes this version.
     pub(crate) fn applied(self, edit: &Edit) -> Result<Self, EditError> {
         self.made(edit, false)
     }
@@ -43,7 +43,7 @@ impl Manifest {
     fn made(self, edit: &Edit, is_wish: bool) -> Result<Self, EditError> {
         let mut next = self;
         next.version = next.version.next();
-        // The pieces that go.
+        // The pieces that this edit removes.
         let gone = match edit {
             Edit::Begin { run, attempt, ranks, last } => {
                 next.check_last(run, *last)?;
@@ -61,11 +61,12 @@ impl Manifest {
         Ok(next)
     }
 
-    /// This version as it would be if every step that is arriving were complete with the blocks that have
-    /// come: what they would supersede is superseded.
+    /// This version as it would be if every arriving step were complete with the blocks received so far:
+    /// steps that they would supersede are superseded.
     #[must_use]
     pub fn with_arriving(&self) -> Self {
-        // Tombstones hold for what is clean to a lower version, so that the content is that of a next one.
+        // A tombstone holds for pieces that are clean to a lower version, so the content must be that of the
+        // next one.
         let mut next = Self { version: self.version.next(), ..self.clone() };
         let steps = |(run, state): (&RunId, &Run)| {
             let run = run.clone();
@@ -77,7 +78,7 @@ impl Manifest {
         Self { version: self.version, ..next }
     }
 
-    /// Refuses a run that went on since whoever wants to begin saw it.
+    /// Refuses to begin if the run has advanced since the caller looked at it.
     fn check_last(&self, run: &RunId, last: LastStep) -> Result<(), EditError> {
         let there = self.runs.get(run).and_then(Run::last_complete);
         match last {
@@ -149,8 +150,8 @@ impl Manifest {
         Ok(Vec::new())
     }
 
-    /// Makes a step visible and, if it is the first of its attempt, supersedes what earlier attempts wrote of
-    /// it and of all later steps: both in this version, so that nobody sees neither or both.
+    /// Makes a step visible. If it is the first of its attempt, supersedes the same and all later steps of
+    /// earlier attempts in the same version, so that no reader sees both or neither.
     fn publish(&mut self, run: &RunId, step: u64) -> Vec<Placed> {
         let Some(state) = self.runs.get_mut(run) else { return Vec::new() };
         let (blocks, shown) = state.publish(step);
@@ -159,7 +160,7 @@ impl Manifest {
         }
         let gone = self.supersede(run, shown);
         for mut placed in blocks {
-            // Only now can anybody see the rows: what was deleted before was not about them.
+            // The rows become visible only here, so earlier deletes do not apply to them.
             if !planted::is(Bug::DeleteReachesForward) {
                 placed.clean_to = self.version;
             }
@@ -168,7 +169,8 @@ impl Manifest {
         gone
     }
 
-    /// Counts a step that became visible just now, and strikes those whose place it takes.
+    /// Updates the step count for a step that has just become visible, and strikes the steps that it
+    /// supersedes.
     pub(super) fn supersede(&mut self, run: &RunId, Shown { superseded, steps }: Shown) -> Vec<Placed> {
         self.steps = self.steps + 1 - superseded;
         if superseded == 0 || planted::is(Bug::SupersededShown) {
@@ -177,7 +179,7 @@ impl Manifest {
         self.strike(&Scope { run: Some(run.clone()), steps, expression: None })
     }
 
-    /// Strikes rows; a step that goes as a whole is noted, so that it is listed no longer.
+    /// Strikes rows. A step that is deleted whole is marked, so that it is no longer listed.
     fn delete(&mut self, scope: &Scope) -> Vec<Placed> {
         if scope.expression.is_none() {
             let every = self.runs.keys().cloned();
@@ -193,7 +195,7 @@ impl Manifest {
     }
 
     fn raise_floor(&mut self, to: Version) -> Result<Vec<Placed>, EditError> {
-        // The version that this edit makes is not there for its maker to ask for.
+        // The version that this edit makes does not exist yet when its author asks.
         if to >= self.version {
             return Err(EditError::Ahead { asked: to, current: self.version });
         }
@@ -227,7 +229,7 @@ impl Manifest {
         }
     }
 
-    /// Refuses an object that some version has named before.
+    /// Refuses an object that any version has named.
     pub(super) fn check_unused(&self, object: ObjectId) -> Result<(), EditError> {
         if self.retired.contains_key(&object) || self.names(object) {
             return Err(EditError::ObjectReused { object });

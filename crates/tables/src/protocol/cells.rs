@@ -1,35 +1,34 @@
-//! Cells: what the protocol keeps in the table's manifest partition, and the one write that makes an edit
-//! true.
+//! The cells of the table's manifest partition, and the one conditional write that commits an edit.
 
 use super::{EditId, ObjectId, SessionId, Version};
 
-/// One cell of the manifest partition. Objects lie in other partitions.
+/// A cell of the manifest partition. Objects are stored in other partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cell {
-    /// Which version is current ([`Head`]): the only cell that every edit changes.
+    /// The current version ([`Head`]): the only cell that every edit changes.
     Head,
-    /// The edit that made a version, with its id: written once.
+    /// The edit that made a version, with its id. Written once.
     Edit(Version),
-    /// A whole manifest, so that resolving reads few edits: written once, with the edit of its version. A
-    /// long one lies in parts.
+    /// A whole manifest, which bounds the number of edits to read when a version is resolved. Written once,
+    /// together with the edit of its version. A long one is split into parts.
     Full(Version),
-    /// A part of a long whole manifest, under a name of its writer's: written before the edit whose version
-    /// it is of, and once.
+    /// A part of a long whole manifest, named by the process that writes it. Written once, before the edit of
+    /// its version.
     Part(ObjectId, u32),
-    /// A session ([`super::Session`]) and its expiry: changed by its own process, removed by it or, once it
-    /// has expired, by a vacuum.
+    /// A session ([`super::Session`]) and its expiry. Changed by its own process; removed by that process or,
+    /// after it has expired, by a vacuum.
     Session(SessionId),
-    /// Says that the table was dropped: put with the removal of all others, and the condition of every new
-    /// session is that it is absent.
+    /// Marks the table as dropped. Put in the same write that removes all other cells; every new session is
+    /// created on the condition that it is absent.
     Dropped,
-    /// A snapshot: the version that it keeps. Written under the condition that the head is as it was when
+    /// A snapshot and the version that it keeps. Written on the condition that the head has not changed since
     /// the version was found readable.
     Snapshot(Vec<u8>),
 }
 
 impl Cell {
-    /// Its sort key: a letter for the kind, then the name; versions are big-endian, so that a scan sees them
-    /// in their order.
+    /// The sort key of the cell: a letter for the kind, then the name. Versions are big-endian, so that a
+    /// scan yields them in order.
     #[must_use]
     pub fn sort_key(&self) -> Vec<u8> {
         match self {
@@ -47,17 +46,17 @@ impl Cell {
     }
 }
 
-/// What the head says.
+/// Content of the head cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Head {
-    /// The version that is current.
+    /// The current version.
     pub version: Version,
-    /// The whole manifest to start from; the edits after it lead to the version.
+    /// The version of the whole manifest to start from; the edits after it lead to `version`.
     pub full: Version,
 }
 
 impl Head {
-    /// The head after the next edit. After `edits_max` edits it comes with a whole manifest.
+    /// The head after the next edit. At least every `edits_max` edits, the new version gets a whole manifest.
     #[must_use]
     pub const fn next(self, edits_max: u64) -> Self {
         let version = self.version.next();
@@ -66,23 +65,23 @@ impl Head {
     }
 }
 
-/// The one conditional write that makes an edit true.
+/// The one conditional write that commits an edit.
 ///
 /// Conditions: the head is `base`, and the session's cell is as the process last wrote it. Mutations: the
-/// head becomes `head`, the edit's cell of the new version is put, and the whole manifest if `head.full` says
-/// so.
+/// head becomes `head`, the edit cell of the new version is put, and so is the whole manifest if `head.full`
+/// is the new version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Proposal {
-    /// What the head has to be.
+    /// The head that must be current.
     pub base: Head,
-    /// What the head will be.
+    /// The head after the write.
     pub head: Head,
-    /// The edit's name.
+    /// The id of the edit.
     pub id: EditId,
 }
 
 impl Proposal {
-    /// The cells that have to be as the process knows them.
+    /// The cells that must be as the process knows them.
     #[must_use]
     pub const fn conditions(&self) -> [Cell; 2] {
         [Cell::Head, Cell::Session(self.id.session)]

@@ -1,14 +1,14 @@
-//! Edits: the wishes that make the next version.
+//! Edits: the requests that make the next version.
 
 use super::{Piece, RunId, Scope, StepTime, Version, WeightRange};
 use std::sync::Arc;
 
-/// Which block: one rank's rows of one step, as one attempt wrote them.
+/// Identifies a block: the rows of one rank and step, as one attempt wrote them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlockId {
     /// The run.
     pub run: RunId,
-    /// The attempt; every start of the simulation has a higher one.
+    /// The attempt; every start of the simulation has a higher number.
     pub attempt: u64,
     /// The step.
     pub step: u64,
@@ -16,84 +16,84 @@ pub struct BlockId {
     pub rank: u32,
 }
 
-/// A block and where it lies.
+/// A block and where its rows are stored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Block {
-    /// Which block.
+    /// Identifies the block.
     pub id: BlockId,
-    /// The time of its step, if the writer told it.
+    /// The time of its step, if the writer gave one.
     pub time: Option<StepTime>,
-    /// Its rows; none for a rank that had no rows in the step.
+    /// The piece with its rows; `None` if the rank had no rows in the step.
     pub piece: Option<Piece>,
 }
 
-/// A step of which all ranks' rows come at once.
+/// A step whose rows of all ranks are loaded at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LoadedStep {
     /// The step.
     pub step: u64,
-    /// Its time, if the writer told it.
+    /// Its time, if the writer gave one.
     pub time: Option<StepTime>,
-    /// How many rows it has.
+    /// Number of rows in the step.
     pub rows: u64,
 }
 
-/// Rows that a pack takes over from a piece.
+/// Rows that a pack takes from a piece.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Removal {
-    /// The piece's object and part, and the weights that are taken; the rest of the piece stays.
+    /// The object of the piece.
     pub object: super::ObjectId,
     /// Which part of the object.
     pub part: u32,
-    /// Which weights of that part.
+    /// The weights that are taken. The rest of the piece stays.
     pub weights: WeightRange,
-    /// How many rows that is, dead ones included.
+    /// Number of rows in that range, including struck ones.
     pub rows: u64,
 }
 
-/// A column that was added to a table after it was made. The protocol looks at its name alone.
+/// A column that was added to an existing table. The protocol looks at its name only.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AddedColumn {
-    /// Its name.
+    /// The name of the column.
     pub name: Arc<str>,
-    /// All of it, as it is stored: one text for one column.
+    /// The stored definition of the column; equal columns have equal texts.
     pub text: Arc<str>,
 }
 
-/// What is asked of the last complete step of a run as an attempt of it begins.
+/// What an edit that begins an attempt requires of the last complete step of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LastStep {
-    /// Whatever it is.
+    /// Nothing.
     Any,
-    /// It is this one still; none for a run that has no complete step, or is not there.
+    /// It must still be this one; `None` for a run that has no complete step or does not exist.
     Is(Option<u64>),
 }
 
-/// A wish to change a table.
+/// A request to change a table.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Edit {
-    /// Starts an attempt of a run. Attempts before it can append no longer, and what has come of their
-    /// incomplete steps goes.
+    /// Begins an attempt of a run. Earlier attempts can no longer append, and the blocks of their incomplete
+    /// steps are removed.
     Begin {
-        /// The run; a new one if nobody began it before.
+        /// The run; created if it does not exist.
         run: RunId,
-        /// The attempt, higher than any before.
+        /// The attempt; higher than any before.
         attempt: u64,
-        /// How many ranks write each step, at least 1.
+        /// Number of ranks that write each step, at least 1.
         ranks: u32,
-        /// What the run has to be like in the version before, so that whoever goes on from a step that it saw
-        /// takes nothing away that came since.
+        /// The required state of the run in the version before, so that a writer that continues from a step
+        /// it has seen does not supersede steps that came since.
         last: LastStep,
     },
-    /// Adds blocks. The version in which the last rank's block of a step comes is the one in which the step
-    /// becomes visible; the first such step of an attempt supersedes the same and all later steps of earlier
-    /// attempts, in that version.
+    /// Adds blocks. A step becomes visible in the version that adds its last rank's block. The first step of
+    /// an attempt to do so supersedes, in the same version, that step and all later steps of earlier
+    /// attempts.
     Append {
-        /// The blocks; those that are there already are passed over.
+        /// The blocks; those that the table already has are skipped.
         blocks: Vec<Block>,
     },
-    /// Adds whole steps of one run, whose rows lie together in pieces. All of them become visible in one
-    /// version, each as with its last rank's block; either all are there afterwards, or none.
+    /// Adds whole steps of one run, whose rows are stored together in pieces. All steps become visible in one
+    /// version, each as if its last rank's block had arrived. Either all are added or none.
     Load {
         /// The run.
         run: RunId,
@@ -101,36 +101,36 @@ pub enum Edit {
         attempt: u64,
         /// The steps, in rising order.
         steps: Vec<LoadedStep>,
-        /// Where their rows lie, and no others.
+        /// The pieces with the rows of these steps, and no other rows.
         add: Vec<Piece>,
     },
-    /// Replaces pieces, or ranges of them, by pieces in new objects that hold the same rows.
+    /// Replaces pieces, or weight ranges of them, by pieces in new objects that hold the same rows.
     Pack {
-        /// The version that the packer read; it has heeded every tombstone up to this one.
+        /// The version that the packer read. It has applied every tombstone up to this version.
         base: Version,
-        /// What the packer read.
+        /// The ranges that the packer read.
         remove: Vec<Removal>,
-        /// What it wrote.
+        /// The pieces that it wrote.
         add: Vec<Piece>,
-        /// How many rows it left out because tombstones up to `base` had struck them.
+        /// Number of rows left out because tombstones up to `base` had struck them.
         dropped: u64,
     },
-    /// Removes the rows in scope that are visible when the edit becomes true.
+    /// Removes the rows in scope that are visible when the edit is committed.
     Delete {
-        /// Which rows.
+        /// The scope.
         scope: Scope,
     },
-    /// Ends the promise that versions below `to` can still be read: the first half of a vacuum.
+    /// Ends the promise that versions below `to` can be read: the first half of a vacuum.
     RaiseFloor {
         /// The lowest version that stays readable.
         to: Version,
     },
-    /// Forgets retired objects that a vacuum has removed from the store: its second half.
+    /// Forgets retired objects that a vacuum has removed from the store: the second half of a vacuum.
     Forget {
-        /// The objects; those that somebody else has forgotten already are passed over.
+        /// The objects; those that have already been forgotten are skipped.
         objects: Vec<super::ObjectId>,
     },
-    /// Adds a column behind all others. Rows that are there already have no value in it.
+    /// Adds a column after all others. Existing rows have no value in it.
     AddColumn {
         /// The column.
         column: AddedColumn,

@@ -1,13 +1,13 @@
-//! Why an edit cannot become true in the version that is current now.
+//! Reasons why an edit cannot be committed in the current version.
 
 use super::{BlockId, ObjectId, RunId, Version};
 use atoll_errors::ErrorKind;
 
-/// Why an edit was refused. Nothing of it has become true.
+/// Why an edit was refused. Nothing of it was committed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum EditError {
-    /// Everything the edit asks for is there already: no failure, and no reason for a version.
+    /// The table already has everything that the edit asks for. Not a failure, and no new version is needed.
     #[error("the edit changes nothing")]
     AlreadyDone,
     /// The run has no such attempt.
@@ -23,50 +23,50 @@ pub enum EditError {
     StaleAttempt {
         /// The run.
         run: RunId,
-        /// The attempt that was asked for.
+        /// The attempt that was requested.
         attempt: u64,
-        /// The attempt that writes now.
+        /// The attempt that may write.
         current: u64,
     },
-    /// The last complete step of the run is another one than it was seen to be.
+    /// The last complete step of the run is not the one that the caller saw.
     #[error("run \"{run}\" has changed since it was looked at: {}", last_there(*.last))]
     RunWentOn {
         /// The run.
         run: RunId,
-        /// Its last complete step, if it has one.
+        /// Its last complete step, if any.
         last: Option<u64>,
     },
-    /// The attempt began with another number of ranks.
+    /// The attempt began with a different number of ranks.
     #[error("run \"{run}\" has {actual} ranks in this attempt, not {asked}")]
     Ranks {
         /// The run.
         run: RunId,
-        /// How many ranks the attempt began with.
+        /// Number of ranks that the attempt began with.
         actual: u32,
-        /// How many were asked for, or the rank that is too high plus one.
+        /// Number of ranks requested, or the rank that is too high plus one.
         asked: u32,
     },
-    /// Steps of a rank come in rising order, and this one is too late.
+    /// A rank writes its steps in rising order, and this step comes after a later one.
     #[error("step {} of rank {} of run \"{}\" comes after step {last}", .id.step, .id.rank, .id.run)]
     StepOrder {
         /// The block.
         id: BlockId,
-        /// The last step that this rank, or all of them, wrote.
+        /// The last step that this rank, or all ranks, wrote.
         last: u64,
     },
-    /// Whole steps are to come while another step has come of some ranks only: what these wait for could not
-    /// come behind them any more.
+    /// Whole steps cannot be loaded while some ranks' blocks of a step have arrived: the missing blocks of
+    /// that step could no longer be appended after the load.
     #[error("step {} of run \"{}\" cannot be loaded: step {arriving} has come of some ranks only", .id.step, .id.run)]
     StepArriving {
-        /// The step that is to come, as its rank 0's.
+        /// The step to load, as a block of rank 0.
         id: BlockId,
-        /// The first step that has come of some ranks only.
+        /// The first step of which only some ranks' blocks have arrived.
         arriving: u64,
     },
-    /// What a pack read is no longer what the table has: superseded, deleted whole, or packed by another.
+    /// An input of a pack was replaced: superseded, deleted whole, or packed by another packer.
     #[error("what was read of object {object} has been replaced")]
     InputGone {
-        /// The object that is gone, or some of whose range is.
+        /// The object that is gone, or part of whose range is.
         object: ObjectId,
     },
     /// The name of a new object is in use, or two new pieces overlap.
@@ -80,18 +80,19 @@ pub enum EditError {
     RowsDoNotAddUp {
         /// Rows taken.
         removed: u64,
-        /// Rows in new pieces.
+        /// Rows in the new pieces.
         added: u64,
-        /// Rows that tombstones had struck.
+        /// Rows dropped because tombstones had struck them.
         dropped: u64,
     },
-    /// A pack takes weights out of the middle of a piece; it may take its lower or upper end, or all.
+    /// A pack takes weights out of the middle of a piece; it may take only its lower end, its upper end, or
+    /// all.
     #[error("a pack takes the middle of a range of object {object}")]
     MiddleTaken {
         /// The object.
         object: ObjectId,
     },
-    /// A pack counts other rows in a piece than its writer did.
+    /// A pack counts a different number of rows in a piece than its writer did.
     #[error("a pack takes {asked} rows of the {there} of a range of object {object}")]
     Miscounted {
         /// The object.
@@ -101,44 +102,45 @@ pub enum EditError {
         /// Rows that the pack takes.
         asked: u64,
     },
-    /// Rows have ids that their run has already, in a table whose ids are unique.
+    /// Some rows have ids that their run already has, in a table with unique ids.
     #[error("{}", repeated(.block, .repeats, *.has_more))]
     RepeatedIds {
-        /// The block that would have brought them.
+        /// The block with these rows.
         block: BlockId,
-        /// Some of them.
+        /// Some of the repeated ids.
         repeats: Vec<Repeat>,
-        /// Whether others were found with them; yet others may lie where nobody looked after these.
+        /// Whether the search found more than these. Parts that it did not reach may hold still others.
         has_more: bool,
     },
-    /// A step could never be complete: ranks write their steps in rising order, and one of them goes on, or
-    /// has gone on, to a later step without it.
+    /// Some step could never become complete: ranks write their steps in rising order, and one rank goes on,
+    /// or has gone on, to a later step without writing this one.
     #[error("step {lost} of run \"{}\" can never be complete: rank {rank} goes on to step {later} without it", .id.run)]
     Skipped {
-        /// The block that was given.
+        /// The block that was refused.
         id: BlockId,
-        /// The step; that of the block, or an earlier one that has come of other ranks.
+        /// The step that would stay incomplete: that of the block, or an earlier one of which other ranks'
+        /// blocks have arrived.
         lost: u64,
-        /// The rank that does without it.
+        /// The rank that skips it.
         rank: u32,
-        /// The step of that rank.
+        /// The later step of that rank.
         later: u64,
     },
-    /// A version was named that is not there yet.
+    /// The edit names a version that does not exist yet.
     #[error("version {asked} is ahead of version {current}")]
     Ahead {
         /// The version named.
         asked: Version,
-        /// The version that is current.
+        /// The current version.
         current: Version,
     },
-    /// Somebody else has added another column of that name.
+    /// Another process has added a different column of that name.
     #[error("there is another column \"{column}\" by now")]
     ColumnThere {
         /// The name.
         column: String,
     },
-    /// An object is to be forgotten that some version may still name.
+    /// The edit forgets an object that some version may still name.
     #[error("object {object} is still in use")]
     InUse {
         /// The object.
@@ -146,7 +148,7 @@ pub enum EditError {
     },
 }
 
-/// An id that a run would have twice.
+/// An id that would be in a run twice.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Repeat {
     /// The id, as `column=value` with commas between.
@@ -155,14 +157,14 @@ pub struct Repeat {
     pub there: There,
 }
 
-/// Where an id is already.
+/// Where a repeated id already occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum There {
-    /// In the same rows, at these places, counted from 0.
+    /// Twice in the new rows, at these row numbers, counted from 0.
     Rows(u64, u64),
-    /// In a step that is visible, or in a block that is given beside this one.
+    /// In a visible step, or in another block of the same append.
     Step(u64),
-    /// In a step of which blocks have come, and not all.
+    /// In a step that is still arriving.
     Arriving(u64),
 }
 
@@ -191,7 +193,7 @@ fn repeated(block: &BlockId, repeats: &[Repeat], has_more: bool) -> String {
 }
 
 impl EditError {
-    /// What the caller can do about it, for whoever prints the error.
+    /// Advice to the caller, for a program that prints the error.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
@@ -234,7 +236,7 @@ impl EditError {
         Some(hint.to_owned())
     }
 
-    /// What kind of error it is.
+    /// The kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -245,7 +247,8 @@ impl EditError {
             | Self::InputGone { .. }
             | Self::ColumnThere { .. } => ErrorKind::Conflict,
             Self::NotBegun { .. } => ErrorKind::NotFound,
-            // What contradicts itself can never be taken; what contradicts the table could have been.
+            // Rows that contradict themselves are invalid; rows that contradict the table might have been
+            // valid in another.
             Self::RepeatedIds { repeats, .. }
                 if repeats.iter().any(|repeat| matches!(repeat.there, There::Rows(..))) =>
             {

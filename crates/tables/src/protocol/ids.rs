@@ -1,15 +1,15 @@
-//! Names: versions, sessions, objects, edits and runs.
+//! Names of versions, sessions, objects, edits and runs.
 
 use std::sync::Arc;
 
-/// The number of a version; each names one content, for ever.
+/// The number of a version; it identifies one content, for ever.
 ///
-/// An empty table is version 0, and each edit makes the next one.
+/// A new table is at version 0, and each edit makes the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Version(pub u64);
 
 impl Version {
-    /// The version of a table that was just created.
+    /// The version of a newly created table.
     pub const EMPTY: Self = Self(0);
 
     /// The version after this one.
@@ -19,37 +19,38 @@ impl Version {
     }
 }
 
-/// Names the session of one handle of a table, from its first write to its close; random, so that it is never
+/// Identifies the session of one table handle, from its first write to its close. Random, so that it is never
 /// used twice.
 ///
-/// A process whose session ended while it was away gets another one, and with it other names for all that
-/// it writes: that is what lets a vacuum take away what an ended session left behind.
+/// A process whose session ended while it was suspended gets another one, and with it new names for
+/// everything that it writes. That is what lets a vacuum remove the objects that an ended session left
+/// behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub u128);
 
 /// An object: immutable bytes, written with `create` before the edit that first names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId {
-    /// Who wrote it.
+    /// The session that wrote it.
     pub session: SessionId,
-    /// Its number in that session; a retry of the same bytes keeps it, other bytes get another.
+    /// Its number in that session. A retry with the same bytes keeps the number; other bytes get another.
     pub sequence: u64,
 }
 
-/// One wish of one session to change the table; a retry keeps it.
+/// Identifies one edit of one session; a retry keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EditId {
-    /// Whose wish.
+    /// The session that makes the edit.
     pub session: SessionId,
     /// Its number in that session.
     pub sequence: u64,
 }
 
-/// A run: one simulation, over all its attempts.
+/// The name of a run: one simulation over all its attempts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunId(pub Arc<str>);
 
-/// The time of a step in the unit of the simulation, as the bits of an `f64`: told apart and kept bit by bit.
+/// The time of a step in the unit of the simulation, as the bits of an `f64`: stored and compared bit by bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StepTime(pub u64);
 

@@ -1,7 +1,7 @@
-//! Loading: whole steps of a run at once, whose rows are packed as they come.
+//! Loading: adds whole steps of a run at once, with rows that are already packed.
 //!
-//! What a load adds is as good as packed, and clean: nobody could see its rows before, so no tombstone is
-//! about them. It waits for no other rank, since it speaks for all of them.
+//! Loaded rows are clean: they were not visible before, so no earlier tombstone applies to them. A load waits
+//! for no other rank, since it brings the rows of all ranks.
 
 use super::pack::check_sum;
 use super::run::not_begun;
@@ -9,11 +9,11 @@ use super::{BlockId, EditError, LoadedStep, Manifest, Piece, Placed, RunId, Vers
 use crate::planted::{self, Bug};
 
 impl Manifest {
-    /// Whether steps of a run, in rising order, could be loaded in the next version, as far as can be told
-    /// without their rows.
+    /// Checks whether steps of a run, in rising order, could be loaded in the next version, as far as that
+    /// can be told without their rows.
     ///
     /// # Errors
-    /// As [`Manifest::apply`]: [`EditError::AlreadyDone`] if all of them are there.
+    /// As [`Manifest::apply`]; [`EditError::AlreadyDone`] if the table has all of the steps.
     pub fn admits_load(
         &self,
         run: &RunId,
@@ -24,7 +24,7 @@ impl Manifest {
         if steps.clone().all(|step| known.has_step(attempt, step)) {
             return Err(EditError::AlreadyDone);
         }
-        // What the first one may not pass, no other does.
+        // The first step is the most restricted: if it is admitted, so are the others.
         let first = steps.next().map(|step| BlockId { run: run.clone(), attempt, step, rank: 0 });
         first.map_or(Ok(()), |first| known.admit_whole(&first))
     }
@@ -48,7 +48,7 @@ impl Manifest {
             gone.extend(self.supersede(run, shown));
         }
         for piece in add {
-            // Only now can anybody see the rows: what was deleted before was not about them.
+            // The rows become visible only here, so earlier deletes do not apply to them.
             let clean_to = if planted::is(Bug::DeleteReachesLoads) { Version::EMPTY } else { self.version };
             self.pieces.insert(piece.key(), Placed { piece: piece.clone(), born: self.version, clean_to });
         }

@@ -7,59 +7,59 @@ use crate::planted::{self, Bug};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// How many entries of a whole manifest cost as much as an edit.
+/// Number of entries of a whole manifest that cost as much as one edit.
 const ENTRIES_EACH: u64 = 4;
 
-/// How many edits lie between whole manifests, at least and at most.
+/// Minimum and maximum number of edits between whole manifests.
 const EDITS_MIN: u64 = 64;
 const EDITS_MAX: u64 = 4096;
 
 /// The content of one version.
 ///
-/// Its fields are public so that they can be encoded; they change only in [`Manifest::apply`]. Copies share
-/// what they have in common.
+/// The fields are public so that they can be encoded; they are changed only by [`Manifest::apply`]. Clones
+/// share what they have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Manifest {
     /// The version whose content this is.
     pub version: Version,
-    /// The lowest version that can still be read without a snapshot.
+    /// The lowest version that can be read without a snapshot.
     pub floor: Version,
-    /// The columns that were added since the table was made, in their order: they are never fewer later.
+    /// The columns added since the table was created, in order. Later versions never have fewer.
     pub columns: Arc<[AddedColumn]>,
-    /// What answers for the visible rows.
+    /// The pieces that hold the visible rows.
     pub pieces: SharedMap<PieceKey, Placed>,
     /// The runs.
     pub runs: SharedMap<RunId, Run>,
-    /// The runs of which something is arriving: a few of many.
+    /// The runs with arriving steps, usually few of many.
     pub(crate) busy: BTreeSet<RunId>,
-    /// How many visible steps they have.
+    /// Total number of visible steps of all runs.
     pub(crate) steps: usize,
-    /// Rows that are struck in the pieces that have not heeded them, oldest first.
+    /// Deletes that some piece has not applied yet, oldest first.
     pub tombstones: Vec<Tombstone>,
-    /// Objects that no version from this one on names, and that a vacuum has yet to remove.
+    /// Objects that this and later versions do not name, and that a vacuum has yet to remove.
     pub retired: SharedMap<ObjectId, Life>,
 }
 
-/// Rows that are struck.
+/// Rows struck by a delete or by a superseding step.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tombstone {
-    /// The version that struck them: it holds for pieces that are clean to a lower one.
+    /// The version that struck them. The tombstone holds for pieces that are clean to a lower version.
     pub version: Version,
     /// Which rows.
     pub scope: Scope,
 }
 
-/// Which versions name an object: `born..retired`.
+/// The versions that name an object: `born..retired`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Life {
     /// The first version that names it.
     pub born: Version,
-    /// The first version after that which does not.
+    /// The first later version that does not.
     pub retired: Version,
 }
 
 impl Tombstone {
-    /// Whether it strikes rows of this piece, as far as can be said without reading them.
+    /// Whether it may strike rows of this piece, judged without reading them.
     #[must_use]
     pub fn holds_for(&self, placed: &Placed) -> bool {
         self.version > placed.clean_to && self.scope.may_touch(&placed.piece.extent)
@@ -67,25 +67,25 @@ impl Tombstone {
 }
 
 impl Manifest {
-    /// The tombstones that a reader of this piece has to heed.
+    /// The tombstones that a reader of this piece must apply.
     pub fn tombstones_of<'a>(&'a self, placed: &'a Placed) -> impl Iterator<Item = &'a Tombstone> {
         self.tombstones.iter().filter(|tombstone| tombstone.holds_for(placed))
     }
 
-    /// What a reader of this piece has to leave out: rows that meet all that is said by one of these.
+    /// What a reader of this piece must leave out: rows that match at least one of these.
     #[must_use]
     pub fn struck_of(&self, placed: &Placed) -> Vec<Struck> {
         let tombstones = self.tombstones_of(placed).skip(usize::from(planted::is(Bug::TombstoneForgotten)));
         tombstones.map(|tombstone| tombstone.scope.beyond(&placed.piece.extent)).collect()
     }
 
-    /// Every object that this version names, those of arriving steps included.
+    /// All objects that this version names, including those of arriving steps.
     pub fn objects(&self) -> impl Iterator<Item = ObjectId> + '_ {
         let arriving = self.arriving().map(|placed| placed.piece.object);
         self.pieces.keys().map(|key| key.object).chain(arriving)
     }
 
-    /// The pieces of steps that are not visible yet.
+    /// The pieces of arriving steps.
     fn arriving(&self) -> impl Iterator<Item = &Placed> {
         let runs = self.busy.iter().filter_map(|run| self.runs.get(run));
         runs.flat_map(Run::arriving_pieces)
@@ -98,33 +98,33 @@ impl Manifest {
         holds || self.arriving().any(|placed| placed.piece.object == object)
     }
 
-    /// Whether this version names the object of a block, or one before it has.
+    /// Whether this version or an earlier one has named the object of a block.
     pub(crate) fn has_named(&self, block: &BlockId, object: ObjectId) -> bool {
-        // Where it lies while its step is arriving, so that not all of these have to be looked at.
+        // Look where the block would be arriving first, which avoids a search of all arriving pieces.
         let run = self.runs.get(&block.run);
         let arriving = run.and_then(|run| run.arriving.get(&block.step)?.get(&block.rank)?.placed.as_ref());
         arriving.is_some_and(|placed| placed.piece.object == object) || self.check_unused(object).is_err()
     }
 
-    /// Counts anew what is told apart for speed, once all runs of a stored manifest are there.
+    /// Recomputes the derived fields, after all runs of a stored manifest were filled in.
     pub(crate) fn count(&mut self) {
         let is_busy = |(name, run): (&RunId, &Run)| (!run.arriving.is_empty()).then(|| name.clone());
         self.busy = self.runs.iter().filter_map(is_busy).collect();
         self.steps = self.runs.values().map(|run| run.complete.len()).sum();
     }
 
-    /// How many edits may follow a whole manifest before the next one is due.
+    /// The maximum number of edits between two whole manifests.
     ///
-    /// It rises with what a whole manifest costs to write, so that all of them together cost no more than the
-    /// edits do; it ends where the edits would cost too much to read.
+    /// It grows with the cost of writing a whole manifest, so that all of these together cost no more than
+    /// the edits do. It is capped, because the edits must be read to resolve a version.
     #[must_use]
     pub fn edits_max(&self) -> u64 {
         let entries = self.pieces.len() + self.runs.len() + self.steps + self.retired.len();
         (entries as u64 / ENTRIES_EACH).clamp(EDITS_MIN, EDITS_MAX)
     }
 
-    /// Removes the pieces whose rows are all in scope and strikes the rows of the others; answers what was
-    /// removed.
+    /// Removes and returns the pieces whose rows are all in scope, and strikes the rows in scope of the
+    /// others.
     pub(super) fn strike(&mut self, scope: &Scope) -> Vec<Placed> {
         let gone = self.pieces.extract(|_, placed| scope.covers(&placed.piece.extent));
         let tombstone = Tombstone { version: self.version, scope: scope.clone() };
@@ -134,8 +134,8 @@ impl Manifest {
         gone.into_iter().map(|(_, placed)| placed).collect()
     }
 
-    /// Retires the objects of removed pieces that this version names no longer, and drops tombstones that
-    /// strike nothing any more.
+    /// Retires the objects of removed pieces that this version no longer names, and drops tombstones that no
+    /// longer strike anything.
     pub(super) fn settle(&mut self, gone: &[Placed]) {
         for placed in gone {
             if !self.names(placed.piece.object) {

@@ -1,8 +1,9 @@
-//! Packing: the same rows in other objects.
+//! Packing: moves the same rows to other objects.
 //!
-//! A pack reads one version and becomes true in a later one. Two things may have come in between. Pieces may
-//! be gone: superseded, deleted whole, or packed by somebody else; then it is refused. Tombstones may have
-//! come: the new pieces say up to which version they heeded them, so that the later ones go on to hold.
+//! A pack reads one version and is committed in a later one. Two things may have happened in between. Input
+//! pieces may have been superseded, deleted whole, or packed by another packer: then the pack is refused.
+//! Tombstones may have been added: the new pieces record up to which version they have applied tombstones, so
+//! later ones continue to hold for them.
 
 use super::{EditError, Manifest, Piece, PieceKey, Placed, Removal, Version};
 use crate::planted::{self, Bug};
@@ -36,8 +37,8 @@ impl Manifest {
         Ok(gone)
     }
 
-    /// Takes a range of weights out of the piece that has it; the rest of the piece stays. Answers the piece
-    /// as it was.
+    /// Takes a range of weights out of the piece that holds it; the rest of the piece stays. Returns the
+    /// original piece.
     fn take_out(&mut self, base: Version, removal: &Removal) -> Result<Placed, EditError> {
         let gone = EditError::InputGone { object: removal.object };
         let placed = self.holder(removal).filter(|placed| placed.clean_to <= base).cloned();
@@ -63,7 +64,7 @@ impl Manifest {
         Ok(placed)
     }
 
-    /// The piece that answers for all of these weights, if there is one.
+    /// The piece that holds all of these weights, if there is one.
     fn holder(&self, removal: &Removal) -> Option<&Placed> {
         let key = |weight_from| PieceKey { object: removal.object, part: removal.part, weight_from };
         let (found, placed) = self.pieces.last_up_to(&key(removal.weights.from))?;
@@ -71,7 +72,7 @@ impl Manifest {
         (is_same && placed.piece.weights.covers(&removal.weights)).then_some(placed)
     }
 
-    /// New pieces lie in objects that nobody named before, and do not overlap.
+    /// Checks that new pieces are in objects that were never named before, and do not overlap.
     pub(super) fn check_new(&self, add: &[Piece]) -> Result<(), EditError> {
         let objects: BTreeSet<_> = add.iter().map(|piece| piece.object).collect();
         for object in objects {
@@ -88,7 +89,7 @@ impl Manifest {
     }
 }
 
-/// Every row that is taken, of pieces or of a writer, lies in a new piece or was struck.
+/// Checks that every row taken, from pieces or from a writer, is in a new piece or was struck.
 pub(super) fn check_sum(
     taken: impl Iterator<Item = u64>,
     add: &[Piece],

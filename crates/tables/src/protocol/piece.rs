@@ -1,14 +1,14 @@
-//! Pieces: which range of weights of which part of which object answers for rows, and what is known of them.
+//! Pieces: weight ranges of object parts that hold rows of a version, with the facts known about those rows.
 
 use super::{ObjectId, RunId, Version};
 use std::sync::Arc;
 
-/// Weights `from..to`, half open; no end for none.
+/// Weights `from..to`, half open; unbounded above if `to` is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WeightRange {
     /// The lowest weight in it.
     pub from: u64,
-    /// The lowest weight above it.
+    /// The first weight above it.
     pub to: Option<u64>,
 }
 
@@ -16,7 +16,7 @@ impl WeightRange {
     /// Every weight.
     pub const ALL: Self = Self { from: 0, to: None };
 
-    /// Whether there can be no weight in it.
+    /// Whether no weight can lie in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.to.is_some_and(|to| to <= self.from)
@@ -45,7 +45,7 @@ impl WeightRange {
         self.to.is_none_or(|to| other.from < to) && other.to.is_none_or(|to| self.from < to)
     }
 
-    /// What is left below and above `taken`, which it covers; empty ranges are left out.
+    /// The ranges left below and above `taken`, which must lie within this one; empty ones are left out.
     pub(super) fn without(&self, taken: &Self) -> impl Iterator<Item = Self> + use<> {
         let below = Self { from: self.from, to: Some(taken.from) };
         let (above, end) = (taken.to, self.to);
@@ -54,12 +54,12 @@ impl WeightRange {
     }
 }
 
-/// Steps `from..to`, half open; no end for none.
+/// Steps `from..to`, half open; unbounded above if `to` is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StepRange {
     /// The first step in it.
     pub from: u64,
-    /// The first step behind it.
+    /// The first step after it.
     pub to: Option<u64>,
 }
 
@@ -90,16 +90,16 @@ impl StepRange {
     }
 }
 
-/// Where the rows of a piece come from, so that most tombstones need not look into it.
+/// The origin of a piece's rows, which lets most tombstones be judged without reading the piece.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Extent {
-    /// The run they all belong to; none if they may belong to several.
+    /// The run of all rows; `None` if they may belong to several.
     pub run: Option<RunId>,
-    /// The steps that they lie in.
+    /// A range that contains the steps of all rows.
     pub steps: StepRange,
 }
 
-/// In which form an object holds rows.
+/// The form in which an object holds rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Form {
     /// A block, as a writer appended it.
@@ -114,84 +114,84 @@ pub enum Form {
 pub struct Piece {
     /// The object.
     pub object: ObjectId,
-    /// Which part of it; the cubes of a subtree share an object.
+    /// The part of the object; the cubes of a subtree share one object.
     pub part: u32,
-    /// In which form it lies there.
+    /// The form of the object.
     pub form: Form,
-    /// Which weights of that part.
+    /// The weights of that part.
     pub weights: WeightRange,
-    /// How many rows that is, dead ones included.
+    /// Number of rows, including struck ones.
     pub rows: u64,
-    /// How many bytes of the object they take, about; 0 where nobody counted.
+    /// Approximate number of bytes that they take in the object; 0 if unknown.
     pub bytes: u64,
-    /// How many bytes at the front of the object tell what lies where; 0 where nobody counted.
+    /// Length in bytes of the head and directory at the front of the object; 0 if unknown.
     pub front_bytes: u64,
-    /// Where they come from.
+    /// The runs and steps of the rows.
     pub extent: Extent,
-    /// Where they lie; none where nobody looked.
+    /// A box around the rows; `None` if unknown.
     pub tight: Option<TightBox>,
 }
 
-/// A box around all rows of a piece, in the index columns of its table, as it is stored; the protocol does
-/// not look into it.
+/// A box around all rows of a piece in the index columns of its table, in its stored form. The protocol does
+/// not interpret it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TightBox(pub Arc<[u8]>);
 
-/// How a manifest finds a piece.
+/// The key of a piece in a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PieceKey {
     /// The object.
     pub object: ObjectId,
-    /// Which part of it.
+    /// The part of the object.
     pub part: u32,
     /// The lowest weight of the range.
     pub weight_from: u64,
 }
 
-/// A piece as a version has it.
+/// A piece as part of a version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Placed {
     /// The piece.
     pub piece: Piece,
     /// The version that first named its object.
     pub born: Version,
-    /// Up to which version its rows have heeded every tombstone: for a block the version in which its step
-    /// became visible, for a cube the version that its packer read.
+    /// The version up to which every tombstone has been applied to its rows: for a block, the version in
+    /// which its step became visible; for a cube, the version that its packer read.
     pub clean_to: Version,
 }
 
 impl Piece {
-    /// How a manifest finds it.
+    /// The key of the piece in a manifest.
     #[must_use]
     pub const fn key(&self) -> PieceKey {
         PieceKey { object: self.object, part: self.part, weight_from: self.weights.from }
     }
 }
 
-/// What a delete or a supersede is about.
+/// The rows that a delete or a superseding step strikes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Scope {
-    /// Rows of this run; of every run for none.
+    /// Rows of this run; of every run if `None`.
     pub run: Option<RunId>,
     /// Rows of these steps.
     pub steps: StepRange,
-    /// Rows for which this expression holds, in the grammar of the tables; all for none.
+    /// Rows for which this expression of the tables' grammar holds; all rows if `None`.
     pub expression: Option<Arc<str>>,
 }
 
-/// Which rows of a piece are struck: those that meet all that is said.
+/// Which rows of a piece are struck: those that match all of the fields.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Struck {
-    /// Rows of this run; none where the whole piece is of it, or of any.
+    /// Rows of this run; `None` if all rows of the piece match in this respect.
     pub run: Option<RunId>,
-    /// Rows of these steps; none where the whole piece lies in them.
+    /// Rows of these steps; `None` if all rows of the piece match in this respect.
     pub steps: Option<StepRange>,
-    /// Rows for which this expression holds; all for none.
+    /// Rows for which this expression holds; all rows if `None`.
     pub expression: Option<Arc<str>>,
 }
 
 impl Scope {
-    /// What it asks of the rows of a piece with this extent, beyond what all of them meet.
+    /// The conditions that not all rows of a piece with this extent are known to meet.
     pub(super) fn beyond(&self, extent: &Extent) -> Struck {
         let covers_steps = self.steps.weights().covers(&extent.steps.weights());
         Struck {

@@ -5,22 +5,22 @@ use crate::planted::{self, Bug};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// What a version knows of one run.
+/// The state of one run in a version.
 ///
-/// Invariant: every arriving step belongs to the current attempt, and may become visible: no rank has gone on
-/// to a later one without it. Only where that was not asked yet (`admit_in_turn`) may one lie before the last
-/// visible one, because a rank skipped it, and that never becomes visible.
+/// Invariant: every arriving step belongs to the current attempt and may still become visible, since no rank
+/// has gone on to a later step without it. The exception are tables from before `admit_in_turn` was checked:
+/// there, a step that a rank skipped may lie before the last visible one, and never becomes visible.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
     /// The attempt that may write.
     pub attempt: u64,
-    /// How many ranks write each of its steps.
+    /// Number of ranks that write each of its steps.
     pub ranks: u32,
-    /// The last step that this attempt made visible; none before the first.
+    /// The last step that this attempt made visible; `None` before the first.
     pub published: Option<u64>,
     /// The visible steps.
     pub complete: SharedMap<u64, Published>,
-    /// The blocks that have come of steps that are not visible yet, by step and rank.
+    /// The blocks received of steps that are not visible yet, by step and rank.
     pub arriving: BTreeMap<u64, BTreeMap<u32, Arrived>>,
 }
 
@@ -29,26 +29,25 @@ pub struct Run {
 pub struct Published {
     /// The attempt that wrote it.
     pub attempt: u64,
-    /// Its time, as the lowest rank that told one did.
+    /// Its time, as given by the lowest rank that gave one.
     pub time: Option<StepTime>,
-    /// How many rows were written.
+    /// Number of rows written.
     pub rows: u64,
-    /// Whether they were all deleted since, the step as a whole. It stays here, so that none of its blocks
-    /// comes again.
+    /// Whether the step was deleted whole. A deleted step stays in the map, so that its blocks are not
+    /// accepted again.
     pub is_deleted: bool,
 }
 
 /// A block of a step that is not visible yet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Arrived {
-    /// The time that it told.
+    /// The time of the step, if the block gave one.
     pub time: Option<StepTime>,
-    /// Its rows; none for a rank without rows.
+    /// Its rows; `None` for a rank without rows.
     pub placed: Option<Placed>,
 }
 
-/// Which steps of earlier attempts a step takes the place of as it becomes visible, and how many of them
-/// there are.
+/// The steps of earlier attempts that a step supersedes when it becomes visible, and how many of them exist.
 pub(super) struct Shown {
     pub(super) steps: StepRange,
     pub(super) superseded: usize,
@@ -59,32 +58,32 @@ impl Run {
         Self { attempt, ranks, published: None, complete: SharedMap::default(), arriving: BTreeMap::new() }
     }
 
-    /// The last visible step; a checkpoint is admissible up to it. A step that was deleted as a whole is
-    /// none: what goes on behind it would leave a hole.
+    /// The last visible step, up to which a checkpoint is admissible. Steps that were deleted whole do not
+    /// count: a run that continued after them would have a hole.
     #[must_use]
     pub fn last_complete(&self) -> Option<u64> {
         self.complete.iter().rev().find(|(_, there)| !there.is_deleted).map(|(step, _)| *step)
     }
 
-    /// Whether the block is in a visible step, or arriving.
+    /// Whether the block is in a visible step or in an arriving one.
     #[must_use]
     pub fn has(&self, id: &BlockId) -> bool {
         let arrived = self.arriving.get(&id.step).is_some_and(|ranks| ranks.contains_key(&id.rank));
         self.has_step(id.attempt, id.step) || (id.attempt == self.attempt && arrived)
     }
 
-    /// Whether a block of this rank has come in this attempt.
+    /// Whether this attempt has received a block of this rank.
     pub(crate) fn has_given(&self, rank: u32) -> bool {
         self.published.is_some() || self.arriving.values().any(|ranks| ranks.contains_key(&rank))
     }
 
-    /// Whether the step is visible as this attempt wrote it.
+    /// Whether the step is visible and was written by this attempt.
     pub(super) fn has_step(&self, attempt: u64, step: u64) -> bool {
         self.complete.get(&step).is_some_and(|step| step.attempt == attempt)
     }
 
-    /// Takes a block in that is not there yet; answers whether its step now has all ranks' blocks. More is
-    /// asked of a wish than of what is true already.
+    /// Adds a block that is not there yet; returns whether its step is now complete. A new edit (`is_wish`)
+    /// must meet more conditions than one that is already committed.
     pub(super) fn take(&mut self, block: &Block, at: Version, is_wish: bool) -> Result<bool, EditError> {
         self.admit(&block.id)?;
         if is_wish {
@@ -97,14 +96,14 @@ impl Run {
         Ok(step.len() == self.ranks as usize)
     }
 
-    /// Whether this attempt, rank and step may be written now.
+    /// Checks that this attempt, rank and step may be written now.
     fn admit(&self, id: &BlockId) -> Result<(), EditError> {
         self.admit_attempt(id)?;
         self.admit_rank(id)?;
         self.admit_step(id, |ranks| ranks.contains_key(&id.rank))
     }
 
-    /// Whether this attempt has the rank; what other attempts had is not known here.
+    /// Checks that this attempt has the rank. The ranks of other attempts are not known here.
     pub(super) fn admit_rank(&self, id: &BlockId) -> Result<(), EditError> {
         if id.attempt == self.attempt && id.rank >= self.ranks {
             return Err(EditError::Ranks {
@@ -116,9 +115,9 @@ impl Run {
         Ok(())
     }
 
-    /// Whether this attempt may write all of a step now, whatever its rank: not while anything is arriving,
-    /// an earlier step neither. Its other ranks could not come any more, and if it is the first of its
-    /// attempt it tells from where on what earlier attempts wrote goes.
+    /// Checks that this attempt may write all ranks' blocks of a step now. It may not while any step is
+    /// arriving, even an earlier one: that step's missing blocks could no longer be added, and if it is the
+    /// first step of its attempt, it determines from where on earlier attempts are superseded.
     pub(super) fn admit_whole(&self, id: &BlockId) -> Result<(), EditError> {
         self.admit_attempt(id)?;
         match self.arriving.keys().next() {
@@ -140,8 +139,8 @@ impl Run {
         Ok(())
     }
 
-    /// Whether the step lies behind all that is visible of this attempt, and all that is arriving of these
-    /// ranks.
+    /// Checks that the step comes after all visible steps of this attempt, and after all arriving steps
+    /// selected by `is_of`.
     fn admit_step(
         &self,
         id: &BlockId,
@@ -155,14 +154,15 @@ impl Run {
         }
     }
 
-    /// Refuses a block with which a step would wait for a rank for ever: for the block's own, which goes on
-    /// behind a step that others gave, or for another one, which has gone on behind the block's step.
+    /// Refuses a block that would leave a step waiting for a rank for ever: because the block's own rank
+    /// skips a step that other ranks have written, or because another rank has already gone on beyond the
+    /// block's step without it.
     ///
-    /// As long as this is asked of every block, an arriving step has all ranks that later ones have. So the
-    /// neighbours tell.
+    /// Since every block is checked, an arriving step has the blocks of all ranks that have written a later
+    /// one. Therefore the neighbouring steps decide.
     fn admit_in_turn(&self, id: &BlockId) -> Result<(), EditError> {
         let refused = |lost, rank, later| Err(EditError::Skipped { id: id.clone(), lost, rank, later });
-        // What lies before the visible ones is lost already, and keeps nobody.
+        // Arriving steps before the last visible one are lost already and block nothing.
         let after = self.published.map_or(Bound::Unbounded, Bound::Excluded);
         let mut earlier = self.arriving.range((after, Bound::Excluded(id.step)));
         if earlier.next_back().is_some_and(|(_, ranks)| !ranks.contains_key(&id.rank)) {
@@ -183,7 +183,7 @@ impl Run {
         }
     }
 
-    /// Makes an arriving step visible; answers its pieces.
+    /// Makes an arriving step visible; returns its pieces.
     pub(super) fn publish(&mut self, step: u64) -> (Vec<Placed>, Shown) {
         let blocks = self.arriving.remove(&step).unwrap_or_default();
         let time = blocks.values().find_map(|arrived| arrived.time);
@@ -192,9 +192,10 @@ impl Run {
         (pieces, self.show(step, time, rows))
     }
 
-    /// Makes a step visible. The first of an attempt takes the place of those from it on of earlier attempts;
-    /// a later one of one at most, and that only in what is looked at as if it were complete: a step that a
-    /// rank skipped, when it still might, is arriving for ever.
+    /// Makes a step visible. The first step of an attempt supersedes the same and all later steps of earlier
+    /// attempts. A later one supersedes at most one step, and only in
+    /// [`Manifest::with_arriving`](super::Manifest::with_arriving): there, a step that a rank skipped before
+    /// that was refused still counts as arriving.
     pub(super) fn show(&mut self, step: u64, time: Option<StepTime>, rows: u64) -> Shown {
         let is_first = self.published.replace(step).is_none();
         let (steps, superseded) = if is_first {
@@ -207,7 +208,7 @@ impl Run {
         Shown { steps, superseded }
     }
 
-    /// Notes that the visible steps of a range were deleted as a whole.
+    /// Marks the visible steps in a range as deleted whole.
     pub(super) fn delete(&mut self, steps: StepRange) {
         let within = |step: &u64| steps.contains(*step);
         let since = self.complete.since(&steps.from).map(|(step, _)| *step);
@@ -219,13 +220,13 @@ impl Run {
         }
     }
 
-    /// The pieces that are arriving.
+    /// The pieces of arriving steps.
     pub(super) fn arriving_pieces(&self) -> impl Iterator<Item = &Placed> {
         self.arriving.values().flat_map(BTreeMap::values).filter_map(|arrived| arrived.placed.as_ref())
     }
 }
 
-/// The refusal for an attempt of a run that nobody began.
+/// The refusal for an attempt that has not begun.
 pub(super) fn not_begun(run: &RunId, attempt: u64) -> EditError {
     EditError::NotBegun { run: run.clone(), attempt }
 }

@@ -1,20 +1,22 @@
-//! A sorted map whose copies share what they have in common, so that a version costs what it changes.
+//! A sorted map whose clones share what they have in common, so that a new version costs only what it
+//! changes.
 //!
-//! Entries lie in chunks, counted by reference. A copy copies the list of chunks; a change copies the chunk
-//! that it touches, if another copy has it too. A table of 20,000 blocks has some 200 chunks.
+//! Entries are stored in reference-counted chunks. A clone copies the list of chunks; a change copies the
+//! chunk it touches, if another clone shares it. A table of 20,000 blocks has some 200 chunks.
 //!
-//! Invariant: no chunk is empty, and the keys rise within each chunk and from chunk to chunk.
+//! Invariant: no chunk is empty, and keys rise within each chunk and from chunk to chunk.
 
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Most entries of a chunk: what a change copies, against what a copy of the map copies.
+/// Maximum number of entries in a chunk. A trade-off: a change copies a whole chunk, a clone copies the list
+/// of chunks.
 const CHUNK_MAX: usize = 128;
 
-/// A sorted map, cheap to copy.
+/// A sorted map that is cheap to clone.
 ///
-/// Two maps are equal when their entries are, however they lie in chunks.
+/// Two maps are equal if their entries are, however these are divided into chunks.
 #[derive(Clone, Debug)]
 pub struct SharedMap<K, V> {
     chunks: Vec<Arc<Vec<(K, V)>>>,
@@ -22,13 +24,13 @@ pub struct SharedMap<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
-    /// How many entries there are.
+    /// Number of entries.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the map has no entries.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -44,7 +46,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         self.chunks.get(chunk)?.get(place).map(|(_, value)| value)
     }
 
-    /// Whether the key is there.
+    /// Whether the map has the key.
     pub fn contains_key<Q: Ord + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -52,7 +54,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         self.find(key).1.is_ok()
     }
 
-    /// The value of a key, to be changed.
+    /// Mutable access to the value of a key.
     pub fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -62,7 +64,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         Arc::make_mut(self.chunks.get_mut(chunk)?).get_mut(place).map(|(_, value)| value)
     }
 
-    /// Sets the value of a key; the one it had.
+    /// Sets the value of a key; returns its previous value.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let (at, place) = self.find(&key);
         let Some(chunk) = self.chunks.get_mut(at) else {
@@ -84,7 +86,8 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         }
     }
 
-    /// Adds an entry behind all others. Full chunks stay full, since names rise as they are drawn.
+    /// Appends an entry after all others. A full chunk stays full instead of being split, because new names
+    /// rise.
     fn push(&mut self, key: K, value: V) {
         self.len += 1;
         match self.chunks.last_mut() {
@@ -93,7 +96,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         }
     }
 
-    /// Removes a key; the value it had.
+    /// Removes a key; returns its value.
     pub fn remove<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -109,7 +112,8 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         Some(value)
     }
 
-    /// Removes what `goes` says; what was removed, in order. Chunks without such entries stay shared.
+    /// Removes and returns the entries for which `goes` is true, in order. Chunks without such entries stay
+    /// shared.
     pub fn extract(&mut self, mut goes: impl FnMut(&K, &V) -> bool) -> Vec<(K, V)> {
         let mut gone = Vec::new();
         for chunk in &mut self.chunks {
@@ -117,7 +121,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
             let Some(first) = first else { continue };
             let chunk = Arc::make_mut(chunk);
             let mut tail = chunk.split_off(first).into_iter();
-            // Each entry is asked about once.
+            // `goes` is called once per entry.
             gone.extend(tail.next());
             for (key, value) in tail {
                 if goes(&key, &value) { gone.push((key, value)) } else { chunk.push((key, value)) }
@@ -128,7 +132,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         gone
     }
 
-    /// Removes the entries from `key` on; the entries removed, in order.
+    /// Removes and returns the entries from `key` on, in order.
     pub fn split_off<Q: Ord + ?Sized>(&mut self, key: &Q) -> Vec<(K, V)>
     where
         K: Borrow<Q>,
@@ -186,7 +190,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         chunk.get(place.checked_sub(1)?).map(|(key, value)| (key, value))
     }
 
-    /// The chunk that has the key or where it belongs, and its place there.
+    /// The index of the chunk that has the key or where it belongs, and its place in that chunk.
     fn find<Q: Ord + ?Sized>(&self, key: &Q) -> (usize, Result<usize, usize>)
     where
         K: Borrow<Q>,
@@ -241,7 +245,7 @@ where
 {
     type Output = V;
 
-    /// The value of a key that is there.
+    /// The value of a key that must be in the map.
     #[allow(clippy::panic, reason = "as every map does")]
     fn index(&self, key: &Q) -> &V {
         match self.get(key) {
@@ -256,7 +260,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Replay with the seed of the message.
+    /// The message of a failure names the seed that replays it.
     #[test]
     fn it_does_what_the_map_of_the_standard_library_does() {
         for seed in 0..20 {

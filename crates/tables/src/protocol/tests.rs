@@ -1,4 +1,4 @@
-//! Rules of the protocol, one by one. What they add up to is explored in `tests/protocol.rs`.
+//! Tests the rules of the protocol one by one. `tests/protocol.rs` explores how they combine.
 
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +40,7 @@ fn append(block: Block) -> Edit {
     Edit::Append { blocks: vec![block] }
 }
 
-/// Takes the first `rows` rows of an object, up to weight `to`.
+/// Takes the first `rows` rows of an object, those with weights below `to`.
 fn removal(sequence: u64, to: Option<u64>, rows: u64) -> Removal {
     Removal { object: object(sequence), part: 0, weights: WeightRange { from: 0, to }, rows }
 }
@@ -53,7 +53,7 @@ fn after(edits: &[Edit]) -> Manifest {
     edits.iter().fold(Manifest::default(), |manifest, edit| manifest.apply(edit).unwrap())
 }
 
-/// Steps 1, 2, 3 of attempt 1 of one rank, in objects 1, 2, 3: version 4.
+/// Steps 1, 2, 3 of attempt 1 with one rank, in objects 1, 2, 3: version 4.
 fn three_steps() -> Manifest {
     let appended = (1..4).map(|step| append(block(1, step, 0, step)));
     after(&std::iter::once(begin(1, 1)).chain(appended).collect::<Vec<_>>())
@@ -74,8 +74,8 @@ fn ranges() -> Vec<WeightRange> {
 
 #[test]
 fn what_is_arriving_for_ever_is_looked_at_in_place_of_what_an_earlier_attempt_has_there() {
-    // Rank 1 of attempt 2 skips step 1, as it once might; step 2 is its first whole one, and step 1 of
-    // attempt 1 stays.
+    // Rank 1 of attempt 2 skips step 1, which older releases accepted. Step 2 is its first complete one, so
+    // step 1 of attempt 1 stays.
     let edits =
         [begin(2, 2), append(block(2, 1, 0, 11)), append(block(2, 2, 1, 12)), append(block(2, 2, 0, 13))];
     let manifest = edits.iter().fold(three_steps(), |manifest, edit| manifest.applied(edit).unwrap());
@@ -99,13 +99,13 @@ fn no_step_that_some_ranks_gave_is_passed_over_by_another() {
     let first = after(&[begin(1, 3), append(block(1, 5, 0, 1)), append(block(1, 5, 2, 2))]);
     // Rank 1 goes on without step 5.
     assert_eq!(first.apply(&append(block(1, 6, 1, 3))), skipped(6, 1, 5, 1, 6));
-    // Rank 0 has gone on without step 4, which rank 2 brings.
+    // Rank 0 has gone on without step 6, which rank 2 writes.
     let second = first.apply(&append(block(1, 7, 0, 3))).unwrap();
     assert_eq!(second.apply(&append(block(1, 6, 2, 4))), skipped(6, 2, 6, 0, 7));
-    // The first of several that are lost is told.
+    // The error names the first of several lost steps.
     let far = second.apply(&append(block(1, 7, 2, 4))).unwrap();
     assert_eq!(far.apply(&append(block(1, 8, 1, 5))), skipped(8, 1, 5, 1, 8));
-    // In order it goes on, also in one edit; and what is there may be given again.
+    // Steps in order are accepted, also within one edit, and blocks that are there may be appended again.
     let late = Edit::Append { blocks: vec![block(1, 5, 1, 5), block(1, 5, 0, 6), block(1, 7, 1, 7)] };
     assert_eq!(run(&far.apply(&late).unwrap()).last_complete(), Some(7));
 }
@@ -199,7 +199,7 @@ fn an_attempt_that_goes_on_from_a_step_begins_only_where_that_is_still_the_last_
     assert_eq!(there.apply(&behind(2, None)), went_on(Some(3)));
     assert_eq!(there.apply(&behind(2, Some(2))), went_on(Some(3)));
     assert_eq!(run(&there.apply(&behind(2, Some(3))).unwrap()).attempt, 2);
-    // A step that was deleted as a whole is none.
+    // A step that was deleted whole does not count.
     let scope = Scope { run: None, steps: StepRange::since(3), expression: None };
     let shorter = there.apply(&Edit::Delete { scope }).unwrap();
     assert_eq!(shorter.apply(&behind(2, Some(3))), went_on(Some(2)));
@@ -453,7 +453,8 @@ fn in_doubt() -> (Commit, EditId) {
     (commit, id)
 }
 
-/// How a commit in doubt ends, or goes on, when it sees this head, maker of version 1, and session.
+/// How a commit in doubt ends or continues, given the head it sees, the author of version 1 and its session's
+/// state.
 fn sees(version: u64, maker: Option<EditId>, session_stands: bool) -> (Option<Ended>, Commit) {
     let (mut commit, _) = in_doubt();
     let other = Edit::Begin { run: "b".into(), attempt: 1, ranks: 1, last: LastStep::Any };
@@ -501,6 +502,6 @@ fn a_block_of_a_rank_that_the_run_does_not_have_is_refused_also_where_its_step_i
     assert_eq!(manifest.apply(&append(block(1, 2, 1, 9))), Err(refused.clone()));
     let blocks = vec![block(1, 4, 0, 8), block(1, 2, 1, 9)];
     assert_eq!(manifest.apply(&Edit::Append { blocks: blocks.clone() }), Err(refused));
-    // What was accepted once is in the history of a table, which stays readable.
+    // A block that was once accepted is in the history of a table, which must stay readable.
     assert_eq!(visible(&manifest.applied(&Edit::Append { blocks }).unwrap()), [1, 2, 3, 8]);
 }

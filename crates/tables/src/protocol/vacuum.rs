@@ -1,47 +1,48 @@
-//! Vacuum: which objects nobody needs any more, and which history.
+//! Vacuum: which objects and which history can be removed.
 //!
-//! A vacuum goes in this order, and the order is what makes it safe:
+//! A vacuum is safe because of the order of its steps:
 //!
-//! 1. [`super::Edit::RaiseFloor`]: from now on nobody begins to read an older version.
-//! 2. Remove the cells of sessions that have expired, each under the condition that it is as it was read.
-//! 3. Read the partition: [`Holders`] and the manifest at one point. Whoever began to read an older version
-//!    before the floor rose is seen here, because a session is written before its version is resolved.
+//! 1. [`super::Edit::RaiseFloor`]: from this point on, no reader starts on an older version.
+//! 2. Remove the cells of expired sessions, each on the condition that it is unchanged since it was read.
+//! 3. Read the partition: [`Holders`] and the manifest in one consistent read. It shows every reader that
+//!    started on an older version before the floor rose, because a session is written before its version is
+//!    resolved.
 //! 4. Remove the [`Manifest::removable`] objects, then [`super::Edit::Forget`] them.
 //! 5. List the objects of the store, and *after* that read the partition again. Remove the
 //!    [`Manifest::orphans`].
 //!
-//! Every removal may be repeated, and a crash in between leaves only work for the next vacuum.
+//! Every removal is idempotent. A crash in between only leaves work for the next vacuum.
 
 use super::{Life, Manifest, ObjectId, SessionId, Version};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The session of one handle of a table, as its cell says it.
+/// The session of one table handle, as stored in its cell.
 ///
-/// The cell is put under the condition that it is absent, and changed under the condition that it is as it
-/// was, so that no write that comes late brings back a session that a vacuum ended. A process that does not
-/// learn whether its cell was put takes another session.
+/// The cell is created on the condition that it is absent, and changed on the condition that it is unchanged,
+/// so that no late write can bring back a session that a vacuum ended. A process that does not learn whether
+/// its cell was created takes another session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Session {
-    /// It may read every version from this one on, and look up who made them. It only rises.
+    /// The lowest version that the session may read, and whose author it may look up. It only rises.
     pub from: Version,
 }
 
-/// Who needs old versions, as one read of the manifest partition saw it.
+/// The sessions and snapshots that need old versions, from one read of the manifest partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Holders {
-    /// The sessions whose cells are there, whether expired or not.
+    /// The sessions whose cells exist, expired or not.
     pub sessions: BTreeMap<SessionId, Session>,
     /// The versions that snapshots keep.
     pub snapshots: BTreeSet<Version>,
 }
 
 impl Holders {
-    /// The lowest version that a session reads; none without sessions.
+    /// The lowest version that any session reads; `None` without sessions.
     fn lowest(&self) -> Option<Version> {
         self.sessions.values().map(|session| session.from).min()
     }
 
-    /// Whether somebody may read a version that names the object.
+    /// Whether a session or snapshot may read a version that names the object.
     fn need(&self, life: Life) -> bool {
         let in_session = self.lowest().is_some_and(|from| from < life.retired);
         in_session || self.snapshots.range(life.born..life.retired).next().is_some()
@@ -49,14 +50,14 @@ impl Holders {
 }
 
 impl Manifest {
-    /// Whether version `wanted` can be read, by a process that wrote its session before it read this one.
+    /// Whether version `wanted` can be read by a process that wrote its session before it read this manifest.
     #[must_use]
     pub fn is_readable(&self, wanted: Version, holders: &Holders) -> bool {
         wanted <= self.version && (wanted >= self.floor || holders.snapshots.contains(&wanted))
     }
 
-    /// The retired objects that no reader and no snapshot needs. The floor has been raised before `holders`
-    /// was read.
+    /// The retired objects that no reader and no snapshot needs. The caller must have raised the floor before
+    /// it read `holders`.
     #[must_use]
     pub fn removable(&self, holders: &Holders) -> Vec<ObjectId> {
         let retired = self.retired.iter();
@@ -64,8 +65,8 @@ impl Manifest {
         free.map(|(object, _)| *object).collect()
     }
 
-    /// Those of the listed objects that no version names or will ever name: their session is gone, so nothing
-    /// that it wrote can become true any more. The list was made before the partition was read.
+    /// Those of the listed objects that no version names or will ever name. Their session is gone, so none of
+    /// its writes can be committed any more. The caller must have made the list before it read the partition.
     #[must_use]
     pub fn orphans(&self, listed: &[ObjectId], holders: &Holders) -> Vec<ObjectId> {
         let named: BTreeSet<ObjectId> = self.objects().chain(self.retired.keys().copied()).collect();
@@ -74,8 +75,8 @@ impl Manifest {
         listed.iter().filter(is_orphan).copied().collect()
     }
 
-    /// The lowest version whose edit must stay in its cell, snapshots apart: whatever may still be read or
-    /// looked up.
+    /// The lowest version whose edit must stay in its cell because it may still be read or looked up, not
+    /// counting snapshots.
     #[must_use]
     pub fn history_from(&self, holders: &Holders) -> Version {
         holders.lowest().map_or(self.floor, |from| from.min(self.floor))
