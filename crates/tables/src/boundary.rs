@@ -1,28 +1,29 @@
-//! Boundaries: the periodic cell of a simulation and the columns that are positions in it.
+//! Boundaries: the periodic cell of a simulation, and the columns that hold positions in it.
 //!
-//! A table, a run or a step carries one as its attribute `cell`. From it follow conditions of the grammar:
-//! rows near a point by the minimum image distance, and boxes that go on behind a boundary.
+//! A boundary is stored as the attribute `cell` of a table, a run or a step. It is turned into conditions of
+//! the expression grammar: rows near a point by the minimum image distance, and boxes that extend across the
+//! boundary.
 //!
-//! Invariant: whatever follows from a boundary is an expression that anybody could have typed.
+//! Invariant: every condition derived from a boundary is an expression that a user could have typed.
 
 use crate::expression::{Cell, Column, Expression, Literal, Near, Side};
 use arrow_schema::Schema;
 use serde::{Deserialize, Serialize};
 
-/// Under this name a boundary is kept among the attributes of a table, a run or a step.
+/// Name of the attribute of a table, a run or a step that stores its boundary.
 pub const CELL_ATTRIBUTE: &str = "cell";
 
-/// How a boundary is written.
+/// Example of a stored boundary, for error messages.
 const EXAMPLE: &str = "{\"axes\": [\"x\", \"y\", \"z\"], \"lengths\": [10, 10, null]}";
 
-/// How many images of a box are put together along one axis, at most.
+/// Maximum number of images of a box along one axis.
 const IMAGES_MAX: f64 = 64.0;
 
-/// A boundary that makes no sense, or a question that it cannot answer.
+/// An invalid boundary, or a question that the boundary cannot answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct BoundaryError {
-    /// What is wrong.
+    /// Description of the problem.
     pub problem: String,
 }
 
@@ -40,7 +41,7 @@ pub struct Boundary {
     cell: Cell,
 }
 
-/// As it is kept: a length that does not repeat is null.
+/// Stored form. The length of an axis that does not repeat is null.
 #[derive(Serialize, Deserialize)]
 #[serde(expecting = "axes and lengths")]
 struct Stored {
@@ -53,12 +54,12 @@ struct Stored {
 }
 
 impl Boundary {
-    /// The cell that begins at `low`, with the columns of its axes: one for each, or one column of vectors.
-    /// They are as the grammar writes them, `pos[0]` or `"x (nm)"`; what that does not take for a column is
-    /// the name of one.
+    /// Makes the boundary of a cell that begins at `low`. `axes` names either one column per axis or a single
+    /// vector column. Each name is parsed as the expression grammar writes columns, such as `pos[0]` or `"x
+    /// (nm)"`; text that does not parse as a column is taken literally as a column name.
     ///
     /// # Errors
-    /// What does not fit.
+    /// Describes the part that does not fit.
     pub fn new(axes: &[String], low: &[f64], cell: Cell) -> Result<Self, BoundaryError> {
         let count = cell.lengths().len();
         let column = |axis: &String| match Expression::parse(axis) {
@@ -78,10 +79,10 @@ impl Boundary {
         Ok(Self { axes: columns, low, cell })
     }
 
-    /// Whether its axes are columns of numbers that are there.
+    /// Checks that the axes are existing numeric columns.
     ///
     /// # Errors
-    /// The first that is not.
+    /// Names the first axis that is not.
     pub fn check(&self, columns: &Schema) -> Result<(), BoundaryError> {
         let near = Near::new(self.axes.clone(), &vec![0.0; self.axes.len()], 1.0, None);
         let near = near.map(|near| Expression::Near(Box::new(near))).map_err(BoundaryError::new)?;
@@ -97,19 +98,19 @@ impl Boundary {
         &self.axes
     }
 
-    /// Where the cell begins.
+    /// Where the cell begins, one coordinate per axis.
     #[must_use]
     pub fn low(&self) -> &[f64] {
         &self.low
     }
 
-    /// How space repeats.
+    /// The periodic cell.
     #[must_use]
     pub const fn cell(&self) -> &Cell {
         &self.cell
     }
 
-    /// As it is kept among attributes.
+    /// The stored form, an attribute value.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         let lengths = self.cell.lengths().iter();
@@ -122,13 +123,14 @@ impl Boundary {
         serde_json::to_value(stored).unwrap_or_default()
     }
 
-    /// Reads what [`Boundary::to_json`] wrote.
+    /// Parses the output of [`Boundary::to_json`].
     ///
     /// # Errors
-    /// What does not fit.
+    /// Describes the part that does not fit.
     pub fn from_json(value: &serde_json::Value) -> Result<Self, BoundaryError> {
         let stored = match value {
-            // What is read in the order of its parts would be told of the first of them alone.
+            // Serde would accept an array as the fields in order, and then complain about the first of them
+            // only.
             serde_json::Value::Array(_) => Err(format!("{value} is a list")),
             _ => Stored::deserialize(value).map_err(|error| error.to_string()),
         };
@@ -142,24 +144,24 @@ impl Boundary {
         Self::new(&stored.axes, &stored.low, cell)
     }
 
-    /// Rows at most `radius` from a point, by the minimum image distance.
+    /// Condition for rows at most `radius` from a point, by the minimum image distance.
     ///
     /// # Errors
-    /// A point of other axes, or a radius that makes no sense.
+    /// A point with another number of axes, or an invalid radius.
     pub fn near(&self, point: &[f64], radius: f64) -> Result<Expression, BoundaryError> {
         let near = Near::new(self.axes.clone(), point, radius, Some(self.cell.clone()));
         near.map(|near| Expression::Near(Box::new(near))).map_err(BoundaryError::new)
     }
 
-    /// Rows in a box that goes on behind the boundary: the union of the pieces of its images, each half-open
-    /// as the box is; none where nothing is asked.
+    /// Condition for rows in a box that extends across the boundary: the union of its images, each half-open
+    /// as the box is. `None` if no side restricts anything.
     ///
-    /// Positions are taken to lie in the cell or at most one cell beside it, as simulations write them. A
-    /// side with an open end, and an axis without a side, are not shifted; nor are columns that are no axis
-    /// of the cell.
+    /// Positions are assumed to lie in the cell or at most one cell beside it, as simulations write them.
+    /// Sides with an open end and axes without a side are not shifted; neither are columns that are not an
+    /// axis of the cell.
     ///
     /// # Errors
-    /// A side that spans very many cells, or is inside out.
+    /// A side that spans too many cells, or ends before it begins.
     pub fn wrapped(&self, sides: &[Side]) -> Result<Option<Expression>, BoundaryError> {
         let is_inside_out = |side: &&Side| finite(side).is_some_and(|(low, high)| low > high);
         if let Some(side) = sides.iter().find(is_inside_out) {
@@ -182,7 +184,7 @@ impl Boundary {
         Ok(parts.into_iter().chain(others).reduce(Expression::and))
     }
 
-    /// The images of sides, one for each axis that has one.
+    /// The union of the images of a box, given one optional side per axis.
     fn union(&self, sides: &[Option<Side>]) -> Result<Option<Expression>, BoundaryError> {
         let mut shifts = vec![vec![0.0; sides.len()]];
         for axis in (0..sides.len()).rev() {
@@ -191,7 +193,7 @@ impl Boundary {
             for shift in shifts {
                 for count in self.images(axis, (ends.0 + shift[axis], ends.1 + shift[axis]))? {
                     let mut shift = shift.clone();
-                    // What does not repeat is shifted by nothing, and not by nothing times infinity.
+                    // An axis that does not repeat has an infinite length, and 0 times infinity is NaN.
                     shift[axis] += if count == 0.0 { 0.0 } else { count * self.cell.lengths()[axis] };
                     (0..axis).for_each(|other| shift[other] += count * self.cell.tilt(other, axis));
                     further.push(shift);
@@ -207,7 +209,8 @@ impl Boundary {
         Ok(shifts.iter().filter_map(image).reduce(Expression::or))
     }
 
-    /// How often to shift a side along an axis so that it comes to lie in the cell or beside it.
+    /// The multiples of the cell length by which to shift a side so that it meets the cell or a neighbouring
+    /// cell.
     fn images(&self, axis: usize, (low, high): (f64, f64)) -> Result<Vec<f64>, BoundaryError> {
         let length = self.cell.lengths()[axis];
         if length.is_infinite() {
@@ -215,7 +218,7 @@ impl Boundary {
         }
         let tilts = (axis + 1..self.axes.len()).map(|of| self.cell.tilt(axis, of));
         let (mut from, mut to) = (self.low[axis], self.low[axis] + length);
-        // The cell itself leans so far, and a cell beside it is shifted by as much again.
+        // The tilts widen the cell itself, and shift a neighbouring cell by the same amount again.
         tilts.for_each(|tilt| {
             (from, to) = (from + tilt.min(0.0) - tilt.abs(), to + tilt.max(0.0) + tilt.abs());
         });
@@ -232,7 +235,7 @@ impl Boundary {
     }
 }
 
-/// Both ends of a side as numbers, if it has both.
+/// Both ends of a side as numbers, if it has two finite ones.
 fn finite(side: &Side) -> Option<(f64, f64)> {
     let ends = (number(side.low.as_ref()?)?, number(side.high.as_ref()?)?);
     Some(ends).filter(|(low, high)| low.is_finite() && high.is_finite())

@@ -1,12 +1,12 @@
 //! Tables: every sample of every region at the cost of what it returns.
 //!
-//! A table has a schema, an id, a sample key and up to eight index columns. Every unit of sampling has a
-//! fixed [`Weight`], a hash of its sample key; writers append blocks in the order of the weights, so that a
-//! sample of a block is its beginning.
+//! A table has a schema, an id, a sample key and up to eight index columns. Every sampling unit has a fixed
+//! [`Weight`], a hash of its sample key. Writers append blocks sorted by weight, so a sample of a block is a
+//! prefix of it.
 //!
-//! This crate knows nothing below the store contract.
+//! This crate depends on nothing below the store contract.
 //!
-//! Invariant: the same query at the same version gives the same rows, whatever was packed meanwhile.
+//! Invariant: the same query at the same version gives the same rows, regardless of packing in between.
 
 pub mod block;
 mod boundary;

@@ -1,9 +1,9 @@
 //! Names that users give to tables and columns.
 
-/// Longest name, in bytes.
+/// Maximum length of a name, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// What is wrong with a name; none if nothing is.
+/// The reason why a name is invalid, or `None` if it is valid.
 pub(crate) fn problem(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         Some("it is empty")

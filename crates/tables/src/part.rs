@@ -1,8 +1,8 @@
-//! Parts: whatever answers for rows of a version, a block or an object of cubes, read in one way.
+//! Parts: a uniform way to read whatever holds rows of a version, whether a block or an object of cubes.
 //!
-//! Without I/O: the caller reads the ranges it is told, and hands the bytes in.
+//! Does no I/O: the caller reads the byte ranges that it is given and passes the bytes in.
 //!
-//! Invariant: what is planned for a query holds every row that the query wants of the part.
+//! Invariant: the bands planned for a query contain every row of the part that the query wants.
 
 use crate::block::{BlockError, BlockReader, HEAD_BYTES, Wanted};
 use crate::cube::{CubeReader, Origins};
@@ -13,53 +13,53 @@ use arrow_array::RecordBatch;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A part whose directory was read.
+/// A part whose directory has been read.
 #[derive(Clone, Debug)]
 pub enum Part {
-    /// What a writer appended in one step.
+    /// Rows that a writer appended in one step.
     Block(BlockReader),
-    /// What a packer made of such.
+    /// An object of cubes, which a packer made from blocks or other cubes.
     Cubes(Box<CubeReader>),
 }
 
-/// What is known of a band before it is read.
+/// Facts about a band that are known before it is read.
 #[derive(Clone, Copy, Debug)]
 pub struct BandFacts {
-    /// Rows of the whole band.
+    /// Rows in the whole band.
     pub rows: u64,
-    /// Rows of it that are decoded for the weights that are wanted.
+    /// Rows that have to be decoded to get those with the wanted weights.
     pub decoded: u64,
-    /// No row of it is lighter.
+    /// Lower bound of the weights in the band.
     pub least: Weight,
-    /// No row of it is heavier.
+    /// Upper bound of the weights in the band.
     pub greatest: Weight,
 }
 
-/// Bands that are judged together before each of them is: those of a block, or of a layer of a cube.
+/// Bands that are judged as a group before each is judged alone: those of a block, or of one layer of a cube.
 #[derive(Clone, Copy, Debug)]
 pub struct Layer {
-    /// Which layer of its part.
+    /// Index of the layer within its part.
     pub(crate) place: usize,
-    /// No row of it that is wanted is lighter.
+    /// Lower bound of the weights of its wanted rows.
     pub lightest: Weight,
-    /// What is said of all its rows.
+    /// Verdict that holds for all of its rows.
     pub(crate) verdict: Verdict,
 }
 
-/// Rows of a band.
+/// Decoded rows of a band.
 #[derive(Clone, Debug)]
 pub struct BandOfRows {
-    /// The columns that are wanted.
+    /// The wanted columns.
     pub rows: RecordBatch,
-    /// Their weights, which rise.
+    /// Weights of the rows, in rising order.
     pub weights: Vec<Weight>,
-    /// Where they were written; of cubes, and only if it was wanted.
+    /// Where the rows were written; only for cubes, and only if requested.
     pub origins: Option<Origins>,
 }
 
 impl Part {
-    /// How many bytes at the front of an object hold its head and directory, by its first [`HEAD_BYTES`]
-    /// bytes.
+    /// Number of bytes at the front of an object that hold its head and directory, given its first
+    /// [`HEAD_BYTES`] bytes.
     ///
     /// # Errors
     /// [`BlockError::Damaged`], [`BlockError::NewerFormat`].
@@ -67,7 +67,7 @@ impl Part {
         if is_cubes(head) { CubeReader::front_bytes(head) } else { BlockReader::front_bytes(head) }
     }
 
-    /// The checksum of the schema that an object was written with, by its first [`HEAD_BYTES`] bytes.
+    /// Checksum of the schema that an object was written with, given its first [`HEAD_BYTES`] bytes.
     ///
     /// # Errors
     /// [`BlockError::Damaged`], [`BlockError::NewerFormat`].
@@ -75,7 +75,7 @@ impl Part {
         if is_cubes(head) { CubeReader::schema_sum(head) } else { BlockReader::schema_sum(head) }
     }
 
-    /// Opens an object of a table by the bytes at its front, with the schema that it was written with.
+    /// Opens an object from the bytes at its front, with the schema that it was written with.
     ///
     /// # Errors
     /// [`BlockError::Damaged`], [`BlockError::NewerFormat`], [`BlockError::OtherSchema`].
@@ -87,7 +87,7 @@ impl Part {
         }
     }
 
-    /// The cubes, if it is an object of cubes.
+    /// The reader of the cubes, if this is an object of cubes.
     pub(crate) fn cubes(&self) -> Option<&CubeReader> {
         match self {
             Self::Block(_) => None,
@@ -95,7 +95,8 @@ impl Part {
         }
     }
 
-    /// How many columns the table had when it was written: the first of those that it has now.
+    /// Number of columns that the table had when this part was written. They are the first columns of the
+    /// current schema.
     #[must_use]
     pub fn column_count(&self) -> usize {
         match self {
@@ -104,12 +105,12 @@ impl Part {
         }
     }
 
-    /// Those of some columns that the table had when it was written.
+    /// Those of `columns` that existed when this part was written.
     pub(crate) fn there(&self, columns: &[usize]) -> Vec<usize> {
         columns.iter().copied().filter(|&place| place < self.column_count()).collect()
     }
 
-    /// Rows in it.
+    /// Number of rows in the part.
     #[must_use]
     pub fn row_count(&self) -> u64 {
         match self {
@@ -118,7 +119,7 @@ impl Part {
         }
     }
 
-    /// Where its filters lie, which tell the entities of each band; none if it has none.
+    /// Byte range of the filters, which list the entities of each band; `None` if the part has no filters.
     #[must_use]
     pub fn filters_at(&self) -> Option<Range<u64>> {
         match self {
@@ -127,13 +128,13 @@ impl Part {
         }
     }
 
-    /// Whether its filters were read.
+    /// Whether the filters have been read.
     #[must_use]
     pub fn has_filters(&self) -> bool {
         matches!(self, Self::Cubes(cubes) if cubes.has_filters())
     }
 
-    /// Reads its filters from the bytes where they lie, and keeps them.
+    /// Decodes the filters from the bytes at [`Part::filters_at`] and keeps them.
     ///
     /// # Errors
     /// [`BlockError::Damaged`].
@@ -144,8 +145,8 @@ impl Part {
         }
     }
 
-    /// The rows of a band that may have one of these weights, which lie between its least and its greatest:
-    /// all of them unless its filters were read; none if no row has.
+    /// The rows of a band that may have one of `weights`, which must lie between the least and the greatest
+    /// weight of the band. Without filters these are all rows of the band; `None` if no row can match.
     ///
     /// # Panics
     /// Never for a place that [`Part::bands`] named.
@@ -157,7 +158,7 @@ impl Part {
         }
     }
 
-    /// How many bands it has.
+    /// Number of bands in the part.
     #[must_use]
     pub fn band_count(&self) -> usize {
         match self {
@@ -166,15 +167,15 @@ impl Part {
         }
     }
 
-    /// The bands that may hold rows of these weights, by their places, of those whose extents, one for each
-    /// index column, pass a test.
+    /// Indices of the bands that may hold rows with weights in `window` and whose extents, one for each index
+    /// column, pass the test.
     pub fn bands(&self, window: Window, may_hold: impl Fn(&[Extent]) -> bool) -> Vec<usize> {
         let judge = |extents: &[Extent]| if may_hold(extents) { Verdict::Perhaps } else { Verdict::Never };
         self.judged_bands(window, judge).into_iter().map(|(place, _)| place).collect()
     }
 
-    /// The bands that may hold rows of these weights, by their places, and what is said of all their rows by
-    /// their extents, one for each index column; those of which it is [`Verdict::Never`] are left out.
+    /// Indices of the bands that may hold rows with weights in `window`, each with the verdict on all of its
+    /// rows by their extents, one for each index column. Bands judged [`Verdict::Never`] are left out.
     pub fn judged_bands(
         &self,
         window: Window,
@@ -187,8 +188,8 @@ impl Part {
         found
     }
 
-    /// The layers that may hold rows of these weights, and what is said of all their rows by their extents;
-    /// those of which it is [`Verdict::Never`] are left out.
+    /// The layers that may hold rows with weights in `window`, each with the verdict on all of its rows by
+    /// their extents. Layers judged [`Verdict::Never`] are left out.
     pub fn judged_layers(&self, window: Window, judge: impl Fn(&[Extent]) -> Verdict) -> Vec<Layer> {
         match self {
             Self::Block(block) => {
@@ -201,7 +202,7 @@ impl Part {
         }
     }
 
-    /// As [`Part::judged_bands`], of one layer, one band after the other.
+    /// Like [`Part::judged_bands`], for one layer; reports one band at a time to `found`.
     pub fn judged_bands_of(
         &self,
         layer: &Layer,
@@ -221,7 +222,7 @@ impl Part {
         }
     }
 
-    /// What is known of a band.
+    /// Facts about a band.
     ///
     /// # Panics
     /// Never for a place that [`Part::bands`] named.
@@ -237,8 +238,8 @@ impl Part {
         }
     }
 
-    /// Offset and length of each slice to read of one band, in the order in which [`Part::rows`] takes them.
-    /// Columns that came after it was written have none.
+    /// Offset and length of each slice of a band to read, in the order in which [`Part::rows`] expects them.
+    /// Columns that were added after the part was written have no slice.
     ///
     /// # Panics
     /// Never for a place that [`Part::bands`] named and columns of the table.
@@ -254,8 +255,8 @@ impl Part {
         }
     }
 
-    /// The rows of a band with the weights that are wanted, from the bytes of its slices; without columns
-    /// that came after it was written.
+    /// Decodes the rows of a band that have the wanted weights, from the bytes of its slices. Columns that
+    /// were added after the part was written are left out.
     ///
     /// # Errors
     /// [`BlockError::Damaged`] where bytes do not match their checksum.

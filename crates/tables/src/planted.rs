@@ -1,91 +1,91 @@
-//! Planted bugs: mistakes that tables could have, switched on one at a time to prove that the tests would see
-//! them; and names that follow from a seed, so that a run of random tests can be had again. Without the
-//! feature `planted` none of this is compiled in.
+//! Planted bugs: mistakes that tables could contain, switched on one at a time to prove that the tests detect
+//! them. Also names derived from a seed, so that a randomized test run can be reproduced. None of this is
+//! compiled in without the feature `planted`.
 
-/// A mistake, by what it does.
+/// A planted mistake. Each variant describes the wrong behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Bug {
-    /// A block that is given again counts again.
+    /// A block that is appended again counts twice.
     RetriedBlockDoubled,
-    /// A step is seen with the blocks that have come.
+    /// A step is visible before all of its blocks have arrived.
     HalfStepShown,
-    /// An attempt that was superseded may still write.
+    /// A superseded attempt may still write.
     OldAttemptWrites,
-    /// A new attempt goes on with the blocks that an old one left half a step with.
+    /// A new attempt keeps the blocks of incomplete steps that an earlier attempt left.
     ArrivingKept,
-    /// What a new attempt takes the place of stays.
+    /// Steps that a new attempt supersedes stay visible.
     SupersededShown,
-    /// The last of the deletes that a piece has to heed is not heeded.
+    /// The oldest of the tombstones that apply to a piece is ignored.
     TombstoneForgotten,
-    /// A pack takes the deletes of all pieces with it.
+    /// A pack drops the tombstones of all pieces.
     PackTakesTombstones,
-    /// A pack says that it heeded deletes that came after it had read.
+    /// A pack claims to have applied deletes that came after it had read its inputs.
     PackOverlooksDelete,
-    /// A pack becomes true though its input was superseded, deleted or packed by others.
+    /// A pack commits although its input was superseded, deleted or packed by another packer.
     PackRevivesRows,
-    /// A pack becomes true though its session has ended.
+    /// A pack commits although its session has ended.
     FencedPackCommits,
     /// A delete strikes rows that become visible after it.
     DeleteReachesForward,
     /// A delete strikes rows that were loaded after it.
     DeleteReachesLoads,
-    /// A load writes a step of which a rank's rows have come, or a later one's.
+    /// A load writes a step although some rank's rows of that step, or of a later one, have arrived.
     LoadIgnoresArriving,
-    /// A whole manifest is written without the deletes.
+    /// A whole manifest is written without the tombstones.
     WholeManifestForgets,
-    /// Deletes of runs and steps are not judged on packed rows.
+    /// Deletes of runs and steps are not applied to packed rows.
     OriginIgnored,
-    /// What lies in a band is judged by its values alone, as if there were no nulls and no NaN.
+    /// A band is judged by its value range alone, as if it held no nulls and no NaN.
     NullsPruned,
-    /// A band of which some rows may answer is taken for one of which all do.
+    /// A band in which some rows may match is treated as one in which all do.
     PerhapsTakenForAlways,
-    /// A band in which rows were struck is taken for one of which all rows are there.
+    /// A band with struck rows is treated as one without.
     StruckTakenForCertain,
-    /// The heaviest row that a version names of a part is left out.
+    /// The heaviest weight of a range that a version names is left out.
     LastWeightLeftOut,
-    /// A number of rows is counted before they are in order.
+    /// Rows are handed over, and counted towards a limit, before all lighter ones were read.
     LimitBeforeOrder,
-    /// Only the sample key's first row of a unit is handed over before the next batch.
+    /// A batch may end in the middle of a unit.
     UnitSplit,
-    /// A handle answers from the last version that it knows.
+    /// A handle answers from the last version that it knows, without looking for a newer one.
     StaleState,
-    /// Rows of a part that nobody opens are counted though they were struck.
+    /// A count that does not open a part includes its struck rows.
     CountForgetsStruck,
-    /// An older version is answered from the current one.
+    /// A query of an older version is answered from the current one.
     PastReadsPresent,
-    /// The cut of an answer is that of the whole query.
+    /// The cut of an answer is that of the whole query, however much of it was handed over.
     CutTooHigh,
-    /// A refinement skips a band when it goes on.
+    /// A refinement skips a band when it continues.
     BandSkipped,
-    /// Opened parts are told apart by their number alone, whoever wrote them.
+    /// The cache of opened parts identifies them by number alone, ignoring who wrote them.
     PartsMixedUp,
-    /// The box around the rows of an object ends before the last of them.
+    /// The bounding box of an object's rows ends before the last of them.
     BoxTooSmall,
     /// The weights of a sample key are computed without the salt of the table.
     KnownWeightUnsalted,
-    /// Of the weights that are known the heaviest is forgotten.
+    /// The heaviest of the known weights of a query is left out.
     KnownWeightForgotten,
-    /// Rows from before a column was there have zeros in it.
+    /// Rows that are older than a column have zeros in it.
     MissingIsZero,
-    /// An older version is asked with the columns that were added later.
+    /// A query of an older version sees columns that were added later.
     PastHasNewColumns,
-    /// A whole manifest is written without the columns that were added.
+    /// A whole manifest is written without the added columns.
     ColumnsForgotten,
-    /// The outermost images of what is near a point are not looked at.
+    /// The outermost images of a point are not searched.
     ImageForgotten,
     /// Filters of cubes leave out the last row of an entity.
     FilterTooShort,
-    /// New ids are not compared with those of steps that are arriving.
+    /// New ids are not compared with those in arriving steps.
     RepeatsForgetArriving,
-    /// New ids are refused for rows that were deleted.
+    /// New ids are refused because of rows that were deleted.
     RepeatsCountStruck,
-    /// New ids are refused for rows that their attempt supersedes.
+    /// New ids are refused because of rows that their attempt supersedes.
     RepeatsCountSuperseded,
 }
 
 impl Bug {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 38] = [
         Self::RetriedBlockDoubled,
         Self::HalfStepShown,
@@ -143,7 +143,7 @@ pub(crate) fn is(bug: Bug) -> bool {
     *PLANTED.lock().unwrap_or_else(std::sync::PoisonError::into_inner) == Some(bug)
 }
 
-/// Whether this bug is planted: never, in an ordinary build.
+/// Whether this bug is planted: never, without the feature.
 #[cfg(not(feature = "planted"))]
 #[inline(always)]
 pub(crate) const fn is(_bug: Bug) -> bool {
@@ -152,17 +152,17 @@ pub(crate) const fn is(_bug: Bug) -> bool {
 
 #[cfg(feature = "planted")]
 thread_local! {
-    /// The seed from which this thread draws its names, and how many it drew.
+    /// The seed from which this thread derives its names, and how many it has derived.
     static NAMES: std::cell::Cell<Option<(u64, u64)>> = const { std::cell::Cell::new(None) };
 }
 
-/// Names of tables and sessions that this thread draws follow from a seed from now on.
+/// From this call on, this thread derives the names of tables and sessions from `seed`.
 #[cfg(feature = "planted")]
 pub fn draw_names_from(seed: u64) {
     NAMES.set(Some((seed, 0)));
 }
 
-/// The next name that follows from this thread's seed; none if it has no seed.
+/// The next name derived from this thread's seed; `None` if it has no seed.
 #[cfg(feature = "planted")]
 pub(crate) fn next_name() -> Option<u128> {
     use std::hash::{DefaultHasher, Hash, Hasher};
@@ -176,7 +176,7 @@ pub(crate) fn next_name() -> Option<u128> {
     Some(word(0) << 64 | word(1))
 }
 
-/// The next name that follows from a seed: none, in an ordinary build.
+/// Always `None`, without the feature.
 #[cfg(not(feature = "planted"))]
 #[inline(always)]
 pub(crate) const fn next_name() -> Option<u128> {

@@ -1,6 +1,6 @@
-//! What can be asked: a table, or several as one.
+//! Readables: what a query can be asked of, either one table or several as one.
 //!
-//! Invariant: whatever is here answers alike for a table with all rows and for several that share them.
+//! Invariant: several tables that divide rows among them answer like a single table with all of these rows.
 
 mod scanning;
 
@@ -16,26 +16,26 @@ use crate::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A table, or several as one.
+/// One table, or several as one.
 #[derive(Clone, Debug)]
 pub enum Readable {
-    /// A table.
+    /// A single table.
     One(Table),
-    /// Several of one schema.
+    /// Several tables of one schema.
     Many(Union),
 }
 
-/// The answer of a [`Readable`] batch by batch.
+/// The answer of a [`Readable`], one batch at a time.
 #[derive(Debug)]
 pub enum Refining {
-    /// Of a table.
+    /// Of a single table.
     One(Box<Refinement>),
-    /// Of several.
+    /// Of several tables.
     Many(Box<UnionRefinement>),
 }
 
 impl Readable {
-    /// Its name; of several, the first one's.
+    /// Name of the table; of several, the name of the first.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -44,7 +44,7 @@ impl Readable {
         }
     }
 
-    /// The tables that it is.
+    /// The underlying tables.
     #[must_use]
     pub fn tables(&self) -> &[Table] {
         match self {
@@ -53,12 +53,12 @@ impl Readable {
         }
     }
 
-    /// The first of the tables: names and columns are the same in all.
+    /// The first table. Names and columns are the same in all of them.
     pub(crate) fn first(&self) -> Result<&Table, TableError> {
         self.tables().first().ok_or(TableError::Unlike { place: 1 })
     }
 
-    /// As [`Readable::first`], with the columns that somebody else added meanwhile.
+    /// Like [`Readable::first`], including columns that other processes have added in the meantime.
     pub(crate) async fn first_now(&self) -> Result<Table, TableError> {
         match self {
             Self::One(table) => {
@@ -66,14 +66,14 @@ impl Readable {
                 Ok(table.clone())
             }
             Self::Many(union) => match union.now().await {
-                // Versions before have no such column, and a query of those that do is told.
+                // Earlier versions do not have the column; a query of a version that does reports the error.
                 Err(TableError::UnlikeColumn { .. }) => union.first().cloned(),
                 now => now?.first().cloned(),
             },
         }
     }
 
-    /// The columns and their roles.
+    /// Columns and their roles.
     #[must_use]
     pub fn schema(&self) -> Arc<TableSchema> {
         match self {
@@ -115,7 +115,7 @@ impl Readable {
         }
     }
 
-    /// What answering a query would read.
+    /// Describes what answering a query would read, without reading it.
     ///
     /// # Errors
     /// As [`Table::explain`] and [`Union::explain`].
@@ -126,7 +126,7 @@ impl Readable {
         }
     }
 
-    /// A query divided among about so many readers.
+    /// Divides a query among about `readers` readers.
     ///
     /// # Errors
     /// As [`Table::splits`] and [`Union::splits`].
@@ -137,7 +137,7 @@ impl Readable {
         }
     }
 
-    /// What it is made of.
+    /// What the table consists of: its size, pieces and versions.
     ///
     /// # Errors
     /// As [`Table::info`] and [`Union::info`].
@@ -148,7 +148,7 @@ impl Readable {
         }
     }
 
-    /// The answer to a query batch by batch, the lightest rows first.
+    /// The answer to a query in batches, lightest rows first.
     #[must_use]
     pub fn refine(&self, query: &Query) -> Refining {
         match self {
@@ -157,7 +157,7 @@ impl Readable {
         }
     }
 
-    /// Waits for a version after `since`, or so long; the version that is current then.
+    /// Waits for a version after `since`, at most for `wait`; returns the version that is current then.
     ///
     /// # Errors
     /// As [`Table::follow`] and [`Union::follow`].
@@ -168,7 +168,7 @@ impl Readable {
         }
     }
 
-    /// The runs of all tables, one table's after the other's.
+    /// The runs of all tables, table by table.
     ///
     /// # Errors
     /// As [`Table::runs`].
@@ -180,8 +180,8 @@ impl Readable {
         Ok(runs)
     }
 
-    /// The runs whose attributes satisfy a condition, one table's after the other's. What one table's runs
-    /// lack and another's have is null there, as in one table.
+    /// The runs whose attributes satisfy a condition, table by table. An attribute that only other tables'
+    /// runs have is null, as it is within one table.
     ///
     /// # Errors
     /// As [`Table::runs_where`], of the runs of all tables together.
@@ -189,7 +189,8 @@ impl Readable {
         Ok(self.runs_where_of_each(condition).await?.into_iter().flatten().collect())
     }
 
-    /// As [`Readable::runs_where`], those of each table by itself: runs of one name in two tables are two.
+    /// Like [`Readable::runs_where`], with one list per table: runs of the same name in two tables are
+    /// distinct.
     ///
     /// # Errors
     /// As [`Readable::runs_where`].
@@ -200,8 +201,8 @@ impl Readable {
         runs_where(self.tables(), condition).await
     }
 
-    /// The visible steps of a run, or of all, one table's after the other's. Of several tables, those that
-    /// have the run.
+    /// The visible steps of one run, or of all runs, table by table. Tables that do not have the run are
+    /// skipped.
     ///
     /// # Errors
     /// As [`Table::steps`]; [`TableError::NoRun`] where no table has the run.
@@ -209,7 +210,7 @@ impl Readable {
         self.steps_from(run, 0).await
     }
 
-    /// As [`Readable::steps`], but for those before a step.
+    /// Like [`Readable::steps`], from step `first` on.
     ///
     /// # Errors
     /// As [`Readable::steps`].
@@ -231,7 +232,7 @@ impl Readable {
         }
     }
 
-    /// The last visible step of a run, in whichever table.
+    /// The last visible step of a run in any of the tables.
     ///
     /// # Errors
     /// As [`Table::last_complete`].
@@ -245,7 +246,7 @@ impl Readable {
 }
 
 impl Refining {
-    /// Asks for at least so many rows in the next batch.
+    /// Requests at least `rows` rows in the next batch.
     pub fn want(&mut self, rows: usize) {
         match self {
             Self::One(refinement) => refinement.want(rows),
@@ -253,7 +254,7 @@ impl Refining {
         }
     }
 
-    /// The next batch; none after the last.
+    /// The next batch; `None` after the last.
     ///
     /// # Errors
     /// As [`Refinement::next`] and [`UnionRefinement::next`].

@@ -1,14 +1,14 @@
-//! Room for what is as long as an answer or a tree of cubes, which is used again.
+//! Recycled memory for buffers as large as an answer or a tree of cubes.
 //!
-//! An answer is tens of megabytes that its reader lets go of a moment later, and a tree takes several times
-//! as much while it grows. The system's allocator gives such memory back at once, and then every page of the
-//! next answer is a fault, which costs as much as decoding what goes there. So long columns come from here,
-//! and return when the last array that shows them is gone. The same holds for objects that were written. Room
-//! that nobody used before is of huge pages where the system has them: a tree that grows for the first time
+//! An answer is tens of megabytes that its reader drops a moment later, and a growing tree takes several
+//! times as much. The system's allocator returns such memory at once, so every page of the next answer is a
+//! fault, which costs as much as decoding its contents. Long columns are therefore allocated here and
+//! returned when the last array that refers to them is dropped. The same holds for objects that were written.
+//! Fresh memory uses huge pages where the system has them, because a tree that grows for the first time
 //! touches all of it.
 //!
-//! Invariant: no more is kept that nobody uses than [`KEPT_BYTES_MAX`], and what somebody asked to [`keep`].
-//! Invariant: what was kept is empty when it is handed out.
+//! Invariant: unused memory kept here never exceeds [`KEPT_BYTES_MAX`] plus what callers asked to [`keep`].
+//! Invariant: recycled memory is empty when it is handed out.
 
 use arrow_buffer::{ArrowNativeType, Buffer};
 use atoll_store::Buffer as Object;
@@ -18,46 +18,46 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes that are kept at most, when nobody asks for more.
+/// Maximum number of bytes kept unless a caller asks for more.
 const KEPT_BYTES_MAX: usize = 128 << 20;
 
-/// Bytes that one may ask to keep.
+/// Maximum number of bytes that one caller may ask to keep.
 const ASKED_BYTES_MAX: usize = 4 << 30;
 
-/// What is shorter is left to the allocator, which keeps it itself.
+/// Shorter buffers are left to the allocator, which recycles them itself.
 const BYTES_MIN: usize = 32 << 10;
 
-/// How many times as long as is needed a room may be.
+/// A recycled buffer may have at most this many times the requested capacity.
 const TIMES_MAX: usize = 2;
 
-/// Room is rounded up by less than one of half as many parts of it.
+/// Fresh capacity is rounded up by less than one part in half of this number.
 const ROUNDED_PARTS: usize = 16;
 
-/// Under sanitizers nothing is kept, so that they see what happens to it.
+/// Nothing is kept under sanitizers, so that they see every allocation and release.
 const KEEPS: bool = cfg!(not(any(miri, atoll_plain_memory)));
 
 static KEPT: Mutex<Rooms> = Mutex::new(Rooms { rooms: Vec::new(), bytes: 0 });
 
-/// Bytes that somebody asked to keep, beyond what always is.
+/// Bytes that callers have asked to keep, on top of [`KEPT_BYTES_MAX`].
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
-/// What is kept, that which came last at the end.
+/// The kept buffers, oldest first.
 struct Rooms {
     rooms: Vec<Room>,
     bytes: usize,
 }
 
-/// Room for values of one type.
+/// A kept buffer for values of one type.
 struct Room {
     of: TypeId,
     capacity: usize,
     bytes: usize,
-    /// A vector without values, or a buffer that nobody reads.
+    /// An empty vector, or an object buffer without other references.
     kept: Box<dyn Any + Send>,
 }
 
 impl Rooms {
-    /// Takes out one with room for so many values, but not for many more.
+    /// Takes out a buffer with capacity for `count` values, but not for many more.
     fn take<N: Send + 'static>(&mut self, count: usize) -> Option<Vec<N>> {
         self.take_kept(count)
     }
@@ -81,7 +81,7 @@ impl Rooms {
         self.shrink(bytes_max);
     }
 
-    /// Lets go of what came first, until no more is kept than may be.
+    /// Frees the oldest buffers until at most `bytes_max` bytes are kept.
     fn shrink(&mut self, bytes_max: usize) {
         let mut gone = 0;
         for room in &self.rooms {
@@ -95,7 +95,7 @@ impl Rooms {
     }
 }
 
-/// Bytes that may be kept now.
+/// Number of bytes that may be kept at present.
 fn bytes_max() -> usize {
     KEPT_BYTES_MAX.saturating_add(ASKED.load(Ordering::Relaxed))
 }
@@ -104,15 +104,15 @@ fn bytes_of<N>(values: &Vec<N>) -> usize {
     values.capacity() * size_of::<N>()
 }
 
-/// While it lives, more is kept: for work that takes as much room again and again.
+/// While this guard lives, more bytes are kept: for work that needs as much memory again and again.
 #[derive(Debug)]
 pub(crate) struct Keeping {
     bytes: usize,
 }
 
-/// Keeps so many bytes more.
+/// Keeps up to `bytes` more bytes until the guard is dropped.
 pub(crate) fn keep(bytes: usize) -> Keeping {
-    // Two that ask for all there is must not become none.
+    // Two huge requests must not overflow to a small sum.
     let bytes = bytes.min(ASKED_BYTES_MAX);
     ASKED.fetch_add(bytes, Ordering::Relaxed);
     Keeping { bytes }
@@ -121,25 +121,25 @@ pub(crate) fn keep(bytes: usize) -> Keeping {
 impl Drop for Keeping {
     fn drop(&mut self) {
         ASKED.fetch_sub(self.bytes, Ordering::Relaxed);
-        // Whoever has it shrinks it with what is given back.
+        // If another thread holds the lock, that thread shrinks the buffers when it gives one back.
         if let Ok(mut kept) = KEPT.try_lock() {
             kept.shrink(bytes_max());
         }
     }
 }
 
-/// Room for so many values.
+/// An empty vector with capacity for `count` values, recycled if possible.
 pub(crate) fn room<N: Send + 'static>(count: usize) -> Vec<N> {
     if count.saturating_mul(size_of::<N>()) < BYTES_MIN {
         return Vec::with_capacity(count);
     }
-    // Not waited for: a child that was forked while somebody held it would wait for ever.
+    // Must not block: a child forked while another thread held the lock would wait for ever.
     let kept = KEPT.try_lock().ok().and_then(|mut kept| kept.take(count));
     kept.unwrap_or_else(|| fresh(count))
 }
 
-/// Room that nobody used before; none where there is not so much, as a damaged count may ask for: numbers
-/// that do not fit ask again when they are there.
+/// A freshly allocated vector. It has no capacity if the system does not have that much memory, as when the
+/// count comes from damaged data; values that do not fit then allocate when they are pushed.
 fn fresh<N>(count: usize) -> Vec<N> {
     let mut room = Vec::new();
     let _ = room.try_reserve_exact(rounded(count));
@@ -147,13 +147,13 @@ fn fresh<N>(count: usize) -> Vec<N> {
     room
 }
 
-/// A little more, so that what is needed next fits too when it is about as long. Pages that nobody touches
-/// cost nothing.
+/// Rounds a capacity up a little, so that a slightly longer request can reuse the buffer. Pages that are
+/// never touched cost nothing.
 fn rounded(count: usize) -> usize {
     count.checked_next_multiple_of((count / ROUNDED_PARTS).next_power_of_two()).unwrap_or(count)
 }
 
-/// Keeps room that is not needed any more.
+/// Returns a vector's memory for reuse.
 pub(crate) fn give_back<N: Copy + Send + 'static>(mut values: Vec<N>) {
     values.clear();
     let bytes = bytes_of(&values);
@@ -165,13 +165,13 @@ pub(crate) fn give_back<N: Copy + Send + 'static>(mut values: Vec<N>) {
     }
 }
 
-/// Parts, one after the other, in room for an object that is used again.
+/// Concatenates `parts` in a recycled object buffer.
 pub(crate) fn object<'p>(bytes: usize, parts: impl IntoIterator<Item = &'p [u8]>) -> Object {
     let kept = KEPT.try_lock().ok().and_then(|mut kept| kept.take_kept(bytes));
     Object::concat_in(kept.unwrap_or_default(), bytes, parts)
 }
 
-/// Keeps the room of an object, if nobody reads it any more.
+/// Returns the memory of an object for reuse, unless other references to it exist.
 pub(crate) fn give_back_object(object: Object) {
     let bytes = object.allocated_bytes();
     if KEEPS
@@ -183,31 +183,31 @@ pub(crate) fn give_back_object(object: Object) {
     }
 }
 
-/// Values in a room that returns.
+/// A vector whose memory is returned for reuse when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Lent<N: Copy + Send + 'static>(Vec<N>);
 
 impl<N: Copy + Send + 'static> Lent<N> {
-    /// No values, and room for so many.
+    /// An empty vector with capacity for `count` values.
     pub(crate) fn new(count: usize) -> Self {
         Self(room(count))
     }
 
-    /// So many times a value.
+    /// `count` copies of a value.
     pub(crate) fn filled(count: usize, value: N) -> Self {
         let mut lent = Self::new(count);
         lent.resize(count, value);
         lent
     }
 
-    /// Values that come one after another, about so many.
+    /// Collects values from an iterator that yields about `count` of them.
     pub(crate) fn collect(count: usize, values: impl Iterator<Item = N>) -> Self {
         let mut lent = Self::new(count);
         lent.extend(values);
         lent
     }
 
-    /// The values for whoever keeps them, or gives the room back later.
+    /// Hands the vector over; its memory is no longer returned automatically.
     pub(crate) fn into_vec(mut self) -> Vec<N> {
         std::mem::take(&mut self.0)
     }
@@ -245,13 +245,13 @@ impl<N: Pod + Send> AsRef<[u8]> for Lent<N> {
     }
 }
 
-/// Numbers as a buffer of a column.
+/// The numbers as an Arrow buffer, whose memory is returned when its last reference is dropped.
 pub(crate) fn buffer<N: Pod + Send + ArrowNativeType>(numbers: Lent<N>) -> Buffer {
     if !KEEPS || bytes_of(&numbers.0) < BYTES_MIN {
         return Buffer::from_vec(numbers.into_vec());
     }
     if numbers.len() < numbers.capacity() / (2 * TIMES_MAX) {
-        // A few numbers would hold all of the room for as long as somebody shows them.
+        // A few numbers would hold the whole allocation for as long as any array refers to them.
         return Buffer::from_vec(numbers.0.clone());
     }
     Buffer::from(bytes::Bytes::from_owner(numbers))
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn room_that_was_let_go_of_is_used_again_and_empty() {
-        // A width of its own, since the tests beside this one use the others.
+        // A width of its own, because concurrent tests use the others.
         let count = BYTES_MIN * 3;
         let mut first = room::<u16>(count);
         first.resize(count, 7);
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn the_room_of_an_object_is_used_again_once_nobody_reads_it() {
-        // A length of its own, since the tests beside this one write objects too.
+        // A length of its own, because concurrent tests write objects too.
         let long = vec![7; BYTES_MIN * 77];
         let first = object(long.len(), [long.as_slice()]);
         let (address, reader) = (first.as_ptr(), first.clone());
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn room_fits_what_is_a_little_longer() {
-        // Values of a size of their own, as above.
+        // A value size of its own, as above.
         let count = BYTES_MIN + 1;
         let first = room::<[u8; 3]>(count);
         let address = first.as_ptr();

@@ -1,15 +1,15 @@
-//! The step that rows say they are of: by convention in a column of whole numbers called `step`.
+//! The step number that rows carry themselves, by convention in an integer column named `step`.
 //!
-//! The table itself goes by the step that a block is given as; whoever asks for the rows of a step goes by
-//! the column.
+//! The table files rows under the step of the block they were appended in. A user who filters by step filters
+//! on this column. [`other_step`] finds rows in which the two disagree.
 
 use arrow_array::{RecordBatch, downcast_integer_array};
 
-/// What the column is called.
+/// Name of the column.
 pub const STEP_COLUMN: &str = "step";
 
-/// The first step that a row says it is of, if that is another one than `step`. Rows that say none, or in
-/// another way, are of any.
+/// The first value in the step column that differs from `step`, if any. Nulls never differ, nor does any
+/// value of a table without the column or with a column that is not of an integer type.
 #[must_use]
 pub fn other_step(rows: &RecordBatch, step: u64) -> Option<i128> {
     let said = rows.column_by_name(STEP_COLUMN)?.as_ref();

@@ -1,7 +1,8 @@
-//! Random tests: many seeds, or the one that is asked for, and the command that replays a failure.
+//! Randomized tests: runs many seeds, or a single requested one, and prints the command that replays a
+//! failure.
 #![allow(clippy::disallowed_methods)]
 
-/// Tells how to run a seed again if the test fails while it lives.
+/// Prints how to replay the seed if the test panics while this guard is alive.
 struct Replay<'a> {
     test: &'a str,
     seed: u64,
@@ -16,7 +17,7 @@ impl Drop for Replay<'_> {
     }
 }
 
-/// Runs `check` with this many seeds, or with `ATOLL_SEED` alone.
+/// Runs `check` for `seeds` seeds, or only for the seed in `ATOLL_SEED` if that is set.
 pub(crate) fn for_seeds(test: &str, seeds: u64, mut check: impl FnMut(&mut fastrand::Rng)) {
     let asked = std::env::var("ATOLL_SEED").ok().and_then(|seed| seed.parse().ok());
     for seed in asked.map_or(0..seeds, |seed: u64| seed..seed + 1) {

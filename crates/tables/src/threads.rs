@@ -1,25 +1,25 @@
-//! Threads: work of a large answer that is divided among the processors.
+//! Divides the work of a large answer among threads.
 //!
-//! Invariant: what comes out does not depend on how many threads there are.
+//! Invariant: the result does not depend on the number of threads.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Rows for which it pays to begin a thread.
+/// Minimum number of rows per thread that makes starting it worthwhile.
 const ROWS_EACH: usize = 1 << 15;
 
-/// Threads at most; a query is not to take a large machine for itself.
+/// Maximum number of threads, so that one query does not take over a large machine.
 const THREADS_MAX: usize = 8;
 
-/// Threads to use for so many rows; one is the caller's own.
+/// Number of threads to use for this many rows, the calling thread included.
 pub(crate) fn threads(rows: usize) -> usize {
     static THERE: OnceLock<usize> = OnceLock::new();
     let there = *THERE.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZeroUsize::get));
     there.min(THREADS_MAX).min(rows / ROWS_EACH).max(1)
 }
 
-/// What `work` makes of each item, in their order. The items are taken by whichever thread is free.
+/// Applies `work` to each item and returns the results in item order. Each free thread takes the next item.
 pub(crate) fn map<I: Sync, R: Send>(items: &[I], threads: usize, work: impl Fn(&I) -> R + Sync) -> Vec<R> {
     if threads <= 1 || items.len() <= 1 {
         return items.iter().map(work).collect();
@@ -33,7 +33,7 @@ pub(crate) fn map<I: Sync, R: Send>(items: &[I], threads: usize, work: impl Fn(&
         made
     };
     let mut made = std::thread::scope(|scope| {
-        // Where the system refuses more threads, those that there are do the work.
+        // If the system refuses to start more threads, those already running do the work.
         let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, take).ok();
         let others: Vec<_> = (1..threads.min(items.len())).map_while(spawn).collect();
         let mut made = take();
@@ -46,16 +46,16 @@ pub(crate) fn map<I: Sync, R: Send>(items: &[I], threads: usize, work: impl Fn(&
     made.into_iter().map(|(_, made)| made).collect()
 }
 
-/// As [`map`], of items that are given away to whoever works on them.
+/// Like [`map`], but moves each item into the thread that works on it.
 pub(crate) fn map_owned<I: Send, R: Send>(
     items: impl IntoIterator<Item = I>,
     threads: usize,
     work: impl Fn(I) -> R + Sync,
 ) -> Vec<R> {
-    // Each is locked once, by whichever thread works on it.
+    // Each mutex is locked once, by the thread that takes the item.
     let items: Vec<_> = items.into_iter().map(|item| Mutex::new(Some(item))).collect();
     let take = |item: &Mutex<Option<I>>| item.lock().unwrap_or_else(PoisonError::into_inner).take();
-    // Each was there once.
+    // Each item is taken exactly once, so `flatten` drops nothing.
     map(&items, threads, |item| take(item).map(&work)).into_iter().flatten().collect()
 }
 

@@ -1,4 +1,4 @@
-//! Boxes behind a boundary against all their images, for random cells and positions.
+//! Tests boxes across a boundary against brute-force enumeration of images, for random cells and positions.
 
 use super::*;
 use crate::expression::parse_box;
@@ -47,7 +47,8 @@ fn open_ends_and_other_columns_are_as_they_are() {
 
 #[test]
 fn a_range_inside_out_is_refused_and_no_condition_that_all_rows_meet() {
-    // Side by side they would have images; so far apart they have none.
+    // With its ends this close, the reversed side would still have images; with ends this far apart it has
+    // none.
     for high in [99.0, 0.0] {
         let side = Side {
             column: Column::named("x"),
@@ -59,7 +60,7 @@ fn a_range_inside_out_is_refused_and_no_condition_that_all_rows_meet() {
     }
 }
 
-/// Whether some image of a place lies in a box; only axes with a side are shifted.
+/// Whether some image of a position lies in a box; only axes with a side are shifted.
 fn brute(place: [f64; 3], ends: &[Option<(f64, f64)>; 3], cell: &Cell, axes: usize) -> bool {
     let counts = |axis: usize| {
         let repeats = axis < axes && cell.lengths()[axis].is_finite() && ends[axis].is_some();
@@ -106,7 +107,8 @@ fn boxes_in_random_cells_hold_what_some_image_of_them_holds() {
         }
         let low: Vec<f64> = (0..axes).map(|_| random.f64() * 8.0 - 4.0).collect();
         let boundary = boundary(&lengths, &tilts, &low);
-        // Of a leaning cell every axis has a side, since one without is not shifted and moves the others.
+        // In a leaning cell every axis gets a side: an axis without one is not shifted, and a shift along it
+        // would move the others.
         let ends: [Option<(f64, f64)>; 3] = std::array::from_fn(|axis| {
             let from = low.get(axis)? + random.f64() * 16.0 - 6.0;
             (leans || random.u8(..4) > 0).then(|| (from, from + random.f64() * 5.0))
@@ -142,7 +144,7 @@ fn an_axis_is_a_column_of_whatever_name() {
     assert_eq!(evaluate(&near, &columns), [true, false], "{near}");
     let wrapped = boundary.wrapped(&parse_box("\"x (nm)\"=0.8:1.1").unwrap()).unwrap().unwrap();
     assert_eq!(evaluate(&wrapped, &columns), [true, false], "{wrapped}");
-    // As the grammar writes it, it is the same.
+    // The quoted form, as the grammar writes it, gives the same column.
     let quoted = Boundary::new(&["\"x (nm)\"".to_owned()], &[], Cell::new(&[1.0], &[]).unwrap()).unwrap();
     assert_eq!(quoted.axes()[0].name, "x (nm)");
     let columns = Schema::new(vec![crate::column("x", arrow_schema::DataType::Float64, false)]);

@@ -1,6 +1,6 @@
-//! Scanning: all rows of a query, of a table or of several, in batches of bounded size and in no order.
+//! Unordered scans: all rows of a query, of one table or several, in batches of bounded size.
 //!
-//! Invariant: all batches are of one version.
+//! Invariant: all batches come from one version.
 
 use super::Readable;
 use crate::protocol::Version;
@@ -8,25 +8,25 @@ use crate::table::{Beginnings, sum_of};
 use crate::{Batches, Query, TableError, Work};
 use arrow_array::RecordBatch;
 
-/// The rows of a query of a [`Readable`], batch by batch, in no order.
+/// The rows of a query of a [`Readable`] in batches, in no particular order.
 #[derive(Debug)]
 pub struct Scanning {
     of: Readable,
     query: Query,
-    /// What is left to read of each table, of the one that is read now last; none before the first batch.
+    /// What is left to read of each table, the current one last; `None` before the first batch.
     left: Option<Vec<Batches>>,
     version: Option<Version>,
-    /// What the tables took that were read.
+    /// Work spent on tables that are finished.
     done: Work,
     has_begun: bool,
     beginnings: Beginnings,
 }
 
 impl Readable {
-    /// The answer to a query in batches of bounded size, in no order: nothing is read yet.
+    /// The answer to a query in batches of bounded size, in no particular order. Reads nothing yet.
     ///
-    /// The rows of a query with a limit or a number of units come in one batch, since only their order tells
-    /// which they are.
+    /// A query with a limit on rows or units comes in one batch, since only the order determines which rows
+    /// those are.
     #[must_use]
     pub fn batches(&self, query: &Query) -> Scanning {
         let (of, query) = (self.clone(), query.clone());
@@ -36,9 +36,10 @@ impl Readable {
 }
 
 impl Scanning {
-    /// The next batch, which has at least one row; none after the last.
+    /// The next batch, which has at least one row; `None` after the last.
     ///
-    /// A call that fails, or is dropped while it waits, loses nothing: the next one goes on from there.
+    /// A call that fails, or is dropped while it waits, loses no rows: the next call continues from the same
+    /// place.
     ///
     /// # Errors
     /// As [`Batches::next`] and [`Union::query`](crate::Union::query).
@@ -55,12 +56,14 @@ impl Scanning {
         }
     }
 
-    /// Whether nobody has seen a row yet, and what is current by now will do as well.
+    /// Whether the scan may restart in the version that is current by then, because no row was handed out
+    /// yet.
     fn may_begin_again(&mut self) -> bool {
         !self.has_begun && self.query.as_of.is_none() && self.beginnings.take()
     }
 
-    /// What is told of an error: a version of a table is none that anybody asked several for.
+    /// Rewrites an error for the caller: it must not name a version of a single table that the caller never
+    /// asked for.
     fn told(&self, error: TableError) -> TableError {
         match (&self.of, self.version.or(self.query.as_of)) {
             (Readable::Many(union), Some(version)) => union.told(error, version),
@@ -96,20 +99,20 @@ impl Scanning {
         Ok(None)
     }
 
-    /// The rows of a query of several tables that only their order tells.
+    /// Reads all at once, for a query of several tables whose rows are determined by their order.
     async fn all_at_once(&mut self) -> Result<Option<RecordBatch>, TableError> {
         let answer = self.of.query(&self.query).await?;
         (self.version, self.done, self.left) = (Some(answer.version), answer.work, Some(Vec::new()));
         Ok((answer.rows.num_rows() > 0).then_some(answer.rows))
     }
 
-    /// The version that is read; none before the first batch was asked for.
+    /// The version being read; `None` before the first batch was requested.
     #[must_use]
     pub fn version(&self) -> Option<Version> {
         self.version
     }
 
-    /// What it took so far.
+    /// Work spent so far.
     #[must_use]
     pub fn work(&self) -> Work {
         self.left.iter().flatten().map(Batches::work).fold(self.done, sum_of)
