@@ -1,10 +1,10 @@
-//! A table in a store: made, opened, appended to, and asked.
+//! Tables in a store: creating, opening, appending, querying.
 //!
-//! Everything here goes through the store contract. What is true about a table is its manifest partition
-//! ([`crate::protocol`]); rows lie in immutable objects, each in a partition of its own.
+//! All access goes through the store contract. The state of a table is its manifest partition
+//! ([`crate::protocol`]); rows are stored in immutable objects, each in a partition of its own.
 //!
-//! Invariant: an object is created before the edit that names it, and never changed.
-//! Invariant: a query reads one version, and of it only what that version names.
+//! Invariant: an object is created before the edit that names it, and never changed. Invariant: a query reads
+//! a single version, and only what that version names.
 
 mod append;
 mod attributes;
@@ -57,16 +57,16 @@ use names::Names;
 use parts::Parts;
 use std::sync::Arc;
 
-/// A table of a store, open. A clone shares this handle's session.
+/// An open table of a store. Clones share the session of the handle.
 #[derive(Clone)]
 pub struct Table {
     store: Arc<dyn Store>,
     name: String,
-    /// The columns and roles of the version that this clone is about ([`Table::at`]); of a handle that is
-    /// about none, those of the version in which it was opened.
+    /// The columns and roles of the version that this clone is pinned to ([`Table::at`]); of an unpinned
+    /// handle, those of the version at which it was opened.
     schema: Arc<TableSchema>,
     lineage: Arc<Lineage>,
-    /// Columns that other tables of a union have and this one has not.
+    /// Columns that other tables of a union have and this one does not.
     also: Arc<[FieldRef]>,
     names: Names,
     ledger: Arc<Ledger>,
@@ -75,7 +75,7 @@ pub struct Table {
     parts: Arc<Parts>,
 }
 
-/// What the registry says of a table.
+/// The entry of a table in the registry.
 #[derive(Clone, Debug)]
 struct Entry {
     id: u128,
@@ -83,14 +83,14 @@ struct Entry {
     stage: Stage,
 }
 
-/// Where in its life a table is.
+/// The stage of a table's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// It can be opened.
+    /// The table can be opened.
     There,
-    /// It is on its way out.
+    /// The table is being dropped.
     Dropped,
-    /// It is to become a copy of the table with this identity, and can be opened once it is.
+    /// The table is to become a copy of the table with this id, and can be opened once the copy is complete.
     Arriving { from: u128 },
 }
 
@@ -106,28 +106,28 @@ impl Table {
         Ok(Self { schema: table.lineage.newest(), ..table })
     }
 
-    /// Its name.
+    /// Name of the table.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its columns and their roles, in the newest version that this handle has seen; [`Table::schema_now`]
-    /// looks.
+    /// The columns and their roles in the newest version that this handle has seen. [`Table::schema_now`]
+    /// looks for a newer one.
     #[must_use]
     pub fn schema(&self) -> Arc<TableSchema> {
         let newest = self.lineage.newest();
-        // What a union has checked can be added.
+        // A union has checked that its columns can be added, so this does not fail.
         self.with_others(&newest).unwrap_or(newest)
     }
 
-    /// The refusal for a column that is not there.
+    /// The error for a column that does not exist.
     pub(crate) fn no_column(&self, column: &str) -> TableError {
         let nearest = nearest_column(self.schema().columns(), column);
         TableError::Column { table: self.name.clone(), column: column.to_owned(), nearest }
     }
 
-    /// The version that is current now.
+    /// The current version.
     ///
     /// # Errors
     /// [`TableError::Damaged`], errors of the store.
@@ -137,26 +137,26 @@ impl Table {
         Ok(state.head.version)
     }
 
-    /// How many bytes the rows of one rank and step take at most in this store: they are one object. Columns
-    /// of numbers take their width for each row, and a little comes to it.
+    /// Maximum number of bytes for the rows of one rank and step in this store, since they form one object. A
+    /// numeric column takes its width per row, and there is a small overhead.
     #[must_use]
     pub fn block_bytes_max(&self) -> u64 {
         self.store.capabilities().limits.value_bytes
     }
 
-    /// A number of this handle and its clones, which no other has.
+    /// A number that identifies this handle and its clones.
     #[must_use]
     pub fn handle_number(&self) -> u128 {
         self.number
     }
 
-    /// This handle's session; none before its first write.
+    /// The session of this handle; `None` before its first write.
     #[must_use]
     pub fn session(&self) -> Option<SessionId> {
         self.ledger.own_session().as_ref().map(|session| session.id)
     }
 
-    /// Waits until everything that was acknowledged by the table's store is on the disk.
+    /// Waits until everything that the table's store has acknowledged is on disk.
     ///
     /// # Errors
     /// Errors of the store.
@@ -164,8 +164,9 @@ impl Table {
         Ok(self.store.sync().await?)
     }
 
-    /// Ends this handle's session, so that nothing of it is left. A handle that is merely dropped leaves a
-    /// few bytes until a vacuum; one that is used again begins another session.
+    /// Ends the session of this handle, so that nothing of it is left in the store. A handle that is merely
+    /// dropped leaves a few bytes until the next vacuum. A handle that is used after closing begins another
+    /// session.
     ///
     /// # Errors
     /// Errors of the store.

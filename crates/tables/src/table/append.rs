@@ -1,4 +1,4 @@
-//! Appending: the rows of one rank and step become a block, and the block part of a version.
+//! Appending: turns the rows of one rank and step into a block, and commits the block to a version.
 
 use super::codec::tight_box;
 use super::ledger::{Fate, create};
@@ -18,39 +18,39 @@ use atoll_store::{Buffer, Cell, Outcome};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// How often the objects of an append are written, should the session end each time.
+/// How often the objects of an append are written, if the session ends each time.
 const SESSIONS_MAX: usize = 5;
 
-/// A block as it will lie in an object.
+/// A block encoded for its object.
 pub(super) struct Encoded {
     id: BlockId,
     time: Option<StepTime>,
     rows: u64,
-    /// Nothing for a block without rows.
+    /// Empty for a block without rows.
     bytes: Buffer,
     front_bytes: u64,
     tight: TightBox,
-    /// Where ids are unique; those of a block without rows are none, but it has a step.
+    /// The new ids, if ids are unique. A block without rows has no ids but still names its step.
     ids: Option<Arc<NewIds>>,
 }
 
 impl Table {
-    /// Begins an attempt of a run: from now on only this attempt may append to the run. Doing it again is
-    /// harmless, so that every rank may.
+    /// Begins an attempt of a run: from then on, only this attempt may append to the run. Idempotent, so
+    /// every rank may call it.
     ///
-    /// A run's name is not empty, has at most 255 bytes and no control characters.
+    /// The name of a run is not empty, and has at most 255 bytes and no control characters.
     ///
     /// # Errors
-    /// [`TableError::Name`]; [`TableError::Edit`] where a later attempt has begun, or this one with other
-    /// ranks; errors of the store.
+    /// [`TableError::Name`]; [`TableError::Edit`] if a later attempt has begun, or this one with a different
+    /// number of ranks; errors of the store.
     pub async fn begin(&self, run: &str, attempt: u64, ranks: u32) -> Result<Version, TableError> {
         check_name("run", run)?;
         let edit = Edit::Begin { run: RunId::from(run), attempt, ranks, last: LastStep::Any };
         self.ledger.commit(edit).await
     }
 
-    /// Begins the next attempt of a run, 1 for a new run; its number. It takes part in one conditional write,
-    /// so no two processes get the same number; one process takes it for all ranks.
+    /// Begins the next attempt of a run, 1 for a new run, and returns its number. The number is taken by a
+    /// conditional write, so no two processes get the same one; a single process calls this for all ranks.
     ///
     /// # Errors
     /// As [`Table::begin`].
@@ -65,7 +65,7 @@ impl Table {
             let edit = Edit::Begin { run: run.clone(), attempt, ranks, last: LastStep::Any };
             match self.ledger.commit_new(edit).await {
                 Ok(_) => return Ok(attempt),
-                // Somebody else took it in between.
+                // Another process took this number in the meantime.
                 Err(TableError::Edit(
                     EditError::StaleAttempt { .. } | EditError::AlreadyDone | EditError::Ranks { .. },
                 )) if ranks > 0 => taken = attempt,
@@ -74,11 +74,11 @@ impl Table {
         }
     }
 
-    /// Begins the next attempt of a run that is still as it was seen: `seen` is what [`Table::runs`] told of
-    /// it, or none where it told nothing. Its number, or none if somebody has begun another attempt since, or
-    /// the last complete step is another one by now; nothing has changed then. Looking and beginning are one
-    /// conditional write, so that of several that saw the same one begins, and takes away nothing that came
-    /// since.
+    /// Begins the next attempt of a run if the run is unchanged since the caller saw it. `seen` is its entry
+    /// in [`Table::runs`], or `None` if it was not listed. Returns the number of the attempt, or `None` if
+    /// another attempt has begun or the last complete step has changed; then nothing was changed. The check
+    /// and the start are one conditional write: of several callers that saw the same state, only one
+    /// succeeds, and it supersedes no step that came since.
     ///
     /// # Errors
     /// As [`Table::begin`].
@@ -97,13 +97,13 @@ impl Table {
                 (seen.attempt, seen.last_complete) == (there.attempt, there.last_complete())
             }
             (Some(_), None) => false,
-            // One of which nothing is left is not told either.
+            // A run of which nothing is left is not listed either.
             (None, there) => !there.is_some_and(is_listed),
         };
         if !is_as_seen {
             return Ok(None);
         }
-        // Another attempt in between has this number, or a higher one.
+        // If another attempt begins in the meantime, it has this number or a higher one.
         let attempt = attempt_after(&run, there.map_or(0, |there| there.attempt))?;
         let last = LastStep::Is(there.and_then(Run::last_complete));
         match self.ledger.commit_new(Edit::Begin { run, attempt, ranks, last }).await {
@@ -118,25 +118,23 @@ impl Table {
         }
     }
 
-    /// Appends the rows of one rank and step; the version that has them.
+    /// Appends the rows of one rank and step; returns the version that contains them.
     ///
-    /// They become visible with the version in which the last rank's rows of the step come. Appending the
-    /// same block again changes nothing, whatever became of it before. Appends that run at the same time
-    /// share the writes that make them true; those of one rank become true in the order in which they were
-    /// begun.
+    /// The rows become visible in the version that adds the last rank's rows of the step. Appending the same
+    /// block again changes nothing, even after its rows were packed, deleted or superseded. Concurrent
+    /// appends share commits; those of one rank are committed in the order in which they were called.
     ///
     /// # Errors
-    /// [`TableError::Block`] where the rows do not fit the table, [`TableError::TooLarge`],
-    /// [`TableError::Edit`] where the attempt or step may not be written, or where ids are unique and the run
-    /// has some of these already ([`EditError::RepeatedIds`]), [`TableError::Behind`] where an earlier append
-    /// of the same rank failed, [`TableError::InDoubt`] where the store failed in the middle, other errors of
-    /// the store.
+    /// [`TableError::Block`] if the rows do not fit the table, [`TableError::TooLarge`], [`TableError::Edit`]
+    /// if the attempt or step may not be written, or if ids are unique and the run already has some of these
+    /// ([`EditError::RepeatedIds`]), [`TableError::Behind`] if an earlier append of the same rank failed,
+    /// [`TableError::BlockInDoubt`] if the store failed in the middle, other errors of the store.
     pub async fn append(&self, id: BlockId, rows: &RecordBatch) -> Result<Version, TableError> {
         self.append_at(id, None, rows).await
     }
 
-    /// As [`Table::append`], with the time of the step in the unit of the simulation. It is kept bit by bit
-    /// and told by [`Table::steps`]; if ranks tell different times, the lowest rank's counts.
+    /// Like [`Table::append`], with the time of the step in the unit of the simulation. It is stored bit by
+    /// bit and returned by [`Table::steps`]. If ranks give different times, that of the lowest rank counts.
     ///
     /// # Errors
     /// As [`Table::append`].
@@ -152,9 +150,9 @@ impl Table {
         Ok(made.unwrap_or_else(|| self.ledger.known_version()))
     }
 
-    /// As [`Table::append_at`], for whoever has to know whether the rows are in: none if the table had this
-    /// block already, be its rows these or others. Then nothing was changed, and nothing of these rows is
-    /// kept. It shares no write with others.
+    /// Like [`Table::append_at`], for callers that must know whether these very rows were added. Returns
+    /// `None` if the table already had this block, with these or other rows; then nothing was changed and
+    /// these rows were not kept. Does not share its commit with other appends.
     ///
     /// # Errors
     /// As [`Table::append`].
@@ -169,12 +167,12 @@ impl Table {
         self.append_encoded(ids, true, |table| Ok(vec![table.encode(id, time, rows)?])).await
     }
 
-    /// Appends the rows as the next step of a rank, whoever else does the same meanwhile: the first from
-    /// `from` on behind the last complete step that nobody has written as this rank. Tells which step that
-    /// became.
+    /// Appends the rows as the next free step of a rank, even if other processes do the same concurrently:
+    /// the first step from `from` on that comes after the last complete step and that no other process has
+    /// written as this rank. Returns the step and the version.
     ///
     /// # Errors
-    /// As [`Table::append`]; [`EditError::StepOrder`] where no step is left.
+    /// As [`Table::append`]; [`EditError::StepOrder`] if there is no higher step number.
     pub async fn append_next(
         &self,
         (run, attempt, rank): (RunId, u64, u32),
@@ -187,7 +185,7 @@ impl Table {
             last.checked_add(1).ok_or_else(|| TableError::Edit(EditError::StepOrder { id: id(), last }))
         };
         let manifest = self.ledger.current().await?.manifest;
-        // What this attempt wrote is there for it, also where it was deleted since.
+        // Steps that this attempt wrote count as taken, even if they were deleted since.
         let last = manifest.runs.get(&run).and_then(|run| run.last_complete().max(run.published));
         let mut step = match last {
             Some(last) => from.max(behind(last)?),
@@ -197,7 +195,7 @@ impl Table {
             let id = BlockId { run: run.clone(), attempt, step, rank };
             step = match self.append_new(id, time, rows).await {
                 Ok(Some(version)) => return Ok((step, version)),
-                // Somebody else took it, or a later one, in between.
+                // Another process took this step, or a later one, in the meantime.
                 Ok(None) => behind(step)?,
                 Err(TableError::Edit(EditError::StepOrder { last, .. })) => behind(last.max(step))?,
                 Err(error) => return Err(error),
@@ -205,7 +203,7 @@ impl Table {
         }
     }
 
-    /// As [`Table::append_at`], for several blocks that become true in one version, or none of them does.
+    /// Like [`Table::append_at`], for several blocks that are committed in one version, all or none.
     ///
     /// # Errors
     /// As [`Table::append`].
@@ -221,7 +219,7 @@ impl Table {
         Ok(made.unwrap_or_else(|| self.ledger.known_version()))
     }
 
-    /// Looks for columns that somebody else added, if rows have more than this handle knows of.
+    /// Looks for columns that other processes have added, if rows have more columns than this handle knows.
     pub(super) async fn notice_columns<'r>(
         &self,
         rows: impl IntoIterator<Item = &'r RecordBatch>,
@@ -233,8 +231,8 @@ impl Table {
         Ok(())
     }
 
-    /// Encodes only once the place in the line is taken: what fails here makes those behind it fail. None if
-    /// the table had the blocks already.
+    /// Encodes the blocks only after it has joined the line, so that a failure to encode also fails the
+    /// appends behind it. Returns `None` if the table already had the blocks.
     async fn append_encoded(
         &self,
         ids: Vec<BlockId>,
@@ -246,7 +244,7 @@ impl Table {
         let mut place = self.line.join(lanes);
         let encoded = encode(self)?;
         let new: Vec<Arc<NewIds>> = encoded.iter().filter_map(|block| block.ids.clone()).collect();
-        // Of all turns: what one of them left in doubt may be what the next one finds there.
+        // Kept over all rounds: a later round may find what an earlier one left in doubt.
         let (mut before, mut was_in_doubt) = (Vec::new(), false);
         for _ in 0..SESSIONS_MAX {
             let put = async {
@@ -263,17 +261,18 @@ impl Table {
             let doubt = Arc::clone(&is_in_doubt);
             let answer = place.commit(self, Ready { blocks, ids, session, is_alone, is_in_doubt }).await;
             was_in_doubt |= doubt.load(Ordering::Relaxed);
-            // What was written under an ended session may be swept at any time: written again.
+            // Objects written under an ended session may be removed at any time, so they are written again.
             if let Ok(Answer::Fate(Fate::Fenced) | Answer::Anew | Answer::Go) = answer {
                 before.extend(written);
                 continue;
             }
-            // Out of the line first: steps that are given again need not wait for what goes here.
+            // Leave the line first: blocks that are appended again need not wait for the removals below.
             drop(place);
             before.extend_from_slice(&written);
             let is_ours = was_in_doubt && self.is_one_named(&before);
             let unnamed = self.unnamed(written, &answer, was_in_doubt);
-            // What became of the append is what the caller has to hear; what stays here goes with a vacuum.
+            // The caller needs the outcome of the append, not of this clean-up; objects that stay here go
+            // with a vacuum.
             let _ = self.remove_objects(&unnamed).await;
             return self.told(answer, first, was_in_doubt.then_some(is_ours));
         }
@@ -281,8 +280,8 @@ impl Table {
         self.told(fenced, first, was_in_doubt.then_some(false))
     }
 
-    /// What the caller is told of how its append ended. Where an edit of its blocks is in doubt, `is_named`
-    /// tells whether the table has named what was written for them.
+    /// Turns the outcome of an append into what the caller gets. `is_named` is set if an edit of its blocks
+    /// is in doubt, and says whether the table has named one of the objects written for them.
     fn told(
         &self,
         answer: Result<Answer, TableError>,
@@ -303,7 +302,7 @@ impl Table {
                 Err(in_doubt(first.clone(), TableError::Behind { id: first }))
             }
             Ok(Answer::Behind) => Err(TableError::Behind { id: first }),
-            // Of the edit in doubt an error of a later try says nothing.
+            // An error of a later attempt says nothing about the earlier edit that is in doubt.
             Err(error) | Ok(Answer::Failed(error))
                 if is_named.is_some() || error.outcome() == Outcome::Unknown =>
             {
@@ -316,8 +315,8 @@ impl Table {
         }
     }
 
-    /// Whether the table has named one of the objects that were written for blocks. Blocks without rows have
-    /// none, and are the same whoever gave them.
+    /// Whether the table has named one of the objects that were written for blocks. Also true without
+    /// objects: blocks without rows are the same, whoever appended them.
     fn is_one_named(&self, written: &[(BlockId, ObjectId)]) -> bool {
         let is_named = |manifest: &Manifest| {
             written.is_empty() || written.iter().any(|(block, object)| manifest.has_named(block, *object))
@@ -325,9 +324,9 @@ impl Table {
         self.ledger.known().is_some_and(|known| is_named(&known.manifest))
     }
 
-    /// Which of the objects that were written for blocks no version names or ever will: they go at once,
-    /// since no vacuum takes them as long as this session lasts. They are those of blocks that were refused,
-    /// or that the table had already.
+    /// The objects written for blocks that no version names or will ever name, because the blocks were
+    /// refused or the table already had them. They are removed at once, since no vacuum removes them while
+    /// this session lasts.
     fn unnamed(
         &self,
         written: Vec<(BlockId, ObjectId)>,
@@ -340,10 +339,10 @@ impl Table {
             Err(TableError::NotFound { .. }) | Ok(Answer::Failed(TableError::NotFound { .. })) => all(),
             _ if is_in_doubt => Vec::new(),
             Ok(Answer::Fate(Fate::Refused(_)) | Answer::Behind) => all(),
-            // A store that cannot be reached would have to be waited for again.
+            // Removing anything would have to wait for the unreachable store once more.
             Ok(Answer::Failed(error)) if error.kind() == ErrorKind::Unavailable => Vec::new(),
             Ok(Answer::Failed(error)) if error.outcome() == Outcome::Refused => all(),
-            // An edit that is new in part passes over the blocks that were there.
+            // An edit of which only a part is new skips the blocks that the table already had.
             Ok(Answer::Fate(Fate::Made(_))) => {
                 let Some(known) = self.ledger.known() else { return Vec::new() };
                 let is_unnamed =
@@ -354,7 +353,7 @@ impl Table {
         }
     }
 
-    /// What is wrong with rows that are not there yet.
+    /// The error for rows that are not stored yet.
     pub(super) fn of_new_rows(source: BlockError) -> TableError {
         TableError::Block { object: "new rows".to_owned(), source }
     }
@@ -365,8 +364,8 @@ impl Table {
         time: Option<f64>,
         rows: &RecordBatch,
     ) -> Result<Encoded, TableError> {
-        // Checked without rows too: a rank that has none now will have some later.
-        // Rows without the columns that were added are written as before these were.
+        // Rows without the most recently added columns are written with the schema from before these were
+        // added. Blocks without rows are checked too, since a rank that has none now will have some later.
         let schema = self.lineage.with_columns(rows.num_columns());
         let Written { bytes, directory, front_bytes } =
             write_block(&schema, rows).map_err(Self::of_new_rows)?;
@@ -382,7 +381,7 @@ impl Table {
         Ok(Encoded { id, time: time.map(StepTime::from), rows, bytes, front_bytes, tight, ids })
     }
 
-    /// Creates the object of a block, if it has rows.
+    /// Creates the object of a block, unless it has no rows.
     pub(super) async fn put_block(&self, block: &Encoded, session: SessionId) -> Result<Block, TableError> {
         let (id, time) = (block.id.clone(), block.time);
         if block.rows == 0 {
@@ -404,13 +403,13 @@ impl Table {
     }
 }
 
-/// The attempt after the last one of a run.
+/// The attempt number after `last`.
 fn attempt_after(run: &RunId, last: u64) -> Result<u64, EditError> {
     let stale = || EditError::StaleAttempt { run: run.clone(), attempt: last, current: last };
     last.checked_add(1).ok_or_else(stale)
 }
 
-/// The blocks that have an object, each with it.
+/// The blocks that have an object, each with its object.
 fn objects_of(blocks: &[Block]) -> Vec<(BlockId, ObjectId)> {
     blocks.iter().filter_map(|block| Some((block.id.clone(), block.piece.as_ref()?.object))).collect()
 }

@@ -1,5 +1,5 @@
-//! Attributes of a table, of its runs and of their steps: what a writer notes of where they come from, and
-//! the cell in which positions repeat. They are no part of the versions: of each the last writer wins.
+//! Attributes of a table, its runs and their steps: a writer's notes about their origin, and the periodic
+//! cell of positions. They are not versioned: the last writer wins.
 
 use super::entries::all_entries;
 use super::runs::is_listed;
@@ -9,26 +9,26 @@ use atoll_store::{Batch, Cell, ReadOptions, ScanEntry, ScanRequest, SortRange, S
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What attributes are about.
+/// What attributes describe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttributesOf<'a> {
     /// The table.
     Table,
-    /// A run; it need not have begun.
+    /// A run, whether it has begun or not.
     Run(&'a str),
-    /// A step of a run; it need not be there.
+    /// A step of a run, whether it exists or not.
     Step(&'a str, u64),
 }
 
-/// Attributes by name: texts, numbers, truth values, lists of these, and objects.
+/// Attributes by name: strings, numbers, booleans, lists of these, and objects.
 pub type Attributes = BTreeMap<String, Value>;
 
-/// What is to become of attributes, by name; those with none are taken away.
+/// New values of attributes by name; `None` removes the attribute.
 pub type AttributeChanges = BTreeMap<String, Option<Value>>;
 
 impl<'a> AttributesOf<'a> {
-    /// What a run and a step name: without a run the table, without a step the run. A step without a run is
-    /// ignored: doors refuse it first.
+    /// Selects the table without a run, the run without a step, and otherwise the step. A step without a run
+    /// is ignored: callers refuse that first.
     #[must_use]
     pub fn of(run: Option<&'a str>, step: Option<u64>) -> Self {
         match (run, step) {
@@ -38,7 +38,7 @@ impl<'a> AttributesOf<'a> {
         }
     }
 
-    /// The key of their cell. No run's name has a control character, so these cannot meet.
+    /// The key of the attribute cell. Names of runs have no control characters, so the keys cannot collide.
     fn key(self) -> Vec<u8> {
         match self {
             Self::Table => b"\0table".to_vec(),
@@ -56,12 +56,12 @@ impl<'a> AttributesOf<'a> {
 }
 
 impl Table {
-    /// Sets some attributes of a table, run or step, and leaves the others as they are, also those that
-    /// somebody else sets at the same time. All that there are then.
+    /// Sets some attributes of a table, run or step. All others stay unchanged, including those that another
+    /// process sets concurrently. Returns all attributes after the change.
     ///
     /// # Errors
-    /// [`TableError::Name`] for a run that cannot be called so, [`TableError::Boundary`] for a `cell` that
-    /// makes no sense, [`TableError::Damaged`], errors of the store.
+    /// [`TableError::Name`] for an invalid name of a run, [`TableError::Boundary`] for an invalid `cell`,
+    /// [`TableError::Damaged`], errors of the store.
     pub async fn note(
         &self,
         of: AttributesOf<'_>,
@@ -70,8 +70,8 @@ impl Table {
         self.change(of, changes, false).await
     }
 
-    /// As [`Table::note`], but only what has no value yet: of several that note the same at the same time one
-    /// is first, and what that one noted stays. All that there are then.
+    /// Like [`Table::note`], but sets only attributes that have no value yet: of several concurrent callers,
+    /// the first one's value stays. Returns all attributes after the change.
     ///
     /// # Errors
     /// As [`Table::note`].
@@ -120,14 +120,14 @@ impl Table {
             );
             match swap.await {
                 Ok(_) => return Ok(noted),
-                // Somebody else noted something meanwhile.
+                // Another process changed the attributes in the meantime.
                 Err(StoreError::Conflict(_)) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// The attributes of a table, run or step; none if nobody set any.
+    /// The attributes of a table, run or step; empty if none were set.
     ///
     /// # Errors
     /// [`TableError::Damaged`], errors of the store.
@@ -139,10 +139,10 @@ impl Table {
         }
     }
 
-    /// The boundary of a step, or of its run if the step has none, or of the table: the attribute `cell`.
+    /// The boundary of a step, or else of its run, or else of the table: the attribute `cell`.
     ///
     /// # Errors
-    /// [`TableError::Boundary`] for what is no boundary, errors of the store.
+    /// [`TableError::Boundary`] for an invalid boundary, errors of the store.
     pub async fn boundary(
         &self,
         run: Option<&str>,
@@ -158,7 +158,7 @@ impl Table {
         Ok(None)
     }
 
-    /// Cells with attributes of a run and of its steps, or of all runs.
+    /// The attribute cells of a run and of its steps, or of all runs.
     pub(super) async fn noted_of(&self, run: Option<&str>) -> Result<Vec<ScanEntry>, TableError> {
         let ranges = match run {
             Some(run) => {
@@ -166,7 +166,7 @@ impl Table {
                 let own = SortRange::half_open(run.as_bytes().to_vec(), after);
                 [own, SortRange::prefix(&steps_of(run))]
             }
-            // No run's name begins with a control character.
+            // Names of runs have no control characters.
             None => [SortRange::half_open(vec![b' '], vec![0xff]), SortRange::prefix(STEP)],
         };
         let mut noted = Vec::new();
@@ -177,8 +177,8 @@ impl Table {
         Ok(noted)
     }
 
-    /// Removes attributes of runs of which nothing is left or arriving, where they are still as they were;
-    /// not while there is a snapshot, which may show those runs.
+    /// Removes attributes of runs that have nothing visible or arriving, if the attributes are unchanged
+    /// since they were read. Removes nothing while the table has snapshots, which may show those runs.
     pub(super) async fn forget_attributes(&self, noted: Vec<ScanEntry>) -> Result<(), TableError> {
         if noted.is_empty() || !self.snapshots().await?.is_empty() {
             return Ok(());
@@ -194,7 +194,7 @@ impl Table {
                 .if_equals(entry.sort.clone(), entry.value.clone())
                 .delete(entry.sort);
             match self.store.write(gone, WriteOptions::default()).await {
-                // Somebody noted something meanwhile: that is about what comes.
+                // Another process changed the attributes in the meantime: they are about a run yet to come.
                 Ok(_) | Err(StoreError::Conflict(_)) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -202,7 +202,7 @@ impl Table {
         Ok(())
     }
 
-    /// The attributes of a run, as texts: what is none is written as JSON.
+    /// The attributes of a run as strings; other values are formatted as JSON.
     ///
     /// # Errors
     /// As [`Table::attributes`].
@@ -212,15 +212,15 @@ impl Table {
     }
 }
 
-/// How keys of attributes of steps begin.
+/// Prefix of the keys of step attributes.
 const STEP: &[u8] = b"\0step\0";
 
-/// How those of the steps of one run do.
+/// Prefix of the keys of the step attributes of one run.
 fn steps_of(run: &str) -> Vec<u8> {
     [STEP, run.as_bytes(), b"\0"].concat()
 }
 
-/// The run that attributes of this key are about, themselves or those of a step.
+/// The run whose own or whose step's attributes have this key.
 fn run_of(key: &[u8]) -> Option<&str> {
     let name = match key.strip_prefix(STEP) {
         Some(rest) => rest.get(..rest.len().checked_sub(1 + size_of::<u64>())?)?,

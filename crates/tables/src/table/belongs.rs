@@ -1,5 +1,5 @@
-//! What a partition of a store is to a table: for whoever found damage there and wants to know what to bring
-//! in again.
+//! Maps a partition of a store to the table content it holds, for a user who found damage there and wants to
+//! know which rows to import again.
 
 use super::entries::all_entries;
 use super::names::{Names, REGISTRY};
@@ -10,33 +10,33 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// What of a table lies in a partition.
+/// The table that a partition belongs to, and what of that table it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Belongs {
-    /// The table.
+    /// Name of the table.
     pub table: String,
-    /// What of it.
+    /// What the partition holds.
     pub what: Belonging,
 }
 
-/// A part of a table.
+/// A kind of table content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Belonging {
-    /// Rows that the current version has.
+    /// Rows that the current version names.
     Rows {
-        /// How many, those included that were deleted since.
+        /// Number of rows, including those deleted since.
         rows: u64,
-        /// The runs that wrote them, where that is known without reading the rows.
+        /// The runs that wrote them; empty if that cannot be told without reading the rows.
         runs: Vec<String>,
-        /// The first of their steps, and the first step behind them, if there is one.
+        /// The first of their steps, and the first step after them, if there is one.
         steps: (u64, Option<u64>),
     },
-    /// Rows that only earlier versions have, or none.
+    /// Rows that only earlier versions name, or none.
     EarlierRows,
-    /// Which versions there are, and of what.
+    /// The versions and their contents.
     Versions,
-    /// What was noted of the table and its runs.
+    /// Attributes of the table and its runs.
     Attributes,
 }
 
@@ -68,10 +68,10 @@ impl fmt::Display for Belongs {
 }
 
 impl Table {
-    /// What of which table lies in a partition of a store; none if it is of no table.
+    /// Which content of which table a partition of a store holds; `None` if it belongs to no table.
     ///
     /// # Errors
-    /// Where the list of tables, or the current version of the table, cannot be read.
+    /// If the list of tables, or the current version of the table, cannot be read.
     pub async fn that_has(store: &Arc<dyn Store>, partition: &[u8]) -> Result<Option<Belongs>, TableError> {
         for found in all_entries(&**store, ScanRequest::all(REGISTRY)).await? {
             let table = String::from_utf8_lossy(&found.sort).into_owned();
@@ -91,7 +91,7 @@ impl Table {
         Ok(None)
     }
 
-    /// The rows of the current version that lie in the partition of an object.
+    /// The rows of the current version in the partition of an object.
     async fn rows_in(&self, partition: &[u8]) -> Result<Belonging, TableError> {
         let manifest = self.ledger.current().await?.manifest;
         let (mut rows, mut runs, mut steps) = (0, BTreeSet::new(), None::<StepRange>);

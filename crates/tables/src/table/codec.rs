@@ -1,6 +1,7 @@
-//! What is stored of a table beside its rows: JSON that a person can read, but for heads and whole manifests.
+//! Stored forms of everything but rows: human-readable JSON, except heads and whole manifests.
 //!
-//! Heads and session cells are compared as bytes when an edit becomes true, so one content has one encoding.
+//! Heads and session cells are compared as bytes when an edit is committed, so each content has exactly one
+//! encoding.
 
 mod bytes;
 mod edits;
@@ -18,10 +19,10 @@ use crate::TableSchema;
 use crate::protocol::{Head, Version};
 use serde::{Deserialize, Serialize};
 
-/// The format of each kind of cell.
+/// The format that cells are written with.
 const FORMAT: u64 = 1;
 
-/// The newest format that is known: that of edits which the first release does not know.
+/// The newest known format: that of edits which the first release does not know.
 const FORMAT_NEWEST: u64 = 2;
 
 #[derive(Serialize, Deserialize)]
@@ -29,17 +30,16 @@ struct StoredEntry {
     format: u64,
     id: String,
     schema: serde_json::Value,
-    /// Of a copy that is arriving as well: releases that know nothing of those take it for none of their
-    /// tables.
+    /// Also set for an arriving copy, so that releases that do not know of copies treat it as dropped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     dropped: bool,
-    /// The table that it is to be a copy of.
+    /// Id of the table that this one is to become a copy of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     arriving: Option<String>,
 }
 
 pub(super) fn entry_to_json(entry: &Entry) -> String {
-    // A schema writes valid JSON.
+    // A schema always serializes to valid JSON.
     let schema = serde_json::from_str(&entry.schema.to_json()).unwrap_or_default();
     let arriving = match entry.stage {
         Stage::Arriving { from } => Some(id_to_text(from)),
@@ -66,7 +66,7 @@ fn id_to_text(id: u128) -> String {
     format!("{id:032x}")
 }
 
-/// A head: a format byte and two numbers, big-endian.
+/// Encodes a head: a format byte and two big-endian numbers.
 pub(super) fn head_to_bytes(head: Head) -> Vec<u8> {
     [&[FORMAT as u8][..], &head.version.0.to_be_bytes(), &head.full.0.to_be_bytes()].concat()
 }
@@ -75,7 +75,7 @@ pub(super) fn head_from_bytes(table: &str, bytes: &[u8]) -> Result<Head, TableEr
     let words = bytes.split_first().filter(|(format, words)| **format == FORMAT as u8 && words.len() == 16);
     let (_, words) = words.ok_or_else(|| damaged(table, "its head cannot be read"))?;
     let word = |place: usize| words[place..].first_chunk().map_or(0, |word| u64::from_be_bytes(*word));
-    // No table lives to see so many versions, and what counts on from one may rely on there being a next.
+    // No table reaches such a version; the bound lets later code add to a version without overflow.
     let head = Head { version: Version(word(0)), full: Version(word(8)) };
     let is_possible = head.full <= head.version && head.version < Version(u64::MAX / 2);
     if is_possible { Ok(head) } else { Err(damaged(table, "its head says a version that cannot be")) }
@@ -85,7 +85,7 @@ pub(super) fn head_from_bytes(table: &str, bytes: &[u8]) -> Result<Head, TableEr
 struct StoredSession {
     format: u64,
     from: u64,
-    /// Nanoseconds of the store's clock.
+    /// Time in nanoseconds of the store's clock.
     expires: u64,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn session_to_json(from: Version, expires: u64) -> String {
     to_json(&StoredSession { format: FORMAT, from: from.0, expires })
 }
 
-/// From which version on a session may look up, and when it expires.
+/// The lowest version that a session holds, and its expiry time.
 pub(super) fn session_from_json(table: &str, text: &[u8]) -> Result<(Version, u64), TableError> {
     let stored: StoredSession = from_json(table, "a session", text)?;
     Ok((Version(stored.from), stored.expires))
@@ -103,7 +103,7 @@ pub(super) fn session_from_json(table: &str, text: &[u8]) -> Result<(Version, u6
 struct StoredSnapshot {
     format: u64,
     version: u64,
-    /// Nanoseconds of the store's clock.
+    /// Time in nanoseconds of the store's clock.
     made: u64,
 }
 
@@ -126,7 +126,7 @@ pub(super) fn attributes_from_json(table: &str, text: &[u8]) -> Result<Attribute
 }
 
 fn to_json(stored: &impl Serialize) -> String {
-    // Strings as keys and plain numbers: nothing here can fail to be written.
+    // The keys are strings and the numbers plain, so serialization cannot fail.
     serde_json::to_string(stored).unwrap_or_default()
 }
 

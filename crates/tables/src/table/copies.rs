@@ -1,15 +1,15 @@
-//! Copies of a table, in another store or under another name: the same rows in the same objects, and so the
-//! same samples.
+//! Copies of a table in another store or under another name: the same rows in the same objects, and therefore
+//! the same samples.
 //!
-//! A copy is what one version shows: rows, packed as they are, runs, steps with their times, attributes.
-//! Older versions, snapshots, and steps that are arriving are no part of it.
+//! A copy contains what one version shows: rows, as packed as they are, runs, steps with their times,
+//! attributes. Older versions, snapshots and arriving steps are not copied.
 //!
-//! While it is on its way the registry has it as one that is *arriving*: nobody opens it, so nobody writes or
-//! vacuums, and whoever drops it says so there first. A copy that was broken off is finished by the same
-//! call, or removed by a drop.
+//! While a copy is in progress, its registry entry is marked as *arriving*. Nobody can open such a table, so
+//! there are no writers and no vacuums, and dropping it first changes that entry. An interrupted copy is
+//! finished by the same call, or removed by a drop.
 //!
-//! Invariant: all that a copy names is there before its entry says that it is a table.
-//! Invariant: its entry says so only if it still is the one under which the rest was written.
+//! Invariant: everything that a copy names exists before its entry says that it is a table. Invariant: the
+//! entry is changed to say so only if it is still the one under which the rest was written.
 
 use super::entries::all_entries;
 use super::ledger::{Ledger, create, is_unknown, put_parts};
@@ -24,56 +24,55 @@ use futures::{StreamExt, TryStreamExt};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How many objects are on their way at a time; one may have 64 MiB.
+/// How many objects are copied concurrently. One object may have 64 MiB.
 const OBJECTS_AT_ONCE: usize = 4;
 
-/// How many are copied between two looks whether the copy is still wanted.
+/// How many objects are copied between two checks that the copy is still wanted.
 const OBJECTS_EACH: usize = 16;
 
-/// How many attributes are on their way at a time.
+/// How many attributes are written concurrently.
 const ATTRIBUTES_AT_ONCE: usize = 32;
 
-/// How often a cell is written of which nobody knows whether it was, or that another changed first.
+/// How often a write with an unknown outcome, or one that lost to another writer, is tried.
 const ATTEMPTS_MAX: usize = 8;
 
-/// How far a copy is.
+/// Progress of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CopyProgress {
-    /// Bytes of objects that are there by now.
+    /// Bytes of objects copied so far.
     pub bytes: u64,
-    /// How many it will be, about.
+    /// Approximate number of bytes in total.
     pub total: u64,
 }
 
-/// What a copy is of, and what it took.
+/// What was copied, and how much work it took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyReport {
-    /// The version that the copy shows: it counts on from there.
+    /// The version that the copy shows; its own versions continue from this number.
     pub version: Version,
-    /// How many rows it has; rows that were deleted by an expression and not packed since count.
+    /// Number of rows, including those deleted by an expression and not yet packed away.
     pub rows: u64,
-    /// How many objects they lie in.
+    /// Number of objects that hold them.
     pub objects: u64,
-    /// How many of these were copied now, and not by a call before that was broken off.
+    /// Number of objects copied by this call, as opposed to an earlier call that was interrupted.
     pub copied: u64,
-    /// Bytes that were copied now.
+    /// Bytes copied by this call.
     pub bytes: u64,
 }
 
 impl Table {
-    /// Copies a version of this table, the current one if none is given, to `store` under `name`; the store
-    /// may be the one that it lies in. The same rows have the same weights there, so the same samples come of
-    /// both.
+    /// Copies a version of this table, by default the current one, to `store` under `name`; `store` may be
+    /// the store of this table. Rows keep their weights, so both tables give the same samples.
     ///
-    /// May run beside writers and packers. A call that fails or is dropped leaves a copy that is not
-    /// finished, which nobody can open: the same call goes on where it was, and [`Table::drop_table`] removes
-    /// it. `told` hears how far it is.
+    /// May run alongside writers and packers. A call that fails or is dropped leaves an unfinished copy,
+    /// which cannot be opened: the same call continues it, and [`Table::drop_table`] removes it. `told` is
+    /// called with the progress.
     ///
     /// # Errors
-    /// [`TableError::Name`]; [`TableError::Taken`] if there is a table of that name; [`TableError::Arriving`]
-    /// if another table is being copied there; [`TableError::VersionGone`] for a version that is gone, or
-    /// that a vacuum takes away meanwhile; [`TableError::NotFound`] if either is dropped meanwhile; errors of
-    /// both stores, as where an object is longer than a value may be.
+    /// [`TableError::Name`]; [`TableError::Taken`] if a table of that name exists; [`TableError::Arriving`]
+    /// if another table is being copied there; [`TableError::VersionGone`] for a version that a vacuum has
+    /// removed, or removes during the copy; [`TableError::NotFound`] if either table is dropped during the
+    /// copy; errors of both stores, for instance where an object exceeds the maximum length of a value.
     pub async fn copy_to(
         &self,
         store: &Arc<dyn Store>,
@@ -82,7 +81,7 @@ impl Table {
         told: &mut (dyn FnMut(CopyProgress) + Send),
     ) -> Result<CopyReport, TableError> {
         check_name("table", name)?;
-        // Before anything is begun: a version that is not there leaves no trace.
+        // Resolve the version first, so that a version that does not exist leaves no trace.
         let mut manifest = self.to_copy(version).await?;
         let target = Target::begin(&**store, name, self).await?;
         if let Some(report) = self.finish_copy(store, &target, version).await? {
@@ -92,12 +91,13 @@ impl Table {
         loop {
             match self.copy_manifest(&target, &shown(&manifest), told).await {
                 Ok(report) => return Ok(report),
-                // A vacuum was faster: what is current now is there.
+                // A vacuum removed what the copy was reading; the current version is still complete.
                 Err(TableError::VersionGone { .. }) if version.is_none() && looks < ATTEMPTS_MAX => {
                     looks += 1;
                 }
                 Err(error) => {
-                    // Where it was dropped meanwhile, what was written is found by nobody else.
+                    // If the copy was dropped in the meantime, nobody else would find the objects that were
+                    // just written.
                     target.check_arriving().await?;
                     return Err(error);
                 }
@@ -113,7 +113,8 @@ impl Table {
         }
     }
 
-    /// Finishes a copy that was broken off when all but its end was there: of the version that it has.
+    /// Finishes a copy that was interrupted after its manifest was written. Its version is that of the
+    /// manifest.
     async fn finish_copy(
         &self,
         store: &Arc<dyn Store>,
@@ -158,8 +159,8 @@ impl Table {
         for there in listed_objects(target.store, &target.names).await? {
             objects.remove(&there);
         }
-        // Objects are about of one length, and how long those are that are there already nobody has to look
-        // up.
+        // Progress assumes objects of about equal length, which saves looking up the length of those that
+        // exist.
         let before = report.objects - objects.len() as u64;
         let bytes_before =
             (u128::from(total) * u128::from(before) / u128::from(report.objects.max(1))) as u64;
@@ -187,13 +188,13 @@ impl Table {
         Ok(bytes.len() as u64)
     }
 
-    /// Copies the attributes as they are now: they are no part of any version.
+    /// Copies the current attributes; they are not part of any version.
     async fn copy_attributes(&self, target: &Target<'_>) -> Result<(), TableError> {
         let (from, to) = (self.names.attributes(), target.names.attributes());
         let mut wanted = all_entries(&*self.store, ScanRequest::all(from.as_slice())).await?;
-        // Who keeps this table packed does not keep the copy packed.
+        // The lease of this table's background packer does not apply to the copy.
         wanted.retain(|entry| entry.sort != LEASE_KEY);
-        // Of a call before that was broken off.
+        // Left by an earlier call that was interrupted.
         let there = all_entries(target.store, ScanRequest::all(to.as_slice())).await?;
         let there: BTreeMap<Vec<u8>, Buffer> =
             there.into_iter().map(|entry| (entry.sort, entry.value)).collect();
@@ -203,7 +204,7 @@ impl Table {
             .filter(|sort| *sort != LEASE_KEY && !named.contains(&sort[..]))
             .map(|sort| (sort, None));
         let new = wanted.iter().filter(|entry| there.get(&entry.sort) != Some(&entry.value));
-        // Whoever has it as a table by now may have noted others.
+        // If the copy is a table by now, its users may have set other attributes.
         target.check_arriving().await?;
         let writes = new.map(|entry| (&entry.sort, Some(&entry.value))).chain(gone).map(|(sort, value)| {
             let cell = Cell::new(&to, sort);
@@ -220,7 +221,7 @@ impl Table {
 }
 
 impl CopyReport {
-    /// Before anything of it is copied.
+    /// The report of a copy of which nothing has been copied yet.
     fn of(manifest: &Manifest) -> Self {
         let rows = manifest.pieces.values().map(|placed| placed.piece.rows).fold(0, u64::saturating_add);
         let objects: BTreeSet<ObjectId> = manifest.objects().collect();
@@ -228,10 +229,10 @@ impl CopyReport {
     }
 }
 
-/// What a copy of a version has of it.
+/// The manifest of the copy: only what the version itself shows.
 fn shown(manifest: &Manifest) -> Manifest {
     let mut shown = manifest.clone();
-    // Nothing of versions before it comes along, nor what a vacuum has yet to remove.
+    // Drop earlier versions, and objects that a vacuum has yet to remove.
     shown.floor = manifest.version;
     shown.retired = Default::default();
     for run in std::mem::take(&mut shown.busy) {
@@ -242,18 +243,18 @@ fn shown(manifest: &Manifest) -> Manifest {
     shown
 }
 
-/// A copy on its way.
+/// A copy in progress.
 struct Target<'s> {
     store: &'s dyn Store,
     name: &'s str,
     names: Names,
-    /// Its entry in the registry, as it is while it arrives, and what it says then and afterwards.
+    /// Its arriving entry in the registry, as stored and decoded.
     arriving: Buffer,
     entry: Entry,
 }
 
 impl<'s> Target<'s> {
-    /// Begins a copy of a table, or goes on with one that was broken off.
+    /// Begins a copy of a table, or continues one that was interrupted.
     async fn begin(store: &'s dyn Store, name: &'s str, of: &Table) -> Result<Self, TableError> {
         let stage = Stage::Arriving { from: of.names.id() };
         let schema = of.lineage.first().as_ref().clone();
@@ -282,8 +283,8 @@ impl<'s> Target<'s> {
         Err(TableError::Arriving { name: name.to_owned() })
     }
 
-    /// Writes the manifest: the copy counts on from its version. Another one is never put in its place, since
-    /// a table may have come of it.
+    /// Writes the manifest, from whose version the copy continues. Never replaces an existing manifest, since
+    /// the copy may have become a table already.
     async fn show(&self, manifest: &Manifest) -> Result<(), TableError> {
         let head = Head { version: manifest.version, full: manifest.version };
         let partition = self.names.manifest();
@@ -313,7 +314,7 @@ impl<'s> Target<'s> {
         Err(failed.map_or_else(|| self.unfinished(), TableError::from))
     }
 
-    /// The head, if the manifest is there.
+    /// The head, if the manifest has been written.
     async fn head(&self) -> Result<Option<Head>, TableError> {
         let (partition, key) = (self.names.manifest(), ManifestCell::Head.sort_key());
         let found = self.store.get(Cell::new(&partition, &key), ReadOptions::default()).await?;
@@ -324,8 +325,8 @@ impl<'s> Target<'s> {
         TableError::Arriving { name: self.name.to_owned() }
     }
 
-    /// Refuses to go on with what is no copy on its way any more: another call has finished it, or it was
-    /// dropped.
+    /// Refuses to continue if this is no longer a copy in progress, because another call has finished it or
+    /// it was dropped.
     async fn check_arriving(&self) -> Result<(), TableError> {
         match entry(self.store, self.name).await? {
             Some((text, _)) if text == self.arriving => Ok(()),
@@ -333,7 +334,7 @@ impl<'s> Target<'s> {
         }
     }
 
-    /// Makes it a table.
+    /// Turns the copy into a table.
     async fn finish(&self) -> Result<(), TableError> {
         let cell = Cell::new(REGISTRY, self.name);
         let there = codec::entry_to_json(&Entry { stage: Stage::There, ..self.entry.clone() });
@@ -350,13 +351,13 @@ impl<'s> Target<'s> {
         }
     }
 
-    /// What became of a copy whose entry another changed.
+    /// The outcome of a copy whose entry was changed by another process.
     async fn if_finished(&self) -> Result<(), TableError> {
         let now = entry(self.store, self.name).await?.filter(|(_, now)| now.id == self.entry.id);
         match now.map(|(_, now)| now.stage) {
             Some(Stage::There) => Ok(()),
             Some(Stage::Arriving { .. }) => Err(self.unfinished()),
-            // Whoever drops it, or did, may have looked for objects before the last of ours was there.
+            // The process that drops it may have listed the objects before our last one was written.
             Some(Stage::Dropped) | None => {
                 remove_cells(self.store, &self.names).await?;
                 Err(not_found(self.name))

@@ -1,10 +1,10 @@
-//! All that a scan finds, page after page.
+//! Reads a scan to its end, page by page.
 //!
-//! Only for what is few beside the rows of a table: its names, its edits, its snapshots.
+//! Only for data that is small compared with the rows of a table: names, edits, snapshots.
 
 use atoll_store::{ScanEntry, ScanRequest, Store, StoreError};
 
-/// The entries of all pages, in the order of the scan.
+/// The entries of all pages, in scan order.
 pub(in crate::table) async fn all_entries(
     store: &dyn Store,
     mut request: ScanRequest,

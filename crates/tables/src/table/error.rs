@@ -1,5 +1,4 @@
-//! Why a table did not do what was asked: what is told of it, its kind at every door, and what the caller can
-//! do.
+//! Errors of tables: their messages, their kind, and hints for the caller.
 
 use crate::SchemaError;
 use crate::block::BlockError;
@@ -10,113 +9,113 @@ use crate::schema::suggested;
 use atoll_errors::ErrorKind;
 use atoll_store::{Outcome, StoreError};
 
-/// Why a table did not do what was asked.
+/// Why an operation on a table failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TableError {
-    /// There is no such table.
+    /// The table does not exist.
     #[error("there is no table \"{name}\"")]
     NotFound {
-        /// The name asked for.
+        /// The requested name.
         name: String,
     },
-    /// There is one already.
+    /// A table with this name but another schema exists.
     #[error("there is a table \"{name}\" already, with another schema: {differs}")]
     Exists {
         /// The name.
         name: String,
-        /// In what its schema differs from the one that was asked for.
+        /// How its schema differs from the requested one.
         differs: String,
     },
-    /// There is one already, where a copy was to be.
+    /// The target of a copy exists already.
     #[error("there is a table \"{name}\" already")]
     Taken {
         /// The name.
         name: String,
     },
-    /// A copy of that name is on its way, or was broken off.
+    /// An unfinished copy has this name; it is in progress or was interrupted.
     #[error("table \"{name}\" is a copy that is not finished")]
     Arriving {
         /// The name.
         name: String,
     },
-    /// There is no such run.
+    /// The run does not exist.
     #[error("table \"{table}\" has no run \"{run}\"")]
     NoRun {
         /// The table.
         table: String,
-        /// The run asked for.
+        /// The requested run.
         run: String,
-        /// The name of a run that is written almost the same.
+        /// An existing run whose name is spelled almost the same.
         near: Option<String>,
     },
-    /// A table or run cannot have this name.
+    /// A table, run or snapshot cannot have this name.
     #[error("a {what} cannot be called {name:?}: {problem}")]
     Name {
-        /// What cannot be called so.
+        /// The kind of thing that was to be named.
         what: &'static str,
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// Why the name is invalid.
         problem: &'static str,
     },
-    /// The schema.
+    /// An error of the schema.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// A block.
+    /// An error of a block.
     #[error("{object}: {source}")]
     Block {
-        /// Which object; "new rows" for one that is not there yet.
+        /// The object; "new rows" for rows that are not stored yet.
         object: String,
-        /// What is wrong with it.
+        /// The error.
         source: BlockError,
     },
-    /// The version that is current does not admit the edit.
+    /// The edit is not valid in the current version.
     #[error(transparent)]
     Edit(#[from] EditError),
-    /// The session of this handle ended while it wrote: what it wrote last is in no version.
+    /// The session of this handle ended while it was writing: its last edit is in no version.
     #[error("the session of this process at table \"{table}\" has ended; open the table again")]
     Fenced {
         /// The table.
         table: String,
     },
-    /// Nobody knows whether the edit became true.
+    /// Whether the edit was committed can no longer be determined.
     #[error("whether the edit of table \"{table}\" became true cannot be told any more")]
     Forgotten {
         /// The table.
         table: String,
     },
-    /// A version that is asked for can be read no longer.
+    /// A requested version can no longer be read.
     #[error("version {asked} of table \"{table}\" is gone; the oldest that can be read is {oldest}")]
     VersionGone {
         /// The table.
         table: String,
-        /// The version asked for.
+        /// The requested version.
         asked: Version,
-        /// The oldest that is left.
+        /// The oldest version that can still be read.
         oldest: Version,
     },
-    /// A version of several tables, which is one of each, can be read no longer, or this handle never could.
+    /// A version of a union can no longer be read, or is not known to this handle.
     #[error("{}", of_several(*.asked, *.tables, .name, *.was_seen))]
     UnionVersionGone {
-        /// The name of the tables.
+        /// The common name of the tables.
         name: String,
-        /// How many they are.
+        /// Number of tables.
         tables: usize,
-        /// The version asked for.
+        /// The requested version.
         asked: Version,
-        /// Whether this handle knows which versions of the tables it stands for: then one of these is gone.
+        /// Whether this handle knows which versions of the tables it stands for; if so, one of those is gone.
         was_seen: bool,
     },
-    /// There is no such snapshot.
+    /// The snapshot does not exist.
     #[error("table \"{table}\" has no snapshot \"{name}\"")]
     NoSnapshot {
         /// The table.
         table: String,
-        /// The name asked for.
+        /// The requested name.
         name: String,
     },
-    /// There is a snapshot of that name, of another version.
+    /// A snapshot of that name keeps another version.
     #[error("table \"{table}\" has a snapshot \"{name}\" already, of version {version}")]
     SnapshotExists {
         /// The table.
@@ -126,7 +125,7 @@ pub enum TableError {
         /// The version that it keeps.
         version: Version,
     },
-    /// An object that a version names is not there: lost, unless a vacuum took it away meanwhile.
+    /// An object that a version names is missing: lost, unless a vacuum removed it in the meantime.
     #[error("table \"{table}\" is damaged: object {object} is named by a version and not there")]
     ObjectGone {
         /// The table.
@@ -134,126 +133,126 @@ pub enum TableError {
         /// The object.
         object: crate::protocol::ObjectId,
     },
-    /// Tables that are to be asked as one differ.
+    /// The tables of a union have different roles or salts.
     #[error(
         "tables that are asked as one have the same roles and salt, and those of number {place} are others"
     )]
     Unlike {
-        /// Which of them, counted from 1.
+        /// The first table that differs, counted from 1.
         place: usize,
     },
-    /// Tables that are to be asked as one have a column of one name that is not the same.
+    /// The tables of a union have different columns of one name.
     #[error(
         "column \"{column}\" of table number {place} is not the one that the tables before it have: {problem}"
     )]
     UnlikeColumn {
-        /// Which table, counted from 1.
+        /// The first table that differs, counted from 1.
         place: usize,
         /// The column.
         column: String,
-        /// What differs.
+        /// The difference.
         problem: String,
     },
-    /// The store failed while an edit was on its way: it may have become true, or may yet become so.
+    /// The store failed during a commit: the edit may have been committed, or may still be.
     #[error("whether the last edit of table \"{table}\" became true is not known: {source}")]
     InDoubt {
         /// The table.
         table: String,
-        /// What failed.
+        /// The error.
         source: Box<TableError>,
     },
-    /// The same of an append. Appended again under the same step its rows count once; as a next step they
-    /// would be there twice.
+    /// Like `InDoubt`, for an append. Rows that are appended again under the same step count once; as a next
+    /// step they would be in the table twice.
     #[error("whether step {} of run \"{}\" became true is not known: {source}", .id.step, .id.run)]
     BlockInDoubt {
         /// The first block of the append.
         id: BlockId,
-        /// What failed.
+        /// The error.
         source: Box<TableError>,
     },
-    /// An append or a load that was begun before, of the same rank, failed: the steps of a rank come in
-    /// order.
+    /// An earlier append or load of the same rank failed. Steps of a rank are committed in order, so this one
+    /// was not.
     #[error("step {} of rank {} of run \"{}\" waited behind one that failed", .id.step, .id.rank, .id.run)]
     Behind {
-        /// The block that waited.
+        /// The block that was waiting.
         id: BlockId,
     },
-    /// Steps inside out, or none.
+    /// A range of steps that is empty or ends before it begins.
     #[error("there is no step from {from} to below {to}")]
     Steps {
         /// The first step.
         from: u64,
-        /// The first step behind them.
+        /// The first step after the range.
         to: u64,
     },
-    /// A column that is asked for is not there.
+    /// The column does not exist.
     #[error("table \"{table}\" has no column \"{column}\"{}", suggested(.nearest))]
     Column {
         /// The table.
         table: String,
         /// The column.
         column: String,
-        /// The column whose name is nearest, if one is near.
+        /// The column with the most similar name, if one is similar.
         nearest: Option<String>,
     },
-    /// A query of the first rows or units was to be divided.
+    /// A query with a limit on rows or units cannot be divided.
     #[error("the first rows or units of a query cannot be divided among readers")]
     Indivisible,
-    /// A query was to be divided among nobody.
+    /// A query cannot be divided among zero readers.
     #[error("a query cannot be divided among 0 readers")]
     NoReaders,
     /// A split names objects that the version does not have.
     #[error("this is no split of a query of this table and version")]
     NoSplit,
-    /// A step of one rank has more rows than one object holds.
+    /// The rows of one step and rank do not fit in one object.
     #[error("the rows of one rank and step take {bytes} bytes, and an object of this store holds {max}")]
     TooLarge {
-        /// What they take.
+        /// The bytes that they take.
         bytes: u64,
-        /// What is possible.
+        /// The maximum.
         max: u64,
     },
-    /// More steps at once than one edit names.
+    /// More steps than one edit can load.
     #[error("{steps} steps are too many to load at once: at most {max}")]
     TooManySteps {
-        /// How many there are.
+        /// Number of steps.
         steps: usize,
-        /// How many may be.
+        /// The maximum.
         max: usize,
     },
-    /// A pack was asked for in a way that makes no sense.
+    /// Invalid options of a pack.
     #[error("{problem}")]
     PackOptions {
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
     },
-    /// This release cannot read what another one wrote.
+    /// A later release wrote something that this one cannot read.
     #[error("this release cannot read {what}")]
     Unsupported {
         /// What it cannot read.
         what: &'static str,
     },
-    /// What is stored about the table cannot be read.
+    /// A stored cell of the table cannot be read.
     #[error("table \"{table}\" is damaged: {problem}")]
     Damaged {
         /// The table.
         table: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// The filter does not fit the table.
     #[error(transparent)]
     Filter(#[from] ExpressionError),
-    /// The filter could not be asked of the rows.
+    /// The filter failed on the rows.
     #[error(transparent)]
     Evaluate(#[from] EvaluateError),
-    /// A cell that makes no sense, or a question that it cannot answer.
+    /// An invalid periodic cell, or a question that it cannot answer.
     #[error(transparent)]
     Boundary(#[from] crate::BoundaryError),
-    /// What cannot be estimated.
+    /// An estimate that cannot be made.
     #[error(transparent)]
     Estimate(#[from] EstimateError),
-    /// A column has no numbers to estimate anything from.
+    /// Estimates need numbers, and the column has none.
     #[error("column {column} is {data_type}, and estimates are of numbers, times and truth values")]
     NoNumbers {
         /// The column.
@@ -261,13 +260,13 @@ pub enum TableError {
         /// Its type.
         data_type: String,
     },
-    /// The store.
+    /// An error of the store.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl TableError {
-    /// The kind of error, as all doors name it.
+    /// The kind of the error, shared by all interfaces.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -307,12 +306,12 @@ impl TableError {
         }
     }
 
-    /// Whether a version that was to be read is gone.
+    /// Whether the version that was to be read is gone.
     pub(crate) const fn is_version_gone(&self) -> bool {
         matches!(self, Self::VersionGone { .. } | Self::UnionVersionGone { .. })
     }
 
-    /// Whether the call may have taken effect. Appending the same block again is harmless either way.
+    /// Whether the call may have taken effect. Appending the same block again is harmless in any case.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         match self {
@@ -322,7 +321,7 @@ impl TableError {
         }
     }
 
-    /// What the caller can do about it, for whoever prints the error.
+    /// Advice to the caller, for a program that prints the error.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
@@ -386,7 +385,7 @@ impl TableError {
     }
 }
 
-/// Why a version of several tables cannot be read.
+/// The message for a version of a union that cannot be read.
 fn of_several(asked: Version, tables: usize, name: &str, was_seen: bool) -> String {
     if was_seen {
         format!(

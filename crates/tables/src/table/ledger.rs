@@ -1,6 +1,6 @@
-//! The ledger: the manifest partition of a table, read and written as [`crate::protocol`] says.
+//! The ledger: reads and writes the manifest partition of a table according to [`crate::protocol`].
 //!
-//! Invariant: one edit of a handle is on its way at a time.
+//! Invariant: a handle commits one edit at a time.
 
 mod committing;
 mod crowd;
@@ -21,10 +21,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard as Guard, PoisonError};
 use std::time::Duration;
 
-/// Longest part of a whole manifest, in bytes: one batch holds it with its edit.
+/// Maximum length of a part of a whole manifest, in bytes. A manifest that is not longer than this is put in
+/// the same batch as its edit.
 const PART_BYTES: usize = 1 << 20;
 
-/// After how many writes of unknown outcome an edit is given up, in doubt.
+/// Number of writes with an unknown outcome after which a commit is abandoned as in doubt.
 const UNKNOWN_MAX: usize = 64;
 
 /// A version and its content.
@@ -34,20 +35,20 @@ pub(super) struct State {
     pub(super) manifest: Arc<Manifest>,
 }
 
-/// How an edit ended, where the store told.
+/// The outcome of a commit, if the store settled it.
 #[derive(Clone, Debug)]
 pub(super) enum Fate {
-    /// It is in this version.
+    /// The edit made this version.
     Made(Version),
-    /// It is in no version and never will be.
+    /// The edit is in no version and never will be.
     Refused(EditError),
-    /// The session is gone, and the edit is in no version and never will be.
+    /// The session is gone. The edit is in no version and never will be.
     Fenced,
-    /// Nobody knows any more.
+    /// The outcome can no longer be determined.
     Forgotten,
 }
 
-/// The manifest partition of one table, and this handle's session in it.
+/// The manifest partition of one table, with the session of this handle.
 pub(super) struct Ledger {
     store: Arc<dyn Store>,
     table: String,
@@ -56,14 +57,14 @@ pub(super) struct Ledger {
     opening: Turn<()>,
     turn: Turn<()>,
     next: AtomicU64,
-    /// The newest state that was read; none before the first.
+    /// The newest state read so far; `None` before the first read.
     known: Mutex<Option<State>>,
-    /// Whether somebody else seems to be writing: then looking first spares a write in vain.
+    /// Whether other processes seem to be writing. If so, looking before a write saves futile ones.
     has_company: AtomicBool,
 }
 
 impl Ledger {
-    /// The ledger of a table; nothing is written.
+    /// Opens the ledger of a table; writes nothing.
     pub(super) async fn open(store: Arc<dyn Store>, table: &str, names: &Names) -> Result<Self, TableError> {
         let ledger = Self {
             store,
@@ -80,13 +81,13 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// This handle's session, begun now if there is none yet.
+    /// The session of this handle; begins one if there is none.
     pub(super) async fn session(&self) -> Result<OwnSession, TableError> {
         let _opening = self.opening.lock().await;
         if let Some(session) = self.own_session().clone() {
             return Ok(session);
         }
-        // From the first version on: what is read now may be any version from this one, and it only rises.
+        // Whatever this handle reads from here on is this version or a later one, since versions only rise.
         let from = self.head().await?.version;
         let session = OwnSession::begin(&*self.store, &self.table, &self.partition, from).await?;
         *self.own_session() = Some(session.clone());
@@ -98,19 +99,19 @@ impl Ledger {
         self.own_session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in that a session has ended: what comes next begins another one.
+    /// Forgets a session that has ended, so that the next write begins another one.
     fn forget_session(&self, ended: SessionId) {
         self.own_session().take_if(|known| known.id == ended);
     }
 
-    /// Renews the session if it is time, for whoever works or rests for long before the next commit. What
-    /// became of a renewal in doubt is found out by the next one.
+    /// Renews the session if it is due, for a caller that works or pauses for a long time before its next
+    /// commit. If the outcome of a renewal is unknown, the next one finds it out.
     ///
     /// # Errors
     /// [`TableError::Fenced`] if the session has ended.
     pub(super) async fn renew_session(&self) -> Result<(), TableError> {
         let now = self.store.now().await?.0;
-        // A commit that is under way has the cell as its condition.
+        // The cell is a condition of any commit in progress.
         let _turn = self.turn().await;
         let Some(mut session) = self.own_session().clone() else { return Ok(()) };
         let Some(renewal) = session.renewal(now, self.known_version()) else { return Ok(()) };
@@ -140,7 +141,7 @@ impl Ledger {
         }
     }
 
-    /// Ends the session, so that nothing of it awaits a vacuum.
+    /// Ends the session, so that no vacuum has to.
     pub(super) async fn end_session(&self) -> Result<(), TableError> {
         let _turn = self.turn().await;
         let Some(session) = self.own_session().take() else { return Ok(()) };
@@ -150,14 +151,14 @@ impl Ledger {
         loop {
             match self.store.delete(cell, WriteOptions::default()).await {
                 Ok(_) => return Ok(()),
-                // Nobody else has a session of this name, so doing it twice does no harm.
+                // The name of a session is never reused, so deleting it twice does no harm.
                 Err(error) if is_unknown(&error) && unknown < UNKNOWN_MAX => unknown += 1,
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// A name for a new object of a session of this handle.
+    /// A new object name in a session of this handle.
     pub(super) fn new_object_of(&self, session: SessionId) -> ObjectId {
         ObjectId { session, sequence: self.next.fetch_add(1, Ordering::Relaxed) }
     }
@@ -196,13 +197,13 @@ impl Ledger {
         }
     }
 
-    /// The state that is current now.
+    /// The current state.
     pub(super) async fn current(&self) -> Result<State, TableError> {
         let mut head = self.head().await?;
         loop {
             match self.state_at(head).await {
-                // Whoever lingered between head and edits may find that a vacuum took them: a later whole
-                // manifest is there then.
+                // A vacuum may have removed edits after the head was read. There is a later whole manifest
+                // then.
                 Err(error @ TableError::Damaged { .. }) => {
                     let now = self.head().await?;
                     if now.full <= head.full {
@@ -215,7 +216,7 @@ impl Ledger {
         }
     }
 
-    /// Waits until the head says another version than `head`, or the time runs out; what it says then.
+    /// Waits until the head differs from `head` or the time runs out; returns the head at that point.
     pub(super) async fn wait(&self, head: Head, wait: Duration) -> Result<Head, TableError> {
         let key = Cell::Head.sort_key();
         let cell = atoll_store::Cell::new(&self.partition, &key);
@@ -227,12 +228,12 @@ impl Ledger {
         }
     }
 
-    /// The head as it is now.
+    /// The current head.
     pub(super) async fn head_now(&self) -> Result<Head, TableError> {
         self.head().await
     }
 
-    /// The turn to commit: whoever has it is the only one of this handle who does.
+    /// The turn to commit. Only its holder may commit through this handle.
     pub(super) async fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().await
     }
@@ -245,7 +246,7 @@ impl Ledger {
     }
 }
 
-/// What the cell of a whole manifest says; parts are written under this name.
+/// The value of the cell of a whole manifest. A long manifest is first written in parts under `name`.
 pub(super) async fn put_parts(
     store: &dyn Store,
     partition: &[u8],
@@ -265,10 +266,10 @@ pub(super) async fn put_parts(
     Ok(codec::join_whole(name, u32::try_from(count).unwrap_or(u32::MAX)))
 }
 
-/// How often an object is written, should the outcome be unknown. Creating it again is harmless.
+/// How often an object is written if the outcome is unknown. Creating it again is harmless.
 const CREATE_ATTEMPTS_MAX: usize = 5;
 
-/// Creates a cell that nobody else creates.
+/// Creates a cell that no other process creates.
 pub(super) async fn create(
     store: &dyn Store,
     cell: atoll_store::Cell<'_>,

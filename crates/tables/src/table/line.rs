@@ -1,17 +1,15 @@
-//! The line: appends of one handle that wait to become true, in the order in which they were called.
+//! The line: appends of one handle that wait to be committed, in the order in which they were called.
 //!
-//! Each writes its objects by itself, all at the same time. Whoever has the turn to commit takes everybody
-//! along whose objects are there, as one edit; meanwhile the next ones gather. So there is no window to wait
-//! for, and under load one conditional write carries many blocks.
+//! Each append writes its own objects, all of them concurrently. The append that has the turn to commit
+//! includes all others whose objects are written, in a single edit; the next ones gather in the meantime. So
+//! there is no batching delay, and under load one conditional write carries many blocks.
 //!
-//! Invariant: the blocks of one rank become true in the order of the calls: nobody passes one who still
-//! writes.
-//! Invariant: if one fails before it is committed, those behind it of the same rank fail too, so that they
-//! can be given again in order.
-//! Invariant: whoever is dropped while it commits for others leaves them in the line, and another commits for
-//! them; a block that is there already changes nothing.
-//! Invariant: who goes back to the line may be in an edit that nobody heard of, and is said to be in doubt
-//! from then on.
+//! Invariant: the blocks of one rank are committed in call order; none overtakes one that is still being
+//! written. Invariant: if an append fails before it is committed, those behind it of the same rank fail too,
+//! so that all can be appended again in order. Invariant: if an append is dropped while it commits for
+//! others, these stay in the line, and another one commits for them. A block that the table already has
+//! changes nothing. Invariant: an append that returns to the line may be part of an edit whose outcome is
+//! unknown, and is marked as in doubt from then on.
 
 #[cfg(test)]
 mod tests;
@@ -29,28 +27,29 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// From how many blocks on an edit takes no further append along: its text stays well below a page of a scan.
+/// Number of blocks from which on an edit takes no further append. Keeps its text well below a page of a
+/// scan.
 const BLOCKS_MAX: usize = 1000;
 
-/// Whose steps come in order: a rank of an attempt of a run.
+/// A sequence of ordered steps: a rank of an attempt of a run.
 pub(super) type Lane = (RunId, u64, u32);
 
-/// What is told to an append that waits.
+/// The answer to a waiting append.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// How its edit ended.
+    /// The outcome of its edit.
     Fate(Fate),
-    /// The session has ended under which the objects were written: write them again.
+    /// The session under which the objects were written has ended: write them again.
     Anew,
-    /// One before it of the same rank failed.
+    /// An earlier append of the same rank failed.
     Behind,
-    /// The ledger could not tell how its edit ended, or nothing was written.
+    /// The ledger could not determine the outcome of the edit, or nothing was written.
     Failed(TableError),
-    /// Somebody has to commit.
+    /// This append should take the turn and commit.
     Go,
 }
 
-/// Who waits.
+/// The waiting appends of a handle.
 #[derive(Default)]
 pub(super) struct Line {
     members: Mutex<Members>,
@@ -66,9 +65,9 @@ struct Member {
     ticket: u64,
     lanes: Vec<Lane>,
     standing: Standing,
-    /// Whether one before it of the same rank failed.
+    /// Whether an earlier append of the same rank has failed.
     is_behind: bool,
-    /// Whether its caller is gone.
+    /// Whether its caller has dropped it.
     is_left: bool,
     tell: UnboundedSender<Answer>,
 }
@@ -76,22 +75,24 @@ struct Member {
 enum Standing {
     /// Its objects are being written.
     Writing,
-    /// They are there.
+    /// Its objects are written.
     Ready(Ready),
-    /// Somebody commits for it.
+    /// Another append is committing it.
     Taken,
 }
 
-/// Blocks whose objects are there.
+/// Blocks whose objects are written.
 #[derive(Clone)]
 pub(super) struct Ready {
     pub(super) blocks: Vec<Block>,
-    /// Of these blocks, where ids are unique.
+    /// The ids of these blocks, if ids are unique.
     pub(super) ids: Vec<Arc<NewIds>>,
     pub(super) session: SessionId,
-    /// Whether nobody is taken along with it: an edit that is new in part does not tell which part.
+    /// Whether it shares its edit with no other append: an edit that is only partly new does not tell which
+    /// part.
     pub(super) is_alone: bool,
-    /// Whether they were in an edit of which nobody heard how it ended: it may be true, or may yet become so.
+    /// Whether the blocks were in an edit with an unknown outcome, which may have been committed or may still
+    /// be.
     pub(super) is_in_doubt: Arc<AtomicBool>,
 }
 
@@ -107,7 +108,7 @@ impl Line {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place behind all others.
+    /// Joins the line behind all others.
     pub(super) fn join(&self, lanes: Vec<Lane>) -> Place<'_> {
         let mut members = self.members();
         let ticket = members.next;
@@ -118,9 +119,9 @@ impl Line {
         Place { line: self, ticket, told }
     }
 
-    /// Commits for all whose turn it is, and tells them. The caller has the turn.
+    /// Commits all appends that are eligible, and answers them. The caller holds the turn.
     async fn serve(&self, table: &Table) -> Result<(), TableError> {
-        // An error before anybody is taken is the caller's.
+        // An error before anything was taken belongs to the caller.
         let session = table.ledger.session().await?.id;
         let mut group = Group { line: self, taken: self.members().take(session) };
         let blocks: Vec<Block> = group.taken.iter().flat_map(|(_, ready)| ready.blocks.clone()).collect();
@@ -133,14 +134,15 @@ impl Line {
                 group.one_by_one(table).await;
             }
             Ok(fate) => group.tell(&fate, usize::MAX),
-            // It is not about anybody's blocks: each alone would wait as long, one after the other, to hear
-            // the same.
+            // The store is unreachable, so no block is at fault. Committing each alone would wait as long for
+            // each, one after the other, for the same error.
             Err(TableError::Store(error)) if is_gone(&error) => group.fail_all(&error),
-            // Nothing was written, and whose blocks are why is not known: each hears what becomes of its own.
+            // Nothing was written, and which blocks are at fault is unknown: commit each alone, to give each
+            // its own answer.
             Err(error) if error.outcome() == Outcome::Refused && group.taken.len() > 1 => {
                 group.one_by_one(table).await;
             }
-            // The first one hears of it; the others go back to the line, and hear for themselves.
+            // The first one gets the error; the others return to the line and find out for themselves.
             Err(error) => group.fail(error),
         }
         Ok(())
@@ -157,8 +159,8 @@ impl Members {
         self.waiting.get_mut(place)
     }
 
-    /// Takes out, in order, all who are ready and stand behind nobody of their rank who is not. Who wrote
-    /// under another session is told so.
+    /// Takes out, in order, all appends that are ready and not behind an unready one of the same rank. Those
+    /// that wrote under another session are told to write again.
     fn take(&mut self, session: SessionId) -> VecDeque<(u64, Ready)> {
         let mut blocked: BTreeSet<&Lane> = BTreeSet::new();
         let mut taken = VecDeque::new();
@@ -184,9 +186,8 @@ impl Members {
         taken
     }
 
-    /// The places of all whom [`Members::take`] takes, in order: whoever is ready and stands behind nobody of
-    /// their rank who is not. Who stands behind one who stands behind another is behind that one too,
-    /// whatever their ranks.
+    /// The places of all appends that [`Members::take`] takes, in order: those that are ready and not behind
+    /// an unready one of the same rank. Blocking is transitive: a blocked append blocks all its own ranks.
     fn free(&self) -> impl Iterator<Item = usize> {
         let mut blocked: BTreeSet<&Lane> = BTreeSet::new();
         self.waiting.iter().enumerate().filter_map(move |(place, member)| {
@@ -199,15 +200,16 @@ impl Members {
         })
     }
 
-    /// Wakes one who could commit, if there is one. Who is woken in vain does no harm, as long as nobody is
-    /// woken in vain for what they did in vain.
+    /// Wakes an append that could commit, if there is one. Waking one needlessly does no harm, as long as a
+    /// needless wake-up does not trigger another.
     fn nudge(&self) {
         if let Some(member) = self.free().next().and_then(|place| self.waiting.get(place)) {
             member.say(Answer::Go);
         }
     }
 
-    /// Lets a member go, which leaves those behind it of its rank without the steps before theirs.
+    /// Removes an append that failed. Those behind it of the same rank fail, because they lack an earlier
+    /// step.
     fn fail(&mut self, ticket: u64) {
         let Some(place) = self.place_of(ticket) else { return };
         let Some(failed) = self.waiting.remove(place) else { return };
@@ -224,41 +226,42 @@ impl Members {
 
 impl Member {
     fn say(&self, answer: Answer) {
-        // Whoever asked may be gone, and then nobody has to be told.
+        // The append may have been dropped; then nobody needs the answer.
         let _ = self.tell.unbounded_send(answer);
     }
 }
 
-/// Makes blocks true, unless the table has some of their ids already.
+/// Commits blocks, unless the table already has some of their ids.
 async fn commit(table: &Table, blocks: Vec<Block>, ids: Vec<Arc<NewIds>>) -> Result<Fate, TableError> {
     let mut repeats = Repeats::of(table, ids);
     table.ledger.commit_checked(Edit::Append { blocks }, Some(&mut repeats)).await
 }
 
-/// Whether the store could not be reached, and nothing was written.
+/// Whether the store could not be reached and nothing was written.
 fn is_gone(error: &StoreError) -> bool {
     error.kind() == ErrorKind::Unavailable && error.outcome() == Outcome::Refused
 }
 
-/// Whether the rows of a refused block may be given again, mended: then those behind it must not pass it.
+/// Whether the refused rows may be corrected and appended again. Then those behind them must not overtake
+/// them.
 fn may_be_mended(fate: &Fate) -> bool {
     matches!(fate, Fate::Refused(EditError::RepeatedIds { .. } | EditError::Skipped { .. }))
 }
 
-/// Those for whom somebody commits; whoever is left when it is dropped goes back to the line.
+/// The appends being committed. Those that remain when this is dropped return to the line.
 struct Group<'a> {
     line: &'a Line,
     taken: VecDeque<(u64, Ready)>,
 }
 
 impl Group<'_> {
-    /// Tells the first `count` how it ended.
+    /// Gives the first `count` appends the outcome.
     fn tell(&mut self, fate: &Fate, count: usize) {
         let mut members = self.line.members();
         for (ticket, _) in self.taken.drain(..count.min(self.taken.len())) {
             let Some(place) = members.place_of(ticket) else { continue };
             if matches!(fate, Fate::Fenced) {
-                // It keeps its place and writes its objects again.
+                // The append keeps its place and writes its objects again.
                 if let Some(member) = members.waiting.get_mut(place) {
                     member.standing = Standing::Writing;
                     member.say(Answer::Anew);
@@ -276,7 +279,7 @@ impl Group<'_> {
         }
     }
 
-    /// Tells the first that nobody knows, or that nothing was written.
+    /// Gives the first append an error: its outcome is unknown, or nothing was written.
     fn fail(&mut self, error: TableError) {
         let mut members = self.line.members();
         if let Some((ticket, _)) = self.taken.pop_front() {
@@ -287,7 +290,7 @@ impl Group<'_> {
         }
     }
 
-    /// Tells all that the store was not there, and that nothing was written.
+    /// Gives all appends the error of an unreachable store: nothing was written.
     fn fail_all(&mut self, error: &StoreError) {
         let mut members = self.line.members();
         for (ticket, _) in self.taken.drain(..) {
@@ -298,7 +301,8 @@ impl Group<'_> {
         }
     }
 
-    /// Lets the first go if one before it of its rank was refused meanwhile; whether it did.
+    /// Removes the first append if an earlier one of its rank was refused in the meantime; returns whether it
+    /// did.
     fn leaves_behind(&mut self) -> bool {
         let Some(ticket) = self.taken.front().map(|(ticket, _)| *ticket) else { return false };
         let mut members = self.line.members();
@@ -309,7 +313,7 @@ impl Group<'_> {
         true
     }
 
-    /// Commits for each by itself, since one of them cannot become true.
+    /// Commits each append in an edit of its own, since one of them cannot be committed.
     async fn one_by_one(&mut self, table: &Table) {
         loop {
             while self.leaves_behind() {}
@@ -343,7 +347,7 @@ impl Drop for Group<'_> {
 }
 
 impl Place<'_> {
-    /// Waits until the blocks, whose objects are there, are committed.
+    /// Waits until the blocks, whose objects are written, are committed.
     pub(super) async fn commit(&mut self, table: &Table, ready: Ready) -> Result<Answer, TableError> {
         let Some(mut may_commit) = self.ready(ready) else { return Ok(Answer::Behind) };
         loop {
@@ -352,7 +356,7 @@ impl Place<'_> {
                     Either::Left((answer, _)) => answer,
                     Either::Right((_turn, told)) => {
                         drop(told);
-                        // While it waited for the turn, somebody else may have committed for it.
+                        // Another append may have committed this one while it waited for the turn.
                         match self.told.try_recv() {
                             Ok(answer) if !matches!(answer, Answer::Go) => return Ok(answer),
                             _ => self.line.serve(table).await?,
@@ -367,14 +371,14 @@ impl Place<'_> {
             match answer {
                 Some(Answer::Go) => may_commit = true,
                 Some(answer) => return Ok(answer),
-                // Its member left the line without a word, which nobody does but its own drop.
+                // The member left the line without an answer, which only its own drop causes.
                 None => return Ok(Answer::Behind),
             }
         }
     }
 
-    /// Takes in that the objects are there; whether it may commit, or waits for one before it. None if one
-    /// before it failed.
+    /// Marks the objects as written. Returns whether this append may commit, or has to wait for one before
+    /// it; `None` if an earlier one of its rank failed.
     fn ready(&self, ready: Ready) -> Option<bool> {
         let mut members = self.line.members();
         let place = members.place_of(self.ticket)?;
@@ -388,7 +392,7 @@ impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut members = self.line.members();
         match members.member(self.ticket) {
-            // It was served.
+            // It has been answered.
             None => {}
             Some(member) if matches!(member.standing, Standing::Taken) => member.is_left = true,
             Some(_) => members.fail(self.ticket),

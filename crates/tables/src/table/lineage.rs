@@ -1,10 +1,10 @@
-//! Lineage: the schemas that a table has had, from the one it was made with to the one of its newest version.
+//! Lineage: the schemas of a table, from the one it was created with to that of its newest version.
 //!
-//! A version says which columns were added up to it, and a block or an object of cubes says by a checksum
-//! with which schema it was written. Columns are only ever added, behind all others: so a column has one
-//! place in all schemas, and what was written before it came has no value there.
+//! A version lists the columns added up to it, and each block or object of cubes carries the checksum of the
+//! schema it was written with. Columns are only ever added after all others, so a column has the same place
+//! in all schemas, and rows written before it was added have no value in it.
 //!
-//! Invariant: each schema is the one before it and one column more.
+//! Invariant: each schema equals the previous one plus one column.
 
 use super::{Table, TableError, codec};
 use crate::block::{BlockError, schema_sum};
@@ -15,9 +15,9 @@ use crate::{SchemaError, TableSchema};
 use arrow_schema::{Field, FieldRef};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The schemas of a table, as far as this handle has seen them.
+/// The schemas of a table that this handle has seen.
 pub(super) struct Lineage {
-    /// One for each number of added columns.
+    /// One schema for each number of added columns.
     seen: Mutex<Vec<Seen>>,
 }
 
@@ -33,7 +33,7 @@ impl Seen {
 }
 
 impl Lineage {
-    /// Of a table that was made with this schema.
+    /// The lineage of a table created with this schema.
     pub(super) fn new(made_with: TableSchema) -> Self {
         Self { seen: Mutex::new(vec![Seen::new(made_with)]) }
     }
@@ -42,7 +42,7 @@ impl Lineage {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The schema with so many added columns, which are these.
+    /// The schema with exactly these added columns.
     fn with(&self, table: &str, added: &[AddedColumn]) -> Result<Arc<TableSchema>, TableError> {
         let unreadable = |error| codec::damaged(table, &format!("an added column cannot be read: {error}"));
         let mut seen = self.seen();
@@ -54,13 +54,13 @@ impl Lineage {
         Ok(Arc::clone(&seen[added.len()].schema))
     }
 
-    /// The schema of the newest version that was seen.
+    /// The schema of the newest version seen.
     pub(super) fn newest(&self) -> Arc<TableSchema> {
         let seen = self.seen();
         Arc::clone(&seen[seen.len() - 1].schema)
     }
 
-    /// The schema that the table was made with.
+    /// The schema that the table was created with.
     pub(super) fn first(&self) -> Arc<TableSchema> {
         Arc::clone(&self.seen()[0].schema)
     }
@@ -70,14 +70,14 @@ impl Lineage {
         self.seen().iter().find(|seen| seen.sum == sum).map(|seen| Arc::clone(&seen.schema))
     }
 
-    /// The schema with so many columns, but none that is newer than this one: whoever writes rows of several
-    /// schemas together gives them the columns of one.
+    /// The schema with `count` columns, but none newer than `schema`: rows of several schemas that are
+    /// written together get the columns of a single one.
     pub(super) fn with_columns_up_to(&self, schema: &Arc<TableSchema>, count: usize) -> Arc<TableSchema> {
         let is_older = count < schema.columns().fields().len();
         if is_older { self.with_columns(count) } else { Arc::clone(schema) }
     }
 
-    /// The schema with so many columns; the newest if there is none.
+    /// The schema with `count` columns; the newest if there is none.
     pub(super) fn with_columns(&self, count: usize) -> Arc<TableSchema> {
         let seen = self.seen();
         let fits = seen.iter().find(|seen| seen.schema.columns().fields().len() == count);
@@ -86,15 +86,15 @@ impl Lineage {
 }
 
 impl Table {
-    /// Adds a column, which may be null: every row that was written before has no value there, rows that come
-    /// may. The version from which on it is there; older ones are asked without it. A column that is there
-    /// already, just so, changes nothing.
+    /// Adds a nullable column; returns the first version that has it. Earlier rows have no value in the
+    /// column, and earlier versions are queried without it. Adding an identical column again changes nothing.
     ///
-    /// Its unit and what it is about are metadata of the field, `unit` and `description`.
+    /// The unit and the description of the column are metadata of the field, `unit` and `description`.
     ///
     /// # Errors
-    /// [`TableError::Schema`] for a column that may not be null, has no type of a table, or a name that is
-    /// taken; [`TableError::Edit`] where another process adds one of that name just now; errors of the store.
+    /// [`TableError::Schema`] for a column that is not nullable, has an unsupported type or a name that is
+    /// taken; [`TableError::Edit`] if another process adds a column of that name concurrently; errors of the
+    /// store.
     pub async fn add_column(&self, column: Field) -> Result<Version, TableError> {
         let manifest = self.ledger.current().await?.manifest;
         let schema = self.schema_of(&manifest)?;
@@ -108,7 +108,7 @@ impl Table {
         Ok(version)
     }
 
-    /// Its columns and their roles in the version that is current now.
+    /// The columns and their roles in the current version.
     ///
     /// # Errors
     /// As [`Table::version`].
@@ -123,32 +123,32 @@ impl Table {
         Ok(if planted::is(Bug::PastHasNewColumns) { self.lineage.newest() } else { schema })
     }
 
-    /// Takes over the columns that the newest version has which this handle knows.
+    /// Adds the columns of the newest version that this handle knows to the lineage.
     pub(super) fn learn_columns(&self) -> Result<(), TableError> {
         let known = self.ledger.known();
         known.map_or(Ok(()), |known| self.lineage.with(&self.name, &known.manifest.columns).map(drop))
     }
 
-    /// This table as a version has it: its columns are those of that version.
+    /// This table pinned to the columns of a version.
     pub(super) fn at(&self, manifest: &Manifest) -> Result<Self, TableError> {
         let schema = self.schema_of(manifest)?;
         let schema = if self.also.is_empty() { schema } else { self.with_others(&schema)? };
         Ok(Self { schema, ..self.clone() })
     }
 
-    /// A schema of this table, with the columns that other tables of a union have behind its own.
+    /// A schema of this table, extended by the columns that only other tables of a union have.
     pub(super) fn with_others(&self, schema: &Arc<TableSchema>) -> Result<Arc<TableSchema>, SchemaError> {
         let is_new = |field: &&FieldRef| schema.columns().column_with_name(field.name()).is_none();
         let also: Vec<FieldRef> = self.also.iter().filter(is_new).cloned().collect();
         if also.is_empty() { Ok(Arc::clone(schema)) } else { schema.with_added(also).map(Arc::new) }
     }
 
-    /// This table with columns behind its own in which no row has a value.
+    /// This table with additional columns in which no row has a value.
     pub(super) fn with_empty_columns(&self, columns: Vec<FieldRef>) -> Self {
         Self { also: columns.into(), ..self.clone() }
     }
 
-    /// Opens an object by the bytes at its front, with the schema that it was written with.
+    /// Opens an object from the bytes at its front, with the schema that it was written with.
     pub(super) fn open_part(&self, front: &[u8]) -> Result<Part, BlockError> {
         let schema = self.lineage.written_with(Part::schema_sum(front)?);
         Part::open(schema.unwrap_or_else(|| Arc::clone(&self.schema)), front)

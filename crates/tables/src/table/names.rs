@@ -1,10 +1,10 @@
-//! Where a table lies in a store: names of partitions, which no user's key can be.
+//! Names of a table's partitions in a store, which cannot collide with a user's keys.
 
 use crate::planted;
 use crate::protocol::ObjectId;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// The partition that lists the tables of a store: one cell for each, by name.
+/// The partition with the list of tables, one cell per table, keyed by name.
 pub(super) const REGISTRY: &[u8] = b"\0atoll.tables";
 
 /// The partitions of one table.
@@ -15,28 +15,28 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Of the table with this identity. Tables are named by number, so that one which is dropped and made
-    /// again uses no name twice.
+    /// Names for the table with this id. Tables are identified by number, so that one that is dropped and
+    /// created again reuses no name.
     pub(super) fn of(id: u128) -> Self {
         Self { id, prefix: [b"\0atoll.table/".as_slice(), &id.to_be_bytes()].concat() }
     }
 
-    /// The identity.
+    /// The id of the table.
     pub(super) const fn id(&self) -> u128 {
         self.id
     }
 
-    /// The partition of its manifest.
+    /// The partition of the manifest.
     pub(super) fn manifest(&self) -> Vec<u8> {
         [self.prefix.as_slice(), b"/m"].concat()
     }
 
-    /// The partition of the attributes of its runs, by name of the run.
+    /// The partition of the attributes of the table, its runs and their steps.
     pub(super) fn attributes(&self) -> Vec<u8> {
         [self.prefix.as_slice(), b"/a"].concat()
     }
 
-    /// How the partitions of its objects begin.
+    /// The common prefix of the partitions of its objects.
     pub(super) fn objects(&self) -> Vec<u8> {
         [self.prefix.as_slice(), b"/o/"].concat()
     }
@@ -48,7 +48,7 @@ impl Names {
     }
 }
 
-/// A number that nobody else draws. The standard library seeds its hashers from the system's randomness.
+/// A unique random number. The standard library seeds its hashers from the system's randomness.
 pub(super) fn random_id() -> u128 {
     let word = || u128::from(RandomState::new().build_hasher().finish());
     planted::next_name().unwrap_or_else(|| word() << 64 | word())

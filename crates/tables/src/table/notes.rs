@@ -1,8 +1,8 @@
-//! What the ranks of a run note of it, each for itself: a cell for each rank, and one that says whose notes
-//! count. They are no part of the versions, and go when all of their run is deleted.
+//! Rank notes: what each rank of a run notes about it. There is one cell for each rank, and one that names
+//! the attempt whose notes count. They are not versioned, and are removed when the whole run is deleted.
 //!
-//! Invariant: once an attempt has asked for the notes, no attempt before it notes anything any more: whoever
-//! of it asks, and whenever, sees the same of what earlier ones noted.
+//! Invariant: once an attempt has read the notes, no earlier attempt can write any. So all readers of that
+//! attempt, at any time, see the same notes of earlier attempts.
 
 use super::entries::all_entries;
 use super::{Attributes, Table, TableError, check_name, codec};
@@ -13,14 +13,14 @@ use atoll_store::{
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What the keys of all notes begin with. No run's name has a control character, so nothing else meets them.
+/// Prefix of the keys of all notes. Names of runs have no control characters, so no other key collides.
 const NOTES: &[u8] = b"\0rank\0";
-/// Under which name a run's first cell has the attempt that notes.
+/// The attribute in a run's first cell that holds the attempt whose notes count.
 const ATTEMPT: &str = "attempt";
 
 impl Table {
-    /// Keeps what a rank notes in an attempt of a run, in place of all that it noted before. The run need not
-    /// have begun.
+    /// Stores the notes of a rank in an attempt of a run, replacing its earlier notes. The run need not have
+    /// begun.
     ///
     /// # Errors
     /// [`EditError::StaleAttempt`] once a later attempt has begun, [`TableError::Name`], errors of the store.
@@ -39,14 +39,14 @@ impl Table {
             let put = put.if_is(notes_of(run), Some(taken.as_slice()));
             match self.store.write(put, WriteOptions::default()).await {
                 Ok(_) => return Ok(()),
-                // A later attempt asked for the notes, or the run was deleted.
+                // A later attempt has read the notes, or the run was deleted.
                 Err(StoreError::Conflict(_)) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// What the ranks of a run noted, by rank, for an attempt of it: earlier ones note nothing from now on.
+    /// The notes of a run by rank, read for an attempt: from then on, earlier attempts can write none.
     ///
     /// # Errors
     /// [`TableError::Damaged`], [`EditError::StaleAttempt`] once a later attempt has begun, errors of the
@@ -65,14 +65,15 @@ impl Table {
         all_entries(&*self.store, request).await?.into_iter().filter_map(of_entry).collect()
     }
 
-    /// The cells with notes of a run, or of all runs: of each run first the one that says whose count.
+    /// The cells with notes of one run or of all runs; each run's cells begin with the one that names the
+    /// attempt.
     pub(super) async fn rank_notes_of(&self, run: Option<&str>) -> Result<Vec<ScanEntry>, TableError> {
         let range = SortRange::prefix(&run.map_or_else(|| NOTES.to_vec(), notes_of));
         let request = ScanRequest { range, ..ScanRequest::all(self.names.attributes()) };
         Ok(all_entries(&*self.store, request).await?)
     }
 
-    /// Removes what was noted of runs, but for what a later attempt has noted since.
+    /// Removes the notes of runs, except those that a later attempt has written since.
     pub(super) async fn forget_notes(&self, noted: &[ScanEntry]) -> Result<(), TableError> {
         let partition = self.names.attributes();
         let is_of_one = |left: &ScanEntry, right: &ScanEntry| run_key(&left.sort) == run_key(&right.sort);
@@ -83,7 +84,8 @@ impl Table {
             let gone = Batch::on(partition.clone()).if_is(key, taken).delete_range(SortRange::prefix(key));
             match self.store.write(gone, WriteOptions::default()).await {
                 Ok(_) => continue,
-                // A later attempt asked for the notes since: what it has not written itself goes.
+                // A later attempt has claimed the notes since: remove only the cells that it has not
+                // rewritten.
                 Err(StoreError::Conflict(_)) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -99,7 +101,7 @@ impl Table {
         Ok(())
     }
 
-    /// Makes an attempt the one that notes; the value of the cell that says so.
+    /// Makes `attempt` the one whose notes count; returns the value of the cell that says so.
     async fn take_notes(&self, run: &str, attempt: u64) -> Result<Buffer, TableError> {
         let (partition, key) = (self.names.attributes(), notes_of(run));
         let cell = Cell::new(&partition, &key);
@@ -110,8 +112,8 @@ impl Table {
             if taken.as_ref() == Some(&own) {
                 return Ok(own);
             }
-            // Looked at after the cell: who finds there what an earlier attempt left takes nothing from a
-            // later one.
+            // Checked after the cell was read: if no later attempt has begun by then, none had claimed the
+            // cell when it was read.
             let current = self.ledger.current().await?.manifest.runs.get(run).map(|run| run.attempt);
             if let Some(current) = current.filter(|current| *current > attempt) {
                 return Err(EditError::StaleAttempt { run: RunId::from(run), attempt, current }.into());
@@ -126,7 +128,7 @@ impl Table {
     }
 }
 
-/// The key of the cell that says whose notes of a run count; those of its ranks begin with it.
+/// The key of the cell that names the attempt whose notes count; also the prefix of the rank cells.
 fn notes_of(run: &str) -> Vec<u8> {
     [NOTES, run.as_bytes(), b"\0"].concat()
 }
@@ -135,7 +137,7 @@ fn rank_of(run: &str, rank: u32) -> Vec<u8> {
     [notes_of(run).as_slice(), &rank.to_be_bytes()].concat()
 }
 
-/// What the keys of all notes of the same run begin with, and the key of the one that says whose count.
+/// The prefix of all notes of the same run, which is also the key of the cell that names the attempt.
 fn run_key(key: &[u8]) -> &[u8] {
     let name = key.get(NOTES.len()..).unwrap_or_default();
     let end = name.iter().position(|byte| *byte == 0).map_or(key.len(), |end| NOTES.len() + end + 1);

@@ -1,12 +1,13 @@
-//! Packing: what writers appended becomes trees of cubes, in which a query finds its rows at the cost of what
-//! it returns.
+//! Packing: rewrites what writers appended as trees of cubes, in which the cost of a query is proportional to
+//! what it returns.
 //!
-//! A pack reads one version, writes its objects with `create`, and becomes true by one edit; whoever loses
-//! against another packer discards what it wrote and starts again. Small trees are merged into larger ones as
-//! in a log-structured merge: a row is written once for each time that a tree grows by [`PackOptions::fan`].
+//! A pack reads one version, writes its objects with `create`, and commits one edit. A pack that loses
+//! against another packer discards what it wrote and starts again. Small trees are merged into larger ones,
+//! as in a log-structured merge tree: a row is rewritten each time its tree grows by a factor of
+//! [`PackOptions::fan`].
 //!
-//! Invariant: a pack changes no answer, but for the order of rows that are equal in weight and id. A crash at
-//! any point leaves objects that no version names, and a vacuum takes those.
+//! Invariant: a pack changes no answer, except for the order of rows of equal weight and id. A crash at any
+//! point leaves objects that no version names, which a vacuum removes.
 
 mod background;
 mod growth;
@@ -32,42 +33,42 @@ pub(super) use background::LEASE_KEY;
 pub use load::WholeStep;
 pub use loader::Loader;
 
-/// How often a pack is tried that another packer or a delete overtook.
+/// How often a pack that lost to another packer or a delete is tried.
 const ATTEMPTS_MAX: usize = 5;
 
-/// While packing goes on, the process keeps this many times the bytes of a tree's rows in place of giving
-/// them back to the system. That is more than a tree takes (see [`PackOptions::tree_bytes_max`]), so that the
-/// next one finds its memory.
+/// During packing, the process keeps this many times the bytes of a tree's rows instead of returning them to
+/// the system. That is more than a tree takes (see [`PackOptions::tree_bytes_max`]), so the next tree finds
+/// its memory allocated.
 const TREE_TIMES: usize = 6;
 
-/// How many times as many rows as for a query it takes until a pack begins another thread: about half a
-/// million for each.
+/// A pack needs this many times as many rows as a query to start another thread: about half a million rows
+/// per thread.
 const BEHIND_TIMES: usize = 16;
 
-/// How to pack.
+/// Options of a pack.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PackOptions {
-    /// How trees are cut.
+    /// How trees are divided into cubes and bands.
     pub shape: Shape,
-    /// Whether everything is to become as few trees as possible, whatever that costs. Otherwise only as much
+    /// Whether to rewrite everything into as few trees as possible, whatever the cost. Otherwise only as much
     /// is rewritten as keeps the number of trees and blocks small.
     pub is_whole: bool,
-    /// Blocks are left alone while all of them together have fewer rows than this.
+    /// Blocks are not packed while all of them together have fewer rows than this.
     pub rows_min: u64,
-    /// How many trees of about one size become one of the next size, at least 2.
+    /// How many trees of similar size are merged into one of the next size; at least 2.
     pub fan: usize,
-    /// Bytes of rows that one tree is made from, at most, of objects or in memory, whichever are more:
-    /// numbers that are all alike, or null, take no room before they are unpacked. A pack takes about four
-    /// times this in memory, 2 GiB by default (docs/guide/bad-input.md has the measurement), and larger
-    /// tables have several trees. A tree that is there is packed as a whole, whatever it takes by now.
+    /// Maximum number of bytes of rows that one tree is made from, in objects or in memory, whichever are
+    /// more: values that are all equal, or null, take no space until they are unpacked. A pack needs about
+    /// four times this much memory, 2 GiB by default (docs/guide/bad-input.md has the measurement). Larger
+    /// tables have several trees. An existing tree is packed as a whole, even if it exceeds the limit by now.
     pub tree_bytes_max: u64,
-    /// Whether blocks are packed however few they are, with the trees that are at most [`PackOptions::fan`]
-    /// times as large: what a table at rest deserves.
+    /// Whether to pack blocks however few they are, together with the trees that are at most
+    /// [`PackOptions::fan`] times as large. Meant for a table at rest.
     pub is_settling: bool,
-    /// The share of one processor that a pack may take, above 0 and at most 1. With all of one, a pack of a
-    /// million rows and more, which seems to be behind, takes others too.
+    /// The share of one processor that a pack may use, above 0 and at most 1. With a share of 1, a pack of a
+    /// million rows or more, which suggests a backlog, uses several processors.
     pub share: f64,
-    /// Bytes that a pack may read and write a second, both together; as many as it can for none.
+    /// Maximum number of bytes that a pack reads and writes per second, both together; unlimited if `None`.
     pub bytes_per_second: Option<u64>,
 }
 
@@ -87,23 +88,23 @@ impl Default for PackOptions {
 }
 
 impl PackOptions {
-    /// Everything into as few trees as possible.
+    /// Packs everything into as few trees as possible.
     #[must_use]
     pub fn whole() -> Self {
         Self { is_whole: true, rows_min: 0, ..Self::default() }
     }
 
-    /// Processors that a pack of so many rows may take: one, unless it may have all of its time and has so
-    /// many rows that it seems to be behind.
+    /// Number of threads for a pack of this many rows: one, unless it may use a whole processor and has so
+    /// many rows that there seems to be a backlog.
     fn threads(&self, rows: u64) -> usize {
         let rows = usize::try_from(rows).unwrap_or(usize::MAX);
         if self.share < 1.0 { 1 } else { threads(rows / BEHIND_TIMES) }
     }
 
-    /// Refuses what makes no sense.
+    /// Checks that the options are valid.
     ///
     /// # Errors
-    /// [`TableError::PackOptions`] with what is wrong.
+    /// [`TableError::PackOptions`] with the problem.
     pub fn validate(&self) -> Result<(), TableError> {
         let problem = if self.fan < 2 {
             "the fan of a pack is 2 at least"
@@ -123,25 +124,25 @@ impl PackOptions {
 /// What a pack did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct PackReport {
-    /// The number of the version that it made last; none if there was nothing to do.
+    /// The last version that it made; `None` if there was nothing to do.
     pub version: Option<u64>,
-    /// Trees that were written.
+    /// Trees written.
     pub trees: u64,
-    /// Objects that were replaced, and by how many.
+    /// Objects that were replaced.
     pub objects_before: u64,
-    /// See above.
+    /// Objects that replaced them.
     pub objects_after: u64,
-    /// Cubes that were written.
+    /// Cubes written.
     pub cubes: u64,
-    /// Rows that were written.
+    /// Rows written.
     pub rows: u64,
-    /// Rows that were left out because they had been struck.
+    /// Rows left out because they had been struck.
     pub dropped: u64,
-    /// Bytes of the objects that were read.
+    /// Bytes of the objects read.
     pub bytes_read: u64,
-    /// Bytes of the objects that were written, those of lost races included.
+    /// Bytes of the objects written, including those of lost races.
     pub bytes_written: u64,
-    /// How often another packer, or a delete, was faster.
+    /// How often another packer or a delete was faster.
     pub lost: u64,
 }
 
@@ -161,10 +162,10 @@ impl AddAssign for PackReport {
 }
 
 impl Table {
-    /// Packs what is worth packing; answers what was done. Doing it again is harmless, in any process.
+    /// Packs whatever is worth packing; reports what was done. Idempotent, and safe in any process.
     ///
     /// # Errors
-    /// [`TableError::PackOptions`], [`TableError::Block`] for damage, [`TableError::Edit`] where others were
+    /// [`TableError::PackOptions`], [`TableError::Block`] for damage, [`TableError::Edit`] if others were
     /// faster again and again, errors of the store.
     pub async fn pack(&self, options: &PackOptions) -> Result<PackReport, TableError> {
         options.validate()?;
@@ -173,7 +174,7 @@ impl Table {
         loop {
             let state = self.ledger.current().await?;
             let up_to = *up_to.get_or_insert(state.manifest.version);
-            // What is written has the columns of this table alone, though it be one of a union.
+            // New objects have only the columns of this table, even if it is part of a union.
             let table = Self { also: std::sync::Arc::default(), ..self.clone() }.at(&state.manifest)?;
             let row_bytes = table.schema.row_bytes();
             let Some(group) = plan::next(&state.manifest, up_to, row_bytes, options) else {
@@ -188,7 +189,7 @@ impl Table {
                     report.version = Some(version.0);
                     lost = 0;
                 }
-                // What is packed here may have been packed, and its pieces swept, meanwhile.
+                // Another packer may have packed these pieces in the meantime, and a vacuum removed them.
                 Err(
                     TableError::Edit(EditError::InputGone { .. })
                     | TableError::Fenced { .. }
@@ -202,7 +203,7 @@ impl Table {
         }
     }
 
-    /// Makes one tree of some pieces.
+    /// Packs one group of pieces into one tree.
     async fn pack_group(
         &self,
         manifest: &Manifest,

@@ -1,8 +1,8 @@
-//! Parts that were opened, kept so that the next query need not open them again.
+//! The cache of opened parts, so that the next query need not open them again.
 //!
-//! What an object holds never changes, so nothing here is ever out of date; it is only forgotten.
+//! The content of an object never changes, so an entry is never stale; it can only be evicted.
 //!
-//! Invariant: what is kept takes about [`BYTES_MAX`] at most.
+//! Invariant: the cache takes about [`BYTES_MAX`] bytes at most.
 
 use crate::part::Part;
 use crate::planted::{self, Bug};
@@ -12,14 +12,14 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of all that is kept, about.
-/// The directories of some hundred million rows fit; queries of small boxes open few of them.
+/// Approximate maximum size of the cache, in bytes. It holds the directories of some hundred million rows;
+/// queries of small boxes open few of them.
 const BYTES_MAX: usize = 512 << 20;
 
 /// How much larger a directory is in memory than in its object.
 const TIMES_LARGER: usize = 5;
 
-/// A part, opened.
+/// An opened part.
 #[derive(Clone, Debug)]
 pub(super) struct OpenPart {
     pub(super) part: Arc<Part>,
@@ -27,16 +27,16 @@ pub(super) struct OpenPart {
     pub(super) front: Buffer,
 }
 
-/// The parts of all tables of the process: they share the memory.
+/// The parts of all tables of the process, which share one memory limit.
 static KEPT: LazyLock<Mutex<Kept<OpenPart>>> = LazyLock::new(|| Mutex::new(Kept::with_room(BYTES_MAX)));
 
-/// Tables that were opened so far, to tell their parts apart.
+/// Number of tables opened so far; it distinguishes their parts.
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
-/// Of which table, as this process counts them, and which object.
+/// A table, as numbered by this process, and an object.
 type Name = (u64, ObjectId);
 
-/// What was opened lately, and before that, each with its bytes.
+/// Two generations of entries, those used recently and older ones, each entry with its size in bytes.
 struct Kept<P> {
     young: HashMap<Name, (P, usize)>,
     young_bytes: usize,
@@ -44,7 +44,7 @@ struct Kept<P> {
     bytes_max: usize,
 }
 
-/// Opened parts of one table.
+/// The opened parts of one table.
 pub(super) struct Parts {
     table: u64,
 }
@@ -62,19 +62,19 @@ impl Parts {
 
     pub(super) fn put(&self, object: ObjectId, part: OpenPart) {
         let filters = part.part.filters_at().map_or(0, |at| at.end - at.start) as usize;
-        // What the store answered may be part of something longer, which would be kept with it.
+        // The bytes may be a slice of a longer buffer, which would be kept along with them.
         let part = OpenPart { front: part.front.to_owned_alone(), ..part };
         let bytes = part.front.len() * (1 + TIMES_LARGER) + filters;
         kept().keep(self.name_of(object), part, bytes);
     }
 
-    /// Lets go of all of them, as where others opened very much.
+    /// Evicts all parts of the table, as happens when others open very many.
     #[cfg(test)]
     pub(super) fn forget(&self) {
         kept().forget(self.table);
     }
 
-    /// By what parts are told apart: their whole name, but for a bug.
+    /// The key of a part: its full name, unless a bug is planted.
     fn name_of(&self, object: ObjectId) -> Name {
         let session = if planted::is(Bug::PartsMixedUp) { SessionId(0) } else { object.session };
         (self.table, ObjectId { session, ..object })
@@ -106,17 +106,17 @@ impl<P: Clone> Kept<P> {
     }
 
     fn keep(&mut self, name: Name, part: P, bytes: usize) {
-        // Half of what may be kept is young; what was not used while that half filled is forgotten.
+        // The young generation takes half of the limit. Entries not used while it fills are evicted.
         if self.young_bytes + bytes > self.bytes_max / 2 {
             self.old = std::mem::take(&mut self.young);
             self.young_bytes = 0;
         }
-        // Two who opened the same one at once may have kept more or less of it.
+        // Two queries that opened the same part at once may have measured different sizes.
         let before = self.young.insert(name, (part, bytes)).map_or(0, |(_, before)| before);
         self.young_bytes = self.young_bytes - before + bytes;
     }
 
-    /// Lets go of what a table had.
+    /// Evicts the parts of a table.
     fn forget(&mut self, table: u64) {
         self.old.retain(|(of, _), _| *of != table);
         let mut bytes = 0;
@@ -159,7 +159,7 @@ mod tests {
         for table in 0..3 {
             (0..5).for_each(|sequence| kept.keep(name(table, sequence), table, 60));
         }
-        // As where another has opened it at the same time, and kept more of it.
+        // As if another query had opened it at the same time, with a larger size.
         kept.keep(name(1, 4), 1, 90);
         kept.forget(1);
         assert_eq!((kept.get(name(1, 4)), kept.get(name(2, 4))), (None, Some(2)));

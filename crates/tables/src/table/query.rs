@@ -1,11 +1,11 @@
-//! Asking: which rows satisfy a filter, which of them are in a sample, and what finding them took.
+//! Queries: which rows satisfy a filter, which of them are in a sample, and what it took to find them.
 //!
 //! A query resolves one version, opens what that version names, and then reads, all at once, the slices of
-//! the bands that can answer it. Where the version names a block or a cube makes no difference: both are
-//! parts of objects with bands in weight order ([`source`]).
+//! the bands that can contribute to the answer. Whether the version names a block or a cube makes no
+//! difference: both are parts of objects with bands in weight order ([`source`]).
 //!
-//! Invariant: pruning looks at extents alone and only ever leaves out what cannot answer; what is answered is
-//! judged row by row, on stored values.
+//! Invariant: pruning uses extents only and leaves out only what cannot match; rows are matched one by one,
+//! on stored values.
 
 mod again;
 mod asked;
@@ -52,29 +52,28 @@ use known::Known;
 use reading::{Handed, Reach, Reading};
 use std::sync::Arc;
 
-/// What is asked of a table. The default asks for everything.
+/// A query of a table. The default selects everything.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
-    /// Rows for which this is true; all for none. A box is a condition too ([`Side::condition`]).
+    /// Rows for which this is true; all rows if `None`. A box is a condition too ([`Side::condition`]).
     pub filter: Option<Expression>,
-    /// Rows of these weights.
+    /// Rows with weights in this window.
     pub window: Window,
-    /// At most so many units of sampling, the lightest that have rows here, each with all of them; all for
-    /// none. Two units of one weight count as one.
+    /// At most this many sampling units, the lightest with matching rows, each with all of its rows; no limit
+    /// if `None`. Two units of equal weight count as one.
     pub units: Option<usize>,
-    /// At most so many rows, the lightest; all for none.
+    /// At most this many rows, the lightest; no limit if `None`.
     pub limit: Option<usize>,
-    /// These columns, by name, in this order; all for none.
+    /// These columns, by name and in this order; all columns if `None`.
     pub columns: Option<Vec<String>>,
-    /// Rows that these runs wrote; those of all for none.
+    /// Rows that these runs wrote; those of all runs if `None`.
     pub runs: Option<OfRuns>,
-    /// Rows of these objects, which are those of a split ([`Table::splits`], [`Union::splits`]); of all for
-    /// none.
+    /// Rows of these objects, which come from a split ([`Table::splits`], [`Union::splits`]); those of all
+    /// objects if `None`.
     pub objects: Option<OfObjects>,
-    /// Of this version; of the one that is current for none.
+    /// The version to read; the current one if `None`.
     pub as_of: Option<Version>,
-    /// Whether what has come of steps that are not complete yet is answered as well, as if they were
-    /// complete.
+    /// Whether to include the blocks received of steps that are still incomplete, as if these were complete.
     pub with_arriving: bool,
 }
 
@@ -95,7 +94,7 @@ impl Default for Query {
 }
 
 impl Query {
-    /// This query, of the rows that satisfy a condition too.
+    /// Restricts the query to rows that also satisfy `condition`.
     #[must_use]
     pub fn filter(mut self, condition: Expression) -> Self {
         self.filter = Some(match self.filter.take() {
@@ -105,21 +104,21 @@ impl Query {
         self
     }
 
-    /// This query, of the rows that lie in a box too ([`crate::expression::parse_box`]).
+    /// Restricts the query to rows in a box ([`crate::expression::parse_box`]).
     #[must_use]
     pub fn in_box(self, sides: &[Side]) -> Self {
         sides.iter().filter_map(Side::condition).fold(self, Self::filter)
     }
 
-    /// This query, of a share of all units.
+    /// Restricts the query to a sample: a share of all units.
     ///
     /// # Errors
-    /// [`WeightError::NotAShare`] unless `share` is from 0 to 1.
+    /// [`WeightError::NotAShare`] unless `share` is between 0 and 1.
     pub fn sample(self, share: f64) -> Result<Self, WeightError> {
         Ok(Self { window: Window::below(Cut::of_share(share)?), ..self })
     }
 
-    /// This query, of the units from one share of all to another ([`Cut::window`]).
+    /// Restricts the query to the units from one share of all to another ([`Cut::window`]).
     ///
     /// # Errors
     /// [`WeightError::NotAShare`], [`WeightError::WindowInsideOut`].
@@ -127,106 +126,106 @@ impl Query {
         Ok(Self { window: Cut::window(from, to)?, ..self })
     }
 
-    /// This query, of so many units at most.
+    /// Restricts the query to at most `units` units.
     #[must_use]
     pub fn first(self, units: usize) -> Self {
         Self { units: Some(units), ..self }
     }
 
-    /// This query, of so many rows at most.
+    /// Restricts the query to at most `rows` rows.
     #[must_use]
     pub fn limit(self, rows: usize) -> Self {
         Self { limit: Some(rows), ..self }
     }
 
-    /// This query, of these columns.
+    /// Selects the columns of the answer.
     #[must_use]
     pub fn select<N: Into<String>>(self, columns: impl IntoIterator<Item = N>) -> Self {
         Self { columns: Some(columns.into_iter().map(Into::into).collect()), ..self }
     }
 
-    /// This query, of the rows that one of these runs wrote.
+    /// Restricts the query to rows written by one of these runs.
     #[must_use]
     pub fn of_runs(self, runs: OfRuns) -> Self {
         let runs = self.runs.as_ref().map_or_else(|| runs.clone(), |known| known.intersection(&runs));
         Self { runs: Some(runs), ..self }
     }
 
-    /// This query, of an older version.
+    /// Reads an older version.
     #[must_use]
     pub fn as_of(self, version: Version) -> Self {
         Self { as_of: Some(version), ..self }
     }
 
-    /// Whether it has a number of units or of rows, so that only the order of all rows tells which are meant.
+    /// Whether the query limits units or rows, so that its answer depends on the order of all matching rows.
     pub(crate) const fn is_cut_short(&self) -> bool {
         self.units.is_some() || self.limit.is_some()
     }
 
-    /// How far its answer is planned before it is read.
+    /// How far the answer is planned before it is read.
     const fn reach(&self) -> Reach {
         if self.is_cut_short() { Reach::AsNeeded } else { Reach::Everything }
     }
 
-    /// This query, of what has come of incomplete steps as well.
+    /// Includes the blocks received of incomplete steps.
     #[must_use]
     pub fn with_arriving(self) -> Self {
         Self { with_arriving: true, ..self }
     }
 }
 
-/// What an answer took.
+/// The work that an answer took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Work {
-    /// Blocks that the version has.
+    /// Blocks in the version.
     pub blocks: u64,
-    /// Bands that were decoded.
+    /// Bands decoded.
     pub bands: u64,
     /// Rows in those bands.
     pub rows_touched: u64,
-    /// Rows that were answered.
+    /// Rows in the answer.
     pub rows_returned: u64,
-    /// Requests to the store: contiguous ranges of objects.
+    /// Requests to the store, each for a contiguous range of one object.
     pub requests: u64,
-    /// Bytes that they brought.
+    /// Bytes that the requests returned.
     pub bytes: u64,
 }
 
 /// The answer to a query.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The version that was read.
+    /// The version read.
     pub version: Version,
-    /// The rows, in the order of (weight, id).
+    /// The rows, ordered by (weight, id).
     pub rows: RecordBatch,
     /// The weight of each row.
     pub weights: Vec<Weight>,
-    /// Every row of the range below this cut is among them: they are its sample of the share
-    /// [`Cut::share`], and perhaps some rows more.
+    /// All matching rows with weights below this cut are in the answer: they are a sample with the share
+    /// [`Cut::share`]. The answer may have further rows above the cut.
     pub cut: Cut,
-    /// What it took.
+    /// The work it took.
     pub work: Work,
 }
 
-/// All rows of a query, in no order.
+/// All rows of a query, in no particular order.
 #[derive(Clone, Debug)]
 pub struct Scanned {
-    /// The version that was read.
+    /// The version read.
     pub version: Version,
-    /// The rows, in a few batches; one of no rows where nothing answers.
+    /// The rows, in a few batches; a single empty batch if no row matches.
     pub batches: Vec<RecordBatch>,
-    /// What it took.
+    /// The work it took.
     pub work: Work,
 }
 
-/// How many rows a query has.
+/// The number of rows of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// The version that was read.
+    /// The version read.
     pub version: Version,
-    /// The rows.
+    /// Number of rows.
     pub rows: u64,
-    /// What it took.
+    /// The work it took.
     pub work: Work,
 }
 
@@ -240,8 +239,8 @@ impl Table {
         self.again_if_vacuumed(query, query_of).await
     }
 
-    /// Answers a query with its rows in whatever order they lie, which spares a large answer half of its
-    /// time: the order is that of weights, and has nothing to do with where rows are kept.
+    /// Answers a query with its rows in storage order, which takes a large answer half the time: weight order
+    /// is unrelated to where rows are stored.
     ///
     /// # Errors
     /// As [`Table::query`].
@@ -249,7 +248,7 @@ impl Table {
         self.again_if_vacuumed(query, scan_of).await
     }
 
-    /// Counts the rows of a query, exactly, and reads only what it must for that.
+    /// Counts the rows of a query exactly, and reads only what that requires.
     ///
     /// # Errors
     /// As [`Table::query`].
@@ -257,13 +256,13 @@ impl Table {
         self.again_if_vacuumed(query, count_of).await
     }
 
-    /// Whether a filter says which weights the rows of its answer have, so that little is read for them.
+    /// Whether a filter determines the weights of matching rows, so that little has to be read.
     pub(crate) fn names_units(&self, filter: &Bound) -> bool {
         Known::of(&self.schema, filter).is_some()
     }
 
-    /// Does something with the table as the version has it that a query is about; again with the next one, if
-    /// a vacuum took that away meanwhile and the query is not about just that version.
+    /// Runs `act` on the table as of the query's version. If a vacuum removes that version in the meantime
+    /// and the query does not ask for it by number, tries again with the next one.
     async fn again_if_vacuumed<'q, T, F>(
         &'q self,
         query: &'q Query,
@@ -283,12 +282,11 @@ impl Table {
         }
     }
 
-    /// Whether a query whose reading failed may begin again, of which so many rows were handed over: if a
-    /// vacuum took its version away, nobody has seen a row of it, and the version that is current now will do
-    /// as well; not for ever.
+    /// Decides whether a query that failed may start again: only if a vacuum removed its version, none of its
+    /// rows has been handed over, and the current version will do; and only a limited number of times.
     ///
     /// # Errors
-    /// Why it may not.
+    /// The original error, if it may not.
     async fn may_begin_again(
         &self,
         query: &Query,
@@ -303,7 +301,7 @@ impl Table {
         if may_begin { Ok(()) } else { Err(error) }
     }
 
-    /// What the version that a query is about has.
+    /// The manifest of the version that a query reads.
     async fn manifest_for(&self, query: &Query) -> Result<Arc<Manifest>, TableError> {
         let manifest = match query.as_of {
             None => match self.ledger.known().filter(|_| planted::is(Bug::StaleState)) {
@@ -334,7 +332,7 @@ async fn query_of(table: Table, query: &Query, manifest: Arc<Manifest>) -> Resul
 
 async fn scan_of(table: Table, query: &Query, manifest: Arc<Manifest>) -> Result<Scanned, TableError> {
     if query.units.is_some() || query.limit.is_some() {
-        // Only their order tells which rows these are.
+        // Which rows these are depends on their order.
         let Answer { version, rows, work, .. } = query_of(table, query, manifest).await?;
         return Ok(Scanned { version, batches: vec![rows], work });
     }

@@ -1,8 +1,8 @@
-//! The registry: which tables a store has; making, listing and dropping them.
+//! The registry: creates, lists and drops the tables of a store.
 //!
-//! Invariant: a table's entry is there before any of its cells, and as long as any is.
-//! Invariant: once the manifest partition says that the table was dropped, no session begins at it any more,
-//! so nothing becomes true in it.
+//! Invariant: the entry of a table exists before any of its cells, and as long as any of them. Invariant:
+//! once the manifest partition says that the table was dropped, no session can begin, so no edit can be
+//! committed.
 
 use super::entries::all_entries;
 use super::names::{Names, REGISTRY, random_id};
@@ -15,18 +15,18 @@ use atoll_store::{
 };
 use std::sync::Arc;
 
-/// A table of a store, as the list of tables has it.
+/// A table in the list of tables.
 #[derive(Clone, Debug)]
 pub struct TableSummary {
     /// Its name.
     pub name: String,
-    /// Its columns and their roles when it was made; others may have been added since.
+    /// The columns and roles that it was created with; columns may have been added since.
     pub schema: TableSchema,
 }
 
 impl Table {
-    /// Makes a table, or opens the one that is there if it has the same schema, or had it when it was made:
-    /// also in a store that is only read.
+    /// Creates a table, or opens an existing one if its current or original schema is the same. The latter
+    /// also works in a read-only store.
     ///
     /// # Errors
     /// [`TableError::Name`], [`TableError::Exists`] for another schema, errors of the store.
@@ -36,12 +36,12 @@ impl Table {
         let text = codec::entry_to_json(&entry);
         let cell = Cell::new(REGISTRY, name);
         loop {
-            // The manifest partition needs nothing to be empty, so the registry's cell is all there is to
-            // write.
+            // An empty manifest partition is valid, so the cell in the registry is all that has to be
+            // written.
             let refused =
                 match store.compare_and_swap(cell, None, text.as_bytes(), WriteOptions::default()).await {
                     Ok(_) | Err(StoreError::Conflict(_)) => None,
-                    // What is there already is opened, for which nothing is written.
+                    // An existing table can still be opened, which writes nothing.
                     Err(error) if error.kind() == ErrorKind::ReadOnly => Some(error),
                     Err(error) => return Err(error.into()),
                 };
@@ -56,7 +56,7 @@ impl Table {
                 }
                 Err(TableError::NotFound { .. }) => match refused {
                     Some(refused) => return Err(refused.into()),
-                    // One of the same name is on its way out.
+                    // A table of the same name is being dropped.
                     None => Self::drop_rest(&*store, name).await?,
                 },
                 Err(error) => return Err(error),
@@ -64,7 +64,7 @@ impl Table {
         }
     }
 
-    /// Opens a table. Nothing is written before the first append, so that a store which is only read will do.
+    /// Opens a table. Nothing is written before the first append, so a read-only store will do.
     ///
     /// # Errors
     /// [`TableError::NotFound`], [`TableError::Damaged`], errors of the store.
@@ -77,7 +77,7 @@ impl Table {
         }
     }
 
-    /// The tables of a store, by name.
+    /// The tables of a store, sorted by name.
     ///
     /// # Errors
     /// [`TableError::Damaged`], errors of the store.
@@ -93,9 +93,9 @@ impl Table {
         Ok(tables)
     }
 
-    /// Drops a table with all its versions and rows. Handles that are open find that it is gone; what one of
-    /// them is writing just now becomes true in no table. A drop that is broken off is finished by the next
-    /// one, or by making a table of that name; until then the table is not listed any more.
+    /// Drops a table with all its versions and rows. Open handles get an error from then on, and whatever
+    /// they are writing is not committed. An interrupted drop is finished by the next one, or by creating a
+    /// table of that name; until then the table is not listed.
     ///
     /// # Errors
     /// [`TableError::NotFound`], errors of the store.
@@ -110,8 +110,8 @@ impl Table {
                 Err(StoreError::Conflict(_)) => {}
                 Err(error) => return Err(error.into()),
             }
-            // Somebody else has dropped it, and another may have that name; or it was arriving, and is there
-            // now.
+            // Another process has dropped it, and the name may belong to another table; or it was an arriving
+            // copy that is finished by now.
             match entry(store, name).await? {
                 Some(now) if now.1.id == there.id => (text, there) = now,
                 _ => return Ok(()),
@@ -120,7 +120,7 @@ impl Table {
         Self::drop_rest(store, name).await
     }
 
-    /// Removes what belongs to a table whose entry says that it is dropped, and then the entry.
+    /// Removes the cells of a table whose entry says that it is dropped, and then the entry.
     pub(super) async fn drop_rest(store: &dyn Store, name: &str) -> Result<(), TableError> {
         let found = entry(store, name).await?.filter(|(_, entry)| entry.stage == Stage::Dropped);
         let Some((text, entry)) = found else { return Ok(()) };
@@ -133,7 +133,7 @@ impl Table {
     }
 }
 
-/// Removes all cells of a table but its entry, and sees to it that no session begins at it.
+/// Removes all cells of a table except its entry, and ensures that no session can begin.
 pub(super) async fn remove_cells(store: &dyn Store, names: &Names) -> Result<(), TableError> {
     let end = Batch::on(names.manifest())
         .delete_range(SortRange::all())

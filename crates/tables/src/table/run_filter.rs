@@ -1,8 +1,8 @@
-//! Runs by their attributes: a condition about what was noted of each, such as its temperature.
+//! Selects runs by their attributes, such as a temperature, with a condition of the expression grammar.
 //!
-//! The attributes of all runs become a batch of one row for each run, so that the one grammar serves here
-//! too. A run that lacks an attribute has no value in it; `run` is its name, unless an attribute is called
-//! so. Runs of several tables are rows of one batch: what is known in one of them is known of all.
+//! The attributes of all runs become one batch with a row for each run. An attribute that a run lacks is
+//! null; `run` is its name, unless an attribute has that name. Runs of several tables are rows of one batch,
+//! so an attribute known in one table is known for all.
 
 use super::entries::all_entries;
 use super::query::arrow;
@@ -20,21 +20,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 impl Table {
-    /// The runs whose attributes satisfy a condition, by name.
+    /// The runs whose attributes satisfy a condition, sorted by name.
     ///
     /// # Errors
-    /// [`TableError::Filter`] for a condition about an attribute that no run has, or that does not fit its
+    /// [`TableError::Filter`] for a condition on an attribute that no run has, or that does not fit its
     /// values; otherwise as [`Table::runs`].
     pub async fn runs_where(&self, condition: &Expression) -> Result<Vec<RunSummary>, TableError> {
         Ok(runs_where(std::slice::from_ref(self), condition).await?.into_iter().flatten().collect())
     }
 
-    /// The attributes of all runs that have any, by name of the run, which need not be there; read at once.
+    /// The attributes of all runs that have any, by name of the run, read at once. The runs need not exist.
     ///
     /// # Errors
     /// As [`Table::attributes`].
     pub async fn attributes_of_runs(&self) -> Result<BTreeMap<String, Attributes>, TableError> {
-        // What is about something else begins with a control character, which no run's name does.
+        // Keys of other attributes begin with a control character; names of runs do not.
         let range = SortRange::half_open(vec![b' '], vec![0xff]);
         let request = ScanRequest { range, ..ScanRequest::all(self.names.attributes()) };
         let of_entry = |entry: ScanEntry| {
@@ -45,7 +45,7 @@ impl Table {
     }
 }
 
-/// The runs of tables whose attributes satisfy a condition, those of each table by itself.
+/// The runs whose attributes satisfy a condition, as one list per table.
 pub(crate) async fn runs_where(
     tables: &[Table],
     condition: &Expression,
@@ -67,8 +67,8 @@ pub(crate) async fn runs_where(
     Ok(meant)
 }
 
-/// One row for each run. Of attributes that nobody asks for, of which each attempt of each run may have some
-/// of its own, there is the name alone.
+/// One row for each run. Attributes that the condition does not mention are null columns of the right name:
+/// each attempt of each run may have some of its own, so there may be many.
 fn as_batch(runs: &[&str], of_each: &[Attributes], asked: &[String]) -> Result<RecordBatch, TableError> {
     let names: BTreeSet<&String> = of_each.iter().flat_map(BTreeMap::keys).collect();
     let column = |name: &&String| {
@@ -89,8 +89,8 @@ fn as_batch(runs: &[&str], of_each: &[Attributes], asked: &[String]) -> Result<R
     RecordBatch::try_new(Arc::new(schema), columns).map_err(arrow)
 }
 
-/// The values of one attribute as a column of the narrowest type that has them all. Where some are lists or
-/// objects, all that can be asked is who has one.
+/// The values of one attribute as a column of the narrowest type that fits all of them. If some are lists or
+/// objects, a condition can only ask which runs have the attribute.
 fn column_of(values: &[Option<&Value>]) -> ArrayRef {
     let there = || values.iter().flatten();
     if there().any(|value| value.is_array() || value.is_object()) {

@@ -1,4 +1,4 @@
-//! Runs and steps: what a version says about them, without a look at any row.
+//! Runs and steps: what a version says about them, without reading rows.
 
 use super::{Table, TableError};
 use crate::TableSchema;
@@ -7,35 +7,35 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A run, as the current version has it.
+/// A run in the current version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunSummary {
     /// Its name.
     pub name: String,
     /// The attempt that may write.
     pub attempt: u64,
-    /// How many ranks write each of its steps.
+    /// Number of ranks that write each of its steps.
     pub ranks: u32,
-    /// The last visible step, whoever wrote it: a checkpoint is admissible up to it.
+    /// The last visible step of any attempt; a checkpoint is admissible up to it.
     pub last_complete: Option<u64>,
     /// The last step that the current attempt made visible.
     pub published: Option<u64>,
-    /// How many steps are visible.
+    /// Number of visible steps.
     pub steps: u64,
-    /// How many rows they have; rows that were deleted by an expression count.
+    /// Number of rows in them, including those deleted by an expression.
     pub rows: u64,
 }
 
-/// What a rank of a run has to know of it, listed or not.
+/// What a rank needs to know about its run, listed or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunState {
     /// The attempt that may write.
     pub attempt: u64,
-    /// The last visible step, whoever wrote it: a checkpoint is admissible up to it.
+    /// The last visible step of any attempt; a checkpoint is admissible up to it.
     pub last_complete: Option<u64>,
     /// The last step that the current attempt made visible.
     pub published: Option<u64>,
-    /// Whether a block of this rank has come in the current attempt.
+    /// Whether the current attempt has received a block of this rank.
     pub has_rank_given: bool,
 }
 
@@ -46,45 +46,45 @@ pub struct StepSummary {
     pub run: String,
     /// Its number.
     pub step: u64,
-    /// Its time in the unit of the simulation, if its writer told it.
+    /// Its time in the unit of the simulation, if the writer gave one.
     pub time: Option<f64>,
     /// The attempt that wrote it.
     pub attempt: u64,
-    /// How many rows it has; rows that were deleted by an expression count.
+    /// Number of rows, including those deleted by an expression.
     pub rows: u64,
 }
 
-/// What a version of a table is made of.
+/// What a version of a table consists of.
 #[derive(Clone, Debug)]
 pub struct TableInfo {
     /// The table's name.
     pub name: String,
     /// Its columns and their roles.
     pub schema: Arc<TableSchema>,
-    /// The version that this is about.
+    /// The version described.
     pub version: Version,
-    /// How many visible pieces lie as their writers appended them.
+    /// Number of visible pieces that are still blocks, as appended.
     pub blocks: u64,
-    /// How many were packed.
+    /// Number of visible pieces that are packed.
     pub cubes: u64,
-    /// How many rows they have; rows that were deleted by an expression and not packed since count.
+    /// Number of rows, including those deleted by an expression and not yet packed away.
     pub rows: u64,
-    /// How many bytes they take in the store.
+    /// Number of bytes that they take in the store.
     pub bytes: u64,
-    /// How many runs there are.
+    /// Number of runs.
     pub runs: u64,
-    /// How many steps of them are visible.
+    /// Number of visible steps.
     pub steps: u64,
 }
 
 impl TableInfo {
-    /// Of a table in which there is nothing.
+    /// The description of an empty table.
     pub(super) fn none(name: &str, schema: Arc<TableSchema>, version: Version) -> Self {
         let name = name.to_owned();
         Self { name, schema, version, blocks: 0, cubes: 0, rows: 0, bytes: 0, runs: 0, steps: 0 }
     }
 
-    /// Adds what a version has.
+    /// Adds the content of a version.
     pub(super) fn add(&mut self, manifest: &Manifest) {
         let add = |total: &mut u64, number: u64| *total = total.saturating_add(number);
         for piece in manifest.pieces.values().map(|placed| &placed.piece) {
@@ -100,8 +100,8 @@ impl TableInfo {
 }
 
 impl Table {
-    /// The runs, by name. A run all of whose steps were deleted is not among them, but for one whose attempt
-    /// has made no step visible yet: they may come.
+    /// The runs, sorted by name. A run whose steps were all deleted is not listed, unless its attempt has
+    /// made no step visible yet: those are expected to come.
     ///
     /// # Errors
     /// [`TableError::Damaged`], errors of the store.
@@ -110,7 +110,7 @@ impl Table {
         Ok(manifest.runs.iter().filter(|(_, run)| is_listed(run)).map(summary).collect())
     }
 
-    /// The visible steps of a run, or of all runs one after the other, in rising order.
+    /// The visible steps of one run, or of all runs one after another, in rising order.
     ///
     /// # Errors
     /// [`TableError::NoRun`], [`TableError::Damaged`], errors of the store.
@@ -118,7 +118,7 @@ impl Table {
         self.steps_from(run, 0).await
     }
 
-    /// As [`Table::steps`], but for those before a step. Those of one attempt become visible in rising order.
+    /// Like [`Table::steps`], from step `first` on. Steps of one attempt become visible in rising order.
     ///
     /// # Errors
     /// As [`Table::steps`].
@@ -142,8 +142,8 @@ impl Table {
         Ok(steps_of((&id, run)))
     }
 
-    /// The steps of a run, from one on, that its attempt under way wrote and that were deleted since, in
-    /// rising order: it cannot write them again, and a new attempt can.
+    /// The steps from `first` on that the current attempt of a run wrote and that were deleted since, in
+    /// rising order. Only a new attempt can write them again.
     ///
     /// # Errors
     /// As [`Table::steps`].
@@ -156,9 +156,8 @@ impl Table {
         Ok(deleted.map(|(step, _)| *step).collect())
     }
 
-    /// The last visible step of a run: a checkpoint is admissible up to it. None if the run has no visible
-    /// step, as after all of them were deleted, or never began, so that a program that starts for the first
-    /// time may ask as well.
+    /// The last visible step of a run, up to which a checkpoint is admissible. `None` if the run has no
+    /// visible step because all were deleted or it never began, so a program may ask even on its first start.
     ///
     /// # Errors
     /// [`TableError::Damaged`], errors of the store.
@@ -167,8 +166,8 @@ impl Table {
         Ok(manifest.runs.get(run).and_then(Run::last_complete))
     }
 
-    /// What a rank of a run has to know of it, also where all its steps were deleted; none if it never began.
-    /// It costs the same however many runs and steps there are.
+    /// What a rank needs to know about its run, even if all steps were deleted; `None` if the run never
+    /// began. The cost does not depend on the number of runs and steps.
     ///
     /// # Errors
     /// [`TableError::Damaged`], errors of the store.
@@ -182,7 +181,7 @@ impl Table {
         }))
     }
 
-    /// What the current version is made of.
+    /// What the current version consists of.
     ///
     /// # Errors
     /// [`TableError::Damaged`], errors of the store.
@@ -194,8 +193,8 @@ impl Table {
         Ok(info)
     }
 
-    /// Waits for a version after `since`: returns the current version as soon as there is one, and after
-    /// `wait` at the latest. Nothing polls: the store wakes whoever waits.
+    /// Waits for a version after `since`: returns the current version as soon as there is a later one, and
+    /// after `wait` at the latest. Does not poll: the store wakes the waiting task.
     ///
     /// # Errors
     /// [`TableError::Edit`] if `since` is ahead of the table, [`TableError::NotFound`] if the table is
@@ -211,19 +210,20 @@ impl Table {
         Ok(self.ledger.wait(head, wait).await?.version)
     }
 
-    /// Deletes the rows that are visible now and meet all that is said: of a run, of steps, for which an
-    /// expression is true. The version in which they are gone. Rows that come later stay, also of the same
-    /// steps.
+    /// Deletes the visible rows that match all of the given criteria: of a run, of a range of steps, for
+    /// which an expression is true. Returns the first version without them. Rows that are added later stay,
+    /// even of the same steps.
     ///
-    /// Whole steps go as such; of others the rows are left out by queries until they are packed. Older
-    /// versions keep what they had. A step that went as a whole can be written again by a new attempt only:
-    /// for the attempt that wrote it, it is there already. With all steps of a run goes what its ranks noted
-    /// of them, and its attributes, unless an attempt that began has completed no step yet, or a snapshot is
-    /// kept that may show it. An attempt that had completed some and goes on notes its attributes again.
+    /// Whole steps are removed as such; from others, queries leave the deleted rows out until they are
+    /// packed. Older versions keep their rows. A step that was deleted whole can be written again only by a
+    /// new attempt, because the attempt that wrote it still counts it as written. Deleting all steps of a run
+    /// also removes the notes of its ranks and its attributes, unless its current attempt has completed no
+    /// step yet, or a snapshot exists that may show the run. An attempt that had completed steps and
+    /// continues has to set its attributes again.
     ///
     /// # Errors
-    /// [`TableError::NoRun`], [`TableError::Steps`] for steps inside out, [`TableError::Filter`] for one that
-    /// does not fit the table, errors of the store.
+    /// [`TableError::NoRun`], [`TableError::Steps`] for an empty range of steps, [`TableError::Filter`] for
+    /// an expression that does not fit the table, errors of the store.
     pub async fn delete(
         &self,
         run: Option<&str>,
@@ -240,7 +240,7 @@ impl Table {
         self.delete_within(run, steps, expression).await
     }
 
-    /// As [`Table::delete`], of a step and all later ones, the last that there can be among them.
+    /// Like [`Table::delete`], for a step and all later ones, including the last possible one.
     ///
     /// # Errors
     /// As [`Table::delete`].
@@ -270,7 +270,7 @@ impl Table {
             None => None,
         };
         let is_whole = steps == StepRange::ALL && expression.is_none();
-        // As they are before: what is noted from here on is about the run's next life.
+        // Read before the delete: anything noted later is about the run's next life.
         let (noted, of_ranks) = match is_whole {
             true => (self.noted_of(run).await?, self.rank_notes_of(run).await?),
             false => (Vec::new(), Vec::new()),
@@ -278,7 +278,7 @@ impl Table {
         let scope = Scope { run: run.map(RunId::from), steps, expression };
         let version = self.ledger.commit(Edit::Delete { scope }).await?;
         if is_whole {
-            // What ranks noted is about steps that are no longer there.
+            // Ranks' notes are about steps that no longer exist.
             self.forget_notes(&of_ranks).await?;
             self.forget_attributes(noted).await?;
         }
@@ -296,7 +296,7 @@ impl Table {
     }
 }
 
-/// An expression as the manifest keeps it, once it is known to fit the table.
+/// Parses an expression, checks that it fits the table, and returns the form that the manifest stores.
 fn checked(schema: &TableSchema, text: &str) -> Result<Arc<str>, TableError> {
     let expression = crate::expression::Expression::parse(text)?;
     expression.bind(schema.columns())?;
@@ -307,7 +307,7 @@ fn steps_there(run: &Run) -> impl Iterator<Item = u64> {
     run.complete.values().filter(|there| !there.is_deleted).map(|there| there.rows)
 }
 
-/// Whether there is anything left of it, or may come.
+/// Whether the run has rows left, or may still get some.
 pub(super) fn is_listed(run: &Run) -> bool {
     run.published.is_none() || steps_there(run).next().is_some() || !run.arriving.is_empty()
 }

@@ -1,12 +1,12 @@
-//! Sessions: what a handle that writes is known by to others, begun with its first write and renewed by its
-//! commits.
+//! Sessions: how other processes know a handle that writes. A session begins with the handle's first write
+//! and is renewed by its commits.
 //!
-//! A handle that only reads has no session. One that writes puts its session's cell when it first needs a
-//! name for an object, and every commit has the condition that the cell is as the handle wrote it. Once a
-//! third of its time has passed, the next commit renews it in the same write, so that nothing runs in the
+//! A handle that only reads has no session. A writing handle puts its session's cell when it first needs a
+//! name for an object, and every commit is conditional on the cell being as the handle wrote it. Once a third
+//! of the session's lifetime has passed, the next commit renews it in the same write, so nothing runs in the
 //! background. Only a pack renews it by itself, between two commits.
 //!
-//! Invariant: what the cell may hold, if it is there, is `cell` or one of `tried`.
+//! Invariant: if the cell exists, its content is `cell` or one of `tried`.
 
 use super::names::random_id;
 use super::{TableError, codec};
@@ -16,18 +16,18 @@ use atoll_store::{Batch, Store, StoreError, WriteOptions};
 /// How long a session lasts without being renewed, in nanoseconds.
 const SESSION_NS: u64 = 3_600_000_000_000;
 
-/// How often a session's cell is tried to be put under another name, should it not be known whether it was.
+/// How often a session's cell is put under another name if the outcome of the put is unknown.
 const ATTEMPTS_MAX: usize = 5;
 
 /// The session of this handle, as the handle knows it.
 #[derive(Clone, Debug)]
 pub(super) struct OwnSession {
     pub(super) id: SessionId,
-    /// It may look up who made the versions from this one on; it only rises.
+    /// The session may look up who made the versions from this one on. It only rises.
     from: Version,
-    /// The session's cell, as far as is known.
+    /// The last known content of the session's cell.
     pub(super) cell: Vec<u8>,
-    /// What it was to become by writes of which nobody knows whether they were carried out.
+    /// Contents that writes of unknown outcome tried to give the cell.
     tried: Vec<Vec<u8>>,
     /// When to renew it, in nanoseconds of the store's clock.
     renew_at: u64,
@@ -48,7 +48,7 @@ impl OwnSession {
         let mut attempts = 0;
         loop {
             let now = store.now().await?.0;
-            // A late write must not bring a session back, so a name in doubt is not used again.
+            // A late write must not bring a session back, so a name whose put is in doubt is not reused.
             let id = SessionId(random_id());
             let cell = codec::session_to_json(from, now.saturating_add(SESSION_NS)).into_bytes();
             let key = Cell::Session(id).sort_key();
@@ -67,13 +67,13 @@ impl OwnSession {
         }
     }
 
-    /// Whether it may look up who made the version after this one.
+    /// Whether the session may look up who made the version after this one.
     pub(super) fn covers(&self, version: Version) -> bool {
         version >= self.from
     }
 
-    /// The cell with which the next commit renews it, if it is time. The commit looks up nothing before the
-    /// version `from`.
+    /// The new content of the cell if a renewal is due; the next commit writes it. The commit must look up
+    /// nothing before the version `from`.
     pub(super) fn renewal(&mut self, now: u64, from: Version) -> Option<Vec<u8>> {
         if now < self.renew_at {
             return None;
@@ -86,20 +86,20 @@ impl OwnSession {
         Some(cell)
     }
 
-    /// Takes in that the cell was renewed.
+    /// Notes that the cell was renewed.
     pub(super) fn renewed(&mut self, cell: Vec<u8>, now: u64) {
         self.cell = cell;
-        // Their condition was the cell as it was.
+        // Those writes were conditional on the old content, so they can no longer succeed.
         self.tried.clear();
         self.renew_at = renew_at(now);
     }
 
-    /// Takes in what the cell holds; whether the session stands.
+    /// Compares the cell with what this handle wrote; returns whether the session still stands.
     pub(super) fn saw(&mut self, found: Option<&[u8]>) -> bool {
         let Some(found) = found else { return false };
         if let Some(place) = self.tried.iter().position(|tried| tried == found) {
             let cell = self.tried.swap_remove(place);
-            // When it was tried is forgotten; renewing early does no harm.
+            // The time of that attempt is unknown; renewing early does no harm.
             self.renewed(cell, 0);
         }
         self.cell == found

@@ -1,4 +1,4 @@
-//! Snapshots: versions that stay readable under a name, whatever a vacuum takes away.
+//! Snapshots: versions that stay readable under a name, unaffected by vacuums.
 
 use super::{Table, TableError, check_name};
 use crate::protocol::Version;
@@ -10,20 +10,20 @@ pub struct SnapshotSummary {
     pub name: String,
     /// The version that it keeps.
     pub version: Version,
-    /// When it was made, in nanoseconds of the store's clock, which count from 1970 as a rule.
+    /// When it was made, in nanoseconds of the store's clock, usually since 1970.
     pub made: u64,
 }
 
 impl Table {
-    /// Keeps a version under a name, the current one if none is given; the version. Doing it again changes
-    /// nothing, unless there is one of that name with another version.
+    /// Keeps a version, by default the current one, under a name; returns the version. Idempotent, unless a
+    /// snapshot of that name keeps another version.
     ///
-    /// A name is not empty, has at most 255 bytes and no control characters, and is no number: versions are
-    /// asked by numbers.
+    /// A name is not empty, has at most 255 bytes and no control characters, and is not a number, since
+    /// numbers denote versions.
     ///
     /// # Errors
     /// [`TableError::Name`], [`TableError::SnapshotExists`], [`TableError::VersionGone`],
-    /// [`TableError::Edit`] for a version that is not there yet, errors of the store.
+    /// [`TableError::Edit`] for a version that does not exist yet, errors of the store.
     pub async fn create_snapshot(&self, name: &str, version: Option<Version>) -> Result<Version, TableError> {
         check_name("snapshot", name)?;
         let digits = name.strip_prefix(['+', '-']).unwrap_or(name);
@@ -37,7 +37,7 @@ impl Table {
         self.ledger.keep_snapshot(name, version).await
     }
 
-    /// The snapshots, by name.
+    /// The snapshots, sorted by name.
     ///
     /// # Errors
     /// [`TableError::Damaged`], errors of the store.
@@ -60,7 +60,7 @@ impl Table {
         snapshots.get(name.as_bytes()).map(|kept| kept.version).ok_or_else(|| self.no_snapshot(name))
     }
 
-    /// Forgets a snapshot. What only it kept goes with the next vacuum.
+    /// Deletes a snapshot. The next vacuum removes what only this snapshot kept.
     ///
     /// # Errors
     /// [`TableError::NoSnapshot`], errors of the store.

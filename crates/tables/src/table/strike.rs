@@ -1,4 +1,4 @@
-//! Strikes: which rows of a part a version has struck, judged row by row.
+//! Strikes: which rows of a part a version has struck, decided row by row.
 
 use super::codec::damaged;
 use super::{Table, TableError};
@@ -11,27 +11,27 @@ use arrow_buffer::BooleanBuffer;
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
-/// Rows of a part that meet all that is said here are struck.
+/// The rows of a part that match all of these criteria are struck.
 #[derive(Clone)]
 pub(super) struct Strike {
-    /// Rows of some runs; none where that does not matter.
+    /// Rows of some runs; `None` for any run.
     runs: Option<OfRuns>,
-    /// Rows of these steps; none where all are meant.
+    /// Rows of these steps; `None` for all steps.
     steps: Option<StepRange>,
-    /// Rows for which this is true; all for none.
+    /// Rows for which this is true; `None` for all rows.
     condition: Option<Arc<Bound>>,
 }
 
-/// Rows of which runs are meant.
+/// A selection of runs.
 #[derive(Clone)]
 struct OfRuns {
     runs: Runs,
-    /// Which of the names of a part are meant: all bands of a part share their names, of which there may be
-    /// thousands.
+    /// Which run names of a part are selected, computed once: all bands of a part share their names, of which
+    /// there may be thousands.
     known: OnceLock<Meant>,
 }
 
-/// Names, and which of them are meant.
+/// Run names, and which of them are selected.
 #[derive(Clone)]
 struct Meant {
     names: Arc<[RunId]>,
@@ -49,7 +49,7 @@ impl OfRuns {
         Self { runs, known: OnceLock::new() }
     }
 
-    /// Which of these names are meant.
+    /// Which of these names are selected.
     fn meant(&self, names: &Arc<[RunId]>) -> Arc<[bool]> {
         let are_meant = || -> Arc<[bool]> { names.iter().map(|name| self.means(name)).collect() };
         let known = self.known.get_or_init(|| Meant { names: Arc::clone(names), meant: are_meant() });
@@ -65,7 +65,7 @@ impl OfRuns {
 }
 
 impl Strike {
-    /// What a version says is struck of a part. `bound` makes a condition of its text.
+    /// The strike of what a version says about a part. `bound` compiles the text of a condition.
     pub(super) fn of(
         struck: Struck,
         bound: impl FnOnce(&Arc<str>) -> Result<Arc<Bound>, TableError>,
@@ -75,17 +75,17 @@ impl Strike {
         Ok(Self { runs, steps, condition: expression.as_ref().map(bound).transpose()? })
     }
 
-    /// Whatever other runs wrote.
+    /// Strikes the rows of all runs but these.
     pub(super) const fn all_but(runs: Arc<BTreeSet<RunId>>) -> Self {
         Self { runs: Some(OfRuns::new(Runs::AllBut(runs))), steps: None, condition: None }
     }
 
-    /// Whether it looks at where rows were written.
+    /// Whether it needs to know where rows were written.
     pub(super) const fn needs_origins(&self) -> bool {
         self.runs.is_some() || self.steps.is_some()
     }
 
-    /// Which rows are struck. Origins are there where they are needed.
+    /// Which rows are struck. `origins` must be given if they are needed.
     pub(super) fn strikes(
         &self,
         rows: &RecordBatch,
@@ -111,7 +111,7 @@ impl Strike {
     }
 }
 
-/// Where a condition is true: not where it is false, and not where it is null.
+/// Where a condition is true, that is neither false nor null.
 pub(super) fn is_true(found: &arrow_array::BooleanArray) -> BooleanBuffer {
     use arrow_array::Array;
     found.nulls().map_or_else(|| found.values().clone(), |nulls| found.values() & nulls.inner())
@@ -120,7 +120,7 @@ pub(super) fn is_true(found: &arrow_array::BooleanArray) -> BooleanBuffer {
 /// The condition of a stored text.
 pub(super) fn bound(table: &Table, text: &str) -> Result<Arc<Bound>, TableError> {
     let unreadable = |error| damaged(&table.name, &format!("what was deleted cannot be told: {error}"));
-    // It was within the limit of its caller, and whatever is kept of a delete has to be read.
+    // The text was within the limit when it was given, and a stored delete must always be readable.
     let bound = Expression::parse_stored(text).and_then(|expression| expression.bind(table.schema.columns()));
     bound.map(Arc::new).map_err(unreadable)
 }

@@ -1,4 +1,4 @@
-//! Tables on the model store, against plain sorting and filtering of the same rows.
+//! Tests tables on the model store against plain sorting and filtering of the same rows.
 
 use super::codec::Whole;
 use super::*;
@@ -49,14 +49,14 @@ fn block(attempt: u64, step: i64, rank: u32) -> BlockId {
     BlockId { run: "run".into(), attempt, step: step as u64, rank }
 }
 
-/// Every row that is visible, as a plain list: what queries are compared with.
+/// All visible rows as a plain list, which queries are compared with.
 #[derive(Default)]
 struct Oracle {
     batches: Vec<RecordBatch>,
 }
 
 impl Oracle {
-    /// The rows that a query must answer, in their order.
+    /// The rows that a query must answer, in order.
     fn answer(&self, region: Option<&Region>, window: Window, limit: Option<usize>) -> RecordBatch {
         let all = concat_batches(schema().columns(), &self.batches).unwrap();
         let weights = weights(&all.columns()[..2], Salt(0)).unwrap();
@@ -87,7 +87,7 @@ async fn written(random: &mut fastrand::Rng, steps: i64, count: usize) -> (Table
     (table, oracle)
 }
 
-/// A box, as a user writes it and as the lattice judges it.
+/// A box, both as a user writes it and as the lattice represents it.
 fn some_box(random: &mut fastrand::Rng) -> (String, Region) {
     let low = random.f64() * 3.0;
     let high = low + random.f64();
@@ -152,7 +152,7 @@ async fn a_sample_touches_little_more_than_it_returns_while_nothing_was_packed()
     let first = Query { limit: Some(1000), ..Query::default() };
     let work = table.query(&first).await.unwrap().work;
     assert!(work.rows_returned == 1000 && work.rows_touched <= 8 * work.rows_returned, "{work:?}");
-    // Ids and index columns are always read; the velocity only if somebody wants it.
+    // Ids and index columns are always read; the velocity only if it is requested.
     let one = Query { columns: Some(vec!["pid".to_owned()]), ..Query::default() };
     let all = table.query(&Query::default()).await.unwrap().work;
     let one = table.query(&one).await.unwrap().work;
@@ -209,7 +209,7 @@ async fn writers_in_several_handles_lose_and_double_nothing() {
     });
     futures::future::join_all(writers).await;
     let table = Table::open(store, "run").await.unwrap();
-    // More edits than lie between two whole manifests.
+    // More edits than fit between two whole manifests.
     assert!(table.version().await.unwrap().0 > 160);
     assert_eq!(table.query(&Query::default()).await.unwrap().rows.num_rows(), 4 * 40 * 20);
 }
@@ -256,7 +256,7 @@ async fn what_is_stored_comes_back_as_it_was() {
     assert_eq!(refused.kind(), ErrorKind::NewerFormat);
 }
 
-/// Others run them on runtimes of their own.
+/// Other crates run these futures on their own runtimes.
 #[test]
 fn what_a_table_does_may_be_done_on_any_thread() {
     fn is_send<T: Send>(_: impl FnOnce(Table) -> T) {}
@@ -278,7 +278,7 @@ fn what_a_table_does_may_be_done_on_any_thread() {
     is_send(|table| async move { Table::create(table.store, "a", schema()).await });
 }
 
-/// A list of ids that is within the limit of a text as it is given, and beyond it as it is shown.
+/// A list of ids that is within the length limit as typed, and beyond it as displayed.
 fn long_list() -> String {
     let list = format!("pid in (0{})", ",1".repeat(400_000));
     assert!(list.len() < crate::expression::LENGTH_MAX);
@@ -305,7 +305,7 @@ async fn a_table_with_a_delete_of_a_long_condition_stays_readable() {
     assert_eq!((report.rows, report.dropped), (8, 2));
 }
 
-/// A table with so many steps of ten rows each.
+/// A table with this many steps of ten rows each.
 async fn run_of(steps: i64) -> (Arc<MemoryStore>, Table) {
     let store = Arc::new(MemoryStore::new());
     let table = Table::create(store.clone(), "run", schema()).await.unwrap();

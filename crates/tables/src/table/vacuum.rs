@@ -1,12 +1,12 @@
-//! Vacuum: takes away what no version that can still be asked, and no snapshot, needs; in the order that
-//! [`crate::protocol`] gives.
+//! Vacuum: removes what is needed by no readable version and no snapshot, in the order that
+//! [`crate::protocol`] requires.
 //!
-//! Readers of this release hold no lease. A query that finds an object gone begins again with the current
-//! version; one that was pinned to an older version, and a refinement, end with [`TableError::VersionGone`].
+//! Readers of this release hold no lease. A query that finds an object missing starts again with the current
+//! version; a query of a given older version, and a refinement, end with [`TableError::VersionGone`].
 //!
-//! Invariant: an object is removed only after the floor rose above every version that names it, snapshots
-//! apart.
-//! Invariant: every removal may be repeated; a vacuum that is broken off leaves only work for the next one.
+//! Invariant: an object is removed only after the floor rose above every version that names it, except
+//! snapshots. Invariant: every removal is idempotent; an interrupted vacuum only leaves work for the next
+//! one.
 
 mod history;
 
@@ -17,33 +17,33 @@ use atoll_store::{Batch, PartitionQuery, Store, StoreError, WriteOptions};
 use futures::{StreamExt, TryStreamExt};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many removals are on their way at a time.
+/// Number of concurrent removals.
 const AT_ONCE: usize = 32;
 
 /// How many removed objects one edit forgets.
 const FORGOTTEN_EACH: usize = 4096;
 
-/// The floor rises for the sake of history alone once this many versions lie above it.
+/// If only history can be removed, the floor rises once this many versions are above it.
 const HISTORY_MIN: u64 = 64;
 
-/// What a vacuum did.
+/// What a vacuum removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VacuumReport {
-    /// The oldest version that can still be asked, snapshots apart.
+    /// The oldest readable version, not counting snapshots.
     pub oldest: u64,
-    /// Objects that only older versions had, and that are gone now.
+    /// Objects removed that only older versions named.
     pub objects: u64,
-    /// Objects that never became part of a version, left by processes that ended, and that are gone now.
+    /// Objects removed that never became part of a version, left by sessions that have ended.
     pub orphans: u64,
-    /// Edits and whole manifests that lead to older versions alone, and that are gone now.
+    /// Edits and whole manifests removed that led to older versions only.
     pub history: u64,
 }
 
 impl Table {
-    /// Removes what only versions before the current one need; they can be asked no longer then, but for
-    /// those that a snapshot keeps. Also removes what processes left that ended while they wrote.
+    /// Removes what only versions before the current one need. Those can no longer be read afterwards, except
+    /// ones that a snapshot keeps. Also removes what processes that ended while writing left behind.
     ///
-    /// May run at any time, in any process, beside writers, readers and packers; again after a crash.
+    /// May run at any time, in any process, alongside writers, readers and packers, and again after a crash.
     ///
     /// # Errors
     /// [`TableError::Damaged`], errors of the store.
@@ -55,7 +55,7 @@ impl Table {
         Ok(VacuumReport { oldest: oldest.0, objects, orphans, history })
     }
 
-    /// Raises the floor, then removes what lies below it.
+    /// Raises the floor, then removes the objects that were retired below it.
     async fn remove_retired(&self) -> Result<u64, TableError> {
         let state = self.ledger.current().await?;
         let floor = state.manifest.floor;
@@ -63,9 +63,10 @@ impl Table {
         if has_history || state.manifest.retired.values().any(|life| life.retired > floor) {
             self.ledger.commit(Edit::RaiseFloor { to: state.head.version }).await?;
         }
-        // The manifest first, and then the snapshots: what goes lies below the floor of this manifest.
-        // Whoever made a snapshot below it did so before that floor was there, and is seen; the other way
-        // round, another vacuum may have raised the floor beyond a snapshot that was not there yet.
+        // Read the manifest before the snapshots: everything to be removed lies below the floor of this
+        // manifest. A snapshot below that floor was made before the floor rose, and is therefore seen. In the
+        // other order, another vacuum might have raised the floor beyond a snapshot that was made after the
+        // snapshots were read.
         let manifest = self.ledger.current().await?.manifest;
         let holders = Holders { sessions: BTreeMap::new(), snapshots: self.kept_versions().await? };
         let free = manifest.removable(&holders);
@@ -76,9 +77,9 @@ impl Table {
         Ok(free.len() as u64)
     }
 
-    /// Removes history below the floor; the floor, and how much that was.
+    /// Removes the history below the floor; returns the floor and the number of cells removed.
     async fn remove_past(&self) -> Result<(Version, u64), TableError> {
-        // In the order of [`Table::remove_retired`], and for the same reason.
+        // In the order of [`Table::remove_retired`], for the same reason.
         let manifest = self.ledger.current().await?.manifest;
         let holders = Holders { sessions: self.sessions().await?, snapshots: self.kept_versions().await? };
         Ok((manifest.floor, self.remove_history(&manifest, &holders).await?))
@@ -86,14 +87,15 @@ impl Table {
 
     /// The versions that snapshots keep.
     async fn kept_versions(&self) -> Result<BTreeSet<Version>, TableError> {
-        // Twice, since a listing of many pages may miss a snapshot that is given another name meanwhile: the
-        // new name comes before the page that is read, and the old one is gone by its own. The new one was
-        // there before the old one went, so the second listing has what the first one missed.
+        // Listed twice, because a listing of many pages may miss a snapshot that is renamed in the meantime:
+        // the new name may lie before the current page, and the old one be gone when its page is read. The
+        // new name is created before the old one is deleted, so the second listing has what the first one
+        // missed.
         let (first, second) = (self.ledger.snapshots().await?, self.ledger.snapshots().await?);
         Ok(first.values().chain(second.values()).map(|kept| kept.version).collect())
     }
 
-    /// The sessions whose cells are there.
+    /// The sessions whose cells exist.
     async fn sessions(&self) -> Result<BTreeMap<SessionId, Session>, TableError> {
         let mut sessions = BTreeMap::new();
         for (name, cell) in self.ledger.cells_of(Cell::Session(SessionId(0))).await? {
@@ -103,7 +105,7 @@ impl Table {
         Ok(sessions)
     }
 
-    /// Ends sessions whose time is over, each as it was read.
+    /// Ends expired sessions, each on the condition that its cell is unchanged.
     async fn end_expired(&self) -> Result<(), TableError> {
         let now = self.store.now().await?.0;
         for (name, cell) in self.ledger.cells_of(Cell::Session(SessionId(0))).await? {
@@ -112,7 +114,7 @@ impl Table {
             let key = Cell::Session(id).sort_key();
             let end = Batch::on(self.names.manifest()).if_equals(key.as_slice(), cell).delete(key.as_slice());
             match self.store.write(end, WriteOptions::default()).await {
-                // Renewed meanwhile, or ended by another.
+                // Renewed in the meantime, or ended by another process.
                 Ok(_) | Err(StoreError::Conflict(_)) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -120,10 +122,11 @@ impl Table {
         Ok(())
     }
 
-    /// Removes objects of sessions that have ended which no version names.
+    /// Removes objects of ended sessions that no version names.
     async fn remove_orphans(&self) -> Result<u64, TableError> {
         let listed = listed_objects(&*self.store, &self.names).await?;
-        // The sessions before the manifest: what a session made true before it ended is in the manifest then.
+        // Read the sessions before the manifest: whatever a session committed before it ended is then in the
+        // manifest.
         let holders = Holders { sessions: self.sessions().await?, ..Holders::default() };
         let manifest = self.ledger.current().await?.manifest;
         let orphans = manifest.orphans(&listed, &holders);
@@ -141,14 +144,15 @@ impl Table {
         Ok(())
     }
 
-    /// What became of a query that found something missing: whether a vacuum took it away meanwhile.
+    /// Replaces the error of a query that misses an object by [`TableError::VersionGone`] if a vacuum is the
+    /// reason.
     pub(super) async fn if_vacuumed(&self, version: Version, error: TableError) -> TableError {
         if !matches!(error, TableError::ObjectGone { .. }) {
             return error;
         }
         match self.ledger.current().await {
             Ok(state) if state.manifest.floor > version => match self.ledger.snapshots().await {
-                // What a snapshot keeps, no vacuum takes away: it is damaged.
+                // A vacuum never removes what a snapshot keeps, so this is damage.
                 Ok(kept) if kept.values().any(|kept| kept.version == version) => error,
                 Ok(_) => {
                     let oldest = state.manifest.floor;
@@ -157,13 +161,13 @@ impl Table {
                 Err(why) => why,
             },
             Ok(_) => error,
-            // The table was dropped, or the store fails: that anything is damaged is not known.
+            // The table was dropped or the store fails, so damage cannot be inferred.
             Err(why) => why,
         }
     }
 }
 
-/// The objects of a table that are there, whether a version names them or not.
+/// The existing objects of a table, whether a version names them or not.
 pub(super) async fn listed_objects(store: &dyn Store, names: &Names) -> Result<Vec<ObjectId>, TableError> {
     let prefix = names.objects();
     let mut query = PartitionQuery::prefix(prefix.clone());
@@ -178,7 +182,7 @@ pub(super) async fn listed_objects(store: &dyn Store, names: &Names) -> Result<V
     }
 }
 
-/// The session that the rest of a cell's name, or of an object's, says.
+/// The session id at the beginning of a cell's or object's name.
 fn session_of(name: &[u8]) -> Option<SessionId> {
     Some(SessionId(u128::from_be_bytes(*name.first_chunk()?)))
 }
