@@ -1,11 +1,11 @@
-//! Numbers and texts in few bytes: the alphabet of whole manifests.
+//! Compact encoding of numbers and strings, the building blocks of whole manifests.
 //!
-//! A number is little-endian in groups of seven bits, the lowest first, each but the last with its high bit
-//! set.
+//! A number is little-endian in groups of seven bits, lowest group first; every byte but the last has its
+//! high bit set.
 //!
-//! Invariant: reading never goes beyond what is there, and never reserves more than what is there.
+//! Invariant: the reader never reads past the input, and never reserves more memory than the input has bytes.
 
-/// What is being written.
+/// The output.
 #[derive(Default)]
 pub(super) struct Writer {
     bytes: Vec<u8>,
@@ -24,12 +24,12 @@ impl Writer {
         self.bytes.push(number as u8);
     }
 
-    /// How many things follow.
+    /// The number of items that follow.
     pub(super) fn count(&mut self, count: usize) {
         self.number(count as u64);
     }
 
-    /// A number that may be absent.
+    /// An optional number.
     pub(super) fn maybe(&mut self, number: Option<u64>) {
         match number {
             None => self.flag(false),
@@ -54,7 +54,7 @@ impl Writer {
     }
 }
 
-/// What is being read. Every call answers none where the bytes are not what was written.
+/// The remaining input. All methods return `None` if the bytes are not what a [`Writer`] wrote.
 pub(super) struct Reader<'a> {
     left: &'a [u8],
 }
@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
             let (byte, left) = self.left.split_first()?;
             self.left = left;
             let group = u64::from(byte & 0x7f);
-            // The tenth group has room for one bit.
+            // The tenth group has room for one bit only.
             if place == 9 && group > 1 {
                 return None;
             }
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// How many things follow, of at least one byte each.
+    /// The number of items that follow, each of at least one byte.
     pub(super) fn count(&mut self) -> Option<usize> {
         let count = usize::try_from(self.number()?).ok()?;
         (count <= self.left.len()).then_some(count)

@@ -19,7 +19,7 @@ pub(super) struct StoredPiece {
     bytes: u64,
     #[serde(default)]
     front: u64,
-    /// A tight box, two digits for each byte.
+    /// A tight box, two hexadecimal digits per byte.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tight: Option<String>,
     run: Option<String>,
@@ -51,7 +51,7 @@ struct StoredBlock {
     attempt: u64,
     step: u64,
     rank: u32,
-    /// The bits of an `f64`, so that every time comes back as it was, infinities and NaN too.
+    /// The bits of an `f64`, so that every time survives unchanged, including infinities and NaN.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     time: Option<u64>,
     piece: Option<StoredPiece>,
@@ -61,7 +61,7 @@ struct StoredBlock {
 struct StoredStep {
     step: u64,
     rows: u64,
-    /// As of a block.
+    /// As in a block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     time: Option<u64>,
 }
@@ -97,7 +97,7 @@ struct StoredNamedEdit {
 
 pub(in crate::table) fn edit_to_json(id: EditId, edit: &Edit) -> String {
     let session = session_name(id.session);
-    // Who does not know an edit is told that it is newer, not that it is damaged.
+    // A release that does not know the edit reports it as newer, rather than as damage.
     let format = match edit {
         Edit::Load { .. } | Edit::AddColumn { .. } => FORMAT_NEWEST,
         _ => FORMAT,
@@ -174,7 +174,7 @@ pub(super) fn scope_of(stored: StoredScope) -> Scope {
 impl From<&Edit> for StoredEdit {
     fn from(edit: &Edit) -> Self {
         match edit {
-            // What it asked of the version before was so, or it would not be stored.
+            // A stored edit was committed, so its condition on the version before held.
             Edit::Begin { run, attempt, ranks, last: _ } => {
                 Self::Begin { run: run.0.to_string(), attempt: *attempt, ranks: *ranks }
             }
@@ -349,7 +349,7 @@ mod tests {
         );
         let appended = r#"{"append":{"blocks":[{"run":"a","attempt":1,"step":3,"rank":2,"time":4602678819172646912,"piece":null}]}}"#;
         let begin = |last| Edit::Begin { run: run.clone(), attempt: 1, ranks: 3, last };
-        // Earlier builds read what one with a condition made.
+        // Earlier releases can read an edit that was made with a condition.
         assert_eq!(edit_to_json(id, &begin(LastStep::Is(Some(5)))), edit_to_json(id, &begin(LastStep::Any)));
         let cases = [
             (2, load, loaded.as_str()),

@@ -1,4 +1,4 @@
-//! Whole manifests as the first tables wrote them: JSON, without times and rows of steps. They are only read.
+//! The JSON whole manifests of the first tables, without times and rows of steps. Only read, never written.
 
 use super::edits::{StoredPiece, StoredScope, object_of, piece_of, scope_of};
 use super::{TableError, damaged, from_json};
@@ -13,7 +13,7 @@ struct StoredPlaced {
     clean_to: u64,
 }
 
-/// The blocks of one step that have come: by rank, none for a rank without rows.
+/// The blocks received of one step, by rank; `None` for a rank without rows.
 type StoredRanks = Vec<(u32, Option<StoredPlaced>)>;
 
 #[derive(Deserialize)]
@@ -67,7 +67,7 @@ fn manifest_of(stored: StoredManifest) -> Option<Manifest> {
     Some(manifest)
 }
 
-/// The rows of each step, by the blocks that hold them: nothing was packed yet.
+/// The rows of each step, added up from its blocks: nothing was packed in this format.
 fn rows_of_steps(manifest: &Manifest) -> BTreeMap<(&str, u64), u64> {
     let mut rows = BTreeMap::new();
     for Placed { piece, .. } in manifest.pieces.values() {

@@ -1,26 +1,26 @@
-//! Tight boxes of pieces in few bytes: some 30 for three coordinates and a step.
+//! Compact encoding of the bounding boxes of pieces: some 30 bytes for three coordinates and a step.
 //!
-//! For each index column a byte that says of which kind its values are, plus [`INCOMPARABLE`] if some of its
-//! rows are null or NaN; then the least and the greatest value. Whole numbers are the least one and how far
-//! it is to the greatest; floats are as they are, in 32 bits where both fit.
+//! For each index column, a byte gives the kind of its values, plus [`INCOMPARABLE`] if some rows are null or
+//! NaN; then follow the least and the greatest value. Integers are stored as the least value and the distance
+//! to the greatest, floats as they are, in 32 bits if both values fit.
 //!
-//! Invariant: what cannot be read is no box, and a piece without a box is opened by every query.
+//! Invariant: a box that cannot be read counts as absent, and every query opens a piece without a box.
 
 use super::bytes::{Reader, Writer};
 use crate::lattice::{Extent, Scalar};
 use crate::planted::{self, Bug};
 use crate::protocol::TightBox;
 
-/// Rows without a value that compares.
+/// No row has a value that compares.
 const NOTHING: u8 = 0;
 const SIGNED: u8 = 1;
 const UNSIGNED: u8 = 2;
 const HALF_FLOATS: u8 = 3;
 const FLOATS: u8 = 4;
-/// Added to the kind.
+/// A flag that is added to the kind.
 const INCOMPARABLE: u8 = 8;
 
-/// The box of rows with these extents, one for each index column.
+/// The box of rows with these extents, one per index column.
 pub(in crate::table) fn tight_box(extents: &[Extent]) -> TightBox {
     let mut writer = Writer::default();
     for extent in extents {
@@ -28,7 +28,7 @@ pub(in crate::table) fn tight_box(extents: &[Extent]) -> TightBox {
         match extent.range() {
             Some((Scalar::Signed(least), Scalar::Signed(greatest))) => {
                 writer.plain(&kind(SIGNED));
-                // The sign goes to the lowest bit, so that numbers near zero are short.
+                // Zigzag: the sign goes to the lowest bit, so that numbers near zero are short.
                 writer.number((least << 1 ^ least >> 63) as u64);
                 let far = greatest.wrapping_sub(least) as u64;
                 writer.number(far.saturating_sub(planted::is(Bug::BoxTooSmall).into()));
@@ -48,14 +48,14 @@ pub(in crate::table) fn tight_box(extents: &[Extent]) -> TightBox {
                     [least, greatest].iter().for_each(|value| writer.plain(&value.to_le_bytes()));
                 }
             }
-            // A column has values of one kind.
+            // All values of a column are of one kind, so mixed ranges do not occur.
             Some(_) | None => writer.plain(&kind(NOTHING)),
         }
     }
     TightBox(writer.into_bytes().into())
 }
 
-/// The extents that a box was made of.
+/// Decodes the extents of a box.
 pub(in crate::table) fn extents_of(tight: &TightBox) -> Option<Vec<Extent>> {
     let mut reader = Reader::new(&tight.0);
     let mut extents = Vec::new();

@@ -1,4 +1,4 @@
-//! Whole manifests in few bytes: some 55 for a block, 15 for a step.
+//! Compact encoding of whole manifests: some 55 bytes for a block, 15 for a step.
 //!
 //! ```text
 //! 0x05  as 0x04, and behind it the columns that were added: a name and a text for each. Without any it is 0x04.
@@ -9,7 +9,7 @@
 //! {     a manifest of the first tables (see `old`).
 //! ```
 //!
-//! Invariant: the same manifest has the same bytes.
+//! Invariant: equal manifests have equal bytes.
 
 use super::bytes::{Reader, Writer};
 use super::{TableError, damaged, old};
@@ -20,29 +20,28 @@ use crate::protocol::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The manifest itself, of a table to which columns were added.
+/// A manifest with added columns.
 const MANIFEST_WITH_COLUMNS: u8 = 5;
-/// The manifest itself.
+/// A manifest without added columns.
 const MANIFEST: u8 = 4;
-/// A manifest whose pieces have neither a front nor a tight box.
+/// A manifest whose pieces have neither a front length nor a tight box.
 const MANIFEST_WITHOUT_BOXES: u8 = 2;
-/// Where its parts are.
+/// A reference to the parts of a manifest.
 const IN_PARTS: u8 = 3;
 
-/// More parts than this no manifest has: with those of a mebibyte that are written, none that fits into
-/// memory.
+/// No manifest has more parts than this: with the 1 MiB parts that are written, it would not fit in memory.
 const PARTS_MAX: u32 = 1 << 14;
 
-/// What the cell of a whole manifest says.
+/// The content of the cell of a whole manifest.
 #[derive(Debug, PartialEq)]
 pub(in crate::table) enum Whole {
     /// The manifest.
     Manifest(Manifest),
-    /// Its bytes lie in parts: the name they have in common, and how many there are.
+    /// The bytes of the manifest are in parts: their common name and number.
     Parts(ObjectId, u32),
 }
 
-/// The cell of a manifest whose bytes lie in parts.
+/// Encodes the cell of a manifest that is stored in parts.
 pub(in crate::table) fn join_whole(name: ObjectId, parts: u32) -> Vec<u8> {
     let mut writer = Writer::default();
     writer.plain(&[IN_PARTS]);
@@ -85,7 +84,7 @@ pub(in crate::table) fn whole_to_bytes(manifest: &Manifest) -> Vec<u8> {
     writer.into_bytes()
 }
 
-/// Reads the cell of a whole manifest, or its joined parts.
+/// Decodes the cell of a whole manifest, or its joined parts.
 pub(in crate::table) fn whole_from_bytes(table: &str, bytes: &[u8]) -> Result<Whole, TableError> {
     let unreadable = || damaged(table, "a manifest cannot be read");
     match bytes.split_first() {
@@ -153,7 +152,7 @@ fn write_columns(writer: &mut Writer, columns: &[AddedColumn]) {
 
 fn read_columns(reader: &mut Reader<'_>) -> Option<Arc<[AddedColumn]>> {
     let count = reader.count()?;
-    // At least one, since no other manifest is written so.
+    // There is at least one, since a manifest without added columns has another format byte.
     let column = |_| {
         let name = reader.text()?.into();
         Some(AddedColumn { name, text: reader.text()?.into() })
@@ -165,7 +164,7 @@ fn read_columns(reader: &mut Reader<'_>) -> Option<Arc<[AddedColumn]>> {
 struct Names {
     sessions: Vec<SessionId>,
     runs: Vec<RunId>,
-    /// Whether pieces have fronts and tight boxes.
+    /// Whether pieces have front lengths and tight boxes.
     has_boxes: bool,
 }
 
@@ -203,9 +202,9 @@ impl Names {
         Some(names)
     }
 
-    /// The number of a run: 0 for none.
+    /// The number of a run; 0 for `None`.
     fn run(&self, run: Option<&RunId>) -> u64 {
-        // Every run of a manifest is in its table.
+        // The table has every run of the manifest.
         run.and_then(|run| self.runs.binary_search(run).ok()).map_or(0, |place| place as u64 + 1)
     }
 
@@ -347,10 +346,10 @@ fn read_tight(reader: &mut Reader<'_>) -> Option<Option<TightBox>> {
     Some(Some(TightBox(reader.plain(len)?.into())))
 }
 
-/// Steps as their first and how many there are.
+/// A range of steps, as its first step and their number.
 fn write_steps(writer: &mut Writer, steps: StepRange) {
     writer.number(steps.from);
-    // A range that is inside out comes back as an empty one, which is what it is.
+    // A range that ends before it begins comes back as an empty one, which it is.
     writer.maybe(steps.to.map(|to| to.saturating_sub(steps.from)));
 }
 

@@ -1,7 +1,7 @@
-//! Commits: an edit becomes true, or it is known that it never will, or it is in doubt.
+//! Commits an edit: afterwards it is committed, will never be committed, or is in doubt.
 //!
-//! Invariant: the session's cell is read before the head: if it is gone by then, no write of this session
-//! that is still on its way can become true, and what became true before is in the head.
+//! Invariant: the session's cell is read before the head. If the cell is gone by then, no write of this
+//! session that is still in flight can succeed, and whatever succeeded earlier is in the head.
 
 use super::super::query::Repeats;
 use super::super::session::OwnSession;
@@ -16,13 +16,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// How often a version is looked at anew because objects that it names are gone.
+/// How often a version is looked at anew because objects that it names are missing.
 const LOOKS_MAX: usize = 8;
 
 impl Ledger {
-    /// Makes an edit true; the version that has it. An edit that changes nothing is true already.
+    /// Commits an edit; returns the version that has it. An edit that changes nothing counts as committed.
     ///
-    /// An edit that names no new objects is made again under a new session if the old one has ended.
+    /// If the session has ended, an edit that names no new objects is repeated under a new one.
     pub(in crate::table) async fn commit(&self, edit: Edit) -> Result<Version, TableError> {
         match self.commit_new(edit).await {
             Err(TableError::Edit(EditError::AlreadyDone)) => Ok(self.known_version()),
@@ -30,7 +30,7 @@ impl Ledger {
         }
     }
 
-    /// As [`Ledger::commit`]; an edit that changes nothing is an error.
+    /// Like [`Ledger::commit`], but an edit that changes nothing is an error.
     pub(in crate::table) async fn commit_new(&self, edit: Edit) -> Result<Version, TableError> {
         let names_objects = matches!(edit, Edit::Append { .. } | Edit::Load { .. } | Edit::Pack { .. });
         let _turn = self.turn().await;
@@ -47,17 +47,17 @@ impl Ledger {
         }
     }
 
-    /// Makes an edit true under the session that stands now. Whoever calls this has the turn.
+    /// Commits an edit under the current session. The caller must hold the turn.
     ///
     /// # Errors
-    /// [`TableError::InDoubt`] if the store fails while a write may be on its way; other errors where the
+    /// [`TableError::InDoubt`] if the store fails while a write may be in flight; after any other error, the
     /// edit is in no version and never will be.
     pub(in crate::table) async fn commit_once(&self, edit: Edit) -> Result<Fate, TableError> {
         self.commit_checked(edit, None).await
     }
 
-    /// As [`Ledger::commit_once`], where what the edit brings is compared with each version that it may
-    /// follow.
+    /// Like [`Ledger::commit_once`], but also compares the new ids of the edit with each version that it is
+    /// to follow.
     pub(in crate::table) async fn commit_checked(
         &self,
         edit: Edit,
@@ -90,14 +90,15 @@ impl Ledger {
         mut repeats: Option<&mut Repeats<'_>>,
     ) -> Result<Ended, TableError> {
         let now = self.store.now().await?.0;
-        // Only what this edit tries from here on will be looked up.
+        // Later looks only need the makers of versions that this edit tries to make from here on.
         let renewal = session.renewal(now, self.known_version());
         let mut attempt = Attempt { renewal, now, unknown: 0 };
         self.keep(&session);
         let mut state = self.known().unwrap_or(State { head: Head::default(), manifest: Arc::default() });
         let may_guess = !self.has_company.load(Ordering::Relaxed) && session.covers(state.head.version);
         if may_guess && state.manifest.apply(commit.edit()).is_ok() {
-            // What is known may be old, and then the write is refused: its conditions are all that counts.
+            // The known state may be outdated. The write is refused in that case, so only its conditions
+            // matter.
             let view = View { head: state.head, manifest: &state.manifest, session_stands: true };
             commit.saw(view, |_| None);
         }
@@ -109,8 +110,8 @@ impl Ledger {
                     self.look(commit, &mut state, &mut session).await?
                 }
                 Step::Write(proposal) => {
-                    // The write holds only if the version that is compared here is still the current one. A
-                    // write in doubt is repeated on the same version, where nothing else comes of it.
+                    // The write succeeds only if the version compared here is still current. A write in doubt
+                    // is repeated on the same version, with the same result of this comparison.
                     let refusal = match &mut repeats {
                         Some(repeats) => repeats.refusal(&state.manifest).await,
                         None => Ok(None),
@@ -124,11 +125,11 @@ impl Ledger {
                             }
                             commit.wrote(wrote)
                         }
-                        // What stood in the way of a guess may be gone: what is refused is refused after a
+                        // The guessed state may be outdated, and the repeated ids gone: refuse only after a
                         // look.
                         Ok(Some(_)) if looks == 0 => commit.wrote(Outcome::Refused),
                         Ok(Some(error)) => return Ok(Ended::Refused(error)),
-                        // A vacuum takes what older versions name, also while it is compared.
+                        // A vacuum may remove objects of older versions, even during the comparison.
                         Err(TableError::ObjectGone { .. }) if looks < LOOKS_MAX => {
                             commit.wrote(Outcome::Refused)
                         }
@@ -166,7 +167,7 @@ impl Ledger {
         Ok(commit.saw(view, |_| maker))
     }
 
-    /// Carries a proposal out; an error only where nothing was written and trying again will not help.
+    /// Carries out a proposal. Fails only if nothing was written and a retry would not help.
     async fn write(
         &self,
         proposal: &Proposal,
@@ -214,22 +215,22 @@ impl Ledger {
         }
     }
 
-    /// What the cell of a whole manifest says: the manifest, or the name of the parts that were written for
+    /// The value of the cell of a whole manifest: the manifest itself, or the name of the parts written for
     /// it.
     ///
-    /// Parts whose edit comes to nothing await a vacuum; a whole manifest that long is written once in
-    /// thousands of edits.
+    /// Parts whose edit is not committed are left to a vacuum. A manifest of that length is written only once
+    /// in thousands of edits.
     async fn put_parts(&self, session: &OwnSession, bytes: Vec<u8>) -> Result<Vec<u8>, TableError> {
         put_parts(&*self.store, &self.partition, self.new_object_of(session.id), bytes).await
     }
 }
 
-/// Whether it is a pack, and a bug lets packs become true though their session has ended.
+/// Whether this is a pack, and the bug that commits packs of an ended session is planted.
 fn is_fenced_pack(edit: &Edit) -> bool {
     planted::is(Bug::FencedPackCommits) && matches!(edit, Edit::Pack { .. })
 }
 
-/// What a whole manifest has: everything, but for a bug.
+/// The content of a whole manifest: everything, unless a bug is planted.
 fn remembered(manifest: &Manifest) -> Cow<'_, Manifest> {
     if planted::is(Bug::WholeManifestForgets) {
         return Cow::Owned(Manifest { tombstones: Vec::new(), ..manifest.clone() });
@@ -240,12 +241,12 @@ fn remembered(manifest: &Manifest) -> Cow<'_, Manifest> {
     Cow::Borrowed(manifest)
 }
 
-/// What stays the same over the writes of one commit.
+/// State of one commit that is kept over its writes.
 struct Attempt {
-    /// The cell that renews the session, if it is time.
+    /// The cell that renews the session, if a renewal is due.
     renewal: Option<Vec<u8>>,
-    /// When the commit began, in nanoseconds of the store's clock.
+    /// Start of the commit, in nanoseconds of the store's clock.
     now: u64,
-    /// How many writes had an unknown outcome.
+    /// Number of writes with an unknown outcome.
     unknown: usize,
 }

@@ -1,23 +1,25 @@
-//! A crowd at the head: the ranks of a step end at the same moment, and each wants to write the next version.
+//! Back-off of contending commits: the ranks of a step finish at the same moment, and all want to write the
+//! next version.
 //!
-//! One of those who write at the same time wins, and all others have read and written in vain. Who tried in
-//! vain rests for a random time, which doubles, so that many find room one after the other. Nobody waits for
-//! the head to change: all would wake at once, to be refused again. Rests stay short, and begin anew: who is
-//! tried by a few that write without a pause, as a packer is beside writers, needs many tries and no room.
+//! Of several concurrent writers one wins; all others have read and written in vain. A loser backs off for a
+//! random time whose bound doubles, so that many writers find room one after the other. Nobody waits for the
+//! head to change, since all would wake at once and be refused again. Back-offs stay short, and start over: a
+//! writer that competes with a few others that write without a pause, as a packer does, needs many tries
+//! rather than long rests.
 
 use super::Ledger;
 use crate::protocol::EditId;
 use std::time::Duration;
 use twox_hash::XxHash3_64;
 
-/// How often the time doubles of which a part is rested; the next try then comes without a rest.
+/// How often the bound of the back-off doubles; the next try then comes without a back-off.
 const DOUBLINGS_MAX: usize = 5;
 
-/// That time before it doubles, in microseconds.
+/// The bound before it doubles, in microseconds.
 const FIRST_US: u64 = 2_000;
 
 impl Ledger {
-    /// Rests after so many tries that were refused.
+    /// Backs off after `refused` refusals in a row.
     pub(super) async fn give_way(&self, id: EditId, refused: usize) {
         let rest = rest(id, refused);
         if !rest.is_zero() {
@@ -26,7 +28,7 @@ impl Ledger {
     }
 }
 
-/// The first refusal is an accident; from then on each doubles the time of which a part is rested.
+/// The first refusal is taken for an accident and causes no back-off; each further one doubles the bound.
 fn rest(id: EditId, refused: usize) -> Duration {
     let doublings = refused.saturating_sub(1) % (DOUBLINGS_MAX + 1);
     if doublings == 0 {

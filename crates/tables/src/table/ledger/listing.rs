@@ -1,4 +1,4 @@
-//! The cells of one kind, listed. The first letter of a sort key says the kind.
+//! Lists the cells of one kind. The first letter of a sort key gives the kind.
 
 use super::super::TableError;
 use super::super::entries::all_entries;
@@ -8,13 +8,13 @@ use atoll_store::{Buffer, Projection, ScanEntry, ScanRequest, SortRange};
 use std::collections::BTreeSet;
 
 impl Ledger {
-    /// The cells of the same kind as this one: what follows the letter in the sort key, and the value.
+    /// The cells of the same kind as `kind`: the rest of the sort key after the letter, and the value.
     pub(in crate::table) async fn cells_of(&self, kind: Cell) -> Result<Vec<(Vec<u8>, Buffer)>, TableError> {
         let found = self.list(kind, None, Projection::Values).await?;
         Ok(found.into_iter().map(|entry| (rest(&entry), entry.value)).collect())
     }
 
-    /// What follows the letter in the sort keys of the same kind as this one.
+    /// The rest of the sort key after the letter, of all cells of the same kind as `kind`.
     pub(in crate::table) async fn names_of(&self, kind: Cell) -> Result<Vec<Vec<u8>>, TableError> {
         let found = self.list(kind, None, Projection::KeysOnly).await?;
         Ok(found.iter().map(rest).collect())
@@ -31,7 +31,7 @@ impl Ledger {
         Ok(found.iter().filter_map(number).collect())
     }
 
-    /// The cells with the letter of `kind`, up to `end` and without it.
+    /// The cells with the letter of `kind`, before `end` if that is given.
     async fn list(
         &self,
         kind: Cell,
@@ -46,7 +46,7 @@ impl Ledger {
     }
 }
 
-/// The sort key behind its letter.
+/// The sort key without its first letter.
 fn rest(entry: &ScanEntry) -> Vec<u8> {
     entry.sort[1..].to_vec()
 }

@@ -1,4 +1,4 @@
-//! Older versions: what was true before the one that is current.
+//! Older versions: the content of the table before the current version.
 
 use super::{Ledger, TableError};
 use crate::planted::{self, Bug};
@@ -7,7 +7,7 @@ use atoll_store::{Direction, Projection, ScanRequest, SortRange};
 use std::sync::Arc;
 
 impl Ledger {
-    /// The content of a version.
+    /// The manifest of a version.
     pub(in crate::table) async fn as_of(&self, version: Version) -> Result<Arc<Manifest>, TableError> {
         let current = self.current().await?;
         if version == current.head.version {
@@ -35,7 +35,7 @@ impl Ledger {
         self.advance(whole, version).await
     }
 
-    /// What became of a version whose history is not there: whether a vacuum took it meanwhile.
+    /// The error for a version with missing history: it is gone if a vacuum removed it in the meantime.
     async fn if_gone(&self, version: Version, error: TableError) -> TableError {
         match (self.current().await, self.snapshots().await) {
             (Ok(state), Ok(kept)) if kept.values().all(|kept| kept.version != version) => {
@@ -50,7 +50,7 @@ impl Ledger {
         TableError::VersionGone { table: self.table.clone(), asked, oldest }
     }
 
-    /// The last version up to this one that has a whole manifest.
+    /// The last version up to `version` that has a whole manifest.
     async fn full_before(&self, version: Version) -> Result<Version, TableError> {
         let request = ScanRequest {
             range: SortRange::half_open(

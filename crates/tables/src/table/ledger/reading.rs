@@ -1,4 +1,4 @@
-//! Reading the ledger: from a head to the content of its version.
+//! Reads the ledger: from a head to the content of its version.
 
 use super::super::entries::all_entries;
 use super::super::{TableError, codec};
@@ -10,11 +10,11 @@ use futures::StreamExt;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Up to how many edits are read one by one, and not by a scan.
+/// Up to this number, edits are read one by one rather than by a scan.
 const SINGLE_EDITS_MAX: usize = 64;
 
 impl Ledger {
-    /// The state of this head: what is known and the edits since, or a whole manifest and the edits since.
+    /// The state at a head, computed from the known state or a whole manifest, and the edits since.
     pub(super) async fn state_at(&self, head: Head) -> Result<State, TableError> {
         let known = self.known();
         let near =
@@ -29,7 +29,7 @@ impl Ledger {
         Ok(state)
     }
 
-    /// The content of a version, by an earlier one and the edits since.
+    /// The manifest of version `to`, computed from an earlier one and the edits since.
     pub(super) async fn advance(
         &self,
         manifest: Arc<Manifest>,
@@ -66,7 +66,7 @@ impl Ledger {
         }
     }
 
-    /// The names of the parts that whole manifests lie in.
+    /// The names of the parts that whole manifests are stored in.
     pub(in crate::table) async fn named_parts(&self) -> Result<BTreeSet<ObjectId>, TableError> {
         let mut named = BTreeSet::new();
         for (_, bytes) in self.cells_of(Cell::Full(Version::EMPTY)).await? {
@@ -77,7 +77,7 @@ impl Ledger {
         Ok(named)
     }
 
-    /// Cells that are written once, in their order.
+    /// Reads write-once cells; returns their values in order.
     async fn cells(&self, cells: Vec<Cell>) -> Result<Vec<Option<Buffer>>, TableError> {
         let reads = cells.iter().map(|cell| {
             let read = Read::new(self.partition.as_slice(), cell.sort_key());
@@ -93,7 +93,7 @@ impl Ledger {
         Ok(found)
     }
 
-    /// The edits that made the versions `from..=to`, in their order.
+    /// The edits that made the versions `from..=to`, in order.
     async fn edits(&self, from: Version, to: Version) -> Result<Vec<Buffer>, TableError> {
         let count = usize::try_from((to.0 + 1).saturating_sub(from.0)).unwrap_or(usize::MAX);
         if count > SINGLE_EDITS_MAX {
@@ -114,7 +114,7 @@ impl Ledger {
             range: SortRange::half_open(first, end),
             ..ScanRequest::all(self.partition.as_slice())
         };
-        // Nobody knows that there are so many before they were found.
+        // Reserve nothing for `count`, which is unverified until as many edits have been found.
         let mut edits = Vec::new();
         for entry in all_entries(&*self.store, request).await? {
             let version = Version(from.0 + edits.len() as u64);
@@ -135,7 +135,7 @@ impl Ledger {
     }
 }
 
-/// The bytes of parts, one after the other.
+/// Concatenates parts.
 fn join(parts: &[Buffer]) -> Vec<u8> {
     let parts: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
     parts.concat()

@@ -1,7 +1,7 @@
-//! Snapshots in the ledger: cells that keep a version, each under a name of its own.
+//! Snapshots in the ledger: cells that each keep a version under a name.
 //!
-//! Invariant: a snapshot's cell is written under the condition that the head, or the snapshot that kept the
-//! version until then, is as it was when the version was found readable.
+//! Invariant: a snapshot's cell is written on the condition that the head is unchanged since the version was
+//! found readable, and so is the snapshot that kept the version until then, if one did.
 
 use super::super::codec;
 use super::{Ledger, TableError, is_unknown};
@@ -9,14 +9,14 @@ use crate::protocol::{Cell, EditError, Version};
 use atoll_store::{Batch, StoreError, WriteOptions};
 use std::collections::BTreeMap;
 
-/// How often a write of unknown outcome is tried again.
+/// How often a write with an unknown outcome is repeated.
 const UNKNOWN_MAX: usize = 16;
 
-/// What a snapshot's cell says.
+/// The content of a snapshot's cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::table) struct Kept {
     pub(in crate::table) version: Version,
-    /// When it was made, in nanoseconds of the store's clock.
+    /// Time of creation, in nanoseconds of the store's clock.
     pub(in crate::table) made: u64,
 }
 
@@ -30,7 +30,7 @@ impl Ledger {
         Ok(snapshots)
     }
 
-    /// Keeps a version under a name, the current one if none is given. Doing it again changes nothing.
+    /// Keeps a version, by default the current one, under a name. Idempotent.
     pub(in crate::table) async fn keep_snapshot(
         &self,
         name: &str,
@@ -41,7 +41,7 @@ impl Ledger {
         let mut unknown = 0;
         loop {
             let state = self.current().await?;
-            // The same one at every try if an earlier one may have come through.
+            // Every try keeps the same version if an earlier one may have succeeded.
             let version = *wanted.get_or_insert(state.head.version);
             let snapshots = self.snapshots().await?;
             if let Some(kept) = snapshots.get(name.as_bytes()) {
@@ -65,8 +65,8 @@ impl Ledger {
             }
             match self.store.write(batch, WriteOptions::default()).await {
                 Ok(_) => return Ok(version),
-                // An edit was made meanwhile, or somebody else was faster: look again. A vacuum may have
-                // taken what was current, and nobody asked for that in particular.
+                // An edit was committed, or another process was faster: look again. A vacuum may have removed
+                // the version that was current, and the caller did not ask for that one in particular.
                 Err(StoreError::Conflict(_)) if is_current && unknown == 0 => wanted = None,
                 Err(StoreError::Conflict(_)) => {}
                 Err(error) if is_unknown(&error) && unknown < UNKNOWN_MAX => unknown += 1,
@@ -96,7 +96,7 @@ impl Ledger {
         TableError::SnapshotExists { table: self.table.clone(), name: name.to_owned(), version }
     }
 
-    /// Forgets a snapshot; whether it was there.
+    /// Deletes a snapshot; returns whether it existed.
     pub(in crate::table) async fn forget_snapshot(&self, name: &str) -> Result<bool, TableError> {
         let is_there = self.snapshots().await?.contains_key(name.as_bytes());
         let key = Cell::Snapshot(name.as_bytes().to_vec()).sort_key();

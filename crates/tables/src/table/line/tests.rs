@@ -1,4 +1,4 @@
-//! Who of the line may commit: nobody is sent for it who would find nobody to take.
+//! Tests which member of the line may commit: none is woken that would find nothing to take.
 
 use super::*;
 

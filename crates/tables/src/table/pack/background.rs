@@ -1,12 +1,11 @@
-//! Packing in the background: follows a table's versions, packs what has come once it is worth it, and what
-//! is left once nothing more comes.
+//! Background packing: follows the versions of a table, packs new data once that is worth it, and the rest
+//! once no more comes.
 //!
-//! Of all that keep one table packed, one does at a time: it holds a lease, a cell beside the attributes of
-//! runs. Two that hold it, because one was stopped for longer than it lasts, do no harm: a pack that is
-//! overtaken is given up.
+//! Of all processes that keep one table packed, only one packs at a time: the holder of a lease, a cell
+//! beside the attributes of runs. Two holders, because one was suspended for longer than its lease, do no
+//! harm: a pack that loses a race is discarded.
 //!
-//! Invariant: whoever ends this loop waits for one step of a pack at most; what is half done is in no
-//! version.
+//! Invariant: ending this loop waits for at most one step of a pack; a half-finished pack is in no version.
 
 use super::super::ledger::is_unknown;
 use super::super::names::random_id;
@@ -21,31 +20,32 @@ use std::convert::Infallible;
 use std::pin::pin;
 use std::time::Duration;
 
-/// The lease's cell: no run is called so.
+/// The key of the lease's cell; no run can have this name.
 pub(in crate::table) const LEASE_KEY: &[u8] = b"\0packer";
 
-/// A cell that nobody writes, as no run is called so: a wait for it ends when its time has run out.
+/// A cell that is never written, since no run can have this name: a wait for it ends when its time runs out.
 pub(super) const REST_KEY: &[u8] = b"\0rest";
 
-/// How often in a row the store may fail before that is an error.
+/// How many consecutive failures of the store are tolerated.
 pub(super) const FAILURES_MAX: u32 = 8;
 
-/// A lease that has longer to go than this, and than two of one's own, is none: the clock of its holder was
-/// ahead, and nobody would pack until then.
+/// A lease that has longer left than this, and than twice one's own duration, counts as none: the clock of
+/// its holder was ahead, and nobody would pack until it expires.
 const LEASE_LEFT_MAX: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// How to keep a table packed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeepPacked {
-    /// How to pack.
+    /// Options of each pack.
     pub pack: PackOptions,
-    /// After how long without a new version what is left is packed too, however little it is.
+    /// Time without a new version after which all remaining data is packed, however little it is.
     pub idle: Duration,
-    /// After how long what is left is packed although versions come, if they bring only little.
+    /// Time after which remaining data is packed even though new versions come, if they bring only little.
     pub patience: Duration,
-    /// It looks for something to pack once in so long at most.
+    /// Minimum time between two looks for something to pack.
     pub pause: Duration,
-    /// How long others wait for one that packs and does not renew its lease, such as one that was killed.
+    /// How long others wait for a process that stopped renewing its lease, for instance because it was
+    /// killed.
     pub lease: Duration,
 }
 
@@ -62,12 +62,13 @@ impl Default for KeepPacked {
 }
 
 impl Table {
-    /// Keeps the table packed until `until` is over, and says what was done; `told` hears of each pack.
+    /// Keeps the table packed until `until` completes, and reports what was done; `told` is called after each
+    /// pack.
     ///
-    /// Any number of processes may do this with one table: one packs, the others wait until it ends.
+    /// Any number of processes may do this on one table: one packs, the others wait until it ends.
     ///
     /// # Errors
-    /// Those of [`Table::pack`] but lost races; errors of the store that last.
+    /// Those of [`Table::pack`], except lost races; persistent errors of the store.
     pub async fn keep_packed(
         &self,
         how: &KeepPacked,
@@ -85,27 +86,27 @@ impl Table {
     }
 }
 
-/// What came of a pack.
+/// The result of a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packed {
     Some,
     /// There was nothing to do.
     Nothing,
-    /// Others were faster.
+    /// Other packers were faster.
     Lost,
 }
 
-/// Who keeps one table packed.
+/// Keeps one table packed.
 struct Keeper<'t, T> {
     table: &'t Table,
     how: &'t KeepPacked,
     told: T,
     total: PackReport,
-    /// By which its lease is known.
+    /// The number that identifies its lease.
     number: u128,
-    /// The version in which nothing was left to do.
+    /// The last version in which nothing was left to pack.
     settled: Version,
-    /// When what was left was packed last, or this began, in nanoseconds of the store.
+    /// When remaining data was last packed, or when this began; in nanoseconds of the store's clock.
     settled_at: Option<u64>,
     /// While there is always something to pack, each pack takes about as much memory as the one before.
     keeping: Option<Keeping>,
@@ -117,7 +118,7 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
         Self { table, how, told, total, number: random_id(), settled, settled_at: None, keeping: None }
     }
 
-    /// Goes on until something fails for good.
+    /// Runs until an error that does not pass; returns that error.
     async fn keep(&mut self) -> TableError {
         let mut failures = 0;
         loop {
@@ -126,7 +127,7 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
                 Err(error) if failures < FAILURES_MAX && may_pass(&error) => {
                     failures += 1;
                     let pause = self.how.pause.saturating_mul(2_u32.pow(failures));
-                    // To rest takes the store, which may be what fails.
+                    // Resting calls the store, which may be what fails.
                     if let Err(error) = self.rest(pause).await
                         && !may_pass(&error)
                     {
@@ -138,7 +139,7 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
         }
     }
 
-    /// Packs what is worth it, and waits for something new.
+    /// Packs what is worth packing, then waits for new data.
     async fn turn(&mut self) -> Result<(), TableError> {
         if let Some(held) = self.others_lease().await? {
             return self.wait_for(LEASE_KEY, Expectation::Differs(Some(held)), self.how.lease / 4).await;
@@ -157,11 +158,11 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
         if is_idle { Ok(()) } else { self.rest(self.how.pause).await }
     }
 
-    /// Packs whatever is left, and looks again whether anything is, since more may have come meanwhile.
+    /// Packs all remaining data, then checks once more, since more may have come in the meantime.
     async fn settle(&mut self) -> Result<(), TableError> {
         let settling = PackOptions { is_settling: true, ..self.how.pack.clone() };
         for _ in 0..2 {
-            // Read before it is looked what there is to do: what comes in between makes a newer version.
+            // Read the version before planning: whatever comes in between makes a newer version.
             let version = self.table.version().await?;
             match self.pack(&settling).await? {
                 Packed::Some => {}
@@ -193,7 +194,7 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
                 (self.told)(&report);
                 Ok(Packed::Some)
             }
-            // Others were faster, again and again: then there is less to do.
+            // Others were faster again and again, so there is less to do.
             Err(
                 TableError::Edit(EditError::InputGone { .. })
                 | TableError::Fenced { .. }
@@ -206,25 +207,25 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
         }
     }
 
-    /// Renews the lease for as long as a pack takes, or until the store fails so often that it ends in its
-    /// own time.
+    /// Renews the lease while a pack runs, until the store has failed so often that the lease is left to
+    /// expire.
     async fn hold_lease(&self) -> Infallible {
         let pause = (self.how.lease / 4).max(Duration::from_millis(1));
         let mut failed = 0;
         while failed < FAILURES_MAX {
             failed = if self.rest(pause).await.is_ok() { 0 } else { failed + 1 };
-            // Without it the pack may lose a race, and nothing else happens.
+            // Without the lease, the pack may lose a race; nothing else can happen.
             let _ = self.others_lease().await;
         }
         pending().await
     }
 
-    /// Takes or renews the lease; the lease's cell if somebody else has it.
+    /// Takes or renews the lease; returns the lease's cell if another process holds it.
     async fn others_lease(&self) -> Result<Option<Buffer>, TableError> {
         let partition = self.table.names.attributes();
         let now = self.table.store.now().await?.0;
         let found = self.table.store.get(Cell::new(&partition, LEASE_KEY), ReadOptions::default()).await?;
-        // A lease of another format is as good as none: it only saves work.
+        // A lease in another format counts as none: the lease only saves work.
         let left_max = nanos(LEASE_LEFT_MAX.max(self.how.lease.saturating_mul(2)));
         let may_end = |ends: u64| ends <= now.saturating_add(left_max);
         let lease = found.as_deref().and_then(lease_from_bytes).filter(|(_, ends)| may_end(*ends));
@@ -242,16 +243,16 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
         let batch = Batch::on(partition).if_is(LEASE_KEY, found).put(LEASE_KEY, lease.clone());
         match self.table.store.write(batch, WriteOptions::default()).await {
             Ok(_) => Ok(None),
-            // Somebody else was faster: what is there now is seen next time.
+            // Another process was faster; the next call sees its lease.
             Err(StoreError::Conflict(_)) => Ok(Some(Buffer::from(lease))),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Gives the lease up, so that nobody has to wait for its end; if that fails, they wait.
+    /// Gives up the lease, so that others need not wait for it to expire. If that fails, they wait.
     async fn release(&self) {
         let partition = self.table.names.attributes();
-        // Read anew: a renewal may have been on its way when the loop ended.
+        // Read again, because a renewal may have been in flight when the loop ended.
         let found = self.table.store.get(Cell::new(&partition, LEASE_KEY), ReadOptions::default()).await;
         let Ok(Some(found)) = found else { return };
         if lease_from_bytes(&found).is_some_and(|(holder, _)| holder == self.number) {
@@ -260,7 +261,7 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
         }
     }
 
-    /// Waits, by the store's clock, for something that does not come.
+    /// Waits for a time on the store's clock.
     async fn rest(&self, time: Duration) -> Result<(), TableError> {
         self.wait_for(REST_KEY, Expectation::Differs(None), time).await
     }
@@ -276,18 +277,18 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Whose it is, and when it ends, in nanoseconds of the store.
+/// The holder of a lease and its end, in nanoseconds of the store's clock.
 fn lease_from_bytes(bytes: &[u8]) -> Option<(u128, u64)> {
     let (number, ends) = bytes.split_first_chunk()?;
     Some((u128::from_be_bytes(*number), u64::from_be_bytes(ends.try_into().ok()?)))
 }
 
-/// Whether the same may succeed a little later.
+/// Whether the same call may succeed a little later.
 fn may_pass(error: &TableError) -> bool {
     is_out_of_reach(error) || error.kind() == ErrorKind::Conflict
 }
 
-/// Whether the store did not answer, or not for sure.
+/// Whether the store did not answer, or its answer left the outcome unknown.
 pub(super) fn is_out_of_reach(error: &TableError) -> bool {
     let is_doubt = matches!(error, TableError::Store(error) if is_unknown(error));
     is_doubt || matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut)

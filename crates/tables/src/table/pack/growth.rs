@@ -1,9 +1,9 @@
-//! Growth: a tree of cubes becomes objects of the store, and these become part of a version.
+//! Growth: writes the objects of a tree of cubes and commits them to a version.
 //!
-//! While objects are on their way, the next ones are encoded: who packs waits for a store only where that is
-//! the slower of the two.
+//! While some objects are being stored, the next ones are encoded: a pack waits for the store only where that
+//! is the slower of the two.
 //!
-//! Invariant: what is named in an edit was acknowledged by the store before.
+//! Invariant: the store has acknowledged every object before an edit names it.
 
 use super::super::codec::tight_box;
 use super::super::ledger::{Fate, create};
@@ -20,18 +20,17 @@ use futures::stream::FuturesOrdered;
 use futures::{FutureExt, StreamExt};
 use std::sync::Arc;
 
-/// Objects that are on their way at the same time, at most.
+/// Maximum number of objects being stored concurrently.
 pub(super) const ON_THEIR_WAY_MAX: usize = 16;
 
-/// A tree as it lies in the store.
+/// A tree written to the store.
 pub(super) struct Grown {
     pub(super) pieces: Vec<Piece>,
     pub(super) cubes: u64,
 }
 
 impl Table {
-    /// Creates the objects of a tree, in the name of a session: all of them, or, on an error, none that
-    /// stays.
+    /// Creates the objects of a tree under a session: all of them or, on an error, none that stays.
     pub(super) async fn write_tree(
         &self,
         tree: &Tree,
@@ -52,7 +51,7 @@ impl Table {
                     begun.push(name);
                     on_their_way.push_back(self.create_cubes(name, object));
                 }
-                // They begin, or go on, and are heard of once they are done.
+                // Polls the writes, so that they start or continue, and collects those that are done.
                 while let Some(Some(piece)) = on_their_way.next().now_or_never() {
                     grown.pieces.push(piece?);
                 }
@@ -68,8 +67,9 @@ impl Table {
         };
         let grown: Result<Grown, TableError> = growing.await;
         if grown.is_err() {
-            // No version will name them, and no vacuum takes them as long as this session lasts, in which the
-            // same may be tried again and again. None comes after it was removed once all have ended.
+            // No version will name these objects, and no vacuum removes them while this session lasts, in
+            // which the same may be tried again and again. All writes must end first, so that none creates an
+            // object after its removal.
             while on_their_way.next().await.is_some() {}
             let _ = self.remove_objects(&begun).await;
         }
@@ -84,9 +84,9 @@ impl Table {
         Ok(piece)
     }
 
-    /// Makes an edit true that names new objects, unless the session has ended under which they were written:
-    /// those may be swept at any time, and unless the table has some of these ids already. They go if the
-    /// edit is true in no version.
+    /// Commits an edit that names new objects, unless the table already has some of the ids, or the session
+    /// has ended under which the objects were written, since those may be removed at any time. Removes the
+    /// objects if the edit is in no version.
     pub(super) async fn commit_written(
         &self,
         edit: Edit,
@@ -100,8 +100,8 @@ impl Table {
             Err(error) => error.outcome() == Outcome::Refused,
         };
         if is_refused {
-            // No version names them or ever will, and otherwise they would stay as long as this session does;
-            // what is left all the same goes with a vacuum.
+            // No version names them or ever will, and they would stay as long as this session. What is not
+            // removed here goes with a vacuum.
             let _ = self.remove_objects(written).await;
         }
         committed
@@ -113,7 +113,7 @@ impl Table {
         session: SessionId,
         ids: Vec<Arc<NewIds>>,
     ) -> Result<Fate, TableError> {
-        // Nobody else ends or begins a session meanwhile.
+        // The turn keeps others from ending or beginning a session in the meantime.
         let _turn = self.ledger.turn().await;
         if self.ledger.session().await?.id != session {
             return Ok(Fate::Fenced);
@@ -129,7 +129,7 @@ fn piece(object: ObjectId, encoded: &CubeObject) -> Piece {
         [run] => Some(run.clone()),
         _ => None,
     };
-    // Tight, so that a sample leaves out what lies deep without opening it.
+    // A tight range lets a sample skip deep cubes without opening them.
     let (least, greatest) = encoded.weights;
     let weights = WeightRange { from: least.get(), to: greatest.get().checked_add(1) };
     Piece {

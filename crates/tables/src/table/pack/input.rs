@@ -1,6 +1,6 @@
-//! Input: the rows of some pieces, put together and weighed.
+//! Input: reads the rows of some pieces into one batch and weighs them.
 //!
-//! Invariant: every row of the pieces is there once, except those that are struck, which are counted.
+//! Invariant: every row of the pieces is in the input once, except struck ones, which are counted.
 
 use super::super::codec::damaged;
 use super::super::strike::{Strike, bound};
@@ -22,29 +22,29 @@ use futures::StreamExt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Objects that are read together.
+/// Number of objects that are read together.
 const OBJECTS_AT_ONCE: usize = 32;
 
-/// Rows to pack, in no order.
+/// The rows to pack, in no particular order.
 pub(super) struct Input {
     pub(super) rows: RecordBatch,
     pub(super) weights: Lent<Weight>,
     pub(super) origins: Origins,
-    /// Rows that were struck.
+    /// Number of struck rows.
     pub(super) dropped: u64,
-    /// Bytes that were read.
+    /// Number of bytes read.
     pub(super) bytes: u64,
 }
 
-/// Rows as they are read, one piece after the other.
+/// Rows collected from one piece after another.
 struct Gathered<'t> {
     table: &'t Table,
     /// The columns of the table.
     columns: Vec<Growing>,
     origins: GrowingOrigins,
-    /// Rows whose steps are those that a column says, and which.
+    /// Ranges of rows whose steps are given by a column, with that column.
     steps_of: Vec<(Range<usize>, usize)>,
-    /// Where rows end that were in the order of their weights, and which weights they may have.
+    /// Ends of stretches of rows that were stored in weight order, with the window of their weights.
     sorted: Vec<(usize, Window)>,
     rows: usize,
     dropped: u64,
@@ -66,8 +66,8 @@ impl Input {
                 gathered.take(placed, struck, &bytes)?;
                 pace.moved(bytes.len());
                 match pace.rest().await {
-                    // Nothing is written yet under the session that has ended: what is written begins
-                    // another.
+                    // Nothing has been written under the ended session yet; the first write begins another
+                    // one.
                     Ok(()) | Err(TableError::Fenced { .. }) => {}
                     Err(error) => return Err(error),
                 }
@@ -77,7 +77,7 @@ impl Input {
     }
 }
 
-/// Whole objects, read together, in their order.
+/// Reads whole objects together; returns them in order.
 async fn read_objects(table: &Table, pieces: &[Placed]) -> Result<Vec<Buffer>, TableError> {
     let object = |placed: &Placed| table.names.object(placed.piece.object);
     let reads = pieces.iter().map(|placed| Read { immutable: true, ..Read::new(object(placed), b"") });
@@ -108,7 +108,7 @@ impl<'t> Gathered<'t> {
         }
     }
 
-    /// Takes in the rows of one piece.
+    /// Appends the rows of one piece.
     fn take(&mut self, placed: &Placed, struck: Vec<Struck>, bytes: &[u8]) -> Result<(), TableError> {
         let in_object =
             |source| TableError::Block { object: format!("object {}", placed.piece.object), source };
@@ -125,7 +125,7 @@ impl<'t> Gathered<'t> {
         Ok(())
     }
 
-    /// Takes in all rows of a part, which grow where they stay.
+    /// Appends all rows of a part, decoding them in place.
     fn take_whole(&mut self, placed: &Placed, part: &Part, bytes: &[u8]) -> Result<(), BlockError> {
         let window = window_of(placed.piece.weights);
         let first = self.rows;
@@ -138,7 +138,7 @@ impl<'t> Gathered<'t> {
                     self.rows += band.rows as usize;
                     self.sorted.push((self.rows, window));
                 }
-                // A block is of one run and step.
+                // A block has one run and step.
                 let extent = &placed.piece.extent;
                 let run = extent.run.as_ref().ok_or_else(no_run)?;
                 self.origins.append_alike(run, extent.steps.from, self.rows - first);
@@ -157,7 +157,7 @@ impl<'t> Gathered<'t> {
         Ok(())
     }
 
-    /// Takes in those rows of a part that the piece is of and that are not struck.
+    /// Appends the rows of a part that belong to the piece and are not struck.
     fn take_some(
         &mut self,
         placed: &Placed,
@@ -200,7 +200,7 @@ impl<'t> Gathered<'t> {
         Ok(())
     }
 
-    /// All rows, weighed.
+    /// Turns the collected rows into the input, with weights.
     fn finish(mut self, threads: usize) -> Result<Input, BlockError> {
         let columns = self.columns.iter_mut().map(Growing::finish).collect::<Result<Vec<_>, _>>()?;
         for (rows, column) in std::mem::take(&mut self.steps_of) {
@@ -209,7 +209,7 @@ impl<'t> Gathered<'t> {
             }
         }
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
-        // Nulls where there must be none would be damage that no seal showed.
+        // Nulls in a column without nulls are damage that no seal detects.
         let rows =
             RecordBatch::try_new_with_options(Arc::clone(self.table.schema.columns()), columns, &options);
         let rows = rows.map_err(|error| in_cubes(&error.to_string()))?;
@@ -219,7 +219,7 @@ impl<'t> Gathered<'t> {
         Ok(Input { rows, weights, origins, dropped: self.dropped, bytes: self.bytes })
     }
 
-    /// Whether rows are in the order of their weights where they were written so.
+    /// Checks that rows stored in weight order are in weight order.
     fn check_order(&self, weights: &[Weight]) -> Result<(), BlockError> {
         let mut from = 0;
         for &(end, window) in &self.sorted {
@@ -262,7 +262,7 @@ fn open(table: &Table, bytes: &[u8]) -> Result<Part, BlockError> {
     table.open_part(bytes.get(..front as usize).ok_or_else(cut_off)?)
 }
 
-/// Rows of one band, all columns.
+/// The rows of one band, with all columns.
 struct Band {
     rows: RecordBatch,
     origins: Origins,
@@ -281,7 +281,7 @@ fn bands(table: &Table, placed: &Placed, part: &Part, bytes: &[u8]) -> Result<Ve
         let slices = slices.into_iter().map(slice).collect::<Result<Vec<_>, _>>()?;
         let read = part.rows(place, wanted, true, &slices)?;
         let origins = read.origins.or_else(|| {
-            // A block is of one run and step.
+            // A block has one run and step.
             let extent = &placed.piece.extent;
             Some(Origins::of_block(extent.run.clone()?, extent.steps.from, read.rows.num_rows()))
         });

@@ -1,11 +1,11 @@
-//! Loading: many rows of a run at once, which are packed as they come and written once.
+//! Loading: adds many rows of a run at once, packed immediately and written only once.
 //!
-//! An append is there to be seen, and to be kept, as soon as a step is computed; packing it later writes each
-//! row again. Rows that are all there already, as those of an import are, need not go that way: they become a
-//! tree of cubes in memory, and all their steps become visible in one version.
+//! An append makes a step durable and visible as soon as it is computed; packing it later rewrites each row.
+//! Rows that are all available up front, as in an import, need not go that way: they are grown into a tree of
+//! cubes in memory, and all their steps become visible in one version.
 //!
-//! Invariant: either all steps of a load are there afterwards, or none.
-//! Invariant: nothing looks into rows before they were checked.
+//! Invariant: a load adds either all of its steps or none. Invariant: rows are checked before anything else
+//! uses them.
 
 use super::super::append::Encoded;
 use super::super::ledger::Fate;
@@ -26,14 +26,14 @@ use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use futures::{StreamExt, stream};
 use std::sync::Arc;
 
-/// How often objects are written, should the session end each time.
+/// How often objects are written, if the session ends each time.
 const SESSIONS_MAX: usize = 5;
 
-/// Steps of one load, at most: an edit names each of them, in some fifty bytes of the few MiB that a store
-/// takes at once.
+/// Maximum number of steps in one load. An edit names each of them in some fifty bytes, and a store accepts a
+/// few MiB at once.
 pub(super) const STEPS_MAX: usize = 1 << 14;
 
-/// Steps that lie in a block each, at most; more of them are a tree, however few rows they have.
+/// Maximum number of steps that are stored as a block each; more steps become a tree, however few their rows.
 const BLOCKS_MAX: usize = 64;
 
 /// A step with the rows of all ranks.
@@ -47,12 +47,12 @@ pub struct WholeStep {
     pub rows: RecordBatch,
 }
 
-/// What is about to be written.
+/// A load that is ready to be written.
 pub(super) struct Loading {
     run: RunId,
     attempt: u64,
     steps: Vec<LoadedStep>,
-    /// Of the rows, where ids are unique.
+    /// The ids of the rows, if ids are unique.
     ids: Vec<Arc<NewIds>>,
     rows: Rows,
     threads: usize,
@@ -64,16 +64,16 @@ enum Rows {
 }
 
 impl Table {
-    /// Adds whole steps of a run, in rising order, packed as they come; the version that has them.
+    /// Adds whole steps of a run, in rising order and packed immediately; returns the version that has them.
     ///
-    /// All of them become visible in one version. Adding the same steps again changes nothing. Few rows,
-    /// below [`PackOptions::rows_min`], lie in a block for each step until they are packed with others, if
-    /// the steps are few too. The memory that it takes is about six times that of the rows; [`Table::loader`]
-    /// takes more steps than fit.
+    /// All of them become visible in one version. Adding the same steps again changes nothing. If both the
+    /// rows (below [`PackOptions::rows_min`]) and the steps are few, each step becomes a block until it is
+    /// packed with others. Takes about six times as much memory as the rows; [`Table::loader`] takes more
+    /// steps than fit in memory.
     ///
     /// # Errors
-    /// As [`Table::append`]; [`EditError::StepArriving`] while a step has come of some ranks only;
-    /// [`TableError::TooManySteps`], [`TableError::PackOptions`].
+    /// As [`Table::append`]; [`EditError::StepArriving`] while only some ranks' blocks of a step have
+    /// arrived; [`TableError::TooManySteps`], [`TableError::PackOptions`].
     pub async fn load(
         &self,
         run: &str,
@@ -98,8 +98,8 @@ impl Table {
         Ok(made.unwrap_or_else(|| self.ledger.known_version()))
     }
 
-    /// The version that has all of these steps, if they are there; an error if they may not be loaded now. So
-    /// steps that are given again cost no more than a look.
+    /// The current version if it has all of these steps; an error if they may not be loaded now. So loading
+    /// the same steps again costs only this check.
     pub(super) async fn has_loaded(
         &self,
         run: &RunId,
@@ -114,7 +114,7 @@ impl Table {
         }
     }
 
-    /// Makes all ready to be written: no store is asked.
+    /// Prepares the load for writing, without calling the store.
     pub(super) fn loading(
         &self,
         run: &RunId,
@@ -145,8 +145,9 @@ impl Table {
         Ok(Loading { run: run.clone(), attempt, steps, ids, rows, threads })
     }
 
-    /// The version that has them now; none if somebody else brought all of the steps meanwhile. A write of
-    /// which nobody heard how it ended is looked up as its own, and is not taken for one of theirs.
+    /// Writes and commits the load; returns its version, or `None` if another process added all of the steps
+    /// in the meantime. A commit in doubt is settled as its own, and never mistaken for that of another
+    /// process.
     pub(super) async fn write_loading(
         &self,
         loading: &Loading,
@@ -174,15 +175,16 @@ impl Table {
                 Fate::Refused(EditError::AlreadyDone) => return Ok(None),
                 Fate::Refused(error) => return Err(error.into()),
                 Fate::Forgotten => return Err(TableError::Forgotten { table: self.name.clone() }),
-                // What was written under an ended session may be swept at any time: written again.
+                // Objects written under an ended session may be removed at any time, so they are written
+                // again.
                 Fate::Fenced => {}
             }
         }
         Err(TableError::Fenced { table: self.name.clone() })
     }
 
-    /// The pieces of blocks that were put, or the first error; then those that were put go, as those of a
-    /// tree do.
+    /// The pieces of blocks that were written, or the first error. On an error, those that were written are
+    /// removed, as in [`Table::write_tree`].
     async fn all_or_none(&self, put: Vec<Result<Block, TableError>>) -> Result<Vec<Piece>, TableError> {
         let (mut pieces, mut failed) = (Vec::new(), None);
         for block in put {
@@ -197,7 +199,7 @@ impl Table {
         Err(error)
     }
 
-    /// Of the rows, where ids are unique.
+    /// The ids of the rows, if ids are unique.
     fn new_ids(
         &self,
         run: &RunId,
@@ -214,8 +216,8 @@ impl Table {
         steps.iter().map(of_step).collect()
     }
 
-    /// All rows, which were checked, one behind the other, with all columns of the schema, and where they
-    /// come from.
+    /// Concatenates the rows of all steps, which must have been checked, with all columns of the schema; also
+    /// returns their origins.
     fn together(
         &self,
         schema: &TableSchema,

@@ -1,9 +1,8 @@
-//! Loaders: more steps than fit in memory, loaded one tree after the other.
+//! Loaders: load more steps than fit in memory, one tree after another.
 //!
-//! While one tree is on its way to the store, the next one grows on a thread of its own: so neither waits for
-//! the other.
+//! While one tree is being stored, the next one grows on a thread of its own, so neither waits for the other.
 //!
-//! Invariant: steps become visible in their order; after one could not be loaded, no later one is.
+//! Invariant: steps become visible in order; once one could not be loaded, no later one is.
 
 use super::super::{Table, TableError};
 use super::load::{Loading, STEPS_MAX};
@@ -16,18 +15,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::thread;
 
-/// Takes the steps of a run in rising order, and packs and writes them as they come.
+/// Takes the steps of a run in rising order, and packs and writes them along the way.
 ///
-/// What was taken is there for sure only after [`Loader::finish`]; [`Loader::last`] says up to which step it
-/// is before.
+/// Only [`Loader::finish`] guarantees that all steps taken are in the table; before that, [`Loader::last`] is
+/// the last step that is.
 ///
-/// After an error, or a call that was dropped before it ended, it takes no more steps: a new loader goes on
-/// behind [`Loader::last`]. It may also begin with steps that are there, which cost no more than a look as
-/// long as none is new.
+/// After an error, or after a call was dropped before it ended, the loader takes no more steps: continue with
+/// a new loader after [`Loader::last`]. The new one may also begin with steps that are in the table already,
+/// which cost only a check as long as none of them is new.
 ///
-/// Dropping it leaves what is there, and never half a step. A tree that grows then, or after an error, on its
-/// thread grows to its end, with its memory, and comes to nothing. Of the options, the share of a processor
-/// and the bytes a second hold for what is written, not for that thread.
+/// Dropping a loader leaves the steps written so far, and never part of a step. A tree that is growing at
+/// that time, or after an error, grows to its end on its thread, keeping its memory, and is then discarded.
+/// The options for the share of a processor and the bytes per second apply to writing, not to that thread.
 pub struct Loader {
     table: Table,
     run: RunId,
@@ -35,20 +34,20 @@ pub struct Loader {
     options: PackOptions,
     /// Bytes of rows that become one tree.
     tree_bytes: u64,
-    /// Whether steps that are there are those of somebody else.
+    /// Whether steps that exist already are to be treated as those of another process.
     is_only_new: bool,
     gathered: Vec<WholeStep>,
     bytes: u64,
     growing: Option<Growing>,
     version: Option<Version>,
     last: Option<u64>,
-    /// The first step of those that could not be loaded.
+    /// The first step that could not be loaded.
     failed: Option<u64>,
-    /// Each tree takes as much room as the one before.
+    /// Each tree takes as much memory as the one before.
     _keeping: Keeping,
 }
 
-/// A tree that grows, and its steps.
+/// A growing tree and its range of steps.
 struct Growing {
     first: u64,
     last: u64,
@@ -56,7 +55,7 @@ struct Growing {
 }
 
 enum Work {
-    /// All steps are there, in this version.
+    /// The table has all steps already, in this version.
     None(Version),
     Done(Box<Result<Loading, TableError>>),
     /// On another thread.
@@ -64,11 +63,12 @@ enum Work {
 }
 
 impl Table {
-    /// Begins to load steps of a run: about so many bytes of rows become one tree, of 16,384 steps at most.
-    /// It takes about thirteen times that in memory: few large trees are asked faster, small ones take less.
+    /// Begins to load steps of a run. About `tree_bytes` bytes of rows become one tree, of at most 16,384
+    /// steps. Takes about thirteen times that much memory: a few large trees make queries faster, small ones
+    /// take less memory.
     ///
     /// # Errors
-    /// [`TableError::PackOptions`], also for trees of no bytes.
+    /// [`TableError::PackOptions`], also if `tree_bytes` is 0.
     pub fn loader(
         &self,
         run: &str,
@@ -101,19 +101,18 @@ impl Table {
 }
 
 impl Loader {
-    /// The same for whoever has to know whether the rows are in, since nobody else is to write in the
-    /// attempt: steps that are there already are those of somebody else, and an error
-    /// ([`EditError::StepOrder`]) instead of a look.
+    /// Makes it an error if the table already has the steps ([`EditError::StepOrder`]), for a caller that
+    /// must know whether these very rows were added: no other process is expected to write in this attempt.
     #[must_use]
     pub const fn only_new(mut self) -> Self {
         self.is_only_new = true;
         self
     }
 
-    /// Takes a step; writes earlier ones, once enough are there.
+    /// Takes a step; writes earlier ones once there are enough.
     ///
     /// # Errors
-    /// As [`Table::load`], of earlier steps as well; [`TableError::Behind`] after an error.
+    /// As [`Table::load`], also about earlier steps; [`TableError::Behind`] after an error.
     pub async fn push(&mut self, step: WholeStep) -> Result<(), TableError> {
         self.check()?;
         self.bytes += bytes_of(&step.rows);
@@ -122,14 +121,14 @@ impl Loader {
         if is_full { self.go_on().await } else { Ok(()) }
     }
 
-    /// The last step that is there for sure, of those that were taken.
+    /// The last of the steps taken that is known to be in the table.
     #[must_use]
     pub const fn last(&self) -> Option<u64> {
         self.last
     }
 
-    /// Writes all that was taken; the version that has it, or the current one if nothing was taken. It may
-    /// take more steps after.
+    /// Writes all steps taken; returns the version that has them, or the current one if none were taken. More
+    /// steps may follow.
     ///
     /// # Errors
     /// As [`Loader::push`].
@@ -150,12 +149,12 @@ impl Loader {
         self.failed.map_or(Ok(()), |step| Err(TableError::Behind { id: self.id(step) }))
     }
 
-    /// Lets the next tree grow, and writes the one before.
+    /// Starts to grow the next tree, and writes the previous one.
     async fn go_on(&mut self) -> Result<(), TableError> {
         self.bytes = 0;
         let steps = Arc::new(std::mem::take(&mut self.gathered));
         let first = steps.first().map(|step| step.step);
-        // Whoever is dropped while this waits takes the steps along.
+        // If this call is dropped while it waits, the steps are lost.
         self.failed = first;
         let next = self.begin(steps).await;
         self.failed = None;
@@ -173,7 +172,7 @@ impl Loader {
         }
     }
 
-    /// Lets a tree grow, unless its steps are there or may not come.
+    /// Starts to grow a tree, unless the table has its steps already or does not admit them.
     async fn begin(&self, steps: Arc<Vec<WholeStep>>) -> Result<Growing, TableError> {
         let step = |step: Option<&WholeStep>| step.map_or(0, |step| step.step);
         let (first, last) = (step(steps.first()), step(steps.last()));
@@ -209,7 +208,7 @@ impl Loader {
         Ok(())
     }
 
-    /// Why steps that are all there are not taken.
+    /// The error for steps that another process has added.
     fn of_somebody_else(&self, first: u64, last: u64) -> TableError {
         TableError::Edit(EditError::StepOrder { id: self.id(first), last })
     }
@@ -225,18 +224,18 @@ impl Work {
         let elsewhere = work.clone();
         let elsewhere = move || {
             let ended = catch_unwind(AssertUnwindSafe(elsewhere));
-            // Whoever asked may be gone.
+            // The loader may have been dropped.
             drop(tell.send(ended));
         };
         match thread::Builder::new().name("atoll-load".to_owned()).spawn(elsewhere) {
             Ok(_) => Self::Elsewhere(told),
-            // Where the system refuses a thread, this one does the work.
+            // If the system refuses a thread, this one does the work.
             Err(_) => Self::Done(Box::new(work())),
         }
     }
 
-    /// What came of it; nothing where there was nothing to do, or a thread ended without a word. A panic
-    /// there is one here.
+    /// The result of the work; `None` if there was nothing to do, or if the thread ended without a result. A
+    /// panic of the thread continues here.
     async fn end(self) -> Option<Result<Loading, TableError>> {
         match self {
             Self::None(_) => None,
@@ -249,10 +248,10 @@ impl Work {
     }
 }
 
-/// Bytes of the rows themselves, whatever they are a part of.
+/// Bytes of the rows themselves, not of larger buffers that they are slices of.
 fn bytes_of(rows: &RecordBatch) -> u64 {
     let of_column = |column: &dyn Array| {
-        // What cannot be told is taken for what lies around it.
+        // If the size of the slice is unknown, take that of its buffers.
         column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()) as u64
     };
     rows.columns().iter().map(|column| of_column(column)).sum()

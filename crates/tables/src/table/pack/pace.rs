@@ -1,7 +1,7 @@
-//! Pace: a pack takes no more of a processor, and moves no more bytes, than it may.
+//! Pace: limits the share of a processor and the bytes per second that a pack takes.
 //!
-//! The time is that of the store, and rest is a wait for something that does not come. What is owed is paid,
-//! for stretches of some minutes too: a tree is made in one.
+//! Time is that of the store's clock, and a rest is a wait for a cell that never changes. Rest is
+//! proportional to the work before it, even if that took minutes without a break: a tree is made in one go.
 
 use super::super::{Table, TableError};
 use super::PackOptions;
@@ -9,33 +9,34 @@ use super::background::{FAILURES_MAX, REST_KEY, is_out_of_reach};
 use atoll_store::{Cell, Expectation};
 use std::time::Duration;
 
-/// Rests shorter than this are put together.
+/// Shorter rests are accumulated.
 const REST_MIN: Duration = Duration::from_millis(2);
 
-/// One wait of a rest is no longer than this; a rest may have many.
+/// Maximum length of a single wait; a rest may consist of many.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// No stretch of work takes longer, whatever a clock that was set says.
+/// Upper bound on one stretch of work, in case the clock was set.
 const WORKED_MAX: Duration = Duration::from_secs(300);
 
-/// No rest is longer than this: behind it nobody would know a pack that rests from one that hangs.
+/// Maximum length of a rest: beyond it, a resting pack could not be told from one that hangs.
 const REST_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// After so many bytes, or so many turns of little work, a pack looks whether its session has to be renewed:
-/// a look is a call of the store. A session outlasts that on any store on which a pack ever ends.
+/// After this many bytes, or this many turns of little work, a pack checks whether its session has to be
+/// renewed. Each check is a call of the store. A session outlasts the interval on any store on which a pack
+/// ever ends.
 const LOOK_BYTES: u64 = 1 << 20;
 const LOOK_TURNS: u32 = 32;
 
-/// How the work of a pack goes on.
+/// Controls the pace of a pack.
 pub(super) struct Pace<'t> {
     table: &'t Table,
     share: f64,
     bytes_per_second: Option<u64>,
-    /// Bytes that were moved since the last rest.
+    /// Bytes moved since the last rest.
     moved: u64,
-    /// Bytes that were moved, and turns that were taken, since the session was looked at.
+    /// Bytes moved and turns taken since the session was last checked.
     unlooked: (u64, u32),
-    /// When the work went on, in nanoseconds of the store.
+    /// When the work resumed, in nanoseconds of the store's clock.
     since: u64,
 }
 
@@ -46,16 +47,16 @@ impl<'t> Pace<'t> {
         Ok(Self { table, share, bytes_per_second, moved: 0, unlooked: (0, 0), since })
     }
 
-    /// Takes note of bytes that were read or written.
+    /// Records bytes that were read or written.
     pub(super) fn moved(&mut self, bytes: usize) {
         self.moved += bytes as u64;
         self.unlooked.0 += bytes as u64;
     }
 
-    /// Lets others have a turn, and rests as long as the share asks for after the work since the last rest.
+    /// Yields to other tasks, then rests as long as the limits require after the work since the last rest.
     ///
     /// # Errors
-    /// [`TableError::Fenced`] if the session has ended; errors of the store that last.
+    /// [`TableError::Fenced`] if the session has ended; persistent errors of the store.
     pub(super) async fn rest(&mut self) -> Result<(), TableError> {
         give_way().await;
         self.stay_on().await?;
@@ -72,7 +73,7 @@ impl<'t> Pace<'t> {
             let turn = left.min(WAIT_MAX);
             again(|| self.wait(turn)).await?;
             left = left.saturating_sub(turn);
-            // Long packs rest for longer than a session lasts, under which their objects are written.
+            // The objects are written under this session, and a long pack may rest for longer than it lasts.
             again(|| self.table.ledger.renew_session()).await?;
         }
         self.since = again(|| self.now()).await?;
@@ -80,8 +81,8 @@ impl<'t> Pace<'t> {
         Ok(())
     }
 
-    /// Renews the session now and then: on a slow store a tree takes longer than one lasts, under which its
-    /// objects are written.
+    /// Renews the session from time to time: on a slow store, a tree takes longer than the session under
+    /// which its objects are written.
     async fn stay_on(&mut self) -> Result<(), TableError> {
         self.unlooked.1 += 1;
         let (bytes, turns) = self.unlooked;
@@ -103,8 +104,8 @@ impl<'t> Pace<'t> {
     }
 }
 
-/// Asks the store once more where it does not answer, as often as whoever keeps a table packed does: a rest
-/// asks it for hours, and a pack that ended for one call would do all its work again.
+/// Retries a call while the store is unreachable, as often as background packing does. A rest calls the store
+/// for hours, and a pack that ended because of a single call would have to repeat all its work.
 async fn again<T, F>(call: impl Fn() -> F) -> Result<T, TableError>
 where
     F: Future<Output = Result<T, TableError>>,
@@ -119,7 +120,7 @@ where
     }
 }
 
-/// How long to rest after so much work, for the share of a processor and for the bytes that were moved.
+/// How long to rest after working for `worked` and moving `moved` bytes, to stay below both limits.
 fn owed(worked: Duration, moved: u64, share: f64, bytes_per_second: Option<u64>) -> Duration {
     let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or(REST_MAX);
     let for_share = seconds(worked.as_secs_f64() * (1.0 / share - 1.0));
@@ -127,7 +128,7 @@ fn owed(worked: Duration, moved: u64, share: f64, bytes_per_second: Option<u64>)
     for_share.max(bytes_per_second.map_or(Duration::ZERO, of_bytes)).min(REST_MAX)
 }
 
-/// Comes back once other tasks had a turn.
+/// Completes after other tasks have had a turn.
 async fn give_way() {
     let mut had_turn = false;
     std::future::poll_fn(|context| {

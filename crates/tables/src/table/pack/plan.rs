@@ -1,35 +1,35 @@
-//! Planning: which blocks and trees become one tree next.
+//! Planning: chooses the blocks and trees that become one tree next.
 //!
-//! A tree is what one pack made: its objects were all born in one version. Trees have sizes, each
-//! [`PackOptions::fan`] times the one before. The blocks become a tree once they have enough rows; with it go
-//! all trees of its size and below, as soon as there are enough of them.
+//! A tree is the result of one pack: all of its objects were first named by the same version. Trees have size
+//! classes, each [`PackOptions::fan`] times the one before. The blocks become a tree once they have enough
+//! rows; all trees of its size class and below are merged with it as soon as there are enough of them.
 //!
-//! Invariant: what is planned has changed after it was done, so planning ends.
+//! Invariant: carrying out a plan changes what the next plan sees, so planning terminates.
 
 use super::PackOptions;
 use crate::protocol::{Form, Manifest, Placed, Version};
 use std::collections::BTreeMap;
 
-/// Bytes that a row is taken to have where nobody counted them.
+/// Assumed bytes per row where the size is unknown.
 const ROW_BYTES: u64 = 48;
 
-/// Blocks and pieces of trees that one tree is made from, at most. An edit names each of them in about a
-/// hundred bytes, so this is less than half of the 8 MiB that a batch may have.
+/// Maximum number of blocks and pieces of trees that one tree is made from. An edit names each of them in
+/// about a hundred bytes, so this is less than half of the 8 MiB that a batch may have.
 const PIECES_MAX: usize = 1 << 15;
 
 fn is_block(placed: &Placed) -> bool {
     placed.piece.form == Form::Block
 }
 
-/// Bytes that a piece takes, about, packed or unpacked, with `row_bytes` of numbers in a row: numbers that
-/// are all alike, or null, take no room before they are unpacked.
+/// Approximate size of a piece in bytes, packed or unpacked, whichever is more, with `row_bytes` of numbers
+/// in a row: values that are all equal, or null, take no space until they are unpacked.
 fn bytes_of(placed: &Placed, row_bytes: u64) -> u64 {
     let piece = &placed.piece;
     let packed = if piece.bytes > 0 { piece.bytes } else { piece.rows.saturating_mul(ROW_BYTES) };
     packed.max(piece.rows.saturating_mul(row_bytes))
 }
 
-/// Pieces that become one tree.
+/// Pieces that are packed into one tree.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
     pub(super) pieces: Vec<Placed>,
@@ -56,7 +56,7 @@ impl Group {
         self.pieces.extend_from_slice(pieces);
     }
 
-    /// Whether a tree may be added: one tree has to take all, and one edit has to name them.
+    /// Whether a tree may be added: everything must fit in one tree, and be named by one edit.
     fn has_room_for(&self, tree: &Standing, options: &PackOptions) -> bool {
         let (bytes, pieces) = (self.bytes.saturating_add(tree.bytes), self.pieces.len() + tree.pieces.len());
         bytes <= options.tree_bytes_max && pieces <= PIECES_MAX
@@ -68,17 +68,17 @@ impl Group {
     }
 }
 
-/// A tree as a version has it.
+/// A tree in a version.
 struct Standing {
     pieces: Vec<Placed>,
     rows: u64,
     bytes: u64,
-    /// Whether rows of it were struck by then.
+    /// Whether some of its rows were struck up to the version that is planned for.
     is_struck: bool,
 }
 
-/// What to pack next, of the blocks that version `up_to` has and for what was deleted in it, where the
-/// numbers of a row take `row_bytes` in memory; none if it is not worth it.
+/// The next group to pack, or `None` if nothing is worth packing. Considers only blocks that version `up_to`
+/// has, and deletes up to that version. The numbers of a row take `row_bytes` in memory.
 pub(super) fn next(
     manifest: &Manifest,
     up_to: Version,
@@ -86,13 +86,13 @@ pub(super) fn next(
     options: &PackOptions,
 ) -> Option<Group> {
     let (mut blocks, mut trees) = sort(manifest, up_to, row_bytes);
-    // Whoever packs while others write, or delete, would never be done.
+    // Otherwise packing would never end while others keep writing or deleting.
     blocks.retain(|placed| placed.born <= up_to);
     trees.sort_by_key(|tree| tree.rows);
     let mut group = blocks_of(&blocks, row_bytes, options.tree_bytes_max);
     let is_cut = group.pieces.len() < blocks.len();
     if is_cut {
-        // A tree of blocks alone, as large as a tree may be: the others come next.
+        // A tree of blocks alone, of maximum size; the other blocks come next.
         return Some(group);
     }
     match (options.is_whole, options.is_settling) {
@@ -102,7 +102,7 @@ pub(super) fn next(
     }
 }
 
-/// The blocks, in the order of their steps, and the trees.
+/// The blocks in the order of their steps, and the trees.
 fn sort(manifest: &Manifest, up_to: Version, row_bytes: u64) -> (Vec<Placed>, Vec<Standing>) {
     let mut blocks = Vec::new();
     let mut trees: BTreeMap<Version, Standing> = BTreeMap::new();
@@ -125,7 +125,7 @@ fn sort(manifest: &Manifest, up_to: Version, row_bytes: u64) -> (Vec<Placed>, Ve
     (blocks, trees.into_values().collect())
 }
 
-/// The first blocks, as many as one tree may be made from; one at least, if there is one.
+/// The first blocks, as many as fit in one tree, but at least one if there are any.
 fn blocks_of(blocks: &[Placed], row_bytes: u64, bytes_max: u64) -> Group {
     let mut group = Group::of_rows(row_bytes);
     let mut total = 0_u64;
@@ -138,7 +138,7 @@ fn blocks_of(blocks: &[Placed], row_bytes: u64, bytes_max: u64) -> Group {
     group
 }
 
-/// All blocks and as many trees, smallest first, as one may be made from.
+/// All blocks and as many trees, smallest first, as fit in one tree.
 fn whole(mut group: Group, trees: &[Standing], options: &PackOptions) -> Option<Group> {
     let mut is_struck = false;
     for tree in trees {
@@ -158,7 +158,7 @@ fn whole(mut group: Group, trees: &[Standing], options: &PackOptions) -> Option<
     Some(group)
 }
 
-/// The blocks, once they have enough rows, and the trees that it is time to merge with them.
+/// The blocks, once they have enough rows, and the trees that are due to be merged with them.
 fn merge(group: &mut Group, trees: &[Standing], options: &PackOptions) -> Option<Group> {
     if group.pieces.is_empty() || group.rows < options.rows_min {
         return None;
@@ -174,7 +174,7 @@ fn merge(group: &mut Group, trees: &[Standing], options: &PackOptions) -> Option
         let count = left.iter().take_while(is_meant).count();
         let (now, larger) = left.split_at(count);
         let of_trees = now.iter().map(|tree| tree.bytes).fold(0, u64::saturating_add);
-        // One of the fan is the group itself.
+        // The group itself counts as one of the fan.
         let is_time = count + 1 >= options.fan;
         if !is_time || group.bytes.saturating_add(of_trees) > options.tree_bytes_max {
             return Some(std::mem::take(group));
@@ -184,13 +184,12 @@ fn merge(group: &mut Group, trees: &[Standing], options: &PackOptions) -> Option
     }
 }
 
-/// All blocks, and each tree, smallest first, that is at most a fan times as large as what is there by then:
-/// so a row is written again only when what it lies in grows by a good part, however often a table comes to
-/// rest.
+/// All blocks and, smallest first, each tree that is at most `fan` times as large as the group so far. So a
+/// row is rewritten only if what it lies in grows by a good part, however often a table comes to rest.
 fn settle(mut group: Group, trees: &[Standing], options: &PackOptions) -> Option<Group> {
     for tree in trees {
         let is_small = tree.rows <= group.rows.saturating_mul(options.fan as u64);
-        // The smallest tree may begin without blocks.
+        // Without blocks, the smallest tree may start the group.
         let begins = group.pieces.is_empty();
         if !(begins || is_small) || !group.has_room_for(tree, options) {
             break;
@@ -200,7 +199,7 @@ fn settle(mut group: Group, trees: &[Standing], options: &PackOptions) -> Option
     (group.pieces.iter().any(is_block) || group.trees > 1).then_some(group)
 }
 
-/// Which size a tree of so many rows has: 0 below `rows_min * fan`, and one more for each further fan.
+/// The size class of a tree: 0 below `rows_min * fan` rows, and one more for each further factor of `fan`.
 fn size_of(rows: u64, options: &PackOptions) -> u32 {
     (rows / options.rows_min.max(1)).checked_ilog(options.fan as u64).unwrap_or(0)
 }
@@ -216,7 +215,7 @@ mod tests {
 
     const ME: SessionId = SessionId(u128::MAX);
 
-    /// So many steps of one block of one row.
+    /// `count` steps, each of one block with one row.
     fn small_blocks(count: u64) -> Manifest {
         let piece = |step| Piece {
             object: ObjectId { session: ME, sequence: step },
@@ -249,7 +248,7 @@ mod tests {
         group.pieces.iter().map(removal).collect()
     }
 
-    /// What a pack of a group makes, as a tree of one object, which is the one of this number.
+    /// The result of packing a group, as a tree of one object with this number.
     fn packed(manifest: &Manifest, group: &Group, number: u64) -> Manifest {
         let first = group.pieces[0].piece.clone();
         let object = ObjectId { session: ME, sequence: number };
@@ -260,7 +259,7 @@ mod tests {
         manifest.clone().applied(&edit).unwrap()
     }
 
-    /// With rows deleted for which a condition is true, which may be any.
+    /// The manifest after a delete with a condition that may hold for any row.
     fn struck(manifest: &Manifest) -> Manifest {
         let scope = Scope { run: None, steps: StepRange::ALL, expression: Some("x > 1".into()) };
         manifest.clone().applied(&Edit::Delete { scope }).unwrap()
@@ -292,7 +291,7 @@ mod tests {
         let edit =
             Edit::Pack { base: manifest.version, remove: removals(&group), add: Vec::new(), dropped: 0 };
         let bytes = codec::edit_to_json(EditId { session: ME, sequence: 1 }, &edit).len();
-        // Half of a batch is left for a part of a whole manifest and for what is added.
+        // Half of a batch is left for a part of a whole manifest and for the added pieces.
         assert!(bytes <= 4 << 20, "{bytes} bytes");
         assert!(group.pieces.len() > 10_000, "{}", group.pieces.len());
     }
@@ -332,7 +331,7 @@ mod tests {
     #[test]
     fn neither_do_many_small_trees_make_an_edit_that_is_too_long() {
         let mut manifest = small_blocks(70_000);
-        // As if each had been loaded by itself.
+        // As if each had been loaded separately.
         let mut pieces: Vec<Placed> = manifest.pieces.values().cloned().collect();
         for (version, placed) in (1..).zip(&mut pieces) {
             placed.born = Version(version);

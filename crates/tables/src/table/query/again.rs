@@ -1,16 +1,16 @@
-//! Asking again where a vacuum took the version away that was being read.
+//! Retries queries of the current version if a vacuum removes that version while it is read.
 //!
-//! Invariant: what is asked about one version is told that it is gone, and only what is asked about now
-//! begins again.
-//! Invariant: nothing begins again for ever: where versions go faster than one is read, that is told.
+//! Invariant: a query of a given version fails if that version is gone; only a query of the current version
+//! restarts. Invariant: no query restarts for ever: if versions are removed faster than one can be read, it
+//! fails.
 
 use crate::{Query, TableError};
 use std::future::Future;
 
-/// How often a question begins whose version a vacuum takes away each time.
+/// How often a query starts, if a vacuum removes its version each time.
 const BEGINNINGS_MAX: usize = 8;
 
-/// How often a question may still begin again.
+/// How often a query may still restart.
 #[derive(Debug)]
 pub(crate) struct Beginnings(usize);
 
@@ -21,7 +21,7 @@ impl Default for Beginnings {
 }
 
 impl Beginnings {
-    /// Takes one, if any is left.
+    /// Takes one restart, if any is left.
     pub(crate) fn take(&mut self) -> bool {
         let is_left = self.0 > 0;
         self.0 = self.0.saturating_sub(1);
@@ -29,8 +29,8 @@ impl Beginnings {
     }
 }
 
-/// Asks for what is said of `query`; again, of what is current by then, if a vacuum took away meanwhile what
-/// was being read, and the query names no version.
+/// Calls `ask`; if a vacuum removed the version that was being read, and `query` names no version, calls it
+/// again, on the version that is current by then.
 pub(crate) async fn again_if_gone<T, F>(query: &Query, ask: impl Fn() -> F) -> Result<T, TableError>
 where
     F: Future<Output = Result<T, TableError>>,

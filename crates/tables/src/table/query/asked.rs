@@ -1,4 +1,4 @@
-//! What a query means for one table: names became places, and the filter has types.
+//! A query bound to one table: names resolved to column indices, and the filter typed.
 
 use super::bounds::Bounds;
 use super::known::Known;
@@ -14,30 +14,30 @@ use crate::{TableSchema, Weight, Window};
 pub(super) struct Asked {
     pub(super) filter: Option<Bound>,
     pub(super) bounds: Bounds,
-    /// What the weights of all rows that answer are, if the filter says so.
+    /// The weights of all matching rows, if the filter determines them.
     pub(super) known: Option<Known>,
     pub(super) window: Window,
     pub(super) units: Option<usize>,
     pub(super) limit: Option<usize>,
     pub(super) runs: Option<OfRuns>,
     pub(super) objects: Option<OfObjects>,
-    /// Places of the columns to read. Those of conditions alone come last.
+    /// Indices of the columns to read. Those needed only for conditions come last.
     pub(super) columns: Vec<usize>,
-    /// How many of these are needed of rows that are known to answer.
+    /// How many of these are needed for rows that are known to match.
     pub(super) needed: usize,
-    /// Which of these to answer, by their places among them.
+    /// The columns of the answer, as indices into `columns`.
     pub(super) answered: Vec<usize>,
-    /// Whether nothing but how many rows there are is asked.
+    /// Whether only the number of rows is wanted.
     is_count: bool,
 }
 
 impl Asked {
-    /// For the rows themselves.
+    /// Binds a query for its rows.
     pub(super) fn rows(table: &Table, query: &Query) -> Result<Self, TableError> {
         let mut asked = Self::nothing(table, query, false)?;
         let answered = columns(table, query)?;
         asked.answered = answered.into_iter().map(|place| asked.also_read(place)).collect();
-        // Ties of weight are put in the order of the id.
+        // Rows of equal weight are ordered by id.
         for &place in table.schema.id() {
             asked.also_read(place);
         }
@@ -45,9 +45,9 @@ impl Asked {
         Ok(asked.with_filter(&table.schema))
     }
 
-    /// For how many rows there are: only the filter's columns are read.
+    /// Binds a query for its number of rows: only the filter's columns are read.
     pub(super) fn count(table: &Table, query: &Query) -> Result<Self, TableError> {
-        // Names are checked even where nobody reads the columns.
+        // Names are checked even though the columns are not read.
         columns(table, query)?;
         Ok(Self::nothing(table, query, true)?.with_filter(&table.schema))
     }
@@ -84,13 +84,12 @@ impl Asked {
         self
     }
 
-    /// Whether rows need not be looked at once it is known that they answer.
+    /// Whether rows that are known to match need not be read.
     pub(super) fn only_counts(&self) -> bool {
         self.is_count && self.units.is_none()
     }
 
-    /// What of a planned band is left once it is known which weights the rows that answer have; none if
-    /// nothing is.
+    /// What has to be read of a planned band, given the known weights of matching rows; `None` if nothing.
     pub(super) fn narrowed(&self, planned: Planned, part: &Part) -> Option<Planned> {
         let Some(known) = &self.known else { return Some(planned) };
         let weights = known.between(planned.least, planned.greatest);
@@ -100,7 +99,7 @@ impl Asked {
         Some(planned.narrowed((least, greatest), decoded, rows))
     }
 
-    /// Whether a row that answers can have one of these weights.
+    /// Whether a matching row can have a weight in this window.
     pub(super) fn may_weigh(&self, window: Window) -> bool {
         let range = self.window.intersection(window).clipped(Weight::LEAST, Weight::GREATEST);
         range.is_some_and(|(least, greatest)| {
@@ -108,7 +107,7 @@ impl Asked {
         })
     }
 
-    /// Reads the columns of a condition too.
+    /// Adds the columns of a condition to those that are read.
     pub(super) fn also_read_for(&mut self, condition: &Bound, schema: &TableSchema) {
         for name in condition.columns() {
             if let Some((place, _)) = schema.columns().column_with_name(name) {
@@ -117,7 +116,7 @@ impl Asked {
         }
     }
 
-    /// Reads a column too; its place among those that are read.
+    /// Adds a column to those that are read; returns its place among them.
     fn also_read(&mut self, column: usize) -> usize {
         let known = self.columns.iter().position(|&known| known == column);
         known.unwrap_or_else(|| {
@@ -133,7 +132,7 @@ impl Asked {
     }
 }
 
-/// Places of the columns that are asked for.
+/// Indices of the requested columns.
 fn columns(table: &Table, query: &Query) -> Result<Vec<usize>, TableError> {
     let all = table.schema.columns();
     let Some(names) = &query.columns else { return Ok((0..all.fields().len()).collect()) };

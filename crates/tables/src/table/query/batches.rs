@@ -1,7 +1,7 @@
-//! Batches: an answer of any length in bounded memory, in no order.
+//! Batches: an answer of any length in bounded memory, in no particular order.
 //!
-//! Objects are opened and planned some at a time, so that the first batch of a large table comes as soon as
-//! that of a small one.
+//! Objects are opened and planned a few at a time, so the first batch of a large table comes as soon as that
+//! of a small one.
 
 use super::asked::Asked;
 use super::reading::{Reach, Reading};
@@ -11,29 +11,29 @@ use arrow_array::RecordBatch;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Bytes that are read for one batch, or one band.
+/// Number of bytes read for one batch, unless a single band is larger.
 const BATCH_BYTES: u64 = 32 << 20;
 
-/// The rows of a query, batch by batch, in no order.
+/// The rows of a query in batches, in no particular order.
 #[derive(Debug)]
 pub struct Batches {
     table: Table,
     query: Query,
     reading: Option<Reading>,
-    /// What the version has, where that was looked up before anything is read.
+    /// The manifest, if the version was resolved before reading begins.
     pinned: Option<Arc<Manifest>>,
-    /// The version that is read, once it is resolved.
+    /// The version being read, once it is resolved.
     version: Version,
-    /// What was read and not handed over yet.
+    /// Batches read but not handed over yet.
     ready: VecDeque<RecordBatch>,
     beginnings: Beginnings,
 }
 
 impl Table {
-    /// The answer to a query in batches of bounded size, in no order: nothing is read yet.
+    /// The answer to a query in batches of bounded size, in no particular order. Reads nothing yet.
     ///
-    /// The rows of a query with a limit or a number of units come in one batch, since only their order tells
-    /// which they are.
+    /// A query with a limit on rows or units comes in one batch, since only the order determines which rows
+    /// those are.
     #[must_use]
     pub fn batches(&self, query: &Query) -> Batches {
         Batches {
@@ -47,20 +47,21 @@ impl Table {
         }
     }
 
-    /// As [`Table::batches`], of a version that is looked up already: reading may begin when it could not be
-    /// any more.
+    /// Like [`Table::batches`], for a version that is already resolved: reading may begin when the version
+    /// could no longer be resolved.
     pub(super) fn batches_of(&self, query: &Query, manifest: Arc<Manifest>) -> Batches {
         Batches { version: manifest.version, pinned: Some(manifest), ..self.batches(query) }
     }
 }
 
 impl Batches {
-    /// The next batch, which has at least one row; none after the last.
+    /// The next batch, which has at least one row; `None` after the last.
     ///
-    /// A call that fails, or is dropped while it waits, loses nothing: the next one goes on from there.
+    /// A call that fails, or is dropped while it waits, loses no rows: the next call continues from the same
+    /// place.
     ///
     /// # Errors
-    /// As [`Table::query`]; [`TableError::VersionGone`] if a vacuum took the version of which a batch was
+    /// As [`Table::query`]; [`TableError::VersionGone`] if a vacuum removed the version after a batch was
     /// handed over.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>, TableError> {
         loop {
@@ -102,13 +103,13 @@ impl Batches {
         Ok(self.ready.pop_front())
     }
 
-    /// The version that is read; 0 before the first batch was asked for.
+    /// The version being read; 0 before the first batch was requested.
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// What it took so far.
+    /// Work spent so far.
     #[must_use]
     pub fn work(&self) -> Work {
         let rows = |reading: &Reading| Work { rows_returned: reading.handed_rows() as u64, ..reading.work() };

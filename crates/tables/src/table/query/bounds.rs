@@ -1,19 +1,19 @@
-//! Bounds: where the index columns of an answer must lie, and which boxes of rows that leaves out.
+//! Bounds: the ranges that a filter allows for index columns, and the boxes of rows that these rule out.
 //!
-//! Invariant: a box is left out only if no row in it satisfies the filter.
+//! Invariant: a box is ruled out only if no row in it satisfies the filter.
 
 use super::explain::Within;
 use crate::TableSchema;
 use crate::expression::{Bound, Column, Interval, Judge, Values, Verdict};
 use crate::lattice::Extent;
 
-/// What a filter asks of the index columns.
+/// What a filter requires of the index columns.
 #[derive(Clone, Debug)]
 pub(super) struct Bounds {
     judge: Option<Judge>,
-    /// How the index columns are named.
+    /// Names of the index columns.
     names: Vec<String>,
-    /// One interval for each.
+    /// One interval per index column.
     intervals: Vec<Interval>,
     is_empty: bool,
 }
@@ -34,12 +34,12 @@ impl Bounds {
         self.is_empty
     }
 
-    /// What the filter says of all rows of these extents, one for each index column.
+    /// The verdict of the filter on all rows with these extents, one per index column.
     pub(super) fn verdict(&self, extents: &[Extent]) -> Verdict {
         self.judge.as_ref().map_or(Verdict::Always, |judge| judge.verdict(extents))
     }
 
-    /// The intervals that leave anything out, as texts.
+    /// The intervals that rule anything out, as strings.
     pub(super) fn explained(&self) -> Vec<Within> {
         let texts = self.names.iter().zip(&self.intervals).filter_map(|(column, interval)| {
             let (low, high) = match &interval.values {

@@ -1,4 +1,4 @@
-//! Explaining: what answering a query would read, told by the directories alone.
+//! Explains what answering a query would read, judging by the directories alone.
 
 use super::asked::Asked;
 use super::reading::Reading;
@@ -11,57 +11,57 @@ use std::sync::Arc;
 /// What answering a query would take. Directories were read for it, rows were not.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
-    /// The table.
+    /// Name of the table.
     pub table: String,
-    /// The version.
+    /// The version that would be read.
     pub version: u64,
-    /// The filter, as the grammar writes it; none for everything.
+    /// The filter in the grammar's notation; `None` if the query has none.
     pub filter: Option<String>,
-    /// The part of the filter that leaves out whole bands: for each index column the least and greatest value
-    /// that can answer, both included, as texts.
+    /// The part of the filter that rules out whole bands: for each index column the least and greatest value
+    /// of matching rows, both inclusive, as strings.
     pub bounds: Vec<Within>,
-    /// From which share of all weights on.
+    /// The share of all weights at which the query begins.
     pub share_from: f64,
-    /// Up to which share of all weights the bands that would be read at first reach: less than the query asks
-    /// for if it has a limit.
+    /// The share of all weights up to which the bands to be read at first reach: less than requested if the
+    /// query has a limit.
     pub share_to: f64,
-    /// Columns that would be read, the filter's and the id's included.
+    /// Columns that would be read, including those of the filter and the id.
     pub columns: Vec<String>,
-    /// Blocks that the version has.
+    /// Blocks in the version.
     pub blocks: u64,
     /// Blocks whose directories were read.
     pub blocks_opened: u64,
-    /// Bands of these.
+    /// Bands in these blocks.
     pub bands_seen: u64,
     /// Bands that would be read.
     pub bands: u64,
     /// Rows in them.
     pub rows: u64,
-    /// About how many of these have weights that are asked for; the filter may leave out more.
+    /// Approximate number of these rows with requested weights; the filter may rule out more.
     pub rows_expected: u64,
-    /// Bytes that would be read for them, gaps between them included.
+    /// Bytes that would be read for them, including gaps between them.
     pub bytes: u64,
-    /// In so many requests.
+    /// Number of requests for these bytes.
     pub requests: u64,
-    /// Whether reading may have to go on: there is a limit, and the filter decides how far.
+    /// Whether more may have to be read: the query has a limit, and the filter determines how far to read.
     pub may_go_on: bool,
-    /// What reading the directories took.
+    /// Work spent on the directories.
     pub work: Work,
 }
 
-/// What one index column must lie within.
+/// The range of one index column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Within {
-    /// The column.
+    /// Name of the column.
     pub column: String,
-    /// The least value; none where it is open.
+    /// The least value; `None` if unbounded.
     pub low: Option<String>,
-    /// The greatest value; none where it is open.
+    /// The greatest value; `None` if unbounded.
     pub high: Option<String>,
 }
 
 impl Table {
-    /// What answering a query would read.
+    /// Describes what answering a query would read, without reading rows.
     ///
     /// # Errors
     /// As [`Table::query`].

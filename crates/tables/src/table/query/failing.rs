@@ -1,4 +1,4 @@
-//! What tests of handing over share: a table of one block, and a row that nothing can be put together with.
+//! Helpers for tests of handing over: a table of one block, and a row that cannot be combined with others.
 
 use super::Table;
 use super::found::Found;
@@ -10,10 +10,10 @@ use arrow_schema::{Field, Schema};
 use atoll_memory::MemoryStore;
 use std::sync::Arc;
 
-/// Rows of the table.
+/// Number of rows in the table.
 pub(super) const ROWS: i64 = 500;
 
-/// A table of one block, whose particles are numbered from this one on.
+/// A table of one block whose particles are numbered from `first` on.
 pub(super) async fn table(first: i64) -> Table {
     let table = Table::create(Arc::new(MemoryStore::new()), "run", schema()).await.unwrap();
     table.begin("run", 1, 1).await.unwrap();
@@ -26,11 +26,11 @@ pub(super) async fn table(first: i64) -> Table {
     table
 }
 
-/// Where no row lies.
+/// A position that no row has.
 const NOWHERE: u64 = u64::MAX;
 
-/// Adds a row whose column at a place is a text, so that it cannot stand in one answer with rows of the
-/// table: it stands for whatever may go wrong when an answer is put together.
+/// Adds a row whose column at a place is a string, so that it cannot be combined with rows of the table. It
+/// stands for anything that may go wrong when an answer is assembled.
 pub(super) fn spoil(found: &mut Vec<Found>, column: usize) {
     let whole: ArrayRef = Arc::new(Int64Array::from(vec![7]));
     let float: ArrayRef = Arc::new(Float64Array::from(vec![7.0]));
@@ -42,7 +42,7 @@ pub(super) fn spoil(found: &mut Vec<Found>, column: usize) {
     found.push(Found { rows, weights: vec![Weight::LEAST], lies_at: vec![NOWHERE] });
 }
 
-/// Takes that row out again.
+/// Removes that row again.
 pub(super) fn mend(found: &mut Vec<Found>) {
     found.retain(|found| found.lies_at != [NOWHERE]);
 }

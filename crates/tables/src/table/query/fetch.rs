@@ -1,33 +1,32 @@
-//! Fetching: ranges of objects, many at once, near ones together.
+//! Fetching: reads ranges of objects, many at once, merging ranges that are close together.
 //!
-//! Invariant: whatever is asked for, at most [`IN_FLIGHT_BYTES_MAX`] are on their way at a time, or one
-//! range.
+//! Invariant: at most [`IN_FLIGHT_BYTES_MAX`] bytes, or a single range, are in flight at a time.
 
 use super::{Table, TableError, Work};
 use crate::protocol::ObjectId;
 use atoll_store::{Buffer, ByteRange, Read};
 use futures::StreamExt;
 
-/// Bytes between two ranges that are rather read than skipped: a request costs more.
+/// Gaps between two ranges up to this length are read rather than skipped: a request costs more.
 const GAP_BYTES: u64 = 4 << 10;
 
-/// Requests that an answer may take in any case, and bytes for which it may take one more: where there would
-/// be more, the smallest gaps are read as well.
+/// Number of requests that an answer may take in any case, and number of bytes for which it may take one
+/// more. If there would be more requests, the smallest gaps are read as well.
 const REQUESTS_MIN: usize = 20;
 const BYTES_EACH: u64 = 800_000;
 
-/// How many bytes of gaps are read for that, at most: a multiple of those that are needed, or as many as are
-/// read in the time that some dozen requests take.
+/// Limit on the bytes of gaps read for that: a multiple of the bytes needed, or as many as are read in the
+/// time of some dozen requests.
 const GAPS_MAX: u64 = 3;
 const GAPS_BYTES_MIN: u64 = 12 << 20;
 
-/// Most bytes of a request of several ranges, so that a large object arrives in parts that overlap.
+/// Maximum length of a request for several ranges, so that a large object arrives in parts that overlap.
 const REQUEST_BYTES_MAX: u64 = 4 << 20;
 
-/// Most bytes that are asked for before the first of them were used.
+/// Maximum number of bytes requested before the first of them are used.
 const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
 
-/// Some bytes of an object.
+/// A range of bytes of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Range {
     pub(super) object: ObjectId,
@@ -41,15 +40,15 @@ impl Range {
     }
 }
 
-/// What to request for some ranges, and which range lies in which request.
+/// The requests for some ranges, and which range lies in which request.
 pub(super) struct Requests {
     pub(super) merged: Vec<Range>,
-    /// The ranges in the order of their places, each as (request, range).
+    /// All ranges as (request, range), sorted by their position.
     within: Vec<(usize, usize)>,
 }
 
 impl Requests {
-    /// Ranges that lie near each other become one request.
+    /// Merges ranges that are close together into one request.
     pub(super) fn of(ranges: &[Range]) -> Self {
         let mut sorted: Vec<usize> = (0..ranges.len()).collect();
         sorted.sort_by_key(|&place| ranges[place]);
@@ -76,7 +75,7 @@ impl Requests {
         self.within[from..].iter().take_while(move |&&(of, _)| of == request).map(|&(_, range)| range)
     }
 
-    /// The end of the requests from `from` on that may be on their way together.
+    /// The end of the requests from `from` on that may be in flight together.
     fn wave(&self, from: usize) -> usize {
         let mut bytes = 0;
         let mut fits = |range: &&Range| {
@@ -87,8 +86,8 @@ impl Requests {
     }
 }
 
-/// Up to which length gaps between ranges, which are sorted so, are read rather than skipped; and how many of
-/// just that length, since there may be more of them than are worth it.
+/// The maximum length of gaps between ranges, in the order `sorted`, that are read rather than skipped; and
+/// how many gaps of exactly that length, since there may be more of them than are worth reading.
 fn gap_to_read(ranges: &[Range], sorted: &[usize]) -> (u64, usize) {
     let mut gaps = Vec::new();
     let (mut needed, mut objects) = (0, 0);
@@ -130,7 +129,7 @@ fn joins(last: &Range, next: &Range, gap: u64, last_gaps: &mut usize) -> bool {
 }
 
 impl Table {
-    /// Fetches ranges, and hands each over, with its place, as soon as its bytes are there.
+    /// Fetches ranges; hands over each with its index as soon as its bytes have arrived.
     pub(super) async fn fetch(
         &self,
         ranges: &[Range],
@@ -159,7 +158,7 @@ impl Table {
         Ok(())
     }
 
-    /// Fetches ranges, in their order; one that reaches beyond its object is cut to it.
+    /// Fetches ranges and returns them in order. A range that exceeds its object is cut to it.
     pub(super) async fn fetch_all(
         &self,
         ranges: &[Range],
@@ -209,7 +208,7 @@ mod tests {
 
     #[test]
     fn many_ranges_far_apart_become_few_requests_unless_the_gaps_are_too_long() {
-        // Ranges of 5,000 bytes, each gap a little longer than the one before.
+        // Ranges of 5,000 bytes, each gap a little longer than the previous one.
         let spread = |gap: u64| -> Vec<Range> {
             let from = |at: u64| at * (5000 + gap) + at * at * 10;
             (0..100).map(|at| range(1, from(at), from(at) + 5000)).collect()

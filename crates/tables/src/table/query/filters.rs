@@ -1,6 +1,6 @@
-//! Filters of cubes, read where the weights of an answer are known: they tell which bands hold its entities.
+//! Filters of cubes, read if the weights of matching rows are known: they tell which bands hold the entities.
 //!
-//! Invariant: whether filters are read changes what is read, and no answer.
+//! Invariant: reading filters or not changes what else is read, but no answer.
 
 use super::asked::Asked;
 use super::fetch::Range;
@@ -10,10 +10,10 @@ use crate::part::Part;
 use crate::protocol::{Form, ObjectId, Piece};
 use atoll_store::Buffer;
 
-/// Where no more bands than this can answer, reading them takes less than reading the filters.
+/// If no more bands than this can match, reading them costs less than reading the filters.
 const BANDS_MIN: usize = 3;
 
-/// Reads the filters of the sources that have some, unless they are there or not worth it: all at once.
+/// Reads the filters of all sources that have some, unless they are loaded already or not worth it.
 pub(super) async fn read_filters(
     table: &Table,
     asked: &Asked,
@@ -41,16 +41,16 @@ pub(super) async fn read_filters(
     Ok(())
 }
 
-/// How much more of an object to read at first because its filters will be wanted: about as many bytes as
-/// they take.
+/// Number of additional bytes to read at the front of an object because its filters will be needed: about
+/// their length.
 pub(super) fn filters_bytes(table: &Table, asked: &Asked, piece: &Piece) -> u64 {
     let has_filters = piece.form == Form::Cube && table.schema.samples_entities();
-    // Thirteen bits a row, where each is of another entity, and what fills the bytes of a band.
+    // Thirteen bits per row, if each is of a different entity, plus the padding of each band to whole bytes.
     if asked.known.is_some() && has_filters { piece.rows * 7 / 4 } else { 0 }
 }
 
-/// Takes the filters out of what was read of an object, if they lie there whole; what is left is kept for
-/// longer.
+/// Decodes the filters from the bytes read at the front of an object, if they are all there. Returns the
+/// bytes before them, which are kept for longer.
 pub(super) fn take_filters(part: &Part, object: ObjectId, front: Buffer) -> Result<Buffer, TableError> {
     let at = part.filters_at().filter(|at| at.end <= front.len() as u64);
     let Some(at) = at.map(|at| at.start as usize..at.end as usize) else { return Ok(front) };
@@ -62,7 +62,7 @@ fn keep(source: &Source, bytes: &[u8]) -> Result<(), TableError> {
     source.part.keep_filters(bytes).map_err(|error| in_object(source.object, error))
 }
 
-/// Whether many bands may have rows of the weights that are known.
+/// Whether many bands may have rows with known weights.
 fn is_worth_it(asked: &Asked, source: &Source) -> bool {
     let judge = |extents: &[_]| asked.bounds.verdict(extents);
     let is_candidate = |band: usize| {
@@ -72,7 +72,7 @@ fn is_worth_it(asked: &Asked, source: &Source) -> bool {
         known.is_some_and(|(known, (least, greatest))| !known.between(least, greatest).is_empty())
     };
     let mut candidates = 0;
-    // Planning judges all bands anyway: here it ends with the layer that has one too many.
+    // Planning judges all bands anyway; this stops at the layer that exceeds the limit.
     source.part.judged_layers(source.window, judge).iter().any(|layer| {
         let count = |band, _| candidates += usize::from(is_candidate(band));
         source.part.judged_bands_of(layer, source.window, judge, count);

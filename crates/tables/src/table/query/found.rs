@@ -1,7 +1,7 @@
-//! What was found: rows of bands, and how they become an answer in the order of (weight, id).
+//! Found rows: rows of bands, and how they become an answer in the order of (weight, id).
 //!
-//! Invariant: rows that are equal in both come in the order of the places where they lie, so that they do not
-//! depend on how far was read at a time, on how bands were decoded, or on how many threads did so.
+//! Invariant: rows that are equal in both are ordered by where they are stored. So their order depends
+//! neither on how much was read at a time, nor on how bands were decoded, nor on the number of threads.
 
 use super::TableError;
 use crate::block::BlockError;
@@ -16,30 +16,30 @@ use arrow_select::interleave::interleave;
 use arrow_select::take::take_record_batch;
 use std::sync::Arc;
 
-/// Rows that answer, of one band or of several, and their weights.
+/// Matching rows of one or several bands, with their weights.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) rows: RecordBatch,
     pub(super) weights: Vec<Weight>,
-    /// Where each row lies ([`place_of`]; of a union, in which table): rows that are equal in weight and id
-    /// come in this order. Of none where all that was found is in it already.
+    /// Where each row is stored ([`place_of`]; for a union, the index of its table): the order of rows that
+    /// are equal in weight and id. Empty if all rows found are in that order already.
     pub(super) lies_at: Vec<u64>,
 }
 
-/// Where a row lies: in which of the pieces that its version names, in their order, and in which band of
-/// that.
+/// Where a row is stored: the index of its piece among the pieces of the version, and of its band in the
+/// piece.
 pub(super) fn place_of(piece: usize, band: usize) -> u64 {
     ((piece as u64) << 32) | band as u64
 }
 
 impl Found {
-    /// The same rows in the order of their weights.
+    /// The same rows in weight order.
     pub(super) fn rising(self) -> Result<Self, TableError> {
         if self.weights.is_sorted() {
             return Ok(self);
         }
         if self.rows.num_columns() == 0 {
-            // Rows that are only counted are all alike.
+            // Rows without columns, which are only counted, are interchangeable.
             let mut weights = self.weights;
             weights.sort_unstable();
             return Ok(Self { weights, lies_at: Vec::new(), ..self });
@@ -52,7 +52,7 @@ impl Found {
         Ok(Self { rows, weights, lies_at })
     }
 
-    /// Takes out the rows below a cut.
+    /// Splits off the rows below a cut.
     fn split_below(&mut self, cut: Cut) -> Option<Self> {
         let count = cut.prefix(&self.weights);
         let rows = self.rows.slice(0, count);
@@ -65,14 +65,14 @@ impl Found {
     }
 }
 
-/// Takes out the rows below a cut.
+/// Splits off the rows below a cut.
 pub(super) fn split_below(found: &mut Vec<Found>, cut: Cut) -> Vec<Found> {
     let below = found.iter_mut().filter_map(|found| found.split_below(cut)).collect();
     found.retain(|found| !found.weights.is_empty());
     below
 }
 
-/// How many different weights these have.
+/// The number of distinct weights.
 pub(super) fn units<'f>(found: impl Iterator<Item = &'f [Weight]>) -> usize {
     let mut weights: Vec<Weight> = found.flatten().copied().collect();
     weights.sort_unstable();
@@ -80,30 +80,29 @@ pub(super) fn units<'f>(found: impl Iterator<Item = &'f [Weight]>) -> usize {
     weights.len()
 }
 
-/// How many of these weights, which rise, belong to the first units.
+/// How many of these weights, in rising order, belong to the first units.
 pub(super) fn rows_of_units(rising: &[Weight], units: usize) -> usize {
     rising.chunk_by(PartialEq::eq).take(units).map(<[Weight]>::len).sum()
 }
 
-/// Rows of several bands that share one numbering, in the order in which they are to be answered.
+/// Rows of several bands under one numbering, in the order of the answer.
 pub(super) struct Ordered {
     parts: Vec<Found>,
-    /// For each row its part and its place in it.
+    /// The part of each row, and its index in that part.
     places: Vec<(usize, usize)>,
     pub(super) weights: Vec<Weight>,
 }
 
 impl Ordered {
-    /// All rows in the order of (weight, id), where the id is in these columns of the schema; those that are
-    /// equal in both as they were found.
+    /// All rows in the order of (weight, id), with the id in the given columns of the schema. Rows that are
+    /// equal in both are ordered by where they are stored, or as found.
     pub(super) fn by_weight(parts: Vec<Found>, schema: &SchemaRef, id: &[usize]) -> Result<Self, TableError> {
         let mut ordered = Self::as_found(parts);
         ordered.put_in_order(schema, id)?;
         Ok(ordered)
     }
 
-    /// Puts the rows, which are as they were found, in the order of (weight, id); where that fails they stay
-    /// as they are.
+    /// Sorts rows that are as found into the order of (weight, id). On an error they stay as they are.
     pub(super) fn put_in_order(&mut self, schema: &SchemaRef, id: &[usize]) -> Result<(), TableError> {
         let threads = threads(self.rows());
         let keys = map(id, threads, |&column| self.whole(schema, column));
@@ -115,7 +114,7 @@ impl Ordered {
         Ok(())
     }
 
-    /// All rows as they were found.
+    /// All rows in the order in which they were found.
     pub(super) fn as_found(parts: Vec<Found>) -> Self {
         let places = parts.iter().enumerate();
         let places = places.flat_map(|(part, found)| (0..found.weights.len()).map(move |row| (part, row)));
@@ -123,13 +122,13 @@ impl Ordered {
         Self { places: places.collect(), weights, parts }
     }
 
-    /// Where each row lies; none where the rows are in that order already.
+    /// Where each row is stored; `None` if the rows are in that order already.
     fn places_of_rows(&self) -> Option<ArrayRef> {
         let places: Vec<u64> = self.parts.iter().flat_map(|part| part.lies_at.iter().copied()).collect();
         (!places.is_empty()).then(|| Arc::new(UInt64Array::from(places)) as ArrayRef)
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub(super) fn rows(&self) -> usize {
         self.places.len()
     }
@@ -144,7 +143,7 @@ impl Ordered {
         concat(&parts).map_err(|error| in_column(schema, column, error))
     }
 
-    /// Some columns, by their places among those that were read, of the rows from one to another.
+    /// A range of the rows, with some of the columns that were read, given by index.
     pub(super) fn batch(
         &self,
         rows: std::ops::Range<usize>,
@@ -167,7 +166,7 @@ impl Ordered {
         RecordBatch::try_new_with_options(schema, arrays, &options).map_err(arrow)
     }
 
-    /// What was taken in, without the rows of the first so many that were handed over.
+    /// The parts without the first `rows` rows, which were handed over.
     pub(super) fn without_first(self, rows: usize) -> Vec<Found> {
         let mut parts = self.parts;
         match rows.checked_sub(1).and_then(|last| self.weights.get(last)) {
@@ -184,7 +183,7 @@ pub(super) fn of_answer(source: BlockError) -> TableError {
     TableError::Block { object: "the rows of the answer".to_owned(), source }
 }
 
-/// What went wrong with a column of the answer.
+/// The error for a column of the answer.
 fn in_column(schema: &SchemaRef, column: usize, error: ArrowError) -> TableError {
     let object = format!("column \"{}\" of the answer", schema.field(column).name());
     TableError::Block { object, source: error.into() }
@@ -209,7 +208,7 @@ mod tests {
         let rows = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(StringArray::from(vec![text]))]);
         let (rows, weights) = (rows.unwrap(), vec![Weight::LEAST]);
         let parts = vec![Found { rows, weights, lies_at: Vec::new() }];
-        // The one row again and again: no gigabytes are needed to ask for as many.
+        // The same row over and over, which avoids allocating gigabytes.
         let count = TEXT_BYTES_MAX / (1 << 20) + 1;
         let ordered = Ordered { parts, places: vec![(0, 0); count], weights: vec![Weight::LEAST; count] };
         let refused = ordered.batch(0..count, &schema, &[0]).unwrap_err();

@@ -1,29 +1,29 @@
-//! Rows of some objects: which ones the splits of a query are of, and how they travel as bytes.
+//! Restricts a query to some objects, as a split does, with an encoding that can be sent to another process.
 //!
-//! Invariant: bytes of the objects of one table are never taken for those of several: these have a byte more
-//! than names.
+//! Invariant: the bytes for one table are never mistaken for those for several tables, which have one byte
+//! more than a multiple of the name length.
 
 use super::TableError;
 use crate::protocol::{Manifest, ObjectId, SessionId, Version};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Bytes of the name of an object.
+/// Length of an object's name, in bytes.
 const NAME_BYTES: usize = 24;
 
-/// What the bytes of the objects of several tables begin with. Then each table has its version, how many
-/// objects, and their names: a number of bytes that no number of names has.
+/// First byte of the encoding for several tables. Then follow, for each table, its version, the number of
+/// objects and their names. The total length is never a multiple of the length of a name.
 const EACH: u8 = 1;
 
-/// The objects of whose rows alone a query is: those of a split.
+/// The objects that a query is restricted to: those of a split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfObjects(Names);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Names {
-    /// Of a table that is asked by itself.
+    /// For a single table.
     One(Arc<BTreeSet<ObjectId>>),
-    /// Of each of several tables, by their places, in this version of it.
+    /// For each table of a union, by index, in the given version of it.
     Each(Arc<[(Version, Arc<BTreeSet<ObjectId>>)]>),
 }
 
@@ -32,12 +32,12 @@ impl OfObjects {
         Self(Names::One(Arc::new(names.into_iter().collect())))
     }
 
-    /// Of each of several tables the objects that a version of it has.
+    /// The objects of each table of a union, in the given version of it.
     pub(super) fn of_each(names: Vec<(Version, BTreeSet<ObjectId>)>) -> Self {
         Self(Names::Each(names.into_iter().map(|(version, names)| (version, Arc::new(names))).collect()))
     }
 
-    /// The versions of so many tables that are asked as one; none where these are not the objects of so many.
+    /// The versions of the tables of a union; `None` unless these are objects of that many tables.
     pub(super) fn versions(&self, tables: usize) -> Option<Vec<Version>> {
         match &self.0 {
             Names::Each(names) if names.len() == tables => {
@@ -47,7 +47,7 @@ impl OfObjects {
         }
     }
 
-    /// Those of the table at a place.
+    /// The objects of the table at an index.
     pub(super) fn of_table(&self, place: usize) -> Self {
         match &self.0 {
             Names::One(_) => self.clone(),
@@ -57,7 +57,7 @@ impl OfObjects {
         }
     }
 
-    /// As bytes, to be sent to another process.
+    /// Encodes the objects, to be sent to another process.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let bytes =
@@ -74,7 +74,7 @@ impl OfObjects {
         }
     }
 
-    /// What [`OfObjects::to_bytes`] made.
+    /// Decodes the output of [`OfObjects::to_bytes`].
     ///
     /// # Errors
     /// [`TableError::NoSplit`] for other bytes.
@@ -92,12 +92,12 @@ impl OfObjects {
         Ok(Self::of_each(each))
     }
 
-    /// Whether an object is meant, of a table that is asked by itself.
+    /// Whether an object is included; for a single table.
     pub(super) fn has(&self, object: ObjectId) -> bool {
         matches!(&self.0, Names::One(names) if names.contains(&object))
     }
 
-    /// Refuses objects that a version does not have: they are of another one, or of another table.
+    /// Refuses objects that a version does not have, since they are of another version or table.
     pub(super) fn check(&self, manifest: &Manifest) -> Result<(), TableError> {
         let Names::One(names) = &self.0 else { return Err(TableError::NoSplit) };
         let there = manifest.pieces.keys().filter(|key| names.contains(&key.object)).map(|key| key.object);
@@ -106,7 +106,7 @@ impl OfObjects {
     }
 }
 
-/// The version of the first of several tables, the bytes of its names, and what lies behind these.
+/// Decodes the first table: its version, the bytes of its names, and the rest.
 fn table_of(bytes: &[u8]) -> Option<(Version, &[u8], &[u8])> {
     let (version, rest) = bytes.split_first_chunk()?;
     let (count, rest) = rest.split_first_chunk()?;
@@ -115,7 +115,7 @@ fn table_of(bytes: &[u8]) -> Option<(Version, &[u8], &[u8])> {
     Some((Version(u64::from_be_bytes(*version)), names, behind))
 }
 
-/// The names that whole ones are made of.
+/// Decodes the names from a multiple of their length.
 fn names_of(bytes: &[u8]) -> impl Iterator<Item = ObjectId> + '_ {
     let name = |bytes: &[u8; NAME_BYTES]| {
         let number = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte));

@@ -1,7 +1,7 @@
-//! Rows of some runs: which runs are meant, and which parts can have rows of them.
+//! Restricts a query to rows of some runs, and determines which parts can have such rows.
 //!
-//! A block was written by one run, and so was a tree that was packed of one alone; there a run costs nothing.
-//! In a tree of several the origins of rows are read beside their columns.
+//! A block was written by one run, and so was a tree packed from a single run; there, the restriction costs
+//! nothing. In a tree of several runs, the origins of rows are read in addition.
 
 use super::super::strike::Strike;
 use super::{Table, TableError};
@@ -9,29 +9,29 @@ use crate::protocol::{Extent, Manifest, RunId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The runs of whose rows alone a query is.
+/// The runs that a query is restricted to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfRuns {
     names: Names,
-    /// Whether some may not be there: another of several tables has them.
+    /// Whether the table may lack some of the runs, because another table of a union has them.
     may_be_missing: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Names {
-    /// Of every table.
+    /// The same names for every table.
     All(Arc<BTreeSet<RunId>>),
-    /// Of each of several tables, by their places, its own.
+    /// Names for each table of a union, by index.
     Each(Arc<[BTreeSet<RunId>]>),
 }
 
 impl OfRuns {
-    /// The runs of these names, each of which has to be there; of several tables in one of them.
+    /// The runs with these names. Each must exist, in a union in at least one of the tables.
     pub fn new<N: Into<RunId>>(names: impl IntoIterator<Item = N>) -> Self {
         Self::of(Names::All(Arc::new(names.into_iter().map(Into::into).collect())))
     }
 
-    /// Of each of several tables the runs of its own names: runs of one name in two tables are two.
+    /// Runs for each table of a union: runs of the same name in two tables are distinct.
     #[must_use]
     pub fn of_each(names: Vec<BTreeSet<RunId>>) -> Self {
         Self::of(Names::Each(names.into()))
@@ -41,7 +41,7 @@ impl OfRuns {
         Self { names, may_be_missing: false }
     }
 
-    /// Those of the table at a place, which need not have all of them.
+    /// The runs for the table at an index, which need not have all of them.
     pub(super) fn where_there(&self, place: usize) -> Self {
         Self { names: Names::All(self.of_table(place)), may_be_missing: true }
     }
@@ -53,7 +53,7 @@ impl OfRuns {
         }
     }
 
-    /// Whether a run is meant, of a table that is asked by itself.
+    /// Whether a run is included; for a single table.
     fn has(&self, run: &RunId) -> bool {
         match &self.names {
             Names::All(names) => names.contains(run),
@@ -77,7 +77,7 @@ impl OfRuns {
         }
     }
 
-    /// Their names, in order; of several tables one table's after the other's.
+    /// The names in order; for a union, table by table.
     pub fn names(&self) -> impl Iterator<Item = &RunId> {
         let (all, each) = match &self.names {
             Names::All(names) => (Some(&**names), &[][..]),
@@ -95,7 +95,8 @@ impl OfRuns {
         }
     }
 
-    /// What is left out of a part with such rows; none where the whole part is.
+    /// The strike that leaves out rows of other runs from a part: `None` if that is the whole part,
+    /// `Some(None)` if nothing is left out.
     pub(super) fn within(&self, extent: &Extent) -> Option<Option<Strike>> {
         match &extent.run {
             Some(run) if self.has(run) => Some(None),

@@ -1,7 +1,7 @@
-//! Portions: how much to read at once for a number of rows that only reading will tell.
+//! Portions: estimates how much to read at once to get a number of rows that only reading can determine.
 //!
-//! Weights are spread evenly, so the directory alone says about how many rows lie below a cut; what share of
-//! them the filter lets through is learned as the reading goes on.
+//! Weights are uniformly distributed, so the directory alone tells about how many rows are below a cut. The
+//! share of them that passes the filter is learned while reading.
 
 use crate::part::BandFacts;
 use crate::{Weight, Window};
@@ -9,28 +9,28 @@ use crate::{Weight, Window};
 /// A band to read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Planned {
-    /// Which source.
+    /// Index of the source.
     pub(super) source: usize,
-    /// Which of its bands.
+    /// Index of the band in the source.
     pub(super) band: usize,
-    /// The least weight in it that can answer.
+    /// The least weight of matching rows in it.
     pub(super) least: Weight,
-    /// The greatest weight in it that can answer.
+    /// The greatest weight of matching rows in it.
     pub(super) greatest: Weight,
-    /// Rows that are decoded.
+    /// Number of rows to decode.
     pub(super) decoded: u64,
-    /// From which to which row of the band these lie at most, where that is known.
+    /// The range of rows of the band that contains them, if known.
     pub(super) rows: Option<(u32, u32)>,
-    /// About how many of them have weights that can answer.
+    /// Approximate number of these whose weights can match.
     pub(super) expected: f64,
-    /// Whether each of these is known to answer.
+    /// Whether each of these is known to match.
     pub(super) is_certain: bool,
-    /// Whether all its rows have weights that can answer.
+    /// Whether the weights of all rows in it can match.
     pub(super) is_whole: bool,
 }
 
 impl Planned {
-    /// A band of a source, and the weights in it that can answer.
+    /// A band of a source, with the range of matching weights.
     pub(super) fn new(
         (source, band): (usize, usize),
         (least, greatest): (Weight, Weight),
@@ -44,7 +44,8 @@ impl Planned {
         Self { source, band, least, greatest, decoded, rows: None, expected, is_certain, is_whole }
     }
 
-    /// Of it only the rows of these weights, for which so many are decoded, from one row to another.
+    /// Narrows the band to rows in a range of weights, for which `decoded` rows are decoded, all of them in
+    /// `rows`.
     pub(super) fn narrowed(
         self,
         (least, greatest): (Weight, Weight),
@@ -58,12 +59,12 @@ impl Planned {
         Self { least, greatest, decoded, rows, expected: self.expected.min(decoded as f64), is_whole, ..self }
     }
 
-    /// The weights in it that can answer.
+    /// The range of matching weights.
     pub(super) fn window(&self) -> Window {
         Window::between(self.least, self.greatest)
     }
 
-    /// About how many of its rows that can answer lie below a weight.
+    /// Approximate number of its matching rows below a weight.
     pub(super) fn below(&self, cut: Weight) -> f64 {
         if cut <= self.least {
             return 0.0;
@@ -73,35 +74,35 @@ impl Planned {
     }
 }
 
-/// How far a reading has come toward a number of rows or units.
+/// Progress of a reading toward a number of rows or units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Progress {
-    /// How many are wanted.
+    /// Number wanted.
     pub(super) wanted: usize,
-    /// How many were found, wherever they lie.
+    /// Number found, at any weight.
     pub(super) found: usize,
-    /// Rows that were read for that.
+    /// Rows read for that.
     pub(super) touched: u64,
 }
 
 impl Progress {
-    /// About how many rows must lie below the cut, whether the filter lets them through or not.
+    /// Approximate number of rows that must be below the cut, whether they pass the filter or not.
     pub(super) fn rows(&self) -> f64 {
         let wanted = self.wanted as f64;
-        // Two standard errors more, since one band too many costs less than another round.
+        // Two standard errors more, because one band too many costs less than another round.
         let wanted = wanted + 2.0 * wanted.sqrt();
         if self.touched == 0 {
             return wanted;
         }
         let touched = self.touched as f64;
         let share = (self.found as f64 / touched).min(1.0);
-        // What few rows say about the share is not believed far: reading grows at most fourfold.
+        // A few rows are little evidence for the share, so reading grows at most fourfold.
         (wanted / share).min((4.0 * touched).max(wanted))
     }
 }
 
-/// How many of the planned bands, which rise in their least weights, must be read for about so many rows
-/// below a cut, of which `read` were; at least one more.
+/// How many of the planned bands, sorted by least weight, must be read to get about `wanted` rows below a
+/// cut. `read` of them have been read; returns at least one more.
 pub(super) fn enough(planned: &[Planned], read: usize, wanted: f64) -> usize {
     let lies_below = |count: &usize| -> f64 {
         let cut = planned[*count].least;

@@ -1,9 +1,9 @@
-//! Reading: bands, lightest first, until enough is known.
+//! Reading: reads bands, lightest first, until enough rows are known.
 //!
-//! Invariant: every row that answers and lies below [`Reading::known`] was found.
-//! Invariant: in whatever portions it is planned and read, bands are read in one order, and rows that are
-//! equal in weight and id are handed over in one order, that of the pieces of the version and of their bands.
-//! Invariant: a reading that is dropped while it waits, or fails, is as it was before and can go on.
+//! Invariant: every matching row below [`Reading::known`] has been found. Invariant: however a reading is
+//! divided into portions, bands are read in the same order, and rows that are equal in weight and id are
+//! handed over in the same order: that of the pieces of the version and of their bands. Invariant: a reading
+//! whose call is dropped or fails is unchanged and can continue.
 
 mod bulk;
 mod plan;
@@ -32,22 +32,22 @@ pub(super) use plan::Reach;
 use plan::Waiting;
 use std::sync::Arc;
 
-/// A query under way, in one version.
+/// A query in progress, on one version.
 pub(super) struct Reading {
     table: Table,
     asked: Asked,
-    /// The columns that are kept of the rows that answer.
+    /// The columns that are kept of matching rows.
     schema: SchemaRef,
-    /// What was not opened yet, and what of that which was is not planned yet.
+    /// Pieces not opened yet, and layers of opened ones that are not planned yet.
     waiting: Waiting,
     sources: Vec<Source>,
-    /// In the order in which they are read.
+    /// In reading order.
     planned: Vec<Planned>,
-    /// How many of the planned bands were read.
+    /// How many of the planned bands have been read.
     read: usize,
-    /// Rows that are known to answer without being read.
+    /// Rows known to match without being read.
     counted: u64,
-    /// What was found and not handed over yet.
+    /// Rows found but not handed over yet.
     found: Vec<Found>,
     handed_rows: usize,
     handed_units: usize,
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Reading {
     }
 }
 
-/// What would be read next, by the directories alone.
+/// What would be read next, judging by the directories alone.
 pub(super) struct ToRead {
     pub(super) bands: u64,
     pub(super) rows: u64,
@@ -73,17 +73,17 @@ pub(super) struct ToRead {
     pub(super) may_go_on: bool,
 }
 
-/// Rows that are handed over.
+/// Rows handed over.
 pub(super) struct Handed {
     pub(super) rows: RecordBatch,
     pub(super) weights: Vec<Weight>,
-    /// Every row of the range below this cut was handed over, now or before.
+    /// Every matching row below this cut has been handed over, now or earlier.
     pub(super) cut: Cut,
 }
 
 impl Reading {
-    /// Opens what the version names and can answer, and plans which bands to read; if only some of the
-    /// lightest rows are wanted, that is done while they are looked for.
+    /// Opens the pieces that can match and plans the bands to read. If only some of the lightest rows are
+    /// wanted, this happens step by step while they are searched.
     pub(super) async fn open(
         table: &Table,
         mut asked: Asked,
@@ -123,7 +123,7 @@ impl Reading {
         Ok(reading)
     }
 
-    /// What the reading took so far.
+    /// Work spent so far.
     pub(super) fn work(&self) -> Work {
         self.work
     }
@@ -133,12 +133,12 @@ impl Reading {
         self.is_over
     }
 
-    /// How many rows were handed over.
+    /// Number of rows handed over.
     pub(super) fn handed_rows(&self) -> usize {
         self.handed_rows
     }
 
-    /// Below this cut every row that answers was found.
+    /// The cut below which every matching row has been found.
     fn known(&self) -> Cut {
         if planted::is(Bug::LimitBeforeOrder) {
             return self.asked.window.until();
@@ -146,7 +146,7 @@ impl Reading {
         self.cut_before(self.read)
     }
 
-    /// The cut below which all rows lie in the planned bands before a place.
+    /// The cut below which all rows are in the planned bands before an index.
     fn cut_before(&self, place: usize) -> Cut {
         let next = self.planned.get(place).map(|next| next.least);
         let next = next.into_iter().chain(self.waiting.lightest()).min();
@@ -158,15 +158,14 @@ impl Reading {
         self.read == self.planned.len() && self.waiting.lightest().is_none()
     }
 
-    /// Reads until as many rows are known as are wanted, or all that the query asks for.
+    /// Reads until `rows` rows are known, or all that the query asks for.
     pub(super) async fn read_toward(&mut self, rows: Option<usize>) -> Result<(), TableError> {
         let limit = [rows, self.asked.limit].into_iter().flatten().min();
         while !self.is_exhausted() && !self.is_enough(limit) {
             self.plan_toward(limit).await?;
             let to = self.bands_within(self.next(limit), BULK_BYTES);
             if self.asked.only_counts() {
-                // Nothing is kept of a row but that it is there: not even its weight, since no order is asked
-                // for.
+                // Rows are only counted: not even their weights are needed, since no order was requested.
                 self.read_bulk(to, false).await?;
             } else {
                 self.read_to(to).await?;
@@ -175,10 +174,10 @@ impl Reading {
         Ok(())
     }
 
-    /// About how many rows must lie below the cut up to which is read; none if all have to be read.
+    /// Approximate number of rows that must be below the cut of the next read; `None` if all must be read.
     fn rows_wanted(&self, limit: Option<usize>) -> Option<f64> {
         let touched = self.work.rows_touched;
-        // Rows that were counted without being read need not be found any more.
+        // Rows that were counted without being read need not be found.
         let counted = usize::try_from(self.counted).unwrap_or(usize::MAX);
         let rows = limit.map(|wanted| (wanted.saturating_sub(counted), self.rows_below(Cut::ALL)));
         let units = self.asked.units.map(|wanted| (wanted, self.units_below(Cut::ALL)));
@@ -186,14 +185,14 @@ impl Reading {
         goals.map(|(wanted, found)| Progress { wanted, found, touched }.rows()).min_by(f64::total_cmp)
     }
 
-    /// Up to which planned band to read next.
+    /// The end of the planned bands to read next.
     fn next(&self, limit: Option<usize>) -> usize {
         let ready = self.ready();
         let enough = |wanted| enough(&self.planned[..ready], self.read, wanted);
         self.rows_wanted(limit).map_or(ready, enough)
     }
 
-    /// What would be read next.
+    /// Describes what would be read next.
     pub(super) async fn what_next(&mut self) -> Result<ToRead, TableError> {
         self.plan_toward(self.asked.limit).await?;
         let is_enough = self.is_enough(self.asked.limit);
@@ -212,23 +211,23 @@ impl Reading {
         })
     }
 
-    /// The columns that are read, by their places in the table.
+    /// The columns to read, by index in the table.
     pub(super) fn columns(&self) -> &[usize] {
         &self.asked.columns
     }
 
-    /// How many blocks were opened.
+    /// Number of blocks opened.
     pub(super) fn opened(&self) -> u64 {
         self.sources.len() as u64
     }
 
-    /// How many bands they have.
+    /// Number of bands in them.
     pub(super) fn bands_seen(&self) -> u64 {
         self.sources.iter().map(|source| source.part.band_count() as u64).sum()
     }
 
     fn is_enough(&self, limit: Option<usize>) -> bool {
-        // Which rows these are makes no difference to how many there are.
+        // For a count it does not matter which rows these are.
         let known = if self.asked.only_counts() { Cut::ALL } else { self.known() };
         let rows = |cut| self.counted.saturating_add(self.rows_below(cut) as u64);
         limit.is_some_and(|limit| rows(known) >= limit as u64)
@@ -249,12 +248,12 @@ impl Reading {
         self.columns_if(planned.is_certain)
     }
 
-    /// The columns to read of a band, if its rows are certain to answer or if they are not.
+    /// The columns to read of a band whose rows are certain to match, or of one whose rows are not.
     fn columns_if(&self, is_certain: bool) -> &[usize] {
         if is_certain { &self.asked.columns[..self.asked.needed] } else { &self.asked.columns }
     }
 
-    /// Where the slices of a band lie.
+    /// The ranges of a band's slices.
     fn ranges(&self, planned: &Planned) -> impl Iterator<Item = Range> {
         let source = &self.sources[planned.source];
         let object = source.object;
@@ -262,7 +261,7 @@ impl Reading {
         slices.into_iter().map(move |(from, bytes)| Range { object, from, to: from + bytes })
     }
 
-    /// Reads the planned bands up to a place, all at once.
+    /// Reads the planned bands up to an index, all at once.
     async fn read_to(&mut self, to: usize) -> Result<(), TableError> {
         let found = self.read_rising(to).await?;
         self.found.extend(found);
@@ -271,7 +270,7 @@ impl Reading {
         Ok(())
     }
 
-    /// The rows of a band that answer, from the bytes of its slices.
+    /// The matching rows of a band, from the bytes of its slices.
     fn decode(&self, planned: &Planned, slices: &[impl AsRef<[u8]>]) -> Result<Option<Found>, TableError> {
         let source = &self.sources[planned.source];
         let columns = self.columns_of(planned);
@@ -309,7 +308,7 @@ impl Reading {
         Ok(kept)
     }
 
-    /// How many rows answer.
+    /// Number of matching rows.
     pub(super) fn count(&self) -> u64 {
         let found = match self.asked.units {
             None => self.rows_below(Cut::ALL),
@@ -324,9 +323,9 @@ impl Reading {
         self.asked.limit.map_or(rows, |limit| rows.min(limit as u64))
     }
 
-    /// Hands over what is known and was not handed over yet, in the order of (weight, id): about `rows` rows
-    /// at most, but always whole units, and no more than the query asks for. Where that fails nothing is
-    /// handed over, and all of it waits for the next call.
+    /// Hands over the known rows that were not handed over yet, in the order of (weight, id): about `rows`
+    /// rows at most, but always whole units, and no more than the query asks for. On an error nothing is
+    /// handed over, and all rows wait for the next call.
     pub(super) fn hand_over(&mut self, rows: Option<usize>) -> Result<Handed, TableError> {
         let known = self.known();
         let mut ordered = Ordered::as_found(split_below(&mut self.found, known));
@@ -345,7 +344,7 @@ impl Reading {
         Ok(handed)
     }
 
-    /// Of rows that are ready those that are handed over next, once they are in order.
+    /// The next portion of the rows that are ready, which it sorts first.
     fn portion(&self, ready: &mut Ordered, known: Cut, rows: Option<usize>) -> Result<Handed, TableError> {
         ready.put_in_order(&self.schema, &self.asked.id(&self.table.schema))?;
         let weights = &ready.weights;
@@ -362,7 +361,7 @@ impl Reading {
     }
 }
 
-/// At least so many of these weights, which rise, and no unit in part.
+/// Length of a prefix of these weights, in rising order, with at least `rows` rows and only whole units.
 pub(super) fn whole_units(rising: &[Weight], rows: usize) -> usize {
     if planted::is(Bug::UnitSplit) {
         return rows.min(rising.len());

@@ -1,8 +1,8 @@
-//! Refining: the rows of a query in the order of their weights, some now and more later.
+//! Refinements: the rows of a query in weight order, some now and more later.
 //!
-//! Invariant: a refinement reads one version, the one that was current when it was first asked for rows.
-//! Invariant: no row is handed over twice, and all batches together are the answer to the query.
-//! Invariant: what was handed over is every row of the range below the cut, so that it can be estimated from.
+//! Invariant: a refinement reads one version, the one that was current when rows were first requested.
+//! Invariant: no row is handed over twice, and all batches together are the answer to the query. Invariant:
+//! all matching rows below the cut have been handed over, so estimates can be based on them.
 
 use super::asked::Asked;
 use super::reading::{Handed, Reach, Reading};
@@ -12,16 +12,16 @@ use crate::{Cut, Weight};
 use arrow_array::RecordBatch;
 use std::sync::Arc;
 
-/// Rows of the first batch, about; every batch is about twice as long as the one before.
+/// Approximate size of the first batch, in rows. Each batch is about twice as long as the one before.
 pub(super) const BATCH_ROWS_FIRST: usize = 1000;
 
-/// Rows of a batch, about, at most, unless more are wanted.
+/// Approximate maximum size of a batch, in rows, unless more are requested.
 pub(crate) const BATCH_ROWS_MAX: usize = 256 << 10;
 
-/// A query whose rows come batch by batch, the lightest first.
+/// A query whose rows come in batches, lightest first.
 ///
-/// Rows that were read but lie beyond the cut are kept for later: of blocks that were never packed that may
-/// be half of their rows in the end. [`Table::batches`] needs less memory, and has no order.
+/// Rows that were read but are beyond the cut are kept for later batches. In blocks that were never packed,
+/// these may be up to half of all rows. [`Table::batches`] needs less memory, but has no order.
 #[derive(Debug)]
 pub struct Refinement {
     table: Table,
@@ -32,25 +32,25 @@ pub struct Refinement {
     beginnings: Beginnings,
 }
 
-/// One batch of a refinement.
+/// A batch of a refinement.
 #[derive(Clone, Debug)]
 pub struct Refined {
-    /// The version that is read.
+    /// The version being read.
     pub version: Version,
-    /// The rows, in the order of (weight, id), after those of the batch before.
+    /// The rows, in the order of (weight, id), after those of the previous batch.
     pub rows: RecordBatch,
     /// The weight of each row.
     pub weights: Vec<Weight>,
-    /// Every row of the range below this cut was handed over, in this batch or before.
+    /// Every matching row below this cut has been handed over, in this batch or an earlier one.
     pub cut: Cut,
     /// Whether this is the last batch.
     pub is_last: bool,
-    /// What it took so far, from the first batch on.
+    /// Work spent so far, from the first batch on.
     pub work: Work,
 }
 
 impl Table {
-    /// The answer to a query batch by batch, the lightest rows first: nothing is read yet.
+    /// The answer to a query in batches, lightest rows first. Reads nothing yet.
     #[must_use]
     pub fn refine(&self, query: &Query) -> Refinement {
         let (table, query) = (self.clone(), query.clone());
@@ -60,20 +60,21 @@ impl Table {
 }
 
 impl Refinement {
-    /// Asks for at least so many rows in the next batch, in place of about twice those of the last.
+    /// Requests at least `rows` rows in the next batch, instead of about twice those of the last.
     pub fn want(&mut self, rows: usize) {
         self.wanted = Some(rows);
     }
 
-    /// The version that is read; none before the first batch.
+    /// The version being read; `None` before the first batch.
     #[must_use]
     pub fn version(&self) -> Option<Version> {
         self.reading.as_ref().map(|(version, _)| *version)
     }
 
-    /// The next batch; none after the last. A query without rows has one batch, which is empty.
+    /// The next batch; `None` after the last. A query without rows has one empty batch.
     ///
-    /// A call that fails, or is dropped while it waits, loses nothing: the next one goes on from there.
+    /// A call that fails, or is dropped while it waits, loses no rows: the next call continues from the same
+    /// place.
     ///
     /// # Errors
     /// As [`Table::query`].

@@ -1,13 +1,12 @@
-//! Repeats: whether rows that are to come have ids which their run has already, in a table whose ids are
-//! unique.
+//! Repeats: checks whether new rows have ids that their run already has, in a table with unique ids.
 //!
-//! It is asked of the manifest that a commit is about to be based on, between looking and writing. The write
-//! has the condition that this manifest is still the current one; otherwise it is refused, and what came
-//! meanwhile is compared as well. So the promise needs nothing of the protocol beyond what every commit has.
+//! The check uses the manifest that a commit is about to be based on, between its look and its write. The
+//! write is conditional on this manifest being current; if it is refused, whatever came in the meantime is
+//! checked as well. So unique ids need nothing from the protocol beyond what every commit has.
 //!
-//! Invariant: what is compared is every row of the run that is visible, or arriving, in the version before,
-//! except what is struck and what the new rows' attempt is about to supersede.
-//! Invariant: pruning looks at boxes, weights and origins, and leaves out only what cannot have one of the
+//! Invariant: new rows are compared with every visible or arriving row of the run in the version before,
+//! except for rows that are struck and rows that the attempt of the new rows is about to supersede.
+//! Invariant: pruning uses boxes, weights and origins, and leaves out only rows that cannot have one of the
 //! ids.
 
 mod newcomers;
@@ -27,12 +26,12 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use there::Candidate;
 
-/// The comparison of one edit's blocks with the table, as often as the table changes before the edit is true.
+/// The check of one edit's blocks, repeated as often as the table changes before the edit is committed.
 pub(in crate::table) struct Repeats<'t> {
     table: &'t Table,
     blocks: Vec<Arc<NewIds>>,
-    /// What was compared, whole, with the blocks of a run, and need not be again: a cube may hold rows of
-    /// several runs.
+    /// Pieces that were compared as a whole with the blocks of a run, and need not be compared again. The run
+    /// is part of the key because a cube may hold rows of several runs.
     compared: HashSet<(RunId, PieceKey)>,
 }
 
@@ -41,10 +40,10 @@ impl<'t> Repeats<'t> {
         Self { table, blocks, compared: HashSet::new() }
     }
 
-    /// Why blocks cannot become true in the version after this one, if ids of theirs are there already.
+    /// The refusal of the blocks in the version after this one, if the run already has some of their ids.
     ///
     /// # Errors
-    /// Of reading, and of rows that cannot be compared.
+    /// Errors of reading, and of rows that cannot be compared.
     pub(in crate::table) async fn refusal(
         &mut self,
         manifest: &Manifest,
@@ -59,7 +58,7 @@ impl<'t> Repeats<'t> {
     async fn compare(&mut self, manifest: &Manifest) -> Result<(), TableError> {
         let mut runs: BTreeMap<&RunId, Vec<&Arc<NewIds>>> = BTreeMap::new();
         for block in &self.blocks {
-            // A block that is there already changes nothing, and is not compared with itself.
+            // A block that the table already has changes nothing, and must not be compared with itself.
             let is_there = manifest.runs.get(&block.block.run).is_some_and(|run| run.has(&block.block));
             if !is_there {
                 runs.entry(&block.block.run).or_default().push(block);
@@ -74,16 +73,16 @@ impl<'t> Repeats<'t> {
             let key = |candidate: &Candidate| (name.clone(), candidate.placed.piece.key());
             candidates.retain(|candidate| !self.compared.contains(&key(candidate)));
             self.table.at(manifest)?.compare_with(&blocks, name, manifest, &candidates).await?;
-            // What was left out of a piece may count in another version.
+            // The part of a piece that was left out may count in another version.
             let whole = candidates.iter().filter(|candidate| candidate.superseded_since.is_none());
             self.compared.extend(whole.map(key));
         }
         Ok(())
     }
 
-    /// Refuses blocks of one run of which two share an id.
+    /// Refuses blocks of one run if two of them share an id.
     fn compare_among(&self, blocks: &[&Arc<NewIds>]) -> Result<(), TableError> {
-        // Of blocks that share an id some two lie side by side, however many there are.
+        // If any blocks share an id, some two of them are neighbours in this order.
         let mut all: Vec<(Weight, usize)> = (0..)
             .zip(blocks)
             .flat_map(|(place, block)| block.numbers().map(move |number| (number, place)))
@@ -107,9 +106,9 @@ impl<'t> Repeats<'t> {
     }
 }
 
-/// From which step on what earlier attempts wrote goes when these blocks become visible: none where their
-/// attempt has superseded already. It is the step with which all its ranks begin: no rank goes on behind a
-/// step that others gave.
+/// The step from which on earlier attempts are superseded when these blocks become visible; `None` if their
+/// attempt has already superseded them. It is the first step of all ranks, since no rank goes on beyond a
+/// step that others have written.
 fn superseded_since(run: &Run, blocks: &[&Arc<NewIds>]) -> Option<u64> {
     if run.published.is_some() || planted::is(Bug::RepeatsCountSuperseded) {
         return None;
@@ -118,7 +117,7 @@ fn superseded_since(run: &Run, blocks: &[&Arc<NewIds>]) -> Option<u64> {
     [given, run.arriving.keys().next().copied()].into_iter().flatten().min()
 }
 
-/// The blocks of a run that have come of steps that are not visible yet.
+/// The blocks of a run's arriving steps.
 fn arriving(run: &Run) -> Vec<Candidate> {
     if planted::is(Bug::RepeatsForgetArriving) {
         return Vec::new();
@@ -130,7 +129,7 @@ fn arriving(run: &Run) -> Vec<Candidate> {
         .collect()
 }
 
-/// The pieces that may hold visible rows of a run, but for what is superseded from a step on.
+/// The pieces that may hold visible rows of a run, except those superseded from a step on.
 fn visible(manifest: &Manifest, name: &RunId, since: Option<u64>) -> Vec<Candidate> {
     let is_of_run = |placed: &&Placed| placed.piece.extent.run.as_ref().is_none_or(|run| run == name);
     let candidate = |placed: &Placed| {

@@ -1,6 +1,6 @@
-//! Sources of rows: parts of objects, each with bands in weight order, as a version names them.
+//! Sources of rows: parts of objects named by a version, each with bands in weight order.
 //!
-//! Invariant: of a part only the weights that the version names are read, and no row that it has struck.
+//! Invariant: only the weights that the version names are read of a part, and no row that it has struck.
 
 use super::super::codec::extents_of;
 use super::super::parts::OpenPart;
@@ -20,71 +20,71 @@ use atoll_store::Buffer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How much of a block is read at first, at least: small ones lie in that whole.
+/// Minimum number of bytes to read first of a block; small blocks are read whole.
 const FRONT_BYTES: u64 = 8 << 10;
 
-/// The same of an object of cubes where nobody noted how long its directory is: about a fortieth of it.
+/// The same for an object of cubes whose directory length was not recorded: about a fortieth of the object.
 const CUBES_FRONT_BYTES: u64 = 32 << 10;
 
-/// What a version says of a part that a query may have to read.
+/// What a version says about a part that a query may have to read.
 pub(super) struct Piece {
     pub(super) object: ObjectId,
-    /// How many pieces the version names before it.
+    /// Its index among the pieces that the version names.
     place: usize,
-    /// No row of it that is wanted is lighter.
+    /// Lower bound of the weights of its wanted rows.
     pub(super) lightest: Weight,
     /// The weights that the version names.
     named: Window,
-    /// Rows that one of these strikes are not there.
+    /// Rows that one of these strikes are left out.
     struck: Vec<Strike>,
-    /// Rows that the version names, struck ones included.
+    /// Number of rows that the version names, including struck ones.
     pub(super) rows: u64,
-    /// Bytes that these take, about.
+    /// Approximate number of bytes of these rows.
     bytes: u64,
-    /// How much of it to read at first.
+    /// Number of bytes to read first.
     front_bytes: u64,
-    /// What the filter says of all its rows, by their box.
+    /// The verdict of the filter on all of its rows, given their box.
     verdict: Verdict,
 }
 
 impl Piece {
-    /// Whether all rows that the version names answer the query, so that it need not be opened to count them.
+    /// Whether all rows that the version names match, so that it need not be opened to count them.
     pub(super) fn answers_whole(&self, asked: &Asked) -> bool {
         let takes_all = asked.window.intersection(self.named) == self.named;
         let is_untouched = self.struck.is_empty() || planted::is(Bug::CountForgetsStruck);
         self.verdict == Verdict::Always && is_untouched && takes_all
     }
 
-    /// Bytes of its object, about, or of what is read at its front where that is more.
+    /// Approximate bytes of its object, or the bytes to read at its front if these are more.
     pub(super) fn bytes_to_open(&self) -> u64 {
         self.bytes.max(self.rows).max(self.front_bytes)
     }
 
-    /// About how many rows it has of the weights that are asked for, and how many bytes they take.
+    /// Approximate number of its rows with requested weights, and of their bytes.
     pub(super) fn about(&self, asked: &Asked) -> (u64, u64) {
         let width = |window: Window| (window.until().share() - window.after().share()).max(0.0);
         let share = width(asked.window.intersection(self.named)) / width(self.named);
-        // Of a window without any width all is taken.
+        // An empty window is counted as a whole.
         let share = if share.is_finite() { share.min(1.0) } else { 1.0 };
         let of = |count: u64| (count as f64 * share).ceil() as u64;
         (of(self.rows), of(self.bytes.max(self.rows)))
     }
 }
 
-/// A part that was opened: its directory is known.
+/// An opened part, with its directory.
 pub(super) struct Source {
     pub(super) object: ObjectId,
-    /// How many pieces the version names before it.
+    /// Its index among the pieces that the version names.
     pub(super) place: usize,
     pub(super) window: Window,
     pub(super) struck: Vec<Strike>,
     pub(super) part: Arc<Part>,
-    /// The bytes that were read to open it; small parts lie in them whole.
+    /// The bytes that were read to open it; a small part is contained in them.
     pub(super) front: Buffer,
 }
 
 impl Source {
-    /// Whether it has to be told where its rows were written.
+    /// Whether the origins of its rows are needed.
     pub(super) fn with_origins(&self) -> bool {
         self.struck.iter().any(Strike::needs_origins)
     }
@@ -96,7 +96,8 @@ impl Source {
     }
 }
 
-/// What a version names that may answer, with what it strikes; the columns that this takes are read too.
+/// The pieces of a version that may match, with their strikes. The columns that the strikes need are added to
+/// those that are read.
 pub(super) fn pieces(
     table: &Table,
     asked: &mut Asked,
@@ -144,7 +145,7 @@ pub(super) fn pieces(
     Ok(pieces)
 }
 
-/// What the filter says of all rows of a piece, as far as that can be told without opening it.
+/// The verdict of the filter on all rows of a piece, as far as that can be told without opening it.
 fn verdict_on(piece: &protocol::Piece, asked: &Asked) -> Verdict {
     if asked.bounds.is_empty() {
         return Verdict::Never;
@@ -153,7 +154,7 @@ fn verdict_on(piece: &protocol::Piece, asked: &Asked) -> Verdict {
     asked.bounds.verdict(&extents.unwrap_or_default())
 }
 
-/// How much of an object to read at first.
+/// Number of bytes to read first of an object.
 pub(super) fn front_bytes(piece: &protocol::Piece) -> u64 {
     match (piece.form, piece.front_bytes) {
         (Form::Block, noted) => noted.max(FRONT_BYTES),
@@ -169,7 +170,7 @@ pub(super) fn window_of(weights: WeightRange) -> Window {
     Window::above(below(weights.from)).intersection(until)
 }
 
-/// Opens parts: those that are not known yet by what is at the front of each.
+/// Opens parts; reads the front of those that are not in the cache.
 pub(super) async fn open(
     table: &Table,
     asked: &Asked,
@@ -182,7 +183,7 @@ pub(super) async fn open(
     let objects: Vec<(ObjectId, u64)> =
         new.iter().map(|&place| (pieces[place].object, pieces[place].front_bytes)).collect();
     let fronts = fronts(table, &objects, work).await?;
-    // To decode the directories of a large table takes longer than to read them.
+    // Decoding the directories of a large table takes longer than reading them.
     let rows: u64 = new.iter().map(|&place| pieces[place].rows).sum();
     let parts = map(&fronts, threads(rows as usize), |front| table.open_part(front));
     for ((place, front), part) in new.into_iter().zip(fronts).zip(parts) {
@@ -201,7 +202,7 @@ pub(super) async fn open(
     Ok(sources.collect())
 }
 
-/// What is at the front of objects, all at once; a directory that is longer than was thought once more.
+/// Reads the fronts of objects, all at once; reads a front again if the directory is longer than expected.
 pub(super) async fn fronts(
     table: &Table,
     objects: &[(ObjectId, u64)],

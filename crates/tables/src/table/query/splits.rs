@@ -1,10 +1,10 @@
-//! Splits: a query divided among readers, by where the objects that can answer it lie.
+//! Splits: divide a query among readers, by the location of the objects that can match.
 //!
-//! A store with places names for each object the host that has it, so that a reader beside that host reads
-//! locally; one without has all of them here. A split is an ordinary query of some of the objects of one
-//! version; one of several tables asked as one is of some objects of each.
+//! A store with locations names the host of each object, so that a reader beside that host reads locally; in
+//! other stores, all objects are local. A split is an ordinary query of some objects of one version; a split
+//! of a union has some objects of each table.
 //!
-//! Invariant: every object that can answer a query is in exactly one of its splits.
+//! Invariant: every object that can match a query is in exactly one of its splits.
 
 use super::asked::Asked;
 use super::source::{Piece, pieces};
@@ -16,34 +16,34 @@ use futures::{StreamExt, TryStreamExt};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Questions for places that are open at a time.
+/// Number of concurrent lookups of locations.
 const OPEN: usize = 64;
 
 /// A share of a query, for one reader.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuerySplit {
-    /// What it asks: the query of one version, of some of its objects.
+    /// The query, restricted to one version and some of its objects.
     pub query: Query,
-    /// Where these lie.
+    /// Where these objects are stored.
     pub place: Place,
-    /// Rows that they have of the weights that are asked for, about: a condition leaves out more.
+    /// Approximate number of their rows with requested weights; a filter leaves out more.
     pub rows: u64,
-    /// Bytes that they take, as packed, about: less is read where a condition or the columns leave some out.
+    /// Approximate number of bytes of these rows, as packed; less is read if the filter or the columns leave
+    /// some out.
     pub bytes: u64,
 }
 
 impl Table {
-    /// A query divided among about so many readers: all splits together are its answer, each row once, of the
-    /// version that is current now or that the query names. There is one at least, and no more than objects
-    /// that can answer.
+    /// Divides a query among about `readers` readers. All splits together are its answer, each row once, on
+    /// the version that is current now or that the query names. There is at least one split, and at most one
+    /// per object that can match.
     ///
-    /// Where objects lie on several hosts, each split is of one of them, and each host has at least one.
-    /// Splits take about equal bytes, but no object is divided. Nothing is read for it but what the version
-    /// names.
+    /// If objects are stored on several hosts, each split is for one host, and each host has at least one.
+    /// Splits have about equal bytes, but no object is divided. Reads nothing but the manifest.
     ///
     /// # Errors
-    /// [`TableError::Indivisible`] for a query of the first units or rows, [`TableError::NoReaders`] for
-    /// none; as [`Table::query`].
+    /// [`TableError::Indivisible`] for a query with a limit on units or rows, [`TableError::NoReaders`] for
+    /// zero readers; as [`Table::query`].
     pub async fn splits(&self, query: &Query, readers: usize) -> Result<Vec<QuerySplit>, TableError> {
         check_divisible(query, readers)?;
         let manifest = self.manifest_for(query).await?;
@@ -56,7 +56,7 @@ impl Table {
         Ok(divided(shares, readers, part))
     }
 
-    /// What each object of a version has for a query, and where it lies.
+    /// What each object of a version contributes to a query, and where it is stored.
     async fn shares(&self, query: &Query, manifest: &Manifest) -> Result<Vec<Share>, TableError> {
         let table = self.at(manifest)?;
         let mut asked = Asked::count(&table, query)?;
@@ -64,7 +64,7 @@ impl Table {
         table.placed(shares_of(&pieces, &asked)).await
     }
 
-    /// Where the objects of shares lie.
+    /// Looks up where the objects of shares are stored.
     async fn placed(&self, shares: Vec<Share>) -> Result<Vec<Share>, TableError> {
         let placed = futures::stream::iter(shares).map(|share| async move {
             let place = self.store.place(&self.names.object(share.object)).await?;
@@ -79,10 +79,10 @@ impl Table {
 }
 
 impl Union {
-    /// A query divided among about so many readers, as [`Table::splits`]: a split may have objects of several
-    /// tables.
+    /// Divides a query among about `readers` readers, as [`Table::splits`]. A split may have objects of
+    /// several tables.
     ///
-    /// Each knows the versions of the tables, so that another handle of the union answers it as well.
+    /// Each split carries the versions of the tables, so that another handle of the union can answer it.
     ///
     /// # Errors
     /// As [`Table::splits`] and [`Union::query`].
@@ -115,7 +115,7 @@ impl Union {
     }
 }
 
-/// Refuses what cannot be divided.
+/// Refuses queries that cannot be divided.
 fn check_divisible(query: &Query, readers: usize) -> Result<(), TableError> {
     if readers == 0 {
         return Err(TableError::NoReaders);
@@ -126,19 +126,19 @@ fn check_divisible(query: &Query, readers: usize) -> Result<(), TableError> {
     Ok(())
 }
 
-/// What an object has for a query.
+/// What an object contributes to a query.
 #[derive(Clone, Debug)]
 struct Share {
-    /// Of several tables the place of its own.
+    /// Index of its table in a union.
     table: usize,
     object: ObjectId,
-    /// Who has it; none for this machine.
+    /// The host that stores it; `None` for this machine.
     host: Option<String>,
     rows: u64,
     bytes: u64,
 }
 
-/// What each object has for a query, as far as that can be told without opening it.
+/// What each object contributes to a query, as far as that can be told without opening it.
 fn shares_of(pieces: &[Piece], asked: &Asked) -> Vec<Share> {
     let mut shares: BTreeMap<ObjectId, Share> = BTreeMap::new();
     for piece in pieces {
@@ -151,15 +151,14 @@ fn shares_of(pieces: &[Piece], asked: &Asked) -> Vec<Share> {
     shares.into_values().collect()
 }
 
-/// Shares as about so many splits, each on one host; `part` is the query of some of them.
+/// Divides shares into about `readers` splits, each on one host. `part` makes the query for some shares.
 fn divided(shares: Vec<Share>, readers: usize, part: impl Fn(&[Share]) -> Query) -> Vec<QuerySplit> {
     let total = shares.iter().map(|share| share.bytes).fold(0, u64::saturating_add);
     let mut by_host: BTreeMap<Option<String>, Vec<Share>> = BTreeMap::new();
     for share in shares {
         by_host.entry(share.host.clone()).or_default().push(share);
     }
-    // A query that nothing can answer has a split without objects, so that whoever reads it learns the
-    // columns.
+    // A query that nothing can match gets one split without objects, so that its reader learns the columns.
     if by_host.is_empty() {
         by_host.insert(None, Vec::new());
     }
@@ -176,14 +175,14 @@ fn divided(shares: Vec<Share>, readers: usize, part: impl Fn(&[Share]) -> Query)
     by_host.into_iter().flat_map(of_host).collect()
 }
 
-/// How many of the readers read what one host has.
+/// How many of the readers read what one host stores.
 fn readers_of(shares: &[Share], total: u64, readers: usize) -> usize {
     let bytes: u64 = shares.iter().map(|share| share.bytes).sum();
     let part = readers as f64 * bytes as f64 / total.max(1) as f64;
     (part.round() as usize).clamp(1, shares.len().max(1))
 }
 
-/// Deals shares out so that each part has about as many bytes: the largest first, each to the part that has
+/// Deals out shares so that each part has about equal bytes: the largest first, each to the part that has the
 /// least.
 fn deal(mut shares: Vec<Share>, parts: usize) -> Vec<Vec<Share>> {
     shares.sort_by_key(|share| (Reverse(share.bytes), share.object));

@@ -1,10 +1,10 @@
-//! Several tables asked as one: the union of their blocks, under the same laws.
+//! Unions: several tables queried as one, under the same laws.
 //!
-//! The answer is the one that a table with the rows of all of them would give ([`merging`]); a unit that has
-//! rows in several is one unit, and rows of one id come in the order of the tables.
+//! The answer is the one that a single table with all rows would give ([`merging`]). A unit with rows in
+//! several tables is one unit, and rows with the same id come in the order of the tables.
 //!
-//! Invariant: a query reads one version of each table, all of them resolved at one moment of this handle, and
-//! has the columns that the tables have in these.
+//! Invariant: a query reads one version of each table, all resolved at one moment by this handle, and has the
+//! columns that the tables have in these versions.
 
 mod alike;
 mod merging;
@@ -24,18 +24,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many versions of the union are remembered, so that they can be asked again.
+/// How many versions of the union are remembered, so that they can be queried again.
 const PINS_MAX: usize = 256;
 
-/// Tables of one schema, asked as one.
+/// Tables of one schema, queried as one.
 #[derive(Clone)]
 pub struct Union {
     tables: Arc<[Table]>,
-    /// The schema of each table, without the columns that only others have.
+    /// The schema of each table, without the columns that only other tables have.
     own: Arc<[Arc<TableSchema>]>,
     schema: Arc<TableSchema>,
-    /// The versions of the tables by the version of the union, which is their sum. They only rise, and are
-    /// resolved by one at a time, so that a sum stands for one state of all of them.
+    /// The versions of the tables, by the version of the union, which is their sum. The versions only rise,
+    /// and are resolved by one task at a time, so each sum stands for a single state of all tables.
     pins: Pins,
 }
 
@@ -48,18 +48,18 @@ impl std::fmt::Debug for Union {
 }
 
 impl Union {
-    /// These tables as one. A column that only some of them have may be null, and is null in the rows of the
+    /// Combines tables. A column that only some of them have must be nullable, and is null in the rows of the
     /// others.
     ///
     /// # Errors
-    /// [`TableError::Unlike`] where roles or salts differ, and for no tables; [`TableError::UnlikeColumn`]
-    /// where columns of one name do, or a column that may not be null is not in all.
+    /// [`TableError::Unlike`] if roles or salts differ, or without tables; [`TableError::UnlikeColumn`] if
+    /// columns of one name differ, or if a column that is not nullable is not in all tables.
     pub fn new(tables: Vec<Table>) -> Result<Self, TableError> {
         let own: Vec<Arc<TableSchema>> = tables.iter().map(own_schema).collect();
         Self::of(&tables, own, Arc::default())
     }
 
-    /// Tables that have these columns, as one.
+    /// The union of tables with these columns.
     fn of(tables: &[Table], own: Vec<Arc<TableSchema>>, pins: Pins) -> Result<Self, TableError> {
         let schema = Arc::new(alike(&own)?);
         let widened = tables.iter().zip(&own).map(|(table, own)| {
@@ -69,7 +69,7 @@ impl Union {
         Ok(Self { tables: widened.collect(), own: own.into(), schema, pins })
     }
 
-    /// The same tables, of which each has these columns now: others may have been added since.
+    /// The same tables with these columns, of which some may have been added since.
     fn with(&self, own: Vec<Arc<TableSchema>>) -> Result<Self, TableError> {
         if own.iter().zip(&*self.own).all(|(now, known)| Arc::ptr_eq(now, known)) {
             return Ok(self.clone());
@@ -77,7 +77,7 @@ impl Union {
         Self::of(&self.tables, own, Arc::clone(&self.pins))
     }
 
-    /// What the versions have that are asked of each table.
+    /// The manifests of the versions that each table is queried at.
     async fn manifests(&self, of_each: &[Query]) -> Result<Vec<Arc<Manifest>>, TableError> {
         try_join_all(self.tables.iter().zip(of_each).map(|(table, query)| table.manifest_for(query))).await
     }
@@ -91,14 +91,15 @@ impl Union {
     /// The same tables with the columns that they have now.
     ///
     /// # Errors
-    /// [`TableError::UnlikeColumn`] where a column was added that another table has otherwise; as
+    /// [`TableError::UnlikeColumn`] if a column was added that differs from that of another table; as
     /// [`Table::version`].
     pub(crate) async fn now(&self) -> Result<Self, TableError> {
         self.with(try_join_all(self.tables.iter().map(Table::schema_now)).await?)
     }
 
-    /// The columns of all of them, and their roles, in the newest versions that this handle has seen; those
-    /// of before where a column was added since that another table has otherwise, which the next query tells.
+    /// The columns of all tables and their roles, in the newest versions that this handle has seen. If a
+    /// column was added since that differs from that of another table, the earlier columns; the next query
+    /// then reports the error.
     #[must_use]
     pub fn schema(&self) -> Arc<TableSchema> {
         let newest = self.with(self.tables.iter().map(own_schema).collect());
@@ -117,15 +118,15 @@ impl Union {
         self.tables.first().map_or("", Table::name)
     }
 
-    /// The first of the tables.
+    /// The first table.
     ///
     /// # Errors
-    /// [`TableError::Unlike`] never: there is at least one table.
+    /// [`TableError::Unlike`], which does not occur: there is at least one table.
     pub(crate) fn first(&self) -> Result<&Table, TableError> {
         self.tables.first().ok_or(TableError::Unlike { place: 1 })
     }
 
-    /// The version that is current now: the sum of those of the tables. It can be asked again by this handle.
+    /// The current version: the sum of the versions of all tables. This handle can query it again.
     ///
     /// # Errors
     /// As [`Table::version`].
@@ -149,7 +150,7 @@ impl Union {
         Ok((version, versions))
     }
 
-    /// The versions that a split is of, which it tells itself: this handle need not have seen them.
+    /// The versions that a split carries; this handle need not have seen them.
     fn versions_of(
         &self,
         objects: &OfObjects,
@@ -165,13 +166,13 @@ impl Union {
         TableError::UnionVersionGone { name, tables, asked, was_seen }
     }
 
-    /// What is told of an error of one of the tables, where all were read in this version of them: the
-    /// table's own number says nothing to whoever knows only that of all.
+    /// Rewrites an error of one of the tables for the caller, who knows only the version of the union: the
+    /// version of a single table would mean nothing to it.
     pub(crate) fn told(&self, error: TableError, version: Version) -> TableError {
         if matches!(error, TableError::VersionGone { .. }) { self.gone(version, true) } else { error }
     }
 
-    /// As [`again_if_gone`], of a version that errors tell by its number.
+    /// Like [`again_if_gone`], with errors that name the version of the union.
     pub(super) async fn ask<T, F>(&self, query: &Query, ask: impl Fn() -> F) -> Result<T, TableError>
     where
         F: Future<Output = Result<T, TableError>>,
@@ -181,14 +182,14 @@ impl Union {
             .map_err(|error| query.as_of.into_iter().fold(error, |error, version| self.told(error, version)))
     }
 
-    /// The tables with the columns that they have in the version that a query is about, that version, and
-    /// what is asked of each. Each run has to be in one of them.
+    /// The tables with the columns of the version that a query reads, that version, and the query for each
+    /// table. Each run of the query must be in one of the tables.
     async fn of_each(&self, query: &Query) -> Result<(Self, Version, Vec<Query>), TableError> {
         let (union, version, of_each, _) = self.pinned(query).await?;
         Ok((union, version, of_each))
     }
 
-    /// As [`Union::of_each`], and what each table has in that version.
+    /// Like [`Union::of_each`], with the manifest of each table.
     pub(super) async fn pinned(
         &self,
         query: &Query,
@@ -210,8 +211,8 @@ impl Union {
         Ok((self.at(&manifests)?, version, of_each, manifests))
     }
 
-    /// The rows of a query in batches, of each table by itself, and the version of them. What each has in it
-    /// is known from now on: until its turn comes, a vacuum may take the history that leads there.
+    /// The rows of a query in batches, for each table separately, and the version. The manifests are resolved
+    /// up front: until the turn of a table comes, a vacuum may remove the history that leads to its version.
     pub(crate) async fn batches_of_each(&self, query: &Query) -> Result<(Version, Vec<Batches>), TableError> {
         let (union, version, of_each, manifests) = self.pinned(query).await?;
         let names = Some(columns_asked(&union.schema, query));
@@ -236,8 +237,8 @@ impl Union {
     ///
     /// # Errors
     /// As [`Table::query`]; [`TableError::UnionVersionGone`] for a version that this handle has not seen
-    /// lately, or that a vacuum took away;
-    /// [`TableError::UnlikeColumn`] where a column was added since that another table has otherwise.
+    /// lately, or that a vacuum removed; [`TableError::UnlikeColumn`] if a column was added that differs from
+    /// that of another table.
     pub async fn query(&self, query: &Query) -> Result<Answer, TableError> {
         self.ask(query, || self.query_once(query)).await
     }
@@ -258,7 +259,7 @@ impl Union {
     /// As [`Union::query`].
     pub async fn count(&self, query: &Query) -> Result<Count, TableError> {
         if query.units.is_some() {
-            // Units that have rows in several tables count once.
+            // A unit with rows in several tables counts once.
             let answer = self.query(&Query { columns: Some(Vec::new()), ..query.clone() }).await?;
             let rows = answer.rows.num_rows() as u64;
             return Ok(Count { version: answer.version, rows, work: answer.work });
@@ -276,7 +277,7 @@ impl Union {
         Ok(Count { version, rows, work })
     }
 
-    /// What answering a query would read, of all tables together, as [`Table::explain`].
+    /// Describes what answering a query would read of all tables together, as [`Table::explain`].
     ///
     /// # Errors
     /// As [`Union::query`].
@@ -305,8 +306,8 @@ impl Union {
         Ok(Explanation { version: version.0, ..all })
     }
 
-    /// What the tables are made of together, in their current versions: runs of one name in two tables are
-    /// two.
+    /// What the current versions of the tables consist of together: runs of the same name in two tables are
+    /// distinct.
     ///
     /// # Errors
     /// As [`Union::query`].
@@ -324,25 +325,25 @@ impl Union {
         Ok(all)
     }
 
-    /// The answer batch by batch, as [`Table::refine`].
+    /// The answer in batches, as [`Table::refine`].
     #[must_use]
     pub fn refine(&self, query: &Query) -> UnionRefinement {
         UnionRefinement::new(self.clone(), query.clone())
     }
 
-    /// Waits for a version after `since`, as [`Table::follow`]. It may be one that another handle has told.
+    /// Waits for a version after `since`, as [`Table::follow`]. `since` may come from another handle.
     ///
     /// # Errors
     /// As [`Table::follow`].
     pub async fn follow(&self, since: Version, wait: Duration) -> Result<Version, TableError> {
         let versions = match self.pin(Some(since)).await {
             Ok((_, versions)) => versions,
-            // This handle has not seen it, or so much came since that it was forgotten.
+            // This handle has not seen the version, or has seen so many since that it was forgotten.
             Err(_) => {
                 let (now, versions) = self.pin(None).await?;
                 match since.cmp(&now) {
                     Ordering::Less => return Ok(now),
-                    // The versions of all tables only rise, so that it stands for one state in whatever
+                    // The versions of all tables only rise, so the sum stands for the same state in every
                     // handle.
                     Ordering::Equal => versions,
                     Ordering::Greater => return Err(EditError::Ahead { asked: since, current: now }.into()),
@@ -356,7 +357,7 @@ impl Union {
     }
 }
 
-/// The version of the union of tables in these versions.
+/// The version of the union of tables at these versions.
 fn sum(versions: &[Version]) -> Version {
     Version(versions.iter().fold(0, |sum, version| sum.saturating_add(version.0)))
 }
@@ -366,13 +367,13 @@ fn own_schema(table: &Table) -> Arc<TableSchema> {
     table.lineage.newest()
 }
 
-/// The columns to answer: all of them have the same order in all tables.
+/// The columns of the answer, in the same order for all tables.
 fn columns_asked(schema: &TableSchema, query: &Query) -> Vec<String> {
     let all = || schema.columns().fields().iter().map(|field| field.name().clone()).collect();
     query.columns.clone().unwrap_or_else(all)
 }
 
-/// What reading two tables took.
+/// The sum of the work on two tables.
 pub(crate) fn sum_of(one: Work, other: Work) -> Work {
     Work {
         blocks: one.blocks + other.blocks,

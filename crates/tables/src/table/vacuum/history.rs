@@ -1,5 +1,4 @@
-//! The history that a vacuum takes away: edits and whole manifests that lead to no version anybody may still
-//! ask for.
+//! The history that a vacuum removes: edits and whole manifests that lead to no readable version.
 //!
 //! ```text
 //!  edits   1 2 3 4 5 6 7 8 9 . . .        floor 9, a snapshot of 4
@@ -7,37 +6,36 @@
 //!  kept          4           . . .        4 by 3 and edit 4; everything since 9 by 9
 //! ```
 //!
-//! Invariant: the whole manifest that a kept version starts from is kept, and every edit between the two.
-//! Invariant: the floor was raised before the snapshots were read, so no snapshot of older versions comes
-//! later.
-//! Invariant: what a session may look up, its edits from [`Session::from`] on, is kept.
+//! Invariant: for each kept version, the whole manifest that it starts from is kept, and every edit in
+//! between. Invariant: the floor was raised before the snapshots were read, so no snapshot of an older
+//! version can follow. Invariant: the edits that a session may look up, from [`Session::from`] on, are kept.
 
 use super::{Table, TableError, session_of};
 use crate::protocol::{Cell, Holders, Manifest, ObjectId, Version};
 use atoll_store::{Batch, WriteOptions};
 use std::collections::BTreeSet;
 
-/// How many cells one write removes.
+/// Number of cells that one write removes.
 const REMOVED_EACH: usize = 500;
 
-/// Which versions' edits and whole manifests have to stay.
+/// The edits and whole manifests that must be kept.
 #[derive(Debug, PartialEq, Eq)]
 struct Kept {
-    /// The edits of the versions from this one on.
+    /// The edits of all versions from this one on.
     from: Version,
-    /// The whole manifests from this one on.
+    /// All whole manifests from this version on.
     whole_from: Version,
-    /// For each snapshot below: the whole manifest that it starts from, and its version.
+    /// For each earlier snapshot: the whole manifest that it starts from, and its version.
     chains: Vec<(Version, Version)>,
 }
 
 impl Kept {
-    /// What has to stay for readers from `lowest` on and for snapshots, of a table with these whole
+    /// What must be kept for readers from `lowest` on and for snapshots, in a table with these whole
     /// manifests.
     fn of(lowest: Version, snapshots: &BTreeSet<Version>, wholes: &BTreeSet<Version>) -> Self {
         let whole_before = |version: Version| wholes.range(..=version).next_back().copied();
         let whole_from = whole_before(lowest).unwrap_or(Version::EMPTY);
-        // The edit of the lowest version stays in any case: a session may look up who made it.
+        // The edit of the lowest version is always kept, because a session may look up who made it.
         let from = whole_from.next().min(lowest);
         let below = snapshots.range(..lowest);
         let chains = below.map(|kept| (whole_before(*kept).unwrap_or(Version::EMPTY), *kept)).collect();
@@ -54,7 +52,8 @@ impl Kept {
 }
 
 impl Table {
-    /// Removes the history below `manifest` that nobody needs; how many edits and whole manifests that were.
+    /// Removes the history that `manifest` no longer needs; returns the number of edits and whole manifests
+    /// removed.
     pub(super) async fn remove_history(
         &self,
         manifest: &Manifest,
@@ -72,19 +71,20 @@ impl Table {
         Ok(gone.len() as u64)
     }
 
-    /// Removes parts that no whole manifest names: of those that went, and of edits that came to nothing.
+    /// Removes parts that no whole manifest names: those of removed manifests, and of edits that were not
+    /// committed.
     async fn remove_parts(&self) -> Result<(), TableError> {
-        // Listed before it is looked who names them: what is written meanwhile is not on the list.
+        // Listed before the names are read, so that the list has nothing that is written in the meantime.
         let listed = self.ledger.names_of(Cell::Part(LOWEST, 0)).await?;
         let parts: Vec<(ObjectId, u32)> = listed.iter().filter_map(|name| part_of(name)).collect();
         if parts.is_empty() {
             return Ok(());
         }
-        // After the list, since whoever wrote a part had begun before; before the names, since what a session
-        // made true before it ended is among them then.
+        // Read after the list, because the session of each listed part had begun by then; and before the
+        // names, because they include whatever a session committed before it ended.
         let sessions = self.sessions().await?;
         let named = self.ledger.named_parts().await?;
-        // A session that stands may be about to name its own.
+        // An active session may be about to name its own parts.
         let is_free =
             |(name, _): &&(ObjectId, u32)| !named.contains(name) && !sessions.contains_key(&name.session);
         let gone: Vec<Cell> =
@@ -102,10 +102,10 @@ impl Table {
     }
 }
 
-/// Before every other object.
+/// An id before that of every other object.
 const LOWEST: ObjectId = ObjectId { session: crate::protocol::SessionId(0), sequence: 0 };
 
-/// The part that the rest of a cell's name says.
+/// The part named by the rest of a cell's name.
 fn part_of(name: &[u8]) -> Option<(ObjectId, u32)> {
     let sequence = u64::from_be_bytes(name.get(16..24)?.try_into().ok()?);
     let number = u32::from_be_bytes(name.get(24..)?.try_into().ok()?);

@@ -1,4 +1,4 @@
-//! Whole manifests: what is written comes back, old ones are read, and what is damaged is no manifest.
+//! Whole manifests: they survive a round trip, old formats are read, and damage is detected.
 
 use super::*;
 use crate::lattice::{self, Scalar};
@@ -25,7 +25,7 @@ fn append(run: &str, step: u64, rank: u32, sequence: u64, time: Option<f64>) -> 
     Edit::Append { blocks: vec![Block { id, time: time.map(StepTime::from), piece }] }
 }
 
-/// One with everything in it that there can be.
+/// A manifest with every kind of content.
 fn rich() -> Manifest {
     let mut manifest = Manifest::default();
     let mut make = |edit: Edit| manifest = manifest.apply(&edit).unwrap();
@@ -81,7 +81,7 @@ fn a_manifest_with_everything_in_it_comes_back_and_in_few_bytes() {
     assert!(bytes.len() < 1000 * 80, "{} bytes for 1000 blocks and steps", bytes.len());
 }
 
-/// A manifest of one block as it was written before pieces had fronts and boxes.
+/// A manifest of one block in the format before pieces had front lengths and boxes.
 fn without_boxes() -> Vec<u8> {
     let mut writer = Writer::default();
     writer.plain(&[MANIFEST_WITHOUT_BOXES, 1]);

@@ -1,10 +1,10 @@
-//! Bulk: many bands decoded together, by several threads, into columns that grow.
+//! Bulk decoding: several threads decode many bands together into columns that grow.
 //!
-//! Rows of bands that answer altogether go straight to where they stay; the others are judged some thousands
-//! at a time.
+//! Rows of bands that match as a whole are decoded straight to where they stay; other bands are filtered some
+//! thousand rows at a time.
 //!
-//! Invariant: the rows are those that the bands would have one by one; with weights alone also in that order,
-//! else with the places where they lie.
+//! Invariant: the rows are those that the bands would yield one by one: in the same order if only weights are
+//! requested, and otherwise with the places where they are stored.
 
 mod decoder;
 mod fetched;
@@ -25,21 +25,21 @@ use decoder::{Beside, Decoder};
 use fetched::{Fetched, Located};
 use std::sync::Arc;
 
-/// Rows of a batch that is handed over without an order, unless there are no more.
+/// Minimum number of rows in an unordered batch, except the last.
 const BATCH_ROWS_MIN: usize = 1 << 14;
 
-/// Shares of a thread.
+/// Number of shares of the work per thread.
 const SHARES_EACH: usize = 3;
 
-/// What a band costs beside its rows, in rows.
+/// Cost of a band in addition to its rows, in rows.
 const BAND_ROWS: u64 = 40;
 
-/// Bytes of bands that are read before they are decoded: what answers may be little of what has to be read.
+/// Number of bytes read before they are decoded: few of the rows that must be read may match.
 pub(super) const BULK_BYTES: u64 = 256 << 20;
 
 impl Reading {
-    /// Reads the planned bands up to a place; answers their rows, in no order, with their weights if
-    /// these are wanted.
+    /// Reads the planned bands up to an index; returns their rows in no particular order, with weights if
+    /// requested.
     pub(in super::super) async fn read_bulk(
         &mut self,
         to: usize,
@@ -52,8 +52,8 @@ impl Reading {
         Ok(found)
     }
 
-    /// Reads some of what is left, about so many bytes of it or one band, and plans more of it where all that
-    /// was planned was read; answers its rows, in no order, which may be none.
+    /// Reads about `bytes` bytes of the remaining bands, or one band; plans more bands if all planned ones
+    /// have been read. Returns the rows in no particular order, possibly none.
     pub(in super::super) async fn read_some(&mut self, bytes: u64) -> Result<Vec<Found>, TableError> {
         if self.read == self.planned.len() {
             self.plan_portion().await?;
@@ -63,8 +63,8 @@ impl Reading {
         Ok(found)
     }
 
-    /// Reads the planned bands up to a place; answers their rows, in the order of weights within each part,
-    /// with the places where they lie.
+    /// Reads the planned bands up to an index; returns their rows, in weight order within each part, with the
+    /// places where they are stored.
     pub(super) async fn read_rising(&mut self, to: usize) -> Result<Vec<Found>, TableError> {
         let found = self.read_up_to(to, Beside::WeightsAndPlaces).await?;
         found.into_iter().map(Found::rising).collect()
@@ -80,7 +80,7 @@ impl Reading {
         Ok(found)
     }
 
-    /// Reads everything in the order of the places where it lies, so many bytes at a time.
+    /// Reads everything in storage order, a limited number of bytes at a time.
     async fn read_all(&mut self, with_weights: bool) -> Result<Vec<Found>, TableError> {
         self.plan_by_place();
         let mut found = Vec::new();
@@ -92,13 +92,13 @@ impl Reading {
         Ok(found)
     }
 
-    /// Puts the planned bands in the order of the places where they lie.
+    /// Sorts the planned bands into storage order.
     fn plan_by_place(&mut self) {
         let Self { sources, planned, .. } = self;
         planned.sort_by_key(|planned| place_of(sources[planned.source].place, planned.band));
     }
 
-    /// Reads everything, and hands it over in the order of (weight, id).
+    /// Reads everything and hands it over in the order of (weight, id).
     pub(in super::super) async fn read_whole(&mut self) -> Result<Handed, TableError> {
         let found = self.read_all(true).await?;
         let ordered = Ordered::by_weight(found, &self.schema, &self.asked.id(&self.table.schema))?;
@@ -106,7 +106,7 @@ impl Reading {
         Ok(Handed { rows, weights: ordered.weights, cut: self.asked.window.until() })
     }
 
-    /// Reads everything, in whatever order it lies; a batch at least.
+    /// Reads everything in storage order; returns at least one batch.
     pub(in super::super) async fn scan(&mut self) -> Result<Vec<RecordBatch>, TableError> {
         let found = self.read_all(false).await?;
         let batches = self.answered(found)?;
@@ -117,8 +117,7 @@ impl Reading {
         Ok(batches)
     }
 
-    /// The columns that are answered, of rows that were found: small pieces put together, large ones as they
-    /// are.
+    /// The requested columns of rows that were found, with small pieces joined and large ones as they are.
     pub(in super::super) fn answered(&self, found: Vec<Found>) -> Result<Vec<RecordBatch>, TableError> {
         let (mut batches, mut small, mut rows) = (Vec::new(), Vec::new(), 0);
         for found in found {
@@ -136,20 +135,20 @@ impl Reading {
         Ok(batches)
     }
 
-    /// Up to which of the planned bands before `to` so many bytes are read, packed or unpacked; one band at
-    /// least.
+    /// The end of the planned bands before `to` that take at most `bytes_max` bytes, packed or unpacked, but
+    /// at least one band.
     pub(in super::super) fn bands_within(&self, to: usize, bytes_max: u64) -> usize {
         let mut bytes = 0_u64;
         let row_bytes = [false, true].map(|is_certain| self.row_bytes(is_certain));
-        // Numbers that are all alike take no room before they are unpacked.
+        // Values that are all equal take no space until they are unpacked.
         let unpacked =
             |planned: &Planned| planned.decoded.saturating_mul(row_bytes[usize::from(planned.is_certain)]);
         let exact = |planned: &Planned| {
             let packed = self.ranges(planned).map(|range| range.bytes()).fold(0, u64::saturating_add);
             packed.max(unpacked(planned))
         };
-        // With columns that are not read: that spares looking up how long each is, where there is room for
-        // all.
+        // Includes columns that are not read, which avoids looking up the length of each column if there is
+        // room for all.
         let at_most = |planned: &Planned| match self.sources[planned.source].part.cubes() {
             Some(cubes) => cubes.band_bytes(planned.band).max(unpacked(planned)),
             None => exact(planned),
@@ -165,14 +164,14 @@ impl Reading {
         (self.read + count).min(to)
     }
 
-    /// Bytes that the numbers of a row of a band take in memory; all else is stored as it is.
+    /// Bytes that the numbers of a row take in memory; other values are counted as stored.
     fn row_bytes(&self, is_certain: bool) -> u64 {
         let fields = self.table.schema.columns().fields();
         let bytes = |&place: &usize| number_bytes(fields[place].data_type());
         self.columns_if(is_certain).iter().map(bytes).sum()
     }
 
-    /// The planned bands up to a place, and where their slices lie.
+    /// The planned bands up to an index, with the ranges of their slices.
     fn to_fetch(&self, to: usize) -> Fetched<'_> {
         let mut fetched = Fetched::default();
         let mut columns = Columns::of(self, self.read);
@@ -188,7 +187,7 @@ impl Reading {
         fetched
     }
 
-    /// The bytes of the planned bands up to a place.
+    /// Fetches the bytes of the planned bands up to an index.
     async fn fetched(&self, to: usize, work: &mut Work) -> Result<Fetched<'_>, TableError> {
         let mut fetched = self.to_fetch(to);
         let (ranges, owners) = fetched.missing();
@@ -200,14 +199,14 @@ impl Reading {
         Ok(fetched)
     }
 
-    /// Decodes bands by so many threads, each time some that follow each other.
+    /// Decodes bands with `threads` threads; each takes a series of consecutive bands at a time.
     fn decode_all(
         &self,
         fetched: &Fetched<'_>,
         beside: Beside,
         threads: usize,
     ) -> Result<Vec<Found>, TableError> {
-        // More shares than threads, so that one that comes late, or gets the dearer ones, does fewer.
+        // More shares than threads, so that a thread that starts late or gets costly bands does fewer.
         let count = if threads > 1 { threads * SHARES_EACH } else { 1 };
         let shares = shares(&fetched.bands, count as u64);
         let decoded = map(&shares, threads, |bands| Decoder::new(self, fetched, beside).run(bands));
@@ -218,8 +217,7 @@ impl Reading {
     }
 }
 
-/// Which columns are read of the bands of a source: of those that are doubtful, and of those that are
-/// certain.
+/// The columns to read of the bands of a source: of those that must be filtered, and of those that match.
 struct Columns {
     source: usize,
     places: [Vec<usize>; 2],
@@ -238,7 +236,7 @@ impl Columns {
         Self { source, places: [there(false), there(true)] }
     }
 
-    /// Shows where the slices of a band lie: offset and length.
+    /// Reports the offset and length of each slice of a band.
     fn of_band(&self, reading: &Reading, planned: &Planned, mut show: impl FnMut(u64, u64)) {
         let source = &reading.sources[planned.source];
         let columns = &self.places[usize::from(planned.is_certain)];
@@ -255,7 +253,7 @@ impl Columns {
     }
 }
 
-/// Batches of one schema as one; there is one at least.
+/// Joins batches of one schema; there must be at least one.
 fn together(batches: &[RecordBatch]) -> Result<RecordBatch, TableError> {
     match batches {
         [batch] => Ok(batch.clone()),
@@ -263,7 +261,7 @@ fn together(batches: &[RecordBatch]) -> Result<RecordBatch, TableError> {
     }
 }
 
-/// So many parts of bands that follow each other, about as dear to decode, or fewer.
+/// Divides bands into at most `count` series of about equal decoding cost.
 fn shares<'f, 'r>(bands: &'f [Located<'r>], count: u64) -> Vec<&'f [Located<'r>]> {
     let cost = |band: &Located<'_>| BAND_ROWS + band.planned.decoded;
     let each = bands.iter().map(cost).sum::<u64>().div_ceil(count);

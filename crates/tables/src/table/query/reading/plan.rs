@@ -1,10 +1,11 @@
-//! Planning: which bands can answer, looked at in the order of weights and no further than it takes.
+//! Planning: finds the bands that can match, in weight order and no further than necessary.
 //!
-//! The lightest rows of a large table lie in few of its objects. So a query for the first of them opens the
-//! objects with the lightest rows, plans their lightest layers, and goes on from there while more is wanted.
+//! The lightest rows of a large table are in few of its objects. A query for the first rows therefore opens
+//! the objects with the lightest rows, plans their lightest layers, and continues from there while more is
+//! wanted.
 //!
-//! Invariant: every band that can answer is planned, or is heavier than [`Waiting::lightest`].
-//! Invariant: bands are planned in one order, which does not depend on when.
+//! Invariant: every band that can match is planned, or is not lighter than [`Waiting::lightest`]. Invariant:
+//! the order of the planned bands does not depend on when they are planned.
 
 use super::super::filters::read_filters;
 use super::super::portion::Planned;
@@ -17,33 +18,34 @@ use crate::table::TableError;
 use crate::{Cut, Weight};
 use std::cmp::Reverse;
 
-/// How much further than to the rows that are wanted is looked at first: a filter leaves out some of them.
+/// How much further than the wanted rows planning looks at first, since a filter leaves out some of them.
 const FURTHER_AT_FIRST: f64 = 4.0;
 
-/// How much further at least, and at most, than before: opening takes as long for one object as for several.
+/// Minimum and maximum factor by which each round looks further: opening several objects takes as long as
+/// one.
 const FURTHER_MIN: f64 = 2.0;
 const FURTHER_MAX: f64 = 64.0;
 
-/// Bytes of the objects that are planned at first for an answer without an order, and at most at a time.
+/// Bytes of the objects planned first for an unordered answer, and maximum for each later portion.
 const PORTION_BYTES_FIRST: u64 = 8 << 20;
 const PORTION_BYTES_MAX: u64 = 256 << 20;
 
-/// How far is planned before anything is read.
+/// How far a query is planned before anything is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Reach {
-    /// As far as the query goes.
+    /// All of it.
     Everything,
-    /// As far as is needed, later.
+    /// Later, as far as needed.
     AsNeeded,
 }
 
-/// What was not planned yet.
+/// What is not planned yet.
 pub(super) struct Waiting {
-    /// Pieces that were not opened, the lightest last.
+    /// Pieces that are not opened, the lightest last.
     pieces: Vec<Piece>,
-    /// Layers of sources that were, the lightest last.
+    /// Layers of opened sources, the lightest last.
     layers: Vec<(usize, Layer)>,
-    /// Bytes of the pieces that were opened portion by portion.
+    /// Total bytes of the pieces opened portion by portion.
     portions_bytes: u64,
 }
 
@@ -53,15 +55,15 @@ impl Waiting {
         Self { pieces, layers: Vec::new(), portions_bytes: 0 }
     }
 
-    /// No row in what waits is lighter; none if nothing waits.
+    /// Lower bound of the weights of all waiting rows; `None` if nothing waits.
     pub(super) fn lightest(&self) -> Option<Weight> {
         let piece = self.pieces.last().map(|piece| piece.lightest);
         let layer = self.layers.last().map(|(_, layer)| layer.lightest);
         piece.into_iter().chain(layer).min()
     }
 
-    /// The pieces that are opened next, from this one on, and their bytes: as many as were opened before, so
-    /// that the first are there soon and the others take few rounds.
+    /// The index from which on waiting pieces are opened next, and their bytes: about as many as were opened
+    /// before, so that the first portion comes soon and the rest takes few rounds.
     fn portion(&self) -> (usize, u64) {
         let bytes_max = self.portions_bytes.clamp(PORTION_BYTES_FIRST, PORTION_BYTES_MAX);
         let (mut count, mut bytes) = (0, 0_u64);
@@ -75,14 +77,14 @@ impl Waiting {
         (self.pieces.len() - count, bytes)
     }
 
-    /// Rows of the pieces that were not opened.
+    /// Number of rows in the pieces that are not opened.
     fn rows(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.rows).sum()
     }
 }
 
 impl Reading {
-    /// How many of the planned bands may be read: no band that is not planned yet comes before them.
+    /// The end of the planned bands that may be read: no unplanned band comes before them.
     pub(super) fn ready(&self) -> usize {
         let lightest = self.waiting.lightest();
         lightest.map_or(self.planned.len(), |lightest| {
@@ -90,7 +92,7 @@ impl Reading {
         })
     }
 
-    /// Plans until enough bands are ready for what is wanted, and one that was not read; or all.
+    /// Plans until enough bands for the wanted rows are ready, including an unread one; or plans all.
     pub(super) async fn plan_toward(&mut self, limit: Option<usize>) -> Result<(), TableError> {
         while let Some(lightest) = self.waiting.lightest() {
             let Some(wanted) = self.rows_wanted(limit) else {
@@ -106,22 +108,22 @@ impl Reading {
         Ok(())
     }
 
-    /// Up to which cut to plan, where so many rows are wanted and about so many lie before what waits.
+    /// The cut to plan up to, if `wanted` rows are wanted and about `planned` are before the waiting ones.
     fn further(&self, lightest: Weight, wanted: f64, planned: f64) -> Cut {
         let from = self.asked.window.after().share();
         let now = Cut::below(lightest).share() - from;
         let share = if planned > 0.0 {
             now * (FURTHER_MIN * wanted / planned).clamp(FURTHER_MIN, FURTHER_MAX)
         } else {
-            // Weights are spread evenly over the rows of a version.
+            // Weights are uniformly distributed over the rows of a version.
             (now * FURTHER_MIN).max(FURTHER_AT_FIRST * wanted / self.waiting.rows().max(1) as f64)
         };
         let cut = Cut::of_share((from + share).clamp(0.0, 1.0)).unwrap_or(Cut::ALL);
         cut.max(Cut::through(lightest))
     }
 
-    /// Opens everything and plans all of it: in the order in which bands are read one after the other, if any
-    /// order matters, else in that in which they lie.
+    /// Opens everything and plans all of it: in reading order if the query needs an order, and otherwise in
+    /// storage order.
     pub(super) async fn plan_all(&mut self) -> Result<(), TableError> {
         if self.asked.units.is_some() || self.asked.limit.is_some() {
             return self.plan_until(Cut::ALL).await;
@@ -132,7 +134,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Opens the pieces that may have rows below a cut, and plans the layers that may.
+    /// Opens the pieces that may have rows below a cut, and plans the layers that may have some.
     pub(super) async fn plan_until(&mut self, until: Cut) -> Result<(), TableError> {
         for (source, layers) in self.open_until(until).await? {
             self.waiting.layers.extend(layers.into_iter().map(|layer| (source, layer)));
@@ -148,9 +150,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Plans some of the pieces that wait, all of what can answer, where everything that was planned before
-    /// has been read and no order matters. What was planned before is forgotten, so that a plan takes no more
-    /// memory however large the answer is.
+    /// Plans all matching bands of some waiting pieces, after everything planned earlier has been read, for a
+    /// query that needs no order. Earlier plans are dropped, so that memory does not grow with the answer.
     pub(super) async fn plan_portion(&mut self) -> Result<(), TableError> {
         let (from, bytes) = self.waiting.portion();
         let first = self.sources.len();
@@ -166,18 +167,18 @@ impl Reading {
         Ok(())
     }
 
-    /// Opens the pieces that may have rows below a cut: which source each became, and the layers of it that
-    /// can answer.
+    /// Opens the pieces that may have rows below a cut; returns the index of each source and its matching
+    /// layers.
     async fn open_until(&mut self, until: Cut) -> Result<Vec<(usize, Vec<Layer>)>, TableError> {
         self.open_from(self.waiting.pieces.partition_point(|piece| !until.takes(piece.lightest))).await
     }
 
-    /// Opens the pieces that wait, from this one on, as [`Reading::open_until`].
+    /// Like [`Reading::open_until`], for the waiting pieces from an index on.
     async fn open_from(&mut self, from: usize) -> Result<Vec<(usize, Vec<Layer>)>, TableError> {
         let mut work = self.work;
         let sources = open(&self.table, &self.asked, &self.waiting.pieces[from..], &mut work).await?;
         read_filters(&self.table, &self.asked, &sources, &mut work).await?;
-        // Nothing waits or fails from here on.
+        // From here on, nothing waits or fails.
         self.work = work;
         self.waiting.pieces.truncate(from);
         let judge = |extents: &[_]| self.asked.bounds.verdict(extents);
@@ -188,7 +189,7 @@ impl Reading {
         Ok((first..).zip(layers).collect())
     }
 
-    /// Plans the bands of a layer that can answer.
+    /// Plans the matching bands of a layer.
     fn plan_layer(&mut self, place: usize, layer: &Layer) {
         let Self { asked, sources, planned: all, counted, .. } = self;
         let source = &sources[place];

@@ -1,5 +1,5 @@
-//! Readings: what was found and could not be handed over is there for the next call, and what is counted is
-//! not kept.
+//! Tests that found rows that could not be handed over wait for the next call, and that counted rows are not
+//! kept.
 
 use super::super::Query;
 use super::super::failing::{ROWS, mend, spoil, table};
@@ -12,7 +12,7 @@ async fn rows_that_could_not_be_handed_over_are_handed_over_by_the_next_call() {
     let (table, query) = (table(0).await, Query::default());
     let all = table.query(&query).await.unwrap();
     let manifest = table.ledger.current().await.unwrap().manifest;
-    // An id is needed to put rows in order, another column only once they are.
+    // An id is needed to sort the rows, any other column only afterwards.
     for column in [0, 2] {
         let asked = Asked::rows(&table, &query).unwrap();
         let mut reading = Reading::open(&table, asked, &manifest, Reach::AsNeeded).await.unwrap();
@@ -36,7 +36,7 @@ async fn rows_that_could_not_be_handed_over_are_handed_over_by_the_next_call() {
 #[tokio::test]
 async fn nothing_is_kept_of_rows_that_are_counted() {
     let table = table(0).await;
-    // Not of an index column, so that each row is judged.
+    // Not on an index column, so that each row has to be judged.
     let filter = Expression::parse("vz >= 100 and vz < 350").unwrap();
     for is_packed in [false, true] {
         if is_packed {

@@ -1,9 +1,9 @@
-//! Newcomers: the ids of blocks that are to become true, by which rows that are there are compared with them.
+//! Newcomers: the ids of blocks that are to be committed, prepared for comparison with existing rows.
 //!
-//! Invariant: rows with one id have one number; what has one number is compared value by value before it
-//! counts.
-//! Invariant: a row that is there and has the id of a newcomer has one of [`NewIds::weights`], if there are
-//! some, and lies in [`NewIds::extents`] in each index column that is part of the id.
+//! Invariant: rows with the same id have the same number; rows with the same number are compared by value
+//! before they count as repeats. Invariant: an existing row with the id of a newcomer has one of
+//! [`NewIds::weights`], if these are known, and lies in [`NewIds::extents`] in each index column that is part
+//! of the id.
 
 use super::super::{Table, TableError};
 use super::shown::shown;
@@ -22,22 +22,23 @@ pub(super) const NAMED_MAX: usize = 5;
 /// The ids of one block.
 pub(in crate::table) struct NewIds {
     pub(super) block: BlockId,
-    /// The id columns, in the order in which the rows were given.
+    /// The id columns, in row order.
     columns: Vec<ArrayRef>,
-    /// The number of the id of each row with its place, in rising order.
+    /// The number of each row's id with the row, in rising order.
     numbered: Vec<(Weight, u32)>,
-    /// The weights of the rows, in rising order, each once; none where the id does not tell the weight.
+    /// The weights of the rows, in rising order, without duplicates; `None` if an id does not determine the
+    /// weight.
     weights: Option<Vec<Weight>>,
-    /// What the rows span in each index column that is part of the id.
+    /// The range of the rows in each index column that is part of the id.
     extents: Vec<Extent>,
 }
 
-/// A row of a block that has the number of another row.
+/// A row of a block and another row whose id has the same number.
 #[derive(Clone, Copy)]
 pub(super) struct Pair {
-    /// Place of the row among the rows of the block.
+    /// Index of the row in the block.
     pub(super) new: u32,
-    /// Place of the other one.
+    /// Index of the other row.
     pub(super) other: u32,
 }
 
@@ -45,8 +46,8 @@ impl NewIds {
     /// The ids of the rows of a block.
     ///
     /// # Errors
-    /// [`EditError::RepeatedIds`] where two of the rows have one id; [`TableError::Block`] where they do not
-    /// fit.
+    /// [`EditError::RepeatedIds`] if two of the rows have the same id; [`TableError::Block`] if they do not
+    /// fit the table.
     pub(in crate::table) fn of(
         schema: &TableSchema,
         block: &BlockId,
@@ -73,7 +74,7 @@ impl NewIds {
         Ok(ids)
     }
 
-    /// Refuses rows of which two have one id.
+    /// Refuses rows if two of them have the same id.
     fn check_alone(&self, schema: &TableSchema) -> Result<(), TableError> {
         let beside = self.numbered.windows(2).filter(|pair| pair[0].0 == pair[1].0);
         let pairs: Vec<Pair> = beside.map(|pair| Pair { new: pair[0].1, other: pair[1].1 }).collect();
@@ -83,7 +84,7 @@ impl NewIds {
         self.refuse_if_any(named.collect(), same.len() > NAMED_MAX)
     }
 
-    /// The refusal for ids that are there already, if there are any.
+    /// Refuses the block if any of its ids are repeated.
     pub(super) fn refuse_if_any(&self, repeats: Vec<Repeat>, has_more: bool) -> Result<(), TableError> {
         if repeats.is_empty() {
             return Ok(());
@@ -91,7 +92,7 @@ impl NewIds {
         Err(EditError::RepeatedIds { block: self.block.clone(), repeats, has_more }.into())
     }
 
-    /// An id of these as an error names it.
+    /// Describes the id of a row, as an error names it.
     pub(super) fn repeat(&self, schema: &TableSchema, row: u32, there: There) -> Repeat {
         let fields = schema.columns().fields();
         let parts = schema.id().iter().zip(&self.columns);
@@ -99,7 +100,7 @@ impl NewIds {
         Repeat { id: parts.collect::<Vec<_>>().join(", "), there }
     }
 
-    /// Pairs of a row of these and one of others whose ids have these numbers.
+    /// Pairs each of the given numbered rows with the rows of this block that have the same number.
     pub(super) fn pairs(&self, numbers: impl Iterator<Item = (Weight, u32)>) -> Vec<Pair> {
         let mut pairs = Vec::new();
         for (number, other) in numbers {
@@ -115,7 +116,7 @@ impl NewIds {
         self.numbered.iter().map(|(number, _)| *number)
     }
 
-    /// Those of the pairs whose ids are the same, value by value.
+    /// The pairs whose ids are equal, value by value.
     pub(super) fn truly(&self, pairs: &[Pair], others: &[ArrayRef]) -> Result<Vec<Pair>, TableError> {
         if pairs.is_empty() {
             return Ok(Vec::new());
@@ -126,20 +127,20 @@ impl NewIds {
         Ok(pairs.iter().zip(same).filter(|(_, same)| *same).map(|(pair, _)| *pair).collect())
     }
 
-    /// Those of the ids of another block that are among these.
+    /// The ids of another block that are also in this one.
     pub(super) fn shared_with(&self, other: &Self) -> Result<Vec<Pair>, TableError> {
         self.truly(&self.pairs(other.numbered.iter().copied()), &other.columns)
     }
 
-    /// Whether rows that span so much in the index columns may have one of these ids.
+    /// Whether rows with these extents, one per index column, may have one of these ids.
     pub(super) fn may_meet(&self, schema: &TableSchema, extents: &[Extent]) -> bool {
-        // A piece without a box says nothing.
+        // A piece without a box rules out nothing.
         let mut axes = id_axes(schema).zip(&self.extents);
         axes.all(|((axis, _), extent)| extents.get(axis).is_none_or(|there| there.meets(extent)))
     }
 
-    /// The least and the greatest of the weights between two, both included, that a row with one of these ids
-    /// can have; none if there is none.
+    /// The least and greatest weight in a range, both ends included, that a row with one of these ids can
+    /// have; `None` if there is no such weight.
     pub(super) fn between(&self, least: Weight, greatest: Weight) -> Option<(Weight, Weight)> {
         let Some(weights) = &self.weights else { return Some((least, greatest)) };
         let from = weights.partition_point(|weight| *weight < least);
@@ -148,20 +149,19 @@ impl NewIds {
     }
 }
 
-/// The numbers of some ids: equal ids have equal ones, and others hardly ever.
+/// The numbers of some ids: equal ids have equal numbers, different ids hardly ever.
 pub(super) fn numbers(schema: &TableSchema, columns: &[ArrayRef]) -> Result<Vec<Weight>, TableError> {
     weights(columns, Salt(schema.salt())).map_err(in_new_rows)
 }
 
-/// Whether rows with one id have one weight.
+/// Whether rows with the same id have the same weight.
 fn weights_tell(schema: &TableSchema) -> bool {
     schema.sample_key().iter().all(|column| schema.id().contains(column))
 }
 
-/// The index columns that are part of the id, each with its place among the columns of the index and of the
-/// table.
+/// The index columns that are part of the id, as indices among the index columns and among all columns.
 fn id_axes(schema: &TableSchema) -> impl Iterator<Item = (usize, usize)> {
-    // An id has no vectors, and so no elements of some.
+    // An id has no vector columns, so none of these is an element of one.
     let axes = schema.index().iter().map(|index| index.place).enumerate();
     axes.filter(|(_, place)| schema.id().contains(place))
 }

@@ -1,11 +1,11 @@
-//! Values as an error names them.
+//! Formats values for error messages.
 
 use crate::lattice::Numbers;
 use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
 use arrow_schema::DataType;
 
-/// The value of a row, for people: text in quotes, bytes in hexadecimal, times as the number that is stored.
+/// The value of a row: strings in quotes, bytes in hexadecimal, times as the stored number.
 pub(super) fn shown(column: &ArrayRef, row: u32) -> String {
     let row = row as usize;
     let quoted = |text: &str| format!("{text:?}");

@@ -1,4 +1,4 @@
-//! What is compared while others open so much that parts are forgotten.
+//! Tests the comparison while other queries cause opened parts to be evicted.
 
 use super::super::Work;
 use super::super::failing::ROWS;
@@ -10,7 +10,7 @@ use atoll_memory::MemoryStore;
 use atoll_store::{Buffer, Read, Store, StoreStream};
 use std::sync::OnceLock;
 
-/// A store that has a table forget what it opened whenever objects are read.
+/// A store that makes a table evict its opened parts whenever objects are read.
 struct Forgetful {
     inner: MemoryStore,
     parts: Arc<OnceLock<Arc<Parts>>>,

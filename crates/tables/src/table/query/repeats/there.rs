@@ -1,6 +1,6 @@
-//! What is there: rows of a table, read as far as they may have ids of newcomers, and compared with them.
+//! Compares the ids of newcomers with existing rows, reading only what may have one of these ids.
 //!
-//! Invariant: bytes of at most [`AT_ONCE_BYTES`] are held at a time, or of one band.
+//! Invariant: at most [`AT_ONCE_BYTES`] bytes, or a single band, are held at a time.
 
 use super::super::super::parts::OpenPart;
 use super::super::super::strike::{Strike, bound};
@@ -19,33 +19,33 @@ use arrow_select::take::take_record_batch;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Objects that are opened together.
+/// Number of objects that are opened together.
 const OBJECTS_AT_ONCE: usize = 64;
 
-/// Bytes of bands that are read together.
+/// Number of bytes of bands that are read together.
 const AT_ONCE_BYTES: u64 = 16 << 20;
 
 /// A piece that may hold ids of newcomers.
 pub(super) struct Candidate {
     pub(super) placed: Placed,
-    /// The step that it belongs to, if that is not visible yet.
+    /// Its step, if that is not visible yet.
     pub(super) arriving_in: Option<u64>,
-    /// Its rows of this step and later ones are about to go.
+    /// Its rows of this step and later ones are about to be superseded.
     pub(super) superseded_since: Option<u64>,
 }
 
-/// A piece that was opened.
+/// An opened piece.
 pub(super) struct Opened<'c> {
     candidate: &'c Candidate,
     part: Arc<Part>,
     strikes: Vec<Strike>,
-    /// The id columns, and then those of strikes.
+    /// The id columns, followed by those of strikes.
     columns: Vec<usize>,
 }
 
 /// A band to read.
 struct Planned {
-    /// Which of the pieces.
+    /// Index of the piece.
     piece: usize,
     band: usize,
     window: Window,
@@ -53,7 +53,7 @@ struct Planned {
 }
 
 impl Table {
-    /// Refuses blocks of a run of which an id is in one of the pieces.
+    /// Refuses blocks of a run if one of their ids is in one of the pieces.
     pub(super) async fn compare_with(
         &self,
         blocks: &[&Arc<NewIds>],
@@ -90,7 +90,7 @@ impl Table {
         blocks.iter().any(|block| may(block))
     }
 
-    /// Opens pieces, those that are not known yet by what is at the front of each.
+    /// Opens pieces; reads the front of those that are not in the cache.
     pub(super) async fn opened<'c>(
         &self,
         candidates: &[&'c Candidate],
@@ -98,7 +98,7 @@ impl Table {
         work: &mut Work,
     ) -> Result<Vec<Opened<'c>>, TableError> {
         let object = |candidate: &Candidate| candidate.placed.piece.object;
-        // Looked at once: what is kept now may be forgotten before the others are there.
+        // Looked up once: what is in the cache at first may be evicted before the others are opened.
         let (mut known, mut new) = (HashMap::new(), Vec::new());
         for candidate in candidates {
             match self.parts.get(object(candidate)) {
@@ -130,7 +130,7 @@ impl Table {
     ) -> Result<Opened<'c>, TableError> {
         let mut columns = self.schema.id().to_vec();
         let mut strikes = Vec::new();
-        // Nothing is struck of what nobody has seen.
+        // No delete applies to rows that are not visible yet.
         let is_visible = candidate.arriving_in.is_none() && !planted::is(Bug::RepeatsCountStruck);
         let struck = if is_visible { manifest.struck_of(&candidate.placed) } else { Vec::new() };
         for struck in struck {
@@ -171,7 +171,7 @@ impl Table {
         planned
     }
 
-    /// Reads bands, all at once, and refuses blocks of which an id is in one of them.
+    /// Reads bands, all at once, and refuses blocks if one of their ids is in one of them.
     async fn compare_bands(
         &self,
         blocks: &[&Arc<NewIds>],
@@ -241,7 +241,7 @@ impl Opened<'_> {
         origin.copied().unwrap_or(self.candidate.placed.piece.extent.steps.from)
     }
 
-    /// Those of the pairs whose other row was not struck.
+    /// The pairs whose other row is not struck.
     fn not_struck(&self, pairs: Vec<Pair>, there: &BandOfRows) -> Result<Vec<Pair>, TableError> {
         if self.strikes.is_empty() || pairs.is_empty() {
             return Ok(pairs);

@@ -1,10 +1,10 @@
-//! Which tables can be asked as one: those with the same roles, whose columns of one name are alike.
+//! Decides which tables can form a union: those with the same roles and equal columns of the same name.
 
 use crate::{TableError, TableSchema};
 use arrow_schema::{Field, FieldRef};
 use std::sync::Arc;
 
-/// The schema of several tables: the columns of the first, and those that only later ones have.
+/// The schema of a union: the columns of the first table, followed by those that only later ones have.
 pub(super) fn alike(schemas: &[Arc<TableSchema>]) -> Result<TableSchema, TableError> {
     let first = schemas.first().ok_or(TableError::Unlike { place: 1 })?;
     let mut all = first.as_ref().clone();
@@ -38,7 +38,7 @@ pub(super) fn alike(schemas: &[Arc<TableSchema>]) -> Result<TableSchema, TableEr
     Ok(all)
 }
 
-/// In what two columns of one name differ.
+/// Describes how two columns of the same name differ.
 fn told_apart(field: &Field, known: &Field) -> String {
     let described = |field: &Field| {
         let null = if field.is_nullable() { ", nullable" } else { "" };

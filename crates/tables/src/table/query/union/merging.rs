@@ -1,9 +1,9 @@
-//! A query of several tables under way: their rows in one order.
+//! Merging: a query of a union in progress, whose rows are put in one order.
 //!
-//! Each table is read by a refinement of its own. What is handed over lies below the lowest of their cuts, in
-//! the order of (weight, id).
+//! Each table is read by a refinement of its own. Rows are handed over below the lowest of their cuts, in the
+//! order of (weight, id).
 //!
-//! Invariant: what was found and not handed over waits for the next call, also where one fails.
+//! Invariant: found rows that were not handed over wait for the next call, even after an error.
 
 #[cfg(test)]
 mod tests;
@@ -19,13 +19,13 @@ use arrow_schema::SchemaRef;
 use futures::future::try_join_all;
 use std::sync::Arc;
 
-/// Fewest rows that are asked of one table at a time.
+/// Minimum number of rows requested from a table at a time.
 const ROWS_MIN: usize = 256;
 
-/// Tables whose cuts are at most this much higher than the lowest are read on with it.
+/// Tables whose cuts are at most this factor above the lowest are read along with it.
 const NEAR: f64 = 1.25;
 
-/// A query of several tables whose rows come batch by batch, the lightest first.
+/// A query of a union whose rows come in batches, lightest first.
 #[derive(Debug)]
 pub struct UnionRefinement {
     union: Union,
@@ -45,18 +45,18 @@ impl UnionRefinement {
         Self { union, query, reading: None, has_begun: false, batch_rows, wanted: None, beginnings }
     }
 
-    /// Asks for at least so many rows in the next batch.
+    /// Requests at least `rows` rows in the next batch.
     pub fn want(&mut self, rows: usize) {
         self.wanted = Some(rows);
     }
 
-    /// The version that is read; none before the first batch.
+    /// The version being read; `None` before the first batch.
     #[must_use]
     pub fn version(&self) -> Option<Version> {
         self.reading.as_ref().map(|reading| reading.version)
     }
 
-    /// The next batch; none after the last, as [`Refinement::next`].
+    /// The next batch; `None` after the last, as [`Refinement::next`].
     ///
     /// # Errors
     /// As [`Union::query`].
@@ -79,7 +79,8 @@ impl UnionRefinement {
         }
     }
 
-    /// Whether nobody has seen a row yet, and what is current by now will do as well.
+    /// Whether the query may restart in the version that is current by then, because no row was handed out
+    /// yet.
     fn may_begin_again(&mut self) -> bool {
         !self.has_begun && self.query.as_of.is_none() && self.beginnings.take()
     }
@@ -110,29 +111,30 @@ impl UnionRefinement {
     }
 }
 
-/// One of the tables under way.
+/// A table being read.
 #[derive(Debug)]
 struct Member {
     refinement: Refinement,
-    /// Below this cut all of its rows were found.
+    /// The cut below which all of its matching rows were found.
     cut: Cut,
     is_over: bool,
     work: Work,
-    /// What was read and not taken over yet: a call may fail, or be dropped, while another table still reads.
+    /// Batches read but not taken over yet: a call may fail or be dropped while other tables are still
+    /// reading.
     read: Vec<Refined>,
 }
 
-/// A query of several tables under way.
+/// A query of a union in progress.
 #[derive(Debug)]
 pub(super) struct Merging {
     version: Version,
     query: Query,
     members: Vec<Member>,
-    /// The columns that are read, and which of these are the id's and which are answered.
+    /// The columns that are read; then which of these form the id, and which are in the answer.
     schema: SchemaRef,
     id: Vec<usize>,
     answered: Vec<usize>,
-    /// What was found and not handed over yet.
+    /// Rows found but not handed over yet.
     found: Vec<Found>,
     handed_rows: usize,
     handed_units: usize,
@@ -176,12 +178,12 @@ impl Merging {
             found: Vec::new(),
             handed_rows: 0,
             handed_units: 0,
-            // A query without rows has one batch, which is empty.
+            // A query without rows has one empty batch.
             is_over: false,
         })
     }
 
-    /// Below this cut every row was found.
+    /// The cut below which every matching row was found.
     fn known(&self) -> Cut {
         let until = self.query.window.until();
         let open = self.members.iter().filter(|member| !member.is_over);
@@ -192,7 +194,7 @@ impl Merging {
         self.found.iter().map(|found| cut.prefix(&found.weights)).sum()
     }
 
-    /// How many rows are still to be found; none where it is enough.
+    /// How many rows are still to be found; `None` if there are enough.
     fn missing(&self, rows: usize) -> Option<usize> {
         let known = self.known();
         if let Some(wanted) = self.query.units.map(|units| units - self.handed_units) {
@@ -201,7 +203,7 @@ impl Merging {
             if found >= wanted {
                 return None;
             }
-            // A unit has one row at least; that it has more is seen at the next look.
+            // A unit has at least one row; if it has more, the next round notices.
             let missing = (wanted - found).max(ROWS_MIN);
             return Some(missing.min(rows)).filter(|_| !self.has_rows(rows, known));
         }
@@ -214,7 +216,7 @@ impl Merging {
         self.rows_below(known) >= limit
     }
 
-    /// Reads until so many rows are known, or all that the query asks for.
+    /// Reads until `rows` rows are known, or all that the query asks for.
     pub(super) async fn read_toward(&mut self, rows: usize) -> Result<(), TableError> {
         loop {
             self.take_over();
@@ -230,8 +232,9 @@ impl Merging {
         }
     }
 
-    /// Takes over what the tables have read, also in a call that failed. Rows that are equal in weight and id
-    /// come in the order of the tables, and those of one table, which hands over whole units, as it has them.
+    /// Takes over the batches that the tables have read, including those of a call that failed. Rows of equal
+    /// weight and id come in the order of the tables; within a table, which hands over whole units, they keep
+    /// their order.
     fn take_over(&mut self) {
         for (place, member) in (0..).zip(&mut self.members) {
             for Refined { rows, weights, .. } in member.read.drain(..) {
@@ -241,8 +244,8 @@ impl Merging {
         }
     }
 
-    /// Hands over what is known, in whole units, about so many rows at most. Where that fails nothing is
-    /// handed over, and all of it waits for the next call.
+    /// Hands over known rows in whole units, about `rows` rows at most. On an error nothing is handed over,
+    /// and all rows wait for the next call.
     pub(super) fn hand_over(&mut self, rows: usize) -> Result<Refined, TableError> {
         let known = self.known();
         let mut ordered = Ordered::as_found(split_below(&mut self.found, known));
@@ -263,7 +266,7 @@ impl Merging {
         Ok(Refined { version: self.version, rows, weights, cut, is_last: self.is_over, work })
     }
 
-    /// Of rows that are ready those that are handed over next, once they are in order.
+    /// The next portion of the rows that are ready, which it sorts first.
     fn portion(&self, ready: &mut Ordered, known: Cut, rows: usize) -> Result<Handed, TableError> {
         ready.put_in_order(&self.schema, &self.id)?;
         let weights = &ready.weights;
@@ -291,7 +294,7 @@ impl Member {
     }
 }
 
-/// The columns to read: those that are answered, and the id, in whose order ties of weight are put.
+/// The columns to read: those of the answer, and the id, which orders rows of equal weight.
 fn columns(schema: &TableSchema, query: &Query) -> Vec<String> {
     let mut names = columns_asked(schema, query);
     let mut seen = std::collections::BTreeSet::new();

@@ -1,12 +1,12 @@
-//! Decoding of many bands by one thread.
+//! Decodes many bands on one thread.
 //!
-//! Of a band that reaches beyond the weights that are wanted the marks tell about which rows have them, and
-//! only the rows between two marks are weighed. Bands that have to be judged are judged some thousands of
-//! rows at a time, by the columns of the filter alone. So all other columns grow where they stay, and no row
-//! of them is decoded to be left out.
+//! If a band extends beyond the wanted weights, its marks tell for most rows whether they are wanted, and
+//! only the rows between two marks are weighed. Bands that must be filtered are filtered some thousand rows
+//! at a time, by the columns of the filter alone. So all other columns are decoded to where they stay, and no
+//! row of them is decoded in vain.
 //!
-//! Invariant: the rows are those that the bands would have one by one; with weights alone also in that order,
-//! else with the places where they lie.
+//! Invariant: the rows are those that the bands would yield one by one: in the same order if only weights are
+//! requested, and otherwise with the places where they are stored.
 
 use super::super::super::found::{Found, of_answer, place_of};
 use super::super::super::source::{Source, in_object};
@@ -22,29 +22,29 @@ use arrow_schema::Schema;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Rows that are judged at a time: their columns fit a cache.
+/// Number of rows that are filtered at a time; their columns fit in a cache.
 const JUDGED_ROWS: usize = 1 << 14;
 
-/// How many bands ahead bytes are asked for: it takes longer to decode one than memory takes to answer.
+/// How many bands ahead memory is prefetched: decoding a band takes longer than a memory access.
 const NEARER: usize = 1;
 
-/// What is wanted of rows beside their columns.
+/// What is wanted of rows in addition to their columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beside {
     Nothing,
-    /// Their weights; they are found in the order of the bands.
+    /// Their weights; the rows are in the order of the bands.
     Weights,
-    /// Their weights, and where they lie, since those of a band that is decoded alone may come before others.
+    /// Their weights and places, since rows of a band that is decoded alone may come before others.
     WeightsAndPlaces,
 }
 
-/// Rows that grow until they are judged, or until the end.
+/// Decoded rows that accumulate until they are filtered, or until the end.
 struct Pile {
-    /// Places of the columns in the table.
+    /// Indices of the columns in the table.
     columns: Vec<usize>,
     grown: Vec<Growing>,
     rows: usize,
-    /// Where each of them lies, if that is wanted.
+    /// Where each row is stored, if requested.
     lies_at: Vec<u64>,
 }
 
@@ -55,40 +55,40 @@ impl Pile {
         Self { columns, grown, rows: 0, lies_at: Vec::new() }
     }
 
-    /// All rows, as a batch of the table's columns.
+    /// Turns the rows into a batch of the table's columns.
     fn take(mut self, reading: &Reading) -> Result<RecordBatch, TableError> {
         let fields = reading.table.schema.columns().fields();
         let fields = self.columns.iter().map(|&place| Arc::clone(&fields[place])).collect::<Vec<_>>();
         let arrays = self.grown.iter_mut().map(Growing::finish).collect::<Result<Vec<_>, _>>();
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
-        // Nulls where there must be none would be damage that no seal showed.
+        // Nulls in a column without nulls are damage that no seal detects.
         RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays.map_err(of_answer)?, &options)
             .map_err(arrow)
     }
 }
 
-/// Rows of a band that have weights that are wanted, or may have them.
+/// The rows of a band that have wanted weights, or may have them.
 #[derive(Clone, Debug)]
 struct Rows {
     /// All that may.
     decoded: Range<usize>,
-    /// Those of these that do, as far as that is known without their weights.
+    /// The subset known to have them without computing weights.
     certain: Range<usize>,
 }
 
 impl Rows {
-    /// Those that have to be weighed.
+    /// The rows that have to be weighed.
     fn doubtful(&self) -> [Range<usize>; 2] {
         [self.decoded.start..self.certain.start, self.certain.end..self.decoded.end]
     }
 }
 
-/// The decoding of some bands, by one thread.
+/// Decodes some bands on one thread.
 pub(super) struct Decoder<'d> {
     reading: &'d Reading,
     fetched: &'d Fetched<'d>,
     beside: Beside,
-    /// Where the columns of the band that is decoded lie.
+    /// The ranges of the columns of the current band.
     columns: Vec<(u64, u64)>,
     found: Vec<Found>,
 }
@@ -101,7 +101,7 @@ impl<'d> Decoder<'d> {
     pub(super) fn run(mut self, bands: &[Located<'_>]) -> Result<Vec<Found>, TableError> {
         let (reading, has_order) = (self.reading, self.beside == Beside::Weights);
         let is_bulk = |band: &Located<'_>| in_bulk(&reading.sources[band.planned.source]).is_some();
-        // Bands that are decoded alone would come before those that are decoded together.
+        // Bands that are decoded alone would otherwise come before those that are decoded together.
         let goes_on = |one: &Located<'_>, next: &Located<'_>| !has_order || is_bulk(one) == is_bulk(next);
         for bands in bands.chunk_by(goes_on) {
             self.take(bands)?;
@@ -109,14 +109,14 @@ impl<'d> Decoder<'d> {
         Ok(self.found)
     }
 
-    /// Takes in the rows of some bands, which become a part; those that are decoded alone a part each.
+    /// Decodes some bands into one part; bands that are decoded alone become a part each.
     fn take(&mut self, bands: &[Located<'_>]) -> Result<(), TableError> {
         let rows = self.rows_of(bands)?;
         let asked = &self.reading.asked;
         let needed = asked.columns[..asked.needed].to_vec();
         let has_weights = self.beside != Beside::Nothing;
         let needed = if has_weights { self.with_key(needed) } else { needed };
-        // Room for all that may stay, and no more.
+        // Capacity for all rows that may stay, and no more.
         let mut staying = Pile::new(self.reading, needed, rows.iter().map(ExactSizeIterator::len).sum());
         let mut from = 0;
         while from < bands.len() {
@@ -141,7 +141,7 @@ impl<'d> Decoder<'d> {
         Ok(())
     }
 
-    /// Decodes bands, of which those that have to be judged are few enough to be judged at once.
+    /// Decodes bands, of which those that must be filtered are few enough to be filtered at once.
     fn decode(
         &mut self,
         bands: &[Located<'_>],
@@ -178,7 +178,7 @@ impl<'d> Decoder<'d> {
         Ok(())
     }
 
-    /// Which rows of the bands that have to be judged satisfy the filter.
+    /// Which rows of the bands that must be filtered satisfy the filter.
     fn judged(
         &mut self,
         bands: &[Located<'_>],
@@ -204,7 +204,7 @@ impl<'d> Decoder<'d> {
         Ok(Some(is_true(&filter.evaluate(&rows)?)))
     }
 
-    /// Which rows of each band have weights that are wanted; none of bands that are decoded alone.
+    /// Which rows of each band have wanted weights; an empty range for bands that are decoded alone.
     fn rows_of(&mut self, bands: &[Located<'_>]) -> Result<Vec<Range<usize>>, TableError> {
         let mut keys = Pile::new(self.reading, self.with_key(Vec::new()), 0);
         let mut known = Vec::with_capacity(bands.len());
@@ -243,7 +243,7 @@ impl<'d> Decoder<'d> {
         Ok(exact)
     }
 
-    /// Columns, and those of the sample key behind them.
+    /// The columns, followed by the missing columns of the sample key.
     fn with_key(&self, mut columns: Vec<usize>) -> Vec<usize> {
         let key = self.reading.table.schema.sample_key().iter();
         let missing: Vec<usize> = key.filter(|place| !columns.contains(place)).copied().collect();
@@ -251,7 +251,7 @@ impl<'d> Decoder<'d> {
         columns
     }
 
-    /// Decodes rows of a band onto a pile, all or those that are kept.
+    /// Decodes rows of a band onto a pile, either all or the kept ones.
     fn append(
         &mut self,
         band: &Located<'_>,
@@ -276,14 +276,14 @@ impl<'d> Decoder<'d> {
         Ok(())
     }
 
-    /// Asks for the bytes of a band that is decoded soon.
+    /// Prefetches the bytes of a band that will be decoded soon.
     fn bring_nearer(&self, band: &Located<'_>) {
         if let Some(cubes) = in_bulk(&self.reading.sources[band.planned.source]) {
             self.fetched.bring_nearer(band, cubes.all_at(band.planned.band));
         }
     }
 
-    /// Decodes a band as if there were no other.
+    /// Decodes a single band.
     fn decode_alone(&mut self, band: &Located<'_>, source: &Source) -> Result<(), TableError> {
         let planned = band.planned;
         let places =
@@ -298,19 +298,19 @@ impl<'d> Decoder<'d> {
         Ok(())
     }
 
-    /// Where so many rows of a band lie, if that is wanted.
+    /// The place of each of `rows` rows of a band, if requested.
     fn places(&self, band: &Located<'_>, source: &Source, rows: usize) -> std::iter::RepeatN<u64> {
         let is_wanted = self.beside == Beside::WeightsAndPlaces;
         std::iter::repeat_n(place_of(source.place, band.planned.band), if is_wanted { rows } else { 0 })
     }
 }
 
-/// The cubes of a source whose bands are decoded together: no row of them is struck.
+/// The cubes of a source whose bands are decoded together, because none of its rows is struck.
 fn in_bulk(source: &Source) -> Option<&CubeReader> {
     source.part.cubes().filter(|_| source.struck.is_empty())
 }
 
-/// Which rows of a band have weights that are wanted, as far as its directory says.
+/// Which rows of a band have wanted weights, as far as its directory tells.
 fn rows_by_marks(band: &Located<'_>, cubes: &CubeReader) -> Rows {
     let (decoded, certain) = cubes.rows_in(band.planned.band, band.planned.window());
     let (from, to) = band.planned.rows.map_or((0, decoded.end), |(from, to)| (from as usize, to as usize));
@@ -321,7 +321,7 @@ fn rows_by_marks(band: &Located<'_>, cubes: &CubeReader) -> Rows {
     Rows { decoded: from..to, certain: if certain.is_empty() { from..from } else { certain } }
 }
 
-/// Which rows of a band have weights that are wanted, by the weights of those that had to be weighed.
+/// Which rows of a band have wanted weights, given the weights of those that had to be weighed.
 fn exact_rows(band: &Located<'_>, rows: &Rows, before: &[Weight], after: &[Weight]) -> Range<usize> {
     let window = band.planned.window();
     if rows.certain.is_empty() {
@@ -337,7 +337,7 @@ fn not_read() -> BlockError {
     damaged("a slice of a band was not read")
 }
 
-/// The weights of rows that have the columns of the sample key.
+/// Computes the weights of rows that include the columns of the sample key.
 fn weights(reading: &Reading, rows: &RecordBatch) -> Result<Vec<Weight>, TableError> {
     let schema = &reading.table.schema;
     let column = |&place: &usize| {

@@ -1,7 +1,6 @@
-//! What was fetched of many bands: bytes that lie behind each other in one piece, however many bands and
-//! columns they are.
+//! Fetched bytes of many bands: adjacent bytes are one buffer, however many bands and columns they belong to.
 //!
-//! Invariant: every slice of a band lies whole in one of its stretches.
+//! Invariant: every slice of a band lies in a single one of its stretches.
 
 use super::super::super::fetch::Range;
 use super::super::super::source::Source;
@@ -9,39 +8,39 @@ use super::Planned;
 use atoll_buffer::bring_bytes_nearer;
 use atoll_store::Buffer;
 
-/// Bands, and the bytes of their slices.
+/// Bands and the bytes of their slices.
 #[derive(Default)]
 pub(super) struct Fetched<'r> {
     pub(super) bands: Vec<Located<'r>>,
     stretches: Vec<Stretch>,
 }
 
-/// A band, and which stretches its slices lie in.
+/// A band, with the stretches that its slices lie in.
 pub(super) struct Located<'r> {
     pub(super) planned: &'r Planned,
     from: u32,
     to: u32,
 }
 
-/// Bytes of an object.
+/// A contiguous range of an object, and its bytes once they are fetched.
 struct Stretch {
     at: Range,
     bytes: Option<Buffer>,
 }
 
 impl<'r> Fetched<'r> {
-    /// Goes on to a band.
+    /// Begins the next band.
     pub(super) fn begin(&mut self, planned: &'r Planned) {
         let from = self.stretches.len() as u32;
         self.bands.push(Located { planned, from, to: from });
     }
 
-    /// Rows that are decoded of all of them.
+    /// Total number of rows to decode.
     pub(super) fn rows(&self) -> u64 {
         self.bands.iter().map(|band| band.planned.decoded).sum()
     }
 
-    /// Takes in a slice of the last band.
+    /// Adds a slice of the last band.
     pub(super) fn add(&mut self, source: &Source, from: u64, bytes: u64) {
         let at = Range { object: source.object, from, to: from + bytes };
         let here = source.here(at);
@@ -58,7 +57,7 @@ impl<'r> Fetched<'r> {
         }
     }
 
-    /// What has to be read, and which stretch each of it is.
+    /// The ranges that have to be read, and the stretch of each.
     pub(super) fn missing(&self) -> (Vec<Range>, Vec<usize>) {
         let places = self.stretches.iter().enumerate();
         places
@@ -67,12 +66,12 @@ impl<'r> Fetched<'r> {
             .unzip()
     }
 
-    /// Takes in the bytes of a stretch.
+    /// Stores the bytes of a stretch.
     pub(super) fn arrived(&mut self, stretch: usize, bytes: Buffer) {
         self.stretches[stretch].bytes = Some(bytes);
     }
 
-    /// The bytes of a slice of a band; none if it was not read.
+    /// The bytes of a slice of a band; `None` if it was not fetched.
     #[inline]
     pub(super) fn slice(&self, band: &Located<'_>, (from, bytes): (u64, u64)) -> Option<&[u8]> {
         let stretches = &self.stretches[band.from as usize..band.to as usize];
@@ -82,7 +81,7 @@ impl<'r> Fetched<'r> {
         stretch.bytes.as_ref()?.get(start..start + bytes as usize)
     }
 
-    /// Asks for the bytes of a band, so that whoever decodes it next waits less for memory.
+    /// Prefetches the bytes of a band, so that decoding it next waits less for memory.
     pub(super) fn bring_nearer(&self, band: &Located<'_>, (from, bytes): (u64, u64)) {
         for stretch in &self.stretches[band.from as usize..band.to as usize] {
             let start = from.max(stretch.at.from);

@@ -1,5 +1,4 @@
-//! Decoding in whatever way: rows that are equal in weight and id come in the order of the places where they
-//! lie.
+//! Tests that rows of equal weight and id come in storage order, however they are decoded.
 
 use super::super::super::Query;
 use super::super::super::asked::Asked;
@@ -11,10 +10,10 @@ use crate::{PackOptions, Table, WholeStep};
 use arrow_array::{ArrayRef, Float64Array, Int64Array};
 use atoll_memory::MemoryStore;
 
-/// Rows of each run.
+/// Number of rows of each run.
 const ROWS: i64 = 700;
 
-/// The same particles in each run, which says in `vz` which one it is.
+/// The same particles in each run; `vz` tells the run.
 fn rows(run: usize) -> RecordBatch {
     let pid: ArrayRef = Arc::new((0..ROWS).collect::<Int64Array>());
     let step: ArrayRef = Arc::new(Int64Array::from(vec![0; ROWS as usize]));
@@ -23,7 +22,7 @@ fn rows(run: usize) -> RecordBatch {
     RecordBatch::try_new(Arc::clone(schema().columns()), vec![pid, step, Arc::clone(&x), x, vz]).unwrap()
 }
 
-/// Five runs of the same particles, of which by turns one is packed and one is as it was appended.
+/// Five runs of the same particles, alternately packed and as appended.
 async fn written() -> Table {
     let table = Table::create(Arc::new(MemoryStore::new()), "run", schema()).await.unwrap();
     let options = PackOptions { rows_min: 0, ..PackOptions::default() };
@@ -53,7 +52,7 @@ async fn what_is_equal_in_weight_and_id_has_one_order_however_many_threads_decod
         for threads in [1, 2, 3, 8] {
             let mut found = reading.decode_all(&fetched, beside, threads).unwrap();
             if beside == Beside::WeightsAndPlaces {
-                // As where some was read in another round.
+                // As if some rows had been read in another round.
                 found.reverse();
                 found = found.into_iter().map(|found| found.rising().unwrap()).collect();
             }

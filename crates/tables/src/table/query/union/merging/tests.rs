@@ -1,4 +1,4 @@
-//! Unions that fail: what was found and not handed over is there for the next call.
+//! Tests that rows that were found but not handed over wait for the next call after an error.
 
 use super::super::super::failing::{ROWS, mend, spoil, table};
 use super::*;
@@ -7,7 +7,7 @@ use super::*;
 async fn rows_that_could_not_be_handed_over_are_handed_over_by_the_next_call() {
     let union = Union::new(vec![table(0).await, table(ROWS).await]).unwrap();
     let all = union.query(&Query::default()).await.unwrap();
-    // An id is needed to put rows in order, another column only once they are.
+    // An id is needed to sort the rows, any other column only afterwards.
     for column in [0, 2] {
         let mut refinement = union.refine(&Query::default());
         refinement.begin().await.unwrap();
