@@ -6,9 +6,9 @@
 //! a process follows, read by read and write by write, until its edit is in a version or never will be.
 //! [`Cell`] and [`Proposal`] name the cells of the store that this takes.
 //!
-//! Invariant: an edit is committed by exactly one conditional write. Invariant: the content of an object
-//! never changes, and its name is never reused. Invariant: an object that no version names any more is never
-//! named by a later one.
+//! Invariant: an edit is committed by exactly one conditional write.
+//! Invariant: the content of an object never changes, and its name is never reused.
+//! Invariant: an object that no version names any more is never named by a later one.
 //!
 //! docs/internals/tables-versions.md has the diagrams; tests/protocol.rs explores small instances
 //! exhaustively.

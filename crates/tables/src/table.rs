@@ -3,8 +3,8 @@
 //! All access goes through the store contract. The state of a table is its manifest partition
 //! ([`crate::protocol`]); rows are stored in immutable objects, each in a partition of its own.
 //!
-//! Invariant: an object is created before the edit that names it, and never changed. Invariant: a query reads
-//! a single version, and only what that version names.
+//! Invariant: an object is created before the edit that names it, and never changed.
+//! Invariant: a query reads a single version, and only what that version names.
 
 mod append;
 mod attributes;

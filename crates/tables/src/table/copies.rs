@@ -8,8 +8,8 @@
 //! there are no writers and no vacuums, and dropping it first changes that entry. An interrupted copy is
 //! finished by the same call, or removed by a drop.
 //!
-//! Invariant: everything that a copy names exists before its entry says that it is a table. Invariant: the
-//! entry is changed to say so only if it is still the one under which the rest was written.
+//! Invariant: everything that a copy names exists before its entry says that it is a table.
+//! Invariant: the entry is changed to say so only if it is still the one under which the rest was written.
 
 use super::entries::all_entries;
 use super::ledger::{Ledger, create, is_unknown, put_parts};

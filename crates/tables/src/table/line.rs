@@ -5,11 +5,13 @@
 //! there is no batching delay, and under load one conditional write carries many blocks.
 //!
 //! Invariant: the blocks of one rank are committed in call order; none overtakes one that is still being
-//! written. Invariant: if an append fails before it is committed, those behind it of the same rank fail too,
-//! so that all can be appended again in order. Invariant: if an append is dropped while it commits for
-//! others, these stay in the line, and another one commits for them. A block that the table already has
-//! changes nothing. Invariant: an append that returns to the line may be part of an edit whose outcome is
-//! unknown, and is marked as in doubt from then on.
+//! written.
+//! Invariant: if an append fails before it is committed, those behind it of the same rank fail too, so that
+//! all can be appended again in order.
+//! Invariant: if an append is dropped while it commits for others, these stay in the line, and another one
+//! commits for them. A block that the table already has changes nothing.
+//! Invariant: an append that returns to the line may be part of an edit whose outcome is unknown, and is
+//! marked as in doubt from then on.
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
 //! The registry: creates, lists and drops the tables of a store.
 //!
-//! Invariant: the entry of a table exists before any of its cells, and as long as any of them. Invariant:
-//! once the manifest partition says that the table was dropped, no session can begin, so no edit can be
-//! committed.
+//! Invariant: the entry of a table exists before any of its cells, and as long as any of them.
+//! Invariant: once the manifest partition says that the table was dropped, no session can begin, so no edit
+//! can be committed.
 
 use super::entries::all_entries;
 use super::names::{Names, REGISTRY, random_id};

@@ -5,8 +5,8 @@
 //! version; a query of a given older version, and a refinement, end with [`TableError::VersionGone`].
 //!
 //! Invariant: an object is removed only after the floor rose above every version that names it, except
-//! snapshots. Invariant: every removal is idempotent; an interrupted vacuum only leaves work for the next
-//! one.
+//! snapshots.
+//! Invariant: every removal is idempotent; an interrupted vacuum only leaves work for the next one.
 
 mod history;
 

@@ -4,8 +4,8 @@
 //! Rows that are all available up front, as in an import, need not go that way: they are grown into a tree of
 //! cubes in memory, and all their steps become visible in one version.
 //!
-//! Invariant: a load adds either all of its steps or none. Invariant: rows are checked before anything else
-//! uses them.
+//! Invariant: a load adds either all of its steps or none.
+//! Invariant: rows are checked before anything else uses them.
 
 use super::super::append::Encoded;
 use super::super::ledger::Fate;

@@ -1,8 +1,8 @@
 //! Retries queries of the current version if a vacuum removes that version while it is read.
 //!
 //! Invariant: a query of a given version fails if that version is gone; only a query of the current version
-//! restarts. Invariant: no query restarts for ever: if versions are removed faster than one can be read, it
-//! fails.
+//! restarts.
+//! Invariant: no query restarts for ever: if versions are removed faster than one can be read, it fails.
 
 use crate::{Query, TableError};
 use std::future::Future;

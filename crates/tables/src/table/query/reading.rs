@@ -1,9 +1,10 @@
 //! Reading: reads bands, lightest first, until enough rows are known.
 //!
-//! Invariant: every matching row below [`Reading::known`] has been found. Invariant: however a reading is
-//! divided into portions, bands are read in the same order, and rows that are equal in weight and id are
-//! handed over in the same order: that of the pieces of the version and of their bands. Invariant: a reading
-//! whose call is dropped or fails is unchanged and can continue.
+//! Invariant: every matching row below [`Reading::known`] has been found.
+//! Invariant: however a reading is divided into portions, bands are read in the same order, and rows that are
+//! equal in weight and id are handed over in the same order: that of the pieces of the version and of their
+//! bands.
+//! Invariant: a reading whose call is dropped or fails is unchanged and can continue.
 
 mod bulk;
 mod plan;

@@ -1,8 +1,8 @@
 //! Refinements: the rows of a query in weight order, some now and more later.
 //!
 //! Invariant: a refinement reads one version, the one that was current when rows were first requested.
-//! Invariant: no row is handed over twice, and all batches together are the answer to the query. Invariant:
-//! all matching rows below the cut have been handed over, so estimates can be based on them.
+//! Invariant: no row is handed over twice, and all batches together are the answer to the query.
+//! Invariant: all matching rows below the cut have been handed over, so estimates can be based on them.
 
 use super::asked::Asked;
 use super::reading::{Handed, Reach, Reading};

@@ -7,8 +7,10 @@
 //! ```
 //!
 //! Invariant: for each kept version, the whole manifest that it starts from is kept, and every edit in
-//! between. Invariant: the floor was raised before the snapshots were read, so no snapshot of an older
-//! version can follow. Invariant: the edits that a session may look up, from [`Session::from`] on, are kept.
+//! between.
+//! Invariant: the floor was raised before the snapshots were read, so no snapshot of an older version can
+//! follow.
+//! Invariant: the edits that a session may look up, from [`Session::from`] on, are kept.
 
 use super::{Table, TableError, session_of};
 use crate::protocol::{Cell, Holders, Manifest, ObjectId, Version};

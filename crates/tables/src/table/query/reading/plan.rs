@@ -4,8 +4,8 @@
 //! the objects with the lightest rows, plans their lightest layers, and continues from there while more is
 //! wanted.
 //!
-//! Invariant: every band that can match is planned, or is not lighter than [`Waiting::lightest`]. Invariant:
-//! the order of the planned bands does not depend on when they are planned.
+//! Invariant: every band that can match is planned, or is not lighter than [`Waiting::lightest`].
+//! Invariant: the order of the planned bands does not depend on when they are planned.
 
 use super::super::filters::read_filters;
 use super::super::portion::Planned;

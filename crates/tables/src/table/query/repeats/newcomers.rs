@@ -1,9 +1,9 @@
 //! Newcomers: the ids of blocks that are to be committed, prepared for comparison with existing rows.
 //!
 //! Invariant: rows with the same id have the same number; rows with the same number are compared by value
-//! before they count as repeats. Invariant: an existing row with the id of a newcomer has one of
-//! [`NewIds::weights`], if these are known, and lies in [`NewIds::extents`] in each index column that is part
-//! of the id.
+//! before they count as repeats.
+//! Invariant: an existing row with the id of a newcomer has one of [`NewIds::weights`], if these are known,
+//! and lies in [`NewIds::extents`] in each index column that is part of the id.
 
 use super::super::{Table, TableError};
 use super::shown::shown;
