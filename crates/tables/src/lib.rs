@@ -21,10 +21,10 @@ mod planted;
 pub mod protocol;
 mod readable;
 mod room;
-mod said;
 mod schema;
 #[cfg(test)]
 mod seeds;
+mod step_column;
 mod table;
 mod threads;
 mod vector;
@@ -35,10 +35,10 @@ pub use name::NAME_BYTES_MAX;
 #[cfg(feature = "planted")]
 pub use planted::{Bug, draw_names_from, plant};
 pub use readable::{Readable, Refining, Scanning};
-pub use said::{STEP_COLUMN, other_step};
 pub use schema::{
     COLUMNS_MAX, INDEX_COLUMNS_MAX, IndexColumn, Role, Roles, SchemaError, TableSchema, TypeName, column,
 };
+pub use step_column::{STEP_COLUMN, other_step};
 pub use table::{
     Answer, AttributeChanges, Attributes, AttributesOf, Batches, Belonging, Belongs, CopyProgress,
     CopyReport, Count, Explanation, KeepPacked, Loader, OfObjects, OfRuns, PackOptions, PackReport, Query,

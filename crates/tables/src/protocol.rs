@@ -32,7 +32,7 @@ mod vacuum;
 pub use cells::{Cell, Head, Proposal};
 pub use commit::{Commit, Ended, Outcome, Step, View};
 pub use edit::{AddedColumn, Block, BlockId, Edit, LastStep, LoadedStep, Removal};
-pub use error::{EditError, Repeat, There};
+pub use error::{EditError, Repeat, RepeatedAt};
 pub use ids::{EditId, ObjectId, RunId, SessionId, StepTime, Version};
 pub use manifest::{Life, Manifest, Tombstone};
 pub use piece::{Extent, Form, Piece, PieceKey, Placed, Scope, StepRange, Struck, TightBox, WeightRange};

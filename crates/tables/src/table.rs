@@ -7,6 +7,7 @@
 //! Invariant: a query reads a single version, and only what that version names.
 
 mod append;
+mod append_queue;
 mod attributes;
 mod belongs;
 mod codec;
@@ -14,12 +15,11 @@ mod copies;
 mod entries;
 mod error;
 mod ledger;
-mod line;
 mod lineage;
 mod names;
 mod notes;
 mod pack;
-mod parts;
+mod part_cache;
 mod query;
 mod registry;
 mod run_filter;
@@ -38,7 +38,7 @@ pub use query::{
     Answer, Batches, Count, Explanation, OfObjects, OfRuns, Query, QuerySplit, Refined, Refinement, Scanned,
     Union, UnionRefinement, Within, Work,
 };
-pub(crate) use query::{BATCH_ROWS_MAX, Beginnings, again_if_gone, sum_of};
+pub(crate) use query::{BATCH_ROWS_MAX, Restarts, restart_if_gone, sum_of};
 pub use registry::TableSummary;
 pub(crate) use run_filter::runs_where;
 pub use runs::{RunState, RunSummary, StepSummary, TableInfo};
@@ -48,13 +48,13 @@ pub use vacuum::VacuumReport;
 use crate::TableSchema;
 use crate::protocol::{SessionId, Version};
 use crate::schema::nearest_column;
+use append_queue::AppendQueue;
 use arrow_schema::FieldRef;
 use atoll_store::Store;
 use ledger::Ledger;
-use line::Line;
 use lineage::Lineage;
 use names::Names;
-use parts::Parts;
+use part_cache::TableParts;
 use std::sync::Arc;
 
 /// An open table of a store. Clones share the session of the handle.
@@ -70,9 +70,9 @@ pub struct Table {
     also: Arc<[FieldRef]>,
     names: Names,
     ledger: Arc<Ledger>,
-    line: Arc<Line>,
+    append_queue: Arc<AppendQueue>,
     number: u128,
-    parts: Arc<Parts>,
+    parts: Arc<TableParts>,
 }
 
 /// The entry of a table in the registry.
@@ -87,7 +87,7 @@ struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The table can be opened.
-    There,
+    Live,
     /// The table is being dropped.
     Dropped,
     /// The table is to become a copy of the table with this id, and can be opened once the copy is complete.
@@ -99,9 +99,9 @@ impl Table {
         let names = Names::of(entry.id);
         let ledger = Arc::new(Ledger::open(Arc::clone(&store), name, &names).await?);
         let lineage = Arc::new(Lineage::new(entry.schema));
-        let (schema, line, parts) = (lineage.newest(), Arc::default(), Arc::default());
+        let (schema, append_queue, parts) = (lineage.newest(), Arc::default(), Arc::default());
         let (name, number, also) = (name.to_owned(), names::random_id(), Arc::default());
-        let table = Self { store, name, schema, lineage, also, names, ledger, line, number, parts };
+        let table = Self { store, name, schema, lineage, also, names, ledger, append_queue, number, parts };
         table.learn_columns()?;
         Ok(Self { schema: table.lineage.newest(), ..table })
     }

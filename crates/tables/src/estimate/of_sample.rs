@@ -7,7 +7,7 @@ use super::everything::{Folding, is_everything};
 use super::narrowing::Narrowing;
 use super::of_table::{Plan, units_of};
 use super::{EstimateRequest, Estimated};
-use crate::table::again_if_gone;
+use crate::table::restart_if_gone;
 use crate::{Query, Readable, Table, TableError, Weight};
 use arrow_array::RecordBatch;
 
@@ -48,7 +48,7 @@ impl Readable {
         query: &Query,
         requests: &[EstimateRequest],
     ) -> Result<Vec<Estimated>, TableError> {
-        again_if_gone(query, || async {
+        restart_if_gone(query, || async {
             let as_of = match query.as_of {
                 Some(version) => version,
                 None => self.version().await?,

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::expression::{Bound, Column, Expression, Interval};
 use crate::protocol::Version;
-use crate::table::again_if_gone;
+use crate::table::restart_if_gone;
 use crate::{Answer, Count, Query, Readable, Table, TableError, TypeName, Weight, Window, Work};
 use arrow_array::RecordBatch;
 
@@ -59,7 +59,7 @@ impl Readable {
     /// [`TableError::Estimate`] for a question without an answer, such as a tolerance relative to zero;
     /// [`TableError::Column`], [`TableError::NoNumbers`], and what [`Table::query`] may answer.
     pub async fn estimate(&self, query: &Query, request: &EstimateRequest) -> Result<Estimated, TableError> {
-        again_if_gone(query, || self.estimate_once(query, request)).await
+        restart_if_gone(query, || self.estimate_once(query, request)).await
     }
 
     async fn estimate_once(&self, query: &Query, request: &EstimateRequest) -> Result<Estimated, TableError> {

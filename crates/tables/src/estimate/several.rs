@@ -8,7 +8,7 @@ use super::values::numbers;
 use super::{Confidence, Estimate, EstimateError, group_means, histogram, of_table};
 use crate::expression::Column;
 use crate::protocol::Version;
-use crate::table::again_if_gone;
+use crate::table::restart_if_gone;
 use crate::{Query, Readable, Salt, Table, TableError, TypeName, Weight, Work, weights};
 use arrow_array::{Array, ArrayRef, UInt32Array, new_empty_array};
 use arrow_schema::DataType;
@@ -66,7 +66,7 @@ impl Readable {
         known: Option<ArrayRef>,
         (confidence, is_simultaneous): (Confidence, bool),
     ) -> Result<GroupMeans, TableError> {
-        again_if_gone(query, || {
+        restart_if_gone(query, || {
             self.estimate_groups_once(query, value, by, known.clone(), (confidence, is_simultaneous))
         })
         .await
@@ -123,7 +123,7 @@ impl Readable {
         edges: &[f64],
         how: (Confidence, bool),
     ) -> Result<Histogram, TableError> {
-        again_if_gone(query, || self.estimate_histogram_once(query, value, edges, how)).await
+        restart_if_gone(query, || self.estimate_histogram_once(query, value, edges, how)).await
     }
 
     async fn estimate_histogram_once(

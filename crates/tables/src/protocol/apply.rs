@@ -3,7 +3,7 @@
 //! The current version may be newer than the one that the edit was made for. These checks are all that stands
 //! between two processes that change the table concurrently.
 
-use super::run::{Shown, not_begun};
+use super::run::{SupersededSteps, not_begun};
 use super::{
     AddedColumn, Block, Edit, EditError, LastStep, Manifest, ObjectId, Placed, Run, RunId, Scope, Version,
 };
@@ -22,7 +22,7 @@ impl Manifest {
         if let Edit::Append { blocks } = edit {
             self.check_ranks(blocks)?;
         }
-        self.clone().made(edit, true)
+        self.clone().apply_owned(edit, true)
     }
 
     /// Refuses blocks with a rank that their run does not have, even for visible steps, for which nothing
@@ -37,10 +37,10 @@ impl Manifest {
     /// The next version after an edit that is already committed. Applies only the checks that every committed
     /// edit has passed. Consumes this version.
     pub(crate) fn applied(self, edit: &Edit) -> Result<Self, EditError> {
-        self.made(edit, false)
+        self.apply_owned(edit, false)
     }
 
-    fn made(self, edit: &Edit, is_wish: bool) -> Result<Self, EditError> {
+    fn apply_owned(self, edit: &Edit, is_wish: bool) -> Result<Self, EditError> {
         let mut next = self;
         next.version = next.version.next();
         // The pieces that this edit removes.
@@ -171,7 +171,11 @@ impl Manifest {
 
     /// Updates the step count for a step that has just become visible, and strikes the steps that it
     /// supersedes.
-    pub(super) fn supersede(&mut self, run: &RunId, Shown { superseded, steps }: Shown) -> Vec<Placed> {
+    pub(super) fn supersede(
+        &mut self,
+        run: &RunId,
+        SupersededSteps { superseded, steps }: SupersededSteps,
+    ) -> Vec<Placed> {
         self.steps = self.steps + 1 - superseded;
         if superseded == 0 || planted::is(Bug::SupersededShown) {
             return Vec::new();

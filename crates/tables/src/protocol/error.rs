@@ -154,12 +154,12 @@ pub struct Repeat {
     /// The id, as `column=value` with commas between.
     pub id: String,
     /// Where it is already.
-    pub there: There,
+    pub there: RepeatedAt,
 }
 
 /// Where a repeated id already occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum There {
+pub enum RepeatedAt {
     /// Twice in the new rows, at these row numbers, counted from 0.
     Rows(u64, u64),
     /// In a visible step, or in another block of the same append.
@@ -171,9 +171,11 @@ pub enum There {
 impl std::fmt::Display for Repeat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.there {
-            There::Rows(first, second) => write!(f, "{} is in rows {first} and {second}", self.id),
-            There::Step(step) => write!(f, "{} is in step {step} already", self.id),
-            There::Arriving(step) => write!(f, "{} is in step {step} already, which is arriving", self.id),
+            RepeatedAt::Rows(first, second) => write!(f, "{} is in rows {first} and {second}", self.id),
+            RepeatedAt::Step(step) => write!(f, "{} is in step {step} already", self.id),
+            RepeatedAt::Arriving(step) => {
+                write!(f, "{} is in step {step} already, which is arriving", self.id)
+            }
         }
     }
 }
@@ -250,7 +252,7 @@ impl EditError {
             // Rows that contradict themselves are invalid; rows that contradict the table might have been
             // valid in another.
             Self::RepeatedIds { repeats, .. }
-                if repeats.iter().any(|repeat| matches!(repeat.there, There::Rows(..))) =>
+                if repeats.iter().any(|repeat| matches!(repeat.there, RepeatedAt::Rows(..))) =>
             {
                 ErrorKind::InvalidInput
             }

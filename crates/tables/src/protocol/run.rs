@@ -48,7 +48,7 @@ pub struct Arrived {
 }
 
 /// The steps of earlier attempts that a step supersedes when it becomes visible, and how many of them exist.
-pub(super) struct Shown {
+pub(super) struct SupersededSteps {
     pub(super) steps: StepRange,
     pub(super) superseded: usize,
 }
@@ -184,7 +184,7 @@ impl Run {
     }
 
     /// Makes an arriving step visible; returns its pieces.
-    pub(super) fn publish(&mut self, step: u64) -> (Vec<Placed>, Shown) {
+    pub(super) fn publish(&mut self, step: u64) -> (Vec<Placed>, SupersededSteps) {
         let blocks = self.arriving.remove(&step).unwrap_or_default();
         let time = blocks.values().find_map(|arrived| arrived.time);
         let pieces: Vec<Placed> = blocks.into_values().filter_map(|arrived| arrived.placed).collect();
@@ -196,7 +196,7 @@ impl Run {
     /// attempts. A later one supersedes at most one step, and only in
     /// [`Manifest::with_arriving`](super::Manifest::with_arriving): there, a step that a rank skipped before
     /// that was refused still counts as arriving.
-    pub(super) fn show(&mut self, step: u64, time: Option<StepTime>, rows: u64) -> Shown {
+    pub(super) fn show(&mut self, step: u64, time: Option<StepTime>, rows: u64) -> SupersededSteps {
         let is_first = self.published.replace(step).is_none();
         let (steps, superseded) = if is_first {
             (StepRange::since(step), self.complete.split_off(&step).len())
@@ -205,7 +205,7 @@ impl Run {
         };
         let published = Published { attempt: self.attempt, time, rows, is_deleted: false };
         self.complete.insert(step, published);
-        Shown { steps, superseded }
+        SupersededSteps { steps, superseded }
     }
 
     /// Marks the visible steps in a range as deleted whole.

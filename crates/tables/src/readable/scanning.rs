@@ -4,7 +4,7 @@
 
 use super::Readable;
 use crate::protocol::Version;
-use crate::table::{Beginnings, sum_of};
+use crate::table::{Restarts, sum_of};
 use crate::{Batches, Query, TableError, Work};
 use arrow_array::RecordBatch;
 
@@ -19,7 +19,7 @@ pub struct Scanning {
     /// Work spent on tables that are finished.
     done: Work,
     has_begun: bool,
-    beginnings: Beginnings,
+    restarts: Restarts,
 }
 
 impl Readable {
@@ -30,8 +30,8 @@ impl Readable {
     #[must_use]
     pub fn batches(&self, query: &Query) -> Scanning {
         let (of, query) = (self.clone(), query.clone());
-        let beginnings = Beginnings::default();
-        Scanning { of, query, left: None, version: None, done: Work::default(), has_begun: false, beginnings }
+        let restarts = Restarts::default();
+        Scanning { of, query, left: None, version: None, done: Work::default(), has_begun: false, restarts }
     }
 }
 
@@ -46,27 +46,27 @@ impl Scanning {
     pub async fn next(&mut self) -> Result<Option<RecordBatch>, TableError> {
         loop {
             match self.next_once().await {
-                Err(error) if error.is_version_gone() && self.may_begin_again() => self.left = None,
+                Err(error) if error.is_version_gone() && self.may_restart() => self.left = None,
                 Ok(batch) => {
                     self.has_begun |= batch.is_some();
                     return Ok(batch);
                 }
-                Err(error) => return Err(self.told(error)),
+                Err(error) => return Err(self.rewrite_error(error)),
             }
         }
     }
 
     /// Whether the scan may restart in the version that is current by then, because no row was handed out
     /// yet.
-    fn may_begin_again(&mut self) -> bool {
-        !self.has_begun && self.query.as_of.is_none() && self.beginnings.take()
+    fn may_restart(&mut self) -> bool {
+        !self.has_begun && self.query.as_of.is_none() && self.restarts.take()
     }
 
     /// Rewrites an error for the caller: it must not name a version of a single table that the caller never
     /// asked for.
-    fn told(&self, error: TableError) -> TableError {
+    fn rewrite_error(&self, error: TableError) -> TableError {
         match (&self.of, self.version.or(self.query.as_of)) {
-            (Readable::Many(union), Some(version)) => union.told(error, version),
+            (Readable::Many(union), Some(version)) => union.rewrite_error(error, version),
             _ => error,
         }
     }

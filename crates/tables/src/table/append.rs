@@ -1,8 +1,8 @@
 //! Appending: turns the rows of one rank and step into a block, and commits the block to a version.
 
+use super::append_queue::{AppendAnswer, Lane, Ready};
 use super::codec::tight_box;
 use super::ledger::{Fate, create};
-use super::line::{Answer, Lane, Ready};
 use super::query::NewIds;
 use super::runs::{RunSummary, is_listed};
 use super::{Table, TableError, check_name};
@@ -231,7 +231,7 @@ impl Table {
         Ok(())
     }
 
-    /// Encodes the blocks only after it has joined the line, so that a failure to encode also fails the
+    /// Encodes the blocks only after it has joined the queue, so that a failure to encode also fails the
     /// appends behind it. Returns `None` if the table already had the blocks.
     async fn append_encoded(
         &self,
@@ -241,7 +241,7 @@ impl Table {
     ) -> Result<Option<Version>, TableError> {
         let Some(first) = ids.first().cloned() else { return self.version().await.map(Some) };
         let lanes: Vec<Lane> = ids.iter().map(|id| (id.run.clone(), id.attempt, id.rank)).collect();
-        let mut place = self.line.join(lanes);
+        let mut place = self.append_queue.join(lanes);
         let encoded = encode(self)?;
         let new: Vec<Arc<NewIds>> = encoded.iter().filter_map(|block| block.ids.clone()).collect();
         // Kept over all rounds: a later round may find what an earlier one left in doubt.
@@ -253,7 +253,7 @@ impl Table {
                 Ok((session, futures::future::try_join_all(put).await?))
             };
             let (session, blocks) = match put.await {
-                Err(error) if was_in_doubt => return self.told(Err(error), first, Some(false)),
+                Err(error) if was_in_doubt => return self.append_result(Err(error), first, Some(false)),
                 put => put?,
             };
             let (ids, is_in_doubt) = (new.clone(), Arc::default());
@@ -262,11 +262,11 @@ impl Table {
             let answer = place.commit(self, Ready { blocks, ids, session, is_alone, is_in_doubt }).await;
             was_in_doubt |= doubt.load(Ordering::Relaxed);
             // Objects written under an ended session may be removed at any time, so they are written again.
-            if let Ok(Answer::Fate(Fate::Fenced) | Answer::Anew | Answer::Go) = answer {
+            if let Ok(AppendAnswer::Fate(Fate::Fenced) | AppendAnswer::Anew | AppendAnswer::Go) = answer {
                 before.extend(written);
                 continue;
             }
-            // Leave the line first: blocks that are appended again need not wait for the removals below.
+            // Leave the queue first: blocks that are appended again need not wait for the removals below.
             drop(place);
             before.extend_from_slice(&written);
             let is_ours = was_in_doubt && self.is_one_named(&before);
@@ -274,42 +274,42 @@ impl Table {
             // The caller needs the outcome of the append, not of this clean-up; objects that stay here go
             // with a vacuum.
             let _ = self.remove_objects(&unnamed).await;
-            return self.told(answer, first, was_in_doubt.then_some(is_ours));
+            return self.append_result(answer, first, was_in_doubt.then_some(is_ours));
         }
         let fenced = Err(TableError::Fenced { table: self.name.clone() });
-        self.told(fenced, first, was_in_doubt.then_some(false))
+        self.append_result(fenced, first, was_in_doubt.then_some(false))
     }
 
     /// Turns the outcome of an append into what the caller gets. `is_named` is set if an edit of its blocks
     /// is in doubt, and says whether the table has named one of the objects written for them.
-    fn told(
+    fn append_result(
         &self,
-        answer: Result<Answer, TableError>,
+        answer: Result<AppendAnswer, TableError>,
         first: BlockId,
         is_named: Option<bool>,
     ) -> Result<Option<Version>, TableError> {
         let in_doubt = |id, source| TableError::BlockInDoubt { id, source: Box::new(source) };
         match answer {
-            Ok(Answer::Fate(Fate::Made(version))) => Ok(Some(version)),
-            Ok(Answer::Fate(Fate::Refused(EditError::AlreadyDone))) => {
+            Ok(AppendAnswer::Fate(Fate::Made(version))) => Ok(Some(version)),
+            Ok(AppendAnswer::Fate(Fate::Refused(EditError::AlreadyDone))) => {
                 Ok((is_named == Some(true)).then(|| self.ledger.known_version()))
             }
-            Ok(Answer::Fate(Fate::Refused(error))) => Err(error.into()),
-            Ok(Answer::Fate(Fate::Forgotten)) => {
+            Ok(AppendAnswer::Fate(Fate::Refused(error))) => Err(error.into()),
+            Ok(AppendAnswer::Fate(Fate::Forgotten)) => {
                 Err(in_doubt(first, TableError::Forgotten { table: self.name.clone() }))
             }
-            Ok(Answer::Behind) if is_named.is_some() => {
+            Ok(AppendAnswer::Behind) if is_named.is_some() => {
                 Err(in_doubt(first.clone(), TableError::Behind { id: first }))
             }
-            Ok(Answer::Behind) => Err(TableError::Behind { id: first }),
+            Ok(AppendAnswer::Behind) => Err(TableError::Behind { id: first }),
             // An error of a later attempt says nothing about the earlier edit that is in doubt.
-            Err(error) | Ok(Answer::Failed(error))
+            Err(error) | Ok(AppendAnswer::Failed(error))
                 if is_named.is_some() || error.outcome() == Outcome::Unknown =>
             {
                 Err(in_doubt(first, error))
             }
-            Err(error) | Ok(Answer::Failed(error)) => Err(error),
-            Ok(Answer::Fate(Fate::Fenced) | Answer::Anew | Answer::Go) => {
+            Err(error) | Ok(AppendAnswer::Failed(error)) => Err(error),
+            Ok(AppendAnswer::Fate(Fate::Fenced) | AppendAnswer::Anew | AppendAnswer::Go) => {
                 Err(TableError::Fenced { table: self.name.clone() })
             }
         }
@@ -330,20 +330,20 @@ impl Table {
     fn unnamed(
         &self,
         written: Vec<(BlockId, ObjectId)>,
-        answer: &Result<Answer, TableError>,
+        answer: &Result<AppendAnswer, TableError>,
         is_in_doubt: bool,
     ) -> Vec<ObjectId> {
         let all = || written.iter().map(|(_, object)| *object).collect();
         match answer {
             // The table was dropped.
-            Err(TableError::NotFound { .. }) | Ok(Answer::Failed(TableError::NotFound { .. })) => all(),
+            Err(TableError::NotFound { .. }) | Ok(AppendAnswer::Failed(TableError::NotFound { .. })) => all(),
             _ if is_in_doubt => Vec::new(),
-            Ok(Answer::Fate(Fate::Refused(_)) | Answer::Behind) => all(),
+            Ok(AppendAnswer::Fate(Fate::Refused(_)) | AppendAnswer::Behind) => all(),
             // Removing anything would have to wait for the unreachable store once more.
-            Ok(Answer::Failed(error)) if error.kind() == ErrorKind::Unavailable => Vec::new(),
-            Ok(Answer::Failed(error)) if error.outcome() == Outcome::Refused => all(),
+            Ok(AppendAnswer::Failed(error)) if error.kind() == ErrorKind::Unavailable => Vec::new(),
+            Ok(AppendAnswer::Failed(error)) if error.outcome() == Outcome::Refused => all(),
             // An edit of which only a part is new skips the blocks that the table already had.
-            Ok(Answer::Fate(Fate::Made(_))) => {
+            Ok(AppendAnswer::Fate(Fate::Made(_))) => {
                 let Some(known) = self.ledger.known() else { return Vec::new() };
                 let is_unnamed =
                     |(block, object): &&(BlockId, ObjectId)| !known.manifest.has_named(block, *object);

@@ -81,7 +81,7 @@ impl Table {
                 Belonging::Versions
             } else if partition == names.attributes() {
                 Belonging::Attributes
-            } else if partition.starts_with(&names.objects()) && entry.stage == Stage::There {
+            } else if partition.starts_with(&names.objects()) && entry.stage == Stage::Live {
                 Self::open(Arc::clone(store), &table).await?.rows_in(partition).await?
             } else {
                 continue;

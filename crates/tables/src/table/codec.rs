@@ -13,7 +13,7 @@ pub(super) use edits::{edit_from_json, edit_to_json};
 pub(super) use tight::{extents_of, tight_box};
 pub(super) use whole::{Whole, join_whole, whole_from_bytes, whole_to_bytes};
 
-use super::ledger::Kept;
+use super::ledger::SnapshotCell;
 use super::{Attributes, Entry, Stage, TableError};
 use crate::TableSchema;
 use crate::protocol::{Head, Version};
@@ -43,9 +43,9 @@ pub(super) fn entry_to_json(entry: &Entry) -> String {
     let schema = serde_json::from_str(&entry.schema.to_json()).unwrap_or_default();
     let arriving = match entry.stage {
         Stage::Arriving { from } => Some(id_to_text(from)),
-        Stage::There | Stage::Dropped => None,
+        Stage::Live | Stage::Dropped => None,
     };
-    let (id, dropped) = (id_to_text(entry.id), entry.stage != Stage::There);
+    let (id, dropped) = (id_to_text(entry.id), entry.stage != Stage::Live);
     to_json(&StoredEntry { format: FORMAT, id, schema, dropped, arriving })
 }
 
@@ -55,7 +55,7 @@ pub(super) fn entry_from_json(table: &str, text: &[u8]) -> Result<Entry, TableEr
     let id = number(&stored.id)?;
     let schema = TableSchema::from_json(&stored.schema.to_string())?;
     let stage = match (stored.dropped, stored.arriving) {
-        (false, _) => Stage::There,
+        (false, _) => Stage::Live,
         (true, None) => Stage::Dropped,
         (true, Some(from)) => Stage::Arriving { from: number(&from)? },
     };
@@ -107,13 +107,13 @@ struct StoredSnapshot {
     made: u64,
 }
 
-pub(super) fn snapshot_to_json(Kept { version, made }: Kept) -> String {
+pub(super) fn snapshot_to_json(SnapshotCell { version, made }: SnapshotCell) -> String {
     to_json(&StoredSnapshot { format: FORMAT, version: version.0, made })
 }
 
-pub(super) fn snapshot_from_json(table: &str, text: &[u8]) -> Result<Kept, TableError> {
+pub(super) fn snapshot_from_json(table: &str, text: &[u8]) -> Result<SnapshotCell, TableError> {
     let stored: StoredSnapshot = from_json(table, "a snapshot", text)?;
-    Ok(Kept { version: Version(stored.version), made: stored.made })
+    Ok(SnapshotCell { version: Version(stored.version), made: stored.made })
 }
 
 pub(super) fn attributes_to_json(attributes: &Attributes) -> String {

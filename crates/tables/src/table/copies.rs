@@ -266,7 +266,7 @@ impl<'s> Target<'s> {
                     return Ok(Self { store, name, names: Names::of(entry.id), arriving, entry });
                 }
                 Some((_, entry)) if entry.stage == Stage::Dropped => Table::drop_rest(store, name).await?,
-                Some((_, entry)) if entry.stage == Stage::There => {
+                Some((_, entry)) if entry.stage == Stage::Live => {
                     return Err(TableError::Taken { name: name.to_owned() });
                 }
                 Some(_) => break,
@@ -337,7 +337,7 @@ impl<'s> Target<'s> {
     /// Turns the copy into a table.
     async fn finish(&self) -> Result<(), TableError> {
         let cell = Cell::new(REGISTRY, self.name);
-        let there = codec::entry_to_json(&Entry { stage: Stage::There, ..self.entry.clone() });
+        let there = codec::entry_to_json(&Entry { stage: Stage::Live, ..self.entry.clone() });
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -355,7 +355,7 @@ impl<'s> Target<'s> {
     async fn if_finished(&self) -> Result<(), TableError> {
         let now = entry(self.store, self.name).await?.filter(|(_, now)| now.id == self.entry.id);
         match now.map(|(_, now)| now.stage) {
-            Some(Stage::There) => Ok(()),
+            Some(Stage::Live) => Ok(()),
             Some(Stage::Arriving { .. }) => Err(self.unfinished()),
             // The process that drops it may have listed the objects before our last one was written.
             Some(Stage::Dropped) | None => {

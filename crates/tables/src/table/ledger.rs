@@ -2,14 +2,14 @@
 //!
 //! Invariant: a handle commits one edit at a time.
 
+mod backoff;
 mod committing;
-mod crowd;
 mod listing;
 mod past;
 mod reading;
 mod snapshots;
 
-pub(super) use snapshots::Kept;
+pub(super) use snapshots::SnapshotCell;
 
 use super::names::Names;
 use super::session::OwnSession;
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// Maximum length of a part of a whole manifest, in bytes. A manifest that is not longer than this is put in
 /// the same batch as its edit.
-const PART_BYTES: usize = 1 << 20;
+const PART_BYTES_MAX: usize = 1 << 20;
 
 /// Number of writes with an unknown outcome after which a commit is abandoned as in doubt.
 const UNKNOWN_MAX: usize = 64;
@@ -253,11 +253,11 @@ pub(super) async fn put_parts(
     name: ObjectId,
     bytes: Vec<u8>,
 ) -> Result<Vec<u8>, TableError> {
-    if bytes.len() <= PART_BYTES {
+    if bytes.len() <= PART_BYTES_MAX {
         return Ok(bytes);
     }
-    let parts = (0_u32..).zip(bytes.chunks(PART_BYTES));
-    let count = bytes.len().div_ceil(PART_BYTES);
+    let parts = (0_u32..).zip(bytes.chunks(PART_BYTES_MAX));
+    let count = bytes.len().div_ceil(PART_BYTES_MAX);
     let create = parts.map(|(number, part)| async move {
         let key = Cell::Part(name, number).sort_key();
         create(store, atoll_store::Cell::new(partition, &key), &Buffer::from(part)).await

@@ -7,30 +7,30 @@
 //! Invariant: pruning uses extents only and leaves out only what cannot match; rows are matched one by one,
 //! on stored values.
 
-mod again;
-mod asked;
 mod batches;
+mod bound_query;
 mod bounds;
 mod explain;
 #[cfg(test)]
 mod failing;
 mod fetch;
 mod filters;
-mod found;
-mod known;
+mod found_rows;
+mod known_weights;
 mod of_objects;
 mod of_runs;
 mod portion;
 mod reading;
 mod refine;
 mod repeats;
+mod restart;
 mod source;
 mod splits;
 mod union;
 
 pub use batches::Batches;
 pub use explain::{Explanation, Within};
-pub(super) use found::arrow;
+pub(super) use found_rows::arrow;
 pub use of_objects::OfObjects;
 pub use of_runs::OfRuns;
 pub(crate) use refine::BATCH_ROWS_MAX;
@@ -45,11 +45,11 @@ use crate::expression::{Bound, Expression, Side};
 use crate::planted::{self, Bug};
 use crate::protocol::{Manifest, Version};
 use crate::{Cut, Weight, WeightError, Window};
-pub(crate) use again::{Beginnings, again_if_gone};
 use arrow_array::RecordBatch;
-use asked::Asked;
-use known::Known;
-use reading::{Handed, Reach, Reading};
+use bound_query::BoundQuery;
+use known_weights::KnownWeights;
+use reading::{HandedRows, Reach, Reading};
+pub(crate) use restart::{Restarts, restart_if_gone};
 use std::sync::Arc;
 
 /// A query of a table. The default selects everything.
@@ -236,7 +236,7 @@ impl Table {
     /// [`TableError::Column`] and [`TableError::Filter`] for a query that does not fit the table,
     /// [`TableError::Block`] for damage, errors of the store.
     pub async fn query(&self, query: &Query) -> Result<Answer, TableError> {
-        self.again_if_vacuumed(query, query_of).await
+        self.restart_if_vacuumed(query, query_of).await
     }
 
     /// Answers a query with its rows in storage order, which takes a large answer half the time: weight order
@@ -245,7 +245,7 @@ impl Table {
     /// # Errors
     /// As [`Table::query`].
     pub async fn scan(&self, query: &Query) -> Result<Scanned, TableError> {
-        self.again_if_vacuumed(query, scan_of).await
+        self.restart_if_vacuumed(query, scan_of).await
     }
 
     /// Counts the rows of a query exactly, and reads only what that requires.
@@ -253,17 +253,17 @@ impl Table {
     /// # Errors
     /// As [`Table::query`].
     pub async fn count(&self, query: &Query) -> Result<Count, TableError> {
-        self.again_if_vacuumed(query, count_of).await
+        self.restart_if_vacuumed(query, count_of).await
     }
 
     /// Whether a filter determines the weights of matching rows, so that little has to be read.
     pub(crate) fn names_units(&self, filter: &Bound) -> bool {
-        Known::of(&self.schema, filter).is_some()
+        KnownWeights::of(&self.schema, filter).is_some()
     }
 
     /// Runs `act` on the table as of the query's version. If a vacuum removes that version in the meantime
     /// and the query does not ask for it by number, tries again with the next one.
-    async fn again_if_vacuumed<'q, T, F>(
+    async fn restart_if_vacuumed<'q, T, F>(
         &'q self,
         query: &'q Query,
         act: impl Fn(Self, &'q Query, Arc<Manifest>) -> F,
@@ -271,13 +271,13 @@ impl Table {
     where
         F: Future<Output = Result<T, TableError>>,
     {
-        let mut beginnings = Beginnings::default();
+        let mut restarts = Restarts::default();
         loop {
             let manifest = self.manifest_for(query).await?;
             let version = manifest.version;
             match act(self.at(&manifest)?, query, manifest).await {
                 Ok(done) => return Ok(done),
-                Err(error) => self.may_begin_again(query, version, 0, error, &mut beginnings).await?,
+                Err(error) => self.may_restart(query, version, 0, error, &mut restarts).await?,
             }
         }
     }
@@ -287,17 +287,17 @@ impl Table {
     ///
     /// # Errors
     /// The original error, if it may not.
-    async fn may_begin_again(
+    async fn may_restart(
         &self,
         query: &Query,
         version: Version,
         handed_rows: usize,
         error: TableError,
-        beginnings: &mut Beginnings,
+        restarts: &mut Restarts,
     ) -> Result<(), TableError> {
         let error = self.if_vacuumed(version, error).await;
         let is_gone = matches!(error, TableError::VersionGone { .. });
-        let may_begin = is_gone && handed_rows == 0 && query.as_of.is_none() && beginnings.take();
+        let may_begin = is_gone && handed_rows == 0 && query.as_of.is_none() && restarts.take();
         if may_begin { Ok(()) } else { Err(error) }
     }
 
@@ -319,8 +319,9 @@ impl Table {
 }
 
 async fn query_of(table: Table, query: &Query, manifest: Arc<Manifest>) -> Result<Answer, TableError> {
-    let mut reading = Reading::open(&table, Asked::rows(&table, query)?, &manifest, query.reach()).await?;
-    let Handed { rows, weights, cut } = if query.units.is_none() && query.limit.is_none() {
+    let mut reading =
+        Reading::open(&table, BoundQuery::rows(&table, query)?, &manifest, query.reach()).await?;
+    let HandedRows { rows, weights, cut } = if query.units.is_none() && query.limit.is_none() {
         reading.read_whole().await?
     } else {
         reading.read_toward(None).await?;
@@ -337,7 +338,7 @@ async fn scan_of(table: Table, query: &Query, manifest: Arc<Manifest>) -> Result
         return Ok(Scanned { version, batches: vec![rows], work });
     }
     let mut reading =
-        Reading::open(&table, Asked::rows(&table, query)?, &manifest, Reach::Everything).await?;
+        Reading::open(&table, BoundQuery::rows(&table, query)?, &manifest, Reach::Everything).await?;
     let batches = reading.scan().await?;
     let rows = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
     let work = Work { rows_returned: rows as u64, ..reading.work() };
@@ -346,7 +347,7 @@ async fn scan_of(table: Table, query: &Query, manifest: Arc<Manifest>) -> Result
 
 async fn count_of(table: Table, query: &Query, manifest: Arc<Manifest>) -> Result<Count, TableError> {
     let mut reading =
-        Reading::open(&table, Asked::count(&table, query)?, &manifest, Reach::Everything).await?;
+        Reading::open(&table, BoundQuery::count(&table, query)?, &manifest, Reach::Everything).await?;
     reading.read_toward(None).await?;
     Ok(Count { version: manifest.version, rows: reading.count(), work: reading.work() })
 }

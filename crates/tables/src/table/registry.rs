@@ -32,7 +32,7 @@ impl Table {
     /// [`TableError::Name`], [`TableError::Exists`] for another schema, errors of the store.
     pub async fn create(store: Arc<dyn Store>, name: &str, schema: TableSchema) -> Result<Self, TableError> {
         check_name("table", name)?;
-        let entry = Entry { id: random_id(), schema, stage: Stage::There };
+        let entry = Entry { id: random_id(), schema, stage: Stage::Live };
         let text = codec::entry_to_json(&entry);
         let cell = Cell::new(REGISTRY, name);
         loop {
@@ -71,7 +71,7 @@ impl Table {
     pub async fn open(store: Arc<dyn Store>, name: &str) -> Result<Self, TableError> {
         let (_, entry) = entry(&*store, name).await?.ok_or_else(|| not_found(name))?;
         match entry.stage {
-            Stage::There => Self::of(store, name, entry).await,
+            Stage::Live => Self::of(store, name, entry).await,
             Stage::Dropped => Err(not_found(name)),
             Stage::Arriving { .. } => Err(TableError::Arriving { name: name.to_owned() }),
         }
@@ -86,7 +86,7 @@ impl Table {
         for found in all_entries(store, ScanRequest::all(REGISTRY)).await? {
             let name = String::from_utf8_lossy(&found.sort).into_owned();
             let entry = codec::entry_from_json(&name, &found.value)?;
-            if entry.stage == Stage::There {
+            if entry.stage == Stage::Live {
                 tables.push(TableSummary { name, schema: entry.schema });
             }
         }

@@ -43,7 +43,7 @@ impl Table {
     /// [`TableError::Damaged`], errors of the store.
     pub async fn snapshots(&self) -> Result<Vec<SnapshotSummary>, TableError> {
         let snapshots = self.ledger.snapshots().await?.into_iter();
-        let summary = |(name, kept): (Vec<u8>, super::ledger::Kept)| SnapshotSummary {
+        let summary = |(name, kept): (Vec<u8>, super::ledger::SnapshotCell)| SnapshotSummary {
             name: String::from_utf8_lossy(&name).into_owned(),
             version: kept.version,
             made: kept.made,

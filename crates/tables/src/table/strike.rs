@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 #[derive(Clone)]
 pub(super) struct Strike {
     /// Rows of some runs; `None` for any run.
-    runs: Option<OfRuns>,
+    runs: Option<RunSelection>,
     /// Rows of these steps; `None` for all steps.
     steps: Option<StepRange>,
     /// Rows for which this is true; `None` for all rows.
@@ -24,16 +24,16 @@ pub(super) struct Strike {
 
 /// A selection of runs.
 #[derive(Clone)]
-struct OfRuns {
+struct RunSelection {
     runs: Runs,
     /// Which run names of a part are selected, computed once: all bands of a part share their names, of which
     /// there may be thousands.
-    known: OnceLock<Meant>,
+    known: OnceLock<SelectedNames>,
 }
 
 /// Run names, and which of them are selected.
 #[derive(Clone)]
-struct Meant {
+struct SelectedNames {
     names: Arc<[RunId]>,
     meant: Arc<[bool]>,
 }
@@ -44,7 +44,7 @@ enum Runs {
     AllBut(Arc<BTreeSet<RunId>>),
 }
 
-impl OfRuns {
+impl RunSelection {
     const fn new(runs: Runs) -> Self {
         Self { runs, known: OnceLock::new() }
     }
@@ -52,7 +52,7 @@ impl OfRuns {
     /// Which of these names are selected.
     fn meant(&self, names: &Arc<[RunId]>) -> Arc<[bool]> {
         let are_meant = || -> Arc<[bool]> { names.iter().map(|name| self.means(name)).collect() };
-        let known = self.known.get_or_init(|| Meant { names: Arc::clone(names), meant: are_meant() });
+        let known = self.known.get_or_init(|| SelectedNames { names: Arc::clone(names), meant: are_meant() });
         if Arc::ptr_eq(&known.names, names) { Arc::clone(&known.meant) } else { are_meant() }
     }
 
@@ -71,13 +71,13 @@ impl Strike {
         bound: impl FnOnce(&Arc<str>) -> Result<Arc<Bound>, TableError>,
     ) -> Result<Self, TableError> {
         let Struck { run, steps, expression } = struck;
-        let runs = run.map(|run| OfRuns::new(Runs::Only(run)));
+        let runs = run.map(|run| RunSelection::new(Runs::Only(run)));
         Ok(Self { runs, steps, condition: expression.as_ref().map(bound).transpose()? })
     }
 
     /// Strikes the rows of all runs but these.
     pub(super) const fn all_but(runs: Arc<BTreeSet<RunId>>) -> Self {
-        Self { runs: Some(OfRuns::new(Runs::AllBut(runs))), steps: None, condition: None }
+        Self { runs: Some(RunSelection::new(Runs::AllBut(runs))), steps: None, condition: None }
     }
 
     /// Whether it needs to know where rows were written.

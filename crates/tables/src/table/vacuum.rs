@@ -18,7 +18,7 @@ use futures::{StreamExt, TryStreamExt};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of concurrent removals.
-const AT_ONCE: usize = 32;
+const REMOVALS_AT_ONCE: usize = 32;
 
 /// How many removed objects one edit forgets.
 const FORGOTTEN_EACH: usize = 4096;
@@ -140,7 +140,10 @@ impl Table {
             async move { self.store.delete_partition(&partition, WriteOptions::default()).await }
         });
         let removals: Vec<_> = removals.collect();
-        futures::stream::iter(removals).buffer_unordered(AT_ONCE).try_for_each(|_| async { Ok(()) }).await?;
+        futures::stream::iter(removals)
+            .buffer_unordered(REMOVALS_AT_ONCE)
+            .try_for_each(|_| async { Ok(()) })
+            .await?;
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use arrow_schema::{DataType, Schema};
 use arrow_select::concat::concat_batches;
 use atoll_memory::MemoryStore;
 use atoll_store::{ErrorKind, PartitionQuery, Store};
-use atoll_tables::protocol::{EditError, Repeat, There};
+use atoll_tables::protocol::{EditError, Repeat, RepeatedAt};
 use atoll_tables::{PackOptions, Query, Roles, Table, TableError, TableSchema, WholeStep, column};
 use futures::FutureExt;
 use futures::future::{join, join_all};
@@ -53,7 +53,7 @@ fn repeats(error: TableError) -> Vec<Repeat> {
     }
 }
 
-fn repeat(id: &str, there: There) -> Repeat {
+fn repeat(id: &str, there: RepeatedAt) -> Repeat {
     Repeat { id: id.to_owned(), there }
 }
 
@@ -85,12 +85,12 @@ async fn an_id_of_another_rank_is_refused_before_and_after_its_step_is_visible()
     table.append(block("a", 1, 3, 0), &rows(3, 0, 100)).await.unwrap();
     let error = table.append(block("a", 1, 3, 1), &rows(3, 99, 100)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    assert_eq!(repeats(error), [repeat("pid=99, step=3", There::Arriving(3))]);
+    assert_eq!(repeats(error), [repeat("pid=99, step=3", RepeatedAt::Arriving(3))]);
     table.append(block("a", 1, 3, 1), &rows(3, 100, 100)).await.unwrap();
     table.append(block("a", 1, 3, 2), &rows(3, 200, 100)).await.unwrap();
     // Rows of a later step that say that they are of this one.
     let late = table.append(block("a", 1, 4, 2), &rows(3, 150, 1)).await.unwrap_err();
-    assert_eq!(repeats(late), [repeat("pid=150, step=3", There::Step(3))]);
+    assert_eq!(repeats(late), [repeat("pid=150, step=3", RepeatedAt::Step(3))]);
     assert_eq!(steps_seen(&table).await, [(3, 300)]);
     assert_eq!(objects(&*store).await, 3, "what was refused is gone");
 }
@@ -120,12 +120,12 @@ async fn other_runs_may_have_the_same_ids_packed_or_not() {
     table.append(block("c", 1, 3, 0), &rows(3, 0, 300)).await.unwrap();
     // Which run a packed row is of is kept with it.
     let error = table.append(block("b", 1, 4, 0), &rows(3, 299, 1)).await.unwrap_err();
-    assert_eq!(repeats(error), [repeat("pid=299, step=3", There::Step(3))]);
+    assert_eq!(repeats(error), [repeat("pid=299, step=3", RepeatedAt::Step(3))]);
     // Blocks of two runs in one commit: the cube of both is compared with each of them.
     let fresh = rows(7, 0, 1);
     let both = [(block("a", 1, 4, 0), None, fresh), (block("b", 1, 4, 0), None, rows(3, 299, 1))];
     let error = table.append_all(&both).await.unwrap_err();
-    assert_eq!(repeats(error), [repeat("pid=299, step=3", There::Step(3))]);
+    assert_eq!(repeats(error), [repeat("pid=299, step=3", RepeatedAt::Step(3))]);
 }
 
 #[tokio::test]
@@ -143,7 +143,7 @@ async fn what_was_deleted_or_superseded_does_not_count() {
     // A new attempt writes step 2 and what follows anew; what lies before is still there.
     table.begin("a", 2, 1).await.unwrap();
     let error = table.append(block("a", 2, 2, 0), &rows(0, 7, 1)).await.unwrap_err();
-    assert_eq!(repeats(error), [repeat("pid=7, step=0", There::Step(0))]);
+    assert_eq!(repeats(error), [repeat("pid=7, step=0", RepeatedAt::Step(0))]);
     table.append(block("a", 2, 2, 0), &rows(2, 0, 50)).await.unwrap();
     table.append(block("a", 2, 3, 0), &rows(3, 0, 50)).await.unwrap();
     // Step 4 of the first attempt went with the others, and with it the row that was put in again.
@@ -207,7 +207,7 @@ async fn of_ids_without_a_step_all_steps_of_the_run_are_looked_at() {
     }
     for (pid, step) in [(0, 0), (3333, 6), (9999, 19)] {
         let error = table.append(block("a", 1, 20, 0), &some_events(pid..pid + 1)).await.unwrap_err();
-        assert_eq!(repeats(error), [repeat(&format!("pid={pid}"), There::Step(step))]);
+        assert_eq!(repeats(error), [repeat(&format!("pid={pid}"), RepeatedAt::Step(step))]);
     }
     let many = table.append(block("a", 1, 20, 0), &some_events(400..10_400)).await.unwrap_err();
     assert!(many.to_string().ends_with("; and others"), "{many}");
@@ -232,7 +232,7 @@ async fn two_writers_that_race_for_an_id_do_not_both_get_it() {
         other.append(block("a", 1, step, 1), &theirs).await.unwrap();
         door.gate.add_permits(1);
         let id = format!("pid=59, step={step}");
-        assert_eq!(repeats(first.await.unwrap_err()), [repeat(&id, There::Arriving(step))]);
+        assert_eq!(repeats(first.await.unwrap_err()), [repeat(&id, RepeatedAt::Arriving(step))]);
         table.append(block("a", 1, step, 0), &rows(step, 0, 59)).await.unwrap();
     }
     assert_eq!(steps_seen(&table).await, (0..5).map(|step| (step, 119)).collect::<Vec<_>>());
@@ -262,7 +262,7 @@ async fn blocks_of_one_edit_are_refused_together() {
     let blocks: Vec<_> =
         (0..2).map(|rank| (block("a", 1, 5, rank), None, rows(5, i64::from(rank), 2))).collect();
     let error = table.append_all(&blocks).await.unwrap_err();
-    assert_eq!(repeats(error), [repeat("pid=1, step=5", There::Step(5))]);
+    assert_eq!(repeats(error), [repeat("pid=1, step=5", RepeatedAt::Step(5))]);
     assert_eq!((steps_seen(&table).await.len(), objects(&*store).await), (0, 0));
 }
 
@@ -310,7 +310,7 @@ async fn steps_behind_a_refused_one_of_their_rank_do_not_pass_it() {
     assert!((&mut both).now_or_never().is_none());
     door.gate.add_permits(1);
     let mut done = both.await.into_iter();
-    assert_eq!(repeats(done.next().unwrap().unwrap_err()), [repeat("pid=5, step=0", There::Step(0))]);
+    assert_eq!(repeats(done.next().unwrap().unwrap_err()), [repeat("pid=5, step=0", RepeatedAt::Step(0))]);
     assert!(matches!(done.next().unwrap(), Err(TableError::Behind { .. })));
     give(1, rows(1, 0, 10)).await.unwrap();
     give(2, rows(2, 0, 10)).await.unwrap();

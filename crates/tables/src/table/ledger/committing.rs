@@ -121,7 +121,7 @@ impl Ledger {
                             let wrote =
                                 self.write(&proposal, commit, &state, &mut session, &mut attempt).await?;
                             if wrote == Outcome::Refused && looks > 0 {
-                                self.give_way(commit.id(), looks).await;
+                                self.back_off(commit.id(), looks).await;
                             }
                             commit.wrote(wrote)
                         }

@@ -17,7 +17,7 @@ impl Ledger {
             return Err(EditError::Ahead { asked: version, current: current.head.version }.into());
         }
         let oldest = current.manifest.floor;
-        let is_kept = |kept: &super::Kept| kept.version == version;
+        let is_kept = |kept: &super::SnapshotCell| kept.version == version;
         if version < oldest && !self.snapshots().await?.values().any(is_kept) {
             return Err(self.gone(version, oldest));
         }

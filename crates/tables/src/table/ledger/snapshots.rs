@@ -14,7 +14,7 @@ const UNKNOWN_MAX: usize = 16;
 
 /// The content of a snapshot's cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::table) struct Kept {
+pub(in crate::table) struct SnapshotCell {
     pub(in crate::table) version: Version,
     /// Time of creation, in nanoseconds of the store's clock.
     pub(in crate::table) made: u64,
@@ -22,7 +22,7 @@ pub(in crate::table) struct Kept {
 
 impl Ledger {
     /// The snapshots, by name.
-    pub(in crate::table) async fn snapshots(&self) -> Result<BTreeMap<Vec<u8>, Kept>, TableError> {
+    pub(in crate::table) async fn snapshots(&self) -> Result<BTreeMap<Vec<u8>, SnapshotCell>, TableError> {
         let mut snapshots = BTreeMap::new();
         for (name, cell) in self.cells_of(Cell::Snapshot(Vec::new())).await? {
             snapshots.insert(name, codec::snapshot_from_json(&self.table, &cell)?);
@@ -50,7 +50,7 @@ impl Ledger {
             }
             let holder = snapshots.iter().find(|(_, kept)| kept.version == version);
             self.check_readable(version, &state, holder.is_some())?;
-            let kept = Kept { version, made: self.store.now().await?.0 };
+            let kept = SnapshotCell { version, made: self.store.now().await?.0 };
             let head = Cell::Head.sort_key();
             let is =
                 (state.head != crate::protocol::Head::default()).then(|| codec::head_to_bytes(state.head));

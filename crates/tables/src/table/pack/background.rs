@@ -141,7 +141,7 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
 
     /// Packs what is worth packing, then waits for new data.
     async fn turn(&mut self) -> Result<(), TableError> {
-        if let Some(held) = self.others_lease().await? {
+        if let Some(held) = self.take_lease().await? {
             return self.wait_for(LEASE_KEY, Expectation::Differs(Some(held)), self.how.lease / 4).await;
         }
         self.pack(&self.how.pack).await?;
@@ -215,13 +215,13 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
         while failed < FAILURES_MAX {
             failed = if self.rest(pause).await.is_ok() { 0 } else { failed + 1 };
             // Without the lease, the pack may lose a race; nothing else can happen.
-            let _ = self.others_lease().await;
+            let _ = self.take_lease().await;
         }
         pending().await
     }
 
     /// Takes or renews the lease; returns the lease's cell if another process holds it.
-    async fn others_lease(&self) -> Result<Option<Buffer>, TableError> {
+    async fn take_lease(&self) -> Result<Option<Buffer>, TableError> {
         let partition = self.table.names.attributes();
         let now = self.table.store.now().await?.0;
         let found = self.table.store.get(Cell::new(&partition, LEASE_KEY), ReadOptions::default()).await?;

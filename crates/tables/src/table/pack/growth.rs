@@ -21,10 +21,10 @@ use futures::{FutureExt, StreamExt};
 use std::sync::Arc;
 
 /// Maximum number of objects being stored concurrently.
-pub(super) const ON_THEIR_WAY_MAX: usize = 16;
+pub(super) const OBJECTS_IN_FLIGHT_MAX: usize = 16;
 
 /// A tree written to the store.
-pub(super) struct Grown {
+pub(super) struct WrittenTree {
     pub(super) pieces: Vec<Piece>,
     pub(super) cubes: u64,
 }
@@ -37,10 +37,10 @@ impl Table {
         session: SessionId,
         threads: usize,
         pace: &mut Pace<'_>,
-    ) -> Result<Grown, TableError> {
+    ) -> Result<WrittenTree, TableError> {
         let (mut begun, mut on_their_way) = (Vec::new(), FuturesOrdered::new());
         let growing = async {
-            let mut grown = Grown { pieces: Vec::with_capacity(tree.object_count()), cubes: 0 };
+            let mut grown = WrittenTree { pieces: Vec::with_capacity(tree.object_count()), cubes: 0 };
             let numbers: Vec<usize> = (0..tree.object_count()).collect();
             for numbers in numbers.chunks(threads) {
                 for object in map(numbers, threads, |&number| tree.object(number)) {
@@ -55,7 +55,7 @@ impl Table {
                 while let Some(Some(piece)) = on_their_way.next().now_or_never() {
                     grown.pieces.push(piece?);
                 }
-                while on_their_way.len() > ON_THEIR_WAY_MAX {
+                while on_their_way.len() > OBJECTS_IN_FLIGHT_MAX {
                     grown.pieces.extend(on_their_way.next().await.transpose()?);
                 }
                 pace.rest().await?;
@@ -65,7 +65,7 @@ impl Table {
             }
             Ok(grown)
         };
-        let grown: Result<Grown, TableError> = growing.await;
+        let grown: Result<WrittenTree, TableError> = growing.await;
         if grown.is_err() {
             // No version will name these objects, and no vacuum removes them while this session lasts, in
             // which the same may be tried again and again. All writes must end first, so that none creates an

@@ -11,7 +11,7 @@ use super::super::append::Encoded;
 use super::super::ledger::Fate;
 use super::super::query::NewIds;
 use super::super::{Table, TableError};
-use super::growth::ON_THEIR_WAY_MAX;
+use super::growth::OBJECTS_IN_FLIGHT_MAX;
 use super::input::weighed;
 use super::pace::Pace;
 use super::{PackOptions, in_new_cubes};
@@ -163,7 +163,7 @@ impl Table {
                 },
                 Rows::Blocks(blocks) => {
                     let put: Vec<_> = blocks.iter().map(|block| self.put_block(block, session)).collect();
-                    let put: Vec<_> = stream::iter(put).buffered(ON_THEIR_WAY_MAX).collect().await;
+                    let put: Vec<_> = stream::iter(put).buffered(OBJECTS_IN_FLIGHT_MAX).collect().await;
                     self.all_or_none(put).await?
                 }
             };

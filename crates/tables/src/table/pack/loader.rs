@@ -38,7 +38,7 @@ pub struct Loader {
     is_only_new: bool,
     gathered: Vec<WholeStep>,
     bytes: u64,
-    growing: Option<Growing>,
+    growing: Option<GrowingTree>,
     version: Option<Version>,
     last: Option<u64>,
     /// The first step that could not be loaded.
@@ -48,13 +48,13 @@ pub struct Loader {
 }
 
 /// A growing tree and its range of steps.
-struct Growing {
+struct GrowingTree {
     first: u64,
     last: u64,
-    work: Work,
+    work: TreeWork,
 }
 
-enum Work {
+enum TreeWork {
     /// The table has all steps already, in this version.
     None(Version),
     Done(Box<Result<Loading, TableError>>),
@@ -118,7 +118,7 @@ impl Loader {
         self.bytes += bytes_of(&step.rows);
         self.gathered.push(step);
         let is_full = self.bytes >= self.tree_bytes || self.gathered.len() >= STEPS_MAX;
-        if is_full { self.go_on().await } else { Ok(()) }
+        if is_full { self.grow_next().await } else { Ok(()) }
     }
 
     /// The last of the steps taken that is known to be in the table.
@@ -135,7 +135,7 @@ impl Loader {
     pub async fn finish(&mut self) -> Result<Version, TableError> {
         self.check()?;
         if !self.gathered.is_empty() {
-            self.go_on().await?;
+            self.grow_next().await?;
         }
         let left = self.growing.take();
         self.write(left).await?;
@@ -150,7 +150,7 @@ impl Loader {
     }
 
     /// Starts to grow the next tree, and writes the previous one.
-    async fn go_on(&mut self) -> Result<(), TableError> {
+    async fn grow_next(&mut self) -> Result<(), TableError> {
         self.bytes = 0;
         let steps = Arc::new(std::mem::take(&mut self.gathered));
         let first = steps.first().map(|step| step.step);
@@ -173,27 +173,27 @@ impl Loader {
     }
 
     /// Starts to grow a tree, unless the table has its steps already or does not admit them.
-    async fn begin(&self, steps: Arc<Vec<WholeStep>>) -> Result<Growing, TableError> {
+    async fn begin(&self, steps: Arc<Vec<WholeStep>>) -> Result<GrowingTree, TableError> {
         let step = |step: Option<&WholeStep>| step.map_or(0, |step| step.step);
         let (first, last) = (step(steps.first()), step(steps.last()));
         if let Some(version) = self.table.has_loaded(&self.run, self.attempt, &steps).await? {
             if self.is_only_new {
                 return Err(self.of_somebody_else(first, last));
             }
-            return Ok(Growing { first, last, work: Work::None(version) });
+            return Ok(GrowingTree { first, last, work: TreeWork::None(version) });
         }
         self.table.notice_columns(steps.iter().map(|step| &step.rows)).await?;
         let (table, run, attempt) = (self.table.clone(), self.run.clone(), self.attempt);
         let options = self.options.clone();
-        let work = Work::begin(move || table.loading(&run, attempt, &steps, &options));
-        Ok(Growing { first, last, work })
+        let work = TreeWork::begin(move || table.loading(&run, attempt, &steps, &options));
+        Ok(GrowingTree { first, last, work })
     }
 
-    async fn write(&mut self, growing: Option<Growing>) -> Result<(), TableError> {
-        let Some(Growing { first, last, work }) = growing else { return Ok(()) };
+    async fn write(&mut self, growing: Option<GrowingTree>) -> Result<(), TableError> {
+        let Some(GrowingTree { first, last, work }) = growing else { return Ok(()) };
         self.failed = Some(first);
         self.version = Some(match work {
-            Work::None(version) => version,
+            TreeWork::None(version) => version,
             work => {
                 let loading =
                     work.end().await.unwrap_or_else(|| Err(TableError::Behind { id: self.id(first) }))?;
@@ -218,7 +218,7 @@ impl Loader {
     }
 }
 
-impl Work {
+impl TreeWork {
     fn begin(work: impl FnOnce() -> Result<Loading, TableError> + Clone + Send + 'static) -> Self {
         let (tell, told) = oneshot::channel();
         let elsewhere = work.clone();
@@ -264,7 +264,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_of_the_thread_is_one_of_whoever_waits_for_it() {
-        let work = Work::begin(|| panic!("for this test"));
+        let work = TreeWork::begin(|| panic!("for this test"));
         let ended = AssertUnwindSafe(work.end()).catch_unwind().await;
         let panic = ended.err().expect("it ended well");
         assert_eq!(panic.downcast_ref::<&str>(), Some(&"for this test"));

@@ -58,39 +58,39 @@ impl<'t> Pace<'t> {
     /// # Errors
     /// [`TableError::Fenced`] if the session has ended; persistent errors of the store.
     pub(super) async fn rest(&mut self) -> Result<(), TableError> {
-        give_way().await;
-        self.stay_on().await?;
+        yield_to_others().await;
+        self.renew_if_due().await?;
         if self.share >= 1.0 && self.bytes_per_second.is_none() {
             return Ok(());
         }
-        let now = again(|| self.now()).await?;
+        let now = retry(|| self.now()).await?;
         let worked = Duration::from_nanos(now.saturating_sub(self.since));
-        let mut left = owed(worked.min(WORKED_MAX), self.moved, self.share, self.bytes_per_second);
+        let mut left = rest_owed(worked.min(WORKED_MAX), self.moved, self.share, self.bytes_per_second);
         if left < REST_MIN {
             return Ok(());
         }
         while !left.is_zero() {
             let turn = left.min(WAIT_MAX);
-            again(|| self.wait(turn)).await?;
+            retry(|| self.wait(turn)).await?;
             left = left.saturating_sub(turn);
             // The objects are written under this session, and a long pack may rest for longer than it lasts.
-            again(|| self.table.ledger.renew_session()).await?;
+            retry(|| self.table.ledger.renew_session()).await?;
         }
-        self.since = again(|| self.now()).await?;
+        self.since = retry(|| self.now()).await?;
         self.moved = 0;
         Ok(())
     }
 
     /// Renews the session from time to time: on a slow store, a tree takes longer than the session under
     /// which its objects are written.
-    async fn stay_on(&mut self) -> Result<(), TableError> {
+    async fn renew_if_due(&mut self) -> Result<(), TableError> {
         self.unlooked.1 += 1;
         let (bytes, turns) = self.unlooked;
         if bytes < LOOK_BYTES && turns < LOOK_TURNS {
             return Ok(());
         }
         self.unlooked = (0, 0);
-        again(|| self.table.ledger.renew_session()).await
+        retry(|| self.table.ledger.renew_session()).await
     }
 
     async fn now(&self) -> Result<u64, TableError> {
@@ -106,7 +106,7 @@ impl<'t> Pace<'t> {
 
 /// Retries a call while the store is unreachable, as often as background packing does. A rest calls the store
 /// for hours, and a pack that ended because of a single call would have to repeat all its work.
-async fn again<T, F>(call: impl Fn() -> F) -> Result<T, TableError>
+async fn retry<T, F>(call: impl Fn() -> F) -> Result<T, TableError>
 where
     F: Future<Output = Result<T, TableError>>,
 {
@@ -116,12 +116,12 @@ where
             Err(error) if failures < FAILURES_MAX && is_out_of_reach(&error) => failures += 1,
             ended => return ended,
         }
-        give_way().await;
+        yield_to_others().await;
     }
 }
 
 /// How long to rest after working for `worked` and moving `moved` bytes, to stay below both limits.
-fn owed(worked: Duration, moved: u64, share: f64, bytes_per_second: Option<u64>) -> Duration {
+fn rest_owed(worked: Duration, moved: u64, share: f64, bytes_per_second: Option<u64>) -> Duration {
     let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or(REST_MAX);
     let for_share = seconds(worked.as_secs_f64() * (1.0 / share - 1.0));
     let of_bytes = |budget| seconds(moved as f64 / budget as f64).saturating_sub(worked);
@@ -129,7 +129,7 @@ fn owed(worked: Duration, moved: u64, share: f64, bytes_per_second: Option<u64>)
 }
 
 /// Completes after other tasks have had a turn.
-async fn give_way() {
+async fn yield_to_others() {
     let mut had_turn = false;
     std::future::poll_fn(|context| {
         if std::mem::replace(&mut had_turn, true) {
@@ -148,10 +148,10 @@ mod tests {
     #[test]
     fn what_a_long_stretch_owes_is_owed_in_full() {
         let stretch = Duration::from_secs(100);
-        assert_eq!(owed(stretch, 0, 0.1, None).as_secs(), 900);
-        assert_eq!(owed(stretch, 8 << 20, 1.0, Some(8 << 10)).as_secs(), 1024 - 100);
-        assert_eq!(owed(stretch, 8 << 20, 0.02, Some(8 << 10)).as_secs(), 4900);
-        assert_eq!(owed(stretch, 1 << 20, 1.0, Some(1 << 20)), Duration::ZERO);
-        assert_eq!(owed(stretch, 0, 1e-300, None), REST_MAX);
+        assert_eq!(rest_owed(stretch, 0, 0.1, None).as_secs(), 900);
+        assert_eq!(rest_owed(stretch, 8 << 20, 1.0, Some(8 << 10)).as_secs(), 1024 - 100);
+        assert_eq!(rest_owed(stretch, 8 << 20, 0.02, Some(8 << 10)).as_secs(), 4900);
+        assert_eq!(rest_owed(stretch, 1 << 20, 1.0, Some(1 << 20)), Duration::ZERO);
+        assert_eq!(rest_owed(stretch, 0, 1e-300, None), REST_MAX);
     }
 }

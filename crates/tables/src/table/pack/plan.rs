@@ -57,19 +57,19 @@ impl Group {
     }
 
     /// Whether a tree may be added: everything must fit in one tree, and be named by one edit.
-    fn has_room_for(&self, tree: &Standing, options: &PackOptions) -> bool {
+    fn has_room_for(&self, tree: &ExistingTree, options: &PackOptions) -> bool {
         let (bytes, pieces) = (self.bytes.saturating_add(tree.bytes), self.pieces.len() + tree.pieces.len());
         bytes <= options.tree_bytes_max && pieces <= PIECES_MAX
     }
 
-    fn add_tree(&mut self, tree: &Standing) {
+    fn add_tree(&mut self, tree: &ExistingTree) {
         self.add(&tree.pieces);
         self.trees += 1;
     }
 }
 
 /// A tree in a version.
-struct Standing {
+struct ExistingTree {
     pieces: Vec<Placed>,
     rows: u64,
     bytes: u64,
@@ -103,15 +103,15 @@ pub(super) fn next(
 }
 
 /// The blocks in the order of their steps, and the trees.
-fn sort(manifest: &Manifest, up_to: Version, row_bytes: u64) -> (Vec<Placed>, Vec<Standing>) {
+fn sort(manifest: &Manifest, up_to: Version, row_bytes: u64) -> (Vec<Placed>, Vec<ExistingTree>) {
     let mut blocks = Vec::new();
-    let mut trees: BTreeMap<Version, Standing> = BTreeMap::new();
+    let mut trees: BTreeMap<Version, ExistingTree> = BTreeMap::new();
     for placed in manifest.pieces.values() {
         if is_block(placed) {
             blocks.push(placed.clone());
             continue;
         }
-        let none = || Standing { pieces: Vec::new(), rows: 0, bytes: 0, is_struck: false };
+        let none = || ExistingTree { pieces: Vec::new(), rows: 0, bytes: 0, is_struck: false };
         let tree = trees.entry(placed.born).or_insert_with(none);
         tree.rows += placed.piece.rows;
         tree.bytes = tree.bytes.saturating_add(bytes_of(placed, row_bytes));
@@ -139,7 +139,7 @@ fn blocks_of(blocks: &[Placed], row_bytes: u64, bytes_max: u64) -> Group {
 }
 
 /// All blocks and as many trees, smallest first, as fit in one tree.
-fn whole(mut group: Group, trees: &[Standing], options: &PackOptions) -> Option<Group> {
+fn whole(mut group: Group, trees: &[ExistingTree], options: &PackOptions) -> Option<Group> {
     let mut is_struck = false;
     for tree in trees {
         if !group.has_room_for(tree, options) && !group.pieces.is_empty() {
@@ -159,7 +159,7 @@ fn whole(mut group: Group, trees: &[Standing], options: &PackOptions) -> Option<
 }
 
 /// The blocks, once they have enough rows, and the trees that are due to be merged with them.
-fn merge(group: &mut Group, trees: &[Standing], options: &PackOptions) -> Option<Group> {
+fn merge(group: &mut Group, trees: &[ExistingTree], options: &PackOptions) -> Option<Group> {
     if group.pieces.is_empty() || group.rows < options.rows_min {
         return None;
     }
@@ -167,7 +167,7 @@ fn merge(group: &mut Group, trees: &[Standing], options: &PackOptions) -> Option
     loop {
         let size = size_of(group.rows, options);
         let mut pieces = group.pieces.len();
-        let is_meant = |tree: &&Standing| {
+        let is_meant = |tree: &&ExistingTree| {
             pieces += tree.pieces.len();
             size_of(tree.rows, options) <= size && pieces <= PIECES_MAX
         };
@@ -186,7 +186,7 @@ fn merge(group: &mut Group, trees: &[Standing], options: &PackOptions) -> Option
 
 /// All blocks and, smallest first, each tree that is at most `fan` times as large as the group so far. So a
 /// row is rewritten only if what it lies in grows by a good part, however often a table comes to rest.
-fn settle(mut group: Group, trees: &[Standing], options: &PackOptions) -> Option<Group> {
+fn settle(mut group: Group, trees: &[ExistingTree], options: &PackOptions) -> Option<Group> {
     for tree in trees {
         let is_small = tree.rows <= group.rows.saturating_mul(options.fan as u64);
         // Without blocks, the smallest tree may start the group.

@@ -3,9 +3,9 @@
 //! Objects are opened and planned a few at a time, so the first batch of a large table comes as soon as that
 //! of a small one.
 
-use super::asked::Asked;
+use super::bound_query::BoundQuery;
 use super::reading::{Reach, Reading};
-use super::{Beginnings, Query, Table, TableError, Work};
+use super::{Query, Restarts, Table, TableError, Work};
 use crate::protocol::{Manifest, Version};
 use arrow_array::RecordBatch;
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ pub struct Batches {
     version: Version,
     /// Batches read but not handed over yet.
     ready: VecDeque<RecordBatch>,
-    beginnings: Beginnings,
+    restarts: Restarts,
 }
 
 impl Table {
@@ -43,7 +43,7 @@ impl Table {
             pinned: None,
             version: Version::EMPTY,
             ready: VecDeque::new(),
-            beginnings: Beginnings::default(),
+            restarts: Restarts::default(),
         }
     }
 
@@ -70,8 +70,8 @@ impl Batches {
                 Err(error) => error,
             };
             let handed = self.reading.as_ref().map_or(0, Reading::handed_rows);
-            let Self { table, query, version, beginnings, .. } = self;
-            table.may_begin_again(query, *version, handed, error, beginnings).await?;
+            let Self { table, query, version, restarts, .. } = self;
+            table.may_restart(query, *version, handed, error, restarts).await?;
             self.reading = None;
         }
     }
@@ -118,5 +118,5 @@ impl Batches {
 }
 
 async fn begin(table: &Table, query: &Query, manifest: &Manifest) -> Result<Reading, TableError> {
-    Reading::open(table, Asked::rows(table, query)?, manifest, Reach::AsNeeded).await
+    Reading::open(table, BoundQuery::rows(table, query)?, manifest, Reach::AsNeeded).await
 }

@@ -1,6 +1,6 @@
 //! Explains what answering a query would read, judging by the directories alone.
 
-use super::asked::Asked;
+use super::bound_query::BoundQuery;
 use super::reading::Reading;
 use super::{Query, Table, TableError, Work};
 use crate::protocol::Manifest;
@@ -66,12 +66,12 @@ impl Table {
     /// # Errors
     /// As [`Table::query`].
     pub async fn explain(&self, query: &Query) -> Result<Explanation, TableError> {
-        self.again_if_vacuumed(query, explain_of).await
+        self.restart_if_vacuumed(query, explain_of).await
     }
 }
 
 async fn explain_of(table: Table, query: &Query, manifest: Arc<Manifest>) -> Result<Explanation, TableError> {
-    let asked = Asked::rows(&table, query)?;
+    let asked = BoundQuery::rows(&table, query)?;
     let bounds = asked.bounds.explained();
     let mut reading = Reading::open(&table, asked, &manifest, query.reach()).await?;
     let to_read = reading.what_next().await?;

@@ -1,7 +1,7 @@
 //! Helpers for tests of handing over: a table of one block, and a row that cannot be combined with others.
 
 use super::Table;
-use super::found::Found;
+use super::found_rows::FoundRows;
 use crate::Weight;
 use crate::protocol::BlockId;
 use crate::table::tests::schema;
@@ -31,7 +31,7 @@ const NOWHERE: u64 = u64::MAX;
 
 /// Adds a row whose column at a place is a string, so that it cannot be combined with rows of the table. It
 /// stands for anything that may go wrong when an answer is assembled.
-pub(super) fn spoil(found: &mut Vec<Found>, column: usize) {
+pub(super) fn spoil(found: &mut Vec<FoundRows>, column: usize) {
     let whole: ArrayRef = Arc::new(Int64Array::from(vec![7]));
     let float: ArrayRef = Arc::new(Float64Array::from(vec![7.0]));
     let mut columns = [vec![whole; 2], vec![float; 3]].concat();
@@ -39,10 +39,10 @@ pub(super) fn spoil(found: &mut Vec<Found>, column: usize) {
     let field = |column: &ArrayRef| Field::new("some", column.data_type().clone(), false);
     let fields: Vec<Field> = columns.iter().map(field).collect();
     let rows = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
-    found.push(Found { rows, weights: vec![Weight::LEAST], lies_at: vec![NOWHERE] });
+    found.push(FoundRows { rows, weights: vec![Weight::LEAST], lies_at: vec![NOWHERE] });
 }
 
 /// Removes that row again.
-pub(super) fn mend(found: &mut Vec<Found>) {
+pub(super) fn mend(found: &mut Vec<FoundRows>) {
     found.retain(|found| found.lies_at != [NOWHERE]);
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: reading filters or not changes what else is read, but no answer.
 
-use super::asked::Asked;
+use super::bound_query::BoundQuery;
 use super::fetch::Range;
 use super::source::{Source, in_object};
 use super::{Table, TableError, Work};
@@ -16,7 +16,7 @@ const BANDS_MIN: usize = 3;
 /// Reads the filters of all sources that have some, unless they are loaded already or not worth it.
 pub(super) async fn read_filters(
     table: &Table,
-    asked: &Asked,
+    asked: &BoundQuery,
     sources: &[Source],
     work: &mut Work,
 ) -> Result<(), TableError> {
@@ -43,7 +43,7 @@ pub(super) async fn read_filters(
 
 /// Number of additional bytes to read at the front of an object because its filters will be needed: about
 /// their length.
-pub(super) fn filters_bytes(table: &Table, asked: &Asked, piece: &Piece) -> u64 {
+pub(super) fn filters_bytes(table: &Table, asked: &BoundQuery, piece: &Piece) -> u64 {
     let has_filters = piece.form == Form::Cube && table.schema.samples_entities();
     // Thirteen bits per row, if each is of a different entity, plus the padding of each band to whole bytes.
     if asked.known.is_some() && has_filters { piece.rows * 7 / 4 } else { 0 }
@@ -63,7 +63,7 @@ fn keep(source: &Source, bytes: &[u8]) -> Result<(), TableError> {
 }
 
 /// Whether many bands may have rows with known weights.
-fn is_worth_it(asked: &Asked, source: &Source) -> bool {
+fn is_worth_it(asked: &BoundQuery, source: &Source) -> bool {
     let judge = |extents: &[_]| asked.bounds.verdict(extents);
     let is_candidate = |band: usize| {
         let facts = source.part.facts(band, source.window);

@@ -13,7 +13,7 @@ const NAME_BYTES: usize = 24;
 
 /// First byte of the encoding for several tables. Then follow, for each table, its version, the number of
 /// objects and their names. The total length is never a multiple of the length of a name.
-const EACH: u8 = 1;
+const SEVERAL_TABLES: u8 = 1;
 
 /// The objects that a query is restricted to: those of a split.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl OfObjects {
                 let of_table = |(version, names): &(Version, Arc<BTreeSet<ObjectId>>)| {
                     [&version.0.to_be_bytes()[..], &(names.len() as u64).to_be_bytes(), &all(names)].concat()
                 };
-                std::iter::once(EACH).chain(each.iter().flat_map(of_table)).collect()
+                std::iter::once(SEVERAL_TABLES).chain(each.iter().flat_map(of_table)).collect()
             }
         }
     }
@@ -82,7 +82,7 @@ impl OfObjects {
         if bytes.len().is_multiple_of(NAME_BYTES) {
             return Ok(Self::new(names_of(bytes)));
         }
-        let [EACH, rest @ ..] = bytes else { return Err(TableError::NoSplit) };
+        let [SEVERAL_TABLES, rest @ ..] = bytes else { return Err(TableError::NoSplit) };
         let (mut each, mut rest) = (Vec::new(), rest);
         while !rest.is_empty() {
             let (version, names, behind) = table_of(rest).ok_or(TableError::NoSplit)?;
@@ -151,7 +151,9 @@ mod tests {
                 }
             }
         }
-        assert!(OfObjects::from_bytes(&[2; 17]).is_err() && OfObjects::from_bytes(&[EACH; 17]).is_err());
+        assert!(
+            OfObjects::from_bytes(&[2; 17]).is_err() && OfObjects::from_bytes(&[SEVERAL_TABLES; 17]).is_err()
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::{Weight, Window};
 
 /// A band to read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Planned {
+pub(super) struct PlannedBand {
     /// Index of the source.
     pub(super) source: usize,
     /// Index of the band in the source.
@@ -29,7 +29,7 @@ pub(super) struct Planned {
     pub(super) is_whole: bool,
 }
 
-impl Planned {
+impl PlannedBand {
     /// A band of a source, with the range of matching weights.
     pub(super) fn new(
         (source, band): (usize, usize),
@@ -103,7 +103,7 @@ impl Progress {
 
 /// How many of the planned bands, sorted by least weight, must be read to get about `wanted` rows below a
 /// cut. `read` of them have been read; returns at least one more.
-pub(super) fn enough(planned: &[Planned], read: usize, wanted: f64) -> usize {
+pub(super) fn enough(planned: &[PlannedBand], read: usize, wanted: f64) -> usize {
     let lies_below = |count: &usize| -> f64 {
         let cut = planned[*count].least;
         planned[..*count].iter().map(|band| band.below(cut)).sum()
@@ -117,17 +117,17 @@ pub(super) fn enough(planned: &[Planned], read: usize, wanted: f64) -> usize {
 mod tests {
     use super::*;
 
-    fn band(least: f64, greatest: f64, rows: u64) -> Planned {
+    fn band(least: f64, greatest: f64, rows: u64) -> PlannedBand {
         let weight = |share: f64| Weight::new((share * 2f64.powi(64)) as u64).unwrap();
         let range = (weight(least), weight(greatest));
         let facts = BandFacts { rows, decoded: rows, least: range.0, greatest: range.1 };
-        Planned::new((0, 0), range, facts, true)
+        PlannedBand::new((0, 0), range, facts, true)
     }
 
     /// Ten blocks of 1,024 rows in bands of 256, 256 and 512.
-    fn ten_blocks() -> Vec<Planned> {
+    fn ten_blocks() -> Vec<PlannedBand> {
         let bands = [(0.001, 0.25, 256), (0.251, 0.5, 256), (0.501, 1.0, 512)];
-        let mut planned: Vec<Planned> = (0..10)
+        let mut planned: Vec<PlannedBand> = (0..10)
             .flat_map(|block| {
                 let late = f64::from(block) * 1e-5;
                 bands.map(|(from, to, rows)| band(from + late, to - 1e-6, rows))

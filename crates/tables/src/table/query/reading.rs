@@ -12,11 +12,11 @@ mod plan;
 mod tests;
 
 use super::super::strike::is_true;
-use super::asked::Asked;
+use super::bound_query::BoundQuery;
 use super::fetch::{Range, Requests};
-use super::found::{Found, Ordered, arrow, rows_of_units, split_below, units};
-use super::portion::{Planned, Progress, enough};
-use super::source::{Piece, Source, in_object, pieces};
+use super::found_rows::{FoundRows, OrderedRows, arrow, rows_of_units, split_below, units};
+use super::portion::{PlannedBand, Progress, enough};
+use super::source::{CandidatePiece, Source, in_object, pieces};
 use super::{Table, TableError, Work};
 use crate::block::Wanted;
 use crate::cube::Origins;
@@ -36,20 +36,20 @@ use std::sync::Arc;
 /// A query in progress, on one version.
 pub(super) struct Reading {
     table: Table,
-    asked: Asked,
+    asked: BoundQuery,
     /// The columns that are kept of matching rows.
     schema: SchemaRef,
     /// Pieces not opened yet, and layers of opened ones that are not planned yet.
     waiting: Waiting,
     sources: Vec<Source>,
     /// In reading order.
-    planned: Vec<Planned>,
+    planned: Vec<PlannedBand>,
     /// How many of the planned bands have been read.
     read: usize,
     /// Rows known to match without being read.
     counted: u64,
     /// Rows found but not handed over yet.
-    found: Vec<Found>,
+    found: Vec<FoundRows>,
     handed_rows: usize,
     handed_units: usize,
     is_over: bool,
@@ -75,7 +75,7 @@ pub(super) struct ToRead {
 }
 
 /// Rows handed over.
-pub(super) struct Handed {
+pub(super) struct HandedRows {
     pub(super) rows: RecordBatch,
     pub(super) weights: Vec<Weight>,
     /// Every matching row below this cut has been handed over, now or earlier.
@@ -87,7 +87,7 @@ impl Reading {
     /// wanted, this happens step by step while they are searched.
     pub(super) async fn open(
         table: &Table,
-        mut asked: Asked,
+        mut asked: BoundQuery,
         manifest: &Manifest,
         reach: Reach,
     ) -> Result<Self, TableError> {
@@ -95,7 +95,7 @@ impl Reading {
         let mut pieces = pieces(table, &mut asked, manifest)?;
         let mut counted = 0;
         if asked.only_counts() {
-            let (whole, rest): (Vec<Piece>, _) =
+            let (whole, rest): (Vec<CandidatePiece>, _) =
                 pieces.into_iter().partition(|piece| piece.answers_whole(&asked));
             counted = whole.iter().map(|piece| piece.rows).sum();
             pieces = rest;
@@ -245,7 +245,7 @@ impl Reading {
     }
 
     /// The columns to read of a band.
-    fn columns_of(&self, planned: &Planned) -> &[usize] {
+    fn columns_of(&self, planned: &PlannedBand) -> &[usize] {
         self.columns_if(planned.is_certain)
     }
 
@@ -255,7 +255,7 @@ impl Reading {
     }
 
     /// The ranges of a band's slices.
-    fn ranges(&self, planned: &Planned) -> impl Iterator<Item = Range> {
+    fn ranges(&self, planned: &PlannedBand) -> impl Iterator<Item = Range> {
         let source = &self.sources[planned.source];
         let object = source.object;
         let slices = source.part.slices(planned.band, self.columns_of(planned), source.with_origins());
@@ -272,7 +272,11 @@ impl Reading {
     }
 
     /// The matching rows of a band, from the bytes of its slices.
-    fn decode(&self, planned: &Planned, slices: &[impl AsRef<[u8]>]) -> Result<Option<Found>, TableError> {
+    fn decode(
+        &self,
+        planned: &PlannedBand,
+        slices: &[impl AsRef<[u8]>],
+    ) -> Result<Option<FoundRows>, TableError> {
         let source = &self.sources[planned.source];
         let columns = self.columns_of(planned);
         let wanted = Wanted { window: planned.window(), columns, rows: planned.rows };
@@ -289,7 +293,7 @@ impl Reading {
                 rows = filter_record_batch(&rows, &BooleanArray::new(kept, None)).map_err(arrow)?;
             }
         }
-        Ok((!weights.is_empty()).then_some(Found { rows, weights, lies_at: Vec::new() }))
+        Ok((!weights.is_empty()).then_some(FoundRows { rows, weights, lies_at: Vec::new() }))
     }
 
     /// Which rows of a band satisfy the filter and are not struck.
@@ -327,9 +331,9 @@ impl Reading {
     /// Hands over the known rows that were not handed over yet, in the order of (weight, id): about `rows`
     /// rows at most, but always whole units, and no more than the query asks for. On an error nothing is
     /// handed over, and all rows wait for the next call.
-    pub(super) fn hand_over(&mut self, rows: Option<usize>) -> Result<Handed, TableError> {
+    pub(super) fn hand_over(&mut self, rows: Option<usize>) -> Result<HandedRows, TableError> {
         let known = self.known();
-        let mut ordered = Ordered::as_found(split_below(&mut self.found, known));
+        let mut ordered = OrderedRows::as_found(split_below(&mut self.found, known));
         let handed = self.portion(&mut ordered, known, rows);
         let portion = handed.as_ref().map_or(0, |handed| handed.weights.len());
         let is_rest = portion < ordered.rows();
@@ -346,7 +350,12 @@ impl Reading {
     }
 
     /// The next portion of the rows that are ready, which it sorts first.
-    fn portion(&self, ready: &mut Ordered, known: Cut, rows: Option<usize>) -> Result<Handed, TableError> {
+    fn portion(
+        &self,
+        ready: &mut OrderedRows,
+        known: Cut,
+        rows: Option<usize>,
+    ) -> Result<HandedRows, TableError> {
         ready.put_in_order(&self.schema, &self.asked.id(&self.table.schema))?;
         let weights = &ready.weights;
         let of_units = self.asked.units.map(|units| rows_of_units(weights, units - self.handed_units));
@@ -358,7 +367,7 @@ impl Reading {
             cut = self.asked.window.until();
         }
         let rows = ready.batch(0..portion, &self.schema, &self.asked.answered)?;
-        Ok(Handed { rows, weights: weights[..portion].to_vec(), cut })
+        Ok(HandedRows { rows, weights: weights[..portion].to_vec(), cut })
     }
 }
 

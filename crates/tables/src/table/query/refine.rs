@@ -4,9 +4,9 @@
 //! Invariant: no row is handed over twice, and all batches together are the answer to the query.
 //! Invariant: all matching rows below the cut have been handed over, so estimates can be based on them.
 
-use super::asked::Asked;
-use super::reading::{Handed, Reach, Reading};
-use super::{Beginnings, Query, Table, TableError, Work};
+use super::bound_query::BoundQuery;
+use super::reading::{HandedRows, Reach, Reading};
+use super::{Query, Restarts, Table, TableError, Work};
 use crate::protocol::{Manifest, Version};
 use crate::{Cut, Weight};
 use arrow_array::RecordBatch;
@@ -29,7 +29,7 @@ pub struct Refinement {
     reading: Option<(Version, Reading)>,
     batch_rows: usize,
     wanted: Option<usize>,
-    beginnings: Beginnings,
+    restarts: Restarts,
 }
 
 /// A batch of a refinement.
@@ -54,8 +54,8 @@ impl Table {
     #[must_use]
     pub fn refine(&self, query: &Query) -> Refinement {
         let (table, query) = (self.clone(), query.clone());
-        let beginnings = Beginnings::default();
-        Refinement { table, query, reading: None, batch_rows: BATCH_ROWS_FIRST, wanted: None, beginnings }
+        let restarts = Restarts::default();
+        Refinement { table, query, reading: None, batch_rows: BATCH_ROWS_FIRST, wanted: None, restarts }
     }
 }
 
@@ -83,7 +83,7 @@ impl Refinement {
         let (version, reading) = loop {
             let (version, reading) = match &mut self.reading {
                 Some(reading) => reading,
-                none => none.insert(self.table.again_if_vacuumed(&self.query, begin).await?),
+                none => none.insert(self.table.restart_if_vacuumed(&self.query, begin).await?),
             };
             if reading.is_over() {
                 return Ok(None);
@@ -92,11 +92,11 @@ impl Refinement {
             let Err(error) = reading.read_toward(Some(handed.saturating_add(rows))).await else {
                 break (*version, reading);
             };
-            let beginnings = &mut self.beginnings;
-            self.table.may_begin_again(&self.query, *version, handed, error, beginnings).await?;
+            let restarts = &mut self.restarts;
+            self.table.may_restart(&self.query, *version, handed, error, restarts).await?;
             self.reading = None;
         };
-        let Handed { rows, weights, cut } = reading.hand_over(Some(rows.saturating_mul(2)))?;
+        let HandedRows { rows, weights, cut } = reading.hand_over(Some(rows.saturating_mul(2)))?;
         self.batch_rows = (self.batch_rows * 2).min(BATCH_ROWS_MAX);
         self.wanted = None;
         let work = Work { rows_returned: reading.handed_rows() as u64, ..reading.work() };
@@ -109,6 +109,6 @@ async fn begin(
     query: &Query,
     manifest: Arc<Manifest>,
 ) -> Result<(Version, Reading), TableError> {
-    let asked = Asked::rows(&table, query)?;
+    let asked = BoundQuery::rows(&table, query)?;
     Ok((manifest.version, Reading::open(&table, asked, &manifest, Reach::AsNeeded).await?))
 }

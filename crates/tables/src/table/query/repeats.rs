@@ -9,22 +9,22 @@
 //! Invariant: pruning uses boxes, weights and origins, and leaves out only rows that cannot have one of the
 //! ids.
 
+mod display;
+mod existing;
 mod newcomers;
-mod shown;
 #[cfg(test)]
 mod tests;
-mod there;
 
 pub(in crate::table) use newcomers::NewIds;
 
 use super::{Table, TableError};
 use crate::Weight;
 use crate::planted::{self, Bug};
-use crate::protocol::{EditError, Manifest, PieceKey, Placed, Repeat, Run, RunId, There};
+use crate::protocol::{EditError, Manifest, PieceKey, Placed, Repeat, RepeatedAt, Run, RunId};
+use existing::Candidate;
 use newcomers::NAMED_MAX;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
-use there::Candidate;
 
 /// The check of one edit's blocks, repeated as often as the table changes before the edit is committed.
 pub(in crate::table) struct Repeats<'t> {
@@ -96,7 +96,7 @@ impl<'t> Repeats<'t> {
                 continue;
             }
             let shared = block.shared_with(earlier)?;
-            let there = There::Step(earlier.block.step);
+            let there = RepeatedAt::Step(earlier.block.step);
             let named = shared.iter().take(NAMED_MAX);
             let named: Vec<Repeat> =
                 named.map(|pair| block.repeat(&self.table.schema, pair.new, there)).collect();

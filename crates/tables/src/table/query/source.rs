@@ -3,9 +3,9 @@
 //! Invariant: only the weights that the version names are read of a part, and no row that it has struck.
 
 use super::super::codec::extents_of;
-use super::super::parts::OpenPart;
+use super::super::part_cache::OpenPart;
 use super::super::strike::{Strike, bound};
-use super::asked::Asked;
+use super::bound_query::BoundQuery;
 use super::fetch::Range;
 use super::filters::{filters_bytes, take_filters};
 use super::{Table, TableError, Work};
@@ -27,7 +27,7 @@ const FRONT_BYTES: u64 = 8 << 10;
 const CUBES_FRONT_BYTES: u64 = 32 << 10;
 
 /// What a version says about a part that a query may have to read.
-pub(super) struct Piece {
+pub(super) struct CandidatePiece {
     pub(super) object: ObjectId,
     /// Its index among the pieces that the version names.
     place: usize,
@@ -47,9 +47,9 @@ pub(super) struct Piece {
     verdict: Verdict,
 }
 
-impl Piece {
+impl CandidatePiece {
     /// Whether all rows that the version names match, so that it need not be opened to count them.
-    pub(super) fn answers_whole(&self, asked: &Asked) -> bool {
+    pub(super) fn answers_whole(&self, asked: &BoundQuery) -> bool {
         let takes_all = asked.window.intersection(self.named) == self.named;
         let is_untouched = self.struck.is_empty() || planted::is(Bug::CountForgetsStruck);
         self.verdict == Verdict::Always && is_untouched && takes_all
@@ -61,7 +61,7 @@ impl Piece {
     }
 
     /// Approximate number of its rows with requested weights, and of their bytes.
-    pub(super) fn about(&self, asked: &Asked) -> (u64, u64) {
+    pub(super) fn about(&self, asked: &BoundQuery) -> (u64, u64) {
         let width = |window: Window| (window.until().share() - window.after().share()).max(0.0);
         let share = width(asked.window.intersection(self.named)) / width(self.named);
         // An empty window is counted as a whole.
@@ -100,9 +100,9 @@ impl Source {
 /// those that are read.
 pub(super) fn pieces(
     table: &Table,
-    asked: &mut Asked,
+    asked: &mut BoundQuery,
     manifest: &Manifest,
-) -> Result<Vec<Piece>, TableError> {
+) -> Result<Vec<CandidatePiece>, TableError> {
     let mut conditions: BTreeMap<Arc<str>, Arc<Bound>> = BTreeMap::new();
     let mut pieces = Vec::new();
     if let Some(runs) = &asked.runs {
@@ -137,7 +137,17 @@ pub(super) fn pieces(
         }
         let protocol::Piece { object, rows, bytes, .. } = placed.piece;
         let front_bytes = front_bytes(&placed.piece) + filters_bytes(table, asked, &placed.piece);
-        pieces.push(Piece { object, place, lightest, named, struck, rows, bytes, front_bytes, verdict });
+        pieces.push(CandidatePiece {
+            object,
+            place,
+            lightest,
+            named,
+            struck,
+            rows,
+            bytes,
+            front_bytes,
+            verdict,
+        });
     }
     for condition in conditions.values() {
         asked.also_read_for(condition, &table.schema);
@@ -146,7 +156,7 @@ pub(super) fn pieces(
 }
 
 /// The verdict of the filter on all rows of a piece, as far as that can be told without opening it.
-fn verdict_on(piece: &protocol::Piece, asked: &Asked) -> Verdict {
+fn verdict_on(piece: &protocol::Piece, asked: &BoundQuery) -> Verdict {
     if asked.bounds.is_empty() {
         return Verdict::Never;
     }
@@ -173,8 +183,8 @@ pub(super) fn window_of(weights: WeightRange) -> Window {
 /// Opens parts; reads the front of those that are not in the cache.
 pub(super) async fn open(
     table: &Table,
-    asked: &Asked,
-    pieces: &[Piece],
+    asked: &BoundQuery,
+    pieces: &[CandidatePiece],
     work: &mut Work,
 ) -> Result<Vec<Source>, TableError> {
     let mut opened: Vec<Option<OpenPart>> =

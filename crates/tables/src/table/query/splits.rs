@@ -6,8 +6,8 @@
 //!
 //! Invariant: every object that can match a query is in exactly one of its splits.
 
-use super::asked::Asked;
-use super::source::{Piece, pieces};
+use super::bound_query::BoundQuery;
+use super::source::{CandidatePiece, pieces};
 use super::{OfObjects, Query, Table, TableError, Union};
 use crate::protocol::{Manifest, ObjectId, Version};
 use atoll_store::Place;
@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Number of concurrent lookups of locations.
-const OPEN: usize = 64;
+const LOOKUPS_AT_ONCE: usize = 64;
 
 /// A share of a query, for one reader.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +59,7 @@ impl Table {
     /// What each object of a version contributes to a query, and where it is stored.
     async fn shares(&self, query: &Query, manifest: &Manifest) -> Result<Vec<Share>, TableError> {
         let table = self.at(manifest)?;
-        let mut asked = Asked::count(&table, query)?;
+        let mut asked = BoundQuery::count(&table, query)?;
         let pieces = pieces(&table, &mut asked, manifest)?;
         table.placed(shares_of(&pieces, &asked)).await
     }
@@ -74,7 +74,7 @@ impl Table {
             };
             Ok::<_, TableError>(Share { host, ..share })
         });
-        placed.buffered(OPEN).try_collect().await
+        placed.buffered(LOOKUPS_AT_ONCE).try_collect().await
     }
 }
 
@@ -139,7 +139,7 @@ struct Share {
 }
 
 /// What each object contributes to a query, as far as that can be told without opening it.
-fn shares_of(pieces: &[Piece], asked: &Asked) -> Vec<Share> {
+fn shares_of(pieces: &[CandidatePiece], asked: &BoundQuery) -> Vec<Share> {
     let mut shares: BTreeMap<ObjectId, Share> = BTreeMap::new();
     for piece in pieces {
         let (rows, bytes) = piece.about(asked);

@@ -11,7 +11,7 @@ mod merging;
 
 pub use merging::UnionRefinement;
 
-use super::again::again_if_gone;
+use super::restart::restart_if_gone;
 use super::{Answer, Batches, Count, Explanation, OfObjects, OfRuns, Query, Refined, Work};
 use crate::protocol::{EditError, Manifest, RunId, Version};
 use crate::{Table, TableError, TableInfo, TableSchema};
@@ -168,18 +168,19 @@ impl Union {
 
     /// Rewrites an error of one of the tables for the caller, who knows only the version of the union: the
     /// version of a single table would mean nothing to it.
-    pub(crate) fn told(&self, error: TableError, version: Version) -> TableError {
+    pub(crate) fn rewrite_error(&self, error: TableError, version: Version) -> TableError {
         if matches!(error, TableError::VersionGone { .. }) { self.gone(version, true) } else { error }
     }
 
-    /// Like [`again_if_gone`], with errors that name the version of the union.
+    /// Like [`restart_if_gone`], with errors that name the version of the union.
     pub(super) async fn ask<T, F>(&self, query: &Query, ask: impl Fn() -> F) -> Result<T, TableError>
     where
         F: Future<Output = Result<T, TableError>>,
     {
-        let answered = again_if_gone(query, ask).await;
-        answered
-            .map_err(|error| query.as_of.into_iter().fold(error, |error, version| self.told(error, version)))
+        let answered = restart_if_gone(query, ask).await;
+        answered.map_err(|error| {
+            query.as_of.into_iter().fold(error, |error, version| self.rewrite_error(error, version))
+        })
     }
 
     /// The tables with the columns of the version that a query reads, that version, and the query for each

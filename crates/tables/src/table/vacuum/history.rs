@@ -22,7 +22,7 @@ const REMOVED_EACH: usize = 500;
 
 /// The edits and whole manifests that must be kept.
 #[derive(Debug, PartialEq, Eq)]
-struct Kept {
+struct KeptHistory {
     /// The edits of all versions from this one on.
     from: Version,
     /// All whole manifests from this version on.
@@ -31,7 +31,7 @@ struct Kept {
     chains: Vec<(Version, Version)>,
 }
 
-impl Kept {
+impl KeptHistory {
     /// What must be kept for readers from `lowest` on and for snapshots, in a table with these whole
     /// manifests.
     fn of(lowest: Version, snapshots: &BTreeSet<Version>, wholes: &BTreeSet<Version>) -> Self {
@@ -63,7 +63,7 @@ impl Table {
     ) -> Result<u64, TableError> {
         let lowest = manifest.history_from(holders);
         let wholes = self.ledger.versions_of(Cell::Full, lowest.next()).await?;
-        let kept = Kept::of(lowest, &holders.snapshots, &wholes);
+        let kept = KeptHistory::of(lowest, &holders.snapshots, &wholes);
         let edits = self.ledger.versions_of(Cell::Edit, kept.from).await?;
         let gone_edits = edits.into_iter().filter(|version| !kept.has_edit(*version)).map(Cell::Edit);
         let gone_wholes = wholes.into_iter().filter(|version| !kept.has_whole(*version)).map(Cell::Full);
@@ -77,7 +77,7 @@ impl Table {
     /// committed.
     async fn remove_parts(&self) -> Result<(), TableError> {
         // Listed before the names are read, so that the list has nothing that is written in the meantime.
-        let listed = self.ledger.names_of(Cell::Part(LOWEST, 0)).await?;
+        let listed = self.ledger.names_of(Cell::Part(LOWEST_OBJECT, 0)).await?;
         let parts: Vec<(ObjectId, u32)> = listed.iter().filter_map(|name| part_of(name)).collect();
         if parts.is_empty() {
             return Ok(());
@@ -105,7 +105,7 @@ impl Table {
 }
 
 /// An id before that of every other object.
-const LOWEST: ObjectId = ObjectId { session: crate::protocol::SessionId(0), sequence: 0 };
+const LOWEST_OBJECT: ObjectId = ObjectId { session: crate::protocol::SessionId(0), sequence: 0 };
 
 /// The part named by the rest of a cell's name.
 fn part_of(name: &[u8]) -> Option<(ObjectId, u32)> {
@@ -144,7 +144,7 @@ mod tests {
         }
 
         fn scan(&self, request: ScanRequest) -> StoreFuture<'_, ScanPage> {
-            let lists_parts = request.range.contains(&Cell::Part(LOWEST, 0).sort_key());
+            let lists_parts = request.range.contains(&Cell::Part(LOWEST_OBJECT, 0).sort_key());
             Box::pin(async move {
                 if lists_parts {
                     self.write_part().await?;
@@ -161,20 +161,20 @@ mod tests {
         let store = Relayed(Beside { inner, other: other.clone() });
         let table = Table::open(Arc::new(store), "run").await.unwrap();
         table.vacuum().await.unwrap();
-        assert_eq!(other.ledger.names_of(Cell::Part(LOWEST, 0)).await.unwrap().len(), 1);
+        assert_eq!(other.ledger.names_of(Cell::Part(LOWEST_OBJECT, 0)).await.unwrap().len(), 1);
     }
 
     fn set<const N: usize>(versions: [u64; N]) -> BTreeSet<Version> {
         versions.map(Version).into()
     }
 
-    fn edits(kept: &Kept, up_to: u64) -> Vec<u64> {
+    fn edits(kept: &KeptHistory, up_to: u64) -> Vec<u64> {
         (1..=up_to).filter(|version| kept.has_edit(Version(*version))).collect()
     }
 
     #[test]
     fn every_version_that_may_be_asked_has_its_whole_manifest_and_all_edits_after_it() {
-        let kept = Kept::of(Version(10), &set([4, 12]), &set([3, 6, 9, 12]));
+        let kept = KeptHistory::of(Version(10), &set([4, 12]), &set([3, 6, 9, 12]));
         assert_eq!(edits(&kept, 12), [4, 10, 11, 12]);
         let wholes = [3, 6, 9, 12].map(|version| kept.has_whole(Version(version)));
         assert_eq!(wholes, [true, false, true, true]);
@@ -182,13 +182,13 @@ mod tests {
 
     #[test]
     fn before_the_first_whole_manifest_nothing_goes() {
-        let kept = Kept::of(Version(5), &set([2]), &set([]));
+        let kept = KeptHistory::of(Version(5), &set([2]), &set([]));
         assert_eq!(edits(&kept, 6), [1, 2, 3, 4, 5, 6]);
     }
 
     #[test]
     fn the_edit_of_a_version_with_a_whole_manifest_stays_for_sessions_that_begin_there() {
-        let kept = Kept::of(Version(6), &set([6]), &set([3, 6]));
+        let kept = KeptHistory::of(Version(6), &set([6]), &set([3, 6]));
         assert_eq!(edits(&kept, 7), [6, 7]);
         assert!(kept.has_whole(Version(6)) && !kept.has_whole(Version(3)));
     }

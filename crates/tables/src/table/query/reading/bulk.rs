@@ -12,16 +12,16 @@ mod fetched;
 mod tests;
 
 use super::super::Work;
-use super::super::found::{Found, Ordered, place_of};
-use super::super::portion::Planned;
-use super::{Handed, Reading, arrow};
+use super::super::found_rows::{FoundRows, OrderedRows, place_of};
+use super::super::portion::PlannedBand;
+use super::{HandedRows, Reading, arrow};
 use crate::schema::number_bytes;
 use crate::table::TableError;
 use crate::threads::{map, threads};
 use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;
 use atoll_store::Buffer;
-use decoder::{Beside, Decoder};
+use decoder::{Decoder, RowExtras};
 use fetched::{Fetched, Located};
 use std::sync::Arc;
 
@@ -44,8 +44,8 @@ impl Reading {
         &mut self,
         to: usize,
         with_weights: bool,
-    ) -> Result<Vec<Found>, TableError> {
-        let beside = if with_weights { Beside::Weights } else { Beside::Nothing };
+    ) -> Result<Vec<FoundRows>, TableError> {
+        let beside = if with_weights { RowExtras::Weights } else { RowExtras::Nothing };
         let found = self.read_up_to(to, beside).await?;
         self.is_over = to == self.planned.len();
         self.handed_rows += found.iter().map(|found| found.rows.num_rows()).sum::<usize>();
@@ -54,7 +54,7 @@ impl Reading {
 
     /// Reads about `bytes` bytes of the remaining bands, or one band; plans more bands if all planned ones
     /// have been read. Returns the rows in no particular order, possibly none.
-    pub(in super::super) async fn read_some(&mut self, bytes: u64) -> Result<Vec<Found>, TableError> {
+    pub(in super::super) async fn read_some(&mut self, bytes: u64) -> Result<Vec<FoundRows>, TableError> {
         if self.read == self.planned.len() {
             self.plan_portion().await?;
         }
@@ -65,12 +65,12 @@ impl Reading {
 
     /// Reads the planned bands up to an index; returns their rows, in weight order within each part, with the
     /// places where they are stored.
-    pub(super) async fn read_rising(&mut self, to: usize) -> Result<Vec<Found>, TableError> {
-        let found = self.read_up_to(to, Beside::WeightsAndPlaces).await?;
-        found.into_iter().map(Found::rising).collect()
+    pub(super) async fn read_rising(&mut self, to: usize) -> Result<Vec<FoundRows>, TableError> {
+        let found = self.read_up_to(to, RowExtras::WeightsAndPlaces).await?;
+        found.into_iter().map(FoundRows::rising).collect()
     }
 
-    async fn read_up_to(&mut self, to: usize, beside: Beside) -> Result<Vec<Found>, TableError> {
+    async fn read_up_to(&mut self, to: usize, beside: RowExtras) -> Result<Vec<FoundRows>, TableError> {
         let mut work = self.work;
         let fetched = self.fetched(to, &mut work).await?;
         let found = self.decode_all(&fetched, beside, threads(fetched.rows() as usize))?;
@@ -81,7 +81,7 @@ impl Reading {
     }
 
     /// Reads everything in storage order, a limited number of bytes at a time.
-    async fn read_all(&mut self, with_weights: bool) -> Result<Vec<Found>, TableError> {
+    async fn read_all(&mut self, with_weights: bool) -> Result<Vec<FoundRows>, TableError> {
         self.plan_by_place();
         let mut found = Vec::new();
         while self.read < self.planned.len() {
@@ -99,11 +99,11 @@ impl Reading {
     }
 
     /// Reads everything and hands it over in the order of (weight, id).
-    pub(in super::super) async fn read_whole(&mut self) -> Result<Handed, TableError> {
+    pub(in super::super) async fn read_whole(&mut self) -> Result<HandedRows, TableError> {
         let found = self.read_all(true).await?;
-        let ordered = Ordered::by_weight(found, &self.schema, &self.asked.id(&self.table.schema))?;
+        let ordered = OrderedRows::by_weight(found, &self.schema, &self.asked.id(&self.table.schema))?;
         let rows = ordered.batch(0..ordered.rows(), &self.schema, &self.asked.answered)?;
-        Ok(Handed { rows, weights: ordered.weights, cut: self.asked.window.until() })
+        Ok(HandedRows { rows, weights: ordered.weights, cut: self.asked.window.until() })
     }
 
     /// Reads everything in storage order; returns at least one batch.
@@ -118,7 +118,7 @@ impl Reading {
     }
 
     /// The requested columns of rows that were found, with small pieces joined and large ones as they are.
-    pub(in super::super) fn answered(&self, found: Vec<Found>) -> Result<Vec<RecordBatch>, TableError> {
+    pub(in super::super) fn answered(&self, found: Vec<FoundRows>) -> Result<Vec<RecordBatch>, TableError> {
         let (mut batches, mut small, mut rows) = (Vec::new(), Vec::new(), 0);
         for found in found {
             let batch = found.rows.project(&self.asked.answered).map_err(arrow)?;
@@ -141,22 +141,23 @@ impl Reading {
         let mut bytes = 0_u64;
         let row_bytes = [false, true].map(|is_certain| self.row_bytes(is_certain));
         // Values that are all equal take no space until they are unpacked.
-        let unpacked =
-            |planned: &Planned| planned.decoded.saturating_mul(row_bytes[usize::from(planned.is_certain)]);
-        let exact = |planned: &Planned| {
+        let unpacked = |planned: &PlannedBand| {
+            planned.decoded.saturating_mul(row_bytes[usize::from(planned.is_certain)])
+        };
+        let exact = |planned: &PlannedBand| {
             let packed = self.ranges(planned).map(|range| range.bytes()).fold(0, u64::saturating_add);
             packed.max(unpacked(planned))
         };
         // Includes columns that are not read, which avoids looking up the length of each column if there is
         // room for all.
-        let at_most = |planned: &Planned| match self.sources[planned.source].part.cubes() {
+        let at_most = |planned: &PlannedBand| match self.sources[planned.source].part.cubes() {
             Some(cubes) => cubes.band_bytes(planned.band).max(unpacked(planned)),
             None => exact(planned),
         };
         if self.planned[self.read..to].iter().map(at_most).fold(0, u64::saturating_add) <= bytes_max {
             return to;
         }
-        let fits = |planned: &&Planned| {
+        let fits = |planned: &&PlannedBand| {
             bytes = bytes.saturating_add(exact(planned));
             bytes <= bytes_max
         };
@@ -203,9 +204,9 @@ impl Reading {
     fn decode_all(
         &self,
         fetched: &Fetched<'_>,
-        beside: Beside,
+        beside: RowExtras,
         threads: usize,
-    ) -> Result<Vec<Found>, TableError> {
+    ) -> Result<Vec<FoundRows>, TableError> {
         // More shares than threads, so that a thread that starts late or gets costly bands does fewer.
         let count = if threads > 1 { threads * SHARES_EACH } else { 1 };
         let shares = shares(&fetched.bands, count as u64);
@@ -237,7 +238,7 @@ impl Columns {
     }
 
     /// Reports the offset and length of each slice of a band.
-    fn of_band(&self, reading: &Reading, planned: &Planned, mut show: impl FnMut(u64, u64)) {
+    fn of_band(&self, reading: &Reading, planned: &PlannedBand, mut show: impl FnMut(u64, u64)) {
         let source = &reading.sources[planned.source];
         let columns = &self.places[usize::from(planned.is_certain)];
         let Some(cubes) = source.part.cubes() else {

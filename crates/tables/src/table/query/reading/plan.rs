@@ -8,8 +8,8 @@
 //! Invariant: the order of the planned bands does not depend on when they are planned.
 
 use super::super::filters::read_filters;
-use super::super::portion::Planned;
-use super::super::source::{Piece, Source, open};
+use super::super::portion::PlannedBand;
+use super::super::source::{CandidatePiece, Source, open};
 use super::Reading;
 use crate::expression::Verdict;
 use crate::part::Layer;
@@ -42,7 +42,7 @@ pub(in super::super) enum Reach {
 /// What is not planned yet.
 pub(super) struct Waiting {
     /// Pieces that are not opened, the lightest last.
-    pieces: Vec<Piece>,
+    pieces: Vec<CandidatePiece>,
     /// Layers of opened sources, the lightest last.
     layers: Vec<(usize, Layer)>,
     /// Total bytes of the pieces opened portion by portion.
@@ -50,7 +50,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn new(mut pieces: Vec<Piece>) -> Self {
+    pub(super) fn new(mut pieces: Vec<CandidatePiece>) -> Self {
         pieces.sort_by_key(|piece| Reverse(piece.lightest));
         Self { pieces, layers: Vec::new(), portions_bytes: 0 }
     }
@@ -205,7 +205,7 @@ impl Reading {
                 *counted += facts.rows;
                 return;
             }
-            let planned = Planned::new((place, band), clipped, facts, is_certain);
+            let planned = PlannedBand::new((place, band), clipped, facts, is_certain);
             all.extend(asked.narrowed(planned, &source.part));
         });
     }

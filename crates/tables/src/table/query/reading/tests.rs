@@ -14,7 +14,7 @@ async fn rows_that_could_not_be_handed_over_are_handed_over_by_the_next_call() {
     let manifest = table.ledger.current().await.unwrap().manifest;
     // An id is needed to sort the rows, any other column only afterwards.
     for column in [0, 2] {
-        let asked = Asked::rows(&table, &query).unwrap();
+        let asked = BoundQuery::rows(&table, &query).unwrap();
         let mut reading = Reading::open(&table, asked, &manifest, Reach::AsNeeded).await.unwrap();
         let (mut from, mut cuts) = (0, Vec::new());
         while !reading.is_over() {
@@ -48,7 +48,7 @@ async fn nothing_is_kept_of_rows_that_are_counted() {
             (Query::default().filter(filter.clone()).limit(70), 70),
             (Query::default().sample(0.5).unwrap(), 0),
         ] {
-            let asked = Asked::count(&table, &query).unwrap();
+            let asked = BoundQuery::count(&table, &query).unwrap();
             let mut reading = Reading::open(&table, asked, &manifest, Reach::Everything).await.unwrap();
             reading.read_toward(None).await.unwrap();
             assert!(reading.found.is_empty(), "{query:?}");

@@ -6,10 +6,10 @@
 //! and lies in [`NewIds::extents`] in each index column that is part of the id.
 
 use super::super::{Table, TableError};
-use super::shown::shown;
+use super::display::display_value;
 use crate::block::BlockError;
 use crate::lattice::Extent;
-use crate::protocol::{BlockId, EditError, Repeat, There};
+use crate::protocol::{BlockId, EditError, Repeat, RepeatedAt};
 use crate::weight::{same_keys, weights};
 use crate::{Salt, TableSchema, Weight};
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
@@ -79,7 +79,7 @@ impl NewIds {
         let beside = self.numbered.windows(2).filter(|pair| pair[0].0 == pair[1].0);
         let pairs: Vec<Pair> = beside.map(|pair| Pair { new: pair[0].1, other: pair[1].1 }).collect();
         let same = self.truly(&pairs, &self.columns)?;
-        let there = |pair: &Pair| There::Rows(pair.new.into(), pair.other.into());
+        let there = |pair: &Pair| RepeatedAt::Rows(pair.new.into(), pair.other.into());
         let named = same.iter().take(NAMED_MAX).map(|pair| self.repeat(schema, pair.new, there(pair)));
         self.refuse_if_any(named.collect(), same.len() > NAMED_MAX)
     }
@@ -93,10 +93,11 @@ impl NewIds {
     }
 
     /// Describes the id of a row, as an error names it.
-    pub(super) fn repeat(&self, schema: &TableSchema, row: u32, there: There) -> Repeat {
+    pub(super) fn repeat(&self, schema: &TableSchema, row: u32, there: RepeatedAt) -> Repeat {
         let fields = schema.columns().fields();
         let parts = schema.id().iter().zip(&self.columns);
-        let parts = parts.map(|(&place, column)| format!("{}={}", fields[place].name(), shown(column, row)));
+        let parts =
+            parts.map(|(&place, column)| format!("{}={}", fields[place].name(), display_value(column, row)));
         Repeat { id: parts.collect::<Vec<_>>().join(", "), there }
     }
 

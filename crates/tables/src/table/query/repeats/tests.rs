@@ -3,7 +3,7 @@
 use super::super::Work;
 use super::super::failing::ROWS;
 use super::*;
-use crate::table::parts::Parts;
+use crate::table::part_cache::TableParts;
 use crate::table::tests::{rows, schema};
 use atoll_conformance::{Relay, Relayed};
 use atoll_memory::MemoryStore;
@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 /// A store that makes a table evict its opened parts whenever objects are read.
 struct Forgetful {
     inner: MemoryStore,
-    parts: Arc<OnceLock<Arc<Parts>>>,
+    parts: Arc<OnceLock<Arc<TableParts>>>,
 }
 
 impl Relay for Forgetful {

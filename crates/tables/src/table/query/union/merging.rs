@@ -8,10 +8,10 @@
 #[cfg(test)]
 mod tests;
 
-use super::super::found::{Found, Ordered, rows_of_units, split_below, units};
+use super::super::found_rows::{FoundRows, OrderedRows, rows_of_units, split_below, units};
 use super::super::reading::whole_units;
 use super::super::refine::{BATCH_ROWS_FIRST, BATCH_ROWS_MAX};
-use super::super::{Beginnings, Handed, Query, Refined, Refinement, Work};
+use super::super::{HandedRows, Query, Refined, Refinement, Restarts, Work};
 use super::{Union, columns_asked, sum_of};
 use crate::protocol::Version;
 use crate::{Cut, Table, TableError, TableSchema};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 const ROWS_MIN: usize = 256;
 
 /// Tables whose cuts are at most this factor above the lowest are read along with it.
-const NEAR: f64 = 1.25;
+const CUT_FACTOR_MAX: f64 = 1.25;
 
 /// A query of a union whose rows come in batches, lightest first.
 #[derive(Debug)]
@@ -35,14 +35,14 @@ pub struct UnionRefinement {
     has_begun: bool,
     batch_rows: usize,
     wanted: Option<usize>,
-    beginnings: Beginnings,
+    restarts: Restarts,
 }
 
 impl UnionRefinement {
     pub(super) fn new(union: Union, query: Query) -> Self {
         let batch_rows = BATCH_ROWS_FIRST;
-        let beginnings = Beginnings::default();
-        Self { union, query, reading: None, has_begun: false, batch_rows, wanted: None, beginnings }
+        let restarts = Restarts::default();
+        Self { union, query, reading: None, has_begun: false, batch_rows, wanted: None, restarts }
     }
 
     /// Requests at least `rows` rows in the next batch.
@@ -63,7 +63,7 @@ impl UnionRefinement {
     pub async fn next(&mut self) -> Result<Option<Refined>, TableError> {
         loop {
             match self.next_once().await {
-                Err(error) if error.is_version_gone() && self.may_begin_again() => self.reading = None,
+                Err(error) if error.is_version_gone() && self.may_restart() => self.reading = None,
                 Ok(refined) => {
                     self.has_begun = true;
                     return Ok(refined);
@@ -71,7 +71,7 @@ impl UnionRefinement {
                 Err(error) => {
                     let version = self.version().or(self.query.as_of);
                     return Err(match version {
-                        Some(version) => self.union.told(error, version),
+                        Some(version) => self.union.rewrite_error(error, version),
                         None => error,
                     });
                 }
@@ -81,8 +81,8 @@ impl UnionRefinement {
 
     /// Whether the query may restart in the version that is current by then, because no row was handed out
     /// yet.
-    fn may_begin_again(&mut self) -> bool {
-        !self.has_begun && self.query.as_of.is_none() && self.beginnings.take()
+    fn may_restart(&mut self) -> bool {
+        !self.has_begun && self.query.as_of.is_none() && self.restarts.take()
     }
 
     async fn next_once(&mut self) -> Result<Option<Refined>, TableError> {
@@ -135,7 +135,7 @@ pub(super) struct Merging {
     id: Vec<usize>,
     answered: Vec<usize>,
     /// Rows found but not handed over yet.
-    found: Vec<Found>,
+    found: Vec<FoundRows>,
     handed_rows: usize,
     handed_units: usize,
     is_over: bool,
@@ -222,7 +222,8 @@ impl Merging {
             self.take_over();
             let Some(missing) = self.missing(rows) else { return Ok(()) };
             let lowest = self.known().share();
-            let is_behind = |member: &&mut Member| !member.is_over && member.cut.share() <= lowest * NEAR;
+            let is_behind =
+                |member: &&mut Member| !member.is_over && member.cut.share() <= lowest * CUT_FACTOR_MAX;
             let mut behind: Vec<&mut Member> = self.members.iter_mut().filter(is_behind).collect();
             if behind.is_empty() {
                 return Ok(());
@@ -239,7 +240,7 @@ impl Merging {
         for (place, member) in (0..).zip(&mut self.members) {
             for Refined { rows, weights, .. } in member.read.drain(..) {
                 let lies_at = vec![place; weights.len()];
-                self.found.extend((!weights.is_empty()).then_some(Found { rows, weights, lies_at }));
+                self.found.extend((!weights.is_empty()).then_some(FoundRows { rows, weights, lies_at }));
             }
         }
     }
@@ -248,13 +249,13 @@ impl Merging {
     /// and all rows wait for the next call.
     pub(super) fn hand_over(&mut self, rows: usize) -> Result<Refined, TableError> {
         let known = self.known();
-        let mut ordered = Ordered::as_found(split_below(&mut self.found, known));
+        let mut ordered = OrderedRows::as_found(split_below(&mut self.found, known));
         let handed = self.portion(&mut ordered, known, rows);
         let portion = handed.as_ref().map_or(0, |handed| handed.weights.len());
         if portion < ordered.rows() {
             self.found.extend(ordered.without_first(portion));
         }
-        let Handed { rows, weights, cut } = handed?;
+        let HandedRows { rows, weights, cut } = handed?;
         self.handed_rows += portion;
         self.handed_units += units(std::iter::once(&weights[..]));
         let is_all = self.found.is_empty() && self.members.iter().all(|member| member.is_over);
@@ -267,7 +268,7 @@ impl Merging {
     }
 
     /// The next portion of the rows that are ready, which it sorts first.
-    fn portion(&self, ready: &mut Ordered, known: Cut, rows: usize) -> Result<Handed, TableError> {
+    fn portion(&self, ready: &mut OrderedRows, known: Cut, rows: usize) -> Result<HandedRows, TableError> {
         ready.put_in_order(&self.schema, &self.id)?;
         let weights = &ready.weights;
         let of_units = self.query.units.map(|units| rows_of_units(weights, units - self.handed_units));
@@ -276,7 +277,7 @@ impl Merging {
         let portion = whole_units(weights, rows).min(asked);
         let cut = weights.get(portion).map_or(known, |next| Cut::below(*next));
         let rows = ready.batch(0..portion, &self.schema, &self.answered)?;
-        Ok(Handed { rows, weights: weights[..portion].to_vec(), cut })
+        Ok(HandedRows { rows, weights: weights[..portion].to_vec(), cut })
     }
 }
 

@@ -8,7 +8,7 @@
 //! Invariant: the rows are those that the bands would yield one by one: in the same order if only weights are
 //! requested, and otherwise with the places where they are stored.
 
-use super::super::super::found::{Found, of_answer, place_of};
+use super::super::super::found_rows::{FoundRows, of_answer, place_of};
 use super::super::super::source::{Source, in_object};
 use super::super::{Reading, arrow, is_true};
 use super::fetched::{Fetched, Located};
@@ -26,11 +26,11 @@ use std::sync::Arc;
 const JUDGED_ROWS: usize = 1 << 14;
 
 /// How many bands ahead memory is prefetched: decoding a band takes longer than a memory access.
-const NEARER: usize = 1;
+const BANDS_AHEAD: usize = 1;
 
 /// What is wanted of rows in addition to their columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Beside {
+pub(super) enum RowExtras {
     Nothing,
     /// Their weights; the rows are in the order of the bands.
     Weights,
@@ -87,19 +87,19 @@ impl Rows {
 pub(super) struct Decoder<'d> {
     reading: &'d Reading,
     fetched: &'d Fetched<'d>,
-    beside: Beside,
+    beside: RowExtras,
     /// The ranges of the columns of the current band.
     columns: Vec<(u64, u64)>,
-    found: Vec<Found>,
+    found: Vec<FoundRows>,
 }
 
 impl<'d> Decoder<'d> {
-    pub(super) fn new(reading: &'d Reading, fetched: &'d Fetched<'d>, beside: Beside) -> Self {
+    pub(super) fn new(reading: &'d Reading, fetched: &'d Fetched<'d>, beside: RowExtras) -> Self {
         Self { reading, fetched, beside, columns: Vec::new(), found: Vec::new() }
     }
 
-    pub(super) fn run(mut self, bands: &[Located<'_>]) -> Result<Vec<Found>, TableError> {
-        let (reading, has_order) = (self.reading, self.beside == Beside::Weights);
+    pub(super) fn run(mut self, bands: &[Located<'_>]) -> Result<Vec<FoundRows>, TableError> {
+        let (reading, has_order) = (self.reading, self.beside == RowExtras::Weights);
         let is_bulk = |band: &Located<'_>| in_bulk(&reading.sources[band.planned.source]).is_some();
         // Bands that are decoded alone would otherwise come before those that are decoded together.
         let goes_on = |one: &Located<'_>, next: &Located<'_>| !has_order || is_bulk(one) == is_bulk(next);
@@ -114,7 +114,7 @@ impl<'d> Decoder<'d> {
         let rows = self.rows_of(bands)?;
         let asked = &self.reading.asked;
         let needed = asked.columns[..asked.needed].to_vec();
-        let has_weights = self.beside != Beside::Nothing;
+        let has_weights = self.beside != RowExtras::Nothing;
         let needed = if has_weights { self.with_key(needed) } else { needed };
         // Capacity for all rows that may stay, and no more.
         let mut staying = Pile::new(self.reading, needed, rows.iter().map(ExactSizeIterator::len).sum());
@@ -136,7 +136,7 @@ impl<'d> Decoder<'d> {
             let weights = if has_weights { weights(self.reading, &rows)? } else { Vec::new() };
             let needed = (0..asked.needed).collect::<Vec<_>>();
             let rows = rows.project(&needed).map_err(arrow)?;
-            self.found.push(Found { rows, weights, lies_at });
+            self.found.push(FoundRows { rows, weights, lies_at });
         }
         Ok(())
     }
@@ -151,7 +151,7 @@ impl<'d> Decoder<'d> {
         let judged = self.judged(bands, rows)?;
         let mut at = 0;
         for (place, (band, rows)) in bands.iter().zip(rows).enumerate() {
-            if let Some(next) = bands.get(place + NEARER) {
+            if let Some(next) = bands.get(place + BANDS_AHEAD) {
                 self.bring_nearer(next);
             }
             let source = &self.reading.sources[band.planned.source];
@@ -293,14 +293,14 @@ impl<'d> Decoder<'d> {
         let slices = slices.map_err(|error| in_object(source.object, error))?;
         if let Some(found) = self.reading.decode(planned, &slices)? {
             let lies_at = self.places(band, source, found.rows.num_rows()).collect();
-            self.found.push(Found { lies_at, ..found });
+            self.found.push(FoundRows { lies_at, ..found });
         }
         Ok(())
     }
 
     /// The place of each of `rows` rows of a band, if requested.
     fn places(&self, band: &Located<'_>, source: &Source, rows: usize) -> std::iter::RepeatN<u64> {
-        let is_wanted = self.beside == Beside::WeightsAndPlaces;
+        let is_wanted = self.beside == RowExtras::WeightsAndPlaces;
         std::iter::repeat_n(place_of(source.place, band.planned.band), if is_wanted { rows } else { 0 })
     }
 }

@@ -4,7 +4,7 @@
 
 use super::super::super::fetch::Range;
 use super::super::super::source::Source;
-use super::Planned;
+use super::PlannedBand;
 use atoll_buffer::bring_bytes_nearer;
 use atoll_store::Buffer;
 
@@ -17,7 +17,7 @@ pub(super) struct Fetched<'r> {
 
 /// A band, with the stretches that its slices lie in.
 pub(super) struct Located<'r> {
-    pub(super) planned: &'r Planned,
+    pub(super) planned: &'r PlannedBand,
     from: u32,
     to: u32,
 }
@@ -30,7 +30,7 @@ struct Stretch {
 
 impl<'r> Fetched<'r> {
     /// Begins the next band.
-    pub(super) fn begin(&mut self, planned: &'r Planned) {
+    pub(super) fn begin(&mut self, planned: &'r PlannedBand) {
         let from = self.stretches.len() as u32;
         self.bands.push(Located { planned, from, to: from });
     }

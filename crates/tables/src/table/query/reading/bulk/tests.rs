@@ -1,7 +1,7 @@
 //! Tests that rows of equal weight and id come in storage order, however they are decoded.
 
 use super::super::super::Query;
-use super::super::super::asked::Asked;
+use super::super::super::bound_query::BoundQuery;
 use super::super::Reach;
 use super::*;
 use crate::protocol::BlockId;
@@ -43,20 +43,20 @@ async fn written() -> Table {
 async fn what_is_equal_in_weight_and_id_has_one_order_however_many_threads_decode_it() {
     let (table, query) = (written().await, Query::default());
     let manifest = table.ledger.current().await.unwrap().manifest;
-    let asked = Asked::rows(&table, &query).unwrap();
+    let asked = BoundQuery::rows(&table, &query).unwrap();
     let mut reading = Reading::open(&table, asked, &manifest, Reach::Everything).await.unwrap();
     reading.plan_by_place();
     let fetched = reading.fetched(reading.planned.len(), &mut Work::default()).await.unwrap();
     let (schema, id) = (&reading.schema, reading.asked.id(&table.schema));
-    for beside in [Beside::Weights, Beside::WeightsAndPlaces] {
+    for beside in [RowExtras::Weights, RowExtras::WeightsAndPlaces] {
         for threads in [1, 2, 3, 8] {
             let mut found = reading.decode_all(&fetched, beside, threads).unwrap();
-            if beside == Beside::WeightsAndPlaces {
+            if beside == RowExtras::WeightsAndPlaces {
                 // As if some rows had been read in another round.
                 found.reverse();
                 found = found.into_iter().map(|found| found.rising().unwrap()).collect();
             }
-            let ordered = Ordered::by_weight(found, schema, &id).unwrap();
+            let ordered = OrderedRows::by_weight(found, schema, &id).unwrap();
             let rows = ordered.batch(0..ordered.rows(), schema, &reading.asked.answered).unwrap();
             let runs: &Float64Array = rows.column(4).as_any().downcast_ref().unwrap();
             let expected = (0..5 * ROWS).map(|row| (row % 5) as f64);

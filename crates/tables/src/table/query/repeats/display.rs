@@ -6,7 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_schema::DataType;
 
 /// The value of a row: strings in quotes, bytes in hexadecimal, times as the stored number.
-pub(super) fn shown(column: &ArrayRef, row: u32) -> String {
+pub(super) fn display_value(column: &ArrayRef, row: u32) -> String {
     let row = row as usize;
     let quoted = |text: &str| format!("{text:?}");
     match column.data_type() {
@@ -20,7 +20,7 @@ pub(super) fn shown(column: &ArrayRef, row: u32) -> String {
         DataType::FixedSizeBinary(_) => hexadecimal(column.as_fixed_size_binary().value(row)),
         DataType::Dictionary(..) => column.as_any_dictionary_opt().map_or_else(String::new, |dictionary| {
             let pick = dictionary.normalized_keys().get(row).copied().unwrap_or_default();
-            shown(dictionary.values(), pick as u32)
+            display_value(dictionary.values(), pick as u32)
         }),
         _ => match Numbers::of(&column.slice(row, 1)) {
             Some(Numbers::Signed(values)) => values.first().map(i64::to_string).unwrap_or_default(),

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Matching rows of one or several bands, with their weights.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct FoundRows {
     pub(super) rows: RecordBatch,
     pub(super) weights: Vec<Weight>,
     /// Where each row is stored ([`place_of`]; for a union, the index of its table): the order of rows that
@@ -32,7 +32,7 @@ pub(super) fn place_of(piece: usize, band: usize) -> u64 {
     ((piece as u64) << 32) | band as u64
 }
 
-impl Found {
+impl FoundRows {
     /// The same rows in weight order.
     pub(super) fn rising(self) -> Result<Self, TableError> {
         if self.weights.is_sorted() {
@@ -66,7 +66,7 @@ impl Found {
 }
 
 /// Splits off the rows below a cut.
-pub(super) fn split_below(found: &mut Vec<Found>, cut: Cut) -> Vec<Found> {
+pub(super) fn split_below(found: &mut Vec<FoundRows>, cut: Cut) -> Vec<FoundRows> {
     let below = found.iter_mut().filter_map(|found| found.split_below(cut)).collect();
     found.retain(|found| !found.weights.is_empty());
     below
@@ -86,17 +86,21 @@ pub(super) fn rows_of_units(rising: &[Weight], units: usize) -> usize {
 }
 
 /// Rows of several bands under one numbering, in the order of the answer.
-pub(super) struct Ordered {
-    parts: Vec<Found>,
+pub(super) struct OrderedRows {
+    parts: Vec<FoundRows>,
     /// The part of each row, and its index in that part.
     places: Vec<(usize, usize)>,
     pub(super) weights: Vec<Weight>,
 }
 
-impl Ordered {
+impl OrderedRows {
     /// All rows in the order of (weight, id), with the id in the given columns of the schema. Rows that are
     /// equal in both are ordered by where they are stored, or as found.
-    pub(super) fn by_weight(parts: Vec<Found>, schema: &SchemaRef, id: &[usize]) -> Result<Self, TableError> {
+    pub(super) fn by_weight(
+        parts: Vec<FoundRows>,
+        schema: &SchemaRef,
+        id: &[usize],
+    ) -> Result<Self, TableError> {
         let mut ordered = Self::as_found(parts);
         ordered.put_in_order(schema, id)?;
         Ok(ordered)
@@ -115,7 +119,7 @@ impl Ordered {
     }
 
     /// All rows in the order in which they were found.
-    pub(super) fn as_found(parts: Vec<Found>) -> Self {
+    pub(super) fn as_found(parts: Vec<FoundRows>) -> Self {
         let places = parts.iter().enumerate();
         let places = places.flat_map(|(part, found)| (0..found.weights.len()).map(move |row| (part, row)));
         let weights = parts.iter().flat_map(|found| found.weights.iter().copied()).collect();
@@ -167,7 +171,7 @@ impl Ordered {
     }
 
     /// The parts without the first `rows` rows, which were handed over.
-    pub(super) fn without_first(self, rows: usize) -> Vec<Found> {
+    pub(super) fn without_first(self, rows: usize) -> Vec<FoundRows> {
         let mut parts = self.parts;
         match rows.checked_sub(1).and_then(|last| self.weights.get(last)) {
             None => parts,
@@ -207,10 +211,10 @@ mod tests {
         let text = "t".repeat(1 << 20);
         let rows = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(StringArray::from(vec![text]))]);
         let (rows, weights) = (rows.unwrap(), vec![Weight::LEAST]);
-        let parts = vec![Found { rows, weights, lies_at: Vec::new() }];
+        let parts = vec![FoundRows { rows, weights, lies_at: Vec::new() }];
         // The same row over and over, which avoids allocating gigabytes.
         let count = TEXT_BYTES_MAX / (1 << 20) + 1;
-        let ordered = Ordered { parts, places: vec![(0, 0); count], weights: vec![Weight::LEAST; count] };
+        let ordered = OrderedRows { parts, places: vec![(0, 0); count], weights: vec![Weight::LEAST; count] };
         let refused = ordered.batch(0..count, &schema, &[0]).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Limit, "{refused}");
         assert!(refused.to_string().contains("column \"note\" of the answer: 2147483648 bytes"), "{refused}");

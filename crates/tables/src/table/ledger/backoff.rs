@@ -16,25 +16,25 @@ use twox_hash::XxHash3_64;
 const DOUBLINGS_MAX: usize = 5;
 
 /// The bound before it doubles, in microseconds.
-const FIRST_US: u64 = 2_000;
+const BOUND_FIRST_US: u64 = 2_000;
 
 impl Ledger {
     /// Backs off after `refused` refusals in a row.
-    pub(super) async fn give_way(&self, id: EditId, refused: usize) {
-        let rest = rest(id, refused);
-        if !rest.is_zero() {
-            self.store.rest(rest).await;
+    pub(super) async fn back_off(&self, id: EditId, refused: usize) {
+        let delay = backoff(id, refused);
+        if !delay.is_zero() {
+            self.store.rest(delay).await;
         }
     }
 }
 
 /// The first refusal is taken for an accident and causes no back-off; each further one doubles the bound.
-fn rest(id: EditId, refused: usize) -> Duration {
+fn backoff(id: EditId, refused: usize) -> Duration {
     let doublings = refused.saturating_sub(1) % (DOUBLINGS_MAX + 1);
     if doublings == 0 {
         return Duration::ZERO;
     }
-    let most_us = FIRST_US << doublings;
+    let most_us = BOUND_FIRST_US << doublings;
     let mut text = [0; 24];
     text[..16].copy_from_slice(&id.session.0.to_le_bytes());
     text[16..].copy_from_slice(&id.sequence.to_le_bytes());
@@ -50,7 +50,10 @@ mod tests {
     fn rests_differ_become_longer_and_begin_anew() {
         let of = |refused| {
             let all = (0..1000_u64).map(move |rank| {
-                rest(EditId { session: SessionId(u128::from(rank) * 0x9e37_79b9), sequence: rank }, refused)
+                backoff(
+                    EditId { session: SessionId(u128::from(rank) * 0x9e37_79b9), sequence: rank },
+                    refused,
+                )
             });
             let mut all: Vec<Duration> = all.collect();
             all.sort();

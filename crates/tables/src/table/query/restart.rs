@@ -8,19 +8,19 @@ use crate::{Query, TableError};
 use std::future::Future;
 
 /// How often a query starts, if a vacuum removes its version each time.
-const BEGINNINGS_MAX: usize = 8;
+const STARTS_MAX: usize = 8;
 
 /// How often a query may still restart.
 #[derive(Debug)]
-pub(crate) struct Beginnings(usize);
+pub(crate) struct Restarts(usize);
 
-impl Default for Beginnings {
+impl Default for Restarts {
     fn default() -> Self {
-        Self(BEGINNINGS_MAX - 1)
+        Self(STARTS_MAX - 1)
     }
 }
 
-impl Beginnings {
+impl Restarts {
     /// Takes one restart, if any is left.
     pub(crate) fn take(&mut self) -> bool {
         let is_left = self.0 > 0;
@@ -31,14 +31,14 @@ impl Beginnings {
 
 /// Calls `ask`; if a vacuum removed the version that was being read, and `query` names no version, calls it
 /// again, on the version that is current by then.
-pub(crate) async fn again_if_gone<T, F>(query: &Query, ask: impl Fn() -> F) -> Result<T, TableError>
+pub(crate) async fn restart_if_gone<T, F>(query: &Query, ask: impl Fn() -> F) -> Result<T, TableError>
 where
     F: Future<Output = Result<T, TableError>>,
 {
-    let mut beginnings = Beginnings::default();
+    let mut restarts = Restarts::default();
     loop {
         match ask().await {
-            Err(error) if error.is_version_gone() && query.as_of.is_none() && beginnings.take() => {}
+            Err(error) if error.is_version_gone() && query.as_of.is_none() && restarts.take() => {}
             answered => return answered,
         }
     }

@@ -1,4 +1,4 @@
-//! The line: appends of one handle that wait to be committed, in the order in which they were called.
+//! The append queue: appends of one handle that wait to be committed, in the order in which they were called.
 //!
 //! Each append writes its own objects, all of them concurrently. The append that has the turn to commit
 //! includes all others whose objects are written, in a single edit; the next ones gather in the meantime. So
@@ -8,9 +8,9 @@
 //! written.
 //! Invariant: if an append fails before it is committed, those behind it of the same rank fail too, so that
 //! all can be appended again in order.
-//! Invariant: if an append is dropped while it commits for others, these stay in the line, and another one
+//! Invariant: if an append is dropped while it commits for others, these stay in the queue, and another one
 //! commits for them. A block that the table already has changes nothing.
-//! Invariant: an append that returns to the line may be part of an edit whose outcome is unknown, and is
+//! Invariant: an append that returns to the queue may be part of an edit whose outcome is unknown, and is
 //! marked as in doubt from then on.
 
 #[cfg(test)]
@@ -38,7 +38,7 @@ pub(super) type Lane = (RunId, u64, u32);
 
 /// The answer to a waiting append.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum AppendAnswer {
     /// The outcome of its edit.
     Fate(Fate),
     /// The session under which the objects were written has ended: write them again.
@@ -53,7 +53,7 @@ pub(super) enum Answer {
 
 /// The waiting appends of a handle.
 #[derive(Default)]
-pub(super) struct Line {
+pub(super) struct AppendQueue {
     members: Mutex<Members>,
 }
 
@@ -66,15 +66,15 @@ struct Members {
 struct Member {
     ticket: u64,
     lanes: Vec<Lane>,
-    standing: Standing,
+    state: MemberState,
     /// Whether an earlier append of the same rank has failed.
     is_behind: bool,
     /// Whether its caller has dropped it.
     is_left: bool,
-    tell: UnboundedSender<Answer>,
+    tell: UnboundedSender<AppendAnswer>,
 }
 
-enum Standing {
+enum MemberState {
     /// Its objects are being written.
     Writing,
     /// Its objects are written.
@@ -98,34 +98,34 @@ pub(super) struct Ready {
     pub(super) is_in_doubt: Arc<AtomicBool>,
 }
 
-/// A place in the line; dropping it leaves the line.
-pub(super) struct Place<'a> {
-    line: &'a Line,
+/// A place in the queue; dropping it leaves the queue.
+pub(super) struct QueuePlace<'a> {
+    queue: &'a AppendQueue,
     ticket: u64,
-    told: UnboundedReceiver<Answer>,
+    answers: UnboundedReceiver<AppendAnswer>,
 }
 
-impl Line {
+impl AppendQueue {
     fn members(&self) -> MutexGuard<'_, Members> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Joins the line behind all others.
-    pub(super) fn join(&self, lanes: Vec<Lane>) -> Place<'_> {
+    /// Joins the queue behind all others.
+    pub(super) fn join(&self, lanes: Vec<Lane>) -> QueuePlace<'_> {
         let mut members = self.members();
         let ticket = members.next;
         members.next += 1;
-        let (tell, told) = unbounded();
-        let standing = Standing::Writing;
-        members.waiting.push_back(Member { ticket, lanes, standing, is_behind: false, is_left: false, tell });
-        Place { line: self, ticket, told }
+        let (tell, answers) = unbounded();
+        let state = MemberState::Writing;
+        members.waiting.push_back(Member { ticket, lanes, state, is_behind: false, is_left: false, tell });
+        QueuePlace { queue: self, ticket, answers }
     }
 
     /// Commits all appends that are eligible, and answers them. The caller holds the turn.
     async fn serve(&self, table: &Table) -> Result<(), TableError> {
         // An error before anything was taken belongs to the caller.
         let session = table.ledger.session().await?.id;
-        let mut group = Group { line: self, taken: self.members().take(session) };
+        let mut group = Group { queue: self, taken: self.members().take(session) };
         let blocks: Vec<Block> = group.taken.iter().flat_map(|(_, ready)| ready.blocks.clone()).collect();
         if blocks.is_empty() {
             return Ok(());
@@ -144,7 +144,7 @@ impl Line {
             Err(error) if error.outcome() == Outcome::Refused && group.taken.len() > 1 => {
                 group.one_by_one(table).await;
             }
-            // The first one gets the error; the others return to the line and find out for themselves.
+            // The first one gets the error; the others return to the queue and find out for themselves.
             Err(error) => group.fail(error),
         }
         Ok(())
@@ -169,19 +169,19 @@ impl Members {
         let mut blocks = 0;
         for member in &mut self.waiting {
             let is_free = !member.is_behind && !member.lanes.iter().any(|lane| blocked.contains(lane));
-            match std::mem::replace(&mut member.standing, Standing::Taken) {
-                Standing::Ready(ready) if ready.session != session => {
-                    member.standing = Standing::Writing;
-                    member.say(Answer::Anew);
+            match std::mem::replace(&mut member.state, MemberState::Taken) {
+                MemberState::Ready(ready) if ready.session != session => {
+                    member.state = MemberState::Writing;
+                    member.say(AppendAnswer::Anew);
                 }
-                Standing::Ready(ready)
+                MemberState::Ready(ready)
                     if is_free && blocks < BLOCKS_MAX && (taken.is_empty() || !ready.is_alone) =>
                 {
                     blocks += if ready.is_alone { BLOCKS_MAX } else { ready.blocks.len() };
                     taken.push_back((member.ticket, ready));
                     continue;
                 }
-                other => member.standing = other,
+                other => member.state = other,
             }
             blocked.extend(&member.lanes);
         }
@@ -193,7 +193,7 @@ impl Members {
     fn free(&self) -> impl Iterator<Item = usize> {
         let mut blocked: BTreeSet<&Lane> = BTreeSet::new();
         self.waiting.iter().enumerate().filter_map(move |(place, member)| {
-            let is_ready = matches!(member.standing, Standing::Ready(_)) && !member.is_behind;
+            let is_ready = matches!(member.state, MemberState::Ready(_)) && !member.is_behind;
             let is_free = is_ready && !member.lanes.iter().any(|lane| blocked.contains(lane));
             if !is_free {
                 blocked.extend(&member.lanes);
@@ -206,7 +206,7 @@ impl Members {
     /// needless wake-up does not trigger another.
     fn nudge(&self) {
         if let Some(member) = self.free().next().and_then(|place| self.waiting.get(place)) {
-            member.say(Answer::Go);
+            member.say(AppendAnswer::Go);
         }
     }
 
@@ -218,8 +218,8 @@ impl Members {
         for member in self.waiting.iter_mut().skip(place) {
             if !member.is_behind && member.lanes.iter().any(|lane| failed.lanes.contains(lane)) {
                 member.is_behind = true;
-                if matches!(member.standing, Standing::Ready(_)) {
-                    member.say(Answer::Behind);
+                if matches!(member.state, MemberState::Ready(_)) {
+                    member.say(AppendAnswer::Behind);
                 }
             }
         }
@@ -227,7 +227,7 @@ impl Members {
 }
 
 impl Member {
-    fn say(&self, answer: Answer) {
+    fn say(&self, answer: AppendAnswer) {
         // The append may have been dropped; then nobody needs the answer.
         let _ = self.tell.unbounded_send(answer);
     }
@@ -250,27 +250,27 @@ fn may_be_mended(fate: &Fate) -> bool {
     matches!(fate, Fate::Refused(EditError::RepeatedIds { .. } | EditError::Skipped { .. }))
 }
 
-/// The appends being committed. Those that remain when this is dropped return to the line.
+/// The appends being committed. Those that remain when this is dropped return to the queue.
 struct Group<'a> {
-    line: &'a Line,
+    queue: &'a AppendQueue,
     taken: VecDeque<(u64, Ready)>,
 }
 
 impl Group<'_> {
     /// Gives the first `count` appends the outcome.
     fn tell(&mut self, fate: &Fate, count: usize) {
-        let mut members = self.line.members();
+        let mut members = self.queue.members();
         for (ticket, _) in self.taken.drain(..count.min(self.taken.len())) {
             let Some(place) = members.place_of(ticket) else { continue };
             if matches!(fate, Fate::Fenced) {
                 // The append keeps its place and writes its objects again.
                 if let Some(member) = members.waiting.get_mut(place) {
-                    member.standing = Standing::Writing;
-                    member.say(Answer::Anew);
+                    member.state = MemberState::Writing;
+                    member.say(AppendAnswer::Anew);
                 }
             } else {
                 if let Some(member) = members.waiting.get(place) {
-                    member.say(Answer::Fate(fate.clone()));
+                    member.say(AppendAnswer::Fate(fate.clone()));
                 }
                 if may_be_mended(fate) {
                     members.fail(ticket);
@@ -283,10 +283,10 @@ impl Group<'_> {
 
     /// Gives the first append an error: its outcome is unknown, or nothing was written.
     fn fail(&mut self, error: TableError) {
-        let mut members = self.line.members();
+        let mut members = self.queue.members();
         if let Some((ticket, _)) = self.taken.pop_front() {
             if let Some(member) = members.member(ticket) {
-                member.say(Answer::Failed(error));
+                member.say(AppendAnswer::Failed(error));
             }
             members.fail(ticket);
         }
@@ -294,10 +294,10 @@ impl Group<'_> {
 
     /// Gives all appends the error of an unreachable store: nothing was written.
     fn fail_all(&mut self, error: &StoreError) {
-        let mut members = self.line.members();
+        let mut members = self.queue.members();
         for (ticket, _) in self.taken.drain(..) {
             if let Some(member) = members.member(ticket) {
-                member.say(Answer::Failed(error.clone().into()));
+                member.say(AppendAnswer::Failed(error.clone().into()));
             }
             members.fail(ticket);
         }
@@ -307,9 +307,9 @@ impl Group<'_> {
     /// did.
     fn leaves_behind(&mut self) -> bool {
         let Some(ticket) = self.taken.front().map(|(ticket, _)| *ticket) else { return false };
-        let mut members = self.line.members();
+        let mut members = self.queue.members();
         let Some(member) = members.member(ticket).filter(|member| member.is_behind) else { return false };
-        member.say(Answer::Behind);
+        member.say(AppendAnswer::Behind);
         members.fail(ticket);
         self.taken.pop_front();
         true
@@ -332,13 +332,13 @@ impl Group<'_> {
 
 impl Drop for Group<'_> {
     fn drop(&mut self) {
-        let mut members = self.line.members();
+        let mut members = self.queue.members();
         for (ticket, ready) in self.taken.drain(..) {
             let Some(member) = members.member(ticket) else { continue };
             ready.is_in_doubt.store(true, Ordering::Relaxed);
-            member.standing = Standing::Ready(ready);
+            member.state = MemberState::Ready(ready);
             if member.is_behind {
-                member.say(Answer::Behind);
+                member.say(AppendAnswer::Behind);
             }
             if member.is_left {
                 members.fail(ticket);
@@ -348,33 +348,33 @@ impl Drop for Group<'_> {
     }
 }
 
-impl Place<'_> {
+impl QueuePlace<'_> {
     /// Waits until the blocks, whose objects are written, are committed.
-    pub(super) async fn commit(&mut self, table: &Table, ready: Ready) -> Result<Answer, TableError> {
-        let Some(mut may_commit) = self.ready(ready) else { return Ok(Answer::Behind) };
+    pub(super) async fn commit(&mut self, table: &Table, ready: Ready) -> Result<AppendAnswer, TableError> {
+        let Some(mut may_commit) = self.ready(ready) else { return Ok(AppendAnswer::Behind) };
         loop {
             let answer = if may_commit {
-                match select(self.told.next(), pin!(table.ledger.turn())).await {
+                match select(self.answers.next(), pin!(table.ledger.turn())).await {
                     Either::Left((answer, _)) => answer,
                     Either::Right((_turn, told)) => {
                         drop(told);
                         // Another append may have committed this one while it waited for the turn.
-                        match self.told.try_recv() {
-                            Ok(answer) if !matches!(answer, Answer::Go) => return Ok(answer),
-                            _ => self.line.serve(table).await?,
+                        match self.answers.try_recv() {
+                            Ok(answer) if !matches!(answer, AppendAnswer::Go) => return Ok(answer),
+                            _ => self.queue.serve(table).await?,
                         }
                         may_commit = false;
                         continue;
                     }
                 }
             } else {
-                self.told.next().await
+                self.answers.next().await
             };
             match answer {
-                Some(Answer::Go) => may_commit = true,
+                Some(AppendAnswer::Go) => may_commit = true,
                 Some(answer) => return Ok(answer),
-                // The member left the line without an answer, which only its own drop causes.
-                None => return Ok(Answer::Behind),
+                // The member left the queue without an answer, which only its own drop causes.
+                None => return Ok(AppendAnswer::Behind),
             }
         }
     }
@@ -382,21 +382,21 @@ impl Place<'_> {
     /// Marks the objects as written. Returns whether this append may commit, or has to wait for one before
     /// it; `None` if an earlier one of its rank failed.
     fn ready(&self, ready: Ready) -> Option<bool> {
-        let mut members = self.line.members();
+        let mut members = self.queue.members();
         let place = members.place_of(self.ticket)?;
         let member = members.waiting.get_mut(place).filter(|member| !member.is_behind)?;
-        member.standing = Standing::Ready(ready);
+        member.state = MemberState::Ready(ready);
         Some(members.free().take_while(|free| *free <= place).any(|free| free == place))
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
-        let mut members = self.line.members();
+        let mut members = self.queue.members();
         match members.member(self.ticket) {
             // It has been answered.
             None => {}
-            Some(member) if matches!(member.standing, Standing::Taken) => member.is_left = true,
+            Some(member) if matches!(member.state, MemberState::Taken) => member.is_left = true,
             Some(_) => members.fail(self.ticket),
         }
         members.nudge();

@@ -2,7 +2,7 @@
 //!
 //! Invariant: at most [`AT_ONCE_BYTES`] bytes, or a single band, are held at a time.
 
-use super::super::super::parts::OpenPart;
+use super::super::super::part_cache::OpenPart;
 use super::super::super::strike::{Strike, bound};
 use super::super::fetch::Range;
 use super::super::source::{front_bytes, fronts, in_object, window_of};
@@ -12,7 +12,7 @@ use crate::block::Wanted;
 use crate::cube::Origins;
 use crate::part::{BandOfRows, Part};
 use crate::planted::{self, Bug};
-use crate::protocol::{Manifest, Placed, Repeat, RunId, There};
+use crate::protocol::{Manifest, Placed, Repeat, RepeatedAt, RunId};
 use crate::{Weight, Window};
 use arrow_array::{RecordBatch, UInt32Array};
 use arrow_select::take::take_record_batch;
@@ -35,7 +35,7 @@ pub(super) struct Candidate {
 }
 
 /// An opened piece.
-pub(super) struct Opened<'c> {
+pub(super) struct OpenedPiece<'c> {
     candidate: &'c Candidate,
     part: Arc<Part>,
     strikes: Vec<Strike>,
@@ -44,7 +44,7 @@ pub(super) struct Opened<'c> {
 }
 
 /// A band to read.
-struct Planned {
+struct PlannedBand {
     /// Index of the piece.
     piece: usize,
     band: usize,
@@ -96,7 +96,7 @@ impl Table {
         candidates: &[&'c Candidate],
         manifest: &Manifest,
         work: &mut Work,
-    ) -> Result<Vec<Opened<'c>>, TableError> {
+    ) -> Result<Vec<OpenedPiece<'c>>, TableError> {
         let object = |candidate: &Candidate| candidate.placed.piece.object;
         // Looked up once: what is in the cache at first may be evicted before the others are opened.
         let (mut known, mut new) = (HashMap::new(), Vec::new());
@@ -127,7 +127,7 @@ impl Table {
         candidate: &'c Candidate,
         part: Arc<Part>,
         manifest: &Manifest,
-    ) -> Result<Opened<'c>, TableError> {
+    ) -> Result<OpenedPiece<'c>, TableError> {
         let mut columns = self.schema.id().to_vec();
         let mut strikes = Vec::new();
         // No delete applies to rows that are not visible yet.
@@ -146,11 +146,11 @@ impl Table {
                 Ok(condition)
             })?);
         }
-        Ok(Opened { candidate, part, strikes, columns })
+        Ok(OpenedPiece { candidate, part, strikes, columns })
     }
 
     /// The bands that may hold an id of one of the blocks.
-    fn planned(&self, blocks: &[&Arc<NewIds>], opened: &[Opened<'_>]) -> Vec<Planned> {
+    fn planned(&self, blocks: &[&Arc<NewIds>], opened: &[OpenedPiece<'_>]) -> Vec<PlannedBand> {
         let mut planned = Vec::new();
         for (piece, open) in opened.iter().enumerate() {
             let window = window_of(open.candidate.placed.piece.weights);
@@ -165,7 +165,7 @@ impl Table {
                 let object = open.candidate.placed.piece.object;
                 let slices = open.part.slices(band, &open.columns, true).into_iter();
                 let slices = slices.map(|(from, bytes)| Range { object, from, to: from + bytes }).collect();
-                planned.push(Planned { piece, band, window: Window::between(least, greatest), slices });
+                planned.push(PlannedBand { piece, band, window: Window::between(least, greatest), slices });
             }
         }
         planned
@@ -176,8 +176,8 @@ impl Table {
         &self,
         blocks: &[&Arc<NewIds>],
         run: &RunId,
-        opened: &[Opened<'_>],
-        planned: &[Planned],
+        opened: &[OpenedPiece<'_>],
+        planned: &[PlannedBand],
         work: &mut Work,
     ) -> Result<(), TableError> {
         let ranges: Vec<Range> = planned.iter().flat_map(|band| band.slices.iter().copied()).collect();
@@ -204,7 +204,7 @@ impl Table {
         &self,
         block: &NewIds,
         run: &RunId,
-        open: &Opened<'_>,
+        open: &OpenedPiece<'_>,
         there: &BandOfRows,
         numbered: &[(Weight, u32)],
     ) -> Result<(), TableError> {
@@ -218,8 +218,8 @@ impl Table {
         });
         let pairs = open.not_struck(pairs, there)?;
         let there = |pair: &Pair| match open.candidate.arriving_in {
-            Some(step) => There::Arriving(step),
-            None => There::Step(step(pair)),
+            Some(step) => RepeatedAt::Arriving(step),
+            None => RepeatedAt::Step(step(pair)),
         };
         let named =
             pairs.iter().take(NAMED_MAX).map(|pair| block.repeat(&self.schema, pair.new, there(pair)));
@@ -228,7 +228,7 @@ impl Table {
     }
 }
 
-impl Opened<'_> {
+impl OpenedPiece<'_> {
     /// Whether a row of a band was written in a run.
     fn is_of(&self, run: &RunId, there: &BandOfRows, row: u32) -> bool {
         let origin = there.origins.as_ref().and_then(|origins| origins.run(row as usize));
@@ -272,9 +272,9 @@ impl Opened<'_> {
 }
 
 /// How many of the bands to read together.
-fn wave(planned: &[Planned]) -> usize {
+fn wave(planned: &[PlannedBand]) -> usize {
     let mut bytes = 0;
-    let mut fits = |band: &&Planned| {
+    let mut fits = |band: &&PlannedBand| {
         bytes += band.slices.iter().map(Range::bytes).sum::<u64>();
         bytes <= AT_ONCE_BYTES
     };

@@ -28,7 +28,8 @@ pub(super) struct OpenPart {
 }
 
 /// The parts of all tables of the process, which share one memory limit.
-static KEPT: LazyLock<Mutex<Kept<OpenPart>>> = LazyLock::new(|| Mutex::new(Kept::with_room(BYTES_MAX)));
+static KEPT: LazyLock<Mutex<PartCache<OpenPart>>> =
+    LazyLock::new(|| Mutex::new(PartCache::with_room(BYTES_MAX)));
 
 /// Number of tables opened so far; it distinguishes their parts.
 static OPENED: AtomicU64 = AtomicU64::new(0);
@@ -37,7 +38,7 @@ static OPENED: AtomicU64 = AtomicU64::new(0);
 type Name = (u64, ObjectId);
 
 /// Two generations of entries, those used recently and older ones, each entry with its size in bytes.
-struct Kept<P> {
+struct PartCache<P> {
     young: HashMap<Name, (P, usize)>,
     young_bytes: usize,
     old: HashMap<Name, (P, usize)>,
@@ -45,17 +46,17 @@ struct Kept<P> {
 }
 
 /// The opened parts of one table.
-pub(super) struct Parts {
+pub(super) struct TableParts {
     table: u64,
 }
 
-impl Default for Parts {
+impl Default for TableParts {
     fn default() -> Self {
         Self { table: OPENED.fetch_add(1, Ordering::Relaxed) }
     }
 }
 
-impl Parts {
+impl TableParts {
     pub(super) fn get(&self, object: ObjectId) -> Option<OpenPart> {
         kept().get(self.name_of(object))
     }
@@ -81,17 +82,17 @@ impl Parts {
     }
 }
 
-impl Drop for Parts {
+impl Drop for TableParts {
     fn drop(&mut self) {
         kept().forget(self.table);
     }
 }
 
-fn kept() -> MutexGuard<'static, Kept<OpenPart>> {
+fn kept() -> MutexGuard<'static, PartCache<OpenPart>> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<P: Clone> Kept<P> {
+impl<P: Clone> PartCache<P> {
     fn with_room(bytes_max: usize) -> Self {
         Self { young: HashMap::new(), young_bytes: 0, old: HashMap::new(), bytes_max }
     }
@@ -136,13 +137,13 @@ mod tests {
         (table, ObjectId { session: SessionId(1), sequence })
     }
 
-    fn bytes(kept: &Kept<u64>) -> usize {
+    fn bytes(kept: &PartCache<u64>) -> usize {
         kept.young.values().chain(kept.old.values()).map(|(_, bytes)| bytes).sum()
     }
 
     #[test]
     fn the_parts_of_all_tables_together_take_what_they_may() {
-        let mut kept = Kept::with_room(1000);
+        let mut kept = PartCache::with_room(1000);
         for round in 0..100 {
             for table in 0..50 {
                 kept.keep(name(table, round), round, 30);
@@ -155,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_table_that_goes_leaves_its_room_to_others() {
-        let mut kept = Kept::with_room(1000);
+        let mut kept = PartCache::with_room(1000);
         for table in 0..3 {
             (0..5).for_each(|sequence| kept.keep(name(table, sequence), table, 60));
         }

@@ -16,12 +16,12 @@ use std::sync::Arc;
 
 /// The weights that matching rows can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct KnownWeights {
     /// In rising order, without duplicates.
     weights: Arc<[Weight]>,
 }
 
-impl Known {
+impl KnownWeights {
     /// The weights of rows that satisfy a filter, if it allows only few values of the sample key.
     pub(super) fn of(schema: &TableSchema, filter: &Bound) -> Option<Self> {
         let values = |&place: &usize| {

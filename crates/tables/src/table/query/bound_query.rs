@@ -1,21 +1,21 @@
 //! A query bound to one table: names resolved to column indices, and the filter typed.
 
 use super::bounds::Bounds;
-use super::known::Known;
+use super::known_weights::KnownWeights;
 use super::of_objects::OfObjects;
 use super::of_runs::OfRuns;
-use super::portion::Planned;
+use super::portion::PlannedBand;
 use super::{Query, Table, TableError};
 use crate::expression::Bound;
 use crate::part::Part;
 use crate::{TableSchema, Weight, Window};
 
 /// A query that fits a table.
-pub(super) struct Asked {
+pub(super) struct BoundQuery {
     pub(super) filter: Option<Bound>,
     pub(super) bounds: Bounds,
     /// The weights of all matching rows, if the filter determines them.
-    pub(super) known: Option<Known>,
+    pub(super) known: Option<KnownWeights>,
     pub(super) window: Window,
     pub(super) units: Option<usize>,
     pub(super) limit: Option<usize>,
@@ -31,7 +31,7 @@ pub(super) struct Asked {
     is_count: bool,
 }
 
-impl Asked {
+impl BoundQuery {
     /// Binds a query for its rows.
     pub(super) fn rows(table: &Table, query: &Query) -> Result<Self, TableError> {
         let mut asked = Self::nothing(table, query, false)?;
@@ -55,7 +55,7 @@ impl Asked {
     fn nothing(table: &Table, query: &Query, is_count: bool) -> Result<Self, TableError> {
         let filter = query.filter.as_ref().map(|filter| filter.bind(table.schema.columns())).transpose()?;
         let bounds = Bounds::of(&table.schema, filter.as_ref());
-        let known = filter.as_ref().and_then(|filter| Known::of(&table.schema, filter));
+        let known = filter.as_ref().and_then(|filter| KnownWeights::of(&table.schema, filter));
         let (columns, answered) = (Vec::new(), Vec::new());
         let Query { window, units, limit, .. } = *query;
         let (runs, objects) = (query.runs.clone(), query.objects.clone());
@@ -90,7 +90,7 @@ impl Asked {
     }
 
     /// What has to be read of a planned band, given the known weights of matching rows; `None` if nothing.
-    pub(super) fn narrowed(&self, planned: Planned, part: &Part) -> Option<Planned> {
+    pub(super) fn narrowed(&self, planned: PlannedBand, part: &Part) -> Option<PlannedBand> {
         let Some(known) = &self.known else { return Some(planned) };
         let weights = known.between(planned.least, planned.greatest);
         let (least, greatest) = (*weights.first()?, *weights.last()?);
