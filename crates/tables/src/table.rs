@@ -99,9 +99,18 @@ impl Table {
         let names = Names::of(entry.id);
         let ledger = Arc::new(Ledger::open(Arc::clone(&store), name, &names).await?);
         let lineage = Arc::new(Lineage::new(entry.schema));
-        let (schema, append_queue, parts) = (lineage.newest(), Arc::default(), Arc::default());
-        let (name, number, also) = (name.to_owned(), names::random_id(), Arc::default());
-        let table = Self { store, name, schema, lineage, also, names, ledger, append_queue, number, parts };
+        let table = Self {
+            store,
+            name: name.to_owned(),
+            schema: lineage.newest(),
+            lineage,
+            also: Arc::default(),
+            names,
+            ledger,
+            append_queue: Arc::default(),
+            number: names::random_id(),
+            parts: Arc::default(),
+        };
         table.learn_columns()?;
         Ok(Self { schema: table.lineage.newest(), ..table })
     }

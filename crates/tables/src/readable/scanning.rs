@@ -29,9 +29,15 @@ impl Readable {
     /// those are.
     #[must_use]
     pub fn batches(&self, query: &Query) -> Scanning {
-        let (of, query) = (self.clone(), query.clone());
-        let restarts = Restarts::default();
-        Scanning { of, query, left: None, version: None, done: Work::default(), has_begun: false, restarts }
+        Scanning {
+            of: self.clone(),
+            query: query.clone(),
+            left: None,
+            version: None,
+            done: Work::default(),
+            has_begun: false,
+            restarts: Restarts::default(),
+        }
     }
 }
 

@@ -114,8 +114,16 @@ struct Keeper<'t, T> {
 
 impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
     fn of(table: &'t Table, how: &'t KeepPacked, told: T) -> Self {
-        let (total, settled) = (PackReport::default(), Version::EMPTY);
-        Self { table, how, told, total, number: random_id(), settled, settled_at: None, keeping: None }
+        Self {
+            table,
+            how,
+            told,
+            total: PackReport::default(),
+            number: random_id(),
+            settled: Version::EMPTY,
+            settled_at: None,
+            keeping: None,
+        }
     }
 
     /// Runs until an error that does not pass; returns that error.

@@ -56,10 +56,8 @@ impl BoundQuery {
         let filter = query.filter.as_ref().map(|filter| filter.bind(table.schema.columns())).transpose()?;
         let bounds = Bounds::of(&table.schema, filter.as_ref());
         let known = filter.as_ref().and_then(|filter| KnownWeights::of(&table.schema, filter));
-        let (columns, answered) = (Vec::new(), Vec::new());
         let Query { window, units, limit, .. } = *query;
         let (runs, objects) = (query.runs.clone(), query.objects.clone());
-        let needed = 0;
         Ok(Self {
             filter,
             bounds,
@@ -69,9 +67,9 @@ impl BoundQuery {
             limit,
             runs,
             objects,
-            columns,
-            needed,
-            answered,
+            columns: Vec::new(),
+            needed: 0,
+            answered: Vec::new(),
             is_count,
         })
     }

@@ -53,9 +53,14 @@ impl Table {
     /// The answer to a query in batches, lightest rows first. Reads nothing yet.
     #[must_use]
     pub fn refine(&self, query: &Query) -> Refinement {
-        let (table, query) = (self.clone(), query.clone());
-        let restarts = Restarts::default();
-        Refinement { table, query, reading: None, batch_rows: BATCH_ROWS_FIRST, wanted: None, restarts }
+        Refinement {
+            table: self.clone(),
+            query: query.clone(),
+            reading: None,
+            batch_rows: BATCH_ROWS_FIRST,
+            wanted: None,
+            restarts: Restarts::default(),
+        }
     }
 }
 

@@ -40,9 +40,15 @@ pub struct UnionRefinement {
 
 impl UnionRefinement {
     pub(super) fn new(union: Union, query: Query) -> Self {
-        let batch_rows = BATCH_ROWS_FIRST;
-        let restarts = Restarts::default();
-        Self { union, query, reading: None, has_begun: false, batch_rows, wanted: None, restarts }
+        Self {
+            union,
+            query,
+            reading: None,
+            has_begun: false,
+            batch_rows: BATCH_ROWS_FIRST,
+            wanted: None,
+            restarts: Restarts::default(),
+        }
     }
 
     /// Requests at least `rows` rows in the next batch.
