@@ -121,8 +121,8 @@ impl Table {
     /// Appends the rows of one rank and step; returns the version that contains them.
     ///
     /// The rows become visible in the version that adds the last rank's rows of the step. Appending the same
-    /// block again changes nothing, even after its rows were packed, deleted or superseded. Concurrent
-    /// appends share commits; those of one rank are committed in the order in which they were called.
+    /// block again changes nothing, even after its rows were packed or deleted. Concurrent appends share
+    /// commits; those of one rank are committed in the order in which they were called.
     ///
     /// # Errors
     /// [`TableError::Block`] if the rows do not fit the table, [`TableError::TooLarge`], [`TableError::Edit`]

@@ -189,8 +189,8 @@ impl Members {
     }
 
     /// The places of all appends that [`Members::take`] takes as long as the edit has room, in order: those
-    /// that are ready and not behind an unready one of the same rank. Blocking is transitive: a blocked append
-    /// blocks all of its own ranks.
+    /// that are ready and not behind an unready one of the same rank. Blocking is transitive: a blocked
+    /// append blocks all of its own ranks.
     fn free(&self) -> impl Iterator<Item = usize> {
         let mut blocked: BTreeSet<&Lane> = BTreeSet::new();
         self.waiting.iter().enumerate().filter_map(move |(place, member)| {
