@@ -4,9 +4,9 @@
 //! A copy contains what one version shows: rows, as packed as they are, runs, steps with their times,
 //! attributes. Older versions, snapshots and arriving steps are not copied.
 //!
-//! While a copy is in progress, its registry entry is marked as *arriving*. Nobody can open such a table, so
-//! there are no writers and no vacuums, and dropping it first changes that entry. An interrupted copy is
-//! finished by the same call, or removed by a drop.
+//! While a copy is in progress, its registry entry is marked as *arriving*. Such a table cannot be opened, so
+//! it has no writers and no vacuums; a drop changes the entry before it removes anything. Repeating the call
+//! finishes an interrupted copy, and a drop removes it.
 //!
 //! Invariant: everything that a copy names exists before its entry says that it is a table.
 //! Invariant: the entry is changed to say so only if it is still the one under which the rest was written.
@@ -65,8 +65,8 @@ impl Table {
     /// the store of this table. Rows keep their weights, so both tables give the same samples.
     ///
     /// May run alongside writers and packers. A call that fails or is dropped leaves an unfinished copy,
-    /// which cannot be opened: the same call continues it, and [`Table::drop_table`] removes it. `told` is
-    /// called with the progress.
+    /// which cannot be opened: repeating the call continues it, and [`Table::drop_table`] removes it. `told`
+    /// is called with the progress.
     ///
     /// # Errors
     /// [`TableError::Name`]; [`TableError::Taken`] if a table of that name exists; [`TableError::Arriving`]
