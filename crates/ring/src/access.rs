@@ -1,12 +1,12 @@
-//! Access control: which users there are beside `default`, which commands each may use, and on which keys.
+//! Access control: which users exist beside `default`, which commands each may use, and on which keys.
 //!
-//! The lines are those of Redis' ACL files, as far as they make sense here; what is not understood is
-//! refused, never passed over. Without a list there is one user, `default`, who shows the token of the ring
-//! and may do everything.
+//! The syntax is that of Redis ACL files, as far as it applies here. A rule that is not supported is an
+//! error, never ignored. Without a list there is one user, `default`, who authenticates with the token of the
+//! ring and may do everything.
 //!
-//! Invariant: what is not granted is refused. A rule that cannot be kept as it is written makes the whole
-//! list an error.
-//! Invariant: passwords are kept and compared as their SHA-256 alone, in a time that tells nothing about
+//! Invariant: what is not granted is refused. A rule that cannot be honoured exactly as written makes the
+//! whole list an error.
+//! Invariant: passwords are stored and compared only as their SHA-256, in a time that reveals nothing about
 //! them.
 
 mod commands;
@@ -25,22 +25,22 @@ pub(crate) use commands::{CATEGORIES, is_about_all};
 pub use file::{AccessError, AccessFile};
 pub(crate) use list::{AccessList, Known};
 
-/// Users that a list may have.
+/// Most users in a list.
 const USERS_MAX: usize = 1_000;
-/// Patterns and passwords that a user may have.
+/// Most patterns, and most passwords, of one user.
 const RULES_MAX: usize = 1_000;
-/// Bytes of a line.
+/// Longest line, in bytes.
 const LINE_BYTES_MAX: usize = 64 << 10;
-/// Bytes of a name.
+/// Longest user name, in bytes.
 const NAME_BYTES_MAX: usize = 256;
 
-/// The rule that names the only keyspace of a user begins so.
+/// Prefix of the rule that confines a user to one keyspace.
 const KEYSPACE: &str = "keyspace=";
 
-/// The user who shows the token, whom no list names.
+/// The user who authenticates with the token. No list may define it.
 pub(crate) const DEFAULT: &str = "default";
 
-/// The SHA-256 of a password.
+/// SHA-256 of a password.
 type Hash = [u8; 32];
 
 /// A user.
@@ -57,24 +57,24 @@ pub(crate) struct User {
 /// The keyspaces that a user may enter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Home {
-    /// The first one.
+    /// Only the first one.
     #[default]
     First,
-    /// The one of this name, where it begins.
+    /// Only the one with this name; the user starts in it.
     Named(String),
-    /// All.
+    /// All of them.
     Any,
 }
 
-/// Keys that a user may use.
+/// The keys that match a pattern, as a user may use them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct KeyRule {
     pattern: Vec<u8>,
-    /// Only to read them.
+    /// Whether they may only be read.
     reads_only: bool,
 }
 
-/// A user as others are told of it, in words of Redis.
+/// A user as `ACL` describes it, in the words of Redis.
 pub(crate) struct Told {
     pub(crate) flags: Vec<String>,
     /// As hexadecimal digits.
@@ -84,7 +84,7 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// Whoever shows the token, of which nothing is told.
+    /// `default`, without its token.
     pub(crate) fn of_default() -> Self {
         let (flags, commands, keys) = (vec!["on".to_owned()], "+@all".to_owned(), "~*".to_owned());
         Self { flags, passwords: Vec::new(), commands, keys }
@@ -96,10 +96,10 @@ impl Told {
 pub struct Users(BTreeMap<String, Arc<User>>);
 
 impl Users {
-    /// What the lines of a list say.
+    /// Parses a list.
     ///
     /// # Errors
-    /// The number of the first line that is wrong, from 1 on, and what is wrong with it.
+    /// The number of the first bad line, counted from 1, and what is wrong with it.
     pub(crate) fn parse(text: &str) -> Result<Self, (usize, String)> {
         let mut users = BTreeMap::new();
         for (number, line) in (1..).zip(text.lines()) {
@@ -121,7 +121,8 @@ impl Users {
         Ok(Self(users))
     }
 
-    /// The user who has this password. How long it takes to refuse a wrong one tells nothing about it.
+    /// Returns the user if it is on and the password is right. The time that a refusal takes reveals nothing
+    /// about the password.
     pub(crate) fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<&Arc<User>> {
         let shown: Hash = Sha256::digest(password).into();
         let user = std::str::from_utf8(name).ok().and_then(|name| self.0.get(name))?;
@@ -129,17 +130,17 @@ impl Users {
         (is_one && user.is_on).then_some(user)
     }
 
-    /// The user as the list has it.
+    /// The user with this name.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<User>> {
         self.0.get(name)
     }
 
-    /// The names of all, in order.
+    /// The names of all users, in order.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// A line for each, as a list could have it.
+    /// A line for each user, in the syntax of a list.
     pub(crate) fn lines(&self) -> impl Iterator<Item = String> + '_ {
         self.0.values().map(|user| user.line())
     }
@@ -210,7 +211,7 @@ impl User {
         Ok(())
     }
 
-    /// Which keyspaces it may enter.
+    /// Which keyspaces the user may enter.
     pub(crate) fn home(&self) -> &Home {
         &self.home
     }
@@ -223,23 +224,23 @@ impl User {
         &self.name
     }
 
-    /// Whether a command may be used, by its place in the table of all.
+    /// Whether the user may use a command, given by its index in [`COMMANDS`](atoll_resp::COMMANDS).
     pub(crate) fn may_use(&self, command: usize) -> bool {
         self.commands.has(command)
     }
 
-    /// Whether a key may be read, or written, which is to read it as well.
+    /// Whether the user may read a key or, if `writes`, write it. Writing needs the right to read as well.
     pub(crate) fn may_touch(&self, key: &[u8], writes: bool) -> bool {
         let fits = |rule: &KeyRule| !(writes && rule.reads_only) && glob_matches(&rule.pattern, key);
         self.keys.iter().any(fits)
     }
 
-    /// Whether all keys may be.
+    /// Whether the user may do so with every key.
     pub(crate) fn may_touch_all(&self, writes: bool) -> bool {
         self.keys.iter().any(|rule| !(writes && rule.reads_only) && rule.pattern == b"*")
     }
 
-    /// As others are told of it.
+    /// The user as `ACL` describes it.
     pub(crate) fn told(&self) -> Told {
         let flags = vec![if self.is_on { "on" } else { "off" }.to_owned()];
         let passwords = self.passwords.iter().map(|hash| hexadecimal(hash)).collect();
@@ -247,7 +248,7 @@ impl User {
         Told { flags, passwords, commands: self.commands.rules(), keys: keys.join(" ") }
     }
 
-    /// As a line of a list.
+    /// The user as a line of a list.
     fn line(&self) -> String {
         let Told { flags, passwords, commands, keys } = self.told();
         let passwords = passwords.iter().map(|hash| format!("#{hash}"));

@@ -1,16 +1,16 @@
-//! What the table says of where a node is: its name, and where clients and other nodes reach it.
+//! Where a node is, as the table says it: its name, and where clients and other nodes reach it.
 
 use crate::token::{fill_randomly, hexadecimal};
 use std::fmt;
 use std::io;
 use std::str::FromStr;
 
-/// The name of a node that clients know it by: 40 hexadecimal digits, chosen once and kept with its store.
+/// The name by which clients know a node: 40 hexadecimal digits, chosen once and kept with its store.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeName([u8; 40]);
 
 impl NodeName {
-    /// A name that nobody else has.
+    /// Draws a name that no other node has.
     pub(crate) fn random() -> io::Result<Self> {
         let mut random = [0; 20];
         fill_randomly(&mut random)?;
@@ -19,7 +19,7 @@ impl NodeName {
         Ok(Self(name))
     }
 
-    /// The name that these digits are.
+    /// Makes a name of these digits, if they are 40 lower-case hexadecimal digits.
     #[must_use]
     pub fn new(digits: &[u8]) -> Option<Self> {
         let is_digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
@@ -30,7 +30,7 @@ impl NodeName {
     /// Its digits.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // They are digits, always.
+        // Always holds ASCII digits.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
@@ -47,7 +47,7 @@ impl fmt::Debug for NodeName {
     }
 }
 
-/// Where something is reached: a host, by name or number, and a port.
+/// A host, by name or number, and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPort {
     /// The host.
@@ -56,10 +56,10 @@ pub struct HostPort {
     pub port: u16,
 }
 
-/// Where a node is. As text, which is what the table keeps: `NAME HOST:PORT HOST:PORT`.
+/// Where a node is. Its text form, which the table keeps, is `NAME HOST:PORT HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeAddress {
-    /// The name that clients know it by.
+    /// The name by which clients know it.
     pub name: NodeName,
     /// Where clients reach it.
     pub clients: HostPort,
@@ -67,18 +67,18 @@ pub struct NodeAddress {
     pub peers: HostPort,
 }
 
-/// A text that is no address.
+/// A text that is not an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is expected")]
 pub struct AddressError {
-    /// What would be right.
+    /// The expected form.
     pub what: &'static str,
 }
 
 impl FromStr for HostPort {
     type Err = AddressError;
 
-    /// `HOST:PORT`; a number of six parts stands in brackets.
+    /// Parses `HOST:PORT`; an IPv6 address stands in brackets.
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let wrong = AddressError { what: "HOST:PORT" };
         let (host, port) = text.rsplit_once(':').ok_or(wrong)?;
@@ -87,7 +87,7 @@ impl FromStr for HostPort {
             None if host.contains(':') => return Err(wrong),
             None => host,
         };
-        // Clients are told of it in lines that spaces and commas divide.
+        // Replies to clients separate their fields by spaces and commas, so a host may contain neither.
         let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_%".contains(&byte);
         if host.is_empty() || host.len() > 255 || !host.bytes().all(is_host) {
             return Err(wrong);

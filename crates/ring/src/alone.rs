@@ -1,4 +1,4 @@
-//! The table of a node that is the whole ring, and what it keeps of it: which keyspaces there are.
+//! The table of a node that is the whole ring, and the list of keyspaces, which is all that it keeps of it.
 
 use crate::NodeError;
 use crate::address::{HostPort, NodeAddress, NodeName};
@@ -11,13 +11,13 @@ use atoll_replica::{
 };
 use std::sync::Arc;
 
-/// The node.
+/// The number of the only node.
 const ME: NodeId = NodeId(1);
 
-/// Where it is kept, in the tree about the node itself.
+/// Key of the list of keyspaces in the tree about the node itself.
 const KEYSPACES: &[u8] = b"keyspaces";
 
-/// A table in which one node has all slots.
+/// Makes a table in which one node has all slots.
 pub(crate) fn table(name: NodeName, clients: HostPort, engine: &Engine) -> Result<Table, NodeError> {
     let mut table = Table::empty(SLOTS.into());
     let address = NodeAddress { name, peers: clients.clone(), clients }.to_string().into();
@@ -29,7 +29,7 @@ pub(crate) fn table(name: NodeName, clients: HostPort, engine: &Engine) -> Resul
     Ok(table)
 }
 
-/// The same with one more keyspace, which is there for good by then.
+/// Adds a keyspace to a table. The keyspace is durable when this returns.
 pub(crate) fn with_keyspace(
     table: &Table,
     rules: KeyspaceRules,
@@ -44,7 +44,7 @@ pub(crate) fn with_keyspace(
     Ok(table)
 }
 
-/// As clients see it.
+/// The table as clients see it.
 pub(crate) fn seen(table: Table) -> SlotTable {
     SlotTable::of(Arc::new(table), ME)
 }
@@ -56,7 +56,7 @@ fn lead_all(table: &mut Table) {
     table.slots.change_each(|_, slot| *slot = all);
 }
 
-/// A line for each keyspace: names have no spaces.
+/// Writes one line for each keyspace. Names contain no spaces.
 fn write(keyspaces: &[KeyspaceRules]) -> String {
     let line = |rules: &KeyspaceRules| {
         format!("{} {} {} {}\n", rules.name, rules.copies, rules.in_sync_min, rules.latency_ms)

@@ -1,4 +1,4 @@
-//! What is told of connections: a line for each.
+//! `CLIENT LIST` and `CLIENT INFO`: connections described in one line each.
 
 use crate::access::DEFAULT;
 use crate::connection::{Outbox, Session};
@@ -6,7 +6,7 @@ use crate::connections::Connections;
 use atoll_replica::Moment;
 use atoll_resp::{COMMANDS, Protocol};
 
-/// All connections of a loop, a line for each.
+/// All connections of a loop, one line each.
 pub(crate) fn list(connections: &Connections, now: Moment) -> String {
     let mut text = String::new();
     for (_, connection) in connections.iter() {

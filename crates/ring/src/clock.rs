@@ -1,19 +1,19 @@
-//! The one place where a node looks at clocks.
+//! The only place where a node reads clocks.
 
 use atoll_replica::Moment;
 
-/// What a clock tells.
+/// A reading of the clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// Never falls, goes on while the machine sleeps, and means nothing elsewhere.
+    /// Monotonic, also across sleep of the machine; comparable only on this machine.
     pub moment: Moment,
     /// Milliseconds since 1970; may be set back.
     pub date_ms: u64,
 }
 
-/// Tells the time.
+/// A source of time.
 pub trait Clock: Send + Sync {
-    /// The time now.
+    /// Reads the time.
     fn now(&self) -> Now;
 }
 

@@ -1,19 +1,20 @@
-//! Who of a ring is there: told in the log when a node goes, comes back or leaves, once each time.
+//! Logs changes of the ring's membership: once each time a node goes down, comes back, or leaves.
 //!
-//! The library below the configuration group tells of a member that is away again and again, as often as it
-//! tries; by default it is not listened to.
+//! The consensus library under the configuration group reports an unreachable member at every attempt to
+//! reach it, so by default its log is off.
 
 use atoll_replica::{NodeId, Table};
 use std::collections::BTreeMap;
 
-/// Who was there by the last table.
+/// Which nodes were up by the last table.
 #[derive(Debug, Default)]
 pub(crate) struct Comings {
     up: BTreeMap<NodeId, bool>,
 }
 
 impl Comings {
-    /// Goes by a table. The first is the ring as it was found: nobody comes or goes by it.
+    /// Logs what changed since the last table. The first table is the initial state, and nothing is logged
+    /// for it.
     pub(crate) fn follow(&mut self, table: &Table) {
         self.up.retain(|node, _| {
             let stays = table.members.get(node).is_some();
@@ -40,7 +41,7 @@ mod tests {
     use crate::warned;
     use atoll_replica::{Incarnation, Member};
 
-    /// A table with nodes that are there or not.
+    /// A table with nodes that are up or not.
     fn table(nodes: &[(u32, bool)]) -> Table {
         let mut table = Table::default();
         for &(node, is_up) in nodes {

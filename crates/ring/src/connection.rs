@@ -1,8 +1,8 @@
-//! A connection: what arrives is understood and executed, and what is answered is sent.
+//! A connection: parses and executes what arrives, and sends the replies.
 //!
-//! Invariant: while more is unsent than the limit, or more replies are awaited, nothing more is executed or
-//! received.
-//! Invariant: an idle connection keeps no buffer and no parser.
+//! Invariant: while the unsent bytes or the awaited replies are at their limit, nothing more is received or
+//! executed.
+//! Invariant: an idle connection holds no buffer and no parser.
 
 mod burden;
 mod inbox;
@@ -22,7 +22,7 @@ use inbox::{Inbox, ROOM_BYTES};
 use mio::net::TcpStream;
 use std::io::{self, Write};
 
-/// One client.
+/// One client's connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) stream: Stream<TcpStream>,
@@ -31,29 +31,30 @@ pub(crate) struct Connection {
     /// Whether it has a turn in the next round.
     pub(crate) is_scheduled: bool,
     inbox: Inbox,
-    /// Knows how far a request came that is not whole.
+    /// State of a request that has not arrived in full.
     parser: Option<Box<RequestParser>>,
-    /// Whether something may have arrived.
+    /// Whether the socket may have bytes to read.
     is_readable: bool,
-    /// Whether the socket may take something.
+    /// Whether the socket may accept bytes.
     is_writable: bool,
-    /// Whether the peer sends nothing more.
+    /// Whether the peer has closed its sending side.
     is_read_closed: bool,
-    /// Whether nothing reaches the peer any more, as the poll told.
+    /// Whether the poll reported that nothing reaches the peer any more.
     is_broken: bool,
-    /// Whether requests that are here wait until it has read what it was told.
+    /// Whether received requests remain unexecuted because the turn ended or replies have to be sent first.
     is_paused: bool,
-    /// What was received before its turn, so that what others ask for as well can be brought nearer at once.
+    /// The result of receiving ahead of its turn, so that the keys of several connections can be prefetched
+    /// together.
     ahead: Option<Result<usize, End>>,
-    /// What became of it in its turn.
+    /// What its last turn came to.
     turn: Turn,
-    /// Since when the socket takes nothing of what there is to send.
+    /// Since when the socket has accepted nothing of the unsent bytes.
     stalled_since: Option<Moment>,
-    /// Memory that was counted for it.
+    /// Bytes last added for it to the loop's memory counter.
     counted_bytes: usize,
 }
 
-/// Memory that the connections of a loop take turns with.
+/// Buffers that the connections of a loop share, turn by turn.
 #[derive(Debug, Default)]
 pub(crate) struct Spare {
     inboxes: Vec<Vec<u8>>,
@@ -61,63 +62,63 @@ pub(crate) struct Spare {
     parser: Option<Box<RequestParser>>,
 }
 
-/// Room for replies that is kept for the next connection.
+/// Largest outbox buffer that is kept for the next connection, in bytes.
 const SPARE_BYTES_MAX: usize = 256 << 10;
 
-/// How many of these.
+/// Most such buffers that are kept.
 const SPARES_MAX: usize = 64;
 
-/// How much of one connection is received before others have their turn.
+/// Bytes received from one connection before others have their turn.
 const TURN_BYTES: usize = 8 * ROOM_BYTES;
 
-/// How many requests of one connection are executed before others have their turn.
+/// Requests executed for one connection before others have their turn.
 const TURN_REQUESTS: usize = 1024;
 
-/// For how long they are, in microseconds: some take a thousand times as long as others.
+/// Longest turn, in microseconds: some requests take a thousand times as long as others.
 const TURN_US: u64 = 2_000;
 
-/// Requests from one look at the clock to the next.
+/// Requests between two looks at the clock.
 const LOOK_EACH: usize = 16;
 
-/// Why who speaks TLS is turned away, where nobody does.
+/// Why a client that speaks TLS is turned away by a node without a certificate.
 pub(crate) const SPEAKS_TLS: &str = "it speaks TLS, which this node has no certificate for";
 
-/// What became of a connection in its turn.
+/// What a connection's turn came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// It waits for its socket, or for replies.
     Waits,
-    /// It has more to do, once others had their turn.
+    /// It has more to do after others had their turn.
     Again,
     /// It is over.
     Over(End),
 }
 
-/// Why a connection is over.
+/// Why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The client went, or asked for it.
+    /// The client closed it, or asked to quit.
     Gone,
     /// The socket failed.
     Failed,
-    /// It was told an error that ends it.
+    /// The last reply was an error that ends it.
     Refused,
-    /// It does not read what it is told.
+    /// The client does not read its replies.
     Stalled,
-    /// It takes too much memory, or most of all where all together do.
+    /// It takes too much memory, or the most when all together take too much.
     Memory,
-    /// It did not say who it is in time.
+    /// The client did not authenticate in time.
     Silent,
 }
 
 impl End {
-    /// Whether it was not the client that ended it.
+    /// Whether the node ended it, not the client.
     pub(crate) fn is_dropped(self) -> bool {
         matches!(self, Self::Refused | Self::Stalled | Self::Memory | Self::Silent)
     }
 }
 
-/// Brings nearer what requests about the first of these keys will touch in memory.
+/// Prefetches what the requests about the first of these keys will touch in memory.
 pub(crate) fn bring_nearer<'a>(here: &mut Here, keyspace: u8, keys: impl Iterator<Item = &'a [u8]>) {
     let mut first: [&[u8]; NEAR_AT_ONCE] = [&[]; NEAR_AT_ONCE];
     let count = first.iter_mut().zip(keys).map(|(first, key)| *first = key).count();
@@ -146,7 +147,7 @@ impl Connection {
         }
     }
 
-    /// What the poll told of its socket.
+    /// Records what the poll reported about its socket.
     pub(crate) fn notice(&mut self, event: &mio::event::Event) {
         self.is_readable |= event.is_readable() || event.is_read_closed() || event.is_error();
         self.is_writable |= event.is_writable() || event.is_write_closed() || event.is_error();
@@ -154,17 +155,18 @@ impl Connection {
         self.is_broken |= event.is_error() || event.is_write_closed();
     }
 
-    /// Whether what arrived may wait for others. Who is about to end, or has to say who it is, may not.
+    /// Whether what arrived may wait for other connections. A connection that is about to end, or has yet to
+    /// authenticate, may not.
     pub(crate) fn has_time(&self) -> bool {
         let is_usual = self.session.is_authenticated && !self.session.is_ending && !self.is_read_closed;
         is_usual && self.is_readable && !self.is_scheduled && self.session.class.slack_us().is_some()
     }
 
-    /// Receives once, ahead of its turn, where that is all that would come first in it.
+    /// Receives once ahead of its turn, if receiving is what the turn would begin with.
     pub(crate) fn receive_ahead(&mut self, here: &mut Here, spare: &mut Spare) {
         let is_usual =
             self.session.is_authenticated && !self.session.is_ending && !self.stream.is_encrypted();
-        // It may have received already, for a turn that it did not come to have.
+        // An earlier round may have received for a turn that did not come.
         let has_room = self.ahead.is_none() && !self.is_paused && !self.is_full(here);
         if is_usual && has_room && self.is_readable && !self.outbox.is_held() {
             self.inbox.borrow(&mut spare.inboxes);
@@ -177,7 +179,7 @@ impl Connection {
         self.ahead.as_ref().and_then(|_| keys_ahead(self.inbox.unread()).next())
     }
 
-    /// Receives and executes what can be. Behind it comes [`answer`](Self::answer).
+    /// Receives and executes what the turn allows. To be followed by [`answer`](Self::answer).
     pub(crate) fn work(&mut self, here: &mut Here, spare: &mut Spare) {
         self.borrow(here, spare);
         self.turn = self.receive_and_execute(here);
@@ -187,7 +189,7 @@ impl Connection {
         }
     }
 
-    /// Sends what was answered, and tells what is to become of the connection.
+    /// Sends the replies, and returns what is to become of the connection.
     pub(crate) fn answer(&mut self, here: &mut Here, spare: &mut Spare) -> Turn {
         let sent = self.send(here);
         if let Some(room) = self.outbox.give_back(SPARE_BYTES_MAX)
@@ -201,7 +203,7 @@ impl Connection {
             _ if self.session.is_ending && self.outbox.is_empty() && !self.stream.has_unsent() => {
                 Turn::Over(self.session.end)
             }
-            // What was sent made room for what is here already.
+            // Sending made room for requests that have already arrived.
             (Turn::Waits, Ok(())) if self.has_more() && !self.is_full(here) => Turn::Again,
             (turn, Ok(())) => turn,
         }
@@ -229,17 +231,17 @@ impl Connection {
             self.execute(&mut ends, here);
             let is_full = self.is_full(here);
             if is_full && self.is_broken {
-                // Nobody will make room by reading what it is told.
+                // The peer will not make room by reading its replies.
                 return Turn::Over(End::Gone);
             }
             if is_full && self.is_read_closed {
-                // The end that the poll told of is behind what there is no room for, and it waits for nothing
-                // any more.
+                // The end of the stream that the poll reported lies behind bytes for which there is no room.
+                // The client waits for nothing any more.
                 here.slots.watches().give_up(self.session.key);
             }
             if self.session.is_ending && self.outbox.awaited() > 0 {
-                // Nobody looks at its socket any more, so that it would keep its place until its waits are
-                // over, gone or not.
+                // Its socket is not read any more, so without this it would keep its place until its watches
+                // end, even if the client is gone.
                 here.slots.watches().give_up(self.session.key);
             }
             if self.session.is_ending || is_full || !(self.is_readable || self.is_paused) {
@@ -248,7 +250,7 @@ impl Connection {
             if received >= TURN_BYTES || self.is_paused {
                 return Turn::Again;
             }
-            // Handshakes take long, and others are not to wait for many of them.
+            // Handshakes take long; other connections must not wait for many of them.
             if self.stream.is_handshaking() && !here.may_shake_hands() {
                 return Turn::Again;
             }
@@ -266,14 +268,15 @@ impl Connection {
         here.look_at_clock();
         match received {
             Ok(0) => {
-                // What it asked for is answered, though it will ask nothing more.
+                // The client will ask nothing more, but its requests so far are answered.
                 self.session.is_ending = true;
                 here.slots.watches().give_up(self.session.key);
                 Ok(0)
             }
             Ok(count) => {
-                // Less than there was room for is all there was, and the poll will tell of more. Of the end
-                // it told already. What is encrypted comes in pieces of its own.
+                // A read that did not fill the buffer got everything, and the poll will report more. The end
+                // of the stream has been reported already. Encrypted bytes come in records, so a short read
+                // says nothing there.
                 let is_all = !self.inbox.is_full() && !self.stream.is_encrypted();
                 self.is_readable = !is_all || self.is_read_closed;
                 self.session.heard = here.now.moment;
@@ -289,7 +292,7 @@ impl Connection {
         }
     }
 
-    /// What it means that nothing more can be received.
+    /// Turns a failed read into the reason for the end.
     fn give_up(&mut self, error: &io::Error, here: &mut Here) -> End {
         if error.kind() != io::ErrorKind::InvalidData {
             return End::Failed;
@@ -298,7 +301,7 @@ impl Connection {
         match error.get_ref().and_then(|error| error.downcast_ref::<NoTls>()) {
             Some(_) => {
                 here.turned_away(peer, &"it does not speak TLS, which this node expects");
-                // It would understand nothing else.
+                // A client without TLS would understand nothing else.
                 let _ = self.stream.socket_mut().write(b"-ERR this node speaks TLS, and nothing else\r\n");
             }
             None => here.turned_away(peer, error),
@@ -306,7 +309,7 @@ impl Connection {
         End::Refused
     }
 
-    /// Whether somebody speaks TLS here, where nobody does; then it was turned away.
+    /// Turns away a client that speaks TLS to a node that does not. Returns whether it did.
     fn turn_away(&mut self, here: &mut Here) -> bool {
         let is_stranger = !self.stream.is_encrypted() && is_handshake(self.inbox.unread());
         if is_stranger {
@@ -316,8 +319,8 @@ impl Connection {
         is_stranger
     }
 
-    /// Executes what is whole of what arrived, as far as a turn goes: it `ends` so long behind the first look
-    /// at the clock, which a request that comes alone does without.
+    /// Executes the requests that have arrived in full, as far as the turn goes. `ends` is the end of the
+    /// turn, set at the first look at the clock, which a request that comes alone does without.
     fn execute(&mut self, ends: &mut Option<Moment>, here: &mut Here) {
         let Some(mut parser) = self.parser.take() else { return };
         let (mut near, mut left) = (0_usize, TURN_REQUESTS);
@@ -330,7 +333,7 @@ impl Connection {
             let request = match parser.parse(self.inbox.unread()) {
                 Ok(Some(request)) => request,
                 Ok(None) => break,
-                // Where the next one begins is not known.
+                // Where the next request begins is unknown.
                 Err(error) => return self.refuse(&error, here),
             };
             let (bytes, was_authenticated) = (request.bytes(), self.session.is_authenticated);
@@ -352,9 +355,9 @@ impl Connection {
         self.turn_away(here);
     }
 
-    /// Brings nearer what the next requests will touch in memory; how many are not to be looked at again.
+    /// Prefetches for the next requests; returns how many requests to execute before the next prefetch.
     fn bring_nearer(&self, here: &mut Here) -> usize {
-        // A guess for those who may not ask would be for nothing.
+        // Pointless for a client that may not execute anything.
         if self.session.is_authenticated {
             bring_nearer(here, self.session.keyspace, keys_ahead(self.inbox.unread()));
         }
@@ -372,7 +375,7 @@ impl Connection {
         self.inbox = Inbox::default();
     }
 
-    /// Whether it has to read first what it is told, or others what came of this round.
+    /// Whether the client has to read its replies first, or the loop has to send what this round produced.
     fn is_full(&self, here: &Here) -> bool {
         let limits = here.limits();
         self.outbox.unsent_bytes() >= limits.unsent_bytes_pause
@@ -380,7 +383,7 @@ impl Connection {
             || here.has_much_to_tell()
     }
 
-    /// Whether something may be here that could be executed.
+    /// Whether there may be something to execute.
     fn has_more(&self) -> bool {
         (self.is_readable || self.is_paused || self.ahead.is_some()) && !self.session.is_ending
     }
@@ -393,7 +396,7 @@ impl Connection {
         let is_all = self.stream.send().map_err(|_| End::Failed)?;
         here.metrics.sent_bytes.add(count as u64);
         self.is_writable = is_all && !self.outbox.has_ready();
-        // What is encrypted may leave without anything of the outbox.
+        // TLS may send its own records when the outbox has nothing to send.
         if count > 0 || self.is_writable {
             self.stalled_since = None;
         }

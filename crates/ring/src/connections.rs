@@ -1,4 +1,4 @@
-//! The connections of one loop, each at a place whose number the poll knows.
+//! The connections of one loop. Each has an index, which is its token at the poll.
 
 use crate::connection::Connection;
 
@@ -40,12 +40,12 @@ impl Connections {
         Some(removed)
     }
 
-    /// All of them.
+    /// All connections.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &Connection)> {
         self.places.iter().enumerate().filter_map(|(key, place)| Some((key, place.as_deref()?)))
     }
 
-    /// All of them, to be changed.
+    /// All connections, mutably.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Connection)> {
         self.places.iter_mut().enumerate().filter_map(|(key, place)| Some((key, place.as_deref_mut()?)))
     }

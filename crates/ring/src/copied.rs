@@ -1,6 +1,6 @@
-//! The slots of a node of several: copies, and what is told to them from outside the loop.
+//! The slots of a node of several: its copies, and the events that other threads send to the loop.
 //!
-//! Invariant: the clock is read between whatever comes in and what follows from it.
+//! Invariant: the clock is read after an event comes in and before it takes effect.
 
 use crate::NodeError;
 use crate::clock::Now;
@@ -28,19 +28,19 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-/// Messages of other nodes that there is room for from one round to the next.
+/// Capacity for messages of other nodes that is kept from one round to the next.
 const HEARD_KEPT: usize = 4096;
 
-/// How often it is tried whether there is room for what a table names.
+/// How often a table is retried for whose keyspaces the disk had no room, in microseconds.
 const TRY_EACH_US: u64 = 200_000;
 
-/// What other threads tell the loop.
+/// What other threads send to the loop.
 pub(crate) enum Told {
-    /// The configuration group said something.
+    /// An event of the configuration group.
     Group(GroupSaid),
-    /// These entries are synced, or nothing is any more.
+    /// These entries are synced, or syncing failed for good.
     Synced(Result<Logged, EngineError>),
-    /// Where a node is that named its host.
+    /// The address of a node that is known by its host name.
     Located(Located),
 }
 
@@ -54,26 +54,26 @@ pub(crate) struct Copied {
     me: NodeId,
     ticked_at: Moment,
     tick_us: u64,
-    /// When this node asked last what the configuration group answered; when it began, before there is such
-    /// an answer.
+    /// When this node sent the request that the configuration group answered last; when the node began,
+    /// before the first answer.
     heard_at: Moment,
-    /// Who led the group then.
+    /// The leader of the group at that time.
     group_leader: Option<NodeId>,
-    /// Whether the part that this node has in the group failed.
+    /// Whether this node's seat in the group failed.
     is_seat_lost: bool,
-    /// Whether it waits for room on its disk.
+    /// Whether this node's seat in the group waits for room on its disk.
     is_seat_waiting: bool,
     has_begun: bool,
-    /// Whether cells could be sent to other nodes at once.
+    /// Whether more cells could be sent to other nodes at once.
     has_pieces: bool,
     heard: Vec<(NodeId, Incarnation, Spoken)>,
     addressed: Version,
-    /// A table that there is no room for yet, and when that was tried last.
+    /// A table whose keyspaces the disk has no room for yet, and when it was last tried.
     put_off: Option<(Arc<Table>, Moment)>,
     addresses: PeerAddresses,
     comings: Comings,
     failed: Option<NodeError>,
-    /// Those of the loop.
+    /// The counters of the loop.
     metrics: Arc<Metrics>,
 }
 
@@ -88,7 +88,8 @@ impl Copied {
         addresses: PeerAddresses,
     ) -> Self {
         let metrics = shared.metrics.first().cloned().unwrap_or_default();
-        // Nobody was asked before: a group that has not answered yet is silent for as long as the node runs.
+        // The group has not been asked before: until its first answer it counts as silent since the node
+        // began.
         let heard_at = shared.began;
         let (ticked_at, group_leader, has_begun, has_pieces) = Default::default();
         let (heard, addressed, put_off, failed, is_seat_lost, is_seat_waiting) = Default::default();
@@ -117,28 +118,28 @@ impl Copied {
         }
     }
 
-    /// How long the loop may wait: not at all where cells of slots are still to be sent or words of nodes to
-    /// be heard, of which each round does some.
+    /// How long the loop may wait: not at all while there are more cells to send or more messages to receive,
+    /// of which each round handles some.
     pub(crate) fn tick(&self) -> Duration {
         let has_more = self.has_pieces || self.copies.peers.has_rest();
         Duration::from_micros(if has_more { 0 } else { self.tick_us })
     }
 
-    /// When the configuration group answered last, and who led it then.
+    /// When the configuration group last answered, and who led it then.
     pub(crate) fn group_heard(&self, now: Now) -> GroupHeard {
         let silence = Duration::from_micros(now.moment.0.saturating_sub(self.heard_at.0));
         let is_seat_lost = self.is_seat_lost || self.is_seat_waiting;
         GroupHeard { silence, leader: self.group_leader, is_seat_lost }
     }
 
-    /// Keeps the first thing that went wrong until the end of the round, which then ends the node.
+    /// Keeps the first error until the end of the round, which then ends the node.
     pub(crate) fn note(&mut self, done: Result<(), NodeError>) {
         if let Err(error) = done {
             self.failed.get_or_insert(error);
         }
     }
 
-    /// What the poll told of a peer.
+    /// Handles what the poll reported about a peer.
     pub(crate) fn notice(&mut self, event: &Event, registry: &Registry) {
         let heard = &mut self.heard;
         self.copies.peers.notice(event, registry, &mut |from, incarnation, spoken| {
@@ -146,8 +147,8 @@ impl Copied {
         });
     }
 
-    /// Takes what came from peers and other threads; `now` was read behind the last look at the poll, and a
-    /// moment that is too early by what other threads told meanwhile is one at which that had not come yet.
+    /// Takes what came from peers and other threads. `now` was read after the last poll. For what other
+    /// threads sent since it may be a little too early, which is as if their event had not come yet.
     pub(crate) fn hear(&mut self, now: Now, registry: &Registry) -> Result<(), NodeError> {
         let heard = &mut self.heard;
         let hear = &mut |from, incarnation, spoken| heard.push((from, incarnation, spoken));
@@ -162,12 +163,13 @@ impl Copied {
         }
         self.copies.take_early(now)?;
         let now = self.copies.dates.again(now);
-        // Its room is used again, but not what a flood took.
+        // Keep the buffer, but not the memory of a flood.
         self.heard.shrink_to(HEARD_KEPT);
         if self.has_begun && now.moment >= self.ticked_at.after(self.tick_us) {
             self.ticked_at = now.moment;
             if self.put_off.is_none() {
-                // What a newer table gave to this node waits: only while it is silent others take that over.
+                // While a newer table is put off this node must stay silent: only then do others take over
+                // what that table gave to it.
                 self.copies.at_work(now.moment);
             }
             self.addresses.seek(self.copies.peers.take_lost());
@@ -187,11 +189,13 @@ impl Copied {
         match told {
             Told::Group(GroupSaid::Registered(incarnation, ring)) => {
                 self.has_begun = true;
-                // Whoever said it may be of another ring, in which it has the same number and the same life.
+                // These messages may be from a node of another ring, in which it has the same number and the
+                // same incarnation.
                 self.heard.clear();
                 let engine = self.copies.keyspaces.engine();
-                // What could not be noted is noted in the next life. Until then the store is of the ring that
-                // it joins next, as one of an earlier build, and asks for more copies than it needs.
+                // What could not be recorded is recorded in the next incarnation. Until then the store looks
+                // like one of an earlier build: it belongs to the ring that it joins next, and asks for more
+                // copies than it needs.
                 for noted in [folder::join(engine, ring), reliance::note_told(engine)] {
                     match noted {
                         Err(error) if error.kind() == ErrorKind::OutOfSpace => {
@@ -207,7 +211,8 @@ impl Copied {
                 self.group_leader = leader;
                 self.heard_at = self.heard_at.max(asked_at);
                 match self.put_off {
-                    // It counts for a node that goes by the table, which may have taken slots from this one.
+                    // The answer counts only for a node that follows the table, which may have taken slots
+                    // from this one.
                     Some(_) => Ok(()),
                     None => self.copies.step(now, Input::GroupHeard { asked_at }),
                 }
@@ -232,11 +237,11 @@ impl Copied {
         }
     }
 
-    /// Goes by a table, once there is room on the disk for the keyspaces that it names. Until then this node
-    /// is to the others one that did not hear of it.
+    /// Follows a table once the disk has room for the keyspaces that it names. Until then this node looks to
+    /// the others like one that has not received it.
     fn take_table(&mut self, table: Arc<Table>, now: Now, registry: &Registry) -> Result<(), NodeError> {
         if table.version > self.addressed {
-            // Before anybody asks for what is there by this table.
+            // Grow first: the table takes effect for requests right after this.
             match self.copies.keyspaces.grow(table.keyspace_count()) {
                 Err(error) if error.kind() == ErrorKind::OutOfSpace => {
                     if self.put_off.is_none() {
@@ -259,12 +264,12 @@ impl Copied {
         if self.has_begun && self.copies.is_superseded() { Err(NodeError::Superseded) } else { Ok(()) }
     }
 
-    /// Makes what was logged as durable as was chosen, and says what there is to say.
+    /// Makes what was logged as durable as configured, and sends what there is to send.
     pub(crate) fn settle(&mut self, now: Now, registry: &Registry) -> Result<(), NodeError> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        // Entries that are counted as logged may have others committed, which are logged in turn.
+        // Entries that count as logged may commit others, which are then logged in turn.
         while self.hand_over(now)? {}
         self.copies.propose();
         self.has_pieces = self.copies.send_pieces(now)?;
@@ -294,7 +299,7 @@ impl Copied {
         Ok(true)
     }
 
-    /// Does what a client asks; its answer comes by its ticket.
+    /// Does what a client asks; the answer comes under its ticket.
     pub(crate) fn ask(&mut self, asking: &Asking<'_, '_>, is_write: bool, protocol: Protocol) {
         let Asking { slot, now, request, ticket, .. } = *asking;
         let keys = asking.keys.places(request.len());
@@ -305,13 +310,13 @@ impl Copied {
         self.note(done);
     }
 
-    /// Has somebody told when a field is as it has to be.
+    /// Begins a watch on a field.
     pub(crate) fn watch(&mut self, slot: Slot, now: Now, watch: Watch) {
         let done = self.copies.watch(slot, now, watch);
         self.note(done);
     }
 
-    /// Has keys of one slot deleted whose time is over, through the log; whether that was not refused.
+    /// Deletes expired keys of a slot through its log. Returns whether that was accepted.
     pub(crate) fn expire(&mut self, slot: Slot, now: Now, overdue: &[Overdue]) -> bool {
         let before = self.copies.refused_expiries();
         let done = self.copies.expire_now(slot, now, overdue);
@@ -319,7 +324,7 @@ impl Copied {
         self.copies.refused_expiries() == before
     }
 
-    /// Has clients of one slot forgotten who were silent for long, through the log.
+    /// Forgets clients of a slot that were silent for long, through its log.
     pub(crate) fn forget_clients(&mut self, slot: Slot, now: Now, most: u64) {
         let done = self.copies.forget_clients(slot, now, most);
         self.note(done);
@@ -330,8 +335,8 @@ impl Copied {
     }
 }
 
-/// What is to be taken of what was told, in its order. Of several tables only the newest says anything; that
-/// the group heard this node counts behind a table as new as the group's was then, and so behind that one.
+/// Selects the events to handle, in order. Of several tables only the newest counts. A `Heard` before it in
+/// the queue is moved behind it: it holds for a node that follows a table as new as the group's at that time.
 fn to_be_taken(mut told: Vec<Told>) -> Vec<Told> {
     let is_table = |one: &Told| matches!(one, Told::Group(GroupSaid::Table(_)));
     let Some(newest) = told.iter().rposition(is_table) else { return told };

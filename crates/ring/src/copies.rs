@@ -1,10 +1,10 @@
-//! The copies of slots on this node, and how they are kept the same as those on other nodes: [`Replica`]
-//! decides, and this does.
+//! The copies of slots on this node, and the driver that keeps them equal to those on other nodes:
+//! [`Replica`] decides, this module performs.
 //!
-//! Invariant: effects are done in the order in which they were decided; whoever is answered rests on those
-//! before.
-//! Invariant: a copy that cannot do what was decided ends with its node, or waits where only its disk is
-//! full: it never goes on with less.
+//! Invariant: effects are performed in the order in which they were decided; an answer may rely on those
+//! before it.
+//! Invariant: a copy that cannot perform an effect ends with its node, or waits if only its disk is full. It
+//! never goes on with less.
 
 mod answering;
 mod applying;
@@ -50,39 +50,39 @@ pub(crate) struct Copies {
     pub(crate) peers: Peers,
     pub(crate) dates: Dates,
     replica: Replica,
-    /// None where nothing outlives the process.
+    /// None if nothing outlives the process.
     log: Option<SlotLog>,
     group: Option<Box<dyn GroupMember>>,
     waiting: WaitingList,
-    /// Replies that are ready, for whoever waits for these tickets, and how many bytes they have.
+    /// Replies that are ready, by ticket, and their total bytes.
     answers: Vec<(Ticket, Vec<u8>)>,
     answer_bytes: usize,
     /// How many requests the store failed at.
     failures: u64,
-    /// Slots in which keys are being deleted whose time is over, and how often that was refused.
+    /// Slots in which expired keys are being deleted, and how often such a deletion was refused.
     expiring: HashSet<Slot>,
     refused_expiries: u64,
-    /// Watches that may begin, or why not.
+    /// Watches that may begin, or the reason why not.
     watched: Vec<(Watch, Option<String>)>,
     /// What was written.
     pub(crate) touched: Touched,
-    /// What was handed to the log and is not durable as was chosen.
+    /// What was handed to the log and is not yet as durable as configured.
     handed: Logged,
     inputs: VecDeque<Input>,
-    /// What was asked before the clock of this node was known to be right.
+    /// Requests that came before the clock of this node was known to be right.
     early: VecDeque<Input>,
     effects: Vec<Effect>,
     moves: Moves,
-    /// What waits while the disk is full.
+    /// Work that waits while the disk is full.
     full: Option<Full>,
-    /// What the group is asked for at the end of the round, in one go.
+    /// Proposals to the group, sent together at the end of the round.
     proposals: Vec<Proposal>,
     parser: RequestParser,
-    /// Tickets of what nobody waits for.
+    /// The last ticket of this node's own, for which no client waits.
     own_tickets: u64,
 }
 
-/// Replies of so many bytes wait together at most; reads that could be answered beyond that are refused.
+/// Most bytes of replies that wait together. Further reads that become ready are refused.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
 /// Tickets from here on are this node's own.
@@ -128,13 +128,13 @@ impl Copies {
         }
     }
 
-    /// What this node may say that it still has: everything, once all of its log was read.
+    /// What this node may claim to have kept: everything, once its whole log was read.
     pub(crate) fn survived(log: &mut SlotLog, keyspaces: &Keyspaces) -> Result<Survived, NodeError> {
         log.found(applied(keyspaces))?;
         Ok(Survived::Everything)
     }
 
-    /// The configuration group gave this node a life, in the ring of this number.
+    /// Begins an incarnation, which the configuration group assigned, in the ring with this number.
     pub(crate) fn begin(
         &mut self,
         now: Now,
@@ -151,35 +151,35 @@ impl Copies {
         Ok(())
     }
 
-    /// The line to the configuration group.
+    /// Sets the connection to the configuration group.
     pub(crate) fn set_group(&mut self, group: Box<dyn GroupMember>) {
         self.group = Some(group);
     }
 
-    /// Says that this node is at work: the group's own thread would go on to say so whatever the loop hangs
-    /// in.
+    /// Reports that the loop is alive. The group's own thread cannot: it would go on reporting while the loop
+    /// hangs.
     pub(crate) fn at_work(&self, now: Moment) {
         if let Some(group) = &self.group {
             group.at_work(now);
         }
     }
 
-    /// Asks the configuration group for changes; what comes of it is in the next table.
+    /// Asks the configuration group for changes. Their effect shows in the next table.
     pub(crate) fn ask_group(&self, changes: Vec<Change>) {
         if let Some(group) = &self.group {
             group.ask(changes);
         }
     }
 
-    /// Asks the group for what primaries wished since the last time. A slot that is handed over takes nothing
-    /// until that is decided, and many are at once: one entry of the group's log is for all of them.
+    /// Sends the proposals since the last call to the group, in one entry of its log: a slot that is being
+    /// handed over takes no writes until that is decided, and often many slots are handed over at once.
     pub(crate) fn propose(&mut self) {
         if let Some(group) = self.group.as_ref().filter(|_| !self.proposals.is_empty()) {
             group.propose(std::mem::take(&mut self.proposals));
         }
     }
 
-    /// A client's write; its answer comes by its ticket.
+    /// Takes a client's write; the answer comes under its ticket.
     pub(crate) fn write(
         &mut self,
         slot: Slot,
@@ -205,7 +205,7 @@ impl Copies {
         self.enter(now, input)
     }
 
-    /// A client's read; its answer comes by its ticket.
+    /// Takes a client's read; the answer comes under its ticket.
     pub(crate) fn read(
         &mut self,
         slot: Slot,
@@ -225,7 +225,7 @@ impl Copies {
         self.enter(now, Input::Read { slot, ticket, keys })
     }
 
-    /// Somebody waits for a field; whether that may begin comes with [`Copies::take_watched`].
+    /// Asks to watch a field. Whether the watch may begin comes with [`Copies::take_watched`].
     pub(crate) fn watch(&mut self, slot: Slot, now: Now, watch: Watch) -> Result<(), NodeError> {
         self.own_tickets += 1;
         let (ticket, keys) = (Ticket(self.own_tickets), vec![number_of(watch.key())]);
@@ -238,12 +238,12 @@ impl Copies {
         self.enter(now, Input::Read { slot, ticket, keys })
     }
 
-    /// Watches that may begin, or why not, each once.
+    /// Returns, each once, the watches that may begin, or why not.
     pub(crate) fn take_watched(&mut self) -> Vec<(Watch, Option<String>)> {
         std::mem::take(&mut self.watched)
     }
 
-    /// What another node said.
+    /// Handles a message of another node.
     pub(crate) fn hear(
         &mut self,
         now: Now,
@@ -263,26 +263,26 @@ impl Copies {
                 }
                 self.step(now, Input::Message { from, incarnation, message })
             }
-            // Who is not of the ring has no say about what time it is, and there are only so many who are.
+            // Only members of the ring have a say about the time, and their number is bounded.
             Spoken::Date(_) if self.replica.table().incarnation(from) != Some(incarnation) => Ok(()),
             Spoken::Date(date_ms) => {
                 self.dates.told(from, date_ms, now.moment);
                 Ok(())
             }
-            // Of another life it may be of a branch that was given up.
+            // A piece of another incarnation may belong to a branch that was given up.
             Spoken::Piece(_) if self.replica.table().incarnation(from) != Some(incarnation) => Ok(()),
             Spoken::Piece(piece) => self.take_piece(now, from, piece),
         }
     }
 
-    /// Whether all entries that come can be applied: one that was logged and cannot be would end this node
-    /// whenever it begins.
+    /// Whether all entries of a message can be applied here. An entry that is logged and cannot be applied
+    /// would end this node at every start.
     fn is_understood(&mut self, message: &Message) -> bool {
         let Message::Slot { about: SlotMessage::Append { entries, .. }, .. } = message else { return true };
         entries.iter().all(|entry| body::is_understood(&entry.body, &mut self.parser))
     }
 
-    /// Takes an input, and whatever follows from it.
+    /// Feeds an input to the replica, and performs all that follows from it.
     pub(crate) fn step(&mut self, now: Now, input: Input) -> Result<(), NodeError> {
         self.inputs.push_back(input);
         while let Some(input) = self.inputs.pop_front() {
@@ -302,7 +302,7 @@ impl Copies {
         if let Effect::Log { .. } | Effect::Apply { .. } | Effect::Read { .. } | Effect::Transfer { .. } =
             effect
         {
-            // Whatever is written or read may be of a slot that was to be forgotten before.
+            // The effect may read or write a slot that an earlier effect says to forget.
             self.forget()?;
             self.end_before(&effect)?;
         }
@@ -340,7 +340,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Has the log written that was handed to it since the last time; whether there was room for it.
+    /// Writes what was handed to the log since the last call. Returns whether the disk had room.
     pub(crate) fn write_log(&mut self) -> Result<bool, NodeError> {
         if self.is_full() {
             return Ok(false);
@@ -349,12 +349,12 @@ impl Copies {
         self.unless_full(done.map_err(NodeError::from))
     }
 
-    /// What was handed to the log since the last time.
+    /// What was handed to the log since the last call.
     pub(crate) fn take_handed(&mut self) -> Logged {
         std::mem::take(&mut self.handed)
     }
 
-    /// These entries are as durable as was chosen.
+    /// Reports that these entries are as durable as configured.
     pub(crate) fn logged(&mut self, now: Now, entries: Logged) -> Result<(), NodeError> {
         for (slot, position, run) in entries {
             self.step(now, Input::Logged { slot, position, run })?;
@@ -362,24 +362,24 @@ impl Copies {
         Ok(())
     }
 
-    /// How many entries each other node lacks of the slots that this one leads.
+    /// How many entries each other node lacks of the slots that this node leads.
     pub(crate) fn behind(&self) -> BTreeMap<NodeId, u64> {
         self.replica.behind()
     }
 
-    /// Whether what clients ask about a slot is to be given to the copies of this node.
+    /// Whether requests about a slot are to be handed to the copies of this node.
     pub(crate) fn takes(&self, slot: Slot) -> bool {
         self.replica.takes(slot)
     }
 
-    /// Whether keys of a slot may be listed from its cells, as they may be read.
+    /// Whether keys of a slot may be listed from its cells, under the same conditions as a read.
     pub(crate) fn may_read(&self, slot: Slot, now: Now) -> bool {
-        // What is over by now is not known before the clock of this node is known to be right.
+        // Which keys have expired is unknown until the clock of this node is known to be right.
         let is_dated = !self.dates.is_early(now.moment);
         is_dated && !self.lacks_cells(slot) && self.replica.may_read(slot, now.moment)
     }
 
-    /// Whether writes of a slot are on their way to its cells, or may be.
+    /// Whether writes of a slot are, or may be, under way to its cells.
     pub(crate) fn is_under_way(&self, slot: Slot) -> bool {
         !self.early.is_empty() || self.replica.is_under_way(slot)
     }
@@ -403,7 +403,7 @@ fn number_of(key: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The place of what was applied, as the protocol knows it.
+/// The last applied position of a slot, in the terms of the protocol.
 fn applied_position(keyspaces: &Keyspaces, slot: Slot) -> Position {
     let (keyspace, number) = keyspaces.of(slot);
     position_of(keyspace.applied(number))

@@ -1,8 +1,8 @@
-//! The configuration group of several processes, as a door for nodes: a seat in `atoll-council`, or a line to
-//! those who have one.
+//! The configuration group of several processes, as a [`GroupDoor`]: a seat in `atoll-council`, or a client
+//! of the nodes that have one.
 //!
-//! Invariant: a node hears of its table, its life and that it was heard in the order in which the council
-//! told it.
+//! Invariant: a node receives its tables, its incarnation and the group's answers in the order in which the
+//! council sent them.
 
 use crate::NodeError;
 use crate::group::{GroupDoor, GroupMember, GroupSaid, Joining};
@@ -16,25 +16,25 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// The configuration group, and what this node is in it.
+/// The configuration group, and this node's part in it.
 #[derive(Clone, Debug)]
 pub struct CouncilGroup {
-    /// The members of the group and where they listen for it: the same on all nodes; best 3 or 5.
+    /// The members of the group and where they listen for it: the same on all nodes, ideally 3 or 5.
     pub members: Vec<(NodeId, MemberAddress)>,
-    /// Where this node listens, if it is one of them.
+    /// Where this node listens, if it is a member.
     pub listen: Option<SocketAddr>,
-    /// Where the log of the group lies, if this node is one of them; in memory without.
+    /// Where the log of the group lies, if this node is a member; without it the log is in memory.
     pub folder: Option<PathBuf>,
     /// Options of the ring that never change.
     pub ring: GroupOptions,
-    /// How many nodes there should be before slots are first given to nodes.
+    /// How many nodes must have joined before slots are first assigned.
     pub founding_nodes: usize,
-    /// The hosts that the members are named as, which their certificates have to be for; names are looked up
-    /// again where a member is not reached at its address.
+    /// The host names of the members. Their certificates must be for these names, and a name is looked up
+    /// again when its member is not reached at the known address.
     pub hosts: BTreeMap<NodeId, String>,
-    /// What they encrypt with, if anything.
+    /// What members encrypt with, if anything.
     pub tls: Option<PeerTls>,
-    /// What all nodes show each other.
+    /// The token that all nodes share.
     pub token: Option<Token>,
 }
 

@@ -1,60 +1,59 @@
-//! Which date a node goes by: what its own clock says, unless most of the clocks of the ring say otherwise.
+//! The date that a node uses: that of its own clock, unless most clocks of the ring disagree with it.
 //!
-//! The time of a slot only grows, so a single entry by a clock that is a year ahead would be the slot's time
-//! for a year: keys would go at once, and later ones would stay. Nodes tell each other what their clocks say;
-//! nothing is agreed on.
+//! The time of a slot never falls. So one entry dated by a clock that is a year ahead would set the slot's
+//! time for a year: keys would expire at once, and later ones would not expire. Nodes tell each other what
+//! their clocks say; nothing is agreed on.
 //!
-//! Invariant: others are told what the clock of this node says, not what it goes by: a wrong clock is never
-//! told as a right one.
-//! Invariant: of two clocks that differ nobody knows which is wrong, so both are believed.
+//! Invariant: a node reports its own clock, not the date that it uses, so that a wrong clock is never passed
+//! on as a right one.
+//! Invariant: of two clocks that differ either may be wrong, so both are believed.
 
 use crate::clock::Now;
 use atoll_replica::{Entry, Moment, NodeId, Table};
 use std::collections::BTreeMap;
 
-/// How far from the middle one a clock is believed.
+/// How far a clock may be from the median to be believed.
 const APART_MS_MAX: u64 = 60_000;
 
-/// What a clock is off by is looked at again once that changed by so much: less is the way of a message.
+/// A changed offset of a clock is taken over from this difference on; less is the delay of a message.
 const STEP_MS: u64 = 1_000;
 
-/// For so long from its beginning a node does nothing for clients before it heard of the clocks of two
-/// others, if these are there: a machine that begins is the one whose clock is wrong, and its first write
-/// would do the harm already.
+/// How long a node that starts serves no clients while it has not heard the clocks of two others, if there
+/// are two. A machine that starts is the one whose clock is likely wrong, and its first write would already
+/// do harm.
 const EARLY_US: u64 = 3_000_000;
 
-/// Clocks among which one that is wrong is found out.
+/// How many clocks it takes to find a wrong one.
 const ENOUGH: usize = 3;
 
-/// How often it is warned of entries with dates far ahead.
+/// How often entries with dates far ahead are warned of.
 const WARN_EVERY_US: u64 = 60_000_000;
 
-/// The dates of a ring, as one of its nodes knows them. What a clock says is held as the milliseconds that
-/// are to be added to moments of this node: so what was told once says something for as long as that clock is
-/// not set.
+/// The clocks of a ring, as one of its nodes knows them. Each is kept as the offset, in milliseconds, from
+/// this node's monotonic moments to its date: a report stays valid until that clock is set.
 #[derive(Debug, Default)]
 pub(crate) struct Dates {
     own: i64,
     others: BTreeMap<NodeId, i64>,
-    /// What the middle one of all clocks says.
+    /// The median offset of all clocks.
     middle: i64,
-    /// Whether more than half of all clocks are far from this node's on the same side.
+    /// Whether more than half of all clocks are far from this node's, on the same side.
     is_doubted: bool,
     is_far: bool,
     begun_at: Option<Moment>,
     /// Nodes that are up, this one included.
     up: usize,
-    /// Entries of others with dates far ahead.
+    /// Entries of other nodes with dates far ahead.
     ahead: u64,
     warned_at: Option<Moment>,
 }
 
-/// What is told of a node's clock.
+/// What is reported about a node's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClockSeen {
-    /// By how much it is ahead of the middle one of all clocks, in milliseconds.
+    /// How far it is ahead of the median of all clocks, in milliseconds.
     pub(crate) off_ms: i64,
-    /// Whether the node goes by the others' instead.
+    /// Whether the node uses the median instead.
     pub(crate) is_doubted: bool,
 }
 
@@ -68,7 +67,7 @@ fn date(offset: i64, moment: Moment) -> u64 {
 }
 
 impl Dates {
-    /// What this node goes by when its clock says that.
+    /// Returns the time to use for this reading of the clock.
     pub(crate) fn by(&mut self, clock: Now) -> Now {
         let own = offset(clock.date_ms, clock.moment);
         if own.abs_diff(self.own) >= STEP_MS {
@@ -78,7 +77,7 @@ impl Dates {
         self.again(clock)
     }
 
-    /// The same moment by what others told since it was dated.
+    /// Dates the same moment again, by what other nodes have reported since.
     pub(crate) fn again(&self, now: Now) -> Now {
         match self.is_doubted {
             true => Now { date_ms: date(self.middle, now.moment), ..now },
@@ -86,12 +85,12 @@ impl Dates {
         }
     }
 
-    /// What others are told that the clock of this node says, to a second.
+    /// What this node reports its own clock to say, to a second.
     pub(crate) fn own(&self, moment: Moment) -> u64 {
         date(self.own, moment)
     }
 
-    /// Another node told what its clock says.
+    /// Takes another node's report of its clock.
     pub(crate) fn told(&mut self, from: NodeId, date_ms: u64, moment: Moment) {
         let told = offset(date_ms, moment);
         if self.others.get(&from).is_none_or(|known| known.abs_diff(told) >= STEP_MS) {
@@ -100,12 +99,12 @@ impl Dates {
         }
     }
 
-    /// This node began a life.
+    /// An incarnation of this node has begun.
     pub(crate) fn begin(&mut self, moment: Moment) {
         self.begun_at = Some(moment);
     }
 
-    /// Who is gone is not counted any more.
+    /// Follows a table: nodes that have left do not count.
     pub(crate) fn follow(&mut self, table: &Table) {
         self.up = table.members.values().filter(|member| member.is_up).count();
         let before = self.others.len();
@@ -115,13 +114,13 @@ impl Dates {
         }
     }
 
-    /// Whether too little is known of other clocks for this node to go by its own.
+    /// Whether too few other clocks are known yet for this node to trust its own.
     pub(crate) fn is_early(&self, moment: Moment) -> bool {
         let is_new = self.begun_at.is_some_and(|begun_at| moment < begun_at.after(EARLY_US));
         is_new && self.up >= ENOUGH && self.others.len() + 1 < ENOUGH
     }
 
-    /// Counts entries of another node with dates far ahead of the one that this node goes by: their slot
+    /// Counts entries of another node whose dates are far ahead of the date that this node uses. Their slot
     /// keeps that time.
     pub(crate) fn look_at(&mut self, entries: &[Entry], from: NodeId, now: Now) {
         let most = now.date_ms.saturating_add(APART_MS_MAX);
@@ -135,7 +134,7 @@ impl Dates {
         }
     }
 
-    /// How many of these there were.
+    /// How many such entries there were.
     pub(crate) fn ahead(&self) -> u64 {
         self.ahead
     }
@@ -176,7 +175,7 @@ mod tests {
         Now { moment: Moment(seconds * 1_000_000), date_ms }
     }
 
-    /// A node that heard these clocks, each as it was a second after the beginning.
+    /// A node that has heard these clocks, each as it was one second after the start.
     fn hearing(clocks: &[u64]) -> Dates {
         let mut dates = Dates::default();
         dates.by(at(0, TODAY));
@@ -194,7 +193,7 @@ mod tests {
             let by = dates.by(at(8, wrong)).date_ms;
             assert!(by.abs_diff(TODAY + 8_000) < 1_000, "{by}");
             assert!(dates.seen().is_doubted && dates.own(at(8, 0).moment).abs_diff(wrong) < 1_000);
-            // It is heard no more of the others, and time goes on.
+            // The others report nothing more, and time goes on.
             let by = dates.by(at(1_000, wrong + 992_000)).date_ms;
             assert!(by.abs_diff(TODAY + 1_000_000) < 1_000, "{by}");
             assert_eq!(dates.by(at(1_001, TODAY + 1_001_000)).date_ms, TODAY + 1_001_000);

@@ -16,21 +16,21 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
-    /// An option makes no sense.
+    /// An option is invalid.
     #[error("option {option}: {problem}")]
     Option {
-        /// Which.
+        /// The option.
         option: &'static str,
         /// What would be right.
         problem: &'static str,
     },
-    /// Others than this machine could reach it, and it would answer everybody.
+    /// The node would be reachable from other machines without a token.
     #[error("{address} can be reached from other machines, and there is no token")]
     Open {
-        /// The address it should listen on.
+        /// The address to listen on.
         address: SocketAddr,
     },
-    /// It cannot listen there.
+    /// The node cannot listen on its address.
     #[error("cannot listen on {address}")]
     Listen {
         /// The address.
@@ -39,7 +39,7 @@ pub enum NodeError {
         #[source]
         source: io::Error,
     },
-    /// Something of the operating system failed.
+    /// A call to the operating system failed.
     #[error("cannot {action}")]
     System {
         /// What was tried.
@@ -51,19 +51,19 @@ pub enum NodeError {
     /// The folder or a file in it cannot be used.
     #[error("cannot use {path}")]
     Folder {
-        /// Which.
+        /// The path.
         path: PathBuf,
         /// The cause.
         #[source]
         source: io::Error,
     },
-    /// Another process has the folder.
+    /// Another process uses the folder.
     #[error("another process uses {path}")]
     InUse {
         /// The folder.
         path: PathBuf,
     },
-    /// The folder holds a store of one program, of which a node would serve nothing.
+    /// The folder holds the store of a single program, none of which a node would serve.
     #[error("{path} is the folder of a store, and nothing of that would be served")]
     OfStore {
         /// The folder.
@@ -74,13 +74,13 @@ pub enum NodeError {
     Token {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         problem: &'static str,
     },
     /// The list of users cannot be used.
     #[error(transparent)]
     Access(#[from] AccessError),
-    /// What it should encrypt with cannot be used.
+    /// The certificates or keys cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The file of the store cannot be opened.
@@ -89,10 +89,10 @@ pub enum NodeError {
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// What slots hold cannot be read.
+    /// The cells of a slot cannot be read.
     #[error(transparent)]
     Keyspace(#[from] KeyspaceError),
-    /// What the store says of its node makes no sense.
+    /// What the store records about its node is invalid.
     #[error("{what} in the store makes no sense")]
     Corrupt {
         /// What it should have been.
@@ -101,42 +101,42 @@ pub enum NodeError {
     /// The log of a slot cannot be read or written.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The configuration group will not hear this node any more.
+    /// The configuration group does not accept this node any more.
     #[error("the configuration group does not hear this node any more: {why}")]
     Group {
-        /// What it said.
+        /// The group's reason.
         why: String,
     },
     /// The configuration group cannot be joined.
     #[error(transparent)]
     Council(#[from] CouncilError),
-    /// The store in the folder is another node's.
+    /// The store in the folder belongs to another node.
     #[error("the folder is of node {kept} of its ring, and was opened as node {asked}")]
     OtherNode {
-        /// Whose it is.
+        /// The node that the store belongs to.
         kept: u32,
-        /// Who asked for it.
+        /// The node that opened it.
         asked: u32,
     },
     /// The store in the folder holds copies of another ring.
     #[error("the folder holds what this node had in another ring")]
     OtherRing,
-    /// The store in the folder is that of a node of a ring, which is not asked for alone.
+    /// The store in the folder belongs to a node of a ring, and was opened without the other nodes.
     #[error("the folder is of node {kept} of a ring, and was opened without the other nodes")]
     OfRing {
-        /// Whose it is.
+        /// The node that the store belongs to.
         kept: u32,
     },
-    /// The store in the folder holds what a node took that was the whole ring.
+    /// The store in the folder holds what a node wrote that was the whole ring.
     #[error("the folder holds what a node took that had no others")]
     OfNoRing,
-    /// The store in the folder holds what was kept, and nothing would be.
+    /// The store in the folder holds durable data, and the options would keep nothing.
     #[error("the folder holds what was kept so far, and durability buffered keeps nothing")]
     Kept,
-    /// Another process began as the same node.
+    /// Another process has started as the same node.
     #[error("another process began as the same node; this one counts for nothing any more")]
     Superseded,
-    /// A loop ended by a bug.
+    /// A loop ended because of a bug.
     #[error("an event loop ended by a bug")]
     Loop,
 }

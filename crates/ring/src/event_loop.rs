@@ -1,12 +1,13 @@
 //! An event loop: one thread that waits for its sockets and gives each connection its turn.
 //!
-//! A round: what the poll tells of is received and executed, what that wrote is made durable, and then the
-//! answers leave. Where that waits for a sync, the answers of this round are held until it is done, and
-//! others have their turns meanwhile: beside the sync on a slow disk, before it on a quick one.
+//! In a round, what the poll reports is received and executed, the writes are made durable, and the replies
+//! leave. If durability takes a sync, the replies of the round are held until it is done, and other
+//! connections have turns meanwhile: during the sync on a slow disk, before it on a quick one.
 //!
-//! Invariant: no connection is looked at twice in a round, and none can keep the others waiting for longer
-//! than a turn.
-//! Invariant: a connection whose answers are held has no turn: all that it was answered waits for one sync.
+//! Invariant: no connection has two turns in a round, and none keeps the others waiting for longer than a
+//! turn.
+//! Invariant: a connection whose replies are held has no turn, so all its held replies wait for the same
+//! sync.
 
 mod round;
 
@@ -28,20 +29,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What the poll calls the socket that connections come from, and the waker; connections have lower numbers.
+/// Poll tokens of the listening socket and of the waker; connections have smaller ones.
 const LISTENER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
 
-/// Events that one look at the poll brings at most.
+/// Most events from one call of the poll.
 const EVENTS: usize = 1024;
 
-/// How often what depends on time is looked after.
+/// How often time-dependent work is done.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Steps of handshakes in a round: each takes as long as hundreds of requests.
+/// Most handshake steps in a round: each takes as long as hundreds of requests.
 pub(crate) const HANDSHAKES_MAX: u32 = 16;
 
-/// Connections that are accepted before others have their turn.
+/// Most connections accepted before others have their turn.
 const ACCEPTED_MAX: usize = 256;
 
 /// An event loop and what belongs to it.
@@ -53,20 +54,20 @@ pub(crate) struct EventLoop {
     connections: Connections,
     here: Here,
     spare: Spare,
-    /// Who has its turn in the next round.
+    /// Connections with a turn in the next round.
     next: Vec<usize>,
-    /// Who has time, and waits until it is worth a turn.
+    /// Connections with a latency class, which wait until a turn is worth it.
     gathering: Gathering,
-    /// Who has time and was told of by the poll just now.
+    /// Connections with a latency class that the poll just reported.
     arrived: Vec<usize>,
-    /// Whose answers leave at the end of this one.
+    /// Connections whose replies leave at the end of this round.
     answered: Vec<usize>,
-    /// Whose answers are held, by the sync that they wait for, which are done in this order.
+    /// Connections whose replies are held, by the number of their sync. Syncs are done in this order.
     held: VecDeque<(u64, Vec<usize>)>,
-    /// When time was looked after last, and how many commands were done by then.
+    /// When time-dependent work was last done, and how many commands had been executed by then.
     ticked_us: u64,
     ticked_commands: u64,
-    /// Whether more keys wait to be deleted because their time is over.
+    /// Whether more expired keys wait to be deleted.
     is_expiring: bool,
     stop: Arc<AtomicBool>,
 }
@@ -84,7 +85,7 @@ impl Waiting {
 }
 
 impl EventLoop {
-    /// What a loop waits with, and what wakes it.
+    /// Makes what a loop waits with, and what wakes it.
     pub(crate) fn poll() -> io::Result<(Waiting, Arc<Waker>)> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
@@ -124,7 +125,7 @@ impl EventLoop {
         })
     }
 
-    /// Runs until it is told to stop.
+    /// Runs until the stop flag is set.
     pub(crate) fn run(mut self) -> Result<(), NodeError> {
         let mut events = Events::with_capacity(EVENTS);
         while !self.stop.load(Ordering::Acquire) {
@@ -133,7 +134,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Waits for what the poll tells, and does what is to be done then.
+    /// Waits for the poll, and runs one round.
     fn pass(&mut self, events: &mut Events) -> Result<(), NodeError> {
         let sync_waits = self.here.slots.sync_waits();
         let wait = if sync_waits || self.goes_on() { Duration::ZERO } else { self.wait() };
@@ -156,7 +157,7 @@ impl EventLoop {
         self.round()
     }
 
-    /// Whether anybody can have a turn now, who does not wait for a sync.
+    /// Whether a connection that does not wait for a sync has a turn due.
     fn has_turns(&self) -> bool {
         let can = |key: &usize| self.connections.get(*key).is_some_and(|one| !one.outbox.is_held());
         self.next.iter().any(can)
@@ -178,13 +179,13 @@ impl EventLoop {
         }
     }
 
-    /// Whether there is more to be done at once, whatever the poll tells.
+    /// Whether there is more to do at once, whatever the poll reports.
     fn goes_on(&mut self) -> bool {
         let now = self.here.now.moment;
         !self.next.is_empty() || self.is_expiring || self.here.slots.watches().goes_on(now)
     }
 
-    /// How long the poll may wait: until the next tick, or until somebody has waited for others long enough.
+    /// How long the poll may wait: until the next tick, or until a gathered connection is due.
     fn wait(&self) -> Duration {
         let tick = self.here.slots.tick().unwrap_or(TICK);
         let Some(due_at) = self.gathering.due_at() else { return tick };
@@ -192,9 +193,8 @@ impl EventLoop {
         tick.min(Duration::from_micros(due_at.0.saturating_sub(now.0)))
     }
 
-    /// Lets those wait for each other who have time, and gives all of them their turn in one round when it is
-    /// due: what they ask for is still in their sockets, so that nothing of it has happened, and it takes no
-    /// memory.
+    /// Holds back connections that have time, and gives all of them a turn in one round when one is due.
+    /// Their requests are still in their sockets: nothing has been executed, and they take no memory.
     fn gather(&mut self) {
         let now = self.here.now.moment;
         for key in self.arrived.drain(..) {
@@ -240,7 +240,7 @@ impl EventLoop {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.has_waiting = false,
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
-                    // No file is left to open: it is tried again with the next tick.
+                    // The process is out of file descriptors; the next tick tries again.
                     tracing::warn!(%error, "a connection cannot be accepted");
                     self.has_waiting = false;
                 }
@@ -257,7 +257,7 @@ impl EventLoop {
                 None => b"-ERR max number of clients reached\r\n",
                 Some(_) => &atoll_tls::FULL,
             };
-            // A socket that was just made takes a line, or the client has to do without.
+            // A new socket has room for one line; if not, the client goes without it.
             let _ = socket.write(told);
             return;
         }
@@ -286,7 +286,7 @@ impl EventLoop {
         self.here.metrics.connections.set(self.connections.len() as u64);
     }
 
-    /// Looks after what depends on time.
+    /// Does the time-dependent work if it is due.
     fn tick(&mut self) -> Result<(), NodeError> {
         let now_us = self.here.now.moment.0;
         let passed_us = now_us.saturating_sub(self.ticked_us);
@@ -303,7 +303,7 @@ impl EventLoop {
         self.ticked_us = now_us;
         let table = self.here.table.clone();
         self.here.slots.forget_some(self.here.now, |slot| table.is_here(slot))?;
-        // A listener that had no file to open is told of nothing new.
+        // The poll reports no event for connections that waited while file descriptors were used up.
         self.has_waiting = self.listener.is_some();
         let metrics = &self.here.metrics;
         let done = metrics.commands.get();

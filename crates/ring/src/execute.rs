@@ -1,6 +1,6 @@
-//! A request becomes a command, and the command an answer.
+//! Executes a request: parses its command and writes the reply.
 //!
-//! Invariant: every request gets one reply, in its place, now or later.
+//! Invariant: every request gets one reply, in its place, at once or later.
 
 mod access;
 mod cluster;
@@ -24,15 +24,15 @@ use atoll_replica::Slot;
 use atoll_resp::{COMMANDS, Command, CommandError, Flag, ReplyWriter, Request, Specification, find_place};
 use atoll_tls::is_handshake;
 
-/// What a user is told whose clients would leave too few places of a slot to those of others.
+/// Error for a user whose clients would leave too few of a slot's places for those of other users.
 const TOO_MANY_CLIENTS: &str =
     "writes of too many clients of this user are remembered; try again in some minutes";
 
-/// What a node of several answers until it has heard what its ring is: what it could tell before would be of
+/// Error of a node of several until it has learned the state of its ring: before that it could only describe
 /// a ring in which there is nothing.
 const LOADING: &str = "this node waits to hear from those that keep the configuration what its ring is";
 
-/// What a request meets.
+/// What the execution of a request works on.
 pub(crate) struct Executor<'a> {
     pub(crate) here: &'a mut Here,
     pub(crate) session: &'a mut Session,
@@ -40,7 +40,7 @@ pub(crate) struct Executor<'a> {
 }
 
 impl Executor<'_> {
-    /// Executes a request, which is not empty.
+    /// Executes a request, which must not be empty.
     pub(crate) fn execute(&mut self, request: &Request<'_>) {
         self.here.metrics.commands.add(1);
         let place = request.get(0).and_then(find_place);
@@ -77,7 +77,7 @@ impl Executor<'_> {
             return;
         }
         if request.get(0).is_some_and(is_web) {
-            // Somebody's browser was made to send this, with commands of a stranger behind it.
+            // A web page made a browser send this, with a stranger's commands after it.
             self.here.turned_away(self.session.peer, &"it speaks as to a web server");
             self.session.end_with(End::Refused);
             return;
@@ -122,7 +122,7 @@ impl Executor<'_> {
         }
     }
 
-    /// A command about keys of one slot.
+    /// Executes a command about keys of one slot.
     fn about_keys(&mut self, request: &Request<'_>, known: &Specification, command: &Command<'_>) {
         let keys = known.keys_of(request);
         let mut places = keys.places(request.len());
@@ -142,7 +142,8 @@ impl Executor<'_> {
             return self.error("OOM", lack.text());
         }
         let ticket = self.here.next_ticket(self.session);
-        // Behind all that refuses: who has a place has a write that is answered.
+        // After everything that may refuse the write: a client that takes a place has a write that is
+        // answered.
         if let Command::Once(once) = command {
             let user = self.session.who.as_ref().map_or(DEFAULT, |who| who.user().name());
             if !self.here.slots.has_place(slot, once.client, user, ticket) {
@@ -165,7 +166,7 @@ impl Executor<'_> {
         }
     }
 
-    /// What there is too little of for a write.
+    /// What there is too little of for a write, if anything.
     fn lack_for(
         &mut self,
         slot: Slot,
@@ -190,8 +191,8 @@ impl Executor<'_> {
         }
     }
 
-    /// Whether this node is the primary of a slot, or will be so soon that the request waits here; if not,
-    /// the client is told whom to ask.
+    /// Whether this node is the primary of a slot, or will be so soon that the request waits here. If not,
+    /// the client is redirected.
     fn is_here(&mut self, slot: Slot) -> bool {
         let text = match self.here.table.route(slot) {
             Route::Here => return true,

@@ -1,13 +1,13 @@
-//! That the store failed, as whoever asked is told: the node goes on, and so does everybody else.
+//! The reply when the store fails at a command. The node goes on serving, this client included.
 
 use atoll_errors::ErrorKind;
 use atoll_keyspace::KeyspaceError;
 use atoll_resp::ReplyWriter;
 
-/// Says that the store failed, here and to whoever asked.
+/// Logs the failure and writes it as an error reply.
 pub(crate) fn write(error: &KeyspaceError, writer: &mut ReplyWriter<'_>) {
     let kind = if error.is_unknown() { ErrorKind::TimedOut } else { error.kind() };
-    // An engine without room says so to everybody who writes.
+    // When the disk is full every write fails like this, so it is not logged each time.
     if kind != ErrorKind::OutOfSpace {
         tracing::error!(%error, "a command failed");
     }

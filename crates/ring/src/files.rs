@@ -1,20 +1,20 @@
-//! The files that a node may have open: each connection is one.
+//! The limit of open files. Each connection needs one.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Files beside those of clients: of the store, of other nodes, of those who ask what is counted. Where few
-/// may be open so many are kept.
+/// Files that are kept back for uses other than clients: the store, other nodes, scrapers of the metrics. At
+/// most a quarter of the limit.
 const BESIDE: u64 = 1_024;
 
-/// So many may be, where that is allowed: with each other node there are up to three connections, and a ring
-/// may grow while a node runs.
+/// How many of these are asked for when the limit is raised: each other node takes up to three connections,
+/// and a ring may grow while a node runs.
 const BESIDE_MAX: u64 = 1 << 18;
 
-/// Raises the usual limit of this process as far as so many connections need it and whoever runs it allows;
-/// how many connections fit.
+/// Raises the soft limit of this process towards what `connections_max` connections need, as far as the hard
+/// limit allows. Returns how many connections fit.
 pub(crate) fn make_room_for(connections_max: usize) -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    // There is none.
+    // No limit.
     let Some(current) = current else { return connections_max };
     let wanted = (connections_max as u64).saturating_add(BESIDE_MAX);
     let raised = wanted.min(maximum.unwrap_or(wanted));
@@ -32,7 +32,7 @@ pub(crate) fn make_room_for(connections_max: usize) -> usize {
     fitting
 }
 
-/// How many of so many connections fit where so many files may be open.
+/// How many of `connections_max` connections fit when `files` files may be open.
 fn fitting(files: u64, connections_max: usize) -> usize {
     let left = files - BESIDE.min(files / 4);
     connections_max.min(usize::try_from(left).unwrap_or(usize::MAX)).max(1)

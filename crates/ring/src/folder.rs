@@ -1,12 +1,12 @@
-//! Whose the store in a folder is, of which ring, and whether what it holds was meant to outlive those who
-//! had it.
+//! Whose the store in a folder is: of which node, of which ring, and whether its contents were meant to be
+//! kept.
 //!
-//! Invariant: what a node acknowledged that was the whole ring is never taken for what a copy had, nor the
-//! other way round.
-//! Invariant: what a copy had in one ring is never taken for a copy of another one.
-//! Invariant: what outlives nothing is gone before anybody is answered, cells as well as what is said of
-//! them.
-//! Invariant: a node that is refused has changed nothing that anybody relies on.
+//! Invariant: what a node acknowledged as the whole ring is never taken for a copy of a ring, nor the other
+//! way round.
+//! Invariant: a copy of one ring is never taken for a copy of another.
+//! Invariant: contents that were not meant to be kept are deleted before the first reply, cells as well as
+//! what is recorded about them.
+//! Invariant: a node that is refused has changed nothing that matters to another one.
 
 use crate::NodeError;
 use crate::options::Persistence;
@@ -15,13 +15,13 @@ use atoll_engine::{Durability, Engine, WriteBatch};
 use atoll_replica::NodeId;
 use std::ops::Bound;
 
-/// The number of the node in its ring, in the tree about the node itself.
+/// Key of the node's number in its ring, in the tree about the node itself.
 const NUMBER: &[u8] = b"number";
 
-/// The number of its ring.
+/// Key of the ring's number.
 const RING: &[u8] = b"ring";
 
-/// Takes a store for a node of several, or for one that is the whole ring, which has no number.
+/// Claims a store for a node of several, or, without a number, for a node that is the whole ring.
 pub(crate) fn take(engine: &Engine, persistence: Persistence, me: Option<NodeId>) -> Result<(), NodeError> {
     let kept = number(engine, NUMBER)?.map(u32::from_be_bytes);
     match (kept, me) {
@@ -52,9 +52,9 @@ pub(crate) fn ring(engine: &Engine) -> Result<Option<u64>, NodeError> {
     Ok(if kept.is_some() && holds_something(engine)? { kept } else { None })
 }
 
-/// The node was given a life in the ring of this number. Nodes have the same small numbers in each ring, and
-/// slots the same sequences: only this tells a copy from one of another ring. What an earlier build left is
-/// of the ring that is joined first.
+/// Records the ring in which the node was given an incarnation. Nodes have the same small numbers in every
+/// ring, and slots the same sequences, so only this tells the copies of two rings apart. A store of an
+/// earlier build belongs to the first ring that it joins.
 pub(crate) fn join(engine: &Engine, ring: u64) -> Result<(), NodeError> {
     if number(engine, RING)?.map(u64::from_be_bytes) == Some(ring) {
         return Ok(());
@@ -74,7 +74,7 @@ fn number<const BYTES: usize>(engine: &Engine, key: &[u8]) -> Result<Option<[u8;
     kept.map(Some).map_err(|_| NodeError::Corrupt { what: "the number of the node or of its ring" })
 }
 
-/// The trees of slots and their logs.
+/// The trees that hold slots, and the tree of their logs.
 fn trees(engine: &Engine) -> impl Iterator<Item = String> {
     let names = engine.tree_names().into_iter();
     names.filter(|name| name == others::LOG || keyspaces::is_tree(name))
@@ -89,7 +89,7 @@ fn holds_something(engine: &Engine) -> Result<bool, NodeError> {
     Ok(false)
 }
 
-/// Deletes everything of all slots, in one step.
+/// Deletes everything of all slots, in one commit.
 fn empty(engine: &Engine) -> Result<(), NodeError> {
     let mut batch = WriteBatch::new();
     for name in trees(engine) {

@@ -1,33 +1,34 @@
-//! Requests that became several, whose replies become one.
+//! Requests that are split into several, whose replies become one.
 
 use atoll_replica::Ticket;
 use std::collections::HashMap;
 
-/// Requests that became several.
+/// Requests that are split into several.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
-    /// To which request a part belongs.
+    /// The request that each part belongs to.
     parts: HashMap<Ticket, Ticket>,
     wholes: HashMap<Ticket, Whole>,
 }
 
 #[derive(Debug)]
 struct Whole {
-    /// Parts that are not answered yet.
+    /// Parts without an answer yet.
     left: usize,
-    /// What is answered if all goes well, or what went wrong.
+    /// The reply if all parts succeed, or the error of one.
     reply: Vec<u8>,
 }
 
 impl Gathered {
-    /// A request that is answered with this once all of its parts are, or with what went wrong in one of
-    /// them.
+    /// Registers a split request. It is answered with `reply` once all parts are, or with the error of a
+    /// part.
     pub(crate) fn begin(&mut self, whole: Ticket, parts: Vec<Ticket>, reply: Vec<u8>) {
         self.wholes.insert(whole, Whole { left: parts.len(), reply });
         self.parts.extend(parts.into_iter().map(|part| (part, whole)));
     }
 
-    /// What an answer leads to: itself, the whole that it was the last part of, or nothing yet.
+    /// Takes an answer. Returns the answer of the request that is complete with it: itself, or the whole
+    /// whose last part it was.
     pub(crate) fn take(&mut self, ticket: Ticket, reply: Vec<u8>) -> Option<(Ticket, Vec<u8>)> {
         let Some(whole) = self.parts.remove(&ticket) else { return Some((ticket, reply)) };
         let gathered = self.wholes.get_mut(&whole)?;

@@ -1,8 +1,7 @@
-//! The door to the configuration group, which decides who has which slot; and one that lives in this process
-//! alone.
+//! The interface to the configuration group, which decides who has which slot; and a group that exists in
+//! this process only.
 //!
-//! Invariant: whatever the group says is told in the order in which it was decided, or later things in place
-//! of earlier ones.
+//! Invariant: a node receives the group's decisions in order; a later one may replace earlier ones.
 
 use crate::NodeError;
 use crate::clock::Clock;
@@ -15,81 +14,80 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What the group says to a node.
+/// What the configuration group tells a node.
 #[derive(Clone, Debug)]
 pub enum GroupSaid {
-    /// It has begun this life, in the ring of this number, which no other ring has.
+    /// The node has this incarnation, in the ring with this number, which no other ring has.
     Registered(Incarnation, u64),
-    /// This is the table.
+    /// The current table.
     Table(Arc<Table>),
-    /// The group heard what was said at this moment of the node's own clock, and is still the group; this
-    /// node leads it, if any does.
+    /// The group heard this node: it answers a message that the node sent at this moment of its own clock.
+    /// The second field is the leader of the group, if it has one.
     Heard(Moment, Option<NodeId>),
-    /// The group has one member less: the part that this node has in it failed, and it goes on as one that
-    /// only asks.
+    /// The group has one member less: the seat of this node failed, and the node goes on as a client of the
+    /// group.
     SeatLost,
-    /// Whether the group has one member less as long as the part that this node has in it waits for room on
-    /// its disk.
+    /// Whether the seat of this node waits for room on its disk. Meanwhile the group has one member less.
     SeatWaits(bool),
-    /// The node cannot go on, since what it has is of another ring.
+    /// The node cannot go on: its store belongs to another ring.
     OtherRing,
-    /// The node cannot go on, since the group will not hear it any more.
+    /// The node cannot go on: the group does not accept it any more.
     Lost(String),
 }
 
-/// When the group answered a node last.
+/// The last answer of the group.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GroupHeard {
-    /// For how long it has not.
+    /// How long ago it was.
     pub(crate) silence: Duration,
-    /// Who led it then.
+    /// The leader of the group at that time.
     pub(crate) leader: Option<NodeId>,
-    /// Whether the part that this node has in it failed, or waits for room on its disk.
+    /// Whether the seat of this node failed, or waits for room on its disk.
     pub(crate) is_seat_lost: bool,
 }
 
-/// Where the group is told to say it.
+/// Receives what the group tells a node.
 pub type Said = Arc<dyn Fn(GroupSaid) + Send + Sync>;
 
-/// A node that wants to be one of the ring.
+/// A node's request to join the ring.
 pub struct Joining {
-    /// Which.
+    /// The node.
     pub node: NodeId,
-    /// Where it is reached, as the table is to say it.
+    /// Where it is reached, as the table is to say.
     pub address: String,
-    /// What it still has.
+    /// What survived of its earlier data.
     pub survived: Survived,
-    /// The ring whose copies it holds: in another one it is not to say what it has.
+    /// The ring whose copies it holds. In another ring it must not claim to have anything.
     pub of_ring: Option<u64>,
     /// Its clock.
     pub clock: Arc<dyn Clock>,
-    /// Where the group's words go.
+    /// Receives the group's events.
     pub said: Said,
 }
 
 /// The configuration group.
 pub trait GroupDoor: Send + Sync {
-    /// A node wants to be one of the ring; it is, until what comes back is dropped.
+    /// Joins the ring. The node is a member until the returned handle is dropped.
     ///
     /// # Errors
-    /// Whatever keeps it from asking.
+    /// Whatever keeps the node from asking.
     fn join(&self, joining: Joining) -> Result<Box<dyn GroupMember>, NodeError>;
 }
 
-/// A node's own line to the group.
+/// A node's handle of the group.
 pub trait GroupMember: Send {
-    /// Asks for some things, to be decided together; they may be lost.
+    /// Makes proposals, to be decided together. They may be lost.
     fn propose(&self, proposals: Vec<Proposal>);
-    /// Asks for changes in the name of whoever runs the ring, each by itself; they may be lost.
+    /// Asks for changes in the name of the operator, each by itself. They may be lost.
     fn ask(&self, changes: Vec<Change>);
-    /// Asks for the newest table; it may be lost.
+    /// Asks for the newest table. The request may be lost.
     fn fetch_table(&self);
-    /// Says that the node is at work now: one that was said to be, and is not for seconds, is taken for dead.
+    /// Reports that the node is alive. A node that has reported this and stops for seconds is taken for dead.
     fn at_work(&self, _now: Moment) {}
 }
 
-/// A configuration group in this process: for nodes of one process, in tests and on one machine. It forgets
-/// all with the process.
+/// A configuration group within this process, for tests and for several nodes in one process. It forgets
+/// everything when the process ends.
 #[derive(Clone)]
 pub struct LocalGroup {
     shared: Arc<Shared>,
@@ -105,9 +103,9 @@ struct State {
     group: Group,
     members: BTreeMap<NodeId, Line>,
     nonces: u64,
-    /// The table that everybody was told of.
+    /// The version of the last published table.
     told: Version,
-    /// Nodes that nobody waits for.
+    /// Nodes that have been given up.
     gone: Vec<NodeId>,
     is_over: bool,
     /// A number that no other ring of this machine has.
@@ -120,18 +118,17 @@ struct Line {
     said: Said,
 }
 
-/// How many rings there were in this process.
+/// Number of rings made in this process.
 static RINGS: AtomicU64 = AtomicU64::new(0);
 
-/// How often every node is heard, and the table looked at.
+/// How often nodes are heard and the table is planned anew.
 const PERIOD: Duration = Duration::from_millis(20);
 
 impl LocalGroup {
-    /// A group that decides for a ring with these options; a node is taken for gone once it was silent for so
-    /// long.
+    /// Starts a group for a ring with these options. A node counts as dead after this long a silence.
     ///
     /// # Errors
-    /// Whatever keeps a thread from beginning.
+    /// Whatever keeps a thread from starting.
     pub fn start(options: GroupOptions, silence: Duration) -> io::Result<Self> {
         let state = State {
             group: Group::new(options),
@@ -154,13 +151,13 @@ impl LocalGroup {
         Ok(Self { shared })
     }
 
-    /// The table as it is.
+    /// The current table.
     #[must_use]
     pub fn table(&self) -> Arc<Table> {
         self.shared.lock().group.table()
     }
 
-    /// Asks for a change.
+    /// Applies a change.
     pub fn change(&self, change: Change) -> Decision {
         let mut state = self.shared.lock();
         let decision = state.group.apply(change);
@@ -168,12 +165,12 @@ impl LocalGroup {
         decision
     }
 
-    /// Nobody waits for this node any more: its copies are made elsewhere, unless it begins again.
+    /// Gives up a node: its copies are made elsewhere, unless it begins again.
     pub fn give_up(&self, node: NodeId) {
         self.shared.lock().gone.push(node);
     }
 
-    /// Waits until the table is as is wanted, for so long at most; whether it is.
+    /// Waits until a table is as wanted, for at most `most`. Returns whether it is.
     pub fn wait(&self, most: Duration, is_wanted: impl Fn(&Table) -> bool) -> bool {
         let state = self.shared.lock();
         let waited =
@@ -187,7 +184,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hears all nodes and looks at the table; whether to go on.
+    /// Hears all nodes and plans the table anew. Returns whether to go on.
     fn look(&self) -> bool {
         let state = self.lock();
         let waited = self.changed.wait_timeout_while(state, PERIOD, |state| !state.is_over);
@@ -207,7 +204,7 @@ impl Shared {
         true
     }
 
-    /// A node fell silent; after a while it is taken for gone, unless it is back by then.
+    /// A node fell silent. It is declared dead after a while, unless it is back by then.
     fn lose(self: &Arc<Self>, node: NodeId, nonce: u64) {
         let Some(incarnation) = self.lock().leave(node, nonce) else { return };
         let shared = Arc::clone(self);
@@ -233,7 +230,7 @@ impl State {
         self.group.table().incarnation(node)
     }
 
-    /// Tells everybody of the table, if it is another one.
+    /// Sends the table to all nodes, if it has changed.
     fn publish(&mut self) {
         let table = self.group.table();
         if std::mem::replace(&mut self.told, table.version) == table.version {
@@ -275,7 +272,7 @@ struct LocalMember {
 impl GroupMember for LocalMember {
     fn propose(&self, proposals: Vec<Proposal>) {
         let mut state = self.shared.lock();
-        // More come soon, and one table tells of all of them a moment later.
+        // No table yet: more proposals come soon, and one table a moment later tells of all.
         for proposal in proposals {
             state.group.apply(Change::Propose(proposal));
         }

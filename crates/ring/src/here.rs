@@ -1,4 +1,4 @@
-//! What everything on one loop shares, beside its connections.
+//! The state of one event loop beside its connections, and what all loops of a node share.
 
 use crate::access::AccessList;
 use crate::address::NodeName;
@@ -21,29 +21,29 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// What is chosen before anything is shared.
+/// What is configured before anything is shared.
 pub(crate) struct Choices {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limits: ConnectionLimits,
     pub(crate) token: Option<Token>,
-    /// The users beside the one who shows the token.
+    /// The users beside `default`.
     pub(crate) access: Option<AccessList>,
     pub(crate) tls: Option<NodeTls>,
     pub(crate) name: NodeName,
-    /// Another one for each start.
+    /// Different at each start.
     pub(crate) run_id: NodeName,
     pub(crate) address: SocketAddr,
     pub(crate) memory_bytes: u64,
     pub(crate) persistence: Persistence,
-    /// How many copies must be in sync for a write to be taken, where a keyspace says nothing of it.
+    /// How many copies must be in sync for a write to be accepted, unless the keyspace has its own rule.
     pub(crate) in_sync_min: usize,
-    /// What may be gathered of slots that come from other nodes.
+    /// Limits for gathering slots that come from other nodes.
     pub(crate) gathering: GatheringRoom,
 }
 
 #[cfg(test)]
 impl Choices {
-    /// Those of a test: everybody is let in, and what is written is synced.
+    /// For tests: no authentication, and writes are synced.
     #[allow(clippy::unwrap_used)]
     pub(crate) fn of_test(clock: Arc<dyn Clock>, address: SocketAddr) -> Self {
         let (access, token, tls) = Default::default();
@@ -64,21 +64,21 @@ impl Choices {
     }
 }
 
-/// What is the same on all loops of a node.
+/// What all loops of a node share.
 pub(crate) struct Shared {
     pub(crate) chosen: Choices,
     pub(crate) began: Moment,
-    /// Those of each loop.
+    /// The counters of each loop.
     pub(crate) metrics: Vec<Arc<Metrics>>,
-    /// Connections of all loops.
+    /// Number of connections accepted by all loops.
     pub(crate) connection_ids: AtomicU64,
-    /// Whether somebody may ask what is counted, and what a loop knows of the ring if so.
+    /// Whether metrics are served, so that a loop has to report what it knows of the ring.
     pub(crate) is_metered: AtomicBool,
     ring_seen: Mutex<RingSeen>,
     table: Mutex<Arc<SlotTable>>,
-    /// Counts how often there was another table, so that loops see that without a lock.
+    /// Number of table changes. Loops compare it to notice a new table without a lock.
     table_changes: AtomicU64,
-    /// Whether a loop ended.
+    /// Whether a loop has ended.
     is_ended: Mutex<bool>,
     ended: Condvar,
 }
@@ -99,7 +99,7 @@ impl Shared {
         }
     }
 
-    /// What the connections of one loop may take.
+    /// Most memory that the connections of one loop may take.
     pub(crate) fn memory_bytes_max_each(&self) -> u64 {
         self.chosen.limits.memory_bytes_max / self.metrics.len().max(1) as u64
     }
@@ -109,7 +109,7 @@ impl Shared {
         self.chosen.persistence != Persistence::Off
     }
 
-    /// How that is called by Redis.
+    /// The persistence in the words of Redis.
     pub(crate) fn persistence_name(&self) -> &'static str {
         match self.chosen.persistence {
             Persistence::Off => "no",
@@ -118,19 +118,19 @@ impl Shared {
         }
     }
 
-    /// A loop ended.
+    /// Reports that a loop has ended.
     pub(crate) fn tell_end(&self) {
         *self.is_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.ended.notify_all();
     }
 
-    /// Waits until a loop ended.
+    /// Waits until a loop has ended.
     pub(crate) fn wait_for_end(&self) {
         let is_ended = self.is_ended.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.ended.wait_while(is_ended, |is_ended| !*is_ended));
     }
 
-    /// What a loop knew of the ring.
+    /// What a loop last reported about the ring.
     pub(crate) fn ring_seen(&self) -> RingSeen {
         self.ring_seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -140,7 +140,7 @@ impl Shared {
         self.table.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// From now on this is the table, unless a newer one is known.
+    /// Sets the table, unless a newer one is known.
     pub(crate) fn set_table(&self, table: SlotTable) {
         let mut known = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if table.version() >= known.version() {
@@ -149,54 +149,53 @@ impl Shared {
         }
     }
 
-    /// The same of a table that mostly says what the known one says, seen from one of its nodes.
+    /// Sets a table by updating the known one, which it mostly agrees with, as seen from node `me`.
     pub(crate) fn follow(&self, table: &Arc<Table>, me: NodeId) {
         let known = Arc::clone(&self.table.lock().unwrap_or_else(PoisonError::into_inner));
         self.set_table(known.followed_by(Arc::clone(table), me));
     }
 }
 
-/// What everything on one loop shares, beside its connections.
+/// The state of one event loop beside its connections.
 pub(crate) struct Here {
     pub(crate) shared: Arc<Shared>,
     pub(crate) slots: Slots,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) table: Arc<SlotTable>,
-    /// Whether it is not known yet what the ring is, of which this node is one of several.
+    /// Whether this node is one of several and has not learned the state of its ring yet.
     pub(crate) is_loading: bool,
-    /// When the clock was read last: behind every call that received something.
+    /// The last reading of the clock, taken after every call that received something.
     pub(crate) now: Now,
-    /// What only the loop can answer, once the turns are over.
+    /// Requests that only the loop can answer, after the turns.
     pub(crate) asked: Vec<Asked>,
-    /// How many more steps of handshakes this round may take.
+    /// How many more handshake steps this round may take.
     pub(crate) handshakes: u32,
-    /// Requests that became several.
+    /// Requests that were split into several.
     pub(crate) gathered: Gathered,
     pub(crate) wrong_passwords: Seldom,
-    /// Those who were turned away because they do not speak as clients do.
+    /// Clients that were turned away because they speak another protocol.
     strangers: Seldom,
     table_changes: u64,
-    /// How often there was another list of users when connections were last held to it.
+    /// The version of the list of users that connections were last checked against.
     access_changes: u64,
     tickets: u64,
     ring_seen_at: Moment,
 }
 
-/// How often what is known of the ring is told to whoever may ask for it: to add it up takes a look at every
-/// slot.
+/// How often a loop reports what it knows of the ring: adding it up takes a look at every slot.
 const RING_SEEN_EVERY_US: u64 = 1_000_000;
 
-/// Requests of a round that are answered at its end with what may be long.
+/// Most requests in a round that are answered at its end with replies that may be long.
 const ASKED_MAX: usize = 8;
 
-/// What only the loop can answer.
+/// A request that only the loop can answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asked {
     /// A list of all connections.
     Clients(Ticket),
 }
 
-/// Bits of a ticket that count; those above tell the connection.
+/// Low bits of a ticket, which count; the bits above them are the index of the connection.
 const TICKET_BITS: u32 = 40;
 
 impl Here {
@@ -226,7 +225,7 @@ impl Here {
         }
     }
 
-    /// Whether so much waits to be told at the end of the round that nothing more is to be asked in it.
+    /// Whether so many replies wait for the end of the round that no more requests are to be executed in it.
     pub(crate) fn has_much_to_tell(&self) -> bool {
         self.slots.answer_bytes() >= self.limits().unsent_bytes_pause || self.asked.len() >= ASKED_MAX
     }
@@ -235,12 +234,12 @@ impl Here {
         &self.shared.chosen.limits
     }
 
-    /// What a client may send in one request.
+    /// Limits for one request of a client.
     pub(crate) fn request_limits(&self, session: &Session) -> Limits {
         if session.is_authenticated { self.limits().request } else { Limits::UNAUTHENTICATED }
     }
 
-    /// Tells what is known of the ring to whoever may ask for it.
+    /// Reports what this loop knows of the ring, if metrics are served.
     pub(crate) fn tell_ring_seen(&mut self) {
         let is_due = self.now.moment >= self.ring_seen_at.after(RING_SEEN_EVERY_US);
         if !is_due || !self.shared.is_metered.load(Ordering::Acquire) {
@@ -257,15 +256,15 @@ impl Here {
         *self.shared.ring_seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
     }
 
-    /// Somebody was turned away who does not speak as clients do. There may be any number of them, so not
-    /// each is said in the log.
+    /// Counts, and at times logs, a client that was turned away because it speaks another protocol. There may
+    /// be any number of them.
     pub(crate) fn turned_away(&mut self, peer: SocketAddr, why: &dyn Display) {
         if let Some(times) = self.strangers.happened(self.now.moment) {
             tracing::warn!(%peer, %why, times, "a client was turned away");
         }
     }
 
-    /// Says in the log what happened so often that it was not said each time.
+    /// Logs the events that were counted without being logged.
     pub(crate) fn tell_seldom(&mut self) {
         let now = self.now.moment;
         if let Some(times) = self.wrong_passwords.due(now) {
@@ -276,13 +275,13 @@ impl Here {
         }
     }
 
-    /// Whether there is another list of users since the last time.
+    /// Whether the list of users has changed since the last call.
     pub(crate) fn look_at_access(&mut self) -> bool {
         let changes = self.shared.chosen.access.as_ref().map_or(0, |access| access.changes());
         std::mem::replace(&mut self.access_changes, changes) != changes
     }
 
-    /// Whether whoever has this connection is who it was by the newest list of users as well.
+    /// Whether the user of a session is unchanged in the newest list of users.
     pub(crate) fn renew(&self, session: &mut Session) -> bool {
         let Some(who) = &session.who else { return true };
         let renewed = self.shared.chosen.access.as_ref().and_then(|access| access.renewed(who));
@@ -293,31 +292,31 @@ impl Here {
         is_same
     }
 
-    /// Whether this round may take one more step of a handshake, which is then taken.
+    /// Takes one of the handshake steps of this round. Returns whether there was one left.
     pub(crate) fn may_shake_hands(&mut self) -> bool {
         let left = self.handshakes.checked_sub(1);
         self.handshakes = left.unwrap_or(0);
         left.is_some()
     }
 
-    /// Reads the clock; its date is the one to go by.
+    /// Reads the clock; the date is the one that this node uses.
     pub(crate) fn look_at_clock(&mut self) {
         self.now = self.slots.dated(self.shared.chosen.clock.now());
     }
 
-    /// Reads the clock, and whether it is this moment or a later one; where there is none yet it is so many
-    /// microseconds from now on.
+    /// Reads the clock. Returns whether `moment` has come; if it is not set yet, sets it to `us` microseconds
+    /// from now.
     pub(crate) fn is_past(&mut self, moment: &mut Option<Moment>, us: u64) -> bool {
         self.look_at_clock();
         self.now.moment >= *moment.get_or_insert(self.now.moment.after(us))
     }
 
-    /// Dates the same moment again: nodes may have told what their clocks say since.
+    /// Dates the current moment again: other nodes may have reported their clocks since.
     pub(crate) fn date_again(&mut self) {
         self.now = self.slots.dated_again(self.now);
     }
 
-    /// Takes another table if there is one.
+    /// Takes over a new table, if there is one.
     pub(crate) fn look_at_table(&mut self) {
         let changes = self.shared.table_changes.load(Ordering::Acquire);
         if changes != self.table_changes {
@@ -326,7 +325,7 @@ impl Here {
         }
     }
 
-    /// A ticket that nobody had before.
+    /// Makes a ticket that was never used before.
     pub(crate) fn next_ticket(&mut self, session: &Session) -> Ticket {
         self.tickets = (self.tickets + 1) & ((1 << TICKET_BITS) - 1);
         Ticket((session.key as u64) << TICKET_BITS | self.tickets)
@@ -348,13 +347,13 @@ impl Here {
     }
 }
 
-/// Whether a table is that with which a node of several begins, before the configuration group told it of
-/// any.
+/// Whether a table is the empty one that a node of several begins with, before the configuration group sent
+/// it one.
 fn is_of_nothing(table: &SlotTable, slots: &Slots) -> bool {
     table.version() == Version(0) && !slots.is_alone()
 }
 
-/// The key of the connection that a ticket was made for.
+/// The index of the connection that a ticket was made for.
 pub(crate) fn key_of(ticket: Ticket) -> usize {
     usize::try_from(ticket.0 >> TICKET_BITS).unwrap_or(usize::MAX)
 }

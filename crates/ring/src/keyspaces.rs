@@ -1,8 +1,8 @@
-//! The keyspaces of a node: what it holds of each, in a tree of its own.
+//! The keyspaces of a node, each with what it holds in a tree of its own.
 //!
-//! A slot has one number in its ring, and another one in its keyspace, which is the one that clients know.
+//! A slot has one number in its ring and another one in its keyspace, which is the one that clients know.
 //!
-//! Invariant: there is one for each keyspace of the newest table that the loop goes by.
+//! Invariant: there is one for each keyspace of the newest table that the loop has taken over.
 
 use crate::NodeError;
 use crate::options::Persistence;
@@ -10,7 +10,7 @@ use atoll_engine::Engine;
 use atoll_keyspace::{Keyspace, SLOTS};
 use atoll_replica::{KEYSPACES_MAX, Slot};
 
-/// What a node holds of each keyspace.
+/// The keyspaces of a node.
 pub(crate) struct Keyspaces {
     engine: Engine,
     persistence: Persistence,
@@ -18,11 +18,11 @@ pub(crate) struct Keyspaces {
     others: Vec<Keyspace>,
 }
 
-/// In the place of a number: no keyspace has such a slot.
+/// Stands for a slot that no keyspace has.
 const NO_SLOT: u16 = u16::MAX;
 
 impl Keyspaces {
-    /// Those that this engine holds; the first one is always there.
+    /// Opens the keyspaces that this engine holds. The first one always exists.
     pub(crate) fn open(engine: &Engine, persistence: Persistence) -> Result<Self, NodeError> {
         let (first, engine) = (open(engine, persistence, 0)?, engine.clone());
         let names = engine.tree_names();
@@ -33,7 +33,7 @@ impl Keyspaces {
         Ok(keyspaces)
     }
 
-    /// As many as that, where there are fewer.
+    /// Adds keyspaces until there are `count`.
     pub(crate) fn grow(&mut self, count: usize) -> Result<(), NodeError> {
         while self.count() < count {
             let next = open(&self.engine, self.persistence, self.count())?;
@@ -50,7 +50,7 @@ impl Keyspaces {
         1 + self.others.len()
     }
 
-    /// The keyspace in its place, if there is one.
+    /// The keyspace with this index, if it exists.
     pub(crate) fn get(&self, keyspace: u8) -> Option<&Keyspace> {
         match usize::from(keyspace).checked_sub(1) {
             None => Some(&self.first),
@@ -58,7 +58,7 @@ impl Keyspaces {
         }
     }
 
-    /// The same, to be written to.
+    /// The same, mutably.
     pub(crate) fn get_mut(&mut self, keyspace: u8) -> Option<&mut Keyspace> {
         match usize::from(keyspace).checked_sub(1) {
             None => Some(&mut self.first),
@@ -66,8 +66,8 @@ impl Keyspaces {
         }
     }
 
-    /// The keyspace of a slot and the number that it has there. What is said about a slot of no keyspace is
-    /// refused by the first one, which has no such number either.
+    /// The keyspace of a slot, and the slot's number in it. A slot of no known keyspace maps to a number that
+    /// the first keyspace does not have, and so refuses.
     #[inline]
     pub(crate) fn of(&self, slot: Slot) -> (&Keyspace, u16) {
         match self.get(keyspace_of(slot)) {
@@ -76,7 +76,7 @@ impl Keyspaces {
         }
     }
 
-    /// The same, to be written to.
+    /// The same, mutably.
     #[inline]
     pub(crate) fn of_mut(&mut self, slot: Slot) -> (&mut Keyspace, u16) {
         let place = usize::from(keyspace_of(slot));
@@ -96,7 +96,7 @@ impl Keyspaces {
     }
 }
 
-/// The slot of the ring that has this number in a keyspace.
+/// The slot of the ring with this number in a keyspace.
 #[inline]
 pub(crate) fn slot_at(keyspace: u8, number: u16) -> Slot {
     Slot(u32::from(keyspace) * u32::from(SLOTS) + u32::from(number))
@@ -108,13 +108,13 @@ pub(crate) fn number_of_slot(slot: Slot) -> u16 {
     (slot.0 % u32::from(SLOTS)) as u16
 }
 
-/// The place of the keyspace that a slot is of.
+/// The index of the keyspace that a slot belongs to.
 #[inline]
 pub(crate) fn keyspace_of(slot: Slot) -> u8 {
     u8::try_from(slot.0 / u32::from(SLOTS)).unwrap_or(u8::MAX)
 }
 
-/// The tree of a keyspace, by its place.
+/// The name of the tree of a keyspace, by its index.
 fn tree_of(place: usize) -> String {
     if place == 0 { "slots".to_owned() } else { format!("slots-{place}") }
 }
@@ -124,7 +124,7 @@ pub(crate) fn is_tree(name: &str) -> bool {
     (0..KEYSPACES_MAX).any(|place| tree_of(place) == name)
 }
 
-/// In memory what was applied is no cell.
+/// In memory the applied position of a slot is not written as a cell.
 fn open(engine: &Engine, persistence: Persistence, place: usize) -> Result<Keyspace, NodeError> {
     let name = tree_of(place);
     Ok(match persistence {

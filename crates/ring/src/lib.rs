@@ -1,17 +1,16 @@
 //! A node of the ring: event loops, the Redis door, and slots on the engine.
 //!
-//! [`Node`] is all of it; [`NodeOptions`] says where it listens and what it may take. Any client of a Redis
-//! Cluster can talk to it. What commands do is for `atoll-keyspace`, how copies of a slot agree for
-//! `atoll-replica`.
+//! Start at [`Node`], which runs everything, and [`NodeOptions`], which says where it listens and what it may
+//! use. Any client of a Redis Cluster can talk to a node. `atoll-keyspace` defines what commands do, and
+//! `atoll-replica` how the copies of a slot agree.
 //!
-//! Invariant: bytes from a peer never cause a panic, nor memory beyond the stated limits.
-//! Invariant: a request is answered once, in its place, and not before what it wrote is as durable as was
-//! chosen.
-//! Invariant: nobody beyond this machine is answered without a token.
-//! Invariant: where a node has a certificate, nothing that is not encrypted is listened to, at none of its
-//! doors.
+//! Invariant: bytes from a peer never cause a panic, nor memory use beyond the stated limits.
+//! Invariant: every request gets exactly one reply, in request order, and no reply leaves before the write it
+//! acknowledges is as durable as configured.
+//! Invariant: a client on another machine gets no answer without a token.
+//! Invariant: a node that has a certificate accepts only encrypted connections, at every door.
 
-// What is opened, chosen and counted.
+// Start-up, options and counters.
 mod access;
 mod address;
 mod error;
@@ -20,7 +19,7 @@ mod node;
 mod options;
 mod token;
 
-// The loop.
+// The event loop.
 mod clients;
 mod clock;
 mod comings;
@@ -30,7 +29,7 @@ mod event_loop;
 mod gathered;
 mod here;
 
-// What requests do.
+// Executing requests.
 mod execute;
 mod failures;
 mod files;
@@ -46,7 +45,7 @@ mod table;
 mod warned;
 mod watches;
 
-// What a node of several does.
+// A node of a ring of several.
 mod alone;
 mod copied;
 mod copies;
@@ -61,7 +60,7 @@ mod peer_addresses;
 mod reliance;
 mod syncer;
 
-// What the options of a node of several are made of.
+// Parts of the options of a node of several.
 pub use atoll_council::MemberAddress;
 pub use atoll_keyspace::SLOTS;
 pub use atoll_replica::{COPIES_MAX, GroupOptions as RingShape, NodeId, Options as RingOptions};

@@ -1,18 +1,17 @@
-//! What clients' connections have from the socket that they come from, and what it means that one cannot be
-//! accepted.
+//! Options that clients' connections inherit from the listening socket, and errors of accepting one.
 
 use mio::net::TcpListener;
 use rustix::net::sockopt;
 use std::io;
 use std::time::Duration;
 
-/// How long nothing may come from a client's host before it is asked whether it is there, how often, and how
-/// many times: one that went without a word does not keep its place for ever.
+/// TCP keep-alive: how long nothing may come from a client's host before it is probed, how often, and how
+/// many times. A host that vanished does not keep its connection for ever.
 const SILENT_TIME: Duration = Duration::from_secs(60);
 const ASKED_EVERY: Duration = Duration::from_secs(10);
 const ASKED_COUNT: u32 = 3;
 
-/// Chooses for all connections that will be accepted: they inherit it.
+/// Sets the options of all connections that will be accepted.
 pub(crate) fn prepare(listener: &TcpListener) -> rustix::io::Result<()> {
     sockopt::set_tcp_nodelay(listener, true)?;
     sockopt::set_tcp_keepidle(listener, SILENT_TIME)?;
@@ -21,7 +20,7 @@ pub(crate) fn prepare(listener: &TcpListener) -> rustix::io::Result<()> {
     sockopt::set_socket_keepalive(listener, true)
 }
 
-/// Whether a connection went before it was accepted, and nothing else is wrong.
+/// Whether accepting failed only because that one connection had ended.
 pub(crate) fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
@@ -37,7 +36,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         prepare(&listener).unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        // It is there as soon as the client is connected.
+        // It can be accepted as soon as the client is connected.
         let (accepted, _) = listener.accept().unwrap();
         assert!(sockopt::tcp_nodelay(&accepted).unwrap() && sockopt::socket_keepalive(&accepted).unwrap());
         assert_eq!(sockopt::tcp_keepidle(&accepted).unwrap(), SILENT_TIME);

@@ -1,17 +1,17 @@
-//! The logs of a node's slots, in a tree of the engine: what is logged and not applied yet.
+//! The logs of a node's slots, in a tree of the engine: entries that are logged and not applied yet.
 //!
-//! The engine keeps the order of all its commits over all trees, and what a crash takes is an end of that
-//! order. So an entry may be deleted as soon as it is applied: whatever survives holds either the entry or
-//! what it did. It is the other way round where entries of another primary were cut off: they have to be gone
-//! first, or would be found behind cells that do not follow from them.
+//! The engine orders its commits across all trees, and a crash loses only a suffix of that order. So an entry
+//! may be deleted as soon as it is applied: whatever survives holds either the entry or its effect.
+//! Truncation is the opposite case: entries of another primary must be deleted first, or a crash could leave
+//! them behind cells that do not follow from them.
 //!
-//! What comes in one round of the loop is written together: a commit of the engine costs as much as several
-//! entries.
+//! The entries of one round of the loop are written together, because a commit of the engine costs as much as
+//! several entries.
 //!
-//! Invariant: nothing is said to be logged before [`SlotLog::write`].
-//! Invariant: nothing is applied to the cells of a slot before what was taken out of its log is gone, which
-//! [`SlotLog::write_what_is_gone`] sees to.
-//! Invariant: within a slot, entries follow each other without gaps behind the last one applied to the cells.
+//! Invariant: no entry is reported as logged before [`SlotLog::write`].
+//! Invariant: nothing is applied to the cells of a slot before entries that were cut from its log are
+//! deleted, which [`SlotLog::write_what_is_gone`] ensures.
+//! Invariant: within a slot, entries follow the last one applied to the cells without gaps.
 
 use crate::peer::codec::{Reader, put};
 use atoll_engine::{Direction, Durability, Engine, EngineError, Tree, WriteBatch};
@@ -27,12 +27,12 @@ use thiserror::Error;
 pub(crate) struct SlotLog {
     engine: Engine,
     tree: Tree,
-    /// What is to be written with the next commit, in its order, and about how many bytes that are.
+    /// Operations of the next commit, in order, and roughly their bytes.
     batch: WriteBatch,
     batch_bytes: usize,
-    /// Slots of which it takes entries out that were not applied.
+    /// Slots of which the batch deletes entries that were not applied.
     cut: BTreeSet<Slot>,
-    /// For each slot the first place that may still be in the tree, and the last that is.
+    /// For each slot the first sequence that may still be in the tree, and the last one that is.
     kept: BTreeMap<Slot, Kept>,
 }
 
@@ -42,14 +42,14 @@ struct Kept {
     last: Sequence,
 }
 
-/// A log that cannot be read.
+/// The log cannot be read or written.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LogError {
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// An entry is none.
+    /// An entry is malformed or does not follow the one before.
     #[error("the log of slot {slot} is damaged: {problem}")]
     Damaged {
         /// The slot.
@@ -70,21 +70,21 @@ impl LogError {
     }
 }
 
-/// Applied entries of a slot that may wait in the tree to be deleted together.
+/// Applied entries of a slot that may stay in the tree until they are deleted together.
 const TRIM_TOGETHER: u64 = 64;
 
-/// Bytes of entries that wait to be written together.
+/// Most bytes of entries that wait to be written together.
 const TOGETHER_BYTES_MAX: usize = 1 << 20;
 
 impl SlotLog {
-    /// The logs in the tree of this name, which is made if there is none.
+    /// Opens the logs in the tree with this name, or makes the tree.
     pub(crate) fn open(engine: &Engine, name: &str) -> Result<Self, LogError> {
         let tree = engine.tree(name)?;
         let (batch, batch_bytes, cut, kept) = Default::default();
         Ok(Self { engine: engine.clone(), tree, batch, batch_bytes, cut, kept })
     }
 
-    /// What is logged behind what was applied, for every slot that has either.
+    /// Reads the logged entries behind those applied, for every slot that has either.
     pub(crate) fn found(
         &mut self,
         applied: impl Iterator<Item = (Slot, Applied, u64)>,
@@ -113,13 +113,13 @@ impl SlotLog {
         if let Some(error) = wrong {
             return Err(error);
         }
-        // Also those that are applied and were on their way out: they go with the next ones.
+        // Includes applied entries that were still to be deleted: they are deleted with the next ones.
         let kept = last.into_iter().map(|(slot, last)| (slot, Kept { first: Sequence(1), last }));
         self.kept.extend(kept);
         Ok(found.into_values().collect())
     }
 
-    /// Adds entries behind a place, in place of what was there, with the next [write](Self::write).
+    /// Appends entries after a position, in place of what followed it, with the next [write](Self::write).
     pub(crate) fn append(&mut self, slot: Slot, after: Position, entries: &[Entry]) {
         let first = after.sequence.next();
         let kept = self.kept.entry(slot).or_insert(Kept { first, last: after.sequence });
@@ -141,13 +141,13 @@ impl SlotLog {
         }
     }
 
-    /// Whether so much came that it is to be written before more does.
+    /// Whether the batch is so large that it is to be written before more is added.
     pub(crate) fn is_long(&self) -> bool {
         self.batch_bytes > TOGETHER_BYTES_MAX
     }
 
-    /// Writes what came since the last time: it survives the end of the process from then on. If that fails
-    /// nothing happened, and it may be tried again.
+    /// Writes the batch, which then survives the end of the process. On an error nothing happened, and the
+    /// write may be tried again.
     pub(crate) fn write(&mut self) -> Result<(), LogError> {
         if self.batch.is_empty() {
             return Ok(());
@@ -162,14 +162,14 @@ impl SlotLog {
         Ok(())
     }
 
-    /// To be called before an entry is applied: writes what came, if that takes entries out of this slot
-    /// which others took the place of. Mostly it does not, and the entries of a round are written together.
+    /// Must be called before an entry is applied: writes the batch if it deletes entries of this slot that
+    /// were superseded. Usually it does not, and the entries of a round are written together.
     pub(crate) fn write_what_is_gone(&mut self, slot: Slot) -> Result<(), LogError> {
         if self.cut.contains(&slot) { self.write() } else { Ok(()) }
     }
 
-    /// Lets go of what is applied, some at a time, with the next [write](Self::write): whatever is there once
-    /// more after a crash is known to be applied.
+    /// Deletes applied entries, several at a time, with the next [write](Self::write). An entry that
+    /// reappears after a crash is known to be applied.
     pub(crate) fn applied(&mut self, slot: Slot, through: Sequence) {
         let Some(kept) = self.kept.get_mut(&slot) else { return };
         if through.0 < kept.first.0 + TRIM_TOGETHER && through < kept.last {
@@ -183,8 +183,8 @@ impl SlotLog {
         self.batch.delete_range(&self.tree, (Bound::Included(&from), Bound::Included(&to)));
     }
 
-    /// Lets go of everything of some slots, with the next [write](Self::write): cells that take the place of
-    /// their own must not meet their entries.
+    /// Deletes all entries of some slots with the next [write](Self::write): cells that replace a slot's own
+    /// must not meet its entries.
     pub(crate) fn forget(&mut self, slots: &[Slot]) {
         for &slot in slots {
             self.kept.remove(&slot);
@@ -195,7 +195,7 @@ impl SlotLog {
     }
 }
 
-/// Entries at or below what is applied were on their way out; those behind it follow each other.
+/// Entries up to the last applied one were still to be deleted; those after it must follow each other.
 fn add(found: &mut BTreeMap<Slot, Found>, slot: Slot, entry: Entry) -> Result<(), LogError> {
     let fresh = || Found { slot, base: Position::default(), base_time_ms: 0, entries: Vec::new() };
     let found = found.entry(slot).or_insert_with(fresh);

@@ -1,6 +1,6 @@
-//! What a node counts.
+//! The counters of a node.
 //!
-//! Invariant: each counter is changed by one thread only, the loop that it belongs to; anybody may read it.
+//! Invariant: each counter is changed by one thread only, that of its loop. Any thread may read it.
 
 mod door;
 mod kinds;
@@ -23,7 +23,7 @@ pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     pub(crate) fn add(&self, count: u64) {
-        // Not one step, for nobody else changes it: that costs a tenth.
+        // Not an atomic addition: only this thread changes it, and a load and a store cost a tenth of that.
         self.set(self.get().wrapping_add(count));
     }
 
@@ -40,7 +40,7 @@ impl Counter {
     }
 }
 
-/// What one loop counts.
+/// The counters of one loop.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     pub(crate) commands: Counter,
@@ -48,26 +48,26 @@ pub(crate) struct Metrics {
     pub(crate) connections_accepted: Counter,
     pub(crate) connections_refused: Counter,
     pub(crate) connections_dropped: Counter,
-    /// Fields that are waited for.
+    /// Fields that are being watched.
     pub(crate) watches: Counter,
     pub(crate) received_bytes: Counter,
     pub(crate) sent_bytes: Counter,
     pub(crate) connection_bytes: Counter,
     pub(crate) errors: Counter,
     pub(crate) error_kinds: ErrorKinds,
-    /// Messages to other nodes, and those of them that were given up because too much waited.
+    /// Messages to other nodes, and how many were dropped because too much waited or their connection ended.
     pub(crate) peer_messages_sent: Counter,
     pub(crate) peer_messages_dropped: Counter,
     pub(crate) peer_messages_received: Counter,
-    /// Copies of slots that were given up while they came, because the disk had no room for them; and those
-    /// that were too long to be gathered.
+    /// Incoming copies of slots that were given up because the disk had no room, and those that were too long
+    /// to be gathered.
     pub(crate) copies_given_up: Counter,
     pub(crate) long_copies: Counter,
     /// Entries of other nodes with dates far ahead.
     pub(crate) entries_ahead: Counter,
-    /// Commands that the store failed at.
+    /// Commands at which the store failed.
     pub(crate) failures: Counter,
-    /// Whether there is too little room on the disk for what adds to it.
+    /// Whether the disk has too little room for writes that add data.
     pub(crate) out_of_space: Counter,
     pub(crate) protocol_errors: Counter,
     pub(crate) authentication_failures: Counter,
@@ -78,14 +78,14 @@ pub(crate) struct Metrics {
     pub(crate) expired: Counter,
     pub(crate) commands_per_second: Counter,
     pub(crate) rounds: Counter,
-    /// Turns of connections that had waited for others.
+    /// Turns of connections that were held back to share a round with others.
     pub(crate) gathered: Counter,
-    /// Calls of each command, in the order of the table of all, and those that were refused.
+    /// Calls of each command, in the order of [`COMMANDS`], and how many of them got an error reply at once.
     pub(crate) calls: Box<[(Counter, Counter)]>,
 }
 
 impl Metrics {
-    /// Counts a reply if it is an error; whether it is.
+    /// Counts a reply if it is an error. Returns whether it is.
     pub(crate) fn count_reply(&self, reply: &[u8]) -> bool {
         let is_error = reply.first() == Some(&b'-');
         if is_error {
@@ -96,27 +96,27 @@ impl Metrics {
     }
 }
 
-/// What a loop knows of the ring, as it was a second ago at most.
+/// What a loop knows of the ring, at most a second old.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RingSeen {
-    /// When the configuration group answered last.
+    /// The last answer of the configuration group.
     pub(crate) group: GroupHeard,
     /// The other nodes.
     pub(crate) others: OthersSeen,
-    /// What the engine holds in memory.
+    /// Memory of the engine.
     pub(crate) memory_bytes: u64,
-    /// What its file takes.
+    /// Size of its file.
     pub(crate) file_bytes: u64,
 }
 
-/// What a node knows of the others by itself.
+/// What a node itself knows of the others.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OthersSeen {
-    /// How many entries each of them lacks of the slots that this one leads.
+    /// How many entries each of them lacks of the slots that this node leads.
     pub(crate) behind: BTreeMap<NodeId, u64>,
-    /// Those to which it has no connection.
+    /// Nodes to which there is no connection.
     pub(crate) unreached: Vec<NodeId>,
-    /// How its clock is beside theirs.
+    /// How this node's clock compares with theirs.
     pub(crate) clock: ClockSeen,
 }
 
@@ -157,7 +157,7 @@ impl Default for Metrics {
     }
 }
 
-/// Memory of this process, as its operating system counts it; 0 where that is not told.
+/// Resident memory of this process as Linux reports it; 0 on other systems.
 pub(crate) fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

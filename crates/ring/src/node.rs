@@ -1,4 +1,4 @@
-//! A node: what is opened, the threads of its loops, and how they end.
+//! A node: opens the store, runs the threads of its loops, and ends them.
 
 use crate::NodeError;
 use crate::access::AccessList;
@@ -37,26 +37,25 @@ pub struct Node {
     threads: Vec<JoinHandle<Result<(), NodeError>>>,
     syncing: Option<Syncing>,
     metrics_door: Option<metrics::Door>,
-    /// Locked for as long as the node has the folder.
+    /// Locked while the node has the folder.
     _lock: Option<File>,
 }
 
-/// The file in a node's folder that says who has it.
+/// The file in a node's folder whose lock marks the folder as in use.
 const LOCK_FILE: &str = "ring.lock";
 
 impl Node {
-    /// Opens the store, listens, and answers from then on, on threads of its own.
+    /// Opens the store, listens, and serves from then on, on threads of its own.
     ///
     /// # Errors
-    /// [`NodeError`]: options that make no sense, an address or a folder that cannot be used, a store that is
-    /// damaged.
+    /// [`NodeError`]: invalid options, an address or a folder that cannot be used, a damaged store.
     pub fn start(options: NodeOptions) -> Result<Self, NodeError> {
         options.validate()?;
         let opened = open(&options)?;
         Self::start_on(opened, options, GatheringRoom::default())
     }
 
-    /// The same with a store that is open.
+    /// Starts on an open store.
     fn start_on(
         (engine, lock): (Engine, Option<File>),
         options: NodeOptions,
@@ -153,7 +152,7 @@ impl Node {
         Ok(())
     }
 
-    /// Beyond this machine whoever asks what is counted shows the token.
+    /// If other machines can reach the address, scrapers have to show the token.
     fn open_metrics(&mut self, options: &NodeOptions) -> Result<(), NodeError> {
         let Some(listen) = options.metrics else { return Ok(()) };
         let token = options.token.clone().filter(|_| !listen.ip().is_loopback());
@@ -164,46 +163,46 @@ impl Node {
         Ok(())
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The name that clients know it by.
+    /// The name by which clients know it.
     #[must_use]
     pub fn name(&self) -> NodeName {
         self.shared.chosen.name
     }
 
-    /// What it counted, in the format of Prometheus.
+    /// Its counters, in the format of Prometheus.
     #[must_use]
     pub fn metrics_text(&self) -> String {
         metrics::text(&self.shared)
     }
 
-    /// Where it is asked for that over HTTP, if anywhere.
+    /// Where it serves these over HTTP, if anywhere.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics_door.as_ref().map(metrics::Door::address)
     }
 
-    /// From now on clients are told of this table, unless a newer one is known.
+    /// Sets the table that clients are told of, unless a newer one is known.
     pub fn set_table(&self, table: SlotTable) {
         self.shared.set_table(table);
     }
 
-    /// To wait for the end of its loops: they end because of a failure, which [`Node::stop`] then tells, or
-    /// because it was stopped.
+    /// A handle to wait for the end of its loops. They end because of a failure, which [`Node::stop`]
+    /// returns, or because the node was stopped.
     #[must_use]
     pub fn ending(&self) -> NodeEnding {
         NodeEnding(self.shared.clone())
     }
 
-    /// Ends all connections, closes the store, and waits until that is done.
+    /// Ends all connections, closes the store, and waits until both are done.
     ///
     /// # Errors
-    /// [`NodeError`]: why a loop ended before, or the store could not be closed as it should.
+    /// [`NodeError`]: why a loop had ended, or why the store could not be closed cleanly.
     pub fn stop(mut self) -> Result<(), NodeError> {
         self.end()
     }
@@ -211,7 +210,7 @@ impl Node {
     fn end(&mut self) -> Result<(), NodeError> {
         self.stop.store(true, Ordering::Release);
         for waker in &self.wakers {
-            // A loop that is not woken wakes up with its next tick.
+            // A loop that cannot be woken sees the flag at its next tick.
             let _ = waker.wake();
         }
         self.syncing = None;
@@ -223,17 +222,17 @@ impl Node {
     }
 }
 
-/// The end of a node, to be waited for.
+/// A handle to wait for the end of a node.
 pub struct NodeEnding(Arc<Shared>);
 
 impl NodeEnding {
-    /// Waits for it.
+    /// Waits until the node ends.
     pub fn wait(&self) {
         self.0.wait_for_end();
     }
 }
 
-/// Tells that a loop ended, also if that was by a bug.
+/// Reports the end of a loop when dropped, so that a panic reports it as well.
 struct Ending(Arc<Shared>);
 
 impl Drop for Ending {
@@ -250,7 +249,7 @@ impl Drop for Node {
     }
 }
 
-/// The name that is kept in the store; one is made for a new store.
+/// The name kept in the store; a new store gets a new name.
 fn name(engine: &Engine) -> Result<NodeName, NodeError> {
     let tree = engine.tree(reliance::NODE)?;
     if let Some(kept) = tree.get(b"name")? {
@@ -265,10 +264,9 @@ fn name(engine: &Engine) -> Result<NodeName, NodeError> {
     Ok(name)
 }
 
-/// Opens the store, and takes its folder for this process.
+/// Opens the store, and claims its folder for this process.
 fn open(options: &NodeOptions) -> Result<(Engine, Option<File>), NodeError> {
-    // A node asks for the memory of many requests at once: a copy of a record would be one more place to wait
-    // for.
+    // Loops prefetch for many requests at once; a copy of a record would be one more cache miss to wait for.
     let engine = Options { memory_bytes: options.memory_bytes, hot_bytes: Some(0), ..Options::default() };
     let Place::Folder(folder) = &options.place else { return Ok((Engine::in_memory(engine)?, None)) };
     if folder.join(STORE_FILE).exists() && !folder.join(RING_FILE).exists() {

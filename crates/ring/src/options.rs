@@ -1,4 +1,4 @@
-//! What can be chosen when a node starts.
+//! The options of a node.
 
 use crate::NodeError;
 use crate::access::AccessFile;
@@ -13,34 +13,35 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Options of a node. The defaults are meant to be right for nearly everybody.
+/// Options of a node. The defaults are meant to suit nearly every use.
 #[derive(Clone)]
 pub struct NodeOptions {
-    /// Where clients reach it. Beyond this machine only with a token. Default 127.0.0.1:7379.
+    /// Where clients reach it. An address that other machines can reach needs a token. Default
+    /// 127.0.0.1:7379.
     pub listen: SocketAddr,
-    /// What clients are told to connect to, where that is not the address it listens on.
+    /// The address that clients are told to connect to, if it differs from the one it listens on.
     pub announce: Option<HostPort>,
     /// Where its slots are kept. Default in memory.
     pub place: Place,
-    /// What an acknowledged write survives, if the place is a folder. Default [`Persistence::EverySecond`].
+    /// What an acknowledged write survives, if slots are kept in a folder. Default
+    /// [`Persistence::EverySecond`].
     pub persistence: Persistence,
-    /// Event loops, each a thread. Default 1.
+    /// Number of event loops, each a thread. Default 1.
     pub loops: usize,
-    /// What clients have to say before anything else. Default nothing.
+    /// The secret that clients have to show first. Default none.
     pub token: Option<Token>,
-    /// The users beside the one who shows the token, and what they may do. Only with a token. Default nobody.
+    /// The users beside `default`, and what they may do. Needs a token. Default none.
     pub access: Option<AccessFile>,
-    /// Where Prometheus asks what is counted, over HTTP. Beyond this machine only with a token, which it then
-    /// has to show. Default nowhere.
+    /// Where Prometheus scrapes the metrics over HTTP. An address that other machines can reach needs a
+    /// token, which Prometheus then has to show. Default nowhere.
     pub metrics: Option<SocketAddr>,
-    /// What clients and other nodes are to encrypt with, who then may not do without. Default nothing is
-    /// encrypted.
+    /// Certificates with which clients and other nodes must encrypt. Default no encryption.
     pub tls: Option<NodeTls>,
-    /// Memory for what slots hold, in bytes. Default 1 GiB.
+    /// Memory for the contents of slots, in bytes. Default 1 GiB.
     pub memory_bytes: u64,
-    /// What connections may take.
+    /// Limits of connections.
     pub limits: ConnectionLimits,
-    /// Tells the time.
+    /// The source of time.
     pub clock: Arc<dyn Clock>,
     /// The other nodes of its ring; none if it is the whole ring.
     pub others: Option<Others>,
@@ -49,47 +50,45 @@ pub struct NodeOptions {
 /// Where slots are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Place {
-    /// In memory: gone with the node.
+    /// In memory: lost when the node ends.
     #[default]
     Memory,
-    /// In a folder, which is made if there is none.
+    /// In a folder, which is made if it does not exist.
     Folder(PathBuf),
 }
 
 /// What an acknowledged write survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Persistence {
-    /// Nothing that ends the process.
+    /// Not even the end of the process.
     Off,
-    /// The end of the process; the loss of power, after a second.
+    /// The end of the process; a power failure, except for the last second.
     #[default]
     EverySecond,
-    /// The loss of power.
+    /// A power failure.
     Always,
 }
 
-/// What connections may take.
+/// Limits of connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// Connections at a time; one more is told so and closed. Default 10,000.
+    /// Most connections at a time; one more gets an error and is closed. Default 10,000.
     pub connections_max: usize,
-    /// Memory for all of them, in bytes; beyond it who takes most is closed, those first who neither send nor
-    /// read. Default 512 MiB.
+    /// Memory for all of them, in bytes. Beyond it the largest are closed, idle ones first. Default 512 MiB.
     pub memory_bytes_max: u64,
-    /// Bytes that a client did not read yet, from which on nothing more is received from it. Default 1 MiB.
+    /// Unread bytes of a client from which on nothing more is received from it. Default 1 MiB.
     pub unsent_bytes_pause: usize,
-    /// Bytes that a client did not read yet, from which on it is closed. Default 320 MiB, which is more than
-    /// one answer.
+    /// Unread bytes of a client beyond which it is closed. Default 320 MiB, which is more than one reply.
     pub unsent_bytes_max: usize,
-    /// For how long a client may read nothing of what it is sent, in microseconds. Default a minute.
+    /// How long a client may read nothing of what it is sent, in microseconds. Default a minute.
     pub stalled_us_max: u64,
-    /// For how long a client may not say who it is, where it has to, in microseconds. Default 10 s.
+    /// How long a client may take to authenticate, if it has to, in microseconds. Default 10 s.
     pub silent_us_max: u64,
-    /// Replies that a client may wait for at a time. Default 1,024.
+    /// Most replies that a client may wait for at a time. Default 1,024.
     pub awaited_max: usize,
-    /// What a client may send in one request.
+    /// Limits of one request.
     pub request: Limits,
-    /// How long requests may take of who does not say so by `AT.CLASS`. Default as short as can be.
+    /// How long requests may take if the client does not say so by `AT.CLASS`. Default as short as can be.
     pub latency_class: LatencyClass,
 }
 
@@ -130,7 +129,7 @@ impl Default for ConnectionLimits {
 }
 
 impl NodeOptions {
-    /// What a write survives in that place.
+    /// What a write survives with these options.
     pub(crate) fn persistence(&self) -> Persistence {
         match self.place {
             Place::Memory => Persistence::Off,
@@ -138,7 +137,7 @@ impl NodeOptions {
         }
     }
 
-    /// Checks that the options make sense together.
+    /// Checks that the options are valid together.
     ///
     /// # Errors
     /// [`NodeError`], naming the option.

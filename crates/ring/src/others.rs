@@ -1,4 +1,4 @@
-//! How a node becomes one of several: what is opened, told and begun, in which order.
+//! How a node joins a ring of several: what is opened and started, in which order.
 
 use crate::NodeError;
 use crate::address::{HostPort, NodeAddress};
@@ -25,9 +25,10 @@ use std::sync::mpsc::channel;
 /// What a node of several has to know.
 #[derive(Clone)]
 pub struct Others {
-    /// Its number, which no other node has, and which it keeps.
+    /// Its number, which is unique in the ring and never changes.
     pub me: NodeId,
-    /// Where other nodes reach it. Beyond this machine only with a token. Default a free port of 127.0.0.1.
+    /// Where other nodes reach it. An address that other machines can reach needs a token. Default a free
+    /// port of 127.0.0.1.
     pub listen: SocketAddr,
     /// The configuration group.
     pub group: Arc<dyn GroupDoor>,
@@ -35,13 +36,13 @@ pub struct Others {
     pub options: Options,
 }
 
-/// The tree that logs of slots are kept in.
+/// The tree that holds the logs of slots.
 pub(crate) const LOG: &str = "log";
 
-/// Requests that wait may take so much of the memory, as a share.
+/// Waiting requests may take one part in this many of the memory.
 const WAITING_SHARE: u64 = 4;
 
-/// Opens the copies of a node and has it join the ring; what it is told wakes the loop.
+/// Opens the copies of a node and joins the ring. Events from other threads wake the loop.
 pub(crate) fn join(
     others: &Others,
     (engine, reliance): (&Engine, Reliance),
@@ -72,8 +73,7 @@ pub(crate) fn join(
     let tell = {
         let (sender, waker) = (sender.clone(), waker.clone());
         move |one| {
-            // A loop that ended hears nothing any more, and one that is not woken hears it with its next
-            // tick.
+            // A loop that has ended receives nothing. One that cannot be woken receives it at its next tick.
             drop(sender.send(one));
             drop(waker.wake());
         }
@@ -98,7 +98,7 @@ pub(crate) fn join(
         move |located| tell(Told::Located(located))
     })
     .map_err(|source| NodeError::System { action: "begin a thread", source })?;
-    // Whoever listens on all addresses is reached by peers where clients reach it.
+    // A node that listens on all addresses is reached by peers at the host where clients reach it.
     let host = if heard_at.ip().is_unspecified() { clients.host.clone() } else { heard_at.ip().to_string() };
     let peers_at = HostPort { host, port: heard_at.port() };
     let address = NodeAddress { name: shared.chosen.name, clients, peers: peers_at }.to_string();

@@ -1,12 +1,12 @@
-//! The connections between nodes: each node dials each other one, says what it has to say there, and hears on
-//! what was dialled to it.
+//! The connections between nodes. Each node dials every other one, sends its messages on the connection that
+//! it dialled, and receives messages on those dialled by the others.
 //!
-//! Invariant: what is said may be lost, when a connection breaks or when too much waits; it is never torn or
-//! doubled on one connection, and entries and cells are never out of order there. Where much of them waits,
-//! words about them overtake them.
+//! Invariant: a message may be lost, when a connection breaks or too much waits. On one connection it is
+//! never torn or duplicated, and entries and cells are never out of order. If many of those wait, messages
+//! about them overtake them.
 //! Invariant: what waits to be sent to a node is bounded.
-//! Invariant: each node is heard on one connection at a time; those who have not said who they are make room
-//! for those who do.
+//! Invariant: each node is heard on one connection at a time, and unauthenticated connections make room for
+//! others.
 
 mod address;
 pub(crate) mod codec;
@@ -39,34 +39,34 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 
-/// Tokens of the poll that are for peers: the listener, what is dialled, what is heard.
+/// Poll tokens for peers: the listener, dialled connections, accepted ones.
 const LISTENER: usize = 1 << 40;
 const DIALLED: usize = LISTENER + 1;
 const HEARD: usize = 1 << 41;
 const END: usize = 1 << 42;
 
-/// Of connections from peers at a time such as have not said who they are.
+/// Most connections from peers that have not authenticated.
 const STRANGERS_MAX: usize = 64;
 
-/// Connections from peers at a time, whatever the table says: at least and at most.
+/// Bounds of the limit of connections from peers, whatever the table says.
 const HEARD_MAX: std::ops::RangeInclusive<usize> = 1_024..=65_536;
 
-/// Connections that are accepted between two looks at the poll.
+/// Most connections accepted between two calls of the poll.
 const ACCEPTED_MAX: usize = 64;
 
-/// How often it is looked for those who wait to be accepted, though the poll told of nobody.
+/// How often accepting is tried although the poll reported nothing.
 const ACCEPT_EVERY_US: u64 = 100_000;
 
-/// How often each node is told what the clock of this one says.
+/// How often each node is told this node's clock.
 const DATES_EVERY_US: u64 = 1_000_000;
 
-/// Steps of handshakes between two looks at the poll.
+/// Most handshake steps between two calls of the poll.
 const HANDSHAKES_MAX: usize = 16;
 
-/// What is kept for a node that is not connected: what is older is said again by whoever needs it.
+/// Most bytes kept for a node that is not connected. Anything older is sent again when it is needed.
 const UNCONNECTED_BYTES_MAX: usize = 1 << 20;
 
-/// What a peer may send.
+/// Limits of what a peer may send.
 pub(crate) const LIMITS: Limits = Limits {
     frame_bytes: 80 << 20,
     chunk_bytes: 1 << 20,
@@ -82,42 +82,42 @@ pub(crate) struct Peers {
     secret: Option<Token>,
     tls: Option<PeerTls>,
     listener: TcpListener,
-    /// Whether more may wait to be accepted.
+    /// Whether more connections may wait to be accepted.
     has_waiting: bool,
-    /// When that was looked at without being told.
+    /// When accepting was last tried.
     accepted_at: Moment,
-    /// All of the ring, this one included.
+    /// All nodes of the ring, including this one.
     nodes: BTreeSet<NodeId>,
     dialled: BTreeMap<NodeId, Dialled>,
-    /// How it went with each of those.
+    /// Whether each of those was reached lately.
     reached: BTreeMap<NodeId, Reach>,
     heard: BTreeMap<usize, Heard>,
     heard_last: usize,
-    /// Who waits for the next step of its handshake.
+    /// Connections that wait for the next step of their handshake.
     shaking: VecDeque<usize>,
-    /// Who said more than was received in its turn: the poll tells of that only once.
+    /// Connections with more to receive than one turn allows, which the poll reports only once.
     unread: VecDeque<usize>,
-    /// What is received goes through here.
+    /// The shared receive buffer.
     room: Vec<u8>,
     dated_at: Moment,
-    /// When it was flushed last.
+    /// The time of the last flush.
     now: Moment,
-    /// Those who were not listened to before they had said who they are.
+    /// Peers that were refused before they had authenticated.
     strangers: Seldom,
-    /// Messages that a connection took.
+    /// Messages that a connection accepted.
     pub(crate) said: u64,
-    /// Messages that were given up because too much waited, or with their connection.
+    /// Messages that were dropped because too much waited, or with their connection.
     pub(crate) dropped: u64,
 }
 
-/// Connections from peers at a time, where there are so many other nodes: one of each, a second one while it
-/// dials again, and strangers.
+/// Most connections from peers for this number of other nodes: one from each, a second one while it dials
+/// again, and unauthenticated ones.
 fn heard_max(others: usize) -> usize {
     others.saturating_mul(2).saturating_add(STRANGERS_MAX).clamp(*HEARD_MAX.start(), *HEARD_MAX.end())
 }
 
 impl Peers {
-    /// Listens to other nodes.
+    /// Starts to listen for other nodes.
     pub(crate) fn listen(
         me: NodeId,
         (secret, tls): (Option<Token>, Option<PeerTls>),
@@ -156,8 +156,8 @@ impl Peers {
         })
     }
 
-    /// The life in which everything is said from now on, and the ring that it is a life in: who greeted as a
-    /// node of another one before that was known is not heard any more.
+    /// Begins an incarnation in a ring. Peers that greeted as nodes of another ring before it was known are
+    /// disconnected.
     pub(crate) fn begin(&mut self, incarnation: Incarnation, ring: u64, registry: &Registry) {
         (self.greeting.incarnation, self.greeting.ring) = (incarnation, ring);
         let is_other = |(&token, heard): (&usize, &Heard)| {
@@ -168,7 +168,8 @@ impl Peers {
         }
     }
 
-    /// Where the nodes of the ring are dialled, if they are; who is gone is not dialled any more.
+    /// Sets the addresses at which the nodes of the ring are dialled, if they are. Nodes that have left are
+    /// not dialled any more.
     pub(crate) fn set_addresses(
         &mut self,
         addresses: &BTreeMap<NodeId, Option<PeerAddress>>,
@@ -194,22 +195,22 @@ impl Peers {
         gone.into_iter().for_each(|counts| self.count(counts));
     }
 
-    /// Says something to a node, if it is known and not too much waits.
+    /// Sends a message to a node, if the node is known and not too much waits.
     pub(crate) fn say(&mut self, to: NodeId, message: &Message) {
         self.say_by(to, |dialled| dialled.say(message));
     }
 
-    /// Sends cells to a node; whether they were taken.
+    /// Sends cells to a node. Returns whether they were accepted.
     pub(crate) fn send_piece(&mut self, to: NodeId, piece: &Piece) -> bool {
         self.say_by(to, |dialled| dialled.put(|out| codec::encode_piece(piece, out)))
     }
 
-    /// How much waits to be sent to a node; nothing can be sent to one that is not connected.
+    /// How much waits to be sent to a node; none if it is not connected.
     pub(crate) fn waiting_bytes(&self, to: NodeId) -> Option<usize> {
         self.dialled.get(&to).filter(|dialled| dialled.is_open()).map(Dialled::waiting_bytes)
     }
 
-    /// All nodes of the ring but this one.
+    /// All nodes of the ring except this one.
     fn others(&self) -> impl Iterator<Item = NodeId> {
         let me = self.greeting.node;
         self.nodes.iter().copied().filter(move |node| *node != me)
@@ -221,8 +222,7 @@ impl Peers {
         self.others().filter(move |node| !is_open(node))
     }
 
-    /// Nodes that were dialled for a while and not reached: they may be somewhere else by now. Each is named
-    /// once in a while.
+    /// Nodes that could not be reached for a while and may have moved. Each is named once in a while.
     pub(crate) fn take_lost(&mut self) -> Vec<NodeId> {
         let now = self.now;
         let sought = |(&node, reach): (&NodeId, &mut Reach)| reach.is_to_be_sought(now).then_some(node);
@@ -240,13 +240,14 @@ impl Peers {
         self.dropped += lost;
     }
 
-    /// Dials who is not connected, and sends what waits; now and then also what the clock of this node says.
+    /// Dials nodes that are not connected, sends what waits, and now and then this node's clock.
     pub(crate) fn flush(&mut self, now: Moment, date_ms: u64, registry: &Registry) {
         self.now = now;
         if let Some(times) = self.strangers.due(now) {
             tracing::warn!(times, "more strangers were not listened to where nodes talk to each other");
         }
-        // Who could not be accepted, because no file was left to open, is not told of again.
+        // The poll does not report again a connection that could not be accepted for lack of file
+        // descriptors.
         self.has_waiting |= now >= self.accepted_at.after(ACCEPT_EVERY_US);
         if self.has_waiting {
             self.accepted_at = now;
@@ -282,19 +283,19 @@ impl Peers {
         }
     }
 
-    /// Takes some of the handshakes that wait a step further; what was heard behind them is handed on.
+    /// Advances some of the waiting handshakes by a step. Messages received behind them are passed on.
     pub(crate) fn shake_hands(
         &mut self,
         registry: &Registry,
         hear: &mut impl FnMut(NodeId, Incarnation, Spoken),
     ) {
         for token in self.shaking.drain(..self.shaking.len().min(HANDSHAKES_MAX)).collect::<Vec<_>>() {
-            // Its end may have come with what is here, and is not told again.
+            // The end of the stream may have come with what is here, and is not reported again.
             self.receive(token, true, registry, hear);
         }
     }
 
-    /// Receives from those who said more than was received in their turn, of each for one turn.
+    /// Receives one more turn from each connection that has more to receive.
     pub(crate) fn receive_rest(
         &mut self,
         registry: &Registry,
@@ -305,12 +306,12 @@ impl Peers {
         }
     }
 
-    /// Whether there are such.
+    /// Whether there are such connections.
     pub(crate) fn has_rest(&self) -> bool {
         !self.unread.is_empty()
     }
 
-    /// Receives from a peer, of which it was told or not that it sends nothing more.
+    /// Receives from a peer. `is_closed` says whether the poll has reported its end of the stream.
     fn receive(
         &mut self,
         token: usize,
@@ -333,8 +334,8 @@ impl Peers {
         }
     }
 
-    /// Ends a connection from a peer; why, if it is to be said. Of strangers there may be any number, so not
-    /// each is said in the log.
+    /// Ends a connection from a peer, and logs why if there is a reason. There may be any number of
+    /// strangers, so their log lines are rate-limited.
     fn end(&mut self, token: usize, why: Option<&str>, registry: &Registry) {
         let Some(mut heard) = self.heard.remove(&token) else { return };
         match (why, heard.node()) {
@@ -354,12 +355,12 @@ impl Peers {
         }
     }
 
-    /// Whether an event is for peers.
+    /// Whether a poll token belongs to peers.
     pub(crate) fn is_theirs(token: mio::Token) -> bool {
         (LISTENER..END).contains(&token.0)
     }
 
-    /// What the poll told; what was heard is handed on.
+    /// Handles an event of the poll. Received messages are passed on.
     pub(crate) fn notice(
         &mut self,
         event: &Event,
@@ -369,7 +370,7 @@ impl Peers {
         match event.token().0 {
             LISTENER => self.has_waiting = true,
             token if token >= HEARD => {
-                // Each step takes long, and clients are not to wait for many of them.
+                // Each handshake step takes long, and clients must not wait for many of them.
                 match self.heard.get(&token).is_some_and(Heard::is_handshaking) {
                     true if self.shaking.contains(&token) => {}
                     true => self.shaking.push_back(token),
@@ -385,9 +386,9 @@ impl Peers {
         }
     }
 
-    /// A node that dials again has given up what it dialled before, whatever the network makes of the end of
-    /// that; but one that has begun anew since, elsewhere, is not to be ended by what is left of its former
-    /// life.
+    /// Lets in a node that has greeted. A node that dials again has given up its former connection, even if
+    /// its end was never received. But a connection of an earlier incarnation must not end one of a later
+    /// incarnation, which may run elsewhere.
     fn let_in(&mut self, greeting: Greeting, token: usize, registry: &Registry) {
         let is_other = |(&other, heard): (&usize, &Heard)| {
             let greeted = heard.greeting().filter(|_| other != token)?;
@@ -395,7 +396,7 @@ impl Peers {
         };
         let others: Vec<_> = self.heard.iter().filter_map(is_other).collect();
         if others.iter().any(|&(_, life)| life > greeting.incarnation) {
-            // It dials again for as long as it runs, so it is told of as seldom as strangers are.
+            // The old process dials again for as long as it runs, so it is logged as rarely as strangers are.
             if let Some(mut former) = self.heard.remove(&token) {
                 self.tell_of_stranger(&former, "it is in a life of its node that is over");
                 former.hang_up(registry);
@@ -415,7 +416,7 @@ impl Peers {
             };
             let strangers = || self.heard.iter().filter(|(_, heard)| heard.node().is_none());
             let is_full = self.heard.len() >= heard_max(self.others().count());
-            // Those who come first would keep all others out by saying nothing.
+            // Evict the oldest: otherwise the first ones could keep all others out by staying silent.
             match strangers().next().map(|(&token, _)| token) {
                 Some(first) if is_full || strangers().count() >= STRANGERS_MAX => {
                     self.end(first, Some("too many who do not say who they are"), registry);
@@ -423,7 +424,7 @@ impl Peers {
                 None if is_full => continue,
                 _ => {}
             }
-            // A peer that cannot be registered is one that is not heard: it dials again.
+            // A peer that cannot be registered is not heard, and dials again.
             let token = HEARD + self.heard_last;
             self.heard_last += 1;
             let interest = Interest::READABLE | Interest::WRITABLE;

@@ -1,10 +1,11 @@
-//! Where the nodes of a table are reached by each other: names are looked up for each life of a node, and
-//! again while it is not reached there, by a thread of its own, since that may take as long as a server of
-//! names that does not answer.
+//! Where the nodes of a table reach each other. Host names are looked up for each incarnation of a node, and
+//! again while it is not reached, by a separate thread, since a look-up may take as long as a name server
+//! that does not answer.
 //!
-//! Invariant: whose name cannot be looked up stays where it was as long as it says the same.
-//! Invariant: nobody who asks here waits for a name, and who has just begun somewhere waits for one at most.
-//! Invariant: who is not up is dialled nowhere where another one is said to be that is.
+//! Invariant: a node whose name cannot be looked up keeps its addresses as long as it reports the same name.
+//! Invariant: no caller here waits for a look-up, and a node that has just begun somewhere waits for at most
+//! one.
+//! Invariant: a node that is down is not dialled at an address at which a node that is up is reported.
 
 use crate::address::{HostPort, NodeAddress};
 use crate::peer::PeerAddress;
@@ -17,13 +18,13 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// After so long a name that could not be looked up is tried again.
+/// How long after a failed look-up a name is tried again.
 const AGAIN_EVERY: Duration = Duration::from_secs(3);
 
-/// What a node says of where it is, and in which life.
+/// The address that a node reports, and its incarnation.
 type Said = (Box<str>, Incarnation);
 
-/// A node that says a name.
+/// A node that reports a host name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Sought {
     node: NodeId,
@@ -34,7 +35,7 @@ struct Sought {
     has_begun: bool,
 }
 
-/// Where a node that said a name is.
+/// The addresses found for a node that reported a host name.
 #[derive(Debug)]
 pub(crate) struct Located {
     node: NodeId,
@@ -46,26 +47,26 @@ pub(crate) struct Located {
 #[derive(Default)]
 struct Member {
     said: Said,
-    /// The first table in which it said that.
+    /// The first table in which it reported that.
     since: Version,
     is_up: bool,
     found: Option<PeerAddress>,
 }
 
-/// What was found so far.
+/// The addresses of all nodes.
 pub(crate) struct PeerAddresses {
     members: BTreeMap<NodeId, Member>,
-    /// Whose names are being looked up.
+    /// Nodes whose names are being looked up.
     sought: BTreeMap<NodeId, Sought>,
-    /// Where each is dialled, if it is.
+    /// Where each node is dialled, if it is.
     dialled: BTreeMap<NodeId, Option<PeerAddress>>,
-    /// All that are sought, whenever they are others.
+    /// Sends all nodes in `sought`, whenever the set changes.
     to_thread: Sender<Vec<Sought>>,
 }
 
 impl PeerAddresses {
-    /// Begins the thread, which ends with this. It tells what it finds: addresses like the one that this node
-    /// listens at come first, as the others do as it does.
+    /// Starts the thread, which ends with this. It calls `tell` with what it finds. Addresses of the same
+    /// family as `listen` come first, because the other nodes listen like this one.
     pub(crate) fn begin(listen: SocketAddr, tell: impl Fn(Located) + Send + 'static) -> io::Result<Self> {
         let resolve = move |at: &HostPort| {
             let found = (at.host.as_str(), at.port).to_socket_addrs()?;
@@ -87,8 +88,8 @@ impl PeerAddresses {
         Ok(Self { members, sought: looked_up, dialled, to_thread })
     }
 
-    /// Takes addresses that are numbers as they are, and has names looked up of whoever says something new;
-    /// whose address says nothing is left out.
+    /// Follows a table: takes numeric addresses as they are, and has the names of nodes looked up that report
+    /// something new. A node whose address cannot be parsed is left out.
     pub(crate) fn follow(&mut self, table: &Table) {
         let before = self.sought.len();
         self.members.retain(|node, _| table.members.get(node).is_some());
@@ -127,10 +128,10 @@ impl PeerAddresses {
         }
     }
 
-    /// Of nodes that are said to be at one address those are dialled there that are up; where none is, the
-    /// one that said so last. The others were there once, and whoever is there now would only refuse what is
-    /// meant for them. Which of several that are up is there is for them to say: a name may lag behind its
-    /// node for longer than the ring takes to see who is gone.
+    /// Chooses where nodes are dialled. If several nodes report one address, those that are up are dialled
+    /// there; if none is up, the one that reported it last. The others were there once, and the present owner
+    /// would only refuse messages for them. Of several that are up, the node at the address itself decides: a
+    /// name may lag behind its node for longer than the ring takes to notice that a node is gone.
     fn choose(&mut self) {
         let mut first: BTreeMap<SocketAddr, _> = BTreeMap::new();
         for (&node, member) in &self.members {
@@ -163,13 +164,13 @@ impl PeerAddresses {
         }
     }
 
-    /// Has the thread look up whatever is sought now.
+    /// Sends the thread what is sought.
     fn tell_thread(&self) {
-        // A thread that is gone finds nothing more, and all others stay where they were.
+        // If the thread is gone, nothing more is found, and all other nodes keep their addresses.
         drop(self.to_thread.send(self.sought.values().cloned().collect()));
     }
 
-    /// A name was looked up; whether that is news.
+    /// Takes the result of a look-up. Returns whether it is news.
     pub(crate) fn locate(&mut self, located: Located) -> bool {
         let Located { node, said, address } = located;
         if self.sought.get(&node).is_none_or(|sought| sought.said != said) {
@@ -189,28 +190,28 @@ impl PeerAddresses {
     }
 }
 
-/// Whose names are looked up, in which order.
+/// The names to look up, in order.
 #[derive(Default)]
 struct Names {
     next: VecDeque<Sought>,
-    /// Those that could not be looked up.
+    /// Those whose look-up failed.
     later: Vec<Sought>,
 }
 
 impl Names {
-    /// These are sought now, and nobody else: first who has just begun, last those whose names nobody knew.
+    /// Replaces the names that are sought: nodes that have just begun come first, failed ones last.
     fn follow(&mut self, mut sought: Vec<Sought>) {
         sought.sort_by_cached_key(|one| (self.later.contains(one), !one.has_begun));
         self.later.clear();
         self.next = sought.into();
     }
 
-    /// Waits for what is sought, as long as there is nothing to be done; whether to go on.
+    /// Waits for changes as long as there is nothing to do. Returns whether to go on.
     fn wait(&mut self, sought: &Receiver<Vec<Sought>>, again_every: Duration) -> bool {
         let news = match (self.next.is_empty(), self.later.is_empty()) {
             (true, true) => sought.recv().map_err(|_| RecvTimeoutError::Disconnected),
             (true, false) => sought.recv_timeout(again_every),
-            // Each name may take long.
+            // Each look-up may take long.
             (false, _) => sought.recv_timeout(Duration::ZERO),
         };
         match news {
@@ -223,7 +224,7 @@ impl Names {
     }
 }
 
-/// Looks up whatever is sought, and what could not be looked up again after a while.
+/// Looks up what is sought, and again after a while what could not be found.
 fn look_up(
     sought: &Receiver<Vec<Sought>>,
     again_every: Duration,
@@ -231,7 +232,7 @@ fn look_up(
     tell: impl Fn(Located),
 ) {
     let mut names = Names::default();
-    // Of whom it was said that their names cannot be looked up.
+    // Nodes for which a failed look-up was logged.
     let mut unknown: BTreeMap<NodeId, Said> = BTreeMap::new();
     while names.wait(sought, again_every) {
         let Some(one) = names.next.pop_front() else { continue };
@@ -265,7 +266,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread::ThreadId;
 
-    /// How long a test waits for what is to come.
+    /// How long a test waits for an event.
     const SOON: Duration = Duration::from_secs(20);
 
     struct Ring(Group);
@@ -275,7 +276,7 @@ mod tests {
             Self(Group::new(GroupOptions { slots: 1, copies: 1 }))
         }
 
-        /// A life of a node begins, at this host.
+        /// An incarnation of a node begins at this host.
         fn begin(&mut self, node: u32, nonce: u64, host: &str) -> Arc<Table> {
             let address = format!("{} {host}:7000 {host}:17000", "a".repeat(40));
             let survived = Survived::Nothing;
@@ -297,7 +298,7 @@ mod tests {
         addresses.all().iter().filter_map(dialled).collect()
     }
 
-    /// A node that is not reached where it said that it is in this life.
+    /// A node that is not reached at the address of this incarnation.
     fn sought(node: u32, life: u64, host: &str) -> Sought {
         let (said, at) = ((Box::from(host), Incarnation(life)), HostPort { host: host.to_owned(), port: 1 });
         Sought { node: NodeId(node), said, at, host: host.to_owned(), has_begun: false }
@@ -316,7 +317,7 @@ mod tests {
             };
             let count = asked.borrow().len();
             match count {
-                // Others are not reached any more either, and are named before.
+                // Other nodes are not reached either, and come first in the list.
                 1 => say(&[sought(10, 1, "lost"), Sought { has_begun: true, ..sought(11, 2, "begun") }]),
                 20 => drop(to_thread.borrow_mut().take()),
                 _ => {}
@@ -359,7 +360,7 @@ mod tests {
     fn a_node_that_is_not_reached_is_looked_up_again_and_found_elsewhere() {
         let (tell, located) = channel();
         let tries = AtomicUsize::new(0);
-        // The record of its name is late.
+        // The record of its name is out of date.
         let resolve = move |_: &HostPort| match tries.fetch_add(1, Ordering::SeqCst) {
             0 => Ok(vec![at(1)]),
             _ => Ok(vec![at(3), at(2)]),
@@ -414,8 +415,7 @@ mod tests {
         ring.begin(2, 1, "10.0.0.2");
         let all = ring.begin(3, 1, "10.0.0.3");
         assert_eq!(goes_by(&all), [(1, at(1)), (2, at(2)), (3, at(3))]);
-        // All begin on other hosts, and the second one not at all: for a moment it is not known that it is
-        // gone.
+        // All others begin on new hosts, and the second one is gone, which is not known for a moment.
         let both = ring.begin(1, 2, "10.0.0.2");
         assert_eq!(goes_by(&both), [(1, at(2)), (2, at(2)), (3, at(3))]);
         ring.0.apply(Change::Fail { node: NodeId(2), incarnation: Incarnation(1) });
@@ -427,7 +427,7 @@ mod tests {
         ring.0.apply(Change::Hear { node: NodeId(1), incarnation: Incarnation(2) });
         ring.0.apply(Change::Fail { node: NodeId(2), incarnation: Incarnation(1) });
         assert_eq!(goes_by(&ring.begin(2, 2, "10.0.0.5")), [(1, at(2)), (2, at(5)), (3, at(4))]);
-        // Who hears of the ring only now goes by what the table says.
+        // A node that learns of the ring only then follows what the table says.
         let mut other = PeerAddresses::resolved_by(nowhere, SOON, |_| ()).unwrap();
         ring.begin(2, 3, "10.0.0.4");
         ring.0.apply(Change::Fail { node: NodeId(2), incarnation: Incarnation(3) });

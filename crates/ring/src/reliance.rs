@@ -1,19 +1,20 @@
-//! Whether a store holds all that its node ever said it has, or something may be missing.
+//! Whether a store still holds everything that its node ever claimed to have.
 //!
-//! What was synced is there. What was only handed to the system is there unless the machine went down since;
-//! and after a node stopped as it should, everything was synced.
+//! What was synced is there. What was only handed to the operating system is there unless the machine went
+//! down since. After a clean stop everything was synced.
 //!
-//! Invariant: a doubt stays until the configuration group was told, however many lives end before that.
+//! Invariant: a doubt persists until the configuration group knows of it, however many incarnations end
+//! before.
 //! Invariant: a node whose store may lack something says so before it is asked for anything.
 
 use crate::NodeError;
 use crate::options::Persistence;
 use atoll_engine::{Durability, Engine, WriteBatch};
 
-/// Whether what is in the store can be relied on.
+/// Whether the contents of the store can be relied on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reliance {
-    /// All that was ever said to be there is.
+    /// Everything that was ever claimed is there.
     Whole,
     /// Something may be missing.
     Doubtful,
@@ -23,25 +24,25 @@ pub(crate) enum Reliance {
 pub(crate) const NODE: &str = "node";
 const BOOT: &[u8] = b"boot";
 const CLEAN: &[u8] = b"clean";
-/// There while the configuration group may not know that something is missing.
+/// Present while the configuration group may not know that something is missing.
 const DOUBT: &[u8] = b"doubt";
-/// How durable writes of the last life were.
+/// How durable the writes of the last run were.
 const PERSISTENCE: &[u8] = b"persistence";
 
-/// What this system calls the time since the machine began; another one after each beginning.
+/// The id that Linux gives to the current boot; each boot has another one.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Judges a store that was just opened, and notes that it is in use from now on.
+/// Judges a store that was just opened, and records that it is in use.
 pub(crate) fn judge(engine: &Engine, persistence: Persistence) -> Result<Reliance, NodeError> {
-    // Where nobody tells, each beginning of a node counts as one of the machine.
+    // Without a boot id each start of a node counts as a new boot.
     let boot = std::fs::read(BOOT_ID).unwrap_or_default();
     let tree = engine.tree(NODE)?;
     let kept = tree.get(BOOT)?.map(|value| value.to_buffer()).transpose()?;
     let is_same_boot = !boot.is_empty() && kept.as_deref() == Some(&boot[..]);
     let is_clean = tree.get(CLEAN)?.is_some();
     let before = tree.get(PERSISTENCE)?.map(|value| value.to_buffer()).transpose()?;
-    // What the life before had chosen tells what is there, whatever is chosen now. Of a store that was never
-    // used nobody knows whether the node is new, or what it had is gone.
+    // What is there depends on the options of the last run, not on those of this one. For a store that was
+    // never used it is unknown whether the node is new or its data are lost.
     let is_whole = match (before.as_deref(), &kept) {
         (Some(b"always"), _) => true,
         (Some(b"everysec"), _) => is_same_boot || is_clean,
@@ -60,7 +61,7 @@ pub(crate) fn judge(engine: &Engine, persistence: Persistence) -> Result<Relianc
     Ok(if is_whole { Reliance::Whole } else { Reliance::Doubtful })
 }
 
-/// Whether the life before had chosen to keep nothing: its cells are without what was said of them.
+/// Whether the last run had chosen to keep nothing: its cells lack what was recorded about them.
 pub(crate) fn kept_nothing(engine: &Engine) -> Result<bool, NodeError> {
     let before = engine.tree(NODE)?.get(PERSISTENCE)?.map(|value| value.to_buffer()).transpose()?;
     Ok(before.as_deref() == Some(name_of(Persistence::Off)))
@@ -74,7 +75,7 @@ fn name_of(persistence: Persistence) -> &'static [u8] {
     }
 }
 
-/// Notes that the configuration group knows what this life began with.
+/// Records that the configuration group knows what this incarnation began with.
 pub(crate) fn note_told(engine: &Engine) -> Result<(), NodeError> {
     let tree = engine.tree(NODE)?;
     if tree.get(DOUBT)?.is_some() {
@@ -85,7 +86,7 @@ pub(crate) fn note_told(engine: &Engine) -> Result<(), NodeError> {
     Ok(())
 }
 
-/// Notes that everything was handed over: closing the engine makes it last.
+/// Records that everything was handed over. Closing the engine makes it durable.
 pub(crate) fn note_clean_end(engine: &Engine) -> Result<(), NodeError> {
     let tree = engine.tree(NODE)?;
     let mut batch = WriteBatch::new();

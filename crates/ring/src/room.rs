@@ -1,9 +1,9 @@
 //! Whether there is room for what clients want to add: in memory, or on the disk of a store.
 //!
-//! A store takes nothing more while there is still some room left on its disk. So whatever makes room can be
-//! written there: deletions, their checkpoint, and what other nodes have to be told.
+//! A store refuses additions while some room is still left on its disk. So whatever frees room can still be
+//! written: deletions, their checkpoint, and what other nodes have to be told.
 //!
-//! Invariant: a look costs a call of the system, and is taken once in many bytes or a second, never for each
+//! Invariant: measuring costs a system call, and is done once in many bytes or once a second, never for each
 //! write.
 
 use crate::options::Persistence;
@@ -19,7 +19,7 @@ pub(crate) enum Lack {
 }
 
 impl Lack {
-    /// In the words that clients of Redis look for.
+    /// The error text that clients of Redis look for.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Memory => "command not allowed when used memory > 'maxmemory'.",
@@ -30,41 +30,41 @@ impl Lack {
     }
 }
 
-/// What is known of the room of one loop.
+/// What one loop knows about the room that is left.
 pub(crate) struct Room {
     engine: Engine,
     is_in_memory: bool,
     memory_bytes_max: u64,
-    /// Bytes that this loop was asked to write since it looked.
+    /// Bytes that this loop was asked to write since the last measurement.
     unchecked_bytes: u64,
     lack: Option<Lack>,
-    /// Bytes of names that were taken since there is too little, and since this moment.
+    /// Bytes of client names accepted while there was too little room, and since when they are counted.
     named_bytes: u64,
     named_since: Moment,
-    /// How much memory was used when the first of them was.
+    /// Memory in use when the first of them was accepted.
     named_from: Option<u64>,
     looked_at: Moment,
-    /// How many commits there were when a checkpoint was asked for because there is too little.
+    /// The number of commits when a checkpoint was last requested for lack of room.
     asked_at_commits: u64,
 }
 
-/// On a disk so much is kept free, or what the next checkpoint needs if that is more.
+/// Bytes kept free on a disk, or what the next checkpoint needs if that is more.
 pub(crate) const RESERVE_BYTES: u64 = 64 << 20;
 
-/// What is remembered of a client takes about so much.
+/// Roughly the bytes that a remembered client takes.
 pub(crate) const NAME_BYTES: usize = 512;
 
-/// After this time names that were taken may be forgotten, and others may come.
+/// After this time the accepted names may have been forgotten, and others may come.
 const NAMES_LAST_US: u64 = (SESSION_MS_MIN + 120_000) * 1_000;
 
-/// Bytes of writes after which the disk is looked at again.
+/// Bytes of writes after which the disk is measured again.
 const LOOK_EACH_BYTES: u64 = RESERVE_BYTES / 8;
 
-/// For how long what was seen counts, whoever writes there beside this node.
+/// How long a measurement counts, since others may write to the same disk.
 const LOOK_EACH_US: u64 = 1_000_000;
 
-/// Whether so many bytes of another node may be written, which are written twice as well: what is kept free
-/// stays free of them.
+/// Whether `bytes` of another node may be written. They are written twice, and must leave free what is kept
+/// free.
 pub(crate) fn has_room_to_copy(engine: &Engine, bytes: u64) -> bool {
     let Some(room) = engine.disk_room() else { return true };
     let kept_bytes = RESERVE_BYTES.saturating_add(room.needed_bytes);
@@ -90,29 +90,29 @@ impl Room {
         }
     }
 
-    /// What there is too little of for so many bytes more, if anything.
+    /// What there is too little of for `more` bytes, if anything.
     #[inline]
     pub(crate) fn lack_for(&mut self, more: usize) -> Option<Lack> {
         self.unchecked_bytes += more as u64;
         let most = if self.is_in_memory { self.memory_bytes_max / 64 } else { LOOK_EACH_BYTES };
-        // Memory is there again as soon as something was deleted, a disk only behind a checkpoint.
+        // Deletions free memory at once, but a disk only after a checkpoint.
         if self.unchecked_bytes > most || self.lack == Some(Lack::Memory) {
             self.look();
         }
         self.lack
     }
 
-    /// The same without anything more.
+    /// What there was too little of at the last measurement.
     pub(crate) fn lack(&self) -> Option<Lack> {
         self.lack
     }
 
-    /// Takes the name of one more client whose write only deletes, though there is too little; not if it took
-    /// many of them since. Whoever makes room may be new here, and names alone are not to fill what is kept
-    /// for that.
+    /// Accepts the name of one more client whose write only deletes, though there is too little room; refuses
+    /// after many of them. A client that frees room may be new here, but names alone must not fill what is
+    /// kept free for it.
     pub(crate) fn takes_name(&mut self) -> bool {
         if self.is_in_memory {
-            // What is deleted makes room for more names, so what is there is what counts.
+            // Deletions make room for more names, so the memory in use is what counts.
             let used_bytes = self.engine.stats().memory_bytes;
             let began_at = *self.named_from.get_or_insert(used_bytes);
             return used_bytes <= began_at.saturating_add(self.memory_bytes_max / 64);
@@ -121,7 +121,7 @@ impl Room {
         self.named_bytes <= RESERVE_BYTES / 4
     }
 
-    /// Time passed.
+    /// Measures again if it is time.
     pub(crate) fn tick(&mut self, now: Moment) {
         if !self.is_in_memory && now >= self.looked_at.after(LOOK_EACH_US) {
             self.looked_at = now;
@@ -151,7 +151,7 @@ impl Room {
         }
     }
 
-    /// What was just asked for is written twice: to a log and where it stays.
+    /// What was just asked for is written twice: to a log and to its final place.
     fn is_out_of_space(&mut self, unchecked_bytes: u64) -> bool {
         let Some(room) = self.engine.disk_room() else { return false };
         let reserve_bytes = RESERVE_BYTES.max(room.needed_bytes);

@@ -1,28 +1,28 @@
-//! What strangers can have said in the log as often as they like is said once a second, and how often it
-//! happened.
+//! Rate-limits log lines that strangers could trigger at will: at most one a second, with the number of
+//! events since the last one.
 
 use atoll_replica::Moment;
 
-/// From one time to the next, in microseconds.
+/// Shortest time between two lines, in microseconds.
 const EACH_US: u64 = 1_000_000;
 
-/// What is said seldom.
+/// A rate-limited log line.
 #[derive(Debug, Default)]
 pub(crate) struct Seldom {
     said_at: Option<Moment>,
-    /// How often it happened since it was said.
+    /// Events since the last line.
     times: u64,
 }
 
 impl Seldom {
-    /// It happened; if it is to be said now: how often, since it was said last.
+    /// Counts an event. Returns how many happened since the last line if one is due.
     pub(crate) fn happened(&mut self, now: Moment) -> Option<u64> {
         self.times += 1;
         self.due(now)
     }
 
-    /// Time passed; if it happened and is to be said now: how often. So the last few are reported as well
-    /// once it stops happening.
+    /// Returns how many events happened since the last line if a line is due. Called regularly, it reports
+    /// the last few events after they have stopped.
     pub(crate) fn due(&mut self, now: Moment) -> Option<u64> {
         let is_due = self.said_at.is_none_or(|said_at| now >= said_at.after(EACH_US));
         (is_due && self.times > 0).then(|| {
@@ -42,7 +42,7 @@ mod tests {
         let said: Vec<_> =
             (0..3_000).filter_map(|at_ms| seldom.happened(Moment(7 + at_ms * 1_000))).collect();
         assert_eq!(said, [1, 1_000, 1_000]);
-        // The last ones are said though nothing more happens, once.
+        // The last events are reported once, although nothing more happens.
         assert_eq!(seldom.due(Moment(7 + 2_999_000)), None);
         let later = Moment(7 + 3_000_000);
         assert_eq!([seldom.due(later), seldom.due(later.after(EACH_US))], [Some(999), None]);

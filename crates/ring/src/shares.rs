@@ -1,83 +1,84 @@
-//! Fair shares of the clients that a slot remembers: no one user can crowd out the rest.
+//! Fair shares of the clients that a slot remembers: no user can crowd out the others.
 //!
 //! A slot remembers a bounded number of clients, so that its memory is bounded, and clients choose their own
-//! names. Once three eighths of the places are taken, a user may have three times as many as are left for
-//! all: one user alone leaves more than an eighth to others, and each of several leaves some to the next.
+//! names. Once three eighths of the places are taken, a user may hold at most three times as many places as
+//! are free. So one user alone leaves more than an eighth to others, and each of several leaves some to the
+//! next.
 //!
-//! Invariant: the door of a node decides, before there is an entry in a log; what copies do does not depend
-//! on it.
+//! Invariant: this is decided at the door of a node, before there is a log entry. What copies do does not
+//! depend on it.
 //! Invariant: a place counts once, from the first write that asks for it and for as long as the slot
-//! remembers its client. It does not count where the slot never comes to remember the client, and no time
-//! alone gives it back.
+//! remembers its client. If the slot never comes to remember the client, the place stops counting with the
+//! answer to the write; time alone never frees a place.
 
 use atoll_keyspace::SESSIONS_MAX;
 use atoll_replica::{Slot, Ticket};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Once a slot remembers this many clients, each one more is counted against its user. Writes that are under
-/// way by then are uncounted; with them that is at most half of all places.
+/// From this many remembered clients on, each further one counts against its user. Clients of writes that are
+/// under way at that point are not counted: including them, at most half of all places are uncounted.
 const COUNTED_FROM: u64 = SESSIONS_MAX / 2 - UNDER_WAY_MAX;
 
-/// Writes of a slot that may be under way at a time: so many in its log and as many held back while it
+/// Most writes of a slot under way at a time: this many in its log, and as many held back while the slot
 /// changes hands.
 const UNDER_WAY_MAX: u64 = 8192;
 
-/// How many times what is left one user may take.
+/// How many times the number of free places one user may hold.
 const SHARE: u64 = 3;
 
-/// Slots that one tick looks at, and places of each: to look at all places of a full slot takes less than a
-/// minute.
+/// Slots checked in one tick, and places checked in each of them. At this rate all places of a full slot are
+/// checked within a minute.
 const SLOTS_LOOKED_AT: usize = 8;
 const LOOKED_AT: usize = 64;
 
 /// A client of a slot.
 pub(crate) type Client = (Slot, u128);
 
-/// Which users the places of slots belong to.
+/// Which user holds which places of which slots.
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
     slots: BTreeMap<Slot, Places>,
-    /// Writes that are not answered yet; each one's client keeps its place only if the slot remembers it
-    /// then.
+    /// Unanswered writes, each with its client, who keeps the place only if the slot remembers it at the
+    /// answer.
     asked: HashMap<Ticket, Client>,
-    /// The slot at which the next look begins.
+    /// The slot at which the next check begins.
     next: Slot,
-    /// How many looks there were, at any slots.
+    /// Number of checks, of any slots.
     looks: u64,
 }
 
-/// The places of one slot that are counted.
+/// The counted places of one slot.
 #[derive(Debug, Default)]
 struct Places {
     of_clients: BTreeMap<u128, Place>,
-    /// How many each user has.
+    /// How many places each user has.
     of_users: HashMap<Arc<str>, u64>,
-    /// How many of them the slot may come to remember, and does not yet.
+    /// Places of clients that have unanswered writes, whom the slot may not remember yet.
     asked: u64,
-    /// The client at which the next look begins.
+    /// The client at which the next check begins.
     next: u128,
-    /// The number of the last look that was made for a client without a place.
+    /// The number of the last check that was made for a client without a place.
     looked_with: Option<u64>,
 }
 
 #[derive(Debug)]
 struct Place {
     user: Arc<str>,
-    /// Writes of the client that are not answered yet.
+    /// Unanswered writes of the client.
     asked: u32,
 }
 
 impl Shares {
-    /// Whether a slot that remembers this many clients counts them by user.
+    /// Whether a slot that remembers this many clients counts further ones by user.
     #[inline]
     pub(crate) fn are_counted(remembered: u64) -> bool {
         remembered >= COUNTED_FROM
     }
 
-    /// Takes a place for a client of this user that the slot does not remember; `remembered` is how many it
-    /// does. Refuses where too few would be left to others. The caller reports the ticket of the client's
-    /// write to [`Shares::answered`].
+    /// Takes a place for a client of this user that the slot does not remember; `remembered` is how many
+    /// clients it does. Refuses if too few places would be left to other users. The caller reports the ticket
+    /// of the client's write to [`Shares::answered`].
     pub(crate) fn take(
         &mut self,
         (slot, client): Client,
@@ -88,8 +89,8 @@ impl Shares {
     ) -> bool {
         let places = self.slots.entry(slot).or_default();
         let mut has_place = places.take(client, user, remembered);
-        // A client without a place may ask again as fast as it can: a look each time would be many times the
-        // work of a write.
+        // A client without a place may ask again as fast as it can, and a check each time would be many times
+        // the work of a write.
         if !has_place && places.looked_with != Some(self.looks) {
             places.looked_with = Some(self.looks);
             places.look(|client| remembers((slot, client)));
@@ -101,7 +102,7 @@ impl Shares {
         has_place
     }
 
-    /// A write was answered: if its client is not remembered now, it has no place.
+    /// Reports that a write was answered. If the slot does not remember its client now, the place is freed.
     #[inline]
     pub(crate) fn answered(&mut self, ticket: Ticket, remembers: impl Fn(Client) -> bool) {
         let Some((slot, client)) = self.asked.remove(&ticket) else { return };
@@ -110,7 +111,7 @@ impl Shares {
         }
     }
 
-    /// Looks at some places, and frees those whose clients the slot no longer remembers.
+    /// Checks some places, and frees those whose clients the slot does not remember any more.
     pub(crate) fn look(&mut self, remembers: impl Fn(Client) -> bool) {
         self.looks += 1;
         let from = std::mem::take(&mut self.next);
@@ -130,12 +131,12 @@ impl Places {
                 place.asked += 1;
                 return true;
             }
-            // It was forgotten since.
+            // The slot has forgotten the client since.
             Some(_) => self.let_go(client),
             None => {}
         }
-        // A write that is done and not answered until the end of the round is in both: too little seems left
-        // then, never too much.
+        // A write that is done and will be answered at the end of the round counts in both numbers. That can
+        // make the free places seem too few, never too many.
         let left = SESSIONS_MAX.saturating_sub(remembered).saturating_sub(self.asked);
         let had = self.of_users.get_key_value(user);
         let (user, count) = had.map_or_else(|| (user.into(), 0), |(user, count)| (Arc::clone(user), *count));
@@ -185,7 +186,7 @@ mod tests {
 
     const SLOT: Slot = Slot(7);
 
-    /// A slot that remembers those whose names are below a number, and these.
+    /// A slot that remembers the clients with names below a number, and these.
     struct Remembering {
         shares: Shares,
         below: u128,
@@ -214,7 +215,7 @@ mod tests {
             self.shares.answered(Ticket(ticket), |(_, client)| client < below || others.contains(&client));
         }
 
-        /// How many places a user gets, one behind another.
+        /// How many places a user gets, one after another.
         fn fill(&mut self, user: &str) -> u64 {
             let before = self.count();
             while self.ask(self.names, 1, user) {
@@ -238,7 +239,7 @@ mod tests {
 
     #[test]
     fn what_is_under_way_when_it_begins_to_count_leaves_an_eighth_to_others_all_the_same() {
-        // None of a burst was remembered when the last of it was asked for.
+        // None of a burst was remembered when the last of it asked for a place.
         let uncounted = COUNTED_FROM - 1 + UNDER_WAY_MAX;
         assert!(!Shares::are_counted(COUNTED_FROM - 1));
         let mut slot = Remembering::so_many(uncounted);

@@ -1,10 +1,10 @@
-//! The slots of one loop: here a write is handed to the log of its slot, and its answer comes now or later.
+//! The slots of one loop: a write is handed to the log of its slot, and its answer comes at once or later.
 //!
-//! With one copy nobody has to agree: a write is applied and answered at once.
+//! With a single copy no agreement is needed: a write is applied and answered at once.
 //!
-//! Invariant: no answer to a write leaves before the write is as durable as was chosen: [`Slots::settle`]
-//! sees to it, or says which sync the answer has to wait for. What is read may be as new, so its answer waits
-//! as well.
+//! Invariant: no answer to a write leaves before the write is as durable as configured. [`Slots::settle`]
+//! ensures this, or returns the sync that the answer has to wait for. A read may have seen that write, so its
+//! answer waits as well.
 
 mod expiring;
 mod forgetting;
@@ -35,27 +35,27 @@ pub(crate) struct Slots {
     engine: Engine,
     persistence: Persistence,
     metrics: Arc<Metrics>,
-    /// A write behind all others makes these as durable as it is itself.
+    /// A write to this tree makes all earlier writes as durable as itself.
     barrier: Tree,
-    /// Whether something was written since the last one.
+    /// Whether anything was written since the last such write.
     is_unsettled: bool,
-    /// Syncs of rounds, if nobody is answered before one and nobody else has copies.
+    /// Syncs of rounds, if replies wait for a sync and no other node has copies.
     rounds: Option<Rounds>,
     room: Room,
-    /// Whose clients slots remember that remember many.
+    /// Which user holds how many of the places for clients in slots that remember many.
     shares: Shares,
-    /// Answers that came after all, each for whoever has the ticket.
+    /// Answers that came later, each with its ticket.
     answers: Vec<(Ticket, Vec<u8>)>,
     watches: Watches,
-    /// What was written here, where nobody else has a say in it.
+    /// What was written here, if this node is the whole ring.
     touched: Touched,
 }
 
-/// Who has a say in what happens to slots.
+/// Which nodes take part in what happens to slots.
 enum Home {
     /// This node is the whole ring.
     Alone(Box<Keyspaces>),
-    /// Others have copies, too.
+    /// Other nodes have copies.
     Copied(Box<Copied>),
 }
 
@@ -79,9 +79,9 @@ impl Home {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Answer {
-    /// It was.
+    /// It has been answered.
     Now,
-    /// By its ticket, once its write is committed.
+    /// Under its ticket, once its write is committed.
     Later,
 }
 
@@ -90,21 +90,21 @@ pub(crate) struct Asking<'a, 'r> {
     pub(crate) slot: Slot,
     pub(crate) now: Now,
     pub(crate) command: &'a Command<'r>,
-    /// As it came, and where its keys are in it.
+    /// The request as it came, and where its keys are.
     pub(crate) request: &'a Request<'r>,
     pub(crate) keys: Keys,
-    /// What its answer is called if it comes later.
+    /// The ticket for an answer that comes later.
     pub(crate) ticket: Ticket,
 }
 
-/// How a reply is written.
+/// Where and how a reply is written.
 pub(crate) struct Reply<'a> {
     pub(crate) target: &'a mut Vec<u8>,
     pub(crate) protocol: Protocol,
 }
 
 impl Slots {
-    /// Opens the slots that this engine holds.
+    /// Opens the slots that this engine holds, for a node that is the whole ring.
     pub(crate) fn open(
         engine: &Engine,
         persistence: Persistence,
@@ -115,7 +115,7 @@ impl Slots {
         Self::at_home(engine, home, persistence, memory_bytes_max, metrics)
     }
 
-    /// The slots of a node of several.
+    /// Makes the slots of a node of several.
     pub(crate) fn copied(
         engine: &Engine,
         copied: Copied,
@@ -152,7 +152,7 @@ impl Slots {
         })
     }
 
-    /// Brings nearer what requests about these keys of a keyspace will touch in memory.
+    /// Prefetches what requests about these keys of a keyspace will touch in memory.
     pub(crate) fn bring_nearer(&mut self, keyspace: u8, keys: &[&[u8]]) {
         if keys.len() > 1
             && let Some(keyspace) = self.home.keyspaces_mut().get_mut(keyspace)
@@ -184,14 +184,14 @@ impl Slots {
         Answer::Now
     }
 
-    /// Reads. What it meets that should have been deleted is deleted first, through the log.
+    /// Reads. Expired keys that it meets are deleted first, through the log.
     pub(crate) fn read(&mut self, asking: &Asking<'_, '_>, reply: &mut Reply<'_>) -> Answer {
         if let Home::Copied(copied) = &mut self.home {
             copied.ask(asking, false, reply.protocol);
             return Answer::Later;
         }
         let (slot, now_ms) = (asking.slot, asking.now.date_ms);
-        // After the first round nothing is overdue any more: all of it is of one state, at one date.
+        // After the first attempt no key is expired any more, so the reply is of one state at one date.
         for _ in 0..2 {
             let (keyspace, number) = self.home.keyspaces().of(slot);
             match keyspace.read(number, now_ms, asking.command, reply.protocol, reply.target) {
@@ -231,7 +231,7 @@ impl Slots {
         keyspace.keys_of_slot(number, most)
     }
 
-    /// What there is too little of for a write: for one that adds so many bytes, or for any.
+    /// What there is too little of for a write: one that adds this many bytes, or any.
     #[inline]
     pub(crate) fn lack_for(&mut self, adds: Option<usize>) -> Option<Lack> {
         let lack = adds.and_then(|more| self.room.lack_for(more));
@@ -239,8 +239,8 @@ impl Slots {
         lack.or(is_full.then_some(Lack::Disk))
     }
 
-    /// The same for a write that adds nothing, but for its name: a client who is new to the slot is
-    /// remembered there.
+    /// What there is too little of for a write that adds nothing except its name: a client that is new to the
+    /// slot is remembered there.
     pub(crate) fn lack_for_name(&mut self, slot: Slot, client: u128) -> Option<Lack> {
         let lack = self.room.lack_for(NAME_BYTES);
         if lack.is_some() {
@@ -251,7 +251,7 @@ impl Slots {
         self.lack_for(None)
     }
 
-    /// Time passed: sees whether there is room.
+    /// Measures the room and checks some places, as time passes.
     pub(crate) fn look_at_room(&mut self, now: Now) {
         self.room.tick(now.moment);
         self.look_at_places();
@@ -259,7 +259,7 @@ impl Slots {
         self.metrics.out_of_space.set(u64::from(lack == Some(Lack::Disk)));
     }
 
-    /// Holds answers for syncs from now on, where nobody is answered before one; the waker is the loop's.
+    /// From here on replies wait for syncs, if they must not leave before one. The waker is the loop's.
     pub(crate) fn sync_in_rounds(&mut self, clock: Arc<dyn Clock>, waker: Arc<Waker>) -> std::io::Result<()> {
         if matches!((&self.home, self.persistence), (Home::Alone(_), Persistence::Always)) {
             self.rounds = Some(Rounds::begin(self.engine.clone(), clock, waker)?);
@@ -267,8 +267,8 @@ impl Slots {
         Ok(())
     }
 
-    /// Makes what was written so far as durable as was chosen. If that is not done yet: the number of the
-    /// sync that all answers have to wait for.
+    /// Makes what was written as durable as configured. If that takes a sync that is not done yet, returns
+    /// the number that all replies have to wait for.
     pub(crate) fn settle(&mut self, now: Now, registry: &Registry) -> Result<Option<u64>, NodeError> {
         if let Home::Copied(copied) = &mut self.home {
             copied.settle(now, registry)?;
@@ -285,7 +285,7 @@ impl Slots {
             return Ok(None);
         }
         let durability = match self.persistence {
-            // Nothing is made durable, but what failed half-way ends this node as it ends others.
+            // Nothing is made durable, but a half-failed write ends this node as it ends others.
             Persistence::Off => return Ok(self.engine.check_answers().map(|()| None)?),
             Persistence::EverySecond => Durability::Flushed,
             Persistence::Always => Durability::Synced,
@@ -293,7 +293,7 @@ impl Slots {
         let mut batch = WriteBatch::new();
         batch.put(&self.barrier, b"0", b"");
         match self.engine.write(&batch, durability) {
-            // There is no room for more, and what was written already has its room.
+            // There is no room for another write, but the earlier ones have theirs.
             Err(error) if error.kind() == ErrorKind::OutOfSpace => self.engine.sync()?,
             written => drop(written?),
         }
@@ -305,7 +305,7 @@ impl Slots {
         self.rounds.as_ref().is_some_and(Rounds::waits_for_loop)
     }
 
-    /// Syncs what waits for it: the loop has nothing else to do.
+    /// Does the sync that waits. To be called when the loop has nothing else to do.
     pub(crate) fn sync_here(&mut self) -> Result<(), NodeError> {
         self.rounds.as_mut().map_or(Ok(()), Rounds::sync_here)
     }
@@ -315,7 +315,7 @@ impl Slots {
         self.rounds.as_mut().map_or(Ok(0), Rounds::synced)
     }
 
-    /// Tells whoever waits for something, once that is settled.
+    /// Answers watches that are met, now that the writes are settled.
     pub(crate) fn look_at_watches(&mut self, now: Now, table: &SlotTable) {
         let (keyspaces, touched) = match &mut self.home {
             Home::Alone(keyspaces) => (&**keyspaces, &mut self.touched),
@@ -338,7 +338,7 @@ impl Slots {
         self.metrics.failures.add(self.watches.look(now, keyspaces, table, touched));
     }
 
-    /// Has somebody told when a field is as it has to be.
+    /// Begins a watch on a field.
     pub(crate) fn watch(&mut self, slot: Slot, now: Now, watch: Watch) {
         match &mut self.home {
             Home::Alone(_) => self.watches.begin(watch),
@@ -350,7 +350,7 @@ impl Slots {
         &mut self.watches
     }
 
-    /// Answers that came since the last time, each once.
+    /// Returns the answers since the last call, each once.
     pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Vec<u8>)> {
         let mut answers = std::mem::take(&mut self.answers);
         answers.extend(self.watches.take_answers());
@@ -363,13 +363,13 @@ impl Slots {
         keyspace.keys_in(number)
     }
 
-    /// Whether a slot remembers what clients wrote.
+    /// Whether a slot remembers any client's writes.
     pub(crate) fn remembers(&self, slot: Slot) -> bool {
         let (keyspace, number) = self.home.keyspaces().of(slot);
         keyspace.sessions_in(number) > 0
     }
 
-    /// One for each keyspace, where there are fewer.
+    /// Adds keyspaces until there are as many.
     pub(crate) fn grow(&mut self, keyspaces: usize) -> Result<(), NodeError> {
         self.home.keyspaces_mut().grow(keyspaces)
     }
@@ -383,14 +383,14 @@ impl Slots {
         &self.engine
     }
 
-    /// Answers that the store failed.
+    /// Replies that the store failed.
     pub(crate) fn fail(&self, error: &KeyspaceError, reply: &mut Reply<'_>) {
         self.metrics.failures.add(1);
         failures::write(error, &mut ReplyWriter::new(reply.target, reply.protocol));
     }
 }
 
-/// The place of the next entry of a slot's log.
+/// The position of the next entry of a slot's log.
 fn next(keyspaces: &Keyspaces, slot: Slot) -> Applied {
     let (keyspace, number) = keyspaces.of(slot);
     let last = keyspace.applied(number);

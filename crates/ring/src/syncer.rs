@@ -1,6 +1,6 @@
-//! The thread that makes logs survive the loss of power: one sync for all that was handed to them meanwhile.
+//! The thread that syncs logs: one sync for everything that was handed over since the last one.
 //!
-//! Invariant: an entry is said to be synced only after a sync that began behind its writing ended.
+//! Invariant: an entry is reported as synced only once a sync has ended that began after it was written.
 
 mod rounds;
 
@@ -12,21 +12,21 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Entries of logs, by slot, and what of the log each belongs to.
+/// Entries of logs, by slot, and the run of the log that each belongs to.
 pub(crate) type Logged = Vec<(Slot, Position, LogRun)>;
 
-/// The thread, and the way to it. It is handed names of what was written, such as entries of logs.
+/// The thread and the channel to it. It is handed names of what was written, such as log entries.
 pub(crate) struct Syncer<T = (Slot, Position, LogRun)> {
     handed: Option<Sender<Vec<T>>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// How often what nobody waits for is synced, where there is such.
+/// How often writes are synced that no caller waits for, if there are such.
 pub(crate) const PERIOD: Duration = Duration::from_secs(1);
 
 impl<T: Send + 'static> Syncer<T> {
-    /// Begins the thread. It tells `done` what is synced, or why nothing is any more. What nobody hands over
-    /// is synced within about a period, if there is one.
+    /// Starts the thread. It calls `done` with what is synced, or with why syncing has failed for good. If
+    /// there is a period, writes that are not handed over are synced within about a period.
     pub(crate) fn start(
         engine: Engine,
         period: Option<Duration>,
@@ -38,10 +38,10 @@ impl<T: Send + 'static> Syncer<T> {
         Ok(Self { handed: Some(handed), thread: Some(thread) })
     }
 
-    /// These were written, and somebody waits until they are synced.
+    /// Hands over what was written, so that it is synced and reported soon.
     pub(crate) fn hand(&self, written: Vec<T>) {
         if let Some(handed) = &self.handed {
-            // A thread that ended has told why.
+            // A thread that has ended has reported why.
             drop(handed.send(written));
         }
     }
@@ -60,8 +60,8 @@ fn run<T>(
         };
         let mut written = match handed {
             Ok(written) => written,
-            // Whoever waits for nothing gets a sync in each period all the same; where nothing was written it
-            // costs nothing.
+            // Writes that were not handed over get a sync in each period as well. If there are none it costs
+            // nothing.
             Err(RecvTimeoutError::Timeout) => Vec::new(),
             Err(RecvTimeoutError::Disconnected) => return,
         };

@@ -1,4 +1,4 @@
-//! The thread that makes writes survive the loss of power, a second late at most.
+//! The thread that syncs every second, so that a power failure loses at most the last second of writes.
 
 use crate::NodeError;
 use crate::here::Shared;
@@ -8,7 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The thread, which ends when this is dropped.
+/// The thread. It ends when this is dropped.
 pub(crate) struct Syncing {
     _alive: Sender<()>,
 }
@@ -16,7 +16,7 @@ pub(crate) struct Syncing {
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Syncing {
-    /// Begins the thread.
+    /// Starts the thread.
     pub(crate) fn begin(
         engine: Engine,
         shared: Arc<Shared>,
@@ -25,7 +25,8 @@ impl Syncing {
         let run = move || {
             while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
                 if let Err(error) = engine.sync() {
-                    // What was acknowledged may be lost with the power now: no more is.
+                    // Acknowledged writes could now be lost in a power failure, so the node stops
+                    // acknowledging.
                     tracing::error!(%error, "what was written cannot be made durable");
                     shared.tell_end();
                     return Err(error.into());

@@ -1,9 +1,9 @@
 //! The table of slots as clients see it: which node to ask for which slot.
 //!
-//! It shares the table that copies go by, and keeps beside it only what each request needs at once: two bytes
-//! for a slot, four for a node. What commands of operators ask for is counted when the first of them does.
+//! It shares the table that copies follow, and adds only what each request needs at once: two bytes for a
+//! slot, four for a node. What operators ask for is counted at the first such request.
 //!
-//! Invariant: what it says never changes; when something changes there is another one.
+//! Invariant: a table never changes; a change makes a new one.
 
 mod count;
 mod keyspaces;
@@ -18,45 +18,45 @@ use std::sync::{Arc, OnceLock};
 #[derive(Debug)]
 pub struct SlotTable {
     table: Arc<Table>,
-    /// The place of this node among all.
+    /// The index of this node in `nodes`.
     me: Option<u16>,
-    /// Those whose address can be read, in their order.
+    /// The nodes with a readable address, in order.
     nodes: Box<[NodeId]>,
-    /// For each slot the place of its primary.
+    /// For each slot the index of its primary.
     routes: Box<[u16]>,
-    /// What clients of each keyspace ask for most.
+    /// The `CLUSTER SLOTS` reply for each keyspace, which clients ask for most.
     rendered: Box<[Rendered]>,
-    /// What is told of each node, once somebody asked.
+    /// Counts for each node, once they were asked for.
     counts: OnceLock<Box<[Counts]>>,
-    /// What is told of each keyspace: of how many slots the primary is up, and how many copies in sync the
-    /// one has that has fewest.
+    /// For each keyspace, how many slots have a primary that is up, and the fewest in-sync copies that any
+    /// slot has.
     seen: Box<[OnceLock<(u64, u64)>]>,
 }
 
-/// For the second and the third version of the protocol of Redis.
+/// A reply for the second and one for the third version of the Redis protocol.
 type Rendered = [OnceLock<Box<[u8]>>; 2];
 
-/// Who has a slot.
+/// Which node answers for a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// This node is its primary.
+    /// This node.
     Here,
-    /// That one is, and clients reach it there.
+    /// Another node, which clients reach here.
     There(HostPort),
-    /// None is.
+    /// None.
     Nowhere,
 }
 
-/// In the place of a node: none.
+/// Stands for no node.
 const NONE: u16 = u16::MAX;
 
 impl SlotTable {
-    /// What a table says to clients, seen from one of its nodes. Nodes whose address cannot be read are left
-    /// out.
+    /// Makes the table that clients see, from the point of view of one node. Nodes whose address cannot be
+    /// read are left out.
     #[must_use]
     pub fn of(table: Arc<Table>, me: NodeId) -> Self {
         let nodes = readable(&table);
-        // Neighbours mostly have the same primary.
+        // Adjacent slots mostly have the same primary.
         let mut last = (None, NONE);
         let routes = table.slots.iter().map(|configuration| {
             if configuration.primary != last.0 {
@@ -68,7 +68,7 @@ impl SlotTable {
         Self::new(table, me, nodes, routes)
     }
 
-    /// What a later table says to clients: what it has in common with this one is not looked at again.
+    /// Makes the table that clients see of a later table, without looking again at what both have in common.
     pub(crate) fn followed_by(&self, table: Arc<Table>, me: NodeId) -> Self {
         let nodes = readable(&table);
         if nodes != self.nodes || table.slots.len() != self.routes.len() {
@@ -89,7 +89,7 @@ impl SlotTable {
         Self { table, me, nodes, routes, rendered, counts: OnceLock::new(), seen }
     }
 
-    /// Which table this is.
+    /// The version of the table.
     #[must_use]
     pub fn version(&self) -> Version {
         self.table.version
@@ -101,7 +101,7 @@ impl SlotTable {
         place != NONE && Some(place) == self.me
     }
 
-    /// Who has a slot.
+    /// Which node answers for a slot.
     pub(crate) fn route(&self, slot: Slot) -> Route {
         let place = self.place(slot);
         if place != NONE && Some(place) == self.me {
@@ -121,14 +121,14 @@ impl SlotTable {
         self.table.members.get(self.nodes.get(place)?)?.address.parse().ok()
     }
 
-    /// How many slots a node should answer for, and how many have somebody who does.
+    /// How many slots there are, and how many of them have a primary that is up.
     pub(crate) fn served(&self) -> (u64, u64) {
         // A node that is down still leads the slots of which it has the last copy, and answers nothing.
         let is_up = self.counts().iter().map(|node| if node.is_up { u64::from(node.leads) } else { 0 }).sum();
         (self.routes.len() as u64, is_up)
     }
 
-    /// Each node: its number, its address for clients, and whether others hear it.
+    /// Each node: its number, its address for clients, and whether it is up.
     pub(crate) fn each_node(&self) -> impl Iterator<Item = (NodeId, HostPort, bool)> + '_ {
         let node = |(place, id): (usize, &NodeId)| {
             let is_up = self.table.members.get(id).is_some_and(|member| member.is_up);
@@ -137,44 +137,44 @@ impl SlotTable {
         self.nodes.iter().enumerate().filter_map(node)
     }
 
-    /// How many slots this node leads, has copies in sync of, those included, and catches up.
+    /// How many slots this node leads, has in-sync copies of (including those), and is catching up with.
     pub(crate) fn own_counts(&self) -> (u64, u64, u64) {
         let counts = self.counts();
         let me = self.me.and_then(|place| counts.get(usize::from(place)));
         me.map_or((0, 0, 0), |node| (node.leads.into(), node.in_sync.into(), node.joining.into()))
     }
 
-    /// The table that copies go by.
+    /// The table that copies follow.
     pub(crate) fn table(&self) -> &Arc<Table> {
         &self.table
     }
 
-    /// The slots of a keyspace, in their order.
+    /// The configurations of a keyspace's slots, in order.
     fn slots_of(&self, keyspace: u8) -> impl Iterator<Item = Configuration> + '_ {
         let each = self.table.slots_each();
         self.table.slots.from(Slot(u32::from(keyspace) * each)).take(each as usize)
     }
 
-    /// How many copies in sync the slot has that has fewest.
+    /// The fewest in-sync copies that any slot has.
     pub(crate) fn copies_in_sync_min(&self) -> u64 {
         self.table.slots.iter().map(|slot| slot.in_sync.len()).min().unwrap_or(0) as u64
     }
 
-    /// The slots of a keyspace that this node is the primary of.
+    /// The slots of a keyspace that this node leads.
     pub(crate) fn own_slots(&self, keyspace: u8) -> impl Iterator<Item = Slot> + '_ {
         let first = u32::from(keyspace) * self.table.slots_each();
         let slots = (first..).map(Slot).zip(self.routes_of(keyspace));
         slots.filter(|(_, place)| self.me == Some(**place)).map(|(slot, _)| slot)
     }
 
-    /// For each slot of a keyspace the place of its primary.
+    /// For each slot of a keyspace the index of its primary.
     fn routes_of(&self, keyspace: u8) -> &[u16] {
         let each = self.table.slots_each() as usize;
         let first = usize::from(keyspace) * each;
         self.routes.get(first..first + each).unwrap_or_default()
     }
 
-    /// Slots beside each other that have the same primary: the first, the last, and its place.
+    /// Runs of slots with the same primary: the first slot, the last, and the index of the primary.
     fn ranges(&self, keyspace: u8) -> impl Iterator<Item = (usize, usize, usize)> + '_ {
         let mut next = 0;
         let runs = self.routes_of(keyspace).chunk_by(|one, other| one == other).map(move |run| {
@@ -186,7 +186,7 @@ impl SlotTable {
     }
 }
 
-/// The nodes whose address can be read, in their order.
+/// The nodes whose address can be read, in order.
 fn readable(table: &Table) -> Box<[NodeId]> {
     let is_read = |member: &Member| member.address.parse::<NodeAddress>().is_ok();
     let nodes = table.members.iter().filter(|(_, member)| is_read(member)).map(|(&id, _)| id);

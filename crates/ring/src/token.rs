@@ -1,7 +1,6 @@
-//! The secret that clients show before they are let in.
+//! The secret that clients show to be let in.
 //!
-//! Invariant: it is never shown by `Debug`, and how long it takes to refuse a wrong one tells nothing about
-//! it.
+//! Invariant: `Debug` never shows it, and the time to refuse a wrong one reveals nothing about it.
 
 use crate::NodeError;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -14,21 +13,21 @@ use std::path::Path;
 #[derive(Clone)]
 pub struct Token(Box<[u8]>);
 
-/// Random bytes in a token that is made.
+/// Random bytes of a generated token.
 const RANDOM_BYTES: usize = 32;
 
-/// Random bytes in the name of the file that it is written to first.
+/// Random bytes in the name of the temporary file.
 const NAME_BYTES: usize = 8;
 
-/// Bytes of a token at least, and at most.
+/// Shortest and longest token, in bytes.
 const LENGTHS: std::ops::RangeInclusive<usize> = 16..=1024;
 
 impl Token {
-    /// The token in a file that only its owner may read; one is made if there is none.
+    /// Reads the token from a file that only its owner may read; makes the file if there is none.
     ///
     /// # Errors
-    /// [`NodeError::Token`] if others may read it or it is no token, [`NodeError::Folder`] if it cannot be
-    /// read or made.
+    /// [`NodeError::Token`] if others may read the file or it holds no token, [`NodeError::Folder`] if it
+    /// cannot be read or made.
     pub fn of_file(path: &Path) -> Result<Self, NodeError> {
         let failed = |source| NodeError::Folder { path: path.to_owned(), source };
         let wrong = |problem| NodeError::Token { path: path.to_owned(), problem };
@@ -50,7 +49,7 @@ impl Token {
         Self::new(text.trim_ascii()).ok_or_else(|| wrong("16 to 1,024 visible characters are expected"))
     }
 
-    /// A token of 16 to 1,024 visible characters.
+    /// Makes a token of 16 to 1,024 visible characters.
     #[must_use]
     pub fn new(text: &[u8]) -> Option<Self> {
         let is_token = LENGTHS.contains(&text.len()) && text.iter().all(u8::is_ascii_graphic);
@@ -62,7 +61,7 @@ impl Token {
         &self.0
     }
 
-    /// Whether this is it. How long that takes follows from its length alone.
+    /// Whether `shown` is this token. The time depends on the token's length alone.
     pub(crate) fn is(&self, shown: &[u8]) -> bool {
         is_same(&self.0, shown)
     }
@@ -74,7 +73,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// Whether a secret is what was shown. How long that takes follows from the length of the secret alone.
+/// Whether `shown` is the secret. The time depends on the length of the secret alone.
 pub(crate) fn is_same(secret: &[u8], shown: &[u8]) -> bool {
     let mut difference = usize::from(shown.len() != secret.len());
     for (at, byte) in secret.iter().enumerate() {
@@ -84,15 +83,15 @@ pub(crate) fn is_same(secret: &[u8], shown: &[u8]) -> bool {
     std::hint::black_box(difference) == 0
 }
 
-/// Makes a file with a new token, unless somebody else does at the same time.
+/// Makes a file with a new token, unless another process makes one at the same time.
 fn make(path: &Path) -> io::Result<()> {
     let mut random = [0; RANDOM_BYTES];
     fill_randomly(&mut random)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut unfinished = OpenOptions::new();
-    // A name that nobody else has: processes of several containers have one number, and one that was killed
-    // leaves its file behind.
+    // A unique name: process ids repeat across containers, and a process that is killed leaves its file
+    // behind.
     let mut chosen = [0; NAME_BYTES];
     fill_randomly(&mut chosen)?;
     let temporary = folder.join(format!(".{name}.{}", hexadecimal(&chosen)));
@@ -101,7 +100,7 @@ fn make(path: &Path) -> io::Result<()> {
         file.set_permissions(Permissions::from_mode(0o600))?;
         writeln!(file, "{}", hexadecimal(&random))?;
         file.sync_all()?;
-        // Whoever comes second keeps the token of whoever came first.
+        // If two processes do this at once, both keep the token of the first.
         match std::fs::hard_link(&temporary, path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             linked => linked,
@@ -111,7 +110,7 @@ fn make(path: &Path) -> io::Result<()> {
     written
 }
 
-/// Fills with bytes that nobody can foresee.
+/// Fills the target with unpredictable bytes.
 pub(crate) fn fill_randomly(target: &mut [u8]) -> io::Result<()> {
     let mut at = 0;
     while let Some(rest) = target.get_mut(at..).filter(|rest| !rest.is_empty()) {

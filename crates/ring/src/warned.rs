@@ -1,4 +1,4 @@
-//! How much a test has said in the log.
+//! Counts what a test logs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,7 +30,7 @@ impl Subscriber for Counting {
     fn exit(&self, _: &Id) {}
 }
 
-/// How many warnings and errors come of this, on this thread.
+/// How many warnings and errors `run` logs on this thread.
 pub(crate) fn times(run: impl FnOnce()) -> usize {
     let count = Arc::<AtomicUsize>::default();
     tracing::subscriber::with_default(Counting(Arc::clone(&count)), run);

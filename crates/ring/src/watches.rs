@@ -1,9 +1,9 @@
-//! Who waits for fields to have other values, and is told when they have.
+//! Watches: clients that wait for fields to have other values, and are notified when they have.
 //!
-//! What writes touch is noted, and looked at when the round is settled: a watch costs nothing while nobody
-//! writes to its field, or to its key by a command that names no fields.
+//! What writes touch is recorded, and checked when the round is settled. A watch costs nothing while nothing
+//! writes to its field, or to its key by a command that does not name fields.
 //!
-//! Invariant: whoever waits is told once, of a value that was settled while it waited.
+//! Invariant: a watch is answered once, with a value that was settled while it waited.
 //! Invariant: watches take bounded memory, and none outlives its time or its connection.
 
 mod due;
@@ -21,36 +21,36 @@ use std::sync::Arc;
 pub(crate) use touched::Touched;
 pub(crate) use watch::{Waiter, Watch};
 
-/// Memory for watches, in bytes.
+/// Most memory for watches, in bytes.
 const BYTES_MAX: usize = 512 << 20;
 
-/// Watches of one connection.
+/// Most watches of one connection.
 const OF_CONNECTION_MAX: usize = 100_000;
 
-/// What connections are told without having asked just now: the place and number of each, and the bytes.
+/// A push to a connection: the connection's index and number, and the bytes.
 pub(crate) type Push = (usize, u64, Vec<u8>);
 
-/// Who waits.
+/// All watches of a loop.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     all: HashMap<u64, Watch>,
     by_place: ByPlace,
     by_end: BTreeSet<(u64, u64)>,
-    /// By what they are called, if that is how they are told.
+    /// The watches of each connection, by the id under which they are pushed, if they are.
     by_connection: HashMap<usize, BTreeSet<(Option<u64>, u64)>>,
-    /// The last connection at each place that has ended: what it asked for before may still be on its way
+    /// The last connection at each index that has ended. A watch that it asked for may still be on its way
     /// here.
     ended: HashMap<usize, u64>,
-    /// How often connections changed their user, where they did: what they asked for before may still be on
-    /// its way here.
+    /// How often connections changed their user, for those that did. A watch from before may still be on its
+    /// way here.
     users: HashMap<usize, u32>,
-    /// How often connections had let go of pushes, of those that did.
+    /// The change count at which connections last gave up pushes, for those that did.
     pushed: HashMap<usize, u32>,
-    /// Connections that ask for nothing more: what they asked for before may still be on its way here.
+    /// Connections that ask for nothing more. A watch that they asked for may still be on its way here.
     silent: HashSet<usize>,
-    /// Those that nobody has looked at yet, in the order in which they began.
+    /// New watches that were not checked yet, oldest first.
     begun: VecDeque<u64>,
-    /// Those of them that are looked at next, by what they wait for.
+    /// Those of them that are checked next, sorted by what they wait for.
     looking: VecDeque<u64>,
     due: Due,
     last: u64,
@@ -58,14 +58,14 @@ pub(crate) struct Watches {
     seen: Version,
     answers: Vec<(Ticket, Vec<u8>)>,
     pushes: Vec<Push>,
-    /// Bytes of values in these.
+    /// Bytes of values in the pushes and answers since the last call.
     told_bytes: u64,
 }
 
-/// What is told.
+/// How a watch ends.
 enum Told<'a> {
     Met(Option<&'a [u8]>),
-    /// It is as it has to be, and too long.
+    /// It is met, and the value is too long to be sent.
     Long,
     TimeOut,
     /// It cannot be waited for here.
@@ -73,17 +73,17 @@ enum Told<'a> {
 }
 
 impl Watches {
-    /// Whether there is none.
+    /// Whether there are no watches.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// How many there are.
+    /// Number of watches.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Watches from now on; what it waits for is looked at in this round.
+    /// Begins a watch, which is checked in this round.
     pub(crate) fn begin(&mut self, watch: Watch) {
         if self.is_over(&watch.waiter) {
             return self.let_go(&watch.waiter);
@@ -109,7 +109,7 @@ impl Watches {
         self.all.insert(number, watch);
     }
 
-    /// It cannot be waited for here.
+    /// Answers that a watch is not possible here.
     pub(crate) fn refuse(&mut self, watch: &Watch, why: &str) {
         if self.is_over(&watch.waiter) {
             return self.let_go(&watch.waiter);
@@ -117,14 +117,14 @@ impl Watches {
         self.tell(&watch.waiter, &Told::Refused(why));
     }
 
-    /// Lets go of those of a connection that are called so; how many there were.
+    /// Ends the watches of a connection with this id; returns how many there were.
     pub(crate) fn end_id(&mut self, connection: usize, id: u64) -> i64 {
         let ended = self.numbers(connection, (Some(id), 0)..=(Some(id), u64::MAX));
         ended.iter().for_each(|&number| drop(self.remove(number)));
         ended.len() as i64
     }
 
-    /// Those of a connection that are called so.
+    /// The watches of a connection with ids in this range.
     fn numbers(&self, connection: usize, called: impl RangeBounds<(Option<u64>, u64)>) -> Vec<u64> {
         let of_connection = self.by_connection.get(&connection).into_iter();
         of_connection
@@ -133,7 +133,7 @@ impl Watches {
             .collect()
     }
 
-    /// A connection asks for nothing more: its waits are over, those that begin late included.
+    /// Ends the watches of a connection that asks for nothing more, including those that begin late.
     pub(crate) fn give_up(&mut self, connection: usize) {
         self.silent.insert(connection);
         self.end_waits(connection);
@@ -147,7 +147,7 @@ impl Watches {
         }
     }
 
-    /// A connection changed its user, for the so-manieth time: what was asked for before is over.
+    /// Ends the watches of a connection that changed its user, for the `users`th time.
     pub(crate) fn change_user(&mut self, connection: usize, users: u32) {
         self.users.insert(connection, users);
         self.end_waits(connection);
@@ -157,14 +157,14 @@ impl Watches {
         self.silent.contains(&waiter.connection) || self.is_of_another(waiter) || self.is_gone(waiter)
     }
 
-    /// Whether the connection of whoever waits has ended: another one may have its place. They are numbered
-    /// in their order.
+    /// Whether the watch's connection has ended; another one may have its index. Connections are numbered in
+    /// order.
     fn is_gone(&self, waiter: &Waiter) -> bool {
         self.ended.get(&waiter.connection).is_some_and(|ended| waiter.session <= *ended)
     }
 
-    /// Whether a connection was somebody else's when this was asked for, or understood pushes then and does
-    /// not any more.
+    /// Whether the connection has changed its user since it asked, or has given up the pushes that this watch
+    /// needs.
     fn is_of_another(&self, waiter: &Waiter) -> bool {
         let is_before = |changes: &HashMap<usize, u32>| {
             changes.get(&waiter.connection).is_some_and(|users| waiter.users < *users)
@@ -172,28 +172,28 @@ impl Watches {
         is_before(&self.users) || (waiter.id.is_some() && is_before(&self.pushed))
     }
 
-    /// Answers what an answer is awaited for, and tells nothing of what was watched.
+    /// Answers a watch that needs an answer, without revealing anything about the field.
     fn let_go(&mut self, waiter: &Waiter) {
         if waiter.id.is_none() && !self.is_gone(waiter) {
             self.tell(waiter, &Told::TimeOut);
         }
     }
 
-    /// A connection may not understand pushes any more, for the so-manieth time: what it would be told by
-    /// them is let go of without a word.
+    /// Ends the pushes of a connection that may not understand them any more, at its change number `users`.
+    /// Their watches end without a word.
     pub(crate) fn end_pushes(&mut self, connection: usize, users: u32) {
         let pushed = self.numbers(connection, (Some(0), 0)..);
         pushed.into_iter().for_each(|number| drop(self.remove(number)));
         self.pushed.insert(connection, users);
     }
 
-    /// A connection begins anew, for the so-manieth time: what it waits for is over as well.
+    /// Ends all watches of a connection that was reset, at its change number `users`.
     pub(crate) fn begin_anew(&mut self, connection: usize, users: u32) {
         self.end_pushes(connection, users);
         self.change_user(connection, users);
     }
 
-    /// A connection ended.
+    /// Forgets a connection that has ended.
     pub(crate) fn end_connection(&mut self, connection: usize, session: u64) {
         self.ended.insert(connection, session);
         self.users.remove(&connection);
@@ -204,8 +204,7 @@ impl Watches {
         }
     }
 
-    /// To be called instead of a look where there is none: those that began and ended in this round are not
-    /// looked at.
+    /// Skips the check of a round: watches that began and ended in it are not checked.
     pub(crate) fn rest(&mut self) {
         self.begun.clear();
         self.looking.clear();
@@ -271,12 +270,12 @@ impl Watches {
         }
     }
 
-    /// Answers since the last time, each once.
+    /// Returns the answers since the last call, each once.
     pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Vec<u8>)> {
         std::mem::take(&mut self.answers)
     }
 
-    /// Pushes since the last time, each once.
+    /// Returns the pushes since the last call, each once.
     pub(crate) fn take_pushes(&mut self) -> Vec<Push> {
         self.told_bytes = 0;
         std::mem::take(&mut self.pushes)

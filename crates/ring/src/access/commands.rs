@@ -1,14 +1,14 @@
-//! Sets of commands, granted and taken by name or by category.
+//! Sets of commands, granted and revoked by name or by category.
 //!
-//! Invariant: whoever was let in may say who they are, end, and find the way in the ring: nothing of that
-//! tells of data.
+//! Invariant: every authenticated user may introduce itself, quit, and look up the layout of the ring. None
+//! of this reveals data.
 
 use atoll_resp::{COMMANDS, Flag, Group, Specification, find_place};
 
-/// A category: its name, and whether a command is in it.
+/// The name of a category, and whether a command belongs to it.
 type Category = (&'static str, fn(&Specification) -> bool);
 
-/// Categories of commands, in the words of Redis.
+/// Categories of commands, named as in Redis.
 pub(crate) const CATEGORIES: [Category; 13] = [
     ("all", |_| true),
     ("keyspace", |command| command.group == Group::Generic),
@@ -29,14 +29,15 @@ fn is_about_keys(command: &Specification) -> bool {
     matches!(command.group, Group::Generic | Group::String | Group::Hash)
 }
 
-/// Whether it names no key and is about all of them.
+/// Whether the command names no key and affects all of them.
 pub(crate) fn is_about_all(command: &Specification) -> bool {
     let names_none = command.keys.first == 0;
     let touches = command.flags.contains(&Flag::ReadOnly) && is_about_keys(command);
     names_none && (command.is_write() || touches)
 }
 
-/// What everybody may use who was let in. Of watches only to let go of one's own.
+/// Whether every authenticated user may use the command. Of the watch commands only `AT.UNWATCH`, which ends
+/// the user's own watches.
 fn is_everybodys(command: &Specification) -> bool {
     let is_of_way = matches!(command.group, Group::Connection | Group::Cluster);
     let is_of_connection = ["at.unwatch", "wait"].contains(&command.name);
@@ -47,9 +48,9 @@ fn is_everybodys(command: &Specification) -> bool {
 /// A set of commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Commands {
-    /// One bit for each, by its place in the table of all.
+    /// One bit for each command, by its index in [`COMMANDS`].
     granted: u128,
-    /// The rules, as they were written.
+    /// The rules as written.
     rules: Vec<String>,
 }
 
@@ -68,12 +69,12 @@ impl Commands {
         Ok(())
     }
 
-    /// Whether the command at this place of the table is one of them.
+    /// Whether the command with this index is in the set.
     pub(super) fn has(&self, place: usize) -> bool {
         self.granted & bit(place) != 0 || COMMANDS.get(place).is_some_and(is_everybodys)
     }
 
-    /// As a line of a list has them.
+    /// The rules in the syntax of a list.
     pub(super) fn rules(&self) -> String {
         self.rules.join(" ")
     }

@@ -1,4 +1,4 @@
-//! The file that a list of users stands in.
+//! The file that holds a list of users.
 
 use super::Users;
 use std::fs::File;
@@ -6,10 +6,10 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a file at most.
+/// Largest file, in bytes.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// A file with a list of users, which can be read again.
+/// A file with a list of users, which can be read again while the node serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessFile {
     path: PathBuf,
@@ -22,32 +22,33 @@ pub enum AccessError {
     /// The file cannot be read.
     #[error("cannot read {path}")]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// Others than its owner may read it: passwords that people choose are found out from their hashes.
+    /// The file can be read by others than its owner. Passwords that people choose can be guessed from
+    /// hashes.
     #[error("others than its owner may read {path}; chmod 600")]
     Open {
-        /// Which.
+        /// The file.
         path: PathBuf,
     },
-    /// It is no file, no text, or too long.
+    /// The path is not a file, the file is not text, or it is too long.
     #[error("{path} is no list of users: a file with at most 4 MiB of text is expected")]
     Text {
-        /// Which.
+        /// The file.
         path: PathBuf,
     },
     /// A line is wrong.
     #[error("{path}, line {line}: {what}")]
     Line {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Which line, from 1 on.
+        /// The line, counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// What is wrong with the line.
         what: String,
     },
 }
@@ -67,21 +68,20 @@ impl AccessError {
 }
 
 impl AccessFile {
-    /// The file of this name.
+    /// The file at this path.
     #[must_use]
     pub fn at(path: &Path) -> Self {
         Self { path: path.to_owned() }
     }
 
-    /// Reads it.
+    /// Reads the file.
     ///
     /// # Errors
     /// [`AccessError`].
     pub fn read(&self) -> Result<Users, AccessError> {
         let path = || self.path.clone();
         let failed = |source| AccessError::Read { path: path(), source };
-        // To open a pipe is to wait for whoever writes into it, and with it everybody whom this thread
-        // serves.
+        // Opening a pipe blocks until a writer opens it too, and would block every client of this thread.
         if !std::fs::metadata(&self.path).map_err(failed)?.is_file() {
             return Err(AccessError::Text { path: path() });
         }

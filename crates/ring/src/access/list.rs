@@ -1,27 +1,27 @@
-//! The list that a node goes by, which can be read again while it serves.
+//! The list of users that a node enforces, which can be reloaded while it serves.
 //!
-//! Invariant: another list is taken as a whole, or not at all.
+//! Invariant: a new list replaces the old one as a whole, or not at all.
 
 use super::{AccessError, AccessFile, User, Users};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The list that a node goes by.
+/// The list of users that a node enforces.
 #[derive(Debug)]
 pub(crate) struct AccessList {
     file: AccessFile,
     users: Mutex<Arc<Users>>,
-    /// Held while the file is read again, so that whoever reads it last is whose list counts.
+    /// Held during a reload, so that of several the last one to read the file wins.
     reading: Mutex<()>,
-    /// Counts how often there was another one, so that connections see that without a lock.
+    /// Number of reloads. Connections compare it to notice a reload without a lock.
     changes: AtomicU64,
 }
 
-/// Who a connection is, by a list.
+/// The user of a connection, as resolved in one version of the list.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     user: Arc<User>,
-    /// The list by which that is so.
+    /// The version of the list.
     changes: u64,
 }
 
@@ -32,7 +32,7 @@ impl Known {
 }
 
 impl AccessList {
-    /// The list in a file.
+    /// Reads the list from a file.
     ///
     /// # Errors
     /// [`AccessError`].
@@ -42,7 +42,7 @@ impl AccessList {
         Ok(Self { file, users, reading, changes })
     }
 
-    /// Reads the file again; the list stays what it was if something is wrong with it.
+    /// Reads the file again. On an error the list stays as it was.
     ///
     /// # Errors
     /// [`AccessError`].
@@ -54,31 +54,32 @@ impl AccessList {
         Ok(())
     }
 
-    /// How often there was another list.
+    /// Number of reloads so far.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// The users as they are now.
+    /// The current users.
     pub(crate) fn users(&self) -> Arc<Users> {
         self.users.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The user who has this password.
+    /// Returns the user if the password is right.
     pub(crate) fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<Known> {
-        // Before the users: if another list comes in between, it is looked for again, and not missed.
+        // Read before the users: a reload in between makes the result look stale, which only costs another
+        // look-up.
         let changes = self.changes();
         let user = self.users().authenticate(name, password).cloned()?;
         Some(Known { user, changes })
     }
 
-    /// Whether a connection still is who it was: nothing about its user was changed.
+    /// Whether the user of a connection is unchanged in the current list.
     pub(crate) fn still_has(&self, known: &Known) -> bool {
         known.changes == self.changes() || self.renewed(known).is_some()
     }
 
-    /// The same by the newest list, if nothing about the user was changed: then a look at the count is enough
-    /// again.
+    /// Resolves the user again in the current list; none if anything about it changed. A renewed user makes
+    /// the next check as cheap as comparing the counter.
     pub(crate) fn renewed(&self, known: &Known) -> Option<Known> {
         let changes = self.changes();
         let users = self.users();

@@ -1,4 +1,4 @@
-//! Lists of users: what they grant, and what is refused of them.
+//! Lists of users: what they grant, and which lists are refused.
 
 use super::*;
 use atoll_resp::{COMMANDS, find_place};
@@ -33,7 +33,7 @@ fn who_has_the_password_is_let_in_and_nobody_else() {
 #[test]
 fn commands_are_granted_and_taken_in_the_order_of_the_rules() {
     let nobody = user("");
-    // What tells who somebody is and where things are is for everybody.
+    // Every user may introduce itself and look up the layout of the ring.
     let is_everybodys = |name: &str| may_use(&nobody, name);
     assert!(["ping", "auth", "cluster", "command", "client", "acl", "quit"].into_iter().all(is_everybodys));
     assert!(

@@ -1,6 +1,7 @@
-//! What a connection takes, and when it has to end because of it.
+//! The memory that a connection takes, and when it has to end because of it.
 //!
-//! Invariant: whoever is answered, or listened to, ends for others only after all who are neither.
+//! Invariant: a connection with recent traffic, or with replies still due, is ended for others only after all
+//! idle ones.
 
 use super::inbox::ROOM_BYTES;
 use super::{Connection, End};
@@ -9,15 +10,15 @@ use crate::options::ConnectionLimits;
 use atoll_replica::Moment;
 use atoll_resp::RequestParser;
 
-/// Who neither sent nor read anything for so long gives way first where there is too little memory, in
+/// A connection that has sent and read nothing for this long is sacrificed first when memory runs out, in
 /// microseconds.
 const IDLE_US: u64 = 1_000_000;
 
-/// The same of who is told something, in microseconds.
+/// The same for a connection with unsent replies, in microseconds.
 const SLOW_US: u64 = 5_000_000;
 
 impl Connection {
-    /// Counts the memory that it takes, and whether that is too much.
+    /// Updates the memory counter. Fails if the connection takes too much.
     pub(super) fn count(&mut self, here: &Here) -> Result<(), End> {
         let parser =
             self.parser.as_ref().map_or(0, |parser| size_of::<RequestParser>() + parser.memory_bytes());
@@ -36,7 +37,7 @@ impl Connection {
         if is_much { Err(End::Memory) } else { Ok(()) }
     }
 
-    /// Why it has to end by now, if it has.
+    /// Why the connection has to end because of time, if it has to.
     pub(crate) fn overdue(&self, now: Moment, limits: &ConnectionLimits) -> Option<End> {
         let passed_us = |since: Moment| now.0.saturating_sub(since.0);
         if self.stalled_since.is_some_and(|since| passed_us(since) > limits.stalled_us_max) {
@@ -47,24 +48,24 @@ impl Connection {
         is_silent.then_some(End::Silent)
     }
 
-    /// Whether it takes so much that it may have to end for others.
+    /// Whether it takes enough memory to be a candidate when memory runs out.
     pub(crate) fn is_large(&self) -> bool {
         self.counted_bytes > ROOM_BYTES
     }
 
-    /// How much others would gain by its end, if it is large: who neither sends nor reads comes first, and
-    /// then who takes most.
+    /// Sort key of the candidates: idle connections first, then the largest.
     pub(crate) fn hinders(&self, now: Moment) -> (bool, usize) {
         let is_idle = match self.stalled_since {
-            // A socket tells of room once a good part of it was read, which is seldom on a slow line.
+            // A socket reports room only after a good part of its buffer was read, which is rare on a slow
+            // link.
             Some(since) => now >= since.max(self.session.heard).after(SLOW_US),
-            // Who is not listened to, because it waits for answers, cannot send.
+            // While it waits for replies its socket is not read, so that it cannot show activity.
             None => !self.is_paused && now >= self.session.heard.after(IDLE_US),
         };
         (is_idle, self.counted_bytes)
     }
 
-    /// Memory that was counted for it.
+    /// Bytes last added for it to the loop's memory counter.
     pub(crate) fn counted_bytes(&self) -> usize {
         self.counted_bytes
     }
@@ -90,7 +91,7 @@ mod tests {
         assert!(!connection.hinders(Moment(8)).0 && connection.hinders(at(1)).0);
         connection.is_paused = true;
         assert!(!connection.hinders(at(60)).0, "it is not listened to");
-        // Whoever asks for much and reads none of it is not listened to either.
+        // A client that asks for much and reads no reply is not read from either.
         connection.stalled_since = Some(at(1));
         assert!(!connection.hinders(at(3)).0 && connection.hinders(at(6)).0);
     }

@@ -1,46 +1,46 @@
-//! What a connection sent and is not understood yet.
+//! Received bytes of a connection that are not parsed yet.
 //!
-//! Invariant: memory grows with what arrived, never with what was announced.
+//! Invariant: memory grows with what arrived, never with an announced length.
 
 use std::io::{self, Read};
 
-/// Bytes that arrived. They are received into memory of the loop; what is left of a request that is not whole
-/// is kept.
+/// Received bytes. They are received into a buffer that the loop lends; only the rest of an incomplete
+/// request is kept between turns.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    /// All of it may be written to; what arrived are the first `filled`.
+    /// Writable as a whole; the first `filled` bytes are received.
     room: Vec<u8>,
     filled: usize,
-    /// How much was understood.
+    /// How many of them are parsed.
     used: usize,
 }
 
-/// Bytes that are received at once into memory of the loop.
+/// Size of the buffers that a loop lends, in bytes.
 pub(crate) const ROOM_BYTES: usize = 64 << 10;
 
-/// How much of such memory a loop keeps.
+/// Most such buffers that a loop keeps.
 const SPARES_MAX: usize = 16;
 
-/// What is kept of a request moves into the loop's memory if there are no more bytes than this.
+/// Largest rest of a request that is copied into a lent buffer, in bytes.
 const MOVED_BYTES_MAX: usize = ROOM_BYTES / 4;
 
 impl Inbox {
-    /// What is not understood yet.
+    /// Received bytes that are not parsed yet.
     pub(crate) fn unread(&self) -> &[u8] {
         self.room.get(self.used..self.filled).unwrap_or_default()
     }
 
-    /// So many bytes are understood.
+    /// Marks this many bytes as parsed.
     pub(crate) fn advance(&mut self, bytes: usize) {
         self.used = (self.used + bytes).min(self.filled);
     }
 
-    /// Memory that this takes beside itself.
+    /// Heap bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.room.capacity()
     }
 
-    /// Receives into memory of the loop if little is here; it comes back with [`give_back`](Self::give_back).
+    /// Takes a buffer from the loop unless much is kept already; [`give_back`](Self::give_back) returns it.
     pub(crate) fn borrow(&mut self, spare: &mut Vec<Vec<u8>>) {
         if self.filled > MOVED_BYTES_MAX || self.room.len() == ROOM_BYTES {
             return;
@@ -52,8 +52,8 @@ impl Inbox {
         }
     }
 
-    /// Receives once; 0 at the end. `wanted` is how many unread bytes there will be at least before one more
-    /// request is whole.
+    /// Receives once; 0 is the end of the stream. `wanted` is how many unread bytes there will be at least
+    /// when one more request is complete.
     pub(crate) fn receive(&mut self, socket: &mut impl Read, wanted: usize) -> io::Result<usize> {
         self.make_room(wanted);
         let room = self.room.get_mut(self.filled..).unwrap_or_default();
@@ -62,7 +62,7 @@ impl Inbox {
         Ok(count)
     }
 
-    /// Whether the last call filled all there was, so that more may have arrived.
+    /// Whether the last read filled the buffer, so that more may have arrived.
     pub(crate) fn is_full(&self) -> bool {
         self.filled == self.room.len()
     }
@@ -80,7 +80,7 @@ impl Inbox {
         }
     }
 
-    /// Keeps what is unread and no memory beyond that.
+    /// Keeps the unread bytes, and no memory beyond them.
     pub(crate) fn give_back(&mut self, spare: &mut Vec<Vec<u8>>) {
         let left = self.filled - self.used;
         if self.room.len() == ROOM_BYTES && spare.len() < SPARES_MAX {

@@ -1,11 +1,10 @@
-//! What a connection is told, in the order in which it asked.
+//! Replies of a connection, in the order of its requests.
 //!
-//! A reply that is known is written at the end. One that comes later keeps its place, and what is known
-//! behind it waits for it. What tells of something that could still be lost is held until the sync that it
-//! waits for is done.
+//! A reply that is ready is appended. One that comes later keeps its place, and the replies behind it wait.
+//! What acknowledges a write that could still be lost is held until its sync is done.
 //!
 //! Invariant: replies leave in the order of their requests.
-//! Invariant: as long as it is held nothing leaves.
+//! Invariant: nothing leaves while the outbox is held.
 
 use atoll_replica::Ticket;
 use atoll_resp::Protocol;
@@ -17,13 +16,13 @@ use std::io::{self, Write};
 pub(crate) struct Outbox {
     /// What can be sent.
     ready: Vec<u8>,
-    /// How much of that was sent.
+    /// How many of these bytes were sent.
     sent: usize,
-    /// What is behind the first reply that is not known yet, which is the first of these.
+    /// Replies from the first awaited one on, which comes first.
     behind: VecDeque<Place>,
     /// How many of these are awaited.
     awaited: usize,
-    /// The number of the sync that all of it waits for.
+    /// The number of the sync that the whole outbox waits for.
     held_for: Option<u64>,
 }
 
@@ -31,12 +30,12 @@ pub(crate) struct Outbox {
 enum Place {
     /// A reply that comes later.
     Awaited { ticket: Ticket, protocol: Protocol },
-    /// Replies that are known.
+    /// Replies that are ready.
     Known(Vec<u8>),
 }
 
 impl Outbox {
-    /// Where the next reply is written.
+    /// The buffer to which the next reply is written.
     pub(crate) fn target(&mut self) -> &mut Vec<u8> {
         if self.behind.is_empty() {
             return &mut self.ready;
@@ -46,18 +45,18 @@ impl Outbox {
         }
         match self.behind.back_mut() {
             Some(Place::Known(replies)) => replies,
-            // Not reached: one was put there.
+            // Unreachable: one was just pushed.
             _ => &mut self.ready,
         }
     }
 
-    /// Keeps the place of a reply that [`fill`](Self::fill) brings.
+    /// Keeps a place for a reply that [`fill`](Self::fill) brings later.
     pub(crate) fn keep_place(&mut self, ticket: Ticket, protocol: Protocol) {
         self.behind.push_back(Place::Awaited { ticket, protocol });
         self.awaited += 1;
     }
 
-    /// Writes the reply that was awaited; whether it was awaited here.
+    /// Writes an awaited reply into its place. Returns whether the ticket is awaited here.
     pub(crate) fn fill(&mut self, ticket: Ticket, write: impl FnOnce(&mut Vec<u8>, Protocol)) -> bool {
         let found = self.behind.iter_mut().enumerate().find_map(|(at, place)| match place {
             Place::Awaited { ticket: other, protocol } if *other == ticket => Some((at, *protocol, place)),
@@ -85,7 +84,7 @@ impl Outbox {
         self.awaited
     }
 
-    /// Bytes that are not sent yet, those behind awaited replies included.
+    /// Bytes that are not sent yet, including those behind awaited replies.
     pub(crate) fn unsent_bytes(&self) -> usize {
         let behind = self.behind.iter().map(|place| match place {
             Place::Awaited { .. } => 0,
@@ -94,7 +93,7 @@ impl Outbox {
         self.ready.len() - self.sent + behind.sum::<usize>()
     }
 
-    /// Whether something could be sent now.
+    /// Whether something can be sent at once.
     pub(crate) fn has_ready(&self) -> bool {
         self.has_unsent() && self.held_for.is_none()
     }
@@ -103,12 +102,12 @@ impl Outbox {
         self.sent < self.ready.len()
     }
 
-    /// Whether nothing is left to be sent or awaited.
+    /// Whether nothing is left to send or to await.
     pub(crate) fn is_empty(&self) -> bool {
         !self.has_unsent() && self.behind.is_empty()
     }
 
-    /// Holds what there is to send until the sync of this number is done; whether there is anything.
+    /// Holds what is unsent until the sync with this number is done. Returns whether the outbox is held.
     pub(crate) fn hold(&mut self, sync: u64) -> bool {
         if self.has_unsent() {
             self.held_for = Some(sync);
@@ -116,17 +115,17 @@ impl Outbox {
         self.is_held()
     }
 
-    /// Whether it is held.
+    /// Whether the outbox is held.
     pub(crate) fn is_held(&self) -> bool {
         self.held_for.is_some()
     }
 
-    /// Says that the sync of this number is done; whether it was this one that was waited for.
+    /// Ends the hold if it is for the sync with this number. Returns whether it was.
     pub(crate) fn release(&mut self, sync: u64) -> bool {
         self.held_for.take_if(|held_for| *held_for == sync).is_some()
     }
 
-    /// Memory that this takes beside itself.
+    /// Heap bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let behind = self.behind.iter().map(|place| match place {
             Place::Awaited { .. } => 0,
@@ -136,7 +135,7 @@ impl Outbox {
         self.ready.capacity() + places + behind.sum::<usize>()
     }
 
-    /// Sends what can be sent, as far as the socket takes it; how many bytes that were.
+    /// Sends what the socket accepts; returns how many bytes that was.
     pub(crate) fn send(&mut self, socket: &mut impl Write) -> io::Result<usize> {
         let start = self.sent;
         while self.has_ready() {
@@ -151,15 +150,14 @@ impl Outbox {
         Ok(self.sent - start)
     }
 
-    /// Writes into this memory, unless there is some already; it comes back with
-    /// [`give_back`](Self::give_back).
+    /// Takes a buffer from the loop unless it has one; [`give_back`](Self::give_back) returns it.
     pub(crate) fn borrow(&mut self, spares: &mut Vec<Vec<u8>>) {
         if self.ready.capacity() == 0 {
             self.ready = spares.pop().unwrap_or_default();
         }
     }
 
-    /// Keeps what is unsent. Gives back room of at most so many bytes.
+    /// Keeps what is unsent. Returns the buffer if its capacity is at most `bytes_max`.
     pub(crate) fn give_back(&mut self, bytes_max: usize) -> Option<Vec<u8>> {
         if self.behind.is_empty() && self.behind.capacity() > 0 {
             self.behind = VecDeque::new();
@@ -172,7 +170,7 @@ impl Outbox {
             room.clear();
             return is_lent.then_some(room);
         }
-        // A copy for each half that was sent costs less than sending it.
+        // Copying once for each half that was sent costs less than sending it.
         if self.sent > self.ready.len() / 2 {
             self.ready.drain(..self.sent);
             self.ready.shrink_to_fit();

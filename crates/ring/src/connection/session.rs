@@ -1,4 +1,4 @@
-//! Who a connection is, and how it wants to be spoken to.
+//! The identity of a connection, and the protocol state that its client chose.
 
 use super::End;
 use crate::access::Known;
@@ -6,44 +6,44 @@ use atoll_replica::Moment;
 use atoll_resp::{LatencyClass, Protocol};
 use std::net::SocketAddr;
 
-/// What is known of a connection.
+/// The session of a connection.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// Its number, which no other connection to this node ever has.
+    /// Unique among all connections to this node, for ever.
     pub(crate) id: u64,
-    /// Its place among the connections of its loop.
+    /// Its index among the connections of its loop.
     pub(crate) key: usize,
     pub(crate) peer: SocketAddr,
     pub(crate) protocol: Protocol,
-    /// Whether it said who it is, or need not.
+    /// Whether it has authenticated, or need not.
     pub(crate) is_authenticated: bool,
-    /// Which user of the list it is; none is `default`.
+    /// The user; none is `default`.
     pub(crate) who: Option<Known>,
-    /// How many wrong passwords it showed.
+    /// How many wrong passwords it has shown.
     pub(crate) wrong_passwords: u32,
-    /// How often it changed its user.
+    /// How often it changed its user, its protocol or was reset: older waits are void then.
     pub(crate) users: u32,
-    /// Whether it ends once it was told everything.
+    /// Whether it ends after its replies are sent.
     pub(crate) is_ending: bool,
-    /// Why, then.
+    /// The reason then.
     pub(crate) end: End,
     pub(crate) began: Moment,
-    /// Since when it did not say who it is, while it did not.
+    /// Since when it is unauthenticated, while it is.
     pub(crate) stranger_since: Moment,
-    /// When something came from it last.
+    /// When bytes last came from it.
     pub(crate) heard: Moment,
-    /// The place of the keyspace that it is in.
+    /// The index of the keyspace that it is in.
     pub(crate) keyspace: u8,
     /// How long its requests may take.
     pub(crate) class: LatencyClass,
-    /// Whether what it asked for took a look at every slot: others have their turn first.
+    /// Whether its last request looked at every slot, so that others have their turn first.
     pub(crate) is_tired: bool,
-    /// The last command, as a place in the table of all.
+    /// The last command, as an index into the table of commands.
     pub(crate) command: Option<u16>,
     names: Option<Box<Names>>,
 }
 
-/// What a client calls itself. Most have none of these.
+/// What a client calls itself. Most clients give none of these.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     pub(crate) name: Vec<u8>,
@@ -51,7 +51,7 @@ pub(crate) struct Names {
     pub(crate) version: Vec<u8>,
 }
 
-/// The names of a client that gave none.
+/// For clients that gave no name.
 static NAMELESS: Names = Names { name: Vec::new(), library: Vec::new(), version: Vec::new() };
 
 impl Session {
@@ -84,12 +84,12 @@ impl Session {
         }
     }
 
-    /// Ends it once it was told everything.
+    /// Ends the session after its replies are sent.
     pub(crate) fn end_with(&mut self, end: End) {
         (self.is_ending, self.end) = (true, end);
     }
 
-    /// As it was when it began: whoever has to say who it is has as long for that as then.
+    /// Returns to the initial state. An unauthenticated client gets the full time to authenticate again.
     pub(crate) fn reset(&mut self, is_authenticated: bool, class: LatencyClass, now: Moment) {
         if self.is_authenticated {
             self.stranger_since = now;
@@ -106,7 +106,7 @@ impl Session {
         self.names.get_or_insert_default()
     }
 
-    /// Memory that this takes beside itself.
+    /// Heap bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.names.as_ref().map_or(0, |names| {
             size_of::<Names>() + names.name.capacity() + names.library.capacity() + names.version.capacity()

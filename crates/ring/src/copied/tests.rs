@@ -1,4 +1,4 @@
-//! In which order a node takes what it was told, and what it takes of what was said before it began.
+//! The order in which a node takes events, and which messages from before its incarnation it drops.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::*;
@@ -35,7 +35,7 @@ fn that_the_group_heard_this_node_is_taken_behind_the_newest_table() {
     assert_eq!(to_be_taken(vec![heard(1), Told::Synced(Ok(Vec::new()))]).len(), 2);
 }
 
-/// A node that has not begun, and whoever tells it something.
+/// A node without an incarnation, and the channel that events come from.
 fn node(me: NodeId, poll: &mio::Poll) -> (Copied, Sender<Told>) {
     let options = atoll_engine::Options { background: false, ..atoll_engine::Options::default() };
     let engine = Engine::open(Arc::new(MemoryDisk::new()), options).unwrap();
@@ -54,7 +54,7 @@ fn node(me: NodeId, poll: &mio::Poll) -> (Copied, Sender<Told>) {
     (Copied::new(copies, Persistence::Always, told, None, shared, own, addresses), tell)
 }
 
-/// A ring of two nodes in their first lives, and a slot that the second one leads.
+/// A ring of two nodes in their first incarnations, with a slot that the second one leads.
 fn ring_of_two() -> (Arc<Table>, Slot) {
     let mut group = Group::new(GroupOptions { slots: SLOTS.into(), copies: 2 });
     for node in [1, 2].map(NodeId) {
@@ -84,13 +84,13 @@ fn what_was_said_before_a_node_knows_its_ring_is_not_judged_by_the_table_that_ca
         (NodeId(2), Incarnation(1), Spoken::Message(Message::Slot { slot, epoch, about }))
     };
     let (mut node, tell) = node(NodeId(1), &poll);
-    // The loop is late, and finds all of it in one pass: who said it may be the second node of another ring.
+    // The loop is late and finds all events in one pass: the sender may be the second node of another ring.
     node.heard.push(append());
     tell.send(Told::Group(GroupSaid::Registered(Incarnation(1), 7))).unwrap();
     tell.send(Told::Group(GroupSaid::Table(table))).unwrap();
     node.hear(SystemClock.now(), poll.registry()).unwrap();
     assert_eq!(node.copies.take_handed(), []);
-    // Of its own ring it takes that.
+    // From its own ring it takes the message.
     node.heard.push(append());
     node.hear(SystemClock.now(), poll.registry()).unwrap();
     assert_eq!(node.copies.take_handed().len(), 1);

@@ -1,6 +1,6 @@
-//! Answers of what waited, each by its ticket.
+//! Answers requests that wait, by their tickets.
 //!
-//! Invariant: what waits is answered once, or refused once.
+//! Invariant: each waiting request is answered or refused, once.
 
 use super::waiting::Waiting;
 use super::{Copies, refusals};
@@ -53,7 +53,7 @@ impl Copies {
         self.push_answer(ticket, reply);
     }
 
-    /// How many requests the store failed at since the last time.
+    /// How many requests the store failed at since the last call.
     pub(crate) fn take_failures(&mut self) -> u64 {
         std::mem::take(&mut self.failures)
     }
@@ -63,7 +63,7 @@ impl Copies {
         self.answer_bytes
     }
 
-    /// Replies that became ready, each once.
+    /// Returns the replies that became ready, each once.
     pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Vec<u8>)> {
         self.answer_bytes = 0;
         std::mem::take(&mut self.answers)

@@ -1,9 +1,9 @@
-//! Entries are applied to the cells of their slots, and reads answered from them.
+//! Applies entries to the cells of their slots, and answers reads from these cells.
 //!
-//! Invariant: a read that fails is answered so. An entry that cannot be applied ends the node: it would go on
-//! with less than others.
-//! Invariant: an entry that cannot be applied changed nothing; while the disk is full it waits, and others of
-//! its slot behind it.
+//! Invariant: a read that fails gets an error reply. An entry that cannot be applied ends the node, which
+//! would otherwise go on with less than the others have.
+//! Invariant: an entry that failed to apply changed nothing. While the disk is full it waits, and later
+//! entries of its slot wait behind it.
 
 use super::body::Body;
 use super::waiting::Waiting;
@@ -33,7 +33,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Applies an entry; if that fails nothing happened.
+    /// Applies an entry. On an error nothing happened.
     pub(super) fn apply(
         &mut self,
         slot: Slot,
@@ -90,7 +90,8 @@ impl Copies {
 
     pub(super) fn answer_read(&mut self, now: Now, ticket: Ticket) -> Result<(), NodeError> {
         if self.answer_bytes > ANSWER_BYTES_MAX || self.waits_for_room(ticket) {
-            // Many that waited became ready at once, or its slot lacks what waits for room on the disk.
+            // Many waiting reads became ready at once, or the cells of the slot are incomplete until the disk
+            // has room.
             self.refuse(ticket, Refusal::Busy);
             return Ok(());
         }
@@ -115,7 +116,8 @@ impl Copies {
                 self.push_answer(ticket, reply);
             }
             Ok(ReadOutcome::Expired(overdue)) => {
-                // If deleting them is refused, this is: asked again at once it would find them again.
+                // If the deletion is refused, so is the read: asked again at once it would find the same
+                // expired keys.
                 let keys = overdue.iter().map(|key| number_of(&key.key)).collect();
                 self.waiting.insert(ticket, Waiting::Read { slot, request: bytes, protocol });
                 if self.is_full() {

@@ -1,27 +1,28 @@
-//! Cells of slots that come from other nodes in pieces: gathered until all of a slot are there, or handed on
-//! where they are too many.
+//! Cells of slots that arrive from other nodes in pieces: gathered until a slot is complete, or passed on
+//! early if they are too many.
 //!
-//! Invariant: what is taken is the beginning of what one node sends of one moment.
-//! Invariant: what is gathered takes bounded memory, of one slot and of all together.
-//! Invariant: a slot of which some cells are in place is begun until all are, or is named as unfinished once:
-//! it is to be emptied.
+//! Invariant: what has been taken of a slot is a prefix of what one node sends, as of one moment.
+//! Invariant: gathered cells take bounded memory, for each slot and in total.
+//! Invariant: a slot with some cells in place stays `begun` until it is complete, or is reported once as
+//! unfinished, so that it is emptied.
 
 use crate::peer::Piece;
 use atoll_keyspace::MovedCells;
 use atoll_replica::{Moment, NodeId, Position, Slot, Version};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Slots of which some cells came.
+/// Slots of which some pieces have arrived.
 pub(super) struct Arrivals {
     slots: BTreeMap<Slot, Arrival>,
-    /// Those of them of which cells are in place.
+    /// Those of them with cells in place.
     begun: BTreeSet<Slot>,
-    /// Those that were, and that nobody goes on with.
+    /// Those that had cells in place and are abandoned.
     unfinished: Vec<Slot>,
-    /// Of what is gathered.
+    /// Bytes gathered.
     bytes: usize,
     room: GatheringRoom,
-    /// Slots that were given up since they came whole, and until when they are not begun again.
+    /// Slots that were given up for lack of room and have not come whole since, and until when they are not
+    /// started again.
     without_room: BTreeMap<Slot, Moment>,
     given_up: u64,
     long: u64,
@@ -29,7 +30,7 @@ pub(super) struct Arrivals {
 
 struct Arrival {
     from: NodeId,
-    /// Of which branch of the slot its cells are.
+    /// The branch of the slot that its cells belong to.
     branch: Version,
     position: Position,
     next: u32,
@@ -37,28 +38,28 @@ struct Arrival {
     bytes: usize,
 }
 
-/// How many bytes of cells may wait in memory for the rest of their slots.
+/// Limits for cells that wait in memory for the rest of their slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GatheringRoom {
     pub(crate) slot_bytes_max: usize,
     pub(crate) bytes_max: usize,
 }
 
-/// What becomes of a piece.
+/// What to do after a piece.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// It waits for the rest, or is not taken.
+    /// Nothing: it waits for the rest, or was not taken.
     Nothing,
-    /// All cells of the slot.
+    /// All cells of the slot are here.
     Whole(MovedCells),
-    /// Cells that wait no longer: they are to go behind those that are in place, if any are.
+    /// These cells cannot wait: they go behind those in place, if any are.
     Part { cells: MovedCells, is_last: bool },
 }
 
-/// What a cell takes beside its bytes, about.
+/// Overhead of a cell beside its bytes, roughly.
 const CELL_BYTES: usize = 48;
 
-/// For how long a slot is not begun again that the disk had no room for.
+/// How long a slot is not started again for which the disk had no room.
 const REST_US: u64 = 60_000_000;
 
 impl Default for GatheringRoom {
@@ -74,18 +75,18 @@ impl Arrivals {
         Self { slots, begun, unfinished, bytes, room, without_room, given_up, long }
     }
 
-    /// Whether what came of a slot so far came from there.
+    /// Whether the pieces of a slot so far came from this node.
     pub(super) fn is_from(&self, slot: Slot, from: NodeId) -> bool {
         self.slots.get(&slot).is_some_and(|arrival| arrival.from == from)
     }
 
-    /// The first piece of a slot is to be taken; what came before is let go of.
+    /// Starts to take pieces of a slot. Earlier pieces are dropped.
     pub(super) fn begin(&mut self, slot: Slot, from: NodeId, (branch, position): (Version, Position)) {
         self.drop(slot);
         self.slots.insert(slot, Arrival { from, branch, position, next: 0, cells: Vec::new(), bytes: 0 });
     }
 
-    /// Lets go of what came of a slot.
+    /// Drops the pieces of a slot.
     pub(super) fn drop(&mut self, slot: Slot) {
         if let Some(arrival) = self.slots.remove(&slot) {
             self.bytes -= arrival.bytes;
@@ -95,7 +96,8 @@ impl Arrivals {
         }
     }
 
-    /// The same where the disk has no room for it: it is sent again without end, and not taken for a while.
+    /// Drops the pieces of a slot for which the disk has no room. It is sent again and again, and is refused
+    /// for a while.
     pub(super) fn give_up(&mut self, slot: Slot, now: Moment) {
         let Some(from) = self.slots.get(&slot).map(|arrival| arrival.from) else { return };
         self.given_up += 1;
@@ -105,18 +107,18 @@ impl Arrivals {
         self.drop(slot);
     }
 
-    /// Whether a slot was given up just now.
+    /// Whether a slot was given up a short while ago.
     pub(super) fn rests(&self, slot: Slot, now: Moment) -> bool {
         self.without_room.get(&slot).is_some_and(|until| now < *until)
     }
 
-    /// This node has no copy of a slot any more.
+    /// Forgets a slot of which this node has no copy any more.
     pub(super) fn forget(&mut self, slot: Slot) {
         self.drop(slot);
         self.without_room.remove(&slot);
     }
 
-    /// Lets go of what is not wanted any more, by whom it is from.
+    /// Drops the slots that are not wanted any more; the predicate gets the sender.
     pub(super) fn retain(&mut self, is_wanted: impl Fn(NodeId, Slot, (Version, Position)) -> bool) {
         let is_over = |(slot, one): (&Slot, &Arrival)| {
             (!is_wanted(one.from, *slot, (one.branch, one.position))).then_some(*slot)
@@ -125,8 +127,8 @@ impl Arrivals {
         over.into_iter().for_each(|slot| self.drop(slot));
     }
 
-    /// The same for slots of which cells are in place alone: that is looked at with every step, and there are
-    /// few of them.
+    /// The same, only for slots with cells in place: called at every step, which is cheap because there are
+    /// few.
     pub(super) fn retain_in_place(&mut self, is_wanted: impl Fn(NodeId, Slot, (Version, Position)) -> bool) {
         if self.begun.is_empty() {
             return;
@@ -137,14 +139,14 @@ impl Arrivals {
         over.into_iter().for_each(|slot| self.drop(slot));
     }
 
-    /// Whether the cells of a piece can wait for the rest of their slot.
+    /// Whether the cells of a piece may wait for the rest of their slot.
     pub(super) fn has_room(&self, slot: Slot, cells: &MovedCells) -> bool {
         let of_slot = self.slots.get(&slot).map_or(0, |arrival| arrival.bytes);
         let more = bytes_of(cells);
         of_slot + more <= self.room.slot_bytes_max && self.bytes + more <= self.room.bytes_max
     }
 
-    /// Takes a piece that may follow those before, where the slot is of the same branch still.
+    /// Takes a piece if it follows the earlier ones and the slot is still on the same branch.
     pub(super) fn take(&mut self, from: NodeId, branch: Version, piece: Piece) -> Taken {
         let Piece { slot, position, number, is_last, cells, .. } = piece;
         let (has_room, is_begun) = (self.has_room(slot, &cells), self.begun.contains(&slot));
@@ -176,25 +178,25 @@ impl Arrivals {
         Taken::Nothing
     }
 
-    /// Cells of a slot are about to be put in place, which are not all.
+    /// Marks that some cells of a slot are about to be put in place.
     pub(super) fn begin_in_place(&mut self, slot: Slot) {
         if self.begun.insert(slot) {
             self.long += 1;
         }
     }
 
-    /// Whether cells of a slot are in place, which are not all.
+    /// Whether some, but not all, cells of a slot are in place.
     pub(super) fn is_in_place(&self, slot: Slot) -> bool {
         self.begun.contains(&slot)
     }
 
-    /// All cells of a slot are where they belong.
+    /// Marks that all cells of a slot are in place.
     pub(super) fn finish(&mut self, slot: Slot) {
         self.begun.remove(&slot);
         self.forget(slot);
     }
 
-    /// Slots of which some cells are in place that nobody goes on with, each once.
+    /// Returns, each once, the abandoned slots that have some cells in place.
     pub(super) fn take_unfinished(&mut self) -> Vec<Slot> {
         std::mem::take(&mut self.unfinished)
     }
@@ -210,7 +212,7 @@ impl Arrivals {
     }
 }
 
-/// What cells take, about.
+/// The memory that cells take, roughly.
 pub(super) fn bytes_of(cells: &MovedCells) -> usize {
     cells.iter().map(|(name, value)| name.len() + value.len() + CELL_BYTES).sum()
 }
@@ -271,7 +273,7 @@ mod tests {
         arrivals.retain(|from, _, _| from == NodeId(1));
         assert_eq!(arrivals.bytes, 400);
         assert!(arrivals.has_room(Slot(1), &cells(3)));
-        // A piece that does not follow ends it.
+        // A piece that does not follow ends the transfer.
         assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(1, 5, false)), Taken::Nothing);
         assert_eq!((arrivals.bytes, arrivals.slots.len()), (0, 0));
     }
@@ -297,7 +299,7 @@ mod tests {
             arrivals.begin_in_place(Slot(slot));
         };
         (1..=4).for_each(|slot| begin(&mut arrivals, slot));
-        // Another one begins, a piece is missing, the node has no copy any more, the disk is full.
+        // Another transfer begins, a piece is missing, the node has no copy any more, the disk is full.
         arrivals.begin(Slot(1), NodeId(2), (BRANCH, AT));
         assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(2, 2, true)), Taken::Nothing);
         arrivals.forget(Slot(3));

@@ -1,5 +1,5 @@
-//! What an entry of a slot's log says is to be done: a client's request as it came, keys whose time is over,
-//! or that clients who were silent for long are forgotten.
+//! The body of an entry of a slot's log: a client's request as it came, expired keys to delete, or an order
+//! to forget clients that were silent for long.
 
 use crate::peer::codec::{Reader, put};
 use atoll_keyspace::Overdue;
@@ -10,20 +10,20 @@ use std::sync::Arc;
 pub(super) enum Body<'a> {
     /// A request, in the protocol of Redis.
     Request(&'a [u8]),
-    /// Keys to be deleted that still have exactly these deadlines, in milliseconds since 1970.
+    /// Keys to delete if they still have exactly these deadlines, in milliseconds since 1970.
     Expiry(Vec<(Vec<u8>, u64)>),
-    /// At most so many clients are to be forgotten that were silent for long by the date of the entry.
+    /// Forget at most this many clients that have been silent for long by the date of the entry.
     Forgetting(u64),
-    /// None of them.
+    /// None of these.
     Damaged,
 }
 
-/// What was taken once is taken again: the door has judged it.
+/// An entry that was accepted once must parse again: the door has judged its size.
 pub(super) const LIMITS: Limits =
     Limits { elements: 1 << 21, string_bytes: 128 << 20, total_bytes: 256 << 20, depth: 1 };
 
-/// Room for what a request that came as a line has in front of its words where it is an array; one with more
-/// words takes more room.
+/// Room for the lengths that an inline command gains when it is written as an array. One with more words
+/// grows the buffer.
 const INLINE_BYTES: usize = 32;
 
 const REQUEST: u8 = 0;
@@ -83,7 +83,7 @@ pub(super) fn is_understood(body: &[u8], parser: &mut RequestParser) -> bool {
                 Ok(None) | Err(_) => false,
             };
             if !understood {
-                // What it has of half a request is not the beginning of the next one.
+                // The parser holds half a request, which must not become the beginning of the next one.
                 *parser = RequestParser::new(LIMITS);
             }
             understood

@@ -1,7 +1,7 @@
-//! What clients ask a node that begins, before it knows whether its clock is right: it waits, in its order.
+//! Requests to a node that starts, before it knows whether its clock is right: they wait, in order.
 //!
-//! Invariant: what waits here is of the list of all that is waited for, and bounded with that. All of it is
-//! let go at once: of reads whose replies together are more than may wait, some are refused as at any other
+//! Invariant: these requests are part of the waiting list, and bounded with it. They are released all at
+//! once; if the replies of reads exceed the limit for waiting replies, some are refused, as at any other
 //! time.
 
 use super::Copies;
@@ -10,7 +10,7 @@ use crate::clock::Now;
 use atoll_replica::Input;
 
 impl Copies {
-    /// Takes what a client asks, once the clock of this node is known to be right.
+    /// Takes a client's request once the clock of this node is known to be right.
     pub(super) fn enter(&mut self, now: Now, input: Input) -> Result<(), NodeError> {
         if self.early.is_empty() && !self.dates.is_early(now.moment) {
             return self.step(now, input);
@@ -19,8 +19,8 @@ impl Copies {
         Ok(())
     }
 
-    /// Takes what was asked too early, by the date that this node goes by since it knows: `now` was dated
-    /// before others told of their clocks.
+    /// Releases the requests that waited, with the date that this node has settled on: `now` was dated before
+    /// the other nodes reported their clocks.
     pub(crate) fn take_early(&mut self, now: Now) -> Result<(), NodeError> {
         let now = self.dates.again(now);
         while !self.dates.is_early(now.moment)

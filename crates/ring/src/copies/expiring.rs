@@ -1,7 +1,7 @@
-//! Keys whose time is over are deleted through the log of their slot, as any other write, and clients that
-//! were silent for long are forgotten through it.
+//! Deletes expired keys through the log of their slot, like any other write, and forgets clients that were
+//! silent for long in the same way.
 //!
-//! Invariant: what waits for keys to be deleted is read again once that is decided, or refused with it.
+//! Invariant: a read that waits for a deletion is repeated once the deletion is decided, or refused with it.
 
 use super::body::Body;
 use super::waiting::Waiting;
@@ -13,7 +13,7 @@ use atoll_replica::{Input, Slot, Ticket};
 use std::collections::HashSet;
 
 impl Copies {
-    /// The same, at once.
+    /// Deletes expired keys through the log, at once.
     pub(crate) fn expire_now(&mut self, slot: Slot, now: Now, overdue: &[Overdue]) -> Result<(), NodeError> {
         if self.is_full() || self.dates.is_early(now.moment) {
             self.refused_expiries += 1;
@@ -26,30 +26,30 @@ impl Copies {
         }
     }
 
-    /// Has at most so many clients of a slot forgotten who were silent for long, at once.
+    /// Forgets at most this many clients of a slot that were silent for long, at once.
     pub(crate) fn forget_clients(&mut self, slot: Slot, now: Now, most: u64) -> Result<(), NodeError> {
         if self.is_full() || self.dates.is_early(now.moment) {
             return Ok(());
         }
         let ticket = self.expiry_ticket(slot, None);
-        // No read looks at what is remembered of clients, but a write that names no key is one of all of
-        // them.
+        // No read depends on what is remembered of clients, but a write that names no key counts as one of
+        // all keys.
         let keys = vec![number_of(&[])];
         let body = Body::of_forgetting(most);
         self.step(now, Input::Write { slot, ticket, time_ms: now.date_ms, body, keys })
     }
 
-    /// Slots in which keys are being deleted whose time is over.
+    /// Slots in which expired keys are being deleted.
     pub(crate) fn expiring(&self) -> &HashSet<Slot> {
         &self.expiring
     }
 
-    /// How often it was refused to delete such keys.
+    /// How often a deletion of expired keys was refused.
     pub(crate) fn refused_expiries(&self) -> u64 {
         self.refused_expiries
     }
 
-    /// Keys of a slot are deleted, or nobody knows; what waited for that is read again.
+    /// Called when a deletion is applied, or its outcome is unknown. The read that waited for it is repeated.
     pub(super) fn expired(&mut self, slot: Slot, read: Option<(Ticket, Vec<u64>)>) {
         self.expiring.remove(&slot);
         if let Some((ticket, keys)) = read {
@@ -57,8 +57,7 @@ impl Copies {
         }
     }
 
-    /// Has keys deleted whose time is over, through the log; and then something read again, if it waits for
-    /// that.
+    /// Deletes expired keys through the log and then repeats a read, if one waits.
     pub(super) fn expire(
         &mut self,
         slot: Slot,
@@ -76,8 +75,7 @@ impl Copies {
         });
     }
 
-    /// A ticket for what this node itself has done to a slot because time passed, and for the read that waits
-    /// for that.
+    /// Makes a ticket for a write of this node's own, and for the read that waits for it.
     fn expiry_ticket(&mut self, slot: Slot, read: Option<(Ticket, Vec<u64>)>) -> Ticket {
         self.own_tickets += 1;
         let ticket = Ticket(self.own_tickets);

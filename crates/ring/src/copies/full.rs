@@ -1,14 +1,13 @@
-//! What a copy does whose disk is full: it logs and applies nothing more, says so by its silence, and tries
-//! again.
+//! A copy whose disk is full: it logs and applies nothing, shows this by not answering, and tries again.
 //!
-//! To the others it is a copy whose disk is slow, so that the configuration group may dismiss it. It goes on
-//! to read, to promise and to send what it has: to move slots elsewhere is what helps.
+//! To the other nodes it looks like a copy with a slow disk, so the configuration group may dismiss it. It
+//! goes on reading, promising and sending what it has, because moving slots elsewhere is what helps.
 //!
-//! Invariant: what was decided is done in its order once there is room, or with the next life: nothing is
+//! Invariant: what was decided is done in order once there is room, or in the next incarnation. Nothing is
 //! left out.
-//! Invariant: a slot is not read while something that it should hold is not applied.
-//! Invariant: nothing is taken meanwhile, neither of clients nor of other nodes: what waits is what was under
-//! way.
+//! Invariant: a slot is not read while an entry that it should hold is not applied.
+//! Invariant: meanwhile nothing new is accepted, from clients or from other nodes. Only what was under way
+//! waits.
 
 use super::{Copies, Waiting};
 use crate::NodeError;
@@ -22,37 +21,38 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Default)]
 pub(super) struct Full {
     tried_at: Option<Moment>,
-    /// Entries to be applied, in their order.
+    /// Entries to be applied, in order.
     applies: BTreeMap<Slot, VecDeque<(Entry, Option<Ticket>)>>,
-    /// Cells that came whole; their slot's entries are out of the log already.
+    /// A slot that arrived whole. The slot's entries are out of the log already.
     pub(super) arrived: Option<Arrived>,
 }
 
 /// The cells of a slot.
 pub(super) struct Arrived {
     pub(super) slot: Slot,
-    /// Of which branch of the slot they are.
+    /// The branch of the slot that they belong to.
     pub(super) branch: Version,
     pub(super) position: Position,
     pub(super) time_ms: u64,
     pub(super) cells: MovedCells,
 }
 
-/// How often it is tried whether there is room again.
+/// How often writing is retried, in microseconds.
 const TRY_EACH_US: u64 = 200_000;
 
 impl Full {
-    /// Whether the cells of a slot lack what they should hold.
+    /// Whether the cells of a slot lack entries that they should hold.
     pub(super) fn lacks_applied(&self, slot: Slot) -> bool {
         self.applies.contains_key(&slot)
     }
 
-    /// An entry is applied later.
+    /// Queues an entry to be applied later.
     pub(super) fn put_off(&mut self, slot: Slot, entry: &Entry, ticket: Option<Ticket>) {
         self.applies.entry(slot).or_default().push_back((entry.clone(), ticket));
     }
 
-    /// This node has no copy of these slots any more; who waits for what is not applied now.
+    /// Forgets slots of which this node has no copy any more. Returns the tickets that wait for their
+    /// entries.
     pub(super) fn forget(&mut self, slots: &[Slot]) -> Vec<Ticket> {
         self.arrived.take_if(|arrived| slots.contains(&arrived.slot));
         let gone = slots.iter().filter_map(|slot| self.applies.remove(slot)).flatten();
@@ -61,7 +61,7 @@ impl Full {
 }
 
 impl Copies {
-    /// Whether the disk was full when something was written last.
+    /// Whether the last write found the disk full.
     pub(crate) fn is_full(&self) -> bool {
         self.full.is_some()
     }
@@ -74,7 +74,8 @@ impl Copies {
         }
     }
 
-    /// Whether something was done; if only the disk is full, it has to be tried again.
+    /// Passes on errors other than a full disk. Returns false if the disk is full, and the work has to be
+    /// retried.
     pub(super) fn unless_full(&mut self, done: Result<(), NodeError>) -> Result<bool, NodeError> {
         match done {
             Ok(()) => Ok(true),
@@ -87,14 +88,14 @@ impl Copies {
         }
     }
 
-    /// Whether a message is about what cannot be logged: it is lost, as one that never came. Who answered a
-    /// question about its log would be taken for one that follows, and waited for.
+    /// Whether a message carries entries that cannot be logged. It is dropped as if lost: a copy that
+    /// answered questions about its log would be taken for one that follows, and waited for.
     pub(super) fn is_beyond_room(&self, message: &Message) -> bool {
         let is_entries = matches!(message, Message::Slot { about: SlotMessage::Append { .. }, .. });
         is_entries && self.is_full()
     }
 
-    /// Tries to do what could not be done, if it is time.
+    /// Retries what could not be done, if it is time.
     pub(crate) fn try_again(&mut self, now: Now) -> Result<(), NodeError> {
         let is_due = |full: &mut Full| match full.tried_at {
             Some(at) if now.moment < at.after(TRY_EACH_US) => false,
@@ -116,11 +117,11 @@ impl Copies {
         Ok(())
     }
 
-    /// Puts cells in place that came whole, and tells the copy at once: between the two nothing may become of
-    /// the slot. What else waits is for the next time.
+    /// Puts a slot that arrived whole in place and tells the replica at once: nothing may happen to the slot
+    /// between the two. Other waiting work is left for the next try.
     fn try_to_install(&mut self, now: Now, full: Full, arrived: Arrived) -> Result<(), NodeError> {
         let Arrived { slot, branch, position, time_ms, .. } = arrived;
-        // The slot may have gone on otherwise meanwhile.
+        // The slot may have gone on in another way meanwhile.
         let is_of_this_branch = self.replica.table().slot(slot).branch == branch;
         let is_wanted = is_of_this_branch && self.replica.would_install(slot, position);
         let mut done = self.write_what_waits();
@@ -161,14 +162,14 @@ impl Copies {
         Ok(())
     }
 
-    /// Puts cells in place of what a slot holds.
+    /// Replaces what a slot holds with these cells.
     pub(super) fn install(&mut self, arrived: &Arrived) -> Result<(), NodeError> {
         let Arrived { slot, position, time_ms, ref cells, .. } = *arrived;
         let applied = Applied { epoch: position.epoch.0, sequence: position.sequence.0 };
         let (keyspace, number) = self.keyspaces.of_mut(slot);
         keyspace.install(number, applied, time_ms, cells)?;
         if self.log.is_some() {
-            // The primary is told that all of this is here once it is as durable as entries are.
+            // The primary learns that the slot is here once it is as durable as entries are.
             self.handed.push((slot, position, self.replica.log_run(slot)));
         }
         Ok(())

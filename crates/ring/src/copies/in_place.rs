@@ -1,15 +1,15 @@
-//! A slot that is too long to be gathered: the old cells go, and those that come follow piece by piece, where
-//! they stay.
+//! A slot that is too long to be gathered: its old cells are deleted first, and the new ones are written
+//! piece by piece where they stay.
 //!
-//! Meanwhile the copy has nothing, and says so. Nobody may count on it: it is not in sync, and by why its
-//! primary sends cells it never said of this epoch that it has what they hold
+//! Meanwhile the copy has nothing, and says so. Nobody may count on it: it is not in sync, and given the
+//! reason for which its primary sends cells, it never claimed in this epoch to have what they hold
 //! (docs/decisions/0029-handing-over.md).
 //!
-//! Invariant: its log goes before its cells do, so that whatever a crash leaves, no entry is found behind
+//! Invariant: the slot's log is deleted before its cells, so that after a crash no entry is found behind
 //! cells that are gone.
-//! Invariant: nothing is done with a slot of which some cells are in place, but to add more of them: what
-//! came goes before.
-//! Invariant: what was begun and is not gone on with is emptied, also by who opens the keyspace again.
+//! Invariant: while some cells of a slot are in place, nothing is done with it except adding more. Anything
+//! else drops those cells first.
+//! Invariant: a slot that was begun and abandoned is emptied, also when the keyspace is opened again.
 
 use super::Copies;
 use super::arrivals::bytes_of;
@@ -20,13 +20,13 @@ use crate::room;
 use atoll_keyspace::{Applied, MovedCells};
 use atoll_replica::{Effect, Input, NodeId, Position, Slot};
 
-/// Cells of what was gathered that are written together, and their bytes, if no cell is longer.
+/// Most gathered cells that are written in one batch, and most bytes of a batch, unless one cell is longer.
 const CELLS_TOGETHER: usize = 1024;
 const BYTES_TOGETHER: usize = 1 << 20;
 
 impl Copies {
-    /// Puts cells of a slot behind those that are in place; the first ones take the place of all that was
-    /// there. Nothing that came before of the slot is left to be emptied.
+    /// Writes cells of a slot behind those in place. The first call replaces everything that was there. No
+    /// abandoned cells of the slot may be left to be emptied.
     pub(super) fn put_in_place(
         &mut self,
         (now, from): (Now, NodeId),
@@ -35,18 +35,18 @@ impl Copies {
         is_last: bool,
     ) -> Result<(), NodeError> {
         let is_begun = self.moves.arrivals.is_in_place(slot);
-        // Since the first piece, whoever leads may be another one.
+        // The primary may have changed since the first piece.
         let is_wanted = || self.is_wanted(from, slot, position) && self.replica.would_import(slot, position);
         if !is_begun && !is_wanted() {
             self.moves.arrivals.drop(slot);
             return Ok(());
         }
         if !self.has_room_to_copy(cells) {
-            // It goes before the disk is full: all copies of this node would suffer for this one.
+            // Give up before the disk is full: all copies of this node would suffer for this one.
             self.moves.arrivals.give_up(slot, now.moment);
             self.clear_unfinished()?;
             if is_begun {
-                // The next time there may be room where its cells were, and those before them.
+                // The next attempt may find room where these cells, and those before them, were.
                 self.keyspaces.engine().ask_for_checkpoint();
             }
             return Ok(());
@@ -57,7 +57,7 @@ impl Copies {
             if !done {
                 self.moves.arrivals.give_up(slot, now.moment);
             }
-            // Also where it could not be emptied yet, which is the next thing then: its log is gone.
+            // Also if emptying failed, which then comes next: its log is gone either way.
             self.step(now, Input::Emptied { slot })?;
             if !self.moves.arrivals.is_in_place(slot) {
                 return Ok(());
@@ -73,7 +73,7 @@ impl Copies {
         }
         self.moves.arrivals.finish(slot);
         if self.log.is_some() {
-            // As for a slot that came at once.
+            // As for a slot that came whole.
             self.handed.push((slot, position, self.replica.log_run(slot)));
         }
         self.step(now, Input::Installed { slot, position, time_ms })
@@ -118,7 +118,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Lets go of cells in place that are not wanted any more, before anything follows from why they are not.
+    /// Drops cells in place that are not wanted any more, before the cause of that has other effects.
     pub(super) fn end_overtaken(&mut self) -> Result<(), NodeError> {
         let Self { moves, replica, .. } = self;
         moves.arrivals.retain_in_place(|from, slot, (branch, position)| {
@@ -130,8 +130,8 @@ impl Copies {
         self.clear_unfinished()
     }
 
-    /// An entry that came late begins the slot anew: it goes behind nothing, and not behind some cells of a
-    /// later moment.
+    /// Drops cells in place before a late entry is logged or applied. Such an entry starts the slot from
+    /// nothing, and must not follow some cells of a later moment.
     pub(super) fn end_before(&mut self, effect: &Effect) -> Result<(), NodeError> {
         let (Effect::Log { slot, .. } | Effect::Apply { slot, .. }) = effect else { return Ok(()) };
         if !self.moves.arrivals.is_in_place(*slot) {
@@ -141,7 +141,7 @@ impl Copies {
         self.clear_unfinished()
     }
 
-    /// Empties slots of which some cells are in place that nobody goes on with.
+    /// Empties abandoned slots that have some cells in place.
     pub(super) fn clear_unfinished(&mut self) -> Result<(), NodeError> {
         let slots = self.moves.arrivals.take_unfinished();
         if slots.is_empty() {
@@ -155,21 +155,21 @@ impl Copies {
         Ok(())
     }
 
-    /// Whether the cells of a slot are not those that it should hold: something is not applied, or not
-    /// emptied, while the disk is full.
+    /// Whether the cells of a slot differ from what it should hold: an entry is not applied, or cells are not
+    /// emptied yet, because the disk is full, or cells are still coming in place.
     pub(super) fn lacks_cells(&self, slot: Slot) -> bool {
         self.full.as_ref().is_some_and(|full| full.lacks_applied(slot))
             || self.moves.uncleared.contains(&slot)
             || self.moves.arrivals.is_in_place(slot)
     }
 
-    /// How often a slot came that was too long to be gathered.
+    /// How many slots that came were too long to be gathered.
     pub(crate) fn long_arrivals(&self) -> u64 {
         self.moves.arrivals.long()
     }
 }
 
-/// How many of the first cells are written together: one at least.
+/// How many of the first cells go into one batch: at least one.
 fn count_together(cells: &[(Vec<u8>, Vec<u8>)]) -> usize {
     let mut bytes = 0;
     let is_within = |(name, value): &&(Vec<u8>, Vec<u8>)| {

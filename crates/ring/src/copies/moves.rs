@@ -1,12 +1,13 @@
-//! Cells of slots on their way to nodes that have to catch up, and from those that have them.
+//! Transfers of slots: cells that go to nodes that have to catch up, and cells that come from their
+//! primaries.
 //!
-//! What goes out is the state of one moment, in pieces, as fast as the connection takes them. What comes in
-//! is put together and takes the place of what was there in one step, if it is not too much; a long slot
-//! comes [in place](super::in_place).
+//! An outgoing slot is sent as of one moment, in pieces, as fast as the connection takes them. An incoming
+//! slot is gathered and replaces the old one in one step if it is not too large; a long slot comes
+//! [in place](super::in_place).
 //!
-//! Invariant: a slot that cannot be read here is not sent for a while, and ends nothing.
-//! Invariant: a slot holds the cells of one moment, never some of one and some of another.
-//! Invariant: what is on its way takes bounded memory, here and there.
+//! Invariant: a slot that cannot be read here is not sent for a while; the node goes on.
+//! Invariant: a slot holds the cells of one moment, never a mixture of two.
+//! Invariant: what is under way takes bounded memory, at both ends.
 
 use super::Copies;
 use super::arrivals::{Arrivals, GatheringRoom, Taken};
@@ -21,10 +22,10 @@ use crate::peer::Piece;
 use atoll_keyspace::is_moved;
 use atoll_replica::{Input, NodeId, Position, Replica, Slot};
 
-/// Slots on their way.
+/// Slots under way.
 pub(super) struct Moves {
-    /// What is asked for while some of it is on its way ends first, and whoever still lacks something asks
-    /// again.
+    /// A transfer that is asked for again while it is under way ends first; a node that still lacks something
+    /// asks again.
     pub(super) outgoing: Queue,
     pub(super) arrivals: Arrivals,
     /// Slots of which this node has no copy any more, and those of them whose cells are still there.
@@ -32,16 +33,16 @@ pub(super) struct Moves {
     pub(super) uncleared: Vec<Slot>,
 }
 
-/// Bytes of a piece, if no cell is longer.
+/// Size of a piece, in bytes, unless one cell is longer.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Bytes of the pieces that are made in one round of the loop: clients wait meanwhile.
+/// Bytes of the pieces made in one round of the loop. Clients wait meanwhile.
 const ROUND_BYTES: usize = 256 << 10;
 
-/// What a piece costs by itself, as bytes: a round makes no more than 64 of them.
+/// Cost of a piece by itself, in bytes: a round makes at most 64 pieces.
 const PIECE_COST_BYTES: usize = 4 << 10;
 
-/// Pieces are made while no more than this waits to be sent.
+/// No more pieces are made for a node while more than this waits to be sent to it.
 const WAITING_BYTES_MAX: usize = 4 << 20;
 
 impl Moves {
@@ -52,7 +53,8 @@ impl Moves {
 }
 
 impl Copies {
-    /// Sends as many pieces as connections take, and as a round may make; whether more could be made at once.
+    /// Sends as many pieces as the connections and the budget of a round allow. Returns whether more could be
+    /// made at once.
     pub(crate) fn send_pieces(&mut self, now: Now) -> Result<bool, NodeError> {
         let outgoing = self.moves.outgoing.take();
         let (mut began, mut ended, mut left, mut room) = (Vec::new(), Vec::new(), Vec::new(), ROUND_BYTES);
@@ -79,7 +81,8 @@ impl Copies {
         Ok(has_more)
     }
 
-    /// Whether this is over: all is sent, or nobody is there, or needs it any more.
+    /// Sends some pieces. Returns whether the transfer is over: all is sent, or the node is unreachable or
+    /// does not need it any more.
     fn send_some(&mut self, now: Now, outgoing: &mut Outgoing, room: &mut usize) -> bool {
         loop {
             match self.peers.waiting_bytes(outgoing.to) {
@@ -94,7 +97,7 @@ impl Copies {
                 return true;
             }
             if outgoing.begun.is_none() && self.lacks_cells(slot) {
-                // What it holds is less than what it is taken for.
+                // The cells hold less than their position says.
                 return false;
             }
             let Some(piece) = self.next_piece(now, outgoing) else { return true };
@@ -106,7 +109,7 @@ impl Copies {
         }
     }
 
-    /// The next piece of a slot; none where it cannot be read, and then it is not begun again for a while.
+    /// The next piece of a slot; none if the slot cannot be read, and then it is not tried again for a while.
     pub(super) fn next_piece(&mut self, now: Now, outgoing: &mut Outgoing) -> Option<Piece> {
         let Outgoing { slot, ref mut begun, .. } = *outgoing;
         let begun = begun.get_or_insert_with(|| {
@@ -129,7 +132,7 @@ impl Copies {
         Some(Piece { slot, branch, position, time_ms, number, is_last, cells })
     }
 
-    /// Takes a piece of a slot; with the last one the slot is what came.
+    /// Takes a piece of a slot. The last piece completes the slot.
     pub(super) fn take_piece(&mut self, now: Now, from: NodeId, piece: Piece) -> Result<(), NodeError> {
         let taken = self.take_some(now, from, piece);
         taken.and_then(|()| self.clear_unfinished())
@@ -141,11 +144,11 @@ impl Copies {
             self.moves.arrivals.give_up(slot, now.moment);
             return Ok(());
         }
-        // What was given up meanwhile is not put in place of what goes on.
+        // Cells of a branch that was given up must not replace those of the current one.
         let branch = self.replica.table().slot(slot).branch;
         if piece.branch != branch {
-            // It was made before a loss was accepted, or after one that this node does not know of yet: then
-            // it is asked for again.
+            // The piece was made before a loss was accepted, or after one that this node does not know of
+            // yet. In the second case the slot is asked for again.
             if self.moves.arrivals.is_from(slot, from) {
                 self.moves.arrivals.drop(slot);
             }
@@ -156,14 +159,14 @@ impl Copies {
                 self.is_wanted(from, slot, position) && !self.moves.arrivals.rests(slot, now.moment);
             match is_wanted {
                 true => self.moves.arrivals.begin(slot, from, (branch, position)),
-                // It begins anew, so nobody goes on with what came before.
+                // The sender starts over, so the earlier pieces will not be continued.
                 false if self.moves.arrivals.is_from(slot, from) => self.moves.arrivals.drop(slot),
                 false => {}
             }
             if !is_wanted {
                 return Ok(());
             }
-            // What came before goes before, and not with what comes now.
+            // Abandoned cells are emptied first, and not together with the ones that come.
             self.clear_unfinished()?;
             if self.is_full() || !self.has_room_to_copy(&piece.cells) {
                 self.moves.arrivals.give_up(slot, now.moment);
@@ -203,14 +206,13 @@ impl Copies {
         Ok(())
     }
 
-    /// Lets go of what came of slots that nobody goes on to send, or that this node has by now.
+    /// Drops slots that will not be continued, or that this node has by other means.
     fn drop_overtaken(&mut self) {
         let Self { moves, replica, .. } = self;
         moves.arrivals.retain(|from, slot, (_, position)| is_wanted(replica, from, slot, position));
     }
 
-    /// Whether a slot's cells may come from there: only its primary sends them, and only to a copy that lacks
-    /// them.
+    /// Whether a node may send the cells of a slot: only the primary may, and only to a copy that lacks them.
     pub(super) fn is_wanted(&self, from: NodeId, slot: Slot, position: Position) -> bool {
         is_wanted(&self.replica, from, slot, position)
     }
@@ -220,8 +222,8 @@ impl Copies {
         self.moves.arrivals.given_up()
     }
 
-    /// This node has no copy of these slots any more. A table that takes many from it has all of them
-    /// forgotten at once: one after the other kept clients waiting for as long as that many commits take.
+    /// Forgets slots of which this node has no copy any more. All slots that a table takes away are forgotten
+    /// together: one by one, clients would wait for as many commits.
     pub(super) fn forget(&mut self) -> Result<(), NodeError> {
         let slots = std::mem::take(&mut self.moves.forgotten);
         if slots.is_empty() {
@@ -229,7 +231,7 @@ impl Copies {
         }
         slots.iter().for_each(|&slot| self.moves.arrivals.forget(slot));
         self.moves.outgoing.forget(&slots);
-        // What is said to be logged of them is of no copy that comes.
+        // A later copy of the same slot must not be told that these entries are logged.
         self.handed.retain(|(slot, ..)| !slots.contains(slot));
         let unanswered = self.full.as_mut().map(|full| full.forget(&slots)).unwrap_or_default();
         unanswered.into_iter().for_each(|ticket| self.answer(ticket, refusals::unknown));

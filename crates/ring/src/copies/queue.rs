@@ -1,14 +1,14 @@
-//! Cells that are to be sent to other nodes, in the order in which they were asked for.
+//! Slots that are to be sent to other nodes, in the order in which they were asked for.
 //!
-//! Invariant: what is asked for again keeps its place, and stays what it is once some of it was sent.
-//! Invariant: what waits costs no more than its name: its cells are those of the moment at which the first of
-//! them are sent.
+//! Invariant: a slot that is asked for again keeps its place, and its moment once some of it was sent.
+//! Invariant: a slot in the queue costs no more than its name. Its cells are read as of the moment at which
+//! the first of them are sent.
 
 use atoll_keyspace::Exporter;
 use atoll_replica::{Moment, NodeId, Position, Slot, Version};
 use std::collections::{BTreeMap, HashSet};
 
-/// A slot on its way to a node, or waiting for that.
+/// A slot that is being sent to a node, or waits for that.
 pub(super) struct Outgoing {
     pub(super) slot: Slot,
     pub(super) to: NodeId,
@@ -16,9 +16,9 @@ pub(super) struct Outgoing {
     pub(super) begun: Option<Begun>,
 }
 
-/// The cells of one moment, of which some were sent.
+/// A transfer that has begun: the cells of one moment.
 pub(super) struct Begun {
-    /// Of which branch of the slot they are.
+    /// The branch of the slot that they belong to.
     pub(super) branch: Version,
     pub(super) position: Position,
     pub(super) time_ms: u64,
@@ -27,21 +27,21 @@ pub(super) struct Begun {
     pub(super) cells: Exporter,
 }
 
-/// All that are on their way or wait.
+/// All transfers that are under way or wait.
 #[derive(Default)]
 pub(super) struct Queue {
     outgoing: Vec<Outgoing>,
-    /// The same: there are thousands while a node joins, and each is asked for again and again.
+    /// The same as a set: there are thousands while a node joins, and each is asked for again and again.
     known: HashSet<(Slot, NodeId)>,
-    /// Slots that could not be read, and until when they are not begun again.
+    /// Slots that could not be read, and until when they are not tried again.
     resting: BTreeMap<Slot, Moment>,
 }
 
-/// For how long, in microseconds. It is asked for again and again meanwhile.
+/// How long such a slot is not tried again, in microseconds. It is asked for again and again meanwhile.
 const REST_US: u64 = 60_000_000;
 
 impl Queue {
-    /// Puts one behind all others, unless it is there, or could not be read just now.
+    /// Appends a transfer, unless it is queued already, or the slot could not be read a short while ago.
     pub(super) fn add(&mut self, slot: Slot, to: NodeId, now: Moment) {
         if self.resting.get(&slot).is_some_and(|until| now < *until) {
             return;
@@ -51,18 +51,18 @@ impl Queue {
         }
     }
 
-    /// A slot could not be read.
+    /// Marks a slot as unreadable for a while.
     pub(super) fn rest(&mut self, slot: Slot, now: Moment) {
         self.resting.retain(|_, until| now < *until);
         self.resting.insert(slot, now.after(REST_US));
     }
 
-    /// All of them, to be worked on; those that are not done are put [back](Self::put_back).
+    /// Takes all transfers to work on them; [`put_back`](Self::put_back) returns those that are not over.
     pub(super) fn take(&mut self) -> Vec<Outgoing> {
         std::mem::take(&mut self.outgoing)
     }
 
-    /// Those that are left, in their order, and those that are over.
+    /// Returns the transfers that are left, in order, and names those that are over.
     pub(super) fn put_back(&mut self, left: Vec<Outgoing>, ended: &[(Slot, NodeId)]) {
         self.outgoing = left;
         for one in ended {
@@ -70,7 +70,7 @@ impl Queue {
         }
     }
 
-    /// Nothing of these slots is sent any more.
+    /// Drops the transfers of these slots.
     pub(super) fn forget(&mut self, slots: &[Slot]) {
         if self.outgoing.is_empty() {
             return;

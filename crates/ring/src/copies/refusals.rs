@@ -1,12 +1,12 @@
-//! What a client is told when nothing happened, or when nobody knows, in the words that clients of Redis
-//! Cluster act on.
+//! Error replies for requests that had no effect, or whose effect is unknown, in the words that clients of a
+//! Redis Cluster act on.
 
 use crate::address::NodeAddress;
 use atoll_errors::ErrorKind;
 use atoll_replica::{Refusal, Table};
 use atoll_resp::ReplyWriter;
 
-/// Says that nothing happened, and why.
+/// Writes that nothing happened, and why.
 pub(super) fn write(refusal: Refusal, slot: u16, table: &Table, writer: &mut ReplyWriter<'_>) {
     match refusal {
         Refusal::Moved { to } => {
@@ -21,7 +21,7 @@ pub(super) fn write(refusal: Refusal, slot: u16, table: &Table, writer: &mut Rep
     }
 }
 
-/// Says that nobody knows whether it happened.
+/// Writes that the outcome is unknown.
 pub(super) fn unknown(writer: &mut ReplyWriter<'_>) {
     let kind = ErrorKind::TimedOut.names().resp;
     writer.error(kind, "copies of the slot were lost meanwhile; the write may or may not have happened");

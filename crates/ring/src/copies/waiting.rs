@@ -1,18 +1,18 @@
-//! What clients wait for, by their tickets.
+//! Requests that wait for the replica, by their tickets.
 //!
-//! Invariant: the requests that wait take bounded memory, whatever slots they are about and whoever asks.
+//! Invariant: waiting requests take bounded memory, whichever slots they are about and whoever sent them.
 
 use crate::watches::Watch;
 use atoll_replica::{Slot, Ticket};
 use atoll_resp::Protocol;
 use std::collections::HashMap;
 
-/// What a client waits for.
+/// A request that waits.
 pub(super) enum Waiting {
     Write {
         slot: Slot,
         protocol: Protocol,
-        /// Bytes of the request.
+        /// Size of the request.
         bytes: usize,
     },
     Read {
@@ -24,15 +24,15 @@ pub(super) enum Waiting {
         slot: Slot,
         watch: Box<Watch>,
     },
-    /// A read of keys whose time is over, until they are deleted; or nobody.
+    /// A deletion of expired keys, and the read that waits for it, if any.
     Expiry {
         slot: Slot,
         read: Option<(Ticket, Vec<u64>)>,
     },
 }
 
-/// About what a request takes that waits, besides its own bytes: here, in the copy of its slot and among the
-/// answers that are due.
+/// Overhead of a waiting request beside its own bytes, roughly: here, in the copy of its slot and among the
+/// pending answers.
 const PLACE_BYTES: usize = 256;
 
 impl Waiting {
@@ -46,7 +46,7 @@ impl Waiting {
     }
 }
 
-/// All that is waited for.
+/// All requests that wait.
 pub(super) struct WaitingList {
     waiting: HashMap<Ticket, Waiting>,
     bytes: usize,
@@ -58,7 +58,7 @@ impl WaitingList {
         Self { waiting: HashMap::new(), bytes: 0, bytes_max }
     }
 
-    /// Whether there is room for a request of so many bytes: for one there always is.
+    /// Whether there is room for a request of this size. The first one always fits.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         self.bytes == 0 || self.bytes.saturating_add(bytes) <= self.bytes_max
     }

@@ -1,7 +1,7 @@
-//! A round: connections have their turns, what they wrote is made durable, and their answers leave.
+//! A round: connections have their turns, their writes are made durable, and their replies leave.
 //!
-//! Before a few connections have their turns, all of them receive, and what they ask about is brought nearer:
-//! so they wait for memory together.
+//! Before a batch of connections have their turns, all of them receive, and what their requests will touch is
+//! prefetched, so that the cache misses overlap.
 
 use super::{EventLoop, HANDSHAKES_MAX};
 use crate::NodeError;
@@ -12,8 +12,8 @@ use atoll_keyspace::NEAR_AT_ONCE;
 use atoll_replica::Ticket;
 use atoll_resp::{Protocol, ReplyWriter};
 
-/// For how long turns go on in a round, about, in microseconds: nodes are heard, and hear of this one,
-/// between rounds.
+/// Roughly how long turns go on in a round, in microseconds. Messages of other nodes are received and sent
+/// between rounds only.
 const TURNS_US: u64 = 20_000;
 
 impl EventLoop {
@@ -21,26 +21,26 @@ impl EventLoop {
         self.here.metrics.rounds.add(1);
         self.here.handshakes = HANDSHAKES_MAX;
         let mut turns = std::mem::take(&mut self.next);
-        // Hearing others and telling what waited for a sync may have taken as long as a round.
+        // Receiving messages and releasing held replies may have taken as long as a round.
         self.here.look_at_clock();
         let (mut done, ends) = (0, self.here.now.moment.after(TURNS_US));
         for keys in turns.chunks(NEAR_AT_ONCE) {
             let worked = self.work(keys);
             done += worked;
-            // The last of these may have had long turns, and nobody looked since.
+            // The last of these connections may have had a long turn without a look at the clock.
             self.here.look_at_clock();
             if worked < keys.len() || self.here.now.moment >= ends {
                 break;
             }
         }
-        // Who had no turn in this round is first in the next one: those who had one come behind, whatever
-        // they still want.
+        // Connections without a turn in this round come first in the next one, before those that had one and
+        // want another.
         turns.drain(..done);
         turns.append(&mut self.next);
         self.next = turns;
-        // Before anybody is told what was written just now.
+        // Before any reply to what was written in this round leaves.
         self.revoke();
-        // Nobody may be told of a write that could still be lost, so if this fails nobody is told anything
+        // A write that could still be lost must not be acknowledged. So if this fails, no reply leaves any
         // more.
         let awaited = self.here.slots.settle(self.here.now, self.poll.registry())?;
         self.here.slots.look_at_watches(self.here.now, &self.here.table);
@@ -54,7 +54,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Gives some connections their turns, as long as this round goes on; how many.
+    /// Gives some connections their turns, as long as the round goes on. Returns how many had theirs.
     fn work(&mut self, keys: &[usize]) -> usize {
         if keys.len() > 1 {
             self.receive_ahead(keys);
@@ -65,7 +65,7 @@ impl EventLoop {
             }
             let Some(connection) = self.connections.get_mut(key) else { continue };
             connection.is_scheduled = false;
-            // It remembers what the poll told, and has its turn once its answers have left.
+            // The connection remembers what the poll reported, and has its turn after its replies have left.
             if !connection.outbox.is_held() {
                 connection.work(&mut self.here, &mut self.spare);
                 self.answered.push(key);
@@ -74,8 +74,7 @@ impl EventLoop {
         keys.len()
     }
 
-    /// Ends the connections of users who are gone, or are other ones by now, and lets go of what they wait
-    /// for.
+    /// Ends the connections of users who were removed or changed in the list, and drops their watches.
     fn revoke(&mut self) {
         if !self.here.look_at_access() {
             return;
@@ -89,7 +88,7 @@ impl EventLoop {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             self.here.slots.watches().end_connection(key, connection.session.id);
             connection.session.end_with(End::Refused);
-            // It is told what it was answered already, and nothing that comes later.
+            // Replies that are ready are still sent; later ones are not.
             match connection.outbox.awaited() {
                 0 => self.answered.push(key),
                 _ => self.end(key, End::Refused),
@@ -97,8 +96,8 @@ impl EventLoop {
         }
     }
 
-    /// Receives from some connections, and brings nearer what they ask about, so that they wait for memory
-    /// together.
+    /// Receives from some connections and prefetches what their requests will touch, so that the cache misses
+    /// overlap.
     fn receive_ahead(&mut self, keys: &[usize]) {
         for &key in keys {
             if let Some(connection) = self.connections.get_mut(key) {
@@ -107,14 +106,14 @@ impl EventLoop {
         }
         let connections = &self.connections;
         let mut there = keys.iter().filter_map(|&key| connections.get(key)).peekable();
-        // Nearly always all are in one keyspace; those that are in another one than the first wait by
-        // themselves.
+        // Nearly always all are in one keyspace. Connections in another one than the first are not prefetched
+        // here.
         let keyspace = there.peek().map_or(0, |first| first.session.keyspace);
         let asked = there.filter(|one| one.session.keyspace == keyspace).filter_map(Connection::key_ahead);
         bring_nearer(&mut self.here, keyspace, asked);
     }
 
-    /// Sends what a connection was answered.
+    /// Sends the replies of a connection.
     fn answer(&mut self, key: usize) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         match connection.answer(&mut self.here, &mut self.spare) {
@@ -125,9 +124,9 @@ impl EventLoop {
         }
     }
 
-    /// Ends those who take most until all together take no more than they may; whoever asked for more goes
-    /// on, if it is still there. Where all are small it is that one who has to go: whoever was let in stays,
-    /// however many come.
+    /// Ends the largest connections until all together are within their memory. The connection that asked for
+    /// more goes on if it is still there. If all are small, that connection has to end: established clients
+    /// stay, however many new ones come.
     fn make_room_for(&mut self, key: usize) {
         let now = self.here.now.moment;
         while self.here.metrics.connection_bytes.get() > self.here.shared.memory_bytes_max_each() {
@@ -139,7 +138,7 @@ impl EventLoop {
         self.schedule(key);
     }
 
-    /// Takes those out whose answers have to wait for a sync.
+    /// Moves out those connections whose replies have to wait for a sync.
     fn hold(&mut self, answered: &mut Vec<usize>, sync: u64) {
         let connections = &mut self.connections;
         let has_to = |key: &mut usize| connections.get_mut(*key).is_some_and(|one| one.outbox.hold(sync));
@@ -149,12 +148,12 @@ impl EventLoop {
         }
     }
 
-    /// Sends what was held until syncs that are done by now.
+    /// Sends the replies that were held for syncs that are done.
     pub(super) fn release(&mut self) -> Result<(), NodeError> {
         let synced = self.here.slots.synced()?;
         while let Some((sync, held)) = self.held.pop_front_if(|(sync, _)| *sync <= synced) {
             for key in held {
-                // Another one may have its place by now, and wait for a later sync.
+                // Another connection may have this index by now, and wait for a later sync.
                 if self.connections.get_mut(key).is_some_and(|one| one.outbox.release(sync)) {
                     self.answer(key);
                 }
@@ -163,8 +162,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Brings the replies that came after all to those who wait for them, and tells what nobody asked for
-    /// just now.
+    /// Delivers the replies that came later to the connections that await them, and the pushes.
     fn fill(&mut self) {
         for (ticket, reply) in self.here.slots.take_answers() {
             if let Some((ticket, reply)) = self.here.gathered.take(ticket, reply) {

@@ -1,5 +1,5 @@
-//! No answer leaves before the sync that it waits for, the loop goes on beside one that is slow, and a sync
-//! that fails ends it.
+//! No reply leaves before the sync that it waits for, the loop goes on during a slow sync, and a failed sync
+//! ends it.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod half_way;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::{Condvar, Mutex};
 use std::thread::{JoinHandle, ThreadId};
 
-/// What syncs of a disk do.
+/// How the syncs of a disk behave.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Gate {
     Open,
@@ -32,15 +32,15 @@ enum Gate {
     Broken,
 }
 
-/// A disk whose syncs wait at a gate.
+/// A disk whose syncs wait for a gate to open.
 struct Gated {
     disk: Arc<MemoryDisk>,
     is_unreadable: AtomicBool,
     gate: Mutex<(Gate, u64)>,
     changed: Condvar,
-    /// Who synced last.
+    /// The thread that synced last.
     synced_by: Mutex<Option<ThreadId>>,
-    /// What happens while a sync goes on.
+    /// Called during a sync.
     meanwhile: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
 
@@ -82,18 +82,18 @@ impl Gated {
         self.changed.notify_all();
     }
 
-    /// How many syncs began so far.
+    /// How many syncs have begun.
     fn syncs(&self) -> u64 {
         self.gate.lock().unwrap().1
     }
 
-    /// Waits until one more began than these.
+    /// Waits until more syncs than these have begun.
     fn wait_behind(&self, syncs: u64) {
         drop(self.changed.wait_while(self.gate.lock().unwrap(), |(_, begun)| *begun <= syncs).unwrap());
     }
 }
 
-/// A loop whose writes are synced before anybody is told of them.
+/// A loop whose writes are synced before they are acknowledged.
 struct Running {
     disk: Arc<Gated>,
     metrics: Arc<crate::metrics::Metrics>,
@@ -122,7 +122,7 @@ fn table(address: SocketAddr) -> SlotTable {
     SlotTable::of(Arc::new(table), NodeId(1))
 }
 
-/// A loop that nobody runs yet, and its disk, numbers, address and waker.
+/// A loop that is not running yet, with its disk, counters, address and waker.
 struct Ready {
     event_loop: EventLoop,
     disk: Arc<Gated>,
@@ -168,7 +168,7 @@ impl Running {
         Socket::connect(self.address).unwrap()
     }
 
-    /// Waits until so many commands were executed.
+    /// Waits until this many commands have been executed.
     fn wait_for_commands(&self, count: u64) {
         while self.metrics.commands.get() < count {
             std::thread::yield_now();
@@ -187,14 +187,14 @@ fn say(socket: &mut Socket, words: &str) {
     socket.write_all(format!("{words}\r\n").as_bytes()).unwrap();
 }
 
-/// What arrives next, which has this many bytes.
+/// The next bytes that arrive, this many of them.
 fn hear(socket: &mut Socket, len: usize) -> String {
     let mut heard = vec![0; len];
     socket.read_exact(&mut heard).unwrap();
     String::from_utf8(heard).unwrap()
 }
 
-/// Whether nothing arrived by now, though the loop had time for some rounds.
+/// Whether nothing has arrived although the loop had time for some rounds.
 fn is_silent(running: &Running, socket: &mut Socket) -> bool {
     let rounds = running.metrics.rounds.get();
     while running.metrics.rounds.get() < rounds + 2 {
@@ -214,7 +214,7 @@ fn nobody_is_told_of_a_write_before_its_sync_and_the_loop_goes_on_meanwhile() {
     running.disk.set(Gate::Shut);
     say(&mut writer, "SET a 1");
     running.disk.wait_behind(before);
-    // The loop is not at the disk: others are executed, and see the write, but nobody is told.
+    // The loop does not wait for the disk: other requests are executed and see the write, but get no reply.
     say(&mut reader, "GET a");
     say(&mut late, "SET b 2");
     running.wait_for_commands(3);
@@ -227,7 +227,7 @@ fn nobody_is_told_of_a_write_before_its_sync_and_the_loop_goes_on_meanwhile() {
     assert_eq!(hear(&mut reader, 7), "$1\r\n1\r\n");
     assert_eq!(hear(&mut late, 5), "+OK\r\n");
     assert!(running.disk.syncs() > before + 1, "what came during a sync waits for the next one");
-    // Where everything is synced, a read waits for no disk.
+    // When everything is synced, a read does not wait for the disk.
     running.disk.set(Gate::Shut);
     say(&mut reader, "GET b");
     assert_eq!(hear(&mut reader, 7), "$1\r\n2\r\n");
@@ -278,7 +278,7 @@ fn after_a_sync_that_failed_nobody_is_told_anything() {
     running.disk.set(Gate::Broken);
     say(&mut client, "SET a 2");
     let mut heard = Vec::new();
-    // The end may be that of a connection with something unread.
+    // The connection may end by a reset, because it has unread bytes.
     drop(client.read_to_end(&mut heard));
     assert!(heard.is_empty(), "{}", heard.escape_ascii());
     assert!(running.thread.join().unwrap().is_err());

@@ -1,7 +1,7 @@
-//! What a user of the list may do, and `ACL`.
+//! Permission checks for users of the list, and `ACL`.
 //!
-//! Invariant: who is in no list, because it showed the token or there is none, is `default` and may do
-//! everything.
+//! Invariant: a connection without a user of the list, because it showed the token or none is needed, is
+//! `default` and may do everything.
 
 use super::Executor;
 use crate::access::{CATEGORIES, DEFAULT, Told, User, is_about_all};
@@ -11,14 +11,14 @@ use atoll_resp::{
     find_place,
 };
 
-/// Why a user may not do what it asked for.
+/// Why a user may not execute a command.
 enum Refused {
     Command,
     Key,
 }
 
 impl Executor<'_> {
-    /// Whether whoever asks may do so; if not, that was answered.
+    /// Whether the user may execute the command; if not, the error is already written.
     pub(super) fn is_allowed(
         &mut self,
         request: &Request<'_>,
@@ -28,7 +28,7 @@ impl Executor<'_> {
         let Some(who) = &self.session.who else { return true };
         let still_is = self.here.shared.chosen.access.as_ref().is_some_and(|access| access.still_has(who));
         if !still_is {
-            // Its user is gone or is another one by now; what it waits for is let go of before this round is
+            // The user was removed or changed. The watches of the connection are dropped before this round is
             // over.
             self.error("NOAUTH", "Authentication required.");
             self.session.end_with(End::Refused);
@@ -93,7 +93,7 @@ impl Executor<'_> {
         }
     }
 
-    /// As `ACL GETUSER` of Redis 7 does; there are no channels and no selectors here.
+    /// As `ACL GETUSER` of Redis 7. There are no channels and no selectors here.
     fn tell_user(&mut self, user: &Told) {
         let mut writer = self.writer();
         writer.map(6);
@@ -136,7 +136,7 @@ fn refused(
 ) -> Option<Refused> {
     let may_use =
         |name: Option<&[u8]>| name.and_then(find_place).is_some_and(|place| user.may_use(place.into()));
-    // What tells of others, or changes what they may do, is for whoever runs the ring.
+    // Commands that reveal other users, or change what they may do, are for operators.
     let is_of_others = matches!(command, Command::Client(ClientRequest::List))
         || matches!(command, Command::Keyspace(KeyspaceRequest::Create { .. }))
         || matches!(
@@ -146,7 +146,7 @@ fn refused(
             )
         );
     let is_granted = may_use(request.get(0)) && (!is_of_others || may_use(Some(b"at.ring")));
-    // A write that has a name is the command behind the name.
+    // A named write counts as the command that it names.
     let inner = known.inner(request);
     if !is_granted || inner.is_some_and(|inner| !may_use(Some(inner))) {
         return Some(Refused::Command);

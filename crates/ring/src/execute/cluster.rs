@@ -1,4 +1,4 @@
-//! `CLUSTER`: which node has which slots, and what is in those of this one.
+//! `CLUSTER` and `AT.RING`: which node has which slots, and which keys are in those of this node.
 
 use super::Executor;
 use crate::keyspaces::slot_at;
@@ -6,7 +6,7 @@ use atoll_keyspace::slot_of;
 use atoll_replica::{Change, NodeId};
 use atoll_resp::{ClusterRequest, RingRequest};
 
-/// Keys of a slot that are listed at most.
+/// Most keys of a slot that are listed.
 const KEYS_MAX: usize = 10_000;
 
 impl Executor<'_> {

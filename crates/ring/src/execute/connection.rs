@@ -7,21 +7,21 @@ use crate::connection::End;
 use crate::here::Asked;
 use atoll_resp::{Authentication, ClientRequest, Hello, LatencyClass, Protocol};
 
-/// The version of Redis whose commands these are, for clients that decide by it.
+/// The version of Redis that clients see, since some decide by it.
 pub(super) const REDIS_VERSION: &str = "7.2.5";
 
-/// Bytes of a name that a client gives itself.
+/// Longest name that a client may give itself, in bytes.
 const NAME_BYTES_MAX: usize = 1024;
 
-/// Wrong passwords with which a connection ends, whoever it is by then.
+/// Wrong passwords after which a connection ends, even if it has authenticated since.
 const WRONG_PASSWORDS_MAX: u32 = 3;
 
-/// Why somebody is not let in.
+/// Why a client may not authenticate.
 enum Refused {
     Password,
-    /// It begins in a keyspace that there is not.
+    /// Its home keyspace does not exist.
     Keyspace(String),
-    /// It begins in a keyspace, and which there are is not known yet.
+    /// Its home keyspace is not known yet.
     Loading,
 }
 
@@ -86,7 +86,7 @@ impl Executor<'_> {
         }
     }
 
-    /// Lets the connection in if this is who it says.
+    /// Authenticates the connection if the password is right.
     fn know(&mut self, authentication: &Authentication<'_>) -> Result<(), Refused> {
         let is_default = |user: &[u8]| user == DEFAULT.as_bytes();
         if let Some(user) = authentication.user.filter(|user| !is_default(user)) {
@@ -101,8 +101,8 @@ impl Executor<'_> {
         }
     }
 
-    /// From now on it is this user, or `default`. What another one waits for on this connection is none of
-    /// its business.
+    /// Makes this user, or `default`, the user of the connection. What another user waits for on this
+    /// connection ends.
     fn let_in(&mut self, who: Option<Known>) -> Result<(), Refused> {
         let home = self.home_of(who.as_ref()).map_err(|why| match self.here.is_loading {
             true => Refused::Loading,
@@ -132,8 +132,8 @@ impl Executor<'_> {
             tracing::warn!(connection = self.session.id, peer = %self.session.peer, times, "a wrong password");
         }
         self.error("WRONGPASS", "invalid username-password pair or user is disabled.");
-        // Whoever tries passwords is to connect anew for each few of them, and so does not keep this loop
-        // busy.
+        // Guessing passwords takes a new connection for each few of them, which keeps this loop from being
+        // busy with it.
         self.session.wrong_passwords += 1;
         if self.session.wrong_passwords >= WRONG_PASSWORDS_MAX {
             self.session.end_with(End::Refused);
@@ -172,7 +172,7 @@ impl Executor<'_> {
                 text.push('\n');
                 self.writer().text(&text);
             }
-            // The others are known to the loop alone.
+            // Only the loop knows the other connections.
             ClientRequest::List => {
                 let ticket = self.here.next_ticket(self.session);
                 self.outbox.keep_place(ticket, self.session.protocol);
@@ -191,7 +191,7 @@ impl Executor<'_> {
         is_short
     }
 
-    /// Whether a name is no longer than it may be; if not, that is answered.
+    /// Whether a name is short enough; if not, the error is already written.
     fn is_short(&mut self, name: &[u8]) -> bool {
         let is_short = name.len() <= NAME_BYTES_MAX;
         if !is_short {
@@ -208,7 +208,7 @@ impl Executor<'_> {
         self.writer().simple("RESET");
     }
 
-    /// `AT.CLASS`. What is here of this connection is executed; what comes from now on may wait.
+    /// `AT.CLASS`. Requests that have arrived are executed; later ones may be delayed.
     pub(super) fn class(&mut self, class: Option<LatencyClass>) {
         if let Some(class) = class {
             self.session.class = class;

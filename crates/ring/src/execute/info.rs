@@ -1,4 +1,4 @@
-//! `INFO`: what a node tells of itself, in the words that tools for Redis look for.
+//! `INFO`: the state of a node, under the names that tools for Redis look for.
 
 use super::Executor;
 use super::connection::REDIS_VERSION;
@@ -6,7 +6,7 @@ use crate::metrics::{Counter, Metrics, resident_bytes};
 use atoll_resp::COMMANDS;
 use std::fmt::Write;
 
-/// The sections, and whether they come where none is named.
+/// The sections, and whether they are included by default.
 const SECTIONS: [(&str, bool); 10] = [
     ("Server", true),
     ("Clients", true),
@@ -20,7 +20,7 @@ const SECTIONS: [(&str, bool); 10] = [
     ("Keyspace", true),
 ];
 
-/// One of the counters of a loop.
+/// Picks one of the counters of a loop.
 type Choice = fn(&Metrics) -> &Counter;
 
 impl Executor<'_> {
@@ -173,7 +173,7 @@ impl Executor<'_> {
         ]
     }
 
-    /// Of the keyspaces that whoever asks may enter, by their numbers.
+    /// Counts the keys of the keyspaces that the client may enter.
     fn keyspace_section(&self) -> Vec<(String, String)> {
         let keys = self.entered().map(|keyspace| (keyspace, self.here.keys(keyspace)));
         let used = keys.filter(|(_, keys)| *keys > 0);

@@ -8,8 +8,8 @@ use atoll_replica::Slot;
 use atoll_resp::{Command, Keys, ReplyWriter, Request, ScanRequest};
 
 impl Executor<'_> {
-    /// `FLUSHALL` and `FLUSHDB`: a write to each slot that holds or remembers something, or will by what was
-    /// asked for before, and has its primary here.
+    /// `FLUSHALL` and `FLUSHDB`: writes to each slot that this node leads and that holds or remembers
+    /// something, or will because of earlier requests.
     pub(super) fn flush_all(&mut self, request: &Request<'_>, keys: Keys, command: &Command<'_>) {
         self.session.is_tired = true;
         let table = self.here.table.clone();
@@ -41,8 +41,8 @@ impl Executor<'_> {
         self.here.gathered.begin(ticket, awaited, reply);
     }
 
-    /// `SCAN`: of the slots whose primary is here. Where one that may hold something cannot be read now,
-    /// nothing is said: a page without its keys would look like one of a slot that has none.
+    /// `SCAN` over the slots that this node leads. If one that may hold something cannot be read now, the
+    /// command fails: a page without its keys would look like one of an empty slot.
     pub(super) fn scan(&mut self, request: &ScanRequest<'_>) {
         let table = self.here.table.clone();
         let keyspace = self.session.keyspace;
@@ -63,8 +63,8 @@ impl Executor<'_> {
         }
     }
 
-    /// `AT.SCAN`: of slots beside each other whose primary is here and that may be read now. What it says is
-    /// complete up to its cursor.
+    /// `AT.SCAN` over adjacent slots that this node leads and may read now. The page is complete up to its
+    /// cursor.
     pub(super) fn scan_run(&mut self, request: &ScanRequest<'_>) {
         let first = ScanPage::slot_of(request.cursor);
         if first >= SLOTS {
@@ -79,7 +79,7 @@ impl Executor<'_> {
             (first..SLOTS).find(|&number| !table.is_here(slot_at(keyspace, number))).unwrap_or(SLOTS);
         let (now, slots) = (self.here.now, &self.here.slots);
         let mut page = slots.scan(now, request, keyspace, |number| number < end);
-        // Only those of the page are looked at: there are many, and a page is of few.
+        // Only the slots of the page are checked: there are many slots, and a page covers few.
         let mut of_page = page.iter().flat_map(|page| seen(first, page)).take_while(|&number| number < end);
         let dark = of_page.find(|&number| !slots.may_read(slot_at(keyspace, number), now));
         drop(of_page);
@@ -129,14 +129,14 @@ impl Executor<'_> {
         }
     }
 
-    /// Whether this node leads a slot and cannot tell now what is in it. Of one that it does not lead it
-    /// tells what its copy has, as nodes of other clusters do.
+    /// Whether this node leads a slot and cannot tell now what is in it. For a slot that it does not lead it
+    /// reports what its copy has, as nodes of a Redis Cluster do.
     fn is_dark(&self, slot: Slot) -> bool {
         self.here.table.is_here(slot) && !self.here.slots.may_read(slot, self.here.now)
     }
 
-    /// A slot has to be read that cannot be now: whoever asks again is answered once it can, or by whoever
-    /// leads then.
+    /// Fails because a slot cannot be read now. A later attempt succeeds once it can, here or at its new
+    /// primary.
     fn down(&mut self) {
         self.error(
             "CLUSTERDOWN",
@@ -150,7 +150,7 @@ impl Executor<'_> {
     }
 }
 
-/// The slots that a page from this one on tells of, the one that it goes on in included.
+/// The slots that a page covers from `first` on, including the one in which it continues.
 fn seen(first: u16, page: &ScanPage) -> impl Iterator<Item = u16> + use<> {
     let last = if page.cursor == 0 { SLOTS } else { ScanPage::slot_of(page.cursor) };
     (first..SLOTS).take_while(move |&number| number <= last)

@@ -1,6 +1,6 @@
-//! `SELECT` and `AT.KEYSPACE`: in which keyspace a connection is, which there are, and another one.
+//! `SELECT` and `AT.KEYSPACE`: enter a keyspace, list them, and create one.
 //!
-//! Invariant: whoever may enter one keyspace only is never in another one.
+//! Invariant: a user who may enter one keyspace only is never in another one.
 
 use super::Executor;
 use crate::access::{DEFAULT, Home, Known};
@@ -76,7 +76,7 @@ impl Executor<'_> {
         Ok(())
     }
 
-    /// The place of the keyspace of this name or number, if there is one.
+    /// The index of the keyspace with this name or number, if it exists.
     fn place_of(&self, name: &[u8]) -> Option<u8> {
         let name = std::str::from_utf8(name).ok()?;
         match name.parse::<u8>() {
@@ -89,13 +89,13 @@ impl Executor<'_> {
         usize::from(place) < self.here.table.table().keyspace_count()
     }
 
-    /// The keyspaces that whoever asks may enter.
+    /// The keyspaces that the client may enter.
     pub(super) fn entered(&self) -> impl Iterator<Item = u8> + use<> {
         let count = self.here.table.table().keyspace_count();
         let user = self.session.who.as_ref().map(Known::user);
         let (first, last) = match user.map(|user| user.home()) {
             None | Some(Home::Any) => (0, count),
-            // It is in the only one that it may enter.
+            // It is already in the only one that it may enter.
             Some(Home::First | Home::Named(_)) => {
                 (self.session.keyspace.into(), usize::from(self.session.keyspace) + 1)
             }
@@ -114,7 +114,7 @@ impl Executor<'_> {
         self.error("NOPERM", &text);
     }
 
-    /// From now on the connection is there, and goes by what is usual there.
+    /// Moves the connection to a keyspace, whose latency class becomes the connection's.
     pub(super) fn enter(&mut self, place: u8) {
         if std::mem::replace(&mut self.session.keyspace, place) != place {
             let rules = usize::from(place).checked_sub(1);
@@ -124,7 +124,7 @@ impl Executor<'_> {
         }
     }
 
-    /// Where a user begins who was in a keyspace before; or why it cannot.
+    /// The keyspace in which a user starts, given the current one of the connection; or why it cannot.
     pub(super) fn home_of(&self, who: Option<&Known>) -> Result<u8, String> {
         let Some(user) = who.map(Known::user) else { return Ok(self.session.keyspace) };
         match user.home() {

@@ -18,7 +18,7 @@ impl Executor<'_> {
         }
     }
 
-    /// Options of Redis that clients ask for, as they are here.
+    /// Options of Redis that clients ask for, with the values they have here.
     fn options(&self) -> Vec<(&'static str, String)> {
         let shared = &self.here.shared;
         let is_kept = shared.is_kept();
@@ -48,8 +48,8 @@ impl Executor<'_> {
         writer.string((date_ms % 1000 * 1000).to_string().as_bytes());
     }
 
-    /// `WAIT`. What was acknowledged is on every copy in sync already, which are so many at least: there is
-    /// nothing to wait for.
+    /// `WAIT`. An acknowledged write is already on every in-sync copy, and the answer is how many there are
+    /// at least. There is nothing to wait for.
     pub(super) fn wait(&mut self) {
         let replicas = self.here.replicas_min(self.session.keyspace);
         self.writer().integer(i64::try_from(replicas).unwrap_or(i64::MAX));
@@ -62,11 +62,10 @@ impl Executor<'_> {
     }
 }
 
-/// Whether a name is one that a pattern means: `*` is any text, `?` any byte, `[a-c]` any of these, `\` takes
-/// the byte behind it as it is.
+/// Whether a name matches a glob pattern: `*` is any text, `?` any byte, `[a-c]` any of these, and `\` takes
+/// the next byte literally.
 ///
-/// Each star is given what follows it as early as possible, so that this takes no longer than both lengths
-/// multiplied.
+/// Each star matches as little as possible first, so the time is at most the product of both lengths.
 pub(super) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut place) = (0, 0);
     let mut last_star = None;
@@ -86,7 +85,7 @@ pub(super) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     pattern.get(at..).unwrap_or_default().iter().all(|&byte| byte == b'*')
 }
 
-/// How long the part of a pattern is that means this byte; none if it means another one.
+/// Length of the first part of a pattern if it matches this byte, else none.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match *pattern {
         [b'?', ..] => Some(1),
@@ -97,7 +96,7 @@ fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// As [`one`], behind a bracket.
+/// Like [`one`], after an opening bracket.
 fn one_of(pattern: &[u8], byte: u8) -> Option<usize> {
     let is_not = pattern.first() == Some(&b'^');
     let mut at = usize::from(is_not);

@@ -1,4 +1,4 @@
-//! Waiting for fields: by an answer that comes later, or by a push.
+//! Watches on fields: `AT.WAIT` is answered later, `AT.WATCH` by a push.
 
 use super::Executor;
 use crate::watches::{Waiter, Watch};

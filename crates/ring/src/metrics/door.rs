@@ -1,9 +1,9 @@
 //! The door for Prometheus: answers `GET /metrics`, and nothing else.
 //!
-//! A few lines of HTTP in place of a server that would be the largest part of a node: a request of at most 8
+//! A few lines of HTTP instead of a server that would be the largest part of a node: requests of at most 8
 //! KiB, one on each connection, a few connections at a time, each for a few seconds at most.
 //!
-//! Invariant: beyond this machine nobody is answered without the token.
+//! Invariant: clients on other machines get no answer without the token.
 
 use crate::NodeError;
 use crate::clock::Clock;
@@ -18,17 +18,17 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Writes what is told.
+/// Writes the metrics.
 pub(crate) type Tells = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// The longest request.
+/// Longest request, in bytes.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
-/// Connections at a time; one more is closed at once.
+/// Most connections at a time; one more is closed at once.
 const CONNECTIONS_MAX: usize = 16;
-/// How long a request may take to arrive, and an answer to be taken.
+/// How long a request may take to arrive, and a reply to be accepted.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
-/// How soon it is tried again to accept who waits, where no file was left to open.
+/// How soon accepting is retried when the process is out of file descriptors.
 const AGAIN: Duration = Duration::from_millis(100);
 
 const LISTENER: mio::Token = mio::Token(0);
@@ -51,7 +51,7 @@ struct Inside {
 }
 
 impl Door {
-    /// Listens at an address; with a token only who shows it is told anything.
+    /// Listens at an address. With a token only clients that show it get an answer.
     pub(crate) fn open(
         listen: SocketAddr,
         token: Option<Token>,
@@ -71,7 +71,7 @@ impl Door {
             let mut events = Events::with_capacity(8);
             let mut has_waiting = false;
             while !ends.load(Ordering::Acquire) {
-                // It waits for sockets only; where that fails nothing is left to be told.
+                // Waits for sockets only. If that fails, the door cannot do anything any more.
                 match poll.poll(&mut events, has_waiting.then_some(AGAIN)) {
                     Err(error) if error.kind() != io::ErrorKind::Interrupted => return,
                     _ => {
@@ -86,7 +86,7 @@ impl Door {
         Ok(Self { address, is_over, waker, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -95,7 +95,7 @@ impl Door {
 impl Drop for Door {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Release);
-        // Connections that are still open end by themselves, soon.
+        // Open connections end by themselves soon.
         if self.waker.wake().is_ok()
             && let Some(thread) = self.thread.take()
         {
@@ -104,14 +104,14 @@ impl Drop for Door {
     }
 }
 
-/// Accepts who is there; whether others may be, of whom the poll tells nothing more.
+/// Accepts all waiting connections. Returns whether more may wait, which the poll will not report again.
 fn accept_all<S>(mut accept: impl FnMut() -> io::Result<S>, mut begin: impl FnMut(S)) -> bool {
     loop {
         match accept() {
             Ok(accepted) => begin(accepted),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
             Err(error) if is_of_one_connection(&error) => {}
-            // No file is left to open.
+            // Out of file descriptors.
             Err(_) => return true,
         }
     }
@@ -124,7 +124,7 @@ fn begin(socket: TcpStream, inside: &Arc<Inside>) {
     }
     let of_it = inside.clone();
     let run = move || {
-        // Whoever asked sees that the connection ended; nobody else has to know.
+        // The client sees that the connection ended; nothing else depends on it.
         drop(of_it.serve(socket));
         of_it.connections.fetch_sub(1, Ordering::AcqRel);
     };
@@ -142,7 +142,7 @@ impl Inside {
         let mut room = [0; 1024];
         loop {
             let left = ends.0.saturating_sub(self.clock.now().moment.0);
-            // No time at all would mean that there is no end to it.
+            // A timeout of zero would be an error, not the end of waiting.
             socket.set_read_timeout(Some(Duration::from_micros(left.max(1))))?;
             let count = if left == 0 { 0 } else { socket.read(&mut room)? };
             if count == 0 {
@@ -157,7 +157,7 @@ impl Inside {
     }
 }
 
-/// The answer to a request, once all of its head is there.
+/// The reply to a request, once its head has arrived in full.
 fn answer(request: &[u8], token: Option<&Token>, tells: impl Fn() -> String) -> Option<Vec<u8>> {
     let Some(end) = request.windows(4).position(|four| four == b"\r\n\r\n") else {
         let is_too_long = request.len() > REQUEST_BYTES_MAX;

@@ -1,8 +1,8 @@
-//! Error replies by their first word, which says what kind they are.
+//! Counts error replies by their first word, which says what kind of error it is.
 
 use super::Counter;
 
-/// Words that errors of a node begin with; any other is counted as `other`.
+/// First words of a node's errors. Any other counts as `other`.
 const KINDS: [&str; 19] = [
     "AUTHENTICATION",
     "CLUSTERDOWN",
@@ -25,12 +25,12 @@ const KINDS: [&str; 19] = [
     "other",
 ];
 
-/// How many of each.
+/// The count of each kind.
 #[derive(Debug, Default)]
 pub(crate) struct ErrorKinds([Counter; KINDS.len()]);
 
 impl ErrorKinds {
-    /// Counts a reply that is an error.
+    /// Counts an error reply.
     pub(crate) fn count(&self, reply: &[u8]) {
         let text = reply.get(1..).unwrap_or_default();
         let word = text.split(|&byte| byte == b' ' || byte == b'\r').next().unwrap_or_default();

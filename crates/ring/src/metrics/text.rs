@@ -1,4 +1,4 @@
-//! Counters as text, in the format of Prometheus.
+//! The counters as text, in the format of Prometheus.
 
 use super::{Counter, Metrics};
 use crate::here::Shared;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 type Row = (&'static str, &'static str, &'static str, fn(&Metrics) -> &Counter);
 
-/// Name, kind, what it is, and which counter.
+/// Name, kind, help text, and counter.
 const ROWS: [Row; 24] = [
     ("commands_total", "counter", "Requests that were executed.", |metrics| &metrics.commands),
     ("connections", "gauge", "Connections.", |metrics| &metrics.connections),
@@ -71,7 +71,7 @@ const ROWS: [Row; 24] = [
     }),
 ];
 
-/// All that a node counts, and what it knows of the ring.
+/// Everything that a node counts, and what it knows of the ring.
 pub(crate) fn text(shared: &Shared) -> String {
     let mut text = String::new();
     let loops = &shared.metrics;
@@ -122,7 +122,7 @@ fn write_calls(text: &mut String, loops: &[Arc<Metrics>]) {
     }
 }
 
-/// The node itself.
+/// Writes the metrics of the node itself.
 fn write_node(text: &mut String, shared: &Shared) {
     let seen = shared.ring_seen();
     let up_us = shared.chosen.clock.now().moment.0.saturating_sub(shared.began.0);
@@ -135,7 +135,7 @@ fn write_node(text: &mut String, shared: &Shared) {
     gauge(text, "resident_memory_bytes", "Memory of the process, as the system counts it.", resident);
 }
 
-/// What the node knows of the ring.
+/// Writes what the node knows of the ring.
 fn write_ring(text: &mut String, table: &SlotTable, shared: &Shared) {
     let seen = shared.ring_seen();
     let (slots, served) = table.served();

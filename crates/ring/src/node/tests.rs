@@ -1,5 +1,5 @@
-//! A node whose disk is full answers reads, makes room, and takes writes again; so does one of several, and
-//! its ring goes on.
+//! A node whose disk is full answers reads, frees room, and accepts writes again. So does a node of several,
+//! while its ring goes on.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
 mod long_slots;
@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// A client that goes to where it is sent.
+/// A client that follows redirections.
 struct Client {
     address: SocketAddr,
     sockets: BTreeMap<SocketAddr, TcpStream>,
-    /// What came behind the last reply.
+    /// Bytes received behind the last reply.
     received: Vec<u8>,
 }
 
@@ -70,7 +70,7 @@ impl Client {
         }
     }
 
-    /// Asks until somebody says more than whom to ask, or that it is to be asked again.
+    /// Asks until the reply is neither a redirection nor a request to try again.
     fn ask(&mut self, words: &[&str]) -> String {
         let began = Instant::now();
         loop {
@@ -120,7 +120,7 @@ fn leave(disk: &SimDisk, space_left: Option<u64>) {
     disk.set_plan(FaultPlan { space_left, ..FaultPlan::default() });
 }
 
-/// A group that counts how often its member says that it is at work.
+/// A group that counts how often its member reports to be at work.
 struct Attentive(LocalGroup, Arc<AtomicU64>);
 
 struct AttentiveMember(Box<dyn GroupMember>, Arc<AtomicU64>);
@@ -152,14 +152,14 @@ impl GroupMember for AttentiveMember {
 /// A ring of three nodes that all have a copy of everything.
 struct Three {
     group: LocalGroup,
-    /// How often each node said that it is at work.
+    /// How often each node has reported to be at work.
     at_work: [Arc<AtomicU64>; 3],
     disks: Vec<SimDisk>,
     nodes: Vec<Node>,
 }
 
 impl Three {
-    /// With copies that are waited for so long.
+    /// Starts the ring with this time after which a silent copy counts as lost.
     fn start(suspect_us: u64) -> Self {
         let shape = GroupOptions { slots: SLOTS.into(), copies: 3 };
         let group = LocalGroup::start(shape, Duration::from_millis(300)).unwrap();
@@ -204,7 +204,7 @@ fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
     }
 }
 
-/// Sets keys from this one on until that is refused; the number of the key that was.
+/// Sets keys from this number on until one is refused; returns the number of that key.
 fn fill(client: &mut Client, from: u32, value: &str) -> u32 {
     let refused = (from..from + 10_000).find(|number| {
         let reply = client.ask(&["set", &format!("key{number}"), value]);
@@ -241,9 +241,9 @@ fn a_node_whose_disk_is_full_reads_and_writes_again_when_there_is_room() {
     let node = start(&disk, None);
     let mut client = Client::of(&node);
     leave(&disk, Some(0));
-    // Some still go to what the log has reserved.
+    // Some writes still fit into what the log has reserved.
     let refused = fill(&mut client, 0, &"x".repeat(10_000));
-    // What deletes is taken to the very end.
+    // Deletions are accepted to the very end.
     wait_for("nothing more is taken", || client.ask(&["del", "first", "{first}other"]).starts_with("-OOM"));
     for _ in 0..100 {
         assert!(client.ask(&["del", "other"]).starts_with("-OOM"));
@@ -263,7 +263,7 @@ fn a_ring_goes_on_without_a_node_whose_disk_is_full_and_has_it_back_when_there_i
     leave(&disks[1], Some(0));
     let (mut client, mut full) = (Client::of(&nodes[0]), Client::of(&nodes[1]));
     let value = "x".repeat(100_000);
-    // It still leads some slots, of which it can only read.
+    // It still leads some slots, which it can only read.
     let keys = (0..40).map(|number| format!("{{{}}}key{number}", number % 8));
     let taken: Vec<_> = keys.filter(|key| client.ask(&["set", key, &value]) == "OK").collect();
     assert!(taken.len() >= 10, "{}", taken.len());
@@ -279,7 +279,7 @@ fn a_ring_goes_on_without_a_node_whose_disk_is_full_and_has_it_back_when_there_i
     ring.wait_for_copies();
     for key in &taken {
         assert_eq!(client.ask(&["get", key]).len(), value.len(), "{key}");
-        // A machine that is busy may make a copy a lost one for a while.
+        // On a busy machine a copy may count as lost for a while.
         wait_for("it is written", || client.ask(&["set", key, "short"]) == "OK");
     }
     ring.stop();
@@ -295,7 +295,7 @@ fn requests_of_many_slots_that_wait_for_a_copy_are_bounded_together() {
         table.slot(atoll_replica::Slot(slot_of(key.as_bytes()).into())).primary == Some(NodeId(1))
     };
     let keys: Vec<_> = (0..).map(|number| format!("key{number}")).filter(leads).take(30).collect();
-    // 16 of them take the quarter of the memory that requests may wait in.
+    // 16 of them fill the quarter of the memory that waiting requests may take.
     keys.iter().for_each(|key| client.send(&["set", key, &value]));
     let replies: Vec<_> = keys.iter().map(|_| client.receive()).collect();
     let done = replies.iter().filter(|reply| *reply == "OK").count();
@@ -312,7 +312,7 @@ fn a_node_whose_disk_has_no_room_for_a_keyspace_goes_on_and_has_it_when_there_is
     let (mut client, mut full) = (Client::of(&ring.nodes[0]), Client::of(&ring.nodes[1]));
     let engine = &ring.nodes[1].engine;
     leave(&ring.disks[1], Some(0));
-    // What its log has reserved is used up first, to the last bytes.
+    // The log first uses up what it has reserved, to the last bytes.
     for bytes in [30_000, 1_000, 50, 5] {
         let mut names = (0..).map(|number: u32| format!("{number:0bytes$}"));
         wait_for("nothing more is taken", || engine.tree(&names.next().unwrap()).is_err());

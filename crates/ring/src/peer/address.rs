@@ -1,46 +1,46 @@
-//! Where another node is reached: each of its addresses in turn, until it is reached at one.
+//! The addresses of another node, which are tried in turn until the node is reached.
 
 use atoll_wire::Addresses;
 use std::net::SocketAddr;
 
-/// Where another node is.
+/// The addresses of another node.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerAddress {
     addresses: Addresses,
-    /// Whether it was dialled where it is its turn, and has not been reached since.
+    /// Whether the current address was dialled without success so far.
     is_tried: bool,
-    /// The host that it is named as, which its certificate has to be for.
+    /// The host name that its certificate has to be for.
     pub(crate) host: String,
 }
 
 impl PeerAddress {
-    /// A node at these addresses, if there are any.
+    /// Makes the addresses of a node, if there are any.
     pub(crate) fn new(addresses: impl IntoIterator<Item = SocketAddr>, host: String) -> Option<Self> {
         Some(Self { addresses: Addresses::new(addresses)?, is_tried: false, host })
     }
 
-    /// Where it is dialled.
+    /// The address that is dialled.
     pub(crate) fn at(&self) -> SocketAddr {
         self.addresses.turn()
     }
 
-    /// All its addresses, the one where it is dialled first.
+    /// All its addresses, the one that is dialled first.
     pub(crate) fn all(&self) -> impl Iterator<Item = SocketAddr> {
         self.addresses.all()
     }
 
-    /// What is left of it without the others of its addresses.
+    /// Keeps only the addresses that fit, if any do.
     pub(crate) fn only(&self, is_left: impl Fn(SocketAddr) -> bool) -> Option<Self> {
         Self::new(self.all().filter(|address| is_left(*address)), self.host.clone())
     }
 
-    /// Whether it is the same host at the same addresses, in whichever order.
+    /// Whether it is the same host at the same addresses, in any order.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.host == other.host && self.addresses.is_same(&other.addresses)
     }
 
-    /// Where to dial it now: where it was reached last, otherwise at the address behind the one that was
-    /// tried.
+    /// The address to dial now: the one where the node was last reached, otherwise the next after the one
+    /// that was tried.
     pub(super) fn take_turn(&mut self) -> SocketAddr {
         if std::mem::replace(&mut self.is_tried, true) {
             self.addresses.pass(self.at());
@@ -48,7 +48,7 @@ impl PeerAddress {
         self.at()
     }
 
-    /// It is reached where it was dialled last.
+    /// Marks that the node is reached at the address that was dialled last.
     pub(super) fn keep_turn(&mut self) {
         self.is_tried = false;
     }

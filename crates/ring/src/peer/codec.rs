@@ -1,9 +1,9 @@
-//! What nodes say to each other, as bytes and back; no I/O.
+//! Messages between nodes as bytes, and back; no I/O.
 //!
-//! All numbers are little-endian; a frame of [`atoll_wire`] goes around each message, with its length and its
-//! checksum.
+//! All numbers are little-endian. Each message travels in a frame of [`atoll_wire`], which adds its length
+//! and its checksum.
 //!
-//! Invariant: bytes from a peer never cause a panic, nor memory beyond what arrived.
+//! Invariant: bytes from a peer never cause a panic, nor take more memory than what arrived.
 
 use atoll_replica::{
     Entry, Epoch, Incarnation, Message, Moment, Position, Sequence, Slot, SlotMessage, Version,
@@ -11,14 +11,14 @@ use atoll_replica::{
 use std::sync::Arc;
 use thiserror::Error;
 
-/// What one node sends another.
+/// What one node sends to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Spoken {
-    /// A message of the protocol.
+    /// A message of the replication protocol.
     Message(Message),
     /// Cells of a slot, for a node that has to catch up.
     Piece(Piece),
-    /// What its clock says, in milliseconds since 1970.
+    /// The sender's clock, in milliseconds since 1970.
     Date(u64),
 }
 
@@ -26,21 +26,21 @@ pub(crate) enum Spoken {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) slot: Slot,
-    /// The branch of the slot that its sender goes by: another one since a loss was accepted.
+    /// The branch of the slot that its sender follows. Each accepted loss starts another one.
     pub(crate) branch: Version,
-    /// The last entry that is applied to the cells; pieces of one copy share it.
+    /// The last entry applied to the cells; pieces of one transfer share it.
     pub(crate) position: Position,
     /// The date of that entry.
     pub(crate) time_ms: u64,
-    /// Counts the pieces of one copy, from 0.
+    /// Numbers the pieces of one transfer, from 0.
     pub(crate) number: u32,
-    /// Whether no more come.
+    /// Whether it is the last piece.
     pub(crate) is_last: bool,
     /// Names and values.
     pub(crate) cells: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Bytes that are no message.
+/// Bytes that are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a message of a peer is damaged: {problem} at byte {at}")]
 pub(crate) struct MessageError {
@@ -57,7 +57,7 @@ const TABLE_IS: u8 = 6;
 const PIECE: u8 = 7;
 const DATE: u8 = 8;
 
-/// Adds a message to bytes.
+/// Appends a message to `out`.
 pub(crate) fn encode(message: &Message, out: &mut Vec<u8>) {
     match message {
         Message::Slot { slot, epoch, about } => encode_slot(*slot, *epoch, about, out),
@@ -100,13 +100,13 @@ fn encode_slot(slot: Slot, epoch: Epoch, about: &SlotMessage, out: &mut Vec<u8>)
     }
 }
 
-/// Adds what a clock says to bytes.
+/// Appends a clock reading to `out`.
 pub(crate) fn encode_date(date_ms: u64, out: &mut Vec<u8>) {
     out.push(DATE);
     put(date_ms, out);
 }
 
-/// Adds cells to bytes.
+/// Appends cells to `out`.
 pub(crate) fn encode_piece(piece: &Piece, out: &mut Vec<u8>) {
     out.push(PIECE);
     out.extend_from_slice(&piece.slot.0.to_le_bytes());
@@ -122,7 +122,7 @@ pub(crate) fn encode_piece(piece: &Piece, out: &mut Vec<u8>) {
     }
 }
 
-/// Adds entries to bytes: their number, then each.
+/// Appends entries to `out`: their number, then each.
 pub(crate) fn put_entries(entries: &[Entry], out: &mut Vec<u8>) {
     out.extend_from_slice(&(entries.len() as u32).to_le_bytes());
     for entry in entries {
@@ -146,7 +146,7 @@ fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Reads one message, which has to be all there is.
+/// Reads one message, which has to fill `bytes`.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Spoken, MessageError> {
     let mut reader = Reader::of(bytes);
     let kind = reader.byte()?;
@@ -196,7 +196,7 @@ fn decode_piece(reader: &mut Reader<'_>) -> Result<Piece, MessageError> {
     Ok(Piece { slot, branch, position, time_ms, number, is_last, cells })
 }
 
-/// What is left of a message.
+/// The rest of a message that is being read.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,

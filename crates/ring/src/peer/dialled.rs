@@ -1,4 +1,4 @@
-//! A connection that this node dialled, to say something there.
+//! A connection that this node dialled, to send messages.
 
 use super::outbox::{Ahead, Counts, Outbox};
 use super::repeats::Run;
@@ -13,7 +13,7 @@ use mio::{Interest, Registry};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-/// One node, connected or not.
+/// Another node, connected or not.
 pub(super) struct Dialled {
     pub(super) address: PeerAddress,
     socket: Option<Stream<TcpStream>>,
@@ -21,10 +21,10 @@ pub(super) struct Dialled {
     is_writable: bool,
     outbox: Outbox,
     retry_at: Moment,
-    /// By when a socket that is not open yet is given up.
+    /// When a socket that is not open yet is given up.
     open_by: Moment,
     body: Vec<u8>,
-    /// Why it could not be spoken to last, so that this is told once.
+    /// The last logged reason why it could not be reached, so that it is logged once.
     trouble: Option<String>,
 }
 
@@ -33,22 +33,21 @@ pub(super) struct Showing<'a> {
     pub(super) greeting: Greeting,
     pub(super) secret: Option<&'a Token>,
     pub(super) tls: Option<&'a PeerTls>,
-    /// What the clock of this node says: before anything else, since what follows may have others write.
+    /// This node's clock. It goes first, because what follows may make the other node write.
     pub(super) date_ms: u64,
 }
 
-/// How long a node that cannot be reached is left alone; one that refuses this one, or is refused, for as
-/// long as a connection may take to open.
+/// How long a node that cannot be reached is left alone, in microseconds. After a refusal, by either side, it
+/// is as long as a connection may take to open.
 const RETRY_US: u64 = 100_000;
 
-/// How long a connection may take to open, and how long what was sent may stay unacknowledged. The kernel's
-/// own patience doubles with each try: after a cut of minutes it would be minutes until the nodes speak
-/// again.
+/// How long a connection may take to open, and how long sent data may stay unacknowledged. The kernel doubles
+/// its own timeouts with each try: after a cut of minutes it would be minutes until the nodes talk again.
 const SILENCE_US: u64 = 1_000_000;
 const SILENCE_MS: u32 = 2_000;
 
-/// What was told of a node is told again if it happens again once the node was spoken to for so long, beyond
-/// the time to open.
+/// How long a node must have been reachable, beyond the time to open, before a repeated reason is logged
+/// again.
 const SETTLED_US: u64 = 2_000_000;
 
 impl Dialled {
@@ -75,14 +74,14 @@ impl Dialled {
         self.outbox.waiting_bytes()
     }
 
-    /// How many messages were sent or lost since this was asked last.
+    /// How many messages were sent or lost since the last call.
     pub(super) fn take_counts(&mut self) -> Counts {
         self.outbox.take_counts()
     }
 
-    /// Adds a message of the protocol to what waits; whether there was room for it. Where much waits, words
-    /// about entries go before the entries: a promise that comes late is none, and a node that is not heard
-    /// is taken for silent.
+    /// Queues a message of the protocol. Returns whether there was room. If much waits, messages about
+    /// entries go before the entries: a late promise is worthless, and a node that is not heard counts as
+    /// silent.
     pub(super) fn say(&mut self, message: &Message) -> bool {
         let is_word = !matches!(message, Message::Slot { about: SlotMessage::Append { .. }, .. });
         if is_word && self.is_open && self.outbox.is_long() {
@@ -103,7 +102,7 @@ impl Dialled {
         is_taken
     }
 
-    /// Adds what the clock of this node says, before what waits: it says when it was added.
+    /// Queues this node's clock before what waits, because it is read when it is queued.
     pub(super) fn put_date(&mut self, date_ms: u64) {
         if self.outbox.is_long() {
             self.body.clear();
@@ -114,7 +113,7 @@ impl Dialled {
         }
     }
 
-    /// Adds what is encoded to what waits; whether there was room for it.
+    /// Queues what `encode` writes. Returns whether there was room.
     pub(super) fn put(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
         let most = if self.is_open { LIMITS.outbox_bytes } else { UNCONNECTED_BYTES_MAX };
         if self.waiting_bytes() >= most {
@@ -126,7 +125,7 @@ impl Dialled {
         if fits {
             self.outbox.add(&self.body);
         }
-        // Its room is used again, but not what a long message took: there are many nodes, and none of it is
+        // Keep the buffer, but not the memory of a long message: there are many nodes, and this memory is not
         // counted anywhere.
         self.body.clear();
         self.body.shrink_to(UNCONNECTED_BYTES_MAX);
@@ -134,7 +133,7 @@ impl Dialled {
     }
 
     pub(super) fn notice(&mut self, event: &Event, registry: &Registry) {
-        // Nobody says anything here: what comes is the end, or a part of a handshake.
+        // Peers do not send messages here: what comes is the end, or part of a handshake.
         if let Err(error) = self.listen() {
             self.tell(&error);
             return self.hang_up(registry);
@@ -156,7 +155,7 @@ impl Dialled {
         self.socket.as_ref().is_some_and(Stream::is_handshaking)
     }
 
-    /// Receives what there is of a handshake, and why there will be none.
+    /// Receives what has arrived of a handshake. Fails if there will be none.
     fn listen(&mut self) -> io::Result<()> {
         let Some(stream) = self.socket.as_mut().filter(|stream| stream.is_encrypted()) else { return Ok(()) };
         let was_handshaking = stream.is_handshaking();
@@ -168,13 +167,13 @@ impl Dialled {
             Err(error) => return Err(error),
         }
         if was_handshaking && !stream.is_handshaking() {
-            // The other side may refuse what it was shown all the same: it looks at that only now.
+            // The other side may still refuse the certificate, which it checks only now.
             (self.is_open, self.is_writable) = (true, true);
         }
         Ok(())
     }
 
-    /// Tells why it cannot be spoken to, unless that was told already.
+    /// Logs why the node cannot be reached, unless that was logged already.
     fn tell(&mut self, error: &io::Error) {
         let is_of_tls = error.kind() == io::ErrorKind::InvalidData;
         let text = error.to_string();
@@ -212,14 +211,14 @@ impl Dialled {
     fn dial(&mut self, showing: &Showing<'_>, token: mio::Token, registry: &Registry) {
         let Ok(mut socket) = TcpStream::connect(self.address.take_turn()) else { return };
         let interest = Interest::READABLE | Interest::WRITABLE;
-        // Without it the connection is only given up later.
+        // If this fails, the connection is only given up later.
         let _ = rustix::net::sockopt::set_tcp_user_timeout(&socket, SILENCE_MS);
         if socket.set_nodelay(true).is_err() || registry.register(&mut socket, token, interest).is_err() {
             return;
         }
         self.socket = match showing.tls {
             None => Some(Stream::plain(socket)),
-            // A host that is none was refused when its node began.
+            // An invalid host name was refused when that node started.
             Some(tls) => host_name(&self.address.host)
                 .ok()
                 .and_then(|host| Stream::dial(socket, Arc::clone(&tls.dial), host).ok()),
@@ -258,7 +257,7 @@ impl Dialled {
 
     pub(super) fn hang_up(&mut self, registry: &Registry) {
         if let Some(mut stream) = self.socket.take() {
-            // It is closed all the same.
+            // Closed in any case.
             drop(registry.deregister(stream.socket_mut()));
         }
         (self.is_open, self.is_writable) = (false, false);

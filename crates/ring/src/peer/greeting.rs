@@ -1,30 +1,31 @@
-//! The first frame between two nodes: who dials, in which life, of which ring, whom it means, and that it
-//! knows the secret of the ring.
+//! The first frame between two nodes: which node dials, in which incarnation, of which ring, which node it
+//! means, and the secret of the ring.
 //!
-//! Invariant: nothing of a peer is heard before its greeting was found right.
-//! Invariant: no node takes words that were meant for another one, though that one was where this one is now.
+//! Invariant: nothing from a peer is processed before its greeting is accepted.
+//! Invariant: no node accepts messages that were meant for another one, even if that one had this address
+//! before.
 
 use crate::token::Token;
 use atoll_replica::{Incarnation, NodeId};
 
-/// Who dials whom.
+/// Which node dials which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Greeting {
     pub(crate) node: NodeId,
     pub(crate) incarnation: Incarnation,
-    /// The ring that it is a node of: lives and epochs of young rings are the same small numbers.
+    /// The ring of the node. Young rings have the same small incarnations and epochs.
     pub(crate) ring: u64,
-    /// Who is meant: addresses are given out again.
+    /// The node that is meant: addresses are reused.
     pub(crate) to: NodeId,
 }
 
 const MAGIC: &[u8; 8] = b"ATOLLPR4";
-/// Why a node of another ring is not listened to.
+/// Why a node of another ring is refused.
 pub(super) const OTHER_RING: &str = "it is a node of another ring";
 
 const HEAD_BYTES: usize = MAGIC.len() + 4 + 8 + 8 + 4;
 
-/// What a greeting with a secret has at most.
+/// Longest greeting with a secret, in bytes.
 pub(crate) const GREETING_BYTES_MAX: usize = HEAD_BYTES + 1024;
 
 impl Greeting {
@@ -37,14 +38,13 @@ impl Greeting {
         out.extend_from_slice(token.map(Token::text).unwrap_or_default());
     }
 
-    /// Whether a node of a build with which this one forms no ring speaks there: it greets in another
-    /// version.
+    /// Whether this is the greeting of an incompatible build, which has another version.
     pub(crate) fn is_of_other_build(bytes: &[u8]) -> bool {
         let (name, version) = MAGIC.split_at(MAGIC.len() - 1);
         bytes.strip_prefix(name).is_some_and(|rest| rest.first().is_some_and(|said| !version.contains(said)))
     }
 
-    /// Who dials, if that is a greeting and the secret is right.
+    /// Decodes a greeting; none if it is malformed or the secret is wrong.
     pub(crate) fn decode(bytes: &[u8], token: Option<&Token>) -> Option<Self> {
         let rest = bytes.strip_prefix(MAGIC)?;
         let (node, rest) = rest.split_first_chunk::<4>()?;
@@ -60,13 +60,13 @@ impl Greeting {
         })
     }
 
-    /// Whether who greets so has a life, and with it a ring.
+    /// Whether the greeting node has an incarnation, and with it a ring.
     pub(crate) fn has_begun(&self) -> bool {
         self.incarnation != Incarnation::default()
     }
 
-    /// Why the node that greets as `me` does not listen to who greets so, if it does not. Before it has a
-    /// life it does not know its ring.
+    /// Why the node that greets as `me` refuses this greeting, if it does. Before it has an incarnation it
+    /// does not know its ring.
     pub(crate) fn refusal(&self, me: &Self) -> Option<String> {
         if self.node == me.node {
             return Some("it says that it is this node itself".to_owned());
@@ -112,7 +112,7 @@ mod tests {
         );
         refused(Greeting { node: NodeId(9), ..GREETING }, &me, "this node itself");
         refused(Greeting { ring: 1, ..GREETING }, &me, "another ring");
-        // Which ring it is of it hears with its life.
+        // It learns its ring together with its incarnation.
         let early = Greeting { incarnation: Incarnation::default(), ring: 0, ..me };
         assert_eq!(GREETING.refusal(&early), None);
     }

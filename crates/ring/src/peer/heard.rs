@@ -1,4 +1,4 @@
-//! A connection that another node dialled, to say something here.
+//! A connection that another node dialled, to send messages here.
 
 use super::codec::{self, Spoken};
 use super::greeting::GREETING_BYTES_MAX;
@@ -16,35 +16,35 @@ pub(super) struct Heard {
     stream: Stream<TcpStream>,
     decoder: Decoder,
     from: Option<Greeting>,
-    /// By when it has to have said who it is; unknown before the first look at it.
+    /// When it has to have greeted; unknown before the first check.
     greets_by: Option<Moment>,
-    /// Why nothing more is heard of it, where that is not its end.
+    /// Why it is refused, if that is why it ends.
     refused: Option<String>,
 }
 
-/// How long somebody who connects may take to say who it is.
+/// How long a peer may take to greet, in microseconds.
 const GREETING_US: u64 = 5_000_000;
 
-/// How much is received at once; the room for it is shared by all connections.
+/// Bytes received at once; all connections share the buffer.
 pub(super) const ROOM_BYTES: usize = 256 << 10;
 
-/// How much is received from one node before others have their turn, at least.
+/// Bytes received from one node before others have their turn, at least.
 const TURN_BYTES: usize = 1 << 20;
 
-/// What became of receiving.
+/// The result of receiving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Received {
-    /// Nothing is there any more; the poll tells of more.
+    /// Nothing is left; the poll reports more.
     All,
-    /// There may be more, and nobody tells of it: it is to be asked for.
+    /// There may be more, which the poll does not report: ask again.
     More,
-    /// The connection is no good any more.
+    /// The connection has to end.
     Over,
 }
 
 impl Heard {
     pub(super) fn new(stream: Stream<TcpStream>) -> Self {
-        // Before somebody has said who it is, little is taken from it.
+        // Before it has greeted, little is accepted from a peer.
         let decoder = Decoder::new(Limits { frame_bytes: GREETING_BYTES_MAX, ..LIMITS });
         Self { stream, decoder, from: None, greets_by: None, refused: None }
     }
@@ -53,23 +53,23 @@ impl Heard {
         self.stream.is_handshaking()
     }
 
-    /// Who is on the other side, if it has said so.
+    /// The node on the other side, if it has greeted.
     pub(super) fn node(&self) -> Option<NodeId> {
         self.from.map(|greeting| greeting.node)
     }
 
-    /// What it said, if that was right.
+    /// Its greeting, if it was accepted.
     pub(super) fn greeting(&self) -> Option<Greeting> {
         self.from
     }
 
-    /// Whether it has taken too long to say who it is.
+    /// Whether it has taken too long to greet.
     pub(super) fn is_late(&mut self, now: Moment) -> bool {
         self.from.is_none() && now >= *self.greets_by.get_or_insert(now.after(GREETING_US))
     }
 
-    /// Receives until nothing is there or others are to have their turn, and hands on what is whole. Of a
-    /// connection that the other side has closed its end is looked for.
+    /// Receives until nothing is left or the turn is over, and passes on complete messages. If the other side
+    /// has closed the connection, reads on to the end of the stream.
     pub(super) fn receive(
         &mut self,
         (room, is_closed): (&mut [u8], bool),
@@ -94,8 +94,8 @@ impl Heard {
                     if !self.hand_on(me, secret, hear) {
                         return Received::Over;
                     }
-                    // A socket that gave less than was asked for has nothing left, and the poll tells of
-                    // more. What is decrypted comes record by record.
+                    // A socket that returned less than was asked for has nothing left, and the poll reports
+                    // more. Decrypted bytes come record by record.
                     if count < room.len() && !is_closed && !self.stream.is_encrypted() {
                         return Received::All;
                     }
@@ -143,7 +143,7 @@ impl Heard {
                         return self.refuse(&why);
                     }
                     self.from = Some(greeting);
-                    // What comes behind the greeting in the same bytes is kept.
+                    // Bytes behind the greeting are kept.
                     let rest = std::mem::replace(&mut self.decoder, Decoder::new(LIMITS)).into_rest();
                     self.decoder.feed(&rest);
                 }
@@ -160,18 +160,18 @@ impl Heard {
         false
     }
 
-    /// Why nothing more is heard of it, where that is not its end.
+    /// Why it is refused, if that is why it ends.
     pub(super) fn refused(&self) -> Option<&str> {
         self.refused.as_deref()
     }
 
-    /// Where it dialled from.
+    /// The address that it dialled from.
     pub(super) fn peer(&self) -> String {
         self.stream.socket().peer_addr().map(|address| address.to_string()).unwrap_or_default()
     }
 
     pub(super) fn hang_up(&mut self, registry: &Registry) {
-        // It is closed all the same.
+        // Closed in any case.
         drop(registry.deregister(self.stream.socket_mut()));
     }
 }

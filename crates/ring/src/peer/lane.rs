@@ -1,43 +1,43 @@
-//! Whole frames that wait to be sent, in their order.
+//! A queue of whole frames to be sent.
 
 use atoll_wire::{Flags, Kind, encode_frame};
 use std::collections::VecDeque;
 
-/// Frames behind each other.
+/// Frames in the order in which they are sent.
 #[derive(Default)]
 pub(super) struct Lane {
     bytes: Vec<u8>,
     sent: usize,
-    /// How long each frame is that waits, also the one that was begun.
+    /// The length of each waiting frame, including a partly sent one.
     lengths: VecDeque<usize>,
-    /// How much is sent of the first of them.
+    /// How much of the first one is sent.
     begun: usize,
-    /// How much was moved in memory, ever.
+    /// Bytes ever moved within the buffer.
     #[cfg(test)]
     moved_bytes: usize,
 }
 
-/// How much memory is kept.
+/// How much memory a lane keeps.
 #[derive(Clone, Copy)]
 pub(super) struct Kept {
-    /// Where nothing waits.
+    /// If nothing waits.
     pub(super) empty_bytes: usize,
-    /// Of what was sent, where something waits behind it; more where that is half of what waits.
+    /// Bytes already sent, if others wait behind them; more if that is half of what waits.
     pub(super) sent_bytes: usize,
 }
 
-/// Frames that there is room for when none wait.
+/// Frames for which there is room when none wait.
 const LENGTHS_KEPT: usize = 4096;
 
 impl Lane {
-    /// Puts a frame behind all others.
+    /// Appends a frame.
     pub(super) fn add(&mut self, body: &[u8]) {
         let before = self.bytes.len();
         encode_frame(&mut self.bytes, Kind::Request, Flags { more: false, last: true }, 0, body);
         self.lengths.push_back(self.bytes.len() - before);
     }
 
-    /// What waits.
+    /// The bytes that wait.
     pub(super) fn waiting(&self) -> &[u8] {
         self.bytes.get(self.sent..).unwrap_or_default()
     }
@@ -50,17 +50,17 @@ impl Lane {
         self.lengths.is_empty()
     }
 
-    /// How many frames wait, also the one that was begun.
+    /// How many frames wait, including a partly sent one.
     pub(super) fn count(&self) -> u64 {
         self.lengths.len() as u64
     }
 
-    /// How much is left of the frame that was begun; nothing where none was.
+    /// How much is left of a partly sent frame; 0 if there is none.
     pub(super) fn begun_bytes(&self) -> usize {
         self.lengths.front().filter(|_| self.begun > 0).map_or(0, |first| first - self.begun)
     }
 
-    /// So much was sent; how many frames ended with it.
+    /// Marks this many bytes as sent. Returns how many frames that completed.
     pub(super) fn took(&mut self, count: usize) -> u64 {
         let before = self.count();
         self.sent += count;
@@ -72,7 +72,7 @@ impl Lane {
         before - self.count()
     }
 
-    /// Lets go of what was sent.
+    /// Frees the memory of what was sent.
     pub(super) fn tidy(&mut self, kept: Kept) {
         if self.is_empty() {
             self.bytes.clear();
@@ -80,7 +80,7 @@ impl Lane {
             self.lengths.shrink_to(LENGTHS_KEPT);
             self.sent = 0;
         } else if self.sent > kept.sent_bytes.max(self.waiting_bytes() / 2) {
-            // What waits is moved to the front: about twice in its time, however much there is.
+            // Moves what waits to the front: each byte about twice in its time, however much waits.
             #[cfg(test)]
             {
                 self.moved_bytes += self.waiting_bytes();
@@ -90,7 +90,7 @@ impl Lane {
         }
     }
 
-    /// How much memory its bytes take.
+    /// Memory of its bytes.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
         self.bytes.capacity()
@@ -114,7 +114,7 @@ mod tests {
             lane.tidy(kept);
         }
         assert!(lane.moved_bytes <= 2 * all, "{} bytes moved for {all}", lane.moved_bytes);
-        // As well where as much comes as leaves.
+        // The same if as much is added as is sent.
         let (mut lane, mut sent) = (Lane::default(), 0);
         (0..FRAMES).for_each(|_| lane.add(&body));
         let mut longest = 0;

@@ -1,9 +1,8 @@
-//! What waits to be sent on one connection: whole frames, in their order, and how many of them were sent or
-//! lost.
+//! What waits to be sent on one connection: whole frames, in order, with counts of those sent and lost.
 //!
-//! Invariant: a frame that was begun is ended before anything else is sent.
-//! Invariant: what goes ahead of others is little, also as memory, and never goes before what a connection
-//! begins with.
+//! Invariant: a frame that was begun is completed before anything else is sent.
+//! Invariant: frames that overtake others are few, also in memory, and never precede what a connection begins
+//! with.
 //! Invariant: however many words there are, what they overtake gets as much of the connection as they do.
 
 use super::UNCONNECTED_BYTES_MAX;
@@ -13,48 +12,48 @@ use super::repeats::{Repeats, Run};
 /// Frames on their way to one node.
 #[derive(Default)]
 pub(super) struct Outbox {
-    /// What the connection begins with, and then promises.
+    /// What the connection begins with, followed by promises.
     first: Lane,
-    /// How many of them are what it begins with, which is no message.
+    /// How many of those frames are what it begins with, which are no messages.
     opening: u64,
-    /// Words about entries, which go before those that wait.
+    /// Messages about entries, which overtake those that wait.
     words: Lane,
     waiting: Lane,
-    /// How much more of words was sent than of what waits, while that waited.
+    /// How many more bytes of words than of waiting messages were sent, while those waited.
     lead: usize,
-    /// Whether that became so much that words wait until the others have had as much.
+    /// Whether that is so much that words wait until the others have had as much.
     do_words_wait: bool,
-    /// What was ever sent of those that wait behind each other, in bytes.
+    /// Bytes sent from the ordinary lane, ever.
     passed: u64,
     repeats: Repeats,
     counts: Counts,
 }
 
-/// How much there may be of promises, and of words.
+/// Most bytes of waiting promises, and of waiting words.
 const PROMISES_BYTES_MAX: usize = 256 << 10;
 const WORDS_BYTES_MAX: usize = 1 << 20;
 
-/// What waits is long from here on: less is sent before anybody would notice.
+/// What waits is long from here on; less is sent before a delay would matter.
 const LONG_BYTES: usize = 256 << 10;
 
 const KEPT_AHEAD: Kept = Kept { empty_bytes: 64 << 10, sent_bytes: LONG_BYTES };
 const KEPT: Kept = Kept { empty_bytes: UNCONNECTED_BYTES_MAX, sent_bytes: UNCONNECTED_BYTES_MAX };
 
-/// What goes ahead of entries.
+/// Kinds of messages that overtake entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ahead {
-    /// What is worth nothing later.
+    /// Worthless if late.
     Promise,
-    /// What is said again by whoever misses it.
+    /// Sent again if it is missed.
     Word,
 }
 
-/// Messages, since they were asked for last.
+/// Numbers of messages since the last call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Those that a connection took.
+    /// Those that a connection accepted.
     pub(super) sent: u64,
-    /// Those that were given up with a connection, or before there was one.
+    /// Those that were lost with a connection, or before there was one.
     pub(super) lost: u64,
 }
 
@@ -65,7 +64,7 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// Whose frames are sent next.
+/// The lane whose frames are sent next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
     First,
@@ -74,7 +73,7 @@ enum Turn {
 }
 
 impl Outbox {
-    /// Bytes of messages that wait behind each other.
+    /// Bytes of messages in the ordinary lane.
     pub(super) fn waiting_bytes(&self) -> usize {
         self.waiting.waiting_bytes()
     }
@@ -83,13 +82,13 @@ impl Outbox {
         self.next().is_empty()
     }
 
-    /// Puts a message behind all others.
+    /// Appends a message.
     pub(super) fn add(&mut self, body: &[u8]) {
         self.waiting.add(body);
     }
 
-    /// Puts a message before all that wait but the one that was begun, and behind others of its kind; whether
-    /// there was room.
+    /// Queues a message before all waiting ones, except one that was begun, and behind others of its kind.
+    /// Returns whether there was room.
     pub(super) fn add_ahead(&mut self, body: &[u8], kind: Ahead) -> bool {
         let (lane, most) = match kind {
             Ahead::Promise => (&mut self.first, PROMISES_BYTES_MAX),
@@ -107,20 +106,20 @@ impl Outbox {
         self.repeats.has(run)
     }
 
-    /// What was added last has these entries.
+    /// Records that the last message added has these entries.
     pub(super) fn has_added(&mut self, run: &Run) {
-        // What goes at once is no repeat of anything, and that is nearly all there is.
+        // What is sent at once cannot be a repeat, and that is nearly everything.
         if self.is_long() {
             self.repeats.add(run, self.passed + self.waiting_bytes() as u64);
         }
     }
 
-    /// Whether so much waits that what others wait for would come late.
+    /// Whether so much waits that urgent messages would be late.
     pub(super) fn is_long(&self) -> bool {
         self.waiting_bytes() > LONG_BYTES
     }
 
-    /// A connection begins with this; nothing was sent of what waits.
+    /// Queues a frame that the connection begins with. Nothing that waits has been sent yet.
     pub(super) fn open_with(&mut self, body: &[u8]) {
         self.first.add(body);
         self.opening += 1;
@@ -138,7 +137,7 @@ impl Outbox {
         }
     }
 
-    /// What is to be sent next.
+    /// The bytes to send next.
     pub(super) fn next(&self) -> &[u8] {
         let turn = self.turn();
         let (lane, most) = match turn {
@@ -154,7 +153,7 @@ impl Outbox {
         lane.waiting().get(..most).unwrap_or(lane.waiting())
     }
 
-    /// So much of that was sent.
+    /// Marks this many of those bytes as sent.
     pub(super) fn took(&mut self, count: usize) {
         match self.turn() {
             Turn::First => {
@@ -179,7 +178,7 @@ impl Outbox {
         self.do_words_wait = self.lead >= LONG_BYTES || (self.do_words_wait && self.lead > 0);
     }
 
-    /// Lets go of what was sent.
+    /// Frees the memory of what was sent.
     pub(super) fn tidy(&mut self) {
         self.repeats.sent_through(self.passed);
         self.first.tidy(KEPT_AHEAD);
@@ -187,7 +186,7 @@ impl Outbox {
         self.waiting.tidy(KEPT);
     }
 
-    /// The connection is over, and with it whatever waits.
+    /// Drops everything that waits, because the connection is over.
     pub(super) fn clear(&mut self) {
         let Counts { sent, lost } = self.counts;
         let left: u64 = [&self.first, &self.words, &self.waiting].map(Lane::count).iter().sum();
@@ -206,7 +205,7 @@ mod tests {
     use crate::peer::LIMITS;
     use atoll_wire::Decoder;
 
-    /// A connection takes up to so much of what is next; how much of what waits was in that.
+    /// Lets the connection take up to this much; returns how much of the ordinary lane that was.
     fn send(outbox: &mut Outbox, most: usize) -> (Vec<u8>, usize) {
         let before = outbox.waiting_bytes();
         let next = outbox.next();
@@ -225,7 +224,7 @@ mod tests {
             while outbox.waiting_bytes() < 1 << 20 {
                 outbox.add(&[7; 10_000]);
             }
-            // Twice as many as there is room for on the way.
+            // Twice as many as the connection can take.
             outbox.add_ahead(&[1; 1_000], Ahead::Word);
             outbox.add_ahead(&[1; 1_000], Ahead::Word);
             let (taken, waited) = send(&mut outbox, 1_021);
@@ -235,7 +234,7 @@ mod tests {
         assert!(longest <= 3 << 20, "{longest} bytes of memory");
         let share = of_waiting as f64 / sent as f64;
         assert!((0.45..0.55).contains(&share), "{share} of {sent} bytes");
-        // And when it is over, little of that is kept.
+        // Afterwards little of that memory is kept.
         while !outbox.is_empty() {
             send(&mut outbox, 1 << 20);
         }
@@ -251,7 +250,7 @@ mod tests {
         (0..100).for_each(|_| assert!(outbox.add_ahead(&[2; 1_000], Ahead::Word)));
         assert!(outbox.add_ahead(&[1], Ahead::Promise));
         let began = outbox.waiting_bytes();
-        // The frame that was begun ends, and then what goes ahead.
+        // The frame that was begun is completed first, then those that overtake.
         while !outbox.words.is_empty() {
             send(&mut outbox, 1_500);
             assert!(outbox.first.is_empty() || outbox.words.count() == 100, "a word went first");
@@ -299,7 +298,7 @@ mod tests {
                     }
                     let kind = usize::from(frame.body[0]);
                     let number = u32::from_le_bytes(frame.body[1..5].try_into().unwrap());
-                    // What there was no room for is missing.
+                    // Frames for which there was no room are missing.
                     assert!(number >= heard[kind], "{kind}: {number} behind {}", heard[kind]);
                     heard[kind] = number + 1;
                 }

@@ -1,21 +1,21 @@
-//! Whether a node has been reached lately. A connection that opens and is ended at once reached somebody
-//! else, or nobody who listens.
+//! Whether a node was reached lately. A connection that opens and ends at once reached another process, or a
+//! node that refuses this one.
 
 use atoll_replica::Moment;
 
-/// How it went with one node.
+/// How reachable one node is.
 #[derive(Debug)]
 pub(super) struct Reach {
     /// Since when there is a connection, if there is one.
     open_since: Option<Moment>,
-    /// When it was reached last, or looked for elsewhere.
+    /// When the node was last reached, or last looked for elsewhere.
     last: Moment,
 }
 
-/// For so long a connection has to be open for its node to count as reached there.
+/// How long a connection has to be open for its node to count as reached, in microseconds.
 const STEADY_US: u64 = 1_000_000;
 
-/// After so long a node that is not reached is looked for again.
+/// After this time without being reached, a node is looked up again, in microseconds.
 pub(super) const SOUGHT_AFTER_US: u64 = 3_000_000;
 
 impl Reach {
@@ -23,7 +23,8 @@ impl Reach {
         Self { open_since: None, last: now }
     }
 
-    /// Whether it is reached, as it is seen now. Whoever is dialled anew is seen without a connection before.
+    /// Whether the node counts as reached now. A node that is dialled again is seen without a connection in
+    /// between.
     pub(super) fn look(&mut self, is_open: bool, now: Moment) -> bool {
         if !is_open {
             self.open_since = None;
@@ -36,7 +37,7 @@ impl Reach {
         is_steady
     }
 
-    /// Whether it is to be looked for again: then it is not for a while.
+    /// Whether the node is to be looked up again. If so, it is not due again for a while.
     pub(super) fn is_to_be_sought(&mut self, now: Moment) -> bool {
         let is_due = now >= self.last.after(SOUGHT_AFTER_US);
         if is_due {

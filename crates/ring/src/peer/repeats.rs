@@ -1,28 +1,28 @@
-//! Which entries wait to be sent on a connection: who has not heard of them yet is told once more only that
-//! they come.
+//! Which entries wait to be sent on a connection. A repeat of entries that still wait is replaced by a short
+//! message.
 //!
-//! A copy that does not answer is sent again what it has not said it has, also where all of that is still
-//! here. On a slow link it would be put behind itself again and again, and everything else behind it.
+//! The primary sends again what a copy has not acknowledged, even if all of it still waits here. On a slow
+//! link the entries would be queued behind themselves again and again, and everything else behind them.
 //!
-//! Invariant: what is taken for a repeat waits here, or was begun and will be ended, unless the connection
+//! Invariant: what counts as a repeat waits here, or was begun and will be completed, unless the connection
 //! ends.
 
 use atoll_replica::{Epoch, Message, Position, Sequence, Slot, SlotMessage};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Entries of a slot that follow each other.
+/// Consecutive entries of a slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     slot: Slot,
     epoch: Epoch,
-    /// The place before the first.
+    /// The sequence before the first.
     behind: Sequence,
     last: Position,
     committed: Sequence,
 }
 
 impl Run {
-    /// Those that a message has, if it has any.
+    /// The entries of a message, if it has any.
     pub(super) fn of(message: &Message) -> Option<Self> {
         let Message::Slot { slot, epoch, about: SlotMessage::Append { previous, entries, committed } } =
             message
@@ -33,7 +33,8 @@ impl Run {
         Some(Self { slot: *slot, epoch: *epoch, behind, last, committed: *committed })
     }
 
-    /// What is said in place of a repeat, behind all that waits: whether they came, and what is committed.
+    /// The message that replaces a repeat, behind all that waits: it asks whether the entries came, and
+    /// carries the commit index.
     pub(super) fn asked_for(&self) -> Message {
         let Self { slot, epoch, last, committed, .. } = *self;
         let about = SlotMessage::Append { previous: last, entries: Vec::new(), committed };
@@ -41,10 +42,10 @@ impl Run {
     }
 }
 
-/// Those of one slot that wait, in messages that follow each other.
+/// Waiting entries of one slot, in consecutive messages.
 struct Waiting {
     epoch: Epoch,
-    /// Where each message ends in what is ever sent, and behind which entry it begins.
+    /// Where each message ends, counted in bytes ever sent, and the sequence before its first entry.
     messages: VecDeque<(u64, Sequence)>,
     last: Sequence,
 }
@@ -53,12 +54,12 @@ struct Waiting {
 #[derive(Default)]
 pub(super) struct Repeats {
     slots: BTreeMap<Slot, Waiting>,
-    /// The same messages of all slots, in their order.
+    /// The same messages of all slots, in order.
     ends: VecDeque<(u64, Slot)>,
 }
 
 impl Repeats {
-    /// Whether all of these wait.
+    /// Whether all entries of the run wait.
     pub(super) fn has(&self, run: &Run) -> bool {
         self.slots.get(&run.slot).is_some_and(|waiting| {
             let first = waiting.messages.front();
@@ -68,13 +69,13 @@ impl Repeats {
         })
     }
 
-    /// These wait, in a message that ends at that place.
+    /// Records entries that wait in a message ending at `end`.
     pub(super) fn add(&mut self, run: &Run, end: u64) {
         let Run { slot, epoch, behind, last: Position { sequence: last, .. }, .. } = *run;
         let new = || Waiting { epoch, messages: VecDeque::new(), last };
         let waiting = self.slots.entry(slot).or_insert_with(new);
         if waiting.epoch != epoch || waiting.last != behind {
-            // What is between them was given up, or what is there now is to be in place of what was.
+            // Entries in between were dropped, or the new ones replace those that wait.
             *waiting = new();
         }
         waiting.messages.push_back((end, behind));
@@ -82,7 +83,7 @@ impl Repeats {
         self.ends.push_back((end, slot));
     }
 
-    /// All is sent up to that place.
+    /// Records that everything up to this byte is sent.
     pub(super) fn sent_through(&mut self, place: u64) {
         while let Some((_, slot)) = self.ends.pop_front_if(|(end, _)| *end <= place) {
             let Some(waiting) = self.slots.get_mut(&slot) else { continue };
@@ -97,7 +98,7 @@ impl Repeats {
     }
 }
 
-/// Messages that there is room for when none wait.
+/// Messages for which there is room when none wait.
 const KEPT: usize = 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Nodes that reach each other, or somebody else than they meant.
+//! Nodes that reach each other, or another node than they meant.
 #![allow(clippy::disallowed_methods, reason = "a test has sockets of its own")]
 
 use super::*;
@@ -13,7 +13,7 @@ fn peers(registry: &Registry) -> (Peers, SocketAddr) {
     (Peers::listen(NodeId(1), (None, None), listener, registry).unwrap(), address)
 }
 
-/// A node of ring 7 in some life, and what it heard.
+/// A node of ring 7 in some incarnation, and what it received.
 struct Node {
     peers: Peers,
     poll: mio::Poll,
@@ -31,14 +31,14 @@ impl Node {
         Self { peers, poll, at, heard: Vec::new() }
     }
 
-    /// Is told that these nodes are there.
+    /// Sets the addresses of these nodes.
     fn told(&mut self, nodes: &[(u32, SocketAddr)]) {
         let address = |at| PeerAddress::new([at], String::new());
         let addresses = nodes.iter().map(|&(node, at)| (NodeId(node), address(at))).collect();
         self.peers.set_addresses(&addresses, self.poll.registry());
     }
 
-    /// Does what there is to do at this moment.
+    /// Does the work that is due at this moment.
     fn turn(&mut self, now: Moment) {
         self.peers.flush(now, 0, self.poll.registry());
         let mut events = mio::Events::with_capacity(64);
@@ -48,7 +48,7 @@ impl Node {
         events.iter().for_each(|event| self.peers.notice(event, self.poll.registry(), hear));
     }
 
-    /// The connections on which nodes are heard, with their lives.
+    /// The connections on which nodes are heard, with their incarnations.
     fn heard_on(&self) -> Vec<(usize, Incarnation)> {
         let greeted = |(&token, heard): (&usize, &Heard)| Some((token, heard.greeting()?.incarnation));
         self.peers.heard.iter().filter_map(greeted).collect()
@@ -102,7 +102,7 @@ fn a_former_life_of_a_node_does_not_end_what_its_present_one_says() {
         }
     });
     assert!(first.peers.heard_last > 3 && warned <= 3, "{} tries, {warned}", first.peers.heard_last);
-    // A life that begins is let in at once, and ends the one before.
+    // A new incarnation is let in at once, and ends the connection of the one before.
     let mut next = Node::begin(2, 6);
     next.told(&[(1, first.at)]);
     while first.heard_on().iter().all(|(_, life)| *life != Incarnation(6)) {

@@ -1,8 +1,8 @@
-//! Keys whose time is over are deleted, some at a time, through the log of their slot.
+//! Deletes expired keys, some at a time, through the log of their slot.
 //!
-//! Invariant: a slot that cannot be read is told of once, and left alone for a while.
-//! Invariant: a slot in which that is under way is not asked again, and one that refuses it waits for the
-//! next tick.
+//! Invariant: a slot that cannot be read is reported once, and left alone for a while.
+//! Invariant: a slot with a deletion under way is not asked again, and one that refuses it waits for the next
+//! tick.
 
 use super::{Home, Slots, next};
 use crate::clock::Now;
@@ -13,12 +13,12 @@ use atoll_replica::Slot;
 use atoll_resp::Protocol;
 use std::collections::HashSet;
 
-/// Keys that are deleted at once because their time is over.
+/// Most expired keys deleted at once.
 const EXPIRED_MAX: usize = 500;
 
 impl Slots {
-    /// Deletes some keys of these slots whose time is over; whether there may be more. Where that takes a
-    /// while, and is under way for a slot, it is not asked for again.
+    /// Deletes some expired keys of these slots. Returns whether there may be more. Slots with a deletion
+    /// under way are left out.
     pub(crate) fn expire_some(
         &mut self,
         now: Now,
@@ -40,19 +40,18 @@ impl Slots {
                 let slot = slot_at(place, first.slot);
                 match self.expire(slot, of_slot, now) {
                     Err(error) if error.kind() == ErrorKind::OutOfSpace => {}
-                    // Nothing was changed, and nobody else has a copy that could have been.
+                    // Nothing was changed here, and no other node has a copy that could differ.
                     Err(error) if !error.is_unknown() => self.set_aside(slot, now, &error),
                     expired => is_taken |= expired?,
                 }
             }
-            // Where a write is refused that deletes them, as while too few copies or no room are there, they
-            // wait for the next tick.
+            // If the deletion is refused, for lack of copies or of room, the keys wait for the next tick.
             has_more |= is_taken && overdue.len() >= EXPIRED_MAX;
         }
         Ok(has_more)
     }
 
-    /// Slots in which keys are being deleted whose time is over.
+    /// Slots in which expired keys are being deleted.
     pub(super) fn expiring(&self) -> HashSet<Slot> {
         match &self.home {
             Home::Alone(_) => HashSet::new(),
@@ -60,7 +59,7 @@ impl Slots {
         }
     }
 
-    /// Leaves a slot alone for a while in which that failed which is due.
+    /// Leaves a slot alone for a while after due work on it failed.
     pub(super) fn set_aside(&mut self, slot: Slot, now: Now, error: &KeyspaceError) {
         let (keyspace, number) = self.home.keyspaces_mut().of_mut(slot);
         if keyspace.set_aside(number, now.date_ms) {
@@ -68,7 +67,7 @@ impl Slots {
         }
     }
 
-    /// Deletes keys of one slot whose time is over; whether that is done or under way.
+    /// Deletes expired keys of one slot. Returns whether that is done or under way.
     pub(super) fn expire(
         &mut self,
         slot: Slot,
@@ -95,7 +94,7 @@ impl Slots {
     }
 }
 
-/// Says that a slot cannot be looked through.
+/// Logs that a slot cannot be searched.
 pub(super) fn unreadable(slot: Slot, error: &KeyspaceError) {
     tracing::error!(
         slot = slot.0,

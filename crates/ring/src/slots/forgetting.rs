@@ -1,9 +1,8 @@
-//! Clients that slots remember: whether there is a place for one more, and how those are forgotten that were
-//! silent for long. That is done some at a time, through the log of their slot: where nobody writes nothing
-//! else does.
+//! Clients that slots remember: finds a place for one more, and forgets those that were silent for long. That
+//! happens some at a time, through the log of their slot, because without writes nothing else would do it.
 //!
-//! Invariant: who is forgotten follows from the entry in the log, its date included, and not from when a node
-//! looks.
+//! Invariant: which clients are forgotten follows from the log entry, including its date, and not from when a
+//! node looks.
 
 use super::expiring::unreadable;
 use super::{Home, Slots, next};
@@ -15,8 +14,8 @@ use atoll_keyspace::{KeyspaceError, Looked};
 use atoll_replica::{Slot, Ticket};
 use atoll_resp::Protocol;
 
-/// Slots of a keyspace that are looked at with one tick, and clients of each that are forgotten at once:
-/// together they take a few milliseconds, and a slot that remembers as many as it may is empty after half a
+/// Slots of a keyspace that are searched in one tick, and clients of each that are forgotten at once.
+/// Together they take a few milliseconds, and a slot that remembers as many as it may is empty after half a
 /// minute.
 const SLOTS_MAX: usize = 8;
 const FORGOTTEN_MAX: u64 = 256;
@@ -29,8 +28,8 @@ impl Home {
 }
 
 impl Slots {
-    /// Takes a place in a slot for what a client of this user writes under a name, which this ticket is for;
-    /// who is remembered there has one.
+    /// Takes a place in a slot for a named write of this user's client, which has this ticket. A client that
+    /// the slot remembers has a place already.
     #[inline]
     pub(crate) fn has_place(&mut self, slot: Slot, client: u128, user: &str, ticket: Ticket) -> bool {
         let (keyspace, number) = self.home.keyspaces().of(slot);
@@ -42,20 +41,19 @@ impl Slots {
                 .take((slot, client), ticket, user, remembered, |client| self.home.remembers(client))
     }
 
-    /// A write has its answer.
+    /// Reports that a write was answered.
     #[inline]
     pub(super) fn answered(&mut self, ticket: Ticket) {
         self.shares.answered(ticket, |client| self.home.remembers(client));
     }
 
-    /// Looks at some places that are counted, whether their clients are still remembered.
+    /// Checks for some counted places whether their clients are still remembered.
     pub(super) fn look_at_places(&mut self) {
         self.shares.look(|client| self.home.remembers(client));
     }
 
-    /// Forgets some clients of these slots who were silent for long. Where that takes a while, and is under
-    /// way for a slot, it is not asked for again; where it is refused, as while too few copies or no room are
-    /// there, it is with a later tick.
+    /// Forgets some clients of these slots that were silent for long. Slots in which this is under way are
+    /// left out; if it is refused, for lack of copies or of room, a later tick tries again.
     pub(crate) fn forget_some(&mut self, now: Now, held: impl Fn(Slot) -> bool) -> Result<(), KeyspaceError> {
         for place in (0..=u8::MAX).take(self.home.keyspaces().count()) {
             let under_way = self.expiring();

@@ -1,5 +1,5 @@
-//! What a loop has of other nodes: who leads a slot, what time it is, what came from them. A node that is the
-//! whole ring has nothing of that.
+//! What a loop has of other nodes: who leads a slot, the time, and their messages. A node that is the whole
+//! ring has none of that.
 
 use super::{Home, Slots};
 use crate::NodeError;
@@ -13,7 +13,7 @@ use mio::event::Event;
 use std::time::Duration;
 
 impl Slots {
-    /// When the configuration group answered last, if there is one.
+    /// The last answer of the configuration group, if there is one.
     pub(crate) fn group_heard(&self, now: Now) -> GroupHeard {
         match &self.home {
             Home::Alone(_) => GroupHeard::default(),
@@ -21,7 +21,7 @@ impl Slots {
         }
     }
 
-    /// What the clock said, with the date to go by.
+    /// Replaces the date of a clock reading by the date that this node uses.
     pub(crate) fn dated(&mut self, clock: Now) -> Now {
         match &mut self.home {
             Home::Alone(_) => clock,
@@ -29,7 +29,7 @@ impl Slots {
         }
     }
 
-    /// The same moment, with the date to go by since.
+    /// Dates the same moment again.
     pub(crate) fn dated_again(&self, now: Now) -> Now {
         match &self.home {
             Home::Alone(_) => now,
@@ -37,7 +37,7 @@ impl Slots {
         }
     }
 
-    /// How the clock of this node is beside those of others.
+    /// How the clock of this node compares with those of others.
     pub(crate) fn clock_seen(&self) -> ClockSeen {
         match &self.home {
             Home::Alone(_) => ClockSeen::default(),
@@ -45,7 +45,7 @@ impl Slots {
         }
     }
 
-    /// Whether requests about a slot wait here though another node leads it so far.
+    /// Whether requests about a slot wait here although another node still leads it.
     pub(crate) fn takes(&self, slot: Slot) -> bool {
         match &self.home {
             Home::Alone(_) => false,
@@ -53,8 +53,8 @@ impl Slots {
         }
     }
 
-    /// Whether keys of a slot may be listed: what its cells hold is what a read would find, which waits where
-    /// this does not.
+    /// Whether keys of a slot may be listed, that is, whether its cells hold what a read would find. A read
+    /// waits where this is false.
     pub(crate) fn may_read(&self, slot: Slot, now: Now) -> bool {
         match &self.home {
             Home::Alone(_) => true,
@@ -62,7 +62,7 @@ impl Slots {
         }
     }
 
-    /// Whether a slot may hold anything: in its cells, or once what is on its way there has come.
+    /// Whether a slot may hold anything, in its cells or once the writes under way have arrived.
     pub(crate) fn may_hold(&self, slot: Slot) -> bool {
         let is_under_way = match &self.home {
             Home::Alone(_) => false,
@@ -71,7 +71,7 @@ impl Slots {
         is_under_way || self.keys_in(slot) > 0
     }
 
-    /// What this node knows of the others by itself.
+    /// What this node itself knows of the others.
     pub(crate) fn others_seen(&self) -> OthersSeen {
         match &self.home {
             Home::Alone(_) => OthersSeen::default(),
@@ -94,7 +94,7 @@ impl Slots {
         }
     }
 
-    /// What the poll told of other nodes.
+    /// Handles what the poll reported about other nodes.
     pub(crate) fn notice(&mut self, event: &Event, registry: &Registry) {
         if let Home::Copied(copied) = &mut self.home {
             copied.notice(event, registry);
@@ -109,7 +109,7 @@ impl Slots {
         }
     }
 
-    /// How often they have to be looked after, if others have copies.
+    /// How often they need attention, if others have copies.
     pub(crate) fn tick(&self) -> Option<Duration> {
         match &self.home {
             Home::Alone(_) => None,
@@ -117,7 +117,7 @@ impl Slots {
         }
     }
 
-    /// Bytes of answers that came since the last time.
+    /// Bytes of the answers since the last call.
     pub(crate) fn answer_bytes(&self) -> usize {
         match &self.home {
             Home::Alone(_) => 0,

@@ -1,13 +1,13 @@
-//! Syncs of the rounds of a loop, whose answers wait for them.
+//! Syncs for the rounds of a loop, whose replies wait for them.
 //!
-//! Where the disk is quick the loop syncs itself, once nobody else can have a turn: one sync for all who came
-//! meanwhile, and no thread to be woken. Where it is slow, or not known yet, a thread does that, and the loop
+//! On a quick disk the loop syncs by itself when no connection can have a turn: one sync for all that came
+//! meanwhile, and no thread to wake. On a slow disk, or one of unknown speed, a thread syncs and the loop
 //! goes on.
 //!
-//! Invariant: a number counts as synced only after a sync ended that began behind the writes it was given
+//! Invariant: a number counts as synced only once a sync has ended that began after the writes it was given
 //! for.
-//! Invariant: whoever saw what was written so far waits for the last number: no answer tells of what could
-//! still be lost.
+//! Invariant: a reply that may have seen any write so far waits for the last number, so that no reply reveals
+//! what could still be lost.
 
 use super::Syncer;
 use crate::NodeError;
@@ -18,17 +18,17 @@ use mio::Waker;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
-/// A sync that takes no longer than this, in microseconds, is a quick one.
+/// Longest sync that counts as quick, in microseconds.
 const QUICK_US: u64 = 2_000;
-/// So many quick ones in a row make a disk quick, until the next slow one.
+/// Quick syncs in a row that make a disk quick, until the next slow one.
 const QUICK_IN_A_ROW: u32 = 64;
-/// For how long turns of others go before a sync at most, in microseconds: then it is the thread's.
+/// How long the turns of other connections may delay a sync, in microseconds. After that the thread does it.
 const WAIT_MAX_US: u64 = 20_000;
 
-/// A sync, and when it was handed to the thread.
+/// The number of a sync, and when it was handed to the thread.
 type Handed = (u64, Moment);
 
-/// Syncs that were asked for, each with a number, and how many of them are done.
+/// Numbered requests for a sync, and how many of them are done.
 pub(crate) struct Rounds {
     engine: Engine,
     clock: Arc<dyn Clock>,
@@ -36,18 +36,18 @@ pub(crate) struct Rounds {
     told: Receiver<Result<Vec<Handed>, EngineError>>,
     asked: u64,
     synced: u64,
-    /// When the first was asked for of those that wait for the loop.
+    /// When the first of the requests that wait for the loop was made.
     waiting_since: Option<Moment>,
     quick_in_a_row: u32,
 }
 
 impl Rounds {
-    /// Begins the thread that syncs; it wakes the loop after each sync.
+    /// Starts the thread that syncs. It wakes the loop after each sync.
     pub(crate) fn begin(engine: Engine, clock: Arc<dyn Clock>, waker: Arc<Waker>) -> std::io::Result<Self> {
         let (tell, told) = channel();
-        // Every write is of a round that asks for its sync.
+        // No period: every write belongs to a round that asks for its sync.
         let syncer = Syncer::start(engine.clone(), None, move |done| {
-            // A loop that ended wants to know nothing, and one that is not woken looks with its next tick.
+            // A loop that has ended needs no news. One that cannot be woken looks at its next tick.
             drop(tell.send(done));
             let _ = waker.wake();
         })?;
@@ -55,8 +55,8 @@ impl Rounds {
         Ok(Self { engine, clock, syncer, told, asked, synced, waiting_since, quick_in_a_row })
     }
 
-    /// A round is over, behind which there is something to sync or nothing new. The number that everything
-    /// written so far waits for; none where all of it is synced.
+    /// Ends a round. Returns the number that everything written so far waits for; none if all of it is
+    /// synced.
     pub(crate) fn settle(&mut self, now: Moment, has_written: bool) -> Option<u64> {
         if has_written {
             self.asked += 1;
@@ -70,15 +70,15 @@ impl Rounds {
         (self.synced < self.asked).then_some(self.asked)
     }
 
-    /// Whether something waits for [`sync_here`](Self::sync_here).
+    /// Whether a sync waits for [`sync_here`](Self::sync_here).
     pub(crate) fn waits_for_loop(&self) -> bool {
         self.waiting_since.is_some()
     }
 
-    /// Syncs here and now what waits for it.
+    /// Does the sync that waits, on this thread.
     ///
     /// # Errors
-    /// [`NodeError`] when that failed, as of [`synced`](Self::synced).
+    /// [`NodeError`] if the sync failed, as for [`synced`](Self::synced).
     pub(crate) fn sync_here(&mut self) -> Result<(), NodeError> {
         if self.waiting_since.take().is_none() {
             return Ok(());
@@ -93,12 +93,12 @@ impl Rounds {
     /// The last number that is synced.
     ///
     /// # Errors
-    /// [`NodeError`] when a sync failed: what was written may be lost with the power, so that nobody may be
-    /// told of it.
+    /// [`NodeError`] if a sync failed: a power failure could lose what was written, so it must not be
+    /// acknowledged.
     pub(crate) fn synced(&mut self) -> Result<u64, NodeError> {
         loop {
             match self.told.try_recv() {
-                // What was handed over last waited for little else.
+                // The last of them was handed over shortly before its sync, so it measures little else.
                 Ok(done) => {
                     if let Some((number, handed)) = done?.pop() {
                         self.synced = self.synced.max(number);
@@ -111,7 +111,7 @@ impl Rounds {
         }
     }
 
-    /// A sync that was wanted at this moment is done by now.
+    /// Learns from a sync that was wanted at this moment and is done.
     fn learn(&mut self, wanted: Moment) {
         let is_quick = self.clock.now().moment <= wanted.after(QUICK_US);
         self.quick_in_a_row = if is_quick { self.quick_in_a_row.saturating_add(1) } else { 0 };

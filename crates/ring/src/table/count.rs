@@ -1,5 +1,5 @@
-//! What operators are told of each node, counted when the first of them asks: it takes a look at every slot
-//! of every keyspace.
+//! Counts for each node that operators ask for. They are made at the first request, because that takes a look
+//! at every slot of every keyspace.
 
 use super::SlotTable;
 use atoll_replica::NodeId;
@@ -14,14 +14,14 @@ pub(super) struct Counts {
     pub(super) epoch: u64,
     /// How many slots it leads.
     pub(super) leads: u32,
-    /// Of how many slots it has a copy in sync, those that it leads included.
+    /// How many slots it has an in-sync copy of, including those that it leads.
     pub(super) in_sync: u32,
-    /// Of how many it is catching up.
+    /// How many slots it is catching up with.
     pub(super) joining: u32,
 }
 
 impl SlotTable {
-    /// All nodes, in their order.
+    /// The counts of all nodes, in order.
     pub(super) fn counts(&self) -> &[Counts] {
         self.counts.get_or_init(|| self.count().into_boxed_slice())
     }

@@ -1,15 +1,15 @@
-//! What is told of keyspaces.
+//! What clients are told about keyspaces.
 
 use super::SlotTable;
 use atoll_resp::ReplyWriter;
 
 impl SlotTable {
-    /// The place of the keyspace that is called so.
+    /// The index of the keyspace with this name.
     pub(crate) fn keyspace_named(&self, name: &str) -> Option<u8> {
         self.table.keyspace_named(name).and_then(|place| u8::try_from(place).ok())
     }
 
-    /// These keyspaces, each as a map. What it says nothing about is as in the first one, and told as null.
+    /// Writes each of these keyspaces as a map. A rule that it leaves to the first keyspace is null.
     pub(crate) fn write_keyspaces(&self, keyspaces: &[u8], writer: &mut ReplyWriter<'_>) {
         writer.array(keyspaces.len());
         for &keyspace in keyspaces {
@@ -37,8 +37,8 @@ impl SlotTable {
         }
     }
 
-    /// Of how many slots of a keyspace the primary is up, and how many copies in sync the one has that has
-    /// fewest.
+    /// How many slots of a keyspace have a primary that is up, and the fewest in-sync copies that any of them
+    /// has.
     pub(super) fn seen_of(&self, keyspace: u8) -> (u64, u64) {
         self.seen.get(usize::from(keyspace)).map_or((0, 0), |seen| *seen.get_or_init(|| self.see(keyspace)))
     }

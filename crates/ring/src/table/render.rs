@@ -1,7 +1,7 @@
 //! What `CLUSTER` answers about the table.
 //!
-//! Clients learn the primaries only, for nobody else answers; a node without slots is told of all the same,
-//! since they may ask it where slots are.
+//! Clients learn of primaries only, since no other node answers. A node without slots is listed as well,
+//! because clients may ask it where slots are.
 
 use super::SlotTable;
 use super::count::Counts;
@@ -13,7 +13,7 @@ use atoll_resp::{Protocol, ReplyWriter};
 use std::fmt::Write;
 
 impl SlotTable {
-    /// `CLUSTER SLOTS`, which each client asks for whenever it was told to go elsewhere: written once.
+    /// `CLUSTER SLOTS`, which every client asks for after each redirection: rendered once.
     pub(crate) fn slots_reply(&self, keyspace: u8, protocol: Protocol) -> &[u8] {
         let Some([second, third]) = self.rendered.get(usize::from(keyspace)) else { return b"*0\r\n" };
         let rendered = if protocol == Protocol::Resp2 { second } else { third };
@@ -26,7 +26,7 @@ impl SlotTable {
 
     fn write_slots(&self, keyspace: u8, writer: &mut ReplyWriter<'_>) {
         writer.array(self.ranges(keyspace).count());
-        // Most nodes have few ranges, but each of them may have been named before.
+        // Parsed once: most nodes have few ranges, but a node may come up many times.
         let addresses: Vec<Option<NodeAddress>> = self.addresses();
         for (first, last, place) in self.ranges(keyspace) {
             let Some(Some(address)) = addresses.get(place) else { continue };
@@ -41,7 +41,7 @@ impl SlotTable {
         }
     }
 
-    /// That of each node; all of them can be read.
+    /// The address of each node. All of them are readable.
     fn addresses(&self) -> Vec<Option<NodeAddress>> {
         (0..self.nodes.len()).map(|place| self.address(place)).collect()
     }
@@ -95,8 +95,8 @@ impl SlotTable {
                 (false, false) => "master,fail",
             };
             let link = if is_me || node.is_up { "connected" } else { "disconnected" };
-            // Clients take the number in brackets apart from the right, so it stands here without them, as
-            // with Redis.
+            // Clients split host and port from the right, so an IPv6 address stands here without brackets, as
+            // in Redis.
             let (host, port) = (&address.clients.host, address.clients.port);
             let peers = address.peers.port;
             let epoch = node.epoch;
@@ -110,8 +110,8 @@ impl SlotTable {
         text
     }
 
-    /// `AT.RING STATUS`, of a node that heard the configuration group last, and knows the others, as is told.
-    /// Slots are counted of the whole ring; how many copies there are, and which slots are down, is told of
+    /// `AT.RING STATUS`, given the last answer of the configuration group and what this node knows of the
+    /// others. Slots are counted over the whole ring; the number of copies and the slots that are down are of
     /// one keyspace.
     pub(crate) fn write_status(
         &self,
@@ -168,10 +168,10 @@ impl SlotTable {
         self.write_keyspaces(&all, writer);
     }
 
-    /// All ranges of slots that nobody answers for: first, last, and the nodes that had their last copies, by
-    /// their numbers.
+    /// Writes all ranges of slots without a live primary: first, last, and the numbers of the nodes that have
+    /// their last copies.
     pub(super) fn write_down(&self, keyspace: u8, writer: &mut ReplyWriter<'_>) {
-        // The last copy of a slot stays its primary while its node is down: nobody else may take its place.
+        // The last copy of a slot stays its primary while its node is down: no other node may take over.
         let is_up = |node: NodeId| self.table.members.get(&node).is_some_and(|member| member.is_up);
         let is_down = |slot: &Configuration| !slot.primary.is_some_and(is_up);
         let mut down: Vec<(usize, usize, Vec<NodeId>)> = Vec::new();
@@ -197,11 +197,10 @@ impl SlotTable {
     pub(crate) fn info_text(&self, keyspace: u8) -> String {
         let routes = self.routes_of(keyspace);
         let assigned = routes.iter().filter(|&&place| place != super::NONE).count();
-        // A node that is down still leads the slots of which it has the last copy, and answers nothing.
+        // A node that is down still leads the slots of which it has the last copy, and does not answer.
         let (served, copies) = self.seen_of(keyspace);
         let failed = (assigned as u64).saturating_sub(served);
-        // A state that failed would tell clients that nothing at all is served here, and some then do not
-        // ask.
+        // A failed state would tell clients that nothing is served here at all, and some would not even ask.
         let is_whole = assigned == routes.len();
         let counts = self.counts();
         let size = counts.iter().filter(|node| node.leads > 0).count();
@@ -218,7 +217,7 @@ impl SlotTable {
             format!("cluster_size:{size}"),
             format!("cluster_current_epoch:{}", epochs.max().unwrap_or(0)),
             format!("cluster_my_epoch:{own}"),
-            // Not a word of Redis: how many copies in sync the slot has that has fewest.
+            // Not a field of Redis: the fewest in-sync copies that any slot has.
             format!("cluster_copies_in_sync_min:{copies}"),
             "cluster_stats_messages_sent:0".to_owned(),
             "cluster_stats_messages_received:0".to_owned(),

@@ -9,7 +9,7 @@ use atoll_keyspace::SLOTS;
 use atoll_replica::{Copies, Epoch, Incarnation, KeyspaceRules, Member, Slot};
 use atoll_resp::{Protocol, ReplyWriter};
 
-/// Three nodes: the first leads slots up to 99, the second those up to 16,000, and nobody the rest; the third
+/// Three nodes: the first leads slots up to 99, the second those up to 16,000, no node the rest; the third
 /// leads none.
 fn table() -> Table {
     let mut table = Table::empty(SLOTS.into());
@@ -32,7 +32,7 @@ fn table() -> Table {
             100..=16000 => NodeId(2),
             _ => return,
         };
-        // Other copies divide no range.
+        // Different copies do not split a range.
         let other = NodeId(if slot.0 % 2 == 0 { 3 } else { 2 });
         *configuration = Configuration {
             epoch: Epoch(5),
@@ -55,7 +55,7 @@ fn each_slot_leads_to_its_primary() {
     assert!(matches!(seen.route(Slot(100)), Route::There(at) if at.host == "10.0.0.2"));
     assert_eq!(seen.route(Slot(16001)), Route::Nowhere);
     assert_eq!(seen.own_slots(0).collect::<Vec<_>>(), (0..100).map(Slot).collect::<Vec<_>>());
-    // A node that the table does not know has no slots, and neither has one without any.
+    // A node that is not in the table has no slots, and neither has one that leads none.
     for stranger in [3, 9] {
         let seen = SlotTable::of(Arc::new(table()), NodeId(stranger));
         assert!(matches!(seen.route(Slot(0)), Route::There(_)));
@@ -93,7 +93,7 @@ fn slots_whose_node_is_down_are_told_as_failed_though_it_still_leads_them() {
     let slots = "cluster_slots_assigned:16001\r\ncluster_slots_ok:100\r\ncluster_slots_pfail:0\r\n\
         cluster_slots_fail:15901\r\n";
     assert!(info.starts_with(&format!("cluster_state:fail\r\n{slots}")), "{info}");
-    // Clients that see a state that failed do not ask at all, whatever else is served.
+    // Clients that see a failed state do not ask at all, whatever else is served.
     let mut table = Table::empty(SLOTS.into());
     table.members = self::table().members;
     table.slots.change_each(|_, slot| slot.primary = Some(NodeId(3)));
@@ -112,7 +112,8 @@ fn what_takes_a_look_at_every_slot_is_counted_once() {
 fn a_status_tells_of_all_slots_that_are_down_however_they_are_scattered() {
     let mut table = Table::clone(&table());
     table.slots.change_each(|slot, configuration| {
-        // One copy alone, of which the other order of two says the same.
+        // Below 1,000 slots with one copy and with two take turns; the others have two copies, in either
+        // order.
         let in_sync = match slot.0 {
             0..1000 if slot.0 % 2 == 0 => Copies::of(&[NodeId(3)]),
             0..1000 => Copies::of(&[NodeId(3), NodeId(2)]),
@@ -160,7 +161,7 @@ fn a_status_counts_what_each_node_leads_and_copies() {
     assert_eq!(number("leads"), counted(&|slot, node| slot.primary == Some(node)));
     assert_eq!(number("in_sync"), counted(&|slot, node| slot.in_sync.contains(node)));
     assert_eq!(number("catching_up"), counted(&|slot, node| slot.joining.contains(node)));
-    // Of the whole ring, and of its only keyspace.
+    // Over the whole ring, and over its only keyspace.
     assert_eq!(number("served"), [number("leads").iter().sum::<u64>(); 2]);
     assert_eq!((number("group_silent_ms"), number("group_leader")), (vec![7], vec![2]));
     assert!(text.contains("\r\nbehind\r\n*2\r\n*2\r\n:2\r\n:12\r\n*2\r\n:3\r\n:0\r\n"), "{text}");

@@ -1,30 +1,30 @@
-//! What was written and is to be looked at, in this round or in the next ones.
+//! What was written and is to be checked, in this round or in later ones.
 //!
-//! Invariant: whoever watches what was written is looked at after that, once each time that it comes to it,
-//! and nobody is passed over.
+//! Invariant: every watch on what was written is checked after the write, once each time that its turn comes,
+//! and none is skipped.
 
 use super::touched::Fields;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The watches of a key: those of a field stand together, in the order in which they began.
+/// The watches of a key. Those of one field stand together, oldest first.
 pub(super) type OfKey = BTreeSet<(Arc<[u8]>, u64)>;
 
-/// Watches by the place of their key.
+/// Watches by their key, prefixed with its keyspace.
 pub(super) type ByPlace = HashMap<Arc<[u8]>, OfKey>;
 
 /// A key, or a field of it.
 pub(super) type Part = (Arc<[u8]>, Option<Arc<[u8]>>);
 
-/// What was written and is to be looked at.
+/// What was written and is to be checked.
 #[derive(Debug, Default)]
 pub(super) struct Due {
-    /// The first one first.
+    /// In the order in which they are checked.
     order: VecDeque<Part>,
-    /// Each of these, and whether it was written again after some of its watches had been looked at.
+    /// Each of these, and whether it was written again after some of its watches had been checked.
     again: HashMap<Part, bool>,
-    /// The last watch that was looked at, of the first part.
+    /// The last watch that was checked, of the first part.
     last: Option<(Arc<[u8]>, u64)>,
 }
 
@@ -37,7 +37,7 @@ impl Due {
         *self = Self::default();
     }
 
-    /// All watches of a key are to be looked at, or those of some fields.
+    /// Queues all watches of a key, or those of some fields.
     pub(super) fn add(&mut self, place: &Arc<[u8]>, of_key: &OfKey, fields: &Fields) {
         let Fields::These(fields) = fields else {
             return self.add_part((Arc::clone(place), None));
@@ -60,7 +60,7 @@ impl Due {
         }
     }
 
-    /// The next watch to look at.
+    /// The next watch to check.
     pub(super) fn next(&mut self, by_place: &ByPlace) -> Option<u64> {
         loop {
             let (place, field) = self.order.front()?;
@@ -80,7 +80,7 @@ impl Due {
             self.last = None;
             let part = self.order.pop_front()?;
             if self.again.remove(&part) == Some(true) {
-                // Others come first: whoever writes to it in each round would have all the looks.
+                // Back of the queue: a writer that writes to it in every round would get all the checks.
                 self.add_part(part);
             }
         }

@@ -1,11 +1,12 @@
-//! Looking whether what is waited for is there: at what was touched, at what began, at whose time is over,
-//! and at what other nodes have by now.
+//! Checks whether watches are met: those on what was touched, new ones, those whose time is over, and those
+//! on slots that moved to other nodes.
 //!
-//! Invariant: what cannot be read is told to who waits for it, and to nobody else.
-//! Invariant: it is looked at when everything that was written is settled, and a field once for all who wait
-//! for it one behind another.
-//! Invariant: a round looks at so many watches and reads so many bytes for them, whatever is written or
-//! waited for; the others follow in the next rounds, and who came later does not come before them.
+//! Invariant: a field that cannot be read is reported to its watchers, and to no other client.
+//! Invariant: checks come after everything that was written is settled, and a field is read once for all
+//! watches on it that are checked in a row.
+//! Invariant: a round checks a bounded number of watches and reads a bounded number of bytes for them,
+//! whatever is written or watched. The others follow in the next rounds, and a later watch does not overtake
+//! them.
 
 use super::touched::{Fields, Touched};
 use super::watch::{Watch, slot_of_place};
@@ -21,52 +22,52 @@ use atoll_resp::{Protocol, ReplyWriter};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Longest value that is told; longer ones are to be read.
+/// Longest value that is sent, in bytes; the client has to read a longer one.
 const TOLD_BYTES_MAX: u64 = 1 << 20;
 
 const _: () =
     assert!(CONDITION_BYTES_MAX as u64 <= TOLD_BYTES_MAX, "what is expected is compared as a whole");
 
-/// What is read of a value: of a longer one it is known by then that it is too long, and that nobody waits
-/// for just that.
+/// The part of a value that is read. If the value is longer, that is known by then, and no watch can expect
+/// exactly this value.
 const LOOKED_AT: Part = Part { offset: 0, len: TOLD_BYTES_MAX + 1 };
 
-/// Values of so many bytes together are told in a round; behind them all that are not short are to be read.
+/// Most bytes of values sent in a round. Beyond that, only short values are sent.
 const TOLD_TOGETHER_MAX: u64 = 64 << 20;
 
-/// Longest value that is told whatever else is.
+/// Longest value that is always sent, in bytes.
 const SHORT_BYTES: u64 = 1 << 10;
 
-/// Watches that are looked at in a round of those that began, of those that are due and of those whose time
-/// is over, each, which takes some milliseconds; the others are in the next ones.
+/// Most watches checked in a round: of new ones, of due ones and of those whose time is over, each. That
+/// takes some milliseconds; the others follow in the next rounds.
 pub(super) const LOOKS_MAX: usize = 4096;
 
-/// Bytes that are read for each of these in a round; one more value may go beyond.
+/// Most bytes read for each of these kinds in a round; one more value may go beyond.
 const READ_BYTES_MAX: u64 = 16 << 20;
 
-/// What was read for a watch, which others may wait for as well.
+/// What was read for a watch. The next watch may be on the same field.
 struct Seen {
     place: Arc<[u8]>,
     field: Arc<[u8]>,
-    /// None if its time is over.
+    /// None if the key has expired.
     reply: Option<Vec<u8>>,
 }
 
-/// A look at some watches.
+/// One pass over some watches.
 struct Look<'a> {
     now: Now,
     keyspaces: &'a Keyspaces,
     seen: Option<Seen>,
     /// Fields that could not be read.
     failed: u64,
-    /// Watches that may still be looked at.
+    /// Watches that may still be checked.
     left: usize,
     /// Bytes that may still be read.
     left_bytes: u64,
 }
 
 impl Look<'_> {
-    /// Begins to look at others.
+    /// Renews the budget for the next kind of watches.
     fn renew(&mut self) {
         (self.left, self.left_bytes) = (LOOKS_MAX, READ_BYTES_MAX);
     }
@@ -75,7 +76,7 @@ impl Look<'_> {
         self.left == 0 || self.left_bytes == 0
     }
 
-    /// What a watch waits for, as it is.
+    /// Reads the field of a watch.
     fn see(&mut self, watch: &Watch) -> &Seen {
         self.left = self.left.saturating_sub(1);
         let seen = match self.seen.take() {
@@ -113,8 +114,9 @@ impl Seen {
 }
 
 impl Watches {
-    /// Looks at what was touched or begun, at whose time is over, and at what this node has no more. To be
-    /// called when everything that was written is settled. Tells how many fields could not be read.
+    /// Checks watches on what was touched, new ones, those whose time is over, and those on slots that this
+    /// node does not lead any more. To be called when everything that was written is settled. Returns how
+    /// many fields could not be read.
     pub(crate) fn look(
         &mut self,
         now: Now,
@@ -122,7 +124,7 @@ impl Watches {
         table: &SlotTable,
         touched: &mut Touched,
     ) -> u64 {
-        // First: cells of a slot that another node has by now may be gone already.
+        // First, because cells of a slot that another node leads by now may be gone already.
         if std::mem::replace(&mut self.seen, table.version()) != table.version() {
             self.look_at_table(table);
         }
@@ -156,7 +158,7 @@ impl Watches {
         }
     }
 
-    /// Takes the next of those that began, and that are there still, to be looked at before the others.
+    /// Moves the next new watches that still exist to the front of the checks.
     fn begin_to_look(&mut self) {
         while self.looking.len() < LOOKS_MAX
             && let Some(number) = self.begun.pop_front()
@@ -165,7 +167,7 @@ impl Watches {
                 self.looking.push_back(number);
             }
         }
-        // What several wait for is read once.
+        // So that a field with several watches is read once.
         self.looking.make_contiguous().sort_by_cached_key(|number| {
             self.all.get(number).map(|watch| (Arc::clone(&watch.place), Arc::clone(&watch.field)))
         });
@@ -180,7 +182,7 @@ impl Watches {
         }
     }
 
-    /// Tells some whose time is over, the first ones first.
+    /// Ends some watches whose time is over, earliest first.
     fn end_overdue(&mut self, look: &mut Look<'_>) {
         look.renew();
         for _ in 0..LOOKS_MAX {
@@ -188,7 +190,7 @@ impl Watches {
             else {
                 return;
             };
-            // It may be as it has to be, and nobody has come to look at it.
+            // It may be met without having been checked yet.
             if self.is_behind() {
                 if look.is_over() {
                     return;
@@ -201,13 +203,12 @@ impl Watches {
         }
     }
 
-    /// Whether some are still to be looked at.
+    /// Whether watches remain to be checked.
     fn is_behind(&self) -> bool {
         !self.looking.is_empty() || !self.begun.is_empty() || !self.due.is_empty()
     }
 
-    /// Whether some are still to be looked at, or told that their time is over: the next round is not to
-    /// wait.
+    /// Whether watches remain to be checked or their time is over, so that the next round must not wait.
     pub(crate) fn goes_on(&self, now: Moment) -> bool {
         self.is_behind() || self.by_end.first().is_some_and(|(ends_us, _)| *ends_us <= now.0)
     }
@@ -215,7 +216,7 @@ impl Watches {
     fn look_at(&mut self, number: u64, look: &mut Look<'_>) {
         let Some(watch) = self.all.get(&number) else { return };
         let Some(reply) = &look.see(watch).reply else {
-            // It will be deleted soon, and then it is looked at again.
+            // The key will be deleted soon, and then the watch is checked again.
             return;
         };
         let told = match reply.first() {
@@ -241,7 +242,7 @@ impl Watches {
         }
     }
 
-    /// What another node has by now is to be waited for there.
+    /// Ends watches on slots that another node leads by now: the client has to wait there.
     fn look_at_table(&mut self, table: &SlotTable) {
         let mut gone: HashMap<u64, String> = HashMap::new();
         for (place, of_key) in &self.by_place {
@@ -263,7 +264,7 @@ impl Watches {
     }
 }
 
-/// The string that a reply is; none for none.
+/// The string in a reply; none for a null.
 fn string_of(reply: &[u8]) -> Option<&[u8]> {
     let end = reply.iter().position(|&byte| byte == b'\n')?;
     reply.get(end + 1..)?.strip_suffix(b"\r\n")

@@ -1,4 +1,4 @@
-//! Watches by themselves: whose they are, when they end, and how long that takes where there are many.
+//! Watches by themselves: whose they are, when they end, and how long that takes for many.
 
 #![allow(clippy::disallowed_methods, reason = "a test measures")]
 
@@ -28,7 +28,7 @@ fn watch_of(users: u32, id: Option<u64>, field: &[u8], expected: Expected<&[u8]>
     Watch::new(&WatchRequest { id, milliseconds: 1_000, key: b"key", field, expected }, 0, waiter, BEGIN)
 }
 
-/// A node that has all slots, and what is watched there.
+/// A node that leads all slots, and its watches.
 struct Place {
     keyspaces: Keyspaces,
     table: SlotTable,
@@ -41,7 +41,7 @@ impl Place {
         let engine = Engine::in_memory(Options::default()).unwrap();
         let keyspaces = Keyspaces::open(&engine, Persistence::Off).unwrap();
         let table = SlotTable::of(Arc::new(Table::empty(SLOTS.into())), NodeId(1));
-        // It is nobody's there, which is not what these are about.
+        // No node leads it in the table, which does not matter to these tests.
         let watches = Watches { seen: table.version(), ..Watches::default() };
         Self { keyspaces, table, watches, touched: Touched::default() }
     }
@@ -50,14 +50,14 @@ impl Place {
         watch(0, None).slot()
     }
 
-    /// Sets a field of the key of all these.
+    /// Sets a field of the key of all these watches.
     fn put(&mut self, field: &[u8], value: &[u8]) {
         let mutations = vec![FieldMutation::Put(field, value)];
         let batch = FieldBatch { key: b"key", conditions: Vec::new(), mutations };
         self.apply(1, &Command::Own(OwnCommand::Batch(batch)));
     }
 
-    /// Applies a write to the key of all these.
+    /// Applies a write to the key of all these watches.
     fn apply(&mut self, time_ms: u64, command: &Command<'_>) {
         let (keyspace, number) = self.keyspaces.of_mut(Self::slot());
         let (applied, mut reply) = (Applied::default(), Vec::new());
@@ -67,12 +67,12 @@ impl Place {
         self.touched.wrote(Self::slot(), (keyspace, number, time_ms), command, key);
     }
 
-    /// The key was written.
+    /// Records a write to the key.
     fn touch(&mut self) {
         self.touched.touch(Self::slot(), [b"key".as_slice()].into_iter());
     }
 
-    /// How many were told in a round.
+    /// How many watches end in a round.
     fn round(&mut self) -> usize {
         let failed = self.watches.look(BEGIN, &self.keyspaces, &self.table, &mut self.touched);
         assert_eq!(failed, 0);
@@ -86,14 +86,14 @@ fn what_another_user_asked_for_does_not_begin_late() {
     watches.begin(watch(0, Some(1)));
     watches.change_user(3, 1);
     assert_eq!((watches.len(), watches.take_pushes().len()), (0, 1), "its time is over");
-    // These were on their way: who waits is answered, and the next user is told nothing.
+    // These were still on their way: a waiting request is answered, and nothing is pushed to the next user.
     watches.begin(watch(0, Some(2)));
     watches.refuse(&watch(0, Some(3)), "MOVED");
     watches.begin(watch(0, None));
     assert_eq!((watches.len(), watches.take_pushes().len(), watches.take_answers().len()), (0, 0, 1));
     watches.begin(watch(1, Some(2)));
     assert_eq!(watches.len(), 1);
-    // The next connection at this place is another one.
+    // The next connection at this index is another one.
     watches.end_connection(3, 9);
     let mut of_next = watch(0, Some(2));
     of_next.waiter.session = 10;
@@ -108,7 +108,7 @@ fn who_understands_no_pushes_any_more_waits_on_for_answers() {
     watches.begin(watch(0, Some(1)));
     watches.end_pushes(3, 1);
     assert_eq!((watches.len(), watches.take_answers().len(), watches.take_pushes().len()), (1, 0, 0));
-    // Those that were on their way, and those that are asked for now.
+    // Watches that were on their way, and new ones.
     watches.begin(watch(0, None));
     watches.begin(watch(0, Some(2)));
     watches.begin(watch(1, None));
@@ -189,7 +189,7 @@ fn what_another_node_has_by_now_is_not_looked_at_here() {
     table.version = Version(1);
     let table = SlotTable::of(Arc::new(table), NodeId(1));
     let mut watches = Watches::default();
-    // It is as it has to be in the cells, which are those of nobody any more.
+    // The cells meet the watch, but this node does not lead them any more.
     watches.begin(watch(0, None));
     let mut touched = Touched { all: true, ..Touched::default() };
     watches.look(Now { moment: Moment(1), date_ms: 1 }, &keyspaces, &table, &mut touched);
@@ -210,7 +210,7 @@ fn of_a_long_value_no_more_is_read_than_may_be_told() {
     }
     assert_eq!(place.round(), 0);
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
-    // It is as it has to be, and too long to be told.
+    // The watch is met, and the value too long to be sent.
     place.watches.begin(watch_of(0, None, b"f", Expected::Differs(None)));
     place.watches.look(BEGIN, &place.keyspaces, &place.table, &mut place.touched);
     assert_eq!(place.watches.take_answers()[0].1, b"*2\r\n:2\r\n_\r\n");
@@ -240,7 +240,7 @@ fn who_came_first_is_looked_at_before_any_number_of_those_who_come_later() {
     names.iter().for_each(|name| place.put(name.as_bytes(), &long));
     place.put(b"z", b"v");
     place.watches.begin(watch_of(0, Some(1_000), b"z", Expected::Differs(None)));
-    // They read more in each round than a round may read, and all of them sort before it.
+    // They want more in each round than a round may read, and all of them sort before it.
     let told: usize = (0..5_u64)
         .map(|round| {
             for (id, name) in (round * 17..).zip(&names) {
@@ -275,7 +275,7 @@ fn what_is_written_again_before_all_were_looked_at_is_looked_at_again() {
     assert_eq!([place.round(), place.round()], [0, 0]);
     place.touch();
     assert_eq!((place.round(), place.watches.goes_on(BEGIN.moment)), (0, true));
-    // The first one was looked at, the last one was not.
+    // The first one was checked, the last one was not.
     place.put(b"00000", b"v");
     place.put(format!("{:05}", count - 1).as_bytes(), b"v");
     place.touch();
@@ -338,7 +338,7 @@ fn a_write_to_one_field_of_a_key_whose_time_is_over_is_about_all_of_them() {
     let (deadline, rule) = (Deadline::At(5), ExpiryRule::default());
     place.apply(1, &Command::Expire { key: b"key", deadline, rule });
     assert_eq!(place.round(), 0);
-    // Nobody came to delete it before.
+    // It has not been deleted yet.
     place.apply(9, &Command::HashSet { key: b"key", pairs: vec![(b"f", b"w")], says_ok: false });
     assert_eq!(place.round(), 1);
 }

@@ -1,4 +1,4 @@
-//! What writes touched: the keys, and which of their fields where the commands say so.
+//! What writes touched: the keys, and which of their fields if the command says so.
 //!
 //! Invariant: whatever a write may have changed is touched.
 
@@ -10,17 +10,17 @@ use atoll_resp::{Command, FieldMutation, OwnCommand};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Fields of a key that are told apart; with more of them it may have been any.
+/// Fields of a key that are told apart; with more of them any may have been written.
 const FIELDS_MAX: usize = 4096;
 
 /// What was written.
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
-    /// Whether anybody wants to know.
+    /// Whether there are watches.
     pub(crate) is_wanted: bool,
-    /// Each behind the place of its keyspace.
+    /// Each key, prefixed with its keyspace.
     pub(super) places: HashMap<Vec<u8>, Fields>,
-    /// Whether it may have been any of them.
+    /// Whether any key may have been written.
     pub(super) all: bool,
 }
 
@@ -32,7 +32,7 @@ pub(super) enum Fields {
 }
 
 impl Touched {
-    /// A command was applied, to these keys of a slot of a keyspace.
+    /// Records a command that was applied to these keys of a slot.
     pub(crate) fn wrote<'a>(
         &mut self,
         slot: Slot,
@@ -44,7 +44,7 @@ impl Touched {
             return;
         }
         match fields_of(command) {
-            // One whose time is over went with all of its fields before these were set.
+            // An expired key loses all of its fields before these are set.
             Some((key, fields)) if !keyspace.may_be_overdue(number, time_ms) => {
                 self.touch_fields(slot, key, &fields);
             }
@@ -52,7 +52,7 @@ impl Touched {
         }
     }
 
-    /// These keys were written, of a slot.
+    /// Records a write to these keys of a slot.
     pub(crate) fn touch<'a>(&mut self, slot: Slot, keys: impl Iterator<Item = &'a [u8]>) {
         if !self.is_wanted {
             return;
@@ -77,7 +77,7 @@ impl Touched {
     }
 }
 
-/// The key that a write is about, and the fields of it that it may change; none where it does not say which.
+/// The key of a write, and the fields that it may change; none if the command does not name them.
 fn fields_of<'a>(command: &Command<'a>) -> Option<(&'a [u8], Vec<&'a [u8]>)> {
     Some(match command {
         Command::Once(once) => return fields_of(&once.command),

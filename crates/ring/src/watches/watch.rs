@@ -1,7 +1,6 @@
-//! One watch: who waits, for which field to have what value, and until when.
+//! One watch: which client waits, for which field to have what value, and until when.
 //!
-//! Invariant: a key stands behind the place of its keyspace everywhere here: those of one keyspace are no
-//! others'.
+//! Invariant: keys are prefixed with their keyspace everywhere here, so that keyspaces never mix.
 
 use crate::clock::Now;
 use crate::keyspaces::slot_at;
@@ -10,33 +9,33 @@ use atoll_replica::{Slot, Ticket};
 use atoll_resp::{Expected, Protocol, WatchRequest};
 use std::sync::Arc;
 
-/// What a watch takes beside its key, field and value, about.
+/// What a watch takes beside its key, field and value, roughly, in bytes.
 const WATCH_BYTES: usize = 448;
 
-/// Longest time that somebody waits, in milliseconds: a day.
+/// Longest wait, in milliseconds: a day.
 const MILLISECONDS_MAX: u64 = 86_400_000;
 
-/// Who waits.
+/// The client that waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiter {
-    /// What the answer is called, if it is one; it also tells the connection.
+    /// The ticket of the answer, if it gets one; it also names the connection.
     pub(crate) ticket: Ticket,
-    /// The place of the connection.
+    /// The index of the connection.
     pub(crate) connection: usize,
     /// The number of the connection.
     pub(crate) session: u64,
     /// How often it had changed its user.
     pub(crate) users: u32,
     pub(crate) protocol: Protocol,
-    /// What a push is called, if that is how it is told.
+    /// The id of its push, if it gets one.
     pub(crate) id: Option<u64>,
 }
 
-/// What somebody waits for.
+/// What a client waits for.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub(super) waiter: Waiter,
-    /// The place of its keyspace, and the key behind it: those of one keyspace are no others'.
+    /// The key, prefixed with its keyspace.
     pub(super) place: Arc<[u8]>,
     pub(super) field: Arc<[u8]>,
     pub(super) expected: Expected<Box<[u8]>>,
@@ -44,7 +43,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// What a request waits for in a keyspace.
+    /// Makes a watch of a request in a keyspace.
     pub(crate) fn new(request: &WatchRequest<'_>, keyspace: u8, waiter: Waiter, now: Now) -> Self {
         let us = request.milliseconds.min(MILLISECONDS_MAX) * 1000;
         let boxed = |value: Option<&[u8]>| value.map(Box::from);
@@ -66,14 +65,14 @@ impl Watch {
         slot_of_place(&self.place)
     }
 
-    /// Memory that it takes, about.
+    /// The memory that it takes, roughly.
     pub(crate) fn bytes(&self) -> usize {
         let (Expected::Equals(value) | Expected::Differs(value)) = &self.expected;
         WATCH_BYTES + self.place.len() + self.field.len() + value.as_ref().map_or(0, |value| value.len())
     }
 }
 
-/// A key of a keyspace.
+/// A key, prefixed with its keyspace.
 pub(super) fn place_of(keyspace: u8, key: &[u8]) -> Vec<u8> {
     [&[keyspace], key].concat()
 }

@@ -1,5 +1,5 @@
-//! What entries do to cells is on the disk behind what the log says of them, whenever the process ends, and
-//! what cannot be read there ends nothing.
+//! The effect of an entry reaches the disk after the log's record of it, whenever the process ends; and a
+//! read that fails does not end the node.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -24,7 +24,7 @@ const ME: NodeId = NodeId(2);
 const SLOT: Slot = Slot(5);
 const NOW: Now = Now { moment: Moment(1), date_ms: 1 };
 
-/// Who leads in an epoch: another one than in the one before.
+/// The leader of an epoch: a different node than in the epoch before.
 fn primary_of(epoch: u64) -> NodeId {
     NodeId(if epoch.is_multiple_of(2) { 3 } else { 1 })
 }
@@ -34,7 +34,7 @@ fn table(epoch: u64) -> Arc<Table> {
     table_of(epoch, primary_of(epoch), &[ME], 1..=3)
 }
 
-/// The same with who leads, who is to catch up, and of how many nodes.
+/// The same with a given leader, a copy that catches up, and a number of nodes.
 fn table_of(epoch: u64, primary: NodeId, joining: &[NodeId], nodes: RangeInclusive<u32>) -> Arc<Table> {
     let mut table = Table::empty(16_384);
     table.version = Version(epoch);
@@ -59,7 +59,7 @@ fn table_of(epoch: u64, primary: NodeId, joining: &[NodeId], nodes: RangeInclusi
     Arc::new(table)
 }
 
-/// A node that has a copy, and what its sockets are watched with.
+/// A node that has a copy, and the poll of its sockets.
 fn begun(engine: &Engine) -> (Copies, mio::Poll) {
     let (poll, listener) = (mio::Poll::new().unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
     let peers = Peers::listen(ME, (None, None), listener, poll.registry()).unwrap();
@@ -73,7 +73,7 @@ fn begun(engine: &Engine) -> (Copies, mio::Poll) {
     (copies, poll)
 }
 
-/// A node that leads a slot of which nobody else has a copy.
+/// A node that leads a slot and has its only copy.
 fn leading(engine: &Engine) -> (Copies, mio::Poll) {
     let (mut copies, poll) = begun(engine);
     let table = table_of(2, ME, &[], 2..=2);
@@ -84,7 +84,7 @@ fn leading(engine: &Engine) -> (Copies, mio::Poll) {
     (copies, poll)
 }
 
-/// What a request is answered.
+/// The reply to a request.
 fn ask(copies: &mut Copies, words: &[&str]) -> String {
     let mut bytes = Vec::new();
     write_request(&mut bytes, words);
@@ -109,7 +109,7 @@ fn at(epoch: u64, sequence: u64) -> Position {
     Position { epoch: Epoch(epoch), sequence: Sequence(sequence) }
 }
 
-/// Entries of one epoch behind a place come from whoever leads in another one, or the same.
+/// The leader of one epoch sends entries of an epoch, which may be an earlier one, after a position.
 fn hear(copies: &mut Copies, leads: u64, previous: Position, (epoch, through): (u64, u64), committed: u64) {
     let mut body = vec![0];
     write_request(&mut body, &["set", "key", "value"]);
@@ -121,7 +121,7 @@ fn hear(copies: &mut Copies, leads: u64, previous: Position, (epoch, through): (
     copies.hear(NOW, primary_of(leads), Incarnation(1), Spoken::Message(message)).unwrap();
 }
 
-/// What is there for who opens the store again.
+/// What is found when the store is opened again.
 fn found_again(engine: &Engine) -> Vec<Found> {
     let keyspaces = Keyspaces::open(engine, Persistence::Always).unwrap();
     SlotLog::open(engine, "log").unwrap().found(crate::copies::applied(&keyspaces)).unwrap()
@@ -137,7 +137,7 @@ fn nothing_is_applied_before_it_is_written_that_what_was_logged_in_its_place_is_
     assert_eq!(found_again(&engine)[0].entries.len(), 4, "logged, and not committed");
     copies.step(NOW, Input::Table(table(2))).unwrap();
     hear(&mut copies, 2, at(1, 5), (2, 7), 7);
-    // The round does not come to its end.
+    // The round does not complete.
     let found = found_again(&engine);
     assert_eq!((found[0].base, found[0].entries.len()), (at(2, 7), 0));
 }
@@ -150,8 +150,7 @@ fn what_is_cut_off_may_be_of_a_later_epoch_than_what_is_applied_in_its_place() {
     copies.step(NOW, Input::Table(table(2))).unwrap();
     hear(&mut copies, 2, at(1, 5), (2, 8), 5);
     copies.write_log().unwrap();
-    // Whoever leads next never heard of the second epoch, and has an entry of the first one that this copy
-    // has not.
+    // The next leader never heard of the second epoch, and has an entry of the first that this copy lacks.
     copies.step(NOW, Input::Table(table(3))).unwrap();
     hear(&mut copies, 3, at(1, 5), (1, 6), 6);
     let found = found_again(&engine);

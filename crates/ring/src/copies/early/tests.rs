@@ -1,4 +1,4 @@
-//! What was held until clocks were known is done by the date that most of them say.
+//! Requests that were held until clocks were known are dated by the majority of the clocks.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -19,7 +19,7 @@ const NUMBER: u16 = 5;
 const TODAY: u64 = 1_800_000_000_000;
 const YEAR: u64 = 365 * 86_400_000;
 
-/// A table of three nodes by which this one has the only copy of a slot.
+/// A table of three nodes in which this one has the only copy of a slot.
 fn table() -> Table {
     let mut table = Table::empty(16_384);
     table.version = Version(1);
@@ -43,7 +43,7 @@ fn table() -> Table {
     table
 }
 
-/// A node that has begun a life at this date of its clock, and what its sockets are watched with.
+/// A node that has begun an incarnation at this date of its clock, and the poll of its sockets.
 fn begun(now: Now) -> (Copies, mio::Poll) {
     let engine = Engine::in_memory(atoll_engine::Options::default()).unwrap();
     let (poll, listener) = (mio::Poll::new().unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());

@@ -1,4 +1,5 @@
-//! A long slot is empty until its last piece is there, whatever comes between, and whole from then on.
+//! A long slot is empty until its last piece has arrived, whatever happens meanwhile, and complete from then
+//! on.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::*;
@@ -21,7 +22,7 @@ const ME: NodeId = NodeId(2);
 const SLOT: Slot = Slot(5);
 const NUMBER: u16 = 5;
 
-/// Where cells come from.
+/// The keyspace that the cells come from.
 fn source(keys: u64) -> Keyspace {
     let engine = Engine::in_memory(atoll_engine::Options::default()).unwrap();
     let mut source = Keyspace::open(&engine, "source").unwrap();
@@ -44,7 +45,7 @@ fn set(keyspace: &mut Keyspace, sequence: u64) {
     keyspace.apply(NUMBER, applied, sequence, &command, Protocol::Resp2, &mut Vec::new()).unwrap();
 }
 
-/// All cells of a source, some in each piece.
+/// All cells of a source, in several pieces.
 fn pieces(source: &Keyspace) -> Vec<Piece> {
     let (mut exporter, mut pieces, mut is_last) = (source.exporter(NUMBER), Vec::new(), false);
     let Applied { epoch, sequence } = source.applied(NUMBER);
@@ -69,8 +70,7 @@ struct Node {
 }
 
 impl Node {
-    /// A node that has nothing, in a ring in which the first node leads all and this one has a copy that
-    /// catches up.
+    /// An empty node with a copy that catches up, in a ring in which the first node leads everything.
     fn begin() -> Self {
         let disk = SimDisk::seeded(1);
         Self::begin_on(Arc::new(disk.clone()), disk)
@@ -142,7 +142,7 @@ impl Node {
         self.copies.write_log().unwrap();
     }
 
-    /// Leaves so much on the disk beside what is kept free.
+    /// Leaves this much on the disk beside what is kept free.
     fn leave(&self, bytes: u64) {
         let leave = |space_left| {
             self.disk.set_plan(FaultPlan { space_left: Some(space_left), ..FaultPlan::default() });
@@ -156,7 +156,7 @@ impl Node {
         self.copies.keyspaces.of(SLOT).0
     }
 
-    /// How many keys there are, and up to which entry, by the cells and by the protocol.
+    /// How many keys there are, and the last entry, by the cells and by the protocol.
     fn has(&self) -> (u64, u64, u64) {
         let keyspace = self.keyspace();
         (
@@ -173,7 +173,7 @@ impl Node {
         assert_eq!(self.has(), (source.keys_in(NUMBER), last, last));
     }
 
-    /// What is there for who opens the store again: keys, cells of any kind, and entries of the log.
+    /// What is found when the store is opened again: keys, cells of any kind, and log entries.
     fn found_again(&self) -> (u64, u64, usize) {
         let keyspaces = Keyspaces::open(&self.engine, Persistence::Always).unwrap();
         let mut log = SlotLog::open(&self.engine, "log").unwrap();
@@ -202,7 +202,7 @@ fn a_long_slot_is_empty_until_its_last_piece_is_there_and_then_whole() {
     let position = last.position;
     let handed = node.copies.take_handed();
     assert_eq!(handed.last().map(|(slot, position, _)| (*slot, *position)), Some((SLOT, position)));
-    // Nothing of it is taken once more.
+    // None of it is taken a second time.
     node.hear(1, &pieces);
     node.assert_is(&source);
     assert_eq!((node.copies.long_arrivals(), node.copies.given_up()), (1, 0));
@@ -259,12 +259,12 @@ fn a_sender_that_begins_anew_is_not_mixed_with_what_it_sent_before() {
     assert_eq!(node.found_again(), (0, 0, 0), "the first piece waits in memory");
     node.hear(1, &after[1..]);
     node.assert_is(&longer);
-    // The slot became short meanwhile.
+    // The slot has become short meanwhile.
     let (mut node, short) = (Node::begin(), self::source(3));
     node.hear(1, &before[..before.len() - 1]);
     node.hear(1, &pieces(&short));
     node.assert_is(&short);
-    // A piece that is missing ends it as well.
+    // A missing piece ends it as well.
     let (mut node, again) = (Node::begin(), pieces(&longer));
     node.hear(1, &again[..again.len() - 3]);
     node.hear(1, &again[again.len() - 2..]);
@@ -293,7 +293,7 @@ fn a_copy_that_somebody_counts_on_is_never_emptied() {
         node.hear(1, &pieces[2..]);
         assert_eq!(node.has(), (1, 1, 1), "{primary}");
     }
-    // Whoever is to lead what is left of a slot does so with nothing, and not with some cells.
+    // A node that is to lead the rest of a slot begins empty, and not with some of the cells.
     let (mut node, long) = (Node::begin(), source(60));
     let pieces = pieces(&long);
     node.hear(1, &pieces[..pieces.len() - 1]);
@@ -308,7 +308,7 @@ fn a_slot_that_does_not_fit_is_given_up_before_the_disk_is_full_and_rests_for_a_
     let (mut node, long) = (Node::begin(), source(60));
     (1..=3).for_each(|sequence| node.hear_entry(1, sequence));
     let pieces = pieces(&long);
-    // There is room for the first piece, and not for all that is gathered.
+    // There is room for the first piece, but not for everything gathered.
     node.leave(50_000);
     node.hear(1, &pieces);
     assert_eq!((node.has(), node.copies.given_up(), node.copies.is_full()), ((3, 3, 3), 1, false));
@@ -319,11 +319,11 @@ fn a_slot_that_does_not_fit_is_given_up_before_the_disk_is_full_and_rests_for_a_
     node.hear(1, &pieces);
     assert_eq!((node.has(), node.copies.given_up()), ((4, 4, 4), 1));
     node.now.moment = node.now.moment.after(1_000_000);
-    // With nothing left beside what is kept it is not begun.
+    // With nothing left beside what is kept free it is not begun.
     node.leave(0);
     node.hear(1, &pieces);
     assert_eq!((node.has(), node.copies.given_up(), node.copies.long_arrivals()), ((4, 4, 4), 2, 0));
-    // And what is in place already ends as well.
+    // A slot that is partly in place ends as well.
     node.disk.set_plan(FaultPlan::default());
     node.now.moment = node.now.moment.after(60_000_000);
     node.hear(1, &pieces[..pieces.len() - 1]);
@@ -337,7 +337,7 @@ fn a_slot_that_does_not_fit_is_given_up_before_the_disk_is_full_and_rests_for_a_
     node.assert_is(&long);
 }
 
-/// A disk that does not tell how much room it has.
+/// A disk that does not report how much room it has.
 struct Silent(SimDisk);
 
 impl Disk for Silent {
@@ -377,7 +377,7 @@ fn a_full_disk_ends_it_and_the_slot_is_empty_and_comes_again_when_there_is_room(
     let pieces = pieces(&long);
     node.hear(1, &pieces[..pieces.len() - 2]);
     node.disk.set_plan(FaultPlan { space_left: Some(0), ..FaultPlan::default() });
-    // The log has some room in reserve: what comes again and again uses it up.
+    // The log has some room in reserve, which repeated transfers use up.
     for _ in 0..100_000 {
         if node.copies.is_full() {
             break;
@@ -399,7 +399,7 @@ fn a_full_disk_ends_it_and_the_slot_is_empty_and_comes_again_when_there_is_room(
     node.assert_is(&long);
 }
 
-/// The same cells as they are sent by who goes by another branch.
+/// The same cells as sent by a node that follows another branch.
 fn of_branch(pieces: &[Piece], branch: Version) -> Vec<Piece> {
     pieces.iter().map(|piece| Piece { branch, ..piece.clone() }).collect()
 }
@@ -410,7 +410,7 @@ fn cells_of_a_branch_that_was_given_up_are_not_put_in_place_however_late_they_co
     for keys in [5, 60] {
         let (mut node, source) = (Node::begin(), source(keys));
         let pieces = pieces(&source);
-        // Some came before the loss was accepted; the primary of before leads again, in another branch.
+        // Some came before the loss was accepted; the former primary leads again, in another branch.
         node.hear(1, &pieces[..pieces.len() / 2]);
         node.branch = Version(2);
         node.go_by(1, &[1], &[2]);

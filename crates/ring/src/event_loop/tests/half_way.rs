@@ -1,5 +1,5 @@
-//! A node alone ends with an engine in which something ended half-way, also where it keeps nothing on
-//! purpose.
+//! A node that is the whole ring ends when its engine failed half-way through a write, even if it is
+//! configured to keep nothing.
 
 use super::*;
 use atoll_disk::{FaultPlan, SimDisk};
@@ -32,7 +32,7 @@ fn delete_all(engine: &Engine) -> Result<Commit, EngineError> {
     engine.write(&batch, Durability::Buffered)
 }
 
-/// Slots on an engine whose log has a write that the trees have not.
+/// Slots on an engine whose log has a write that the trees lack.
 fn slots_that_broke() -> Slots {
     let disk = SimDisk::seeded(1);
     let filling = open(&disk, 1 << 30);

@@ -1,10 +1,10 @@
-//! A loop on a quick disk syncs itself, once nobody else can have a turn.
+//! A loop on a quick disk syncs by itself, once no other connection can have a turn.
 
 use super::turns::{Standing, client, heard};
 use super::*;
 use std::sync::atomic::AtomicU64;
 
-/// A loop on a disk that was quick for long, and some clients of it; the clock stands.
+/// A loop on a disk that has been quick for long, with some clients; the clock stands still.
 fn quick(clients: usize) -> (Ready, Arc<Standing>, Vec<Socket>) {
     let clock = Arc::new(Standing(SystemClock.now(), AtomicU64::new(0)));
     let mut ready = ready(clock.clone(), ConnectionLimits::default());
@@ -28,7 +28,7 @@ impl Ready {
         self.event_loop.pass(&mut Events::with_capacity(EVENTS))
     }
 
-    /// Whether the loop, which this thread runs, synced last.
+    /// Whether the last sync was made by the loop, which runs on this thread.
     fn synced_here(&self) -> bool {
         *self.disk.synced_by.lock().unwrap() == Some(std::thread::current().id())
     }

@@ -1,11 +1,11 @@
-//! Nobody keeps the others waiting for longer than a turn, whatever it asks for. The loop goes on only when
-//! it is told to.
+//! No client keeps the others waiting for longer than a turn, whatever it asks for. The loop advances only
+//! when a test steps it.
 
 use super::*;
 use crate::clock::Now;
 use std::sync::atomic::AtomicU64;
 
-/// A client that sent this already.
+/// A client that has sent these bytes.
 pub(super) fn client(ready: &Ready, words: &[u8]) -> Socket {
     let mut socket = Socket::connect(ready.address).unwrap();
     socket.write_all(words).unwrap();
@@ -13,7 +13,7 @@ pub(super) fn client(ready: &Ready, words: &[u8]) -> Socket {
     socket
 }
 
-/// What arrived by now.
+/// What has arrived.
 pub(super) fn heard(socket: &mut Socket) -> String {
     let mut heard = Vec::new();
     drop(socket.read_to_end(&mut heard));
@@ -21,14 +21,14 @@ pub(super) fn heard(socket: &mut Socket) -> String {
 }
 
 impl Ready {
-    /// Lets everybody in who is there.
+    /// Accepts all waiting clients.
     pub(super) fn let_in(&mut self) {
         self.event_loop.has_waiting = true;
         self.event_loop.here.look_at_clock();
         self.event_loop.accept();
     }
 
-    /// Looks once what the poll tells.
+    /// Polls once.
     fn look(&mut self) {
         let mut events = Events::with_capacity(EVENTS);
         self.event_loop.poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
@@ -45,14 +45,14 @@ fn who_asks_for_much_that_is_told_at_the_end_of_a_round_leaves_turns_to_others()
     ready.event_loop.round().unwrap();
     ready.event_loop.round().unwrap();
     assert_eq!(heard(&mut other), "+PONG\r\n");
-    // Its rest is for later, and comes.
+    // The rest of its replies comes later.
     for _ in 0..20 {
         ready.event_loop.round().unwrap();
     }
     assert_eq!(heard(&mut asking).matches("id=1 ").count(), 100);
 }
 
-/// A clock that is a millisecond further each time it is looked at.
+/// A clock that advances by a millisecond at each reading.
 #[derive(Default)]
 struct Stepping(AtomicU64);
 
@@ -102,7 +102,7 @@ fn a_round_ends_when_its_time_is_over_and_the_others_are_first_in_the_next_one()
     ready.event_loop.round().unwrap();
     clients.retain_mut(|client| heard(client).is_empty());
     assert!((50..100).contains(&clients.len()), "{} had no turn", clients.len());
-    // Nobody has a second one before each had its first, though everybody has more to do.
+    // No client has a second turn before each had its first, although all have more to do.
     for _ in 0..10 {
         ready.event_loop.round().unwrap();
     }
@@ -118,8 +118,8 @@ fn what_was_received_for_a_turn_that_was_cut_short_is_executed_behind_the_sync_t
     ready.look();
     ready.event_loop.round().unwrap();
     assert!(heard(&mut waits).ends_with("+OK\r\n"));
-    // In one round: what it waits for is written, others ask for so much that it has no turn, and it has
-    // something to ask.
+    // In one round the field that it waits for is written, others ask for so much that it has no turn, and it
+    // has a request itself.
     ready.disk.set(Gate::Shut);
     let _writer = client(&ready, b"HSET k f 1\r\n");
     let _asking: Vec<_> = (0..8).map(|_| client(&ready, b"CLIENT LIST\r\n")).collect();
@@ -141,7 +141,7 @@ fn what_was_received_for_a_turn_that_was_cut_short_is_executed_behind_the_sync_t
     assert!(told.ends_with("+PONG\r\n"), "{told}");
 }
 
-/// A clock that stands until it is put forward.
+/// A clock that stands still until it is advanced.
 pub(super) struct Standing(pub(super) Now, pub(super) AtomicU64);
 
 impl Clock for Standing {
@@ -156,7 +156,7 @@ fn a_round_has_its_whole_time_however_long_it_took_to_come_to_it() {
     let mut ready = ready(clock.clone(), ConnectionLimits::default());
     let mut clients: Vec<_> = (0..100).map(|_| client(&ready, b"PING\r\n")).collect();
     ready.let_in();
-    // What others sent was heard, and what waited for a sync was told.
+    // Messages of others were received, and held replies were sent.
     clock.1.store(30_000, Ordering::Relaxed);
     ready.event_loop.round().unwrap();
     let answered = clients.iter_mut().filter_map(|client| (!heard(client).is_empty()).then_some(())).count();

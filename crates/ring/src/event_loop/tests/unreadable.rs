@@ -1,4 +1,4 @@
-//! What cannot be read hurts who asks for it, and nobody else.
+//! A slot that cannot be read fails the requests for it, and no others.
 
 use super::*;
 use crate::warned;
@@ -27,8 +27,8 @@ fn what_cannot_be_read_is_an_error_for_who_reads_or_waits_for_it_and_for_nobody_
     running.end().unwrap();
 }
 
-/// A disk on which slots have more than is read when they are opened: keys with deadlines, and who wrote
-/// them.
+/// A disk whose slots hold more than is read when they are opened: keys with deadlines, and remembered
+/// clients.
 fn disk_with_keys() -> Arc<MemoryDisk> {
     let disk = Arc::new(MemoryDisk::new());
     let engine = Engine::open(disk.clone(), Options { background: false, ..Options::default() }).unwrap();

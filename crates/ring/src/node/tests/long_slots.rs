@@ -1,8 +1,8 @@
-//! A slot that is too long to be gathered is copied to a node that was away, and is whole there.
+//! A slot that is too long to be gathered is copied to a node that was down, and is complete there.
 
 use super::*;
 
-/// What a slot may be gathered in here.
+/// The memory in which a slot may be gathered here.
 const GATHERING: GatheringRoom = GatheringRoom { slot_bytes_max: 64 << 10, bytes_max: 128 << 10 };
 
 const KEYS: u32 = 200;
@@ -17,11 +17,11 @@ fn a_slot_longer_than_may_be_gathered_is_whole_at_a_node_that_had_nothing_and_at
     is_whole_behind_an_absence(SimDisk::clone);
 }
 
-/// The third node is away while the slot becomes long, and is all that is left in the end.
+/// The third node is down while the slot becomes long, and is the only one left in the end.
 fn is_whole_behind_an_absence(comes_back_with: impl Fn(&SimDisk) -> SimDisk) {
     let mut ring = Three::start(1_000_000);
     let mut client = Client::of(&ring.nodes[0]);
-    // A machine that is busy may make a copy a lost one for a while.
+    // On a busy machine a copy may count as lost for a while.
     wait_for("there is something", || client.ask(&["set", "{long}old", "value"]) == "OK");
     ring.nodes.remove(2).stop().unwrap();
     let mut client = Client::of(&ring.nodes[0]);

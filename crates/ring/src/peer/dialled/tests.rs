@@ -1,4 +1,4 @@
-//! What is said to a node that does not listen, refuses, or is slow.
+//! Sending to a node that does not listen, refuses, or is slow.
 #![allow(clippy::unwrap_used, clippy::panic)]
 #![allow(
     clippy::disallowed_methods,
@@ -49,7 +49,7 @@ fn node_of(authority: &Authority, trusted: &[&Authority], folder: &Path) -> Peer
     NodeTls::of_files(&files, "127.0.0.1", now).unwrap().peers.unwrap()
 }
 
-/// Refuses everybody who shows a certificate of another authority, and waits until they have gone.
+/// Refuses clients that show a certificate of another authority, and waits until they have gone.
 fn refuse_all(listener: &TcpListener, serve: &Arc<rustls::ServerConfig>) {
     for socket in listener.incoming() {
         let Ok(mut socket) = socket else { return };
@@ -87,7 +87,7 @@ fn a_node_that_refuses_the_certificate_of_this_one_is_told_of_once_and_left_alon
     });
     assert_eq!(warned, 1);
     assert!(dials_made <= 4, "{dials_made} times in 2.5 s");
-    // Once it was spoken to for a while, what happens then is told again.
+    // After it was reachable for a while, a new failure is logged again.
     (dialled.is_open, dialled.retry_at) = (true, Moment(u64::MAX));
     dialled.flush(&showing(None), mio::Token(1), dialled.open_by.after(SETTLED_US), poll.registry());
     assert_eq!(dialled.trouble, None);
@@ -100,7 +100,7 @@ fn the_room_of_a_long_message_is_not_kept() {
     assert!(dialled.body.capacity() <= UNCONNECTED_BYTES_MAX, "{}", dialled.body.capacity());
 }
 
-/// Node 1, which has begun, and knows where the other one is.
+/// Node 1, which has an incarnation and knows the other node's address.
 fn speaking_to(at: SocketAddr, poll: &Poll) -> Peers {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut peers = Peers::listen(NodeId(1), (None, None), listener, poll.registry()).unwrap();
@@ -109,7 +109,7 @@ fn speaking_to(at: SocketAddr, poll: &Poll) -> Peers {
     peers
 }
 
-/// What the poll tells next.
+/// The next events of the poll.
 fn notice(peers: &mut Peers, poll: &mut Poll) {
     let mut events = Events::with_capacity(8);
     poll.poll(&mut events, Some(Duration::from_secs(60))).unwrap();
@@ -120,7 +120,7 @@ fn notice(peers: &mut Peers, poll: &mut Poll) {
 #[test]
 fn what_is_lost_with_a_connection_counts_as_given_up_and_what_went_out_as_sent() {
     let mut poll = Poll::new().unwrap();
-    // Nobody else takes a port there once it is let go of.
+    // No other process takes a port on this address after it is freed.
     let listener = TcpListener::bind("127.0.0.2:0").unwrap();
     let at = listener.local_addr().unwrap();
     drop(listener);
@@ -143,7 +143,7 @@ fn what_is_lost_with_a_connection_counts_as_given_up_and_what_went_out_as_sent()
         peers.flush(Moment(1_200_001), 7, poll.registry());
     }
     assert_eq!((peers.said, peers.dropped), (4, 10));
-    // Nobody knows where it is any more.
+    // Its address is not known any more.
     peers.set_addresses(&[].into(), poll.registry());
     say(&mut peers, 1);
     assert_eq!((peers.said, peers.dropped), (4, 11));
@@ -162,7 +162,7 @@ fn append(slot: u32, behind: u64, bodies: &[usize]) -> Message {
     Message::Slot { slot: Slot(slot), epoch: Epoch(3), about }
 }
 
-/// A name for what was said, short enough to be compared.
+/// A short name for a message, to be compared.
 fn name_of(spoken: &Spoken) -> String {
     match spoken {
         Spoken::Date(_) => "date".to_owned(),
@@ -179,7 +179,7 @@ fn name_of(spoken: &Spoken) -> String {
     }
 }
 
-/// What comes of so many messages, in this order.
+/// The names of the next `count` messages, in order.
 fn hear(socket: &mut std::net::TcpStream, count: usize) -> Vec<String> {
     let (mut decoder, mut room, mut heard) = (Decoder::new(LIMITS), vec![0; 1 << 20], Vec::new());
     let mut is_greeted = false;
@@ -196,10 +196,10 @@ fn hear(socket: &mut std::net::TcpStream, count: usize) -> Vec<String> {
     heard
 }
 
-/// When all of it happens that is said to a node which is slow.
+/// The single moment at which everything is sent to the slow node.
 const AT: Moment = Moment(1_000_000);
 
-/// A node that is connected, and reads nothing of what it is told before somebody accepts the connection.
+/// A connected node that reads nothing before its connection is accepted.
 fn connected(poll: &mut Poll) -> (Peers, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut peers = speaking_to(listener.local_addr().unwrap(), poll);
@@ -246,20 +246,20 @@ fn promises_go_before_entries_that_wait_and_those_wait_once() {
     let at = AT;
     peers.say(OTHER, &append(4, 7, &[20 << 20]));
     ask(&mut peers, 1);
-    // Much of it is on its way, and nobody reads it.
+    // Much of it is under way, and is not read.
     peers.flush(at, 7, poll.registry());
     peers.say(OTHER, &append(5, 2, &[20 << 20, 1 << 20]));
     ask(&mut peers, 2);
     let waiting = peers.waiting_bytes(OTHER).unwrap();
     assert!(waiting > 30 << 20, "{waiting}");
-    // All of it is said again, as it would be to a node that is slow.
+    // All of it is sent again, as it would be to a slow node.
     for _ in 0..10 {
         peers.say(OTHER, &append(4, 7, &[20 << 20]));
         peers.say(OTHER, &append(5, 3, &[1 << 20]));
     }
     let more = peers.waiting_bytes(OTHER).unwrap() - waiting;
     assert!(more < 4_000, "{more} bytes more");
-    // What is new is not, and neither is what is of another slot.
+    // New entries are no repeat, and neither are those of another slot.
     peers.say(OTHER, &append(5, 4, &[10]));
     peers.say(OTHER, &append(6, 4, &[10]));
     let hears = std::thread::spawn(move || hear(&mut listener.accept().unwrap().0, 27));
@@ -269,11 +269,11 @@ fn promises_go_before_entries_that_wait_and_those_wait_once() {
     }
     let heard = hears.join().unwrap();
     assert_eq!(heard[..5], ["date", "ask 1", "slot 4: 1 behind 7", "ask 2", "slot 5: 2 behind 2"]);
-    // Each time it was said again it was asked whether it is there, which the other one answers.
+    // Each repeat became a question whether the entries came, which the other node answers.
     let asked = ["slot 4: 0 behind 8", "slot 5: 0 behind 4"];
     assert!(heard[5..25].chunks(2).all(|pair| pair == asked), "{heard:?}");
     assert_eq!(heard[25..], ["slot 5: 1 behind 4", "slot 6: 1 behind 4"]);
-    // It is not there any more, so it may be said again.
+    // It does not wait any more, so it may be sent again.
     peers.say(OTHER, &append(4, 7, &[20 << 20]));
     assert!(peers.waiting_bytes(OTHER).unwrap() > 20 << 20);
 }
