@@ -14,22 +14,21 @@ pub(crate) enum Refused {
     Failed(StoreError),
 }
 
-/// What a node says that has no place for one more connection.
+/// Error of a node that has no place for one more connection.
 pub(crate) const FULL: &[u8] = b"ERR max number of clients reached";
 
-/// Whether a node says that it has no place for one more connection, which it does unasked, whatever it was
-/// about to be asked.
+/// Whether a node says that it has no place for one more connection. It says so unasked, before any request.
 pub(crate) fn is_full(text: &[u8]) -> bool {
     text.starts_with(b"ERR max number of clients")
 }
 
-/// Whether a node lets nobody in now, whoever it is: it has no place, or has not heard yet what its ring is.
+/// Whether a node accepts no client at present: it is full, or has not learned the state of its ring yet.
 pub(crate) fn is_busy(text: &[u8]) -> bool {
     is_full(text) || text.starts_with(b"LOADING ")
 }
 
-/// Whether a node says of whoever greets it that there is no such keyspace, which one that hears of it late
-/// says as well.
+/// Whether a node answers a greeting by saying that the keyspace does not exist. A node that learns of the
+/// keyspace late says so as well.
 pub(crate) fn is_of_keyspace(text: &[u8]) -> bool {
     let is_of_user = || {
         let text = String::from_utf8_lossy(text);
@@ -38,7 +37,7 @@ pub(crate) fn is_of_keyspace(text: &[u8]) -> bool {
     text.starts_with(b"NOTFOUND ") || is_of_user()
 }
 
-/// The meaning of an error that a node answered while it did `what`.
+/// The meaning of an error reply to the operation `what`.
 pub(crate) fn meaning(text: &[u8], what: &'static str, place: &str) -> Refused {
     if is_full(text) {
         return Refused::Later(String::from_utf8_lossy(text).into_owned());
@@ -62,7 +61,7 @@ pub(crate) fn meaning(text: &[u8], what: &'static str, place: &str) -> Refused {
         "UNKNOWN" => Refused::Unknown(rest.to_owned()),
         // Asking again would not help.
         "FORGOTTEN" => Refused::Failed(StoreError::Unknown { what, reason: rest.to_owned(), source: None }),
-        // Redis has words of its own for it, which speak of operations that nobody asked for here.
+        // The text of Redis speaks of an operation that the caller did not ask for.
         "WRONGTYPE" => Refused::Failed(StoreError::Remote {
             kind: ErrorKind::InvalidInput,
             unknown: false,
@@ -74,7 +73,7 @@ pub(crate) fn meaning(text: &[u8], what: &'static str, place: &str) -> Refused {
             Refused::Failed(StoreError::Remote {
                 kind: named.unwrap_or(ErrorKind::Internal),
                 unknown: false,
-                // A word of ours is the kind, which says the same.
+                // One of our own words is the kind itself and need not be repeated.
                 message: if named.is_some() { rest.to_owned() } else { text.clone().into_owned() },
                 hint: None,
             })
@@ -82,7 +81,7 @@ pub(crate) fn meaning(text: &[u8], what: &'static str, place: &str) -> Refused {
     }
 }
 
-/// An address whose host has colons, as it can be connected to.
+/// An address with its host in brackets if the host contains colons, so that it can be connected to.
 pub(crate) fn bracketed(address: &str) -> String {
     match address.rsplit_once(':') {
         Some((host, port)) if host.contains(':') && !host.starts_with('[') => format!("[{host}]:{port}"),

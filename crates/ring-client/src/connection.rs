@@ -1,6 +1,6 @@
 //! One connection to a node: a request, then its answer.
 //!
-//! Invariant: a connection whose answer was not read whole is never used again.
+//! Invariant: a connection whose answer was not read in full is never used again.
 
 use crate::answer::{FULL, Refused, is_busy, is_of_keyspace, meaning};
 use crate::options::RingOptions;
@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// A connection that nobody waits on.
+/// A connection that is used by one call at a time.
 pub(crate) struct Connection {
     stream: Line,
     parser: ReplyParser,
@@ -28,14 +28,14 @@ pub(crate) enum Silent {
     Unsent(io::Error),
     /// It may have arrived.
     Sent(io::Error),
-    /// The node lets nobody in who says this.
+    /// The node does not authenticate this client.
     Stranger(StoreError),
-    /// The node knows of no such keyspace, or not yet; the error is that of a ring in which there is none.
+    /// The node knows no such keyspace, or not yet. The error is that of a ring in which there is none.
     Elsewhere(StoreError),
 }
 
 impl Silent {
-    /// The same for somebody else whose request was not sent.
+    /// The same for another caller, whose request was not sent.
     pub(crate) fn again(&self) -> Self {
         match self {
             Self::Unsent(_) | Self::Sent(_) => Self::Unsent(self.error()),
@@ -44,7 +44,7 @@ impl Silent {
         }
     }
 
-    /// What went wrong with the connection.
+    /// The error of the connection.
     pub(crate) fn error(&self) -> io::Error {
         match self {
             Self::Unsent(error) | Self::Sent(error) => io::Error::new(error.kind(), error.to_string()),
@@ -53,11 +53,11 @@ impl Silent {
     }
 }
 
-/// Room for what arrives at a time.
+/// Size of the receive buffer, in bytes.
 const ROOM: usize = 64 << 10;
 
 impl Connection {
-    /// Connects, and says who asks, in which keyspace, and how long it may take.
+    /// Connects, authenticates, enters the keyspace, and sets the latency class.
     pub(crate) async fn enter(address: &str, options: &RingOptions, place: &str) -> Result<Self, Silent> {
         let made = tokio::time::timeout(options.connect_time_out, async {
             let mut connection = Self::connect(address, options).await?;
@@ -74,7 +74,7 @@ impl Connection {
             if let Some(milliseconds) = options.latency.milliseconds()
                 && let Value::Error(text) =
                     connection.ask(&written(&["AT.CLASS", &milliseconds.to_string()])).await?
-                // A node that does not know of classes is as fast as it can be.
+                // A node without latency classes is as fast as it can be.
                 && is_busy(&text)
             {
                 return Ok(Err(Silent::Unsent(busy(&text))));
@@ -90,32 +90,31 @@ impl Connection {
         Ok(Self { stream, parser: ReplyParser::new(Limits::default()), arrived: Vec::new() })
     }
 
-    /// What goes over it, and what came and was not read yet.
+    /// The stream, and what arrived without being parsed.
     pub(crate) fn into_parts(self) -> (Line, ReplyParser, Vec<u8>) {
         (self.stream, self.parser, self.arrived)
     }
 
     /// Whether the node is still there, as far as can be told without asking it.
     pub(crate) fn is_alive(&mut self) -> bool {
-        // Nothing is to come: whatever there is, the end included, means that it is of no use.
+        // No bytes are due, so anything to read, the end included, makes it useless.
         self.stream.read(&mut [0]).now_or_never().is_none()
     }
 
-    /// Sends a request that was written before, and reads the answer.
+    /// Sends an encoded request, and reads the answer.
     async fn ask(&mut self, request: &[u8]) -> io::Result<Value> {
         self.begin(request).await?;
         self.answer(Duration::MAX).await
     }
 
-    /// Sends a request that was written before; until something of the answer is here.
+    /// Sends an encoded request, and waits for the first bytes of the answer.
     pub(crate) async fn begin(&mut self, request: &[u8]) -> io::Result<()> {
         self.stream.write_all(request).await?;
         self.stream.flush().await?;
         self.read().await
     }
 
-    /// The same of a long one, which may be long on its way: for as long as some of it goes on after no
-    /// longer than that.
+    /// Sends a long request, which may take long as long as it never stalls for longer than `silence_max`.
     pub(crate) async fn begin_long(&mut self, request: &[u8], silence_max: Duration) -> io::Result<()> {
         let mut left = request;
         loop {
@@ -135,8 +134,8 @@ impl Connection {
         }
     }
 
-    /// The answer of which something is here, however long it is on its way, while more of it comes after no
-    /// longer than that.
+    /// Reads the rest of the answer, which may take long as long as it never stalls for longer than
+    /// `silence_max`.
     pub(crate) async fn answer(&mut self, silence_max: Duration) -> io::Result<Value> {
         loop {
             let (used, value) = self
@@ -152,12 +151,12 @@ impl Connection {
     }
 }
 
-/// What is done in that time, or the error of what is too late.
+/// Awaits `done` for at most `time`.
 pub(crate) async fn in_time<T>(time: Duration, done: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     tokio::time::timeout(time, done).await.unwrap_or_else(|late| Err(too_late(late)))
 }
 
-/// Writes some of this; where there is nothing left, sees that all of it is on its way, and says 0.
+/// Writes some of these bytes. If there are none, flushes and returns 0.
 pub(crate) async fn write_some(writer: &mut (impl AsyncWrite + Unpin), out: &[u8]) -> io::Result<usize> {
     if out.is_empty() {
         return writer.flush().await.map(|()| 0);
@@ -168,23 +167,24 @@ pub(crate) async fn write_some(writer: &mut (impl AsyncWrite + Unpin), out: &[u8
     }
 }
 
-/// How long what was sent may stay unacknowledged, in milliseconds: whose host is cut off is asked no longer.
+/// How long sent bytes may stay unacknowledged, in milliseconds, before a host counts as cut off.
 const SILENCE_MS: u32 = 3_000;
 
-/// How long nothing may come from another host before it is asked, how often, and how many times.
+/// TCP keep-alive: how long nothing may come from another host before it is probed, how often, and how many
+/// times.
 const SILENT_TIME: Duration = Duration::from_secs(5);
 const ASKED_EVERY: Duration = Duration::from_secs(1);
 const ASKED_COUNT: u32 = 3;
 
-/// What bytes go over, encrypted or not.
+/// A byte stream, encrypted or not.
 pub(crate) trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
 
-/// The same, whichever it is.
+/// A boxed byte stream.
 pub(crate) type Line = Box<dyn Bytes>;
 
-/// A connection to a node.
+/// Opens a connection to a node.
 pub(crate) async fn open(address: &str, options: &RingOptions) -> io::Result<Line> {
     #[cfg(test)]
     if let Some(stream) = crate::stub::dial(address) {
@@ -192,9 +192,9 @@ pub(crate) async fn open(address: &str, options: &RingOptions) -> io::Result<Lin
     }
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
-    // Without it the node is only given up later.
+    // If this fails, a lost node is only given up later.
     let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, SILENCE_MS);
-    // Whoever waits sends nothing, and would not be told that the node's host is gone.
+    // A client that waits sends nothing, and would not learn that the node's host is gone.
     let _ = ask_whether_it_is_there(&stream);
     let Some(tls) = &options.tls else { return Ok(Box::new(stream)) };
     let host = atoll_tls::host_name(host_of(address)).map_err(io::Error::other)?;
@@ -206,7 +206,7 @@ pub(crate) async fn open(address: &str, options: &RingOptions) -> io::Result<Lin
     }
 }
 
-/// Has the system ask the other host, where nothing else goes to and fro.
+/// Enables TCP keep-alive, which probes the other host while the connection is idle.
 fn ask_whether_it_is_there(stream: &TcpStream) -> rustix::io::Result<()> {
     use rustix::net::sockopt;
     sockopt::set_tcp_keepidle(stream, SILENT_TIME)?;
@@ -215,16 +215,16 @@ fn ask_whether_it_is_there(stream: &TcpStream) -> rustix::io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)
 }
 
-/// The host of an address, without the port and what may stand around it.
+/// The host of an address, without its port and brackets.
 fn host_of(address: &str) -> &str {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
-/// What stands around an argument, about.
+/// Roughly the bytes around each argument.
 const HEAD_BYTES: usize = 10;
 
-/// A request as it is sent.
+/// An encoded request.
 pub(crate) fn written<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
     let bytes: usize = arguments.iter().map(|argument| argument.as_ref().len() + HEAD_BYTES).sum();
     let mut request = Vec::with_capacity(HEAD_BYTES + bytes);
@@ -232,12 +232,12 @@ pub(crate) fn written<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
     request
 }
 
-/// What chooses a keyspace.
+/// The request to enter a keyspace.
 pub(crate) fn entering(keyspace: &str) -> Vec<u8> {
     written(&["AT.KEYSPACE", "USE", keyspace])
 }
 
-/// What says who is there. Without a user as clients have it that know of none.
+/// The request to authenticate. Without a user it has the form for clients that know no users.
 fn authentication(options: &RingOptions, token: &str) -> Vec<u8> {
     match &options.user {
         None => written(&["AUTH", token]),
@@ -245,12 +245,12 @@ fn authentication(options: &RingOptions, token: &str) -> Vec<u8> {
     }
 }
 
-/// The error of what did not come in time.
+/// The error of a timeout.
 pub(crate) fn too_late(late: tokio::time::error::Elapsed) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, late)
 }
 
-/// What it means that a node answers whoever greets it with an error.
+/// The meaning of an error reply to a greeting.
 fn turned_away(text: &[u8], options: &RingOptions, place: &str) -> Silent {
     match &options.keyspace {
         _ if is_busy(text) => Silent::Unsent(busy(text)),
@@ -262,12 +262,12 @@ fn turned_away(text: &[u8], options: &RingOptions, place: &str) -> Silent {
     }
 }
 
-/// The error of a node that lets nobody in now.
+/// The error of a node that accepts no client at present.
 pub(crate) fn busy(text: &[u8]) -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, String::from_utf8_lossy(text))
 }
 
-/// Why a node lets nobody in.
+/// Why a node does not authenticate this client.
 fn stranger(text: &[u8], place: &str) -> StoreError {
     match meaning(text, "open", place) {
         Refused::Failed(error) if text.starts_with(b"NOPERM ") => error,
@@ -281,7 +281,7 @@ mod tests {
 
     const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-    /// A connection to a node that takes some bytes of what it is sent in each of so many rounds, and then
+    /// A connection to a node that accepts some of the sent bytes in each of this many rounds, and then
     /// answers.
     fn to_slow_node(rounds: usize, pause: Duration) -> Connection {
         let (here, mut there) = tokio::io::duplex(1024);

@@ -1,7 +1,7 @@
-//! Connections that nobody uses now, and that whoever asks next need not make.
+//! Idle connections, which save later calls from making new ones.
 //!
-//! Invariant: what a burst of calls made ends soon behind it, whether anybody calls again or not: a node has
-//! places for so many connections of all programs together.
+//! Invariant: the connections of a burst of calls end soon after it, even without further calls: the places
+//! of a node are limited for all programs together.
 
 use crate::connection::Connection;
 use crate::nodes::Address;
@@ -11,14 +11,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Connections to a node that are kept while nobody uses them.
+/// Most idle connections to a node that are kept.
 const KEPT_MAX: usize = 128;
 
-/// How many of them are kept for longer than this.
+/// How many of them are kept for longer than this time.
 const SPARE_MAX: usize = 2;
 const SPARE_TIME: Duration = Duration::from_secs(30);
 
-/// The connections of a store.
+/// The idle connections of a store.
 #[derive(Default)]
 pub(crate) struct Idle {
     kept: Arc<Mutex<Kept>>,
@@ -26,19 +26,19 @@ pub(crate) struct Idle {
 
 #[derive(Default)]
 struct Kept {
-    /// To each node, each with when it answered last: those that did so longest ago come first.
+    /// For each node, its connections and when each last answered, oldest first.
     by_node: HashMap<Address, Vec<(Connection, Instant)>>,
-    /// Whether somebody comes to end those that are too many.
+    /// Whether a task is running that ends surplus connections.
     is_watched: bool,
 }
 
 impl Idle {
-    /// One that was used last.
+    /// Takes the connection that was used last.
     pub(crate) fn take(&self, node: &Address) -> Option<Connection> {
         self.kept.lock().by_node.get_mut(node)?.pop().map(|(connection, _)| connection)
     }
 
-    /// Keeps one that answered just now, unless there are enough.
+    /// Keeps a connection that just answered, unless there are enough.
     pub(crate) fn keep(&self, node: &Address, connection: Connection) {
         let mut kept = self.kept.lock();
         let to_node = kept.by_node.entry(Arc::clone(node)).or_default();
@@ -50,20 +50,20 @@ impl Idle {
         }
     }
 
-    /// Ends those to a node that did not answer since then.
+    /// Ends the connections to a node that have not answered after this moment.
     pub(crate) fn forget(&self, node: &Address, since: Instant) {
         if let Some(to_node) = self.kept.lock().by_node.get_mut(node) {
             to_node.retain(|(_, answered_at)| *answered_at > since);
         }
     }
 
-    /// Ends all.
+    /// Ends all connections.
     pub(crate) fn clear(&self) {
         self.kept.lock().by_node.clear();
     }
 }
 
-/// Ends those that nobody used for long, until there are few.
+/// Ends connections that were not used for long, until there are few.
 async fn watch(kept: Weak<Mutex<Kept>>) {
     loop {
         tokio::time::sleep(SPARE_TIME).await;

@@ -1,16 +1,15 @@
-//! Lanes: to each node one connection for reads that have time and one for writes, on which they travel
+//! Lanes: one connection to each node for reads and one for writes, on which requests with time travel
 //! together.
 //!
-//! What is asked while an answer is awaited is sent in one go as soon as that has come: one call of the
-//! system at either end, one round of the node and one message to each copy for all of them. So a request
-//! waits for nobody unless others are under way, and nobody needs a clock but for the promise of its class.
-//! Answers come in the order of requests and a write waits for copies, so reads have a connection to
-//! themselves.
+//! Requests that come while an answer is awaited are sent in one go as soon as it has arrived: one system
+//! call at either end, one round of the node and one message to each copy for all of them. So a request waits
+//! for others only if some are under way, and a clock is needed only to keep the promise of the latency
+//! class. Answers come in the order of requests and a write waits for copies, so reads have a connection of
+//! their own.
 //!
-//! Invariant: answers come in the order of requests, and whoever asked is told once, also when the lane
-//! breaks.
-//! Invariant: a request whose caller gave up first is never sent, and a caller who gave up later knows that
-//! it may have been.
+//! Invariant: answers come in the order of requests, and each caller gets one, also when the lane breaks.
+//! Invariant: a request whose caller gave up before it was sent is never sent, and a caller who gives up
+//! later knows that it may have been.
 
 mod together;
 
@@ -28,10 +27,11 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-/// Longer requests go on a connection of their own: nobody is to wait behind them.
+/// Largest request that shares a lane, in bytes. A longer one goes on a connection of its own, so that no
+/// other request waits behind it.
 pub(crate) const SHARED_BYTES_MAX: usize = 64 << 10;
 
-/// Room for what arrives at a time.
+/// Size of the receive buffer, in bytes.
 const ROOM: usize = 64 << 10;
 
 /// What a lane is for.
@@ -43,26 +43,26 @@ pub(crate) enum Way {
 
 type ToLane = mpsc::UnboundedSender<Asked>;
 
-/// The lanes to a node, and since when there is each.
+/// The lanes to a node, and when each was made.
 type OfNode = [Option<(ToLane, Instant)>; 2];
 
 /// The lanes of a store, by node and way.
 #[derive(Default)]
 pub(crate) struct Lanes {
-    /// Each with when it was made.
+    /// The lanes to each node.
     open: Mutex<HashMap<Arc<str>, OfNode>>,
 }
 
 /// A request on its way to a lane.
 struct Asked {
     request: Vec<u8>,
-    /// For how long nothing may come from the node while this is what it has to answer.
+    /// How long the node may be silent while this is the request that it has to answer next.
     silence_max: Duration,
     fate: Arc<Fate>,
     answer: oneshot::Sender<Result<Value, Silent>>,
 }
 
-/// Whether a request was sent, or its caller gave up before: one of both comes first.
+/// Whether a request was sent or its caller gave up, whichever came first.
 #[derive(Debug, Default)]
 struct Fate(AtomicU8);
 
@@ -70,19 +70,19 @@ const SENT: u8 = 1;
 const GIVEN_UP: u8 = 2;
 
 impl Fate {
-    /// It is about to be sent; not if its caller gave up.
+    /// Marks the request as sent. Returns false if its caller gave up before.
     fn send(&self) -> bool {
         self.0.compare_exchange(0, SENT, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Its caller gives up, or did; not before it was sent.
+    /// Marks that the caller gives up. Returns false if the request was sent before.
     fn give_up(&self) -> bool {
         let given_up = self.0.compare_exchange(0, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire);
         matches!(given_up, Ok(_) | Err(GIVEN_UP))
     }
 }
 
-/// Whoever waits for an answer: when that is over, `sent` is called if the request was sent.
+/// A caller that waits for an answer. When it stops waiting, `sent` is called if the request was sent.
 struct Asker<F: Fn()> {
     fate: Arc<Fate>,
     sent: F,
@@ -97,9 +97,9 @@ impl<F: Fn()> Drop for Asker<F> {
 }
 
 impl Lanes {
-    /// Sends a request to a node together with others, and waits for its answer: that of a write no longer
-    /// than `within`, and that of a read while the node was silent for no longer. `sent` is called where it
-    /// was sent, also if this is dropped.
+    /// Sends a request to a node together with others, and waits for its answer: for a write at most
+    /// `within`, for a read until the node has been silent for that long. `sent` is called if the request was
+    /// sent, even if this future is dropped.
     pub(crate) async fn ask(
         &self,
         (options, place): (&RingOptions, &str),
@@ -110,7 +110,7 @@ impl Lanes {
     ) -> Result<Value, Silent> {
         let (answer, waits) = oneshot::channel();
         let asker = Asker { fate: Arc::default(), sent };
-        // What is read may be long, and long on its way: it is the lane that sees whether anything comes.
+        // The answer to a read may be long and take long, so the lane watches whether anything arrives.
         let silence_max = match way {
             Way::Reads => within.min(options.request_time_out),
             Way::Writes => options.request_time_out,
@@ -119,7 +119,7 @@ impl Lanes {
         let asked = Asked { request, silence_max, fate, answer };
         let (lane, made_at) = self.lane((options, place), address, way);
         if lane.send(asked).is_err() {
-            // The next one who asks there makes another lane.
+            // The next caller makes another lane.
             return Err(Silent::Unsent(broken()));
         }
         let answered = match way {
@@ -168,7 +168,7 @@ impl Lanes {
         made
     }
 
-    /// Nothing more is sent to this node on the lanes that there were at this moment.
+    /// Sends nothing more to this node on lanes that were made up to this moment.
     pub(crate) fn forget(&self, address: &Arc<str>, until: Instant) {
         let mut open = self.open.lock();
         for lane in open.get_mut(address).into_iter().flatten() {
@@ -176,7 +176,7 @@ impl Lanes {
         }
     }
 
-    /// Ends all lanes, each behind what was asked there.
+    /// Ends all lanes, each after the requests that are already on it.
     pub(crate) fn close(&self) {
         self.open.lock().clear();
     }
@@ -186,27 +186,27 @@ fn broken() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the connection that requests shared was lost")
 }
 
-/// Somebody whose request was sent.
+/// A caller whose request was sent.
 struct Asking {
     answer: oneshot::Sender<Result<Value, Silent>>,
     since: Instant,
     silence_max: Duration,
 }
 
-/// One lane: who waits to be sent, and who for an answer.
+/// One lane: requests that wait to be sent, and callers that wait for an answer.
 struct Lane {
     asked: mpsc::UnboundedReceiver<Asked>,
-    /// Whether somebody is left who could ask.
+    /// Whether any caller can still ask.
     is_open: bool,
     waiting: Vec<Asked>,
-    /// Who is to be told, in the order of requests.
+    /// Callers whose requests were sent, in the order of the requests.
     under_way: VecDeque<Asking>,
-    /// When something came from the node last.
+    /// When something last came from the node.
     heard: Instant,
     together: Together,
-    /// When to look again where nobody is under way.
+    /// When to look again while no request is under way.
     silence_max: Duration,
-    /// What is being written.
+    /// The bytes that are being written.
     out: Vec<u8>,
 }
 
@@ -227,14 +227,14 @@ impl Lane {
         }
     }
 
-    /// Until the connection breaks, or nobody is left who could ask.
+    /// Runs until the connection breaks, or no caller is left.
     async fn run(&mut self, connection: Connection) -> io::Result<()> {
         let (stream, mut parser, mut arrived) = connection.into_parts();
         let (mut reader, mut writer) = tokio::io::split(stream);
         let mut is_unflushed = false;
         while self.is_open || !self.waiting.is_empty() || !self.under_way.is_empty() {
             if self.is_due(Instant::now()) {
-                // Who was answered just now may ask again before.
+                // Callers that were answered just now may ask again first.
                 tokio::task::yield_now().await;
                 self.send_waiting();
                 is_unflushed = true;
@@ -243,7 +243,7 @@ impl Lane {
             tokio::select! {
                 biased;
                 written = write_some(&mut writer, &self.out), if is_unflushed => match written? {
-                    // A connection that is encrypted keeps what it was given until it is flushed.
+                    // An encrypted connection holds bytes back until it is flushed.
                     0 => is_unflushed = false,
                     count => drop(self.out.drain(..count)),
                 },
@@ -270,7 +270,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Tells whoever is answered by what arrived; how many bytes of it that took.
+    /// Passes the answers that arrived to their callers. Returns how many bytes they took.
     fn hear(&mut self, parser: &mut ReplyParser, arrived: &[u8]) -> io::Result<usize> {
         let mut taken = 0;
         loop {
@@ -278,7 +278,7 @@ impl Lane {
             taken += used;
             let Some(value) = value else { return Ok(taken) };
             let asking = self.under_way.pop_front().ok_or_else(|| wrong("an answer to nothing"))?;
-            // Who gave up is told nothing.
+            // A caller that gave up is gone.
             let _ = asking.answer.send(Ok(value));
         }
     }
@@ -292,7 +292,7 @@ impl Lane {
         self.out.is_empty() && self.together.is_due(now, self.waiting.len(), self.under_way.len())
     }
 
-    /// Has everything written that waits, but for what nobody waits for any more.
+    /// Starts to write all waiting requests, except those whose callers gave up.
     fn send_waiting(&mut self) {
         while let Ok(asked) = self.asked.try_recv() {
             self.take(asked);
@@ -307,12 +307,12 @@ impl Lane {
         self.together.sent();
     }
 
-    /// When the node was silent for too long: what it has to answer next is the request that was sent first.
+    /// When the node has been silent for too long: what it has to answer next is the oldest request.
     fn silent_at(&self) -> Option<Instant> {
         self.under_way.front().map(|asking| asking.since.max(self.heard) + asking.silence_max)
     }
 
-    /// By when to look again, if nothing comes.
+    /// When to look again if nothing comes.
     fn looks_at(&self) -> Instant {
         let silent_at = self.silent_at().unwrap_or_else(|| Instant::now() + self.silence_max);
         self.together
@@ -321,7 +321,7 @@ impl Lane {
             .map_or(silent_at, |due_at| due_at.min(silent_at))
     }
 
-    /// Tells everybody that there is no lane any more: the first who was not sent hears why in full.
+    /// Ends the lane for all callers. The first caller whose request was not sent gets the full reason.
     fn end(mut self, why: Silent) {
         self.asked.close();
         while let Ok(asked) = self.asked.try_recv() {

@@ -1,12 +1,12 @@
-//! The contract on a ring of nodes: each call is a command to the node that has the slot of its partition.
+//! The store contract on a ring of nodes: each call is a command to the node that leads the slot of its
+//! partition.
 //!
 //! A partition is a hash to clients of Redis, and its sort keys are the fields.
 //!
-//! Every write has a name under which its slot does it once: its caller's, or one of ours. So a write that
-//! nobody answered is sent again, to whoever has the slot by then.
+//! Every write has a name under which its slot does it once: the caller's request id, or one of our own. So a
+//! write without an answer is sent again, to the node that leads the slot by then.
 //!
-//! Invariant: a write is never done twice; where nobody answers until patience is over, its outcome is
-//! unknown.
+//! Invariant: a write is never done twice. If no node answers until patience is over, the outcome is unknown.
 
 mod answer;
 mod connection;

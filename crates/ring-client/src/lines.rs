@@ -1,8 +1,8 @@
-//! Lines to nodes, one to each, on which they tell of fields that are waited for.
+//! Lines: one connection to each node, on which the node reports changes of watched fields.
 //!
-//! Invariant: whoever waits on a line is told once, also when the line breaks.
-//! Invariant: what a node tells is read also while it takes nothing: one that is not read takes nothing any
-//! more.
+//! Invariant: each watch on a line is answered once, also when the line breaks.
+//! Invariant: what a node sends is read even while it accepts nothing, because a node whose output is not
+//! read accepts nothing any more.
 
 use crate::answer::{FULL, is_of_keyspace};
 use crate::connection::{Bytes, entering, open, write_some, written};
@@ -22,39 +22,38 @@ use tokio::sync::{mpsc, oneshot};
 pub(crate) struct Lines {
     open: Mutex<HashMap<Arc<str>, mpsc::UnboundedSender<Wish>>>,
     last: AtomicU64,
-    /// How many wait.
+    /// Number of watches that wait.
     waiting: AtomicU64,
 }
 
-/// For how long a node is asked to wait at a time, for each one that waits, where that is longer than the
-/// turn of few: it bounds how many ask again in a second.
+/// How long a node is asked to wait at a time, for each watch that waits, if that is longer than the turn of
+/// few. This bounds how many watches are renewed in a second.
 const TURN_EACH: Duration = Duration::from_micros(1500);
 
-/// How long one wait at a node lasts: `of_few`, longer where many wait, and shortened by up to half, by
-/// `chance` from 0 to 1, so that waits which began together do not end together. A node that is asked again
-/// says whether it still has the cell; one that hangs, or that lost the cell to others without knowing it,
-/// would say nothing for ever.
+/// How long one wait at a node lasts: `of_few`, longer when many wait, shortened at random by up to half so
+/// that waits begun together do not end together. A repeated request also finds out whether the node still
+/// owns the cell.
 fn turn(of_few: Duration, waiting: u64, chance: f64) -> Duration {
     let each = TURN_EACH.saturating_mul(u32::try_from(waiting).unwrap_or(u32::MAX));
     of_few.max(each).mul_f64(1.0 - chance / 2.0)
 }
 
-/// What a node told.
+/// How a watch at a node ends.
 #[derive(Debug)]
 pub(crate) enum Told {
-    /// It is as it has to be, and this is the value.
+    /// The field is as expected, with this value.
     Met(Option<Vec<u8>>),
-    /// It is as it has to be, and to be read.
+    /// The field is as expected, and its value has to be read.
     Long,
-    /// The node waited for as long as it was asked to.
+    /// The time that the node was asked to wait is over.
     TimeOut,
-    /// It cannot be waited for there, in the words of the node.
+    /// The node cannot watch the field; this is its error.
     Refused(Vec<u8>),
-    /// The node knows of no such keyspace, or not yet.
+    /// The node knows no such keyspace, or not yet.
     Elsewhere(String),
-    /// The line broke, or never was one.
+    /// The line broke, or could not be opened.
     Lost(String),
-    /// It said nothing, also when the time was over: it may have hung for all of it.
+    /// The node was silent even when the time was over. It may have hung all along.
     Silent(String),
 }
 
@@ -63,7 +62,7 @@ enum Wish {
     Unwatch(u64),
 }
 
-/// Somebody who waits; dropping it ends that at the node as well.
+/// A watch that waits. Dropping it ends it at the node as well.
 struct Waiter<'a> {
     waiting: &'a AtomicU64,
     line: &'a mpsc::UnboundedSender<Wish>,
@@ -75,20 +74,20 @@ impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         if !self.is_told {
-            // Where the line is broken there is nothing to end.
+            // On a broken line there is nothing to end.
             let _ = self.line.send(Wish::Unwatch(self.id));
         }
     }
 }
 
 impl Lines {
-    /// For how long a node is to be asked to wait, before it is asked anew.
+    /// How long to ask a node to wait before it is asked again.
     pub(crate) fn turn(&self, options: &RingOptions) -> Duration {
         turn(options.turn, self.waiting.load(Ordering::Relaxed), fastrand::f64())
     }
 
-    /// Waits at this node, for so many milliseconds at most; `words` are the key, the field and what its
-    /// value has to be.
+    /// Watches at a node for at most this many milliseconds. `words` are the key, the field and the
+    /// expectation of its value.
     pub(crate) async fn wait(
         &self,
         options: &RingOptions,
@@ -108,8 +107,8 @@ impl Lines {
         }
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
         let mut waiter = Waiter { waiting: &self.waiting, line: &line, id, is_told: false };
-        // The node says when the time is over, unless nothing comes from it any more; of many it may have to
-        // tell many.
+        // The node reports the end of the time, unless nothing comes from it any more. With many watches it
+        // may have to report many.
         let late = options.connect_time_out + turn(options.turn, waiting, 1.0) - turn(options.turn, 0, 1.0);
         let time_max = Duration::from_millis(milliseconds).saturating_add(late);
         let told = tokio::time::timeout(time_max, waits).await;
@@ -131,7 +130,7 @@ impl Lines {
         tokio::spawn(async move {
             let mut waiting = Waiting::of(wishes);
             let ended = waiting.run(&address, &options).await;
-            // A node that is full says so before it is asked anything.
+            // A full node says so before it is asked anything.
             if ended.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy) {
                 waiting.refuse(FULL);
             }
@@ -147,33 +146,33 @@ impl Lines {
     }
 }
 
-/// Who waits on one line.
+/// The watches on one line.
 struct Waiting {
     wishes: mpsc::UnboundedReceiver<Wish>,
     told: HashMap<u64, oneshot::Sender<Told>>,
-    /// What is not answered yet, in order.
+    /// Requests without an answer so far, in order.
     answers: VecDeque<Said>,
-    /// What is being written.
+    /// The bytes that are being written.
     out: Vec<u8>,
 }
 
-/// What was said to a node.
+/// A request to a node.
 enum Said {
-    /// Who is there, and in which keyspace.
+    /// Authentication, or entering the keyspace.
     Greeting,
-    /// That this one waits.
+    /// A watch with this id.
     Watch(u64),
-    /// What nobody waits for.
+    /// The end of a watch. Its answer does not matter.
     Unwatch,
 }
 
-/// Room for what arrives at a time.
+/// Size of the receive buffer, in bytes.
 const ROOM: usize = 16 << 10;
 
-/// How long it may take to hear what a node said that takes nothing more.
+/// How long to read what a node sent before it stopped accepting.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
-/// With more to be written nothing is taken in that somebody wishes for.
+/// With more than this left to write, no more wishes are taken.
 const OUT_MAX: usize = 1 << 20;
 
 impl Waiting {
@@ -181,7 +180,7 @@ impl Waiting {
         Self { wishes, told: HashMap::new(), answers: VecDeque::new(), out: Vec::new() }
     }
 
-    /// Until the line breaks or nobody is left who could wish for anything.
+    /// Runs until the line breaks or no caller is left.
     async fn run(&mut self, address: &str, options: &RingOptions) -> io::Result<()> {
         let connecting = tokio::time::timeout(options.connect_time_out, open(address, options));
         let stream = connecting.await.map_err(|late| io::Error::new(io::ErrorKind::TimedOut, late))??;
@@ -200,7 +199,7 @@ impl Waiting {
         loop {
             tokio::select! {
                 written = write_some(&mut writer, &self.out), if is_unflushed => match written {
-                    // A connection that is encrypted keeps what it was given until it is flushed.
+                    // An encrypted connection holds bytes back until it is flushed.
                     Ok(0) => is_unflushed = false,
                     Ok(count) => drop(self.out.drain(..count)),
                     Err(error) => {
@@ -227,7 +226,7 @@ impl Waiting {
         }
     }
 
-    /// Hears what a node said before it took nothing more: that may be why.
+    /// Reads what a node sent before it stopped accepting: that may be the reason.
     async fn hear_out(
         &mut self,
         reader: &mut (impl AsyncRead + Unpin),
@@ -235,7 +234,7 @@ impl Waiting {
         arrived: &mut Vec<u8>,
     ) -> io::Result<()> {
         let said = async { while reader.read_buf(arrived).await.is_ok_and(|count| count > 0) {} };
-        // All of it is here by now, unless the network lost some.
+        // All of it has arrived by now, unless the network lost some.
         let _ = tokio::time::timeout(LAST_WORDS, said).await;
         self.hear_all(parser, arrived)
     }
@@ -293,8 +292,8 @@ impl Waiting {
                 }
                 Ok(())
             }
-            // It does not let anybody in who greets like this, not yet, or nobody more; what follows in its
-            // words follows from that.
+            // The node does not authenticate this client, not yet, or is full. The error replies that follow
+            // are consequences.
             (Some(Said::Greeting), Value::Error(text)) => {
                 self.refuse(&text);
                 Err(io::ErrorKind::PermissionDenied.into())
@@ -303,8 +302,7 @@ impl Waiting {
         }
     }
 
-    /// Tells everybody that it cannot be waited for here, in the words of the node; those included whose wish
-    /// was not looked at yet.
+    /// Ends all watches with the node's error, including those that were not taken yet.
     fn refuse(&mut self, text: &[u8]) {
         self.tell_all(|| match is_of_keyspace(text) {
             true => Told::Elsewhere(String::from_utf8_lossy(text).into_owned()),
@@ -312,12 +310,12 @@ impl Waiting {
         });
     }
 
-    /// Tells everybody that the line is no more.
+    /// Ends all watches because the line is over.
     fn end(&mut self, why: &str) {
         self.tell_all(|| Told::Lost(why.to_owned()));
     }
 
-    /// Nobody wishes for anything here from then on.
+    /// Closes the line to further wishes, and ends all watches.
     fn tell_all(&mut self, told: impl Fn() -> Told) {
         self.wishes.close();
         while let Ok(wish) = self.wishes.try_recv() {
@@ -345,12 +343,12 @@ mod tests {
     use futures::future::join_all;
     use tokio::io::{AsyncWriteExt, DuplexStream};
 
-    /// Bytes on their way in each direction before whoever writes has to wait.
+    /// Bytes under way in each direction before a writer has to wait.
     const ON_THE_WAY: usize = 256;
 
     const WAITS: u64 = 500;
 
-    /// Tells of each field as soon as it is asked to, and takes nothing while that is not read.
+    /// Reports each field as soon as it is watched, and accepts nothing while the report is not read.
     async fn serve(mut stream: DuplexStream) {
         let (mut arrived, mut id) = (Vec::new(), 0_u64);
         while stream.read_buf(&mut arrived).await.is_ok_and(|count| count > 0) {
@@ -414,7 +412,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_was_not_heard_yet_is_told_as_well_that_a_node_has_no_place() {
-        // Whether the line reads or writes first is luck.
+        // Whether the line reads or writes first is random.
         for _ in 0..30 {
             let (here, mut there) = tokio::io::duplex(ON_THE_WAY);
             let (line, wishes) = mpsc::unbounded_channel();

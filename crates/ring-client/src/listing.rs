@@ -1,10 +1,10 @@
-//! Partition keys in the order of their slots, and within a slot of their hashes, as nodes go through them:
-//! each page is asked for where its first slot is by then.
+//! Lists partition keys in the order of their slots, and within a slot of their hashes, as nodes store them.
+//! Each page is asked from the node that leads its first slot by then.
 //!
 //! A split is a range of slots.
 //!
-//! Invariant: a page is complete up to the place at which the next one begins, whatever moves or is deleted
-//! meanwhile.
+//! Invariant: a page is complete up to the position at which the next one begins, whatever moves or is
+//! deleted meanwhile.
 
 use crate::connection::written;
 use crate::store::Shared;
@@ -27,7 +27,7 @@ pub(crate) async fn page(shared: &Shared, query: PartitionQuery) -> Result<Parti
     let slot = Page::slot_of(at.cursor);
     let answer = shared.nodes.read_slot("listing", slot, &written(&request)).await?;
     let (next, mut keys) = read(answer).ok_or_else(|| shared.nodes.odd("listing"))?;
-    // Clients of Redis may have a hash at the empty key, which is no partition.
+    // Clients of Redis may have a hash under the empty key, which is not a partition.
     keys.retain(|key| !key.is_empty() && slots.contains(&slot_of(key)) && at.is_before(key));
     keys.sort_by_cached_key(|key| (Page::cursor_of_key(key), key.clone()));
     let is_done = next == 0 || Page::slot_of(next) > *slots.end();
@@ -36,16 +36,16 @@ pub(crate) async fn page(shared: &Shared, query: PartitionQuery) -> Result<Parti
         keys.truncate(query.limit);
         behind = keys.last().map(|last| Position::behind(last));
     }
-    // Whoever looks at few of them finds them in order.
+    // Callers with few keys see them in order.
     keys.sort_unstable();
     let resume = behind.map(|behind| query.token_after(&behind.bytes()));
     Ok(PartitionPage { partitions: keys, resume })
 }
 
-/// Where a listing goes on.
+/// Where a listing continues.
 struct Position {
     cursor: u64,
-    /// The last key that was told, where that is the one that the cursor begins at.
+    /// The last listed key, if the cursor begins at it.
     told: Vec<u8>,
 }
 
@@ -54,7 +54,7 @@ impl Position {
         Self { cursor: Page::cursor_of_key(key), told: key.to_vec() }
     }
 
-    /// Whether a key was not told yet. Of those at one cursor, which are of one hash, all come with it.
+    /// Whether a key was not listed yet. The keys at one cursor have the same hash, and all come with it.
     fn is_before(&self, key: &[u8]) -> bool {
         (self.cursor, &self.told[..]) < (Page::cursor_of_key(key), key)
     }
@@ -69,7 +69,7 @@ impl Position {
     }
 }
 
-/// The pattern of `SCAN` that means keys which begin like this.
+/// The pattern of `SCAN` for keys with this prefix.
 fn pattern(prefix: &[u8]) -> Vec<u8> {
     let mut pattern = Vec::with_capacity(prefix.len() + 1);
     for &byte in prefix {
@@ -90,7 +90,7 @@ fn read(answer: Value) -> Option<(u64, Vec<Vec<u8>>)> {
     Some((cursor, keys.collect::<Option<_>>()?))
 }
 
-/// Ranges of slots that lie side by side.
+/// Adjacent ranges of slots.
 pub(crate) fn splits(shared: &Shared, readers: usize) -> Result<Vec<Split>, StoreError> {
     if readers == 0 {
         return Err(StoreError::InvalidInput {
@@ -127,7 +127,7 @@ fn foreign(what: &'static str) -> StoreError {
     }
 }
 
-/// Where a slot lies.
+/// Where a slot is.
 pub(crate) fn place(shared: &Shared, slot: u16) -> Place {
     let owner: Option<Arc<str>> = shared.nodes.owner(slot);
     let host = owner.as_deref().and_then(|owner| owner.rsplit_once(':')).map(|(host, _)| host);

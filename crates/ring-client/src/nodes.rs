@@ -1,7 +1,7 @@
-//! The nodes of a ring: which has which slot, connections to them, and calls that end within their time.
+//! The nodes of a ring: which one leads which slot, connections to them, and calls that end in time.
 //!
-//! Invariant: what is sent again only reads, or has a name under which it is done once, or comes to the same
-//! however often it is done.
+//! Invariant: a request that is sent again only reads, has a name under which it is done once, or has the
+//! same effect however often it is done.
 
 use crate::answer::{Refused, meaning};
 use crate::connection::{Connection, Silent, in_time, written};
@@ -22,13 +22,13 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// Requests on their way at a time.
+/// Most requests under way at a time.
 const REQUESTS_MAX: usize = 256;
 
 const PAUSE_FIRST: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
-/// Nodes that a call is sent on to before it takes a breath.
+/// Redirections that a call follows before it pauses.
 pub(crate) const HOPS_MAX: usize = 5;
 
 pub(crate) type Address = Arc<str>;
@@ -38,13 +38,13 @@ pub(crate) struct Nodes {
     pub(crate) options: RingOptions,
     pub(crate) place: String,
     owners: Mutex<Owners>,
-    /// Those that the last table names, and whoever was named since; one that does not answer as well.
+    /// The nodes of the last table, and those named since, whether they answer or not.
     named: Mutex<BTreeSet<Address>>,
     idle: Idle,
-    /// Where requests of a class with time travel together.
+    /// Lanes for requests of a latency class with time.
     lanes: Lanes,
     refreshing: Refreshing,
-    /// Requests on their way; more than a node takes connections would be refused.
+    /// Places for requests under way. A node would refuse more connections.
     places: Semaphore,
 }
 
@@ -63,7 +63,7 @@ impl Nodes {
         }
     }
 
-    /// Reads at the node that has the slot of a partition.
+    /// Reads at the node that leads the slot of a partition.
     pub(crate) async fn read(
         &self,
         what: &'static str,
@@ -73,7 +73,7 @@ impl Nodes {
         self.read_slot(what, slot_of(partition), request).await
     }
 
-    /// Reads at the node that has a slot.
+    /// Reads at the node that leads a slot.
     pub(crate) async fn read_slot(
         &self,
         what: &'static str,
@@ -83,7 +83,7 @@ impl Nodes {
         self.call(what, Some(slot), request, None).await
     }
 
-    /// Writes at the node that has the slot of a partition.
+    /// Writes at the node that leads the slot of a partition.
     pub(crate) async fn write(
         &self,
         partition: &[u8],
@@ -98,7 +98,7 @@ impl Nodes {
         self.call(what, None, &written(words), None).await
     }
 
-    /// Asks any node for a change that may be asked for again.
+    /// Asks any node for a change that may be repeated.
     pub(crate) async fn change(
         &self,
         what: &'static str,
@@ -127,7 +127,7 @@ impl Nodes {
         let begin = || sending.into_iter().for_each(Sending::begin);
         let refused = || sending.into_iter().for_each(Sending::refused);
         let way = sending.map_or(Way::Reads, |_| Way::Writes);
-        // A write may have waited already for writes before it.
+        // A write may have waited already for earlier writes.
         let mut ends = sending.map_or_else(Instant::now, |sending| sending.began) + self.options.patience;
         let (mut pause, mut hops, mut sent_on) = (PAUSE_FIRST, 0, None);
         let mut silence = Silence::of(&self.options);
@@ -141,7 +141,7 @@ impl Nodes {
                 Ok(Value::Error(text)) => {
                     refused();
                     match meaning(&text, what, &self.place) {
-                        // Asking again tells.
+                        // Sending it again finds out.
                         Refused::Unknown(reason) => {
                             sending.into_iter().for_each(|sending| sending.doubt(sent_at));
                             (reason, None)
@@ -169,7 +169,7 @@ impl Nodes {
                         sending.into_iter().for_each(|sending| sending.doubt(sent_at));
                     }
                     let (Silent::Sent(error) | Silent::Unsent(error)) = silent else { continue };
-                    // What there is to a node that only lets nobody in now is of use still.
+                    // Connections to a node that only accepts no client at present are still of use.
                     if error.kind() != io::ErrorKind::ResourceBusy {
                         self.forget(&target, sent_at.instant);
                     }
@@ -187,16 +187,16 @@ impl Nodes {
         }
     }
 
-    /// What a call ends with that was in trouble until its time was over.
+    /// The error of a call that was in trouble until its time was over.
     fn unanswered(&self, (reason, error): (String, Option<io::Error>)) -> StoreError {
         let source = error.map(|error| Arc::new(error) as Source);
         StoreError::Unavailable { place: self.place.clone(), reason, source }
     }
 
-    /// Sends a request to a node; whoever drops this drops the connection with it, unless others share it.
-    /// `sending` is called before the request may arrive, or before it is known whether it may have. The
-    /// answer of a short one begins `within` what that says of a try which begins then, and nothing is sent
-    /// behind `until`, as it is by then.
+    /// Sends a request to a node. Dropping this future drops the connection as well, unless others share it.
+    /// `sending` is called before the request may arrive, or before it is known whether it may have. `within`
+    /// gives the time in which the answer of a short request must begin, for a try that begins at its
+    /// argument. Nothing is sent after the moment that `until` returns at that time.
     async fn once(
         &self,
         (target, way): (&Address, Way),
@@ -204,7 +204,7 @@ impl Nodes {
         (within, until): (impl FnOnce(Instant) -> Duration, impl Fn() -> Option<Instant>),
         sending: impl Fn(),
     ) -> Result<Value, Silent> {
-        // It is never closed, so there is a place in the end. How long that took is not the node's.
+        // Never closed, so a place comes in the end. The wait for it is not the node's fault.
         let _place = self.places.acquire().await;
         let within = within(Instant::now());
         if until().is_some_and(|until| Instant::now() >= until) {
@@ -214,7 +214,7 @@ impl Nodes {
         self.ask_at((target, way), request, within, sending).await
     }
 
-    /// The same, however many are on their way.
+    /// The same, without taking a place.
     async fn ask_at(
         &self,
         (target, way): (&Address, Way),
@@ -229,8 +229,7 @@ impl Nodes {
         }
         let mut connection = self.connection(target).await?;
         sending();
-        // What is long may be long on its way as well: it is whether more of it comes, or goes, that tells of
-        // a node that hangs.
+        // A long request or answer may take long, so a node counts as hung only if nothing of it moves.
         let silence_max = self.options.request_time_out;
         let asked = async {
             match is_short {
@@ -253,19 +252,20 @@ impl Nodes {
         Connection::enter(target, &self.options, &self.place).await
     }
 
-    /// Asks who has which slot, together with whoever else wants to know it.
+    /// Asks for the table of slots, together with all other callers that want it.
     pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
         self.refreshing.once(self.ask_all()).await
     }
 
-    /// The same, for no longer than that or than a connection may take: who has many nodes to ask has a time
-    /// of its own all the same. Where nobody tells, the next round asks whoever is known.
+    /// The same, for at most `time` or the time that a connection may take, whichever is longer: a call ends
+    /// in its own time however many nodes there are to ask. If none of them answers, the next round asks the
+    /// known nodes.
     pub(crate) async fn refresh_within(&self, time: Duration) {
         let _ = tokio::time::timeout(time.max(self.options.connect_time_out), self.refresh()).await;
     }
 
-    /// The first question who has which slot. A node that is full may have a place soon, and one that has
-    /// begun a moment ago knows it soon: they are asked again for as long as a call goes on.
+    /// Asks for the table of slots for the first time. A full node may soon have a place, and a node that has
+    /// just started soon knows the table, so they are asked again for as long as a call goes on.
     pub(crate) async fn begin(&self) -> Result<(), StoreError> {
         let ends = Instant::now() + self.options.patience;
         let mut pause = PAUSE_FIRST;
@@ -283,7 +283,7 @@ impl Nodes {
         self.owners.lock().get(slot.into()).map(Address::from)
     }
 
-    /// Whom to ask about a slot.
+    /// The node to ask about a slot.
     pub(crate) fn owner_or_anyone(&self, slot: u16) -> Address {
         self.owner(slot).unwrap_or_else(|| self.anyone())
     }
@@ -295,9 +295,9 @@ impl Nodes {
         }
     }
 
-    /// A node that does not answer what it was sent then has no slot until somebody names it again, and is
-    /// asked last who has which. What it answered since says that it is there, and connections that were made
-    /// since are those of others who tried again.
+    /// Forgets that a node without an answer to a request sent at `sent_at` leads any slot, until it is named
+    /// again, and asks it last for the table. An answer of it since then shows that it is there, and
+    /// connections made since then belong to other calls that tried again.
     pub(crate) fn forget(&self, address: &Address, sent_at: Instant) {
         self.idle.forget(address, sent_at);
         self.lanes.forget(address, sent_at);
@@ -305,20 +305,20 @@ impl Nodes {
         self.refreshing.note(address, false);
     }
 
-    /// Lets go of connections that nobody uses.
+    /// Ends connections that are not in use.
     pub(crate) fn close(&self) {
         self.idle.clear();
         self.lanes.close();
     }
 
-    /// An answer that no node gives.
+    /// The error of an answer that no node gives.
     pub(crate) fn odd(&self, what: &'static str) -> StoreError {
         let source: Source = Arc::new(io::Error::from(io::ErrorKind::InvalidData));
         StoreError::Failed { what, place: self.place.clone(), source }
     }
 }
 
-/// Whether nodes did not answer because they let nobody in now.
+/// Whether nodes did not answer because they accept no client at present.
 fn is_of_busy_nodes(error: &StoreError) -> bool {
     let StoreError::Unavailable { source: Some(source), .. } = error else { return false };
     source.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::ResourceBusy)

@@ -1,4 +1,4 @@
-//! What whoever runs a ring asks of it: how it is, that nodes leave, and another keyspace.
+//! Operating a ring: its status, nodes that leave, lost slots, and keyspaces.
 
 use crate::nodes::Nodes;
 use crate::options::RingOptions;
@@ -11,90 +11,89 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A ring, to be looked after.
+/// A ring, for its operator.
 pub struct RingOperator {
     nodes: Nodes,
 }
 
-/// How a ring is, as one of its nodes knows it.
+/// The state of a ring, as one of its nodes knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RingStatus {
     /// The node that answered.
     pub node: u32,
-    /// Counts changes of who has what.
+    /// The version of the table.
     pub version: u64,
-    /// For how long that node has not heard from the nodes that keep the configuration, in milliseconds: what
-    /// it tells is as old.
+    /// How long that node has not heard from the nodes that keep the configuration, in milliseconds. Its
+    /// answer is that old.
     pub group_silent_ms: u64,
-    /// The node that led those nodes then; 0 where there are none, or that node has not heard of one.
+    /// The node that led those nodes then; 0 if there are none, or that node has not heard of one.
     pub group_leader: u32,
-    /// How many slots there are, of all keyspaces.
+    /// Number of slots of all keyspaces.
     pub slots: u64,
-    /// How many of them have a node that answers for them.
+    /// How many of them have a live primary.
     pub served: u64,
-    /// How many copies in sync the slot has that has fewest, of the keyspace that was asked for.
+    /// The fewest in-sync copies that any slot of the requested keyspace has.
     pub copies_in_sync_min: u64,
     /// All nodes, by their numbers.
     pub nodes: Vec<NodeStatus>,
-    /// Slots of the keyspace that was asked for that no node answers for.
+    /// Slots of the requested keyspace without a live primary.
     pub down: Vec<DownSlots>,
-    /// All keyspaces, in their order.
+    /// All keyspaces, in order.
     pub keyspaces: Vec<KeyspaceStatus>,
 }
 
 impl RingStatus {
-    /// Whether it is of later than another one, or as late and heard of since.
+    /// Whether it is of a later version than another one, or of the same version and heard more recently.
     fn is_newer(&self, other: &Self) -> bool {
         let age = |status: &Self| (status.version, Reverse(status.group_silent_ms));
         age(self) > age(other)
     }
 }
 
-/// A keyspace, and how it is.
+/// A keyspace and its state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyspaceStatus {
     /// Its number.
     pub keyspace: u8,
-    /// What it is called; the first one is called nothing.
+    /// Its name; the first one has the empty name.
     pub name: String,
-    /// How many copies each of its slots is to have; none for as many as the ring was made with.
+    /// How many copies each of its slots should have; none for the default of the ring.
     pub copies: Option<u8>,
-    /// How many of them must be in sync for a write to be taken; none for as many as elsewhere.
+    /// How many of them must be in sync for a write to be accepted; none for the default of the ring.
     pub in_sync_min: Option<u8>,
-    /// How long its requests may take where a client says nothing of it; none where nothing is said here
-    /// either.
+    /// The latency class of clients that choose none; none if the keyspace does not set one.
     pub latency: LatencyClass,
-    /// How many of its slots have a node that answers for them.
+    /// How many of its slots have a live primary.
     pub served: u64,
-    /// How many copies in sync the slot has that has fewest.
+    /// The fewest in-sync copies that any of its slots has.
     pub copies_in_sync_min: u64,
 }
 
-/// A keyspace that is to be made.
+/// A keyspace to be created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewKeyspace {
-    /// What it is to be called.
+    /// Its name.
     pub name: String,
-    /// How many copies each of its slots is to have; none for as many as the ring was made with.
+    /// How many copies each of its slots should have; none for the default of the ring.
     pub copies: Option<u8>,
-    /// How many of them must be in sync for a write to be taken; none for as many as elsewhere.
+    /// How many of them must be in sync for a write to be accepted; none for the default of the ring.
     pub in_sync_min: Option<u8>,
-    /// How long its requests may take where a client says nothing of it.
+    /// The latency class of clients that choose none.
     pub latency: LatencyClass,
 }
 
-/// Slots beside each other that no node answers for.
+/// Adjacent slots without a live primary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DownSlots {
     /// The first of them.
     pub first: u16,
     /// The last of them.
     pub last: u16,
-    /// The nodes that had their last copies in sync.
+    /// The nodes that had their last in-sync copies.
     pub had_by: Vec<u32>,
 }
 
-/// How a node is.
+/// The state of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeStatus {
     /// Its number.
@@ -103,48 +102,47 @@ pub struct NodeStatus {
     pub address: String,
     /// Whether the others hear it.
     pub is_up: bool,
-    /// Whether what it has goes elsewhere.
+    /// Whether its data are being moved to other nodes.
     pub is_leaving: bool,
-    /// How many slots it answers for.
+    /// How many slots it leads.
     pub leads: u64,
-    /// Of how many it has a copy in sync.
+    /// How many slots it has an in-sync copy of.
     pub in_sync: u64,
-    /// Of how many its copy catches up.
+    /// How many slots its copies are catching up with.
     pub catching_up: u64,
-    /// How many writes its copies lack, as those say who lead the slots; none where one of them did not
-    /// answer.
+    /// How many writes its copies lack, as reported by the primaries; none if one of them did not answer.
     pub behind: Option<u64>,
-    /// The nodes to which it has no connection, as it says itself; none where it did not answer, or has one
-    /// to all.
+    /// The nodes to which it has no connection, as it reports itself; empty if it did not answer, or is
+    /// connected to all.
     pub unreached: Vec<u32>,
-    /// Whether its part in what keeps the configuration failed, as it says itself: the others decide without
-    /// it until it begins again.
+    /// Whether its seat in the configuration group failed, as it reports itself. The others decide without it
+    /// until it is restarted.
     pub is_seat_lost: bool,
-    /// By how many milliseconds its clock is ahead of the middle one of all clocks, as it says itself; none
-    /// where it did not answer.
+    /// How many milliseconds its clock is ahead of the median of all clocks, as it reports itself; none if it
+    /// did not answer.
     pub clock_off_ms: Option<i64>,
-    /// Whether it goes by the clocks of the others instead.
+    /// Whether it uses the clocks of the others instead.
     pub is_clock_doubted: bool,
 }
 
-/// What is unknown where a ring was asked for a change, and no answer came.
+/// What is unknown when a requested change of the ring got no answer.
 pub const RING_CHANGE: &str = "the change of the ring";
 
-/// Between two questions to nodes that have begun a moment ago.
+/// Pause between two questions to nodes that have just started.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 impl RingOperator {
-    /// Names a ring; nothing is asked yet.
+    /// Names a ring. Nothing is sent yet.
     #[must_use]
     pub fn new(options: RingOptions) -> Self {
         Self { nodes: Nodes::new(options) }
     }
 
-    /// How the ring is.
+    /// The status of the ring.
     ///
     /// # Errors
-    /// `unavailable` if no node answers, or none knows yet what the ring is; `unauthenticated` if the token
-    /// is not theirs.
+    /// `unavailable` if no node answers, or none knows the state of the ring yet; `unauthenticated` if the
+    /// token is wrong.
     pub async fn status(&self) -> Result<RingStatus, StoreError> {
         let mut status = self.told().await?;
         let answers = self.answers_of(&status).await;
@@ -152,8 +150,8 @@ impl RingOperator {
         Ok(status)
     }
 
-    /// The same, as that one of the nodes knows it which knows most, and without what each tells of itself
-    /// alone. Any one of them may go by what was, as one that is cut off from the others does.
+    /// The status as known by the most recent node, without what each node reports about itself. Any single
+    /// node may be out of date, such as one that is cut off from the others.
     ///
     /// # Errors
     /// As [`RingOperator::status`].
@@ -164,15 +162,15 @@ impl RingOperator {
         Ok(others.fold(told, |newest, other| if other.is_newer(&newest) { other } else { newest }))
     }
 
-    /// What some node that knows its ring tells of it.
+    /// The status from some node that knows its ring.
     async fn told(&self) -> Result<RingStatus, StoreError> {
         let ends = Instant::now() + self.nodes.options.patience;
         loop {
             let answer = self.nodes.ask("status", &[b"AT.RING", b"STATUS"]).await?;
             let status = read(&answer).ok_or_else(|| self.nodes.odd("status"))?;
-            // A node that is the whole ring may never have changed anything, and one that has left is none of
-            // its nodes. Of both it is one that has no table yet, which tells of a ring in which nobody is;
-            // now it says so itself, and earlier ones did not.
+            // A node that is the whole ring may still be at version 0, and a node that has left has number 0.
+            // Only a node without any table has both, and describes a ring without nodes. Current nodes
+            // report this as an error; earlier releases did not.
             if status.version > 0 || status.node > 0 {
                 return Ok(status);
             }
@@ -185,7 +183,7 @@ impl RingOperator {
         }
     }
 
-    /// What each node of a ring says that is up or should be; none of one that does not answer.
+    /// The answer of each node that is up or should be; none for a node that does not answer.
     async fn answers_of(&self, status: &RingStatus) -> Vec<Option<Value>> {
         let asked = status.nodes.iter().map(async |node| match node.is_up || node.leads > 0 {
             true => self.nodes.ask_node(&node.address, &[b"AT.RING", b"STATUS"]).await,
@@ -194,8 +192,8 @@ impl RingOperator {
         futures::future::join_all(asked).await
     }
 
-    /// Slots whose copies are all lost go on with what is left of them, if anything: what was acknowledged
-    /// there is lost.
+    /// Lets slots whose in-sync copies are all lost go on with whatever copies are left, if any. Acknowledged
+    /// writes there are lost.
     ///
     /// # Errors
     /// As [`RingOperator::leave`].
@@ -206,12 +204,12 @@ impl RingOperator {
         self.ask(&words).await
     }
 
-    /// Has another keyspace made, unless it is there already; it is there when each node
-    /// [tells](RingOperator::keyspaces_of) of it.
+    /// Creates a keyspace unless it exists. It is in place when each node
+    /// [reports](RingOperator::keyspaces_of) it.
     ///
     /// # Errors
-    /// As [`RingOperator::leave`]; `conflict` where one of this name has other rules, `invalid-input` and
-    /// `limit`.
+    /// As [`RingOperator::leave`]; `conflict` if a keyspace with this name has other rules, `invalid-input`
+    /// and `limit`.
     pub async fn create_keyspace(&self, new: &NewKeyspace) -> Result<(), StoreError> {
         let mut words = vec!["AT.KEYSPACE".to_owned(), "CREATE".to_owned(), new.name.clone()];
         let numbers = [("COPIES", new.copies), ("MINSYNC", new.in_sync_min)];
@@ -236,7 +234,7 @@ impl RingOperator {
         })
     }
 
-    /// The keyspaces that whoever asks may enter.
+    /// The keyspaces that the client may enter.
     ///
     /// # Errors
     /// As [`RingOperator::status`].
@@ -245,22 +243,22 @@ impl RingOperator {
         read_keyspaces(&answer).ok_or_else(|| self.nodes.odd("list keyspaces"))
     }
 
-    /// The same, as one node knows it; none if it does not answer.
+    /// The keyspaces as one node knows them; none if it does not answer.
     pub async fn keyspaces_of(&self, address: &str) -> Option<Vec<KeyspaceStatus>> {
         read_keyspaces(&self.nodes.ask_node(address, &[b"AT.KEYSPACE", b"LIST"]).await?)
     }
 
-    /// Has what a node has go elsewhere; then it is of the ring no more. [`RingOperator::status`] tells how
-    /// far that is.
+    /// Makes a node leave: its data are moved to other nodes, and then it is no longer a member.
+    /// [`RingOperator::status`] reports the progress.
     ///
     /// # Errors
-    /// As [`RingOperator::status`], but what may be done though nobody answered is unknown; `invalid-input`
-    /// where one node is the whole ring.
+    /// As [`RingOperator::status`], but if the change may have been made without an answer the outcome is
+    /// unknown; `invalid-input` if one node is the whole ring.
     pub async fn leave(&self, node: u32) -> Result<(), StoreError> {
         self.ask(&[b"AT.RING", b"LEAVE", node.to_string().as_bytes()]).await
     }
 
-    /// A node that was leaving stays.
+    /// Lets a node that was leaving stay.
     ///
     /// # Errors
     /// As [`RingOperator::leave`].
@@ -268,12 +266,12 @@ impl RingOperator {
         self.ask(&[b"AT.RING", b"STAY", node.to_string().as_bytes()]).await
     }
 
-    /// Asks for a change that comes to the same however often it is asked for.
+    /// Asks for a change that has the same effect however often it is asked for.
     async fn ask(&self, words: &[&[u8]]) -> Result<(), StoreError> {
         let sending = Sending::default();
         let asked = self.nodes.change("ask the ring", words, &sending).await;
         asked.map(drop).map_err(|error| match error.outcome() {
-            // It may be made all the same, whatever was said to a later try.
+            // An earlier try may still take effect, whatever the answer to a later one.
             Outcome::Refused if sending.is_doubtful() => {
                 let reason = format!("an earlier try was not answered, and the last one was: {error}");
                 StoreError::Unknown { what: RING_CHANGE, reason, source: Some(Arc::new(error)) }
@@ -283,8 +281,8 @@ impl RingOperator {
     }
 }
 
-/// Notes of each node what it said: whom it cannot reach, and of those that lead slots how far the others are
-/// behind them.
+/// Adds to each node what the nodes reported: which nodes it cannot reach, and, from those that lead slots,
+/// how far the others are behind.
 fn tell_of_each(status: &mut RingStatus, answers: &[Option<Value>]) {
     let mut behind = Some(BTreeMap::<u32, u64>::new());
     for (node, answer) in status.nodes.iter_mut().zip(answers) {
@@ -307,7 +305,7 @@ fn tell_of_each(status: &mut RingStatus, answers: &[Option<Value>]) {
     }
 }
 
-/// What stands behind a name in a map.
+/// The value of a name in a map.
 fn find<'a>(map: &'a Value, wanted: &str) -> Option<&'a Value> {
     let is_it = |name: &Value| name.bytes() == Some(wanted.as_bytes());
     match map {
@@ -367,7 +365,7 @@ fn read_keyspaces(answer: &Value) -> Option<Vec<KeyspaceStatus>> {
     keyspaces.iter().map(read).collect()
 }
 
-/// How many writes each node lacks of what the one leads that answered.
+/// How many writes each node lacks of the slots that the answering node leads.
 fn read_behind(answer: &Value) -> Option<Vec<(u32, u64)>> {
     let pair = |list: &Vec<u64>| match list[..] {
         [node, entries] => Some((u32::try_from(node).ok()?, entries)),
@@ -376,7 +374,7 @@ fn read_behind(answer: &Value) -> Option<Vec<(u32, u64)>> {
     lists(answer, "behind")?.iter().map(pair).collect()
 }
 
-/// Nodes to which the one that answered has no connection. Earlier releases do not tell.
+/// Nodes to which the answering node has no connection. Earlier releases do not report them.
 fn read_unreached(answer: &Value) -> Option<Vec<u32>> {
     let Value::Array(nodes) = find(answer, "unreached")? else { return None };
     nodes.iter().map(|node| u32::try_from(integer(node)?).ok()).collect()

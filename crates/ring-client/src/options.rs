@@ -1,4 +1,4 @@
-//! What can be chosen when a ring is opened.
+//! Options for opening a ring.
 
 use atoll_resp::LatencyClass;
 use atoll_tls::ClientTls;
@@ -7,39 +7,39 @@ use std::time::Duration;
 /// Options of a store on a ring.
 #[derive(Clone)]
 pub struct RingOptions {
-    /// Nodes that are asked first, as `host:port`; one of them has to answer.
+    /// Nodes that are asked first, as `host:port`. One of them has to answer.
     pub seeds: Vec<String>,
-    /// What nodes want to hear first; none where they ask for nothing.
+    /// The secret that nodes ask for; none if they ask for none.
     pub token: Option<String>,
-    /// Whose password that is, of the users that nodes have a list of; none for the token of the ring itself.
+    /// The user whose password that is, from the nodes' list of users; none for the token of the ring itself.
     pub user: Option<String>,
-    /// The keyspace by its name or number; none for where nodes put whoever says nothing.
+    /// The keyspace by its name or number; none for the default of the nodes.
     pub keyspace: Option<String>,
-    /// Whom nodes are to show a certificate of, where what goes to them is encrypted.
+    /// Which certificates nodes have to show, if connections are encrypted.
     pub tls: Option<ClientTls>,
-    /// Whether writes are refused here already.
+    /// Whether writes are refused by this store.
     pub read_only: bool,
-    /// How long a connection may take to be made.
+    /// How long making a connection may take.
     pub connect_time_out: Duration,
-    /// How long a node may say nothing to a short request before others are asked. It is longer than nodes
-    /// hold what they can neither serve nor refuse yet: who gave up before would not know that it was
-    /// refused.
+    /// How long a node may leave a short request unanswered before other nodes are asked. It is longer than
+    /// nodes hold a request that they can neither serve nor refuse yet: a client that gave up earlier would
+    /// not learn that the request was refused.
     pub silence_first: Duration,
     /// How long a call goes on while nodes answer that they cannot serve it now.
     pub patience: Duration,
-    /// How long a node may say nothing before its answer is there, where nobody else can be asked, and how
-    /// long a long request or answer may stand still on its way.
+    /// How long a node may be silent before an answer begins if no other node can be asked, and how long a
+    /// long request or answer may stall.
     pub request_time_out: Duration,
-    /// How long a write is sent again that may have been done already, however long a call goes on. Nodes
+    /// How long a write that may have been done already is sent again, however long a call goes on. Nodes
     /// have to remember it for longer.
     pub doubt_max: Duration,
-    /// How long requests may take: nodes execute those that have time together.
+    /// The latency class of requests: nodes execute those that have time together.
     pub latency: LatencyClass,
-    /// Most waits at once.
+    /// Most waits at a time.
     pub waiters_max: usize,
-    /// For how long a node is asked to wait at a time, at most, where few wait; of very many each is asked
-    /// for longer. One that hangs, or has the cell no more and does not know it, is found out behind it.
-    /// Whoever counts what waits cost lets it be long.
+    /// How long a node is asked to wait at a time, at most, when few wait; with very many waits it is longer.
+    /// A node that hangs, or has lost the cell without knowing it, is found out after this time. Measurements
+    /// of the cost of waits make it long.
     #[doc(hidden)]
     pub turn: Duration,
 }
@@ -66,12 +66,12 @@ impl RingOptions {
         }
     }
 
-    /// Who it is that shows the token; `default` is whoever shows that of the ring.
+    /// The user to authenticate as; `default` is the one with the token of the ring.
     pub(crate) fn user(&self) -> &str {
         self.user.as_deref().unwrap_or("default")
     }
 
-    /// How the store is called in messages.
+    /// The name of the store in messages.
     #[must_use]
     pub fn place(&self) -> String {
         format!("ring://{}/{}", self.seeds.join(","), self.keyspace.as_deref().unwrap_or_default())

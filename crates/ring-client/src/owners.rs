@@ -1,30 +1,30 @@
-//! Who has which slot, as a client knows it: four bytes for a slot, and each address once.
+//! Which node leads which slot, as a client knows it: four bytes for a slot, and each address once.
 //!
-//! Invariant: what nobody named is nobody's; it is asked about anywhere.
+//! Invariant: a slot without a named owner has none; any node is asked about it.
 
 use crate::answer::bracketed;
 use atoll_resp::Value;
 use std::collections::HashMap;
 
-/// In the place of an address: none.
+/// Stands for no address.
 const NONE: u32 = u32::MAX;
 
-/// The nodes of all slots.
+/// The owners of all slots.
 #[derive(Debug, Default)]
 pub struct Owners {
-    /// For each slot the place of its node.
+    /// For each slot the index of its owner's address.
     places: Box<[u32]>,
     addresses: Vec<Box<str>>,
 }
 
 impl Owners {
-    /// So many slots that nobody has.
+    /// This many slots without owners.
     #[must_use]
     pub fn nobodys(slots: usize) -> Self {
         Self { places: vec![NONE; slots].into_boxed_slice(), addresses: Vec::new() }
     }
 
-    /// Who has which of so many slots, by `CLUSTER SLOTS`.
+    /// The owners of this many slots, from a `CLUSTER SLOTS` reply.
     #[must_use]
     pub fn read(ranges: &[Value], slots: usize) -> Self {
         let mut owners = Self::nobodys(slots);
@@ -50,18 +50,18 @@ impl Owners {
         owners
     }
 
-    /// Who has a slot.
+    /// The owner of a slot.
     #[must_use]
     pub fn get(&self, slot: usize) -> Option<&str> {
         self.addresses.get(usize::try_from(*self.places.get(slot)?).ok()?).map(|address| &**address)
     }
 
-    /// All nodes that are known.
+    /// All known nodes.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = &str> {
         self.addresses.iter().map(|address| &**address)
     }
 
-    /// A slot is with that node from now on.
+    /// Makes a node the owner of a slot.
     pub(crate) fn set(&mut self, slot: usize, address: &str) {
         let Some(owner) = self.places.get_mut(slot) else { return };
         let known = self.addresses.iter().position(|one| **one == *address);
@@ -72,7 +72,7 @@ impl Owners {
         *owner = place as u32;
     }
 
-    /// Nothing is with that node any more.
+    /// Removes a node as an owner.
     pub(crate) fn forget(&mut self, address: &str) {
         let Some(gone) = self.addresses.iter().position(|one| **one == *address) else { return };
         let last = self.addresses.len() - 1;

@@ -1,6 +1,7 @@
-//! Who has which slot is asked once for all calls that want to know it at the same time, of any node.
+//! The table of slots is asked for once on behalf of all calls that want it at the same time, from any node.
 //!
-//! Invariant: who waited for somebody else's question gets the answer of one that ended after it came.
+//! Invariant: a call that waits for another one's question gets an answer that was complete only after the
+//! call came.
 
 use crate::nodes::Address;
 use atoll_store::StoreError;
@@ -8,19 +9,19 @@ use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Questions of a store about who has what.
+/// Questions of a store for the table of slots.
 #[derive(Default)]
 pub(crate) struct Refreshing {
-    /// How many ended.
+    /// How many questions have ended.
     ended: AtomicU64,
-    /// Held by whoever asks; what the last one who did was told, if it failed.
+    /// Held while asking; contains the error of the last question, if it failed.
     turn: tokio::sync::Mutex<Option<StoreError>>,
-    /// Who did not answer last.
+    /// Nodes that did not answer last.
     silent: Mutex<BTreeSet<Address>>,
 }
 
 impl Refreshing {
-    /// Asks, or waits for whoever is asking and takes the answer.
+    /// Asks, or waits for the question under way and takes its result.
     pub(crate) async fn once(
         &self,
         ask: impl Future<Output = Result<(), StoreError>>,
@@ -34,8 +35,8 @@ impl Refreshing {
         turn.clone().map_or(Ok(()), Err)
     }
 
-    /// In which order nodes are asked: any, so that not all programs ask the same one, but who did not answer
-    /// comes last.
+    /// The order in which to ask nodes: random, so that not all programs ask the same one, with silent nodes
+    /// last.
     pub(crate) fn order(&self, known: BTreeSet<Address>) -> Vec<Address> {
         let mut silent = self.silent.lock();
         silent.retain(|address| known.contains(address));
@@ -50,7 +51,7 @@ impl Refreshing {
         self.silent.lock().contains(address)
     }
 
-    /// A node answered, or did not.
+    /// Records whether a node answered.
     pub(crate) fn note(&self, address: &Address, answers: bool) {
         let mut silent = self.silent.lock();
         if answers {

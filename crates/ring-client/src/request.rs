@@ -1,14 +1,14 @@
-//! Calls of the contract as commands.
+//! Calls of the contract, encoded as commands.
 
 use atoll_store::{
     Batch, ByteRange, Condition, Direction, Mutation, Projection, RequestId, ScanRequest, SortRange,
 };
 use std::ops::Bound;
 
-/// A request as it is sent.
+/// An encoded request.
 pub(crate) type Written = Vec<u8>;
 
-/// `AT.BATCH`, done once; of the writes of this client before `floor` none is asked for again.
+/// `AT.BATCH`, done once. The client promises not to repeat its writes before `floor`.
 pub(crate) fn batch(batch: &Batch, request: RequestId, floor: u64) -> Written {
     let mut ends = Vec::new();
     for mutation in &batch.mutations {
@@ -51,7 +51,7 @@ pub(crate) fn get(partition: &[u8], sort: &[u8], range: ByteRange) -> Written {
     crate::connection::written(&[b"AT.GET", partition, sort, offset.as_bytes(), len.as_bytes()])
 }
 
-/// `AT.RANGE`, from behind the last entry of the page before.
+/// `AT.RANGE`, from after the last entry of the previous page.
 pub(crate) fn range(request: &ScanRequest, last: Option<&[u8]>) -> Written {
     let (mut from, mut to) = ends_of(&request.range);
     if let Some(last) = last {
@@ -78,7 +78,7 @@ pub(crate) fn range(request: &ScanRequest, last: Option<&[u8]>) -> Written {
     crate::connection::written(&words)
 }
 
-/// Numbers of the protocol go up to 2^63.
+/// Numbers of the protocol are at most 2^63 - 1.
 fn numbers(range: ByteRange) -> [String; 2] {
     let most = i64::MAX.unsigned_abs();
     [range.offset, range.len.unwrap_or(most)].map(|number| number.min(most).to_string())

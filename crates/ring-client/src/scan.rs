@@ -5,7 +5,7 @@ use crate::store::Shared;
 use atoll_resp::Value;
 use atoll_store::{Buffer, ScanEntry, ScanPage, ScanRequest, StoreError};
 
-/// One page, which is one command and so of one moment.
+/// One page. It is one command and so shows one moment.
 pub(crate) async fn page(shared: &Shared, request: ScanRequest) -> Result<ScanPage, StoreError> {
     let last = request.check(&shared.limits)?;
     let written = request::range(&request, last.as_deref());

@@ -1,5 +1,4 @@
-//! What is known of a request on its way: whether a write may be done, and for how long a try may go
-//! unanswered.
+//! The state of a request under way: whether a write may be done, and how long a try may go unanswered.
 
 use crate::options::RingOptions;
 use atoll_store::age;
@@ -9,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// When a try was sent: by the clock of timers, which stands while the machine sleeps, and by those that go
-/// on.
+/// When a try was sent: by the clock of timers, which stops while the machine sleeps, and by a clock that
+/// does not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentAt {
     pub(crate) instant: Instant,
@@ -22,7 +21,7 @@ impl SentAt {
         Self { instant: Instant::now(), moment: age::Moment::now() }
     }
 
-    /// Now, where the machine slept for so long since.
+    /// Now, as if the machine had slept for this long since.
     #[cfg(test)]
     pub(crate) fn before_sleep(slept: Duration) -> Self {
         let now = Self::now();
@@ -30,14 +29,14 @@ impl SentAt {
     }
 }
 
-/// What became of a write on its way.
+/// The state of a write under way.
 #[derive(Debug)]
 pub(crate) struct Sending {
-    /// Since when somebody waits for it.
+    /// Since when the caller waits for it.
     pub(crate) began: Instant,
-    /// Whether it may have arrived, and was not answered.
+    /// Whether it may have arrived without being answered.
     is_sent: AtomicBool,
-    /// When the first try was sent that may have arrived, and was not answered.
+    /// When the first try was sent that may have arrived without being answered.
     doubtful_since: OnceLock<SentAt>,
 }
 
@@ -48,35 +47,35 @@ impl Default for Sending {
 }
 
 impl Sending {
-    /// It may arrive from now on.
+    /// Records that a try may arrive from now on.
     pub(crate) fn begin(&self) {
         self.is_sent.store(true, Ordering::SeqCst);
     }
 
-    /// The last try was surely not done.
+    /// Records that the last try was certainly not done.
     pub(crate) fn refused(&self) {
         self.is_sent.store(false, Ordering::SeqCst);
     }
 
-    /// A try that was sent then may be done, and was not answered.
+    /// Records that a try sent at this time may be done and was not answered.
     pub(crate) fn doubt(&self, sent_at: SentAt) {
         self.doubtful_since.get_or_init(|| sent_at);
     }
 
-    /// Until when it may be sent again, if a try may be done: behind that it could be done a second time.
-    /// Nodes forget by dates, so what the machine slept since then counts as well.
+    /// Until when it may be sent again if an earlier try may be done: after that it could be done a second
+    /// time. Nodes forget by dates, so time during which the machine slept counts as well.
     pub(crate) fn sent_until(&self, doubt_max: Duration) -> Option<Instant> {
         let since = self.doubtful_since.get()?;
         let slept = since.moment.age().saturating_sub(since.instant.elapsed());
         Some(since.instant + doubt_max.saturating_sub(slept))
     }
 
-    /// Whether some earlier try may still come true, whatever was answered to the last one.
+    /// Whether an earlier try may still take effect, whatever the answer to the last one.
     pub(crate) fn is_doubtful(&self) -> bool {
         self.doubtful_since.get().is_some()
     }
 
-    /// Whether any try may have come true.
+    /// Whether any try may have taken effect.
     pub(crate) fn may_be_done(&self) -> bool {
         self.is_sent.load(Ordering::SeqCst) || self.is_doubtful()
     }
@@ -84,20 +83,19 @@ impl Sending {
 
 /// How long the tries of a call may go unanswered.
 ///
-/// A node that hangs says nothing, and neither does its host: others are asked while there is time. The more
-/// often that was for nothing the longer it may take, and what would be the last try as long as any answer.
-/// The first try never is the last one, however short the time of the call: by then another node may have
-/// what this one had.
+/// A node that hangs says nothing, and neither does its host, so other nodes are asked while there is time.
+/// Each try in vain doubles the time of the next, and the last try may take as long as any answer. The first
+/// try is never the last one, however short the time of the call: by then another node may lead the slot.
 ///
-/// Invariant: no call ends behind a try that was given up sooner than that, also where that was noticed late,
-/// as in a program that had no processor for a while.
+/// Invariant: a call never ends with a try that was given up sooner than that, even if this was noticed late,
+/// as in a program that got no processor for a while.
 #[derive(Debug)]
 pub(crate) struct Silence {
     next: Duration,
     most: Duration,
     /// Whether a try was given up.
     is_tried: bool,
-    /// Whether the try that was begun last may take as long as any answer.
+    /// Whether the current try may take as long as any answer.
     is_last: bool,
     /// Whether it was given up sooner than that.
     owes_last: bool,
@@ -115,7 +113,7 @@ impl Silence {
         }
     }
 
-    /// How long a try may go unanswered that begins then, of a call that ends then.
+    /// How long a try may go unanswered that begins at `begins`, in a call that ends at `ends`.
     pub(crate) fn of_try(&mut self, begins: Instant, ends: Instant) -> Duration {
         let is_time_over = ends.saturating_duration_since(begins) <= self.next;
         let is_last = (is_time_over && self.is_tried) || self.next == self.most;
@@ -123,12 +121,13 @@ impl Silence {
         if self.is_last { self.most } else { self.next }
     }
 
-    /// Whether one more try is due, though the time of the call is over.
+    /// Whether one more try is due although the time of the call is over.
     pub(crate) fn owes_last(&self) -> bool {
         self.owes_last
     }
 
-    /// A try ended so. What came at once, as where nobody listens, says nothing of how long an answer takes.
+    /// Records that a try failed. An immediate failure, as when nothing listens, says nothing about the time
+    /// that an answer takes.
     pub(crate) fn was_for_nothing(&mut self, error: &io::Error) {
         if error.kind() == io::ErrorKind::TimedOut {
             self.next = self.next.saturating_mul(2).min(self.most);
@@ -151,7 +150,7 @@ mod tests {
             sending.doubt(SentAt::before_sleep(Duration::from_secs(slept)));
             sending.sent_until(DOUBT_MAX).unwrap().saturating_duration_since(Instant::now()).as_secs_f64()
         };
-        // The clock that is paused here is the one that a test may hold; the others went on for a moment.
+        // Only the clock of timers is paused here; the other one went on for a moment.
         for (slept, from) in [(0, 530.0), (300, 230.0), (540, 0.0), (20 * 60, 0.0)] {
             assert!((from..=from + 10.0).contains(&left(slept)), "{slept}: {}", left(slept));
         }

@@ -1,8 +1,9 @@
-//! Names for writes that their callers gave none, so that they can be sent again when a node is lost.
+//! Names for writes without a request id, so that they can be sent again when a node is lost.
 //!
-//! Invariant: under a name of ours one write is under way at a time, so a node has one of them to remember.
-//! Invariant: to a slot so many are under way at a time, whoever waits, since it remembers so many names for
-//! minutes.
+//! Invariant: one write at a time is under way under each of our names, so a node has one of them to
+//! remember.
+//! Invariant: the number of writes under way to a slot is bounded, however many wait, because the slot
+//! remembers each of their names for minutes.
 
 use atoll_store::RequestId;
 use parking_lot::Mutex;
@@ -12,19 +13,19 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Writes that are under way at a time to a slot; no more than these requests are sent at a time in any case.
+/// Most writes under way to a slot at a time. No more requests than this are sent at a time in any case.
 const WRITES_MAX: usize = 256;
 
-/// Names that no write uses now.
+/// Names that are free.
 #[derive(Default)]
 pub(crate) struct Names {
     idle: Mutex<Vec<RequestId>>,
-    /// Of each slot that was written to the places: at one that is not served, writes wait for each other and
-    /// keep nobody else.
+    /// The places of each slot that was written to. Writes to a slot that is not served wait for each other,
+    /// and hold up no others.
     places: Mutex<HashMap<u16, Arc<Semaphore>>>,
 }
 
-/// The name of a write; it goes back when this is dropped, and the next write has the next number.
+/// The name of a write. It is freed on drop, and the next write under it has the next number.
 pub(crate) struct Name<'a> {
     names: &'a Names,
     pub(crate) request: RequestId,
@@ -32,12 +33,12 @@ pub(crate) struct Name<'a> {
 }
 
 impl Names {
-    /// A name for a write to a slot, when there is a place for it. Those that were used last are used first,
-    /// so that nodes know few.
+    /// Takes a name for a write to a slot, once there is a place for it. The last used names are reused
+    /// first, so that nodes see few.
     pub(crate) async fn take(&self, slot: u16) -> Name<'_> {
         let places = || Arc::new(Semaphore::new(WRITES_MAX));
         let places = Arc::clone(self.places.lock().entry(slot).or_insert_with(places));
-        // It is never closed, so there is a place in the end.
+        // Never closed, so a place comes in the end.
         let place = places.acquire_owned().await.ok();
         let idle = self.idle.lock().pop();
         let request = idle.unwrap_or_else(|| RequestId { client: drawn(), sequence: 1 });
@@ -45,14 +46,14 @@ impl Names {
     }
 }
 
-/// A number that nobody else draws, of the system's randomness: what begins at a clock is the same in
-/// processes that begin together, and in one that was copied. Of two writes of one name a node does the
-/// first, and answers both.
+/// Draws a unique number from the system's randomness. A generator seeded by the clock would repeat in
+/// processes that begin together, or that are copies of one. Of two writes under one name a node does the
+/// first, and answers both with it.
 fn drawn() -> u128 {
     let mut bytes = [0; 16];
     match getrandom(&mut bytes[..], GetRandomFlags::empty()) {
         Ok(count) if count == bytes.len() => u128::from_ne_bytes(bytes),
-        // The standard library knows of other ways to it.
+        // The standard library has other sources.
         _ => {
             let word = || u128::from(RandomState::new().build_hasher().finish());
             word() << 64 | word()
@@ -62,8 +63,8 @@ fn drawn() -> u128 {
 
 impl Drop for Name<'_> {
     fn drop(&mut self) {
-        // Also where nobody knows what became of it: a later number makes sure that it does not come true
-        // behind that one.
+        // Even if the outcome is unknown: the next number makes sure that this write does not take effect
+        // after the next one.
         if let Some(sequence) = self.request.sequence.checked_add(1) {
             self.names.idle.lock().push(RequestId { sequence, ..self.request });
         }
@@ -100,7 +101,7 @@ mod tests {
     async fn a_slot_that_takes_no_more_keeps_no_other() {
         let names = Names::default();
         let mut taken = join_all((0..WRITES_MAX).map(|_| names.take(7))).await;
-        // A task that took so much has to rest.
+        // A task that took this many has to yield.
         tokio::task::yield_now().await;
         assert!(names.take(7).now_or_never().is_none());
         assert!(names.take(8).now_or_never().is_some());

@@ -1,4 +1,4 @@
-//! The store: limits and deadlines in front of the calls, and what they share.
+//! The store: limits and deadlines in front of the calls, and the state that they share.
 
 use crate::lines::Lines;
 use crate::nodes::Nodes;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Requests in flight from which on a node gains nothing.
+/// Requests in flight beyond which a node gains nothing.
 const PARALLELISM: usize = 64;
 
 /// A store on a ring of nodes.
@@ -30,7 +30,7 @@ pub struct RingStore {
     shared: Arc<Shared>,
 }
 
-/// What all calls of one store share.
+/// The state that all calls of one store share.
 pub(crate) struct Shared {
     pub(crate) nodes: Nodes,
     pub(crate) limits: Limits,
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     pub(crate) lines: Lines,
     names: Names,
     durability: Durability,
-    /// The latest time that a node told.
+    /// The latest time that a node reported.
     latest: AtomicU64,
     is_closed: AtomicBool,
 }
@@ -47,8 +47,8 @@ impl RingStore {
     /// Connects to the ring.
     ///
     /// # Errors
-    /// `unavailable` if no node answers, or those that do have no place for one more connection for as long
-    /// as a call goes on; `unauthenticated` if the token is not theirs.
+    /// `unavailable` if no node answers, or those that do stay full for as long as a call goes on;
+    /// `unauthenticated` if the token is wrong.
     pub async fn open(options: RingOptions) -> Result<Self, StoreError> {
         let watches = Watches::new(options.waiters_max);
         let nodes = Nodes::new(options);
@@ -62,7 +62,7 @@ impl RingStore {
     }
 }
 
-/// What an acknowledged write survives, by what a node says about its log.
+/// What an acknowledged write survives, by what a node reports about its log.
 fn durability(answer: &Value) -> Option<Durability> {
     let mut values = match answer {
         Value::Array(values) => values
@@ -109,7 +109,7 @@ impl Shared {
             parallelism_best: PARALLELISM,
             round_trip: Duration::from_micros(200),
             request_memory: Duration::from_millis(SESSION_MS_MIN),
-            // So many of each client, at each slot.
+            // This many of each client, at each slot.
             request_memory_count: REQUESTS_MAX,
         }
     }
@@ -147,10 +147,10 @@ impl Shared {
         let answer =
             within(options.deadline, ("write", &self.nodes.place), || sending.may_be_done(), writing).await;
         let outcome = answer.and_then(|answer| self.outcome(&batch, &answer));
-        // That a write without a name was sent twice is nothing to the caller.
+        // Whether an unnamed write was sent twice does not matter to the caller.
         let outcome = outcome.map(|repeated| repeated && options.request.is_some());
         outcome.map(|repeated| Written { durability, repeated }).map_err(|error| match error {
-            // An earlier try may be on its way still, and what was refused now may hold by then.
+            // An earlier try may still be under way, and a condition that failed now may hold by then.
             error if sending.is_doubtful() && error.outcome() == Outcome::Refused => {
                 let reason = format!("an earlier try was not answered, and the last one was: {error}");
                 StoreError::Unknown { what: "write", reason, source: Some(Arc::new(error)) }
@@ -159,7 +159,7 @@ impl Shared {
         })
     }
 
-    /// Whether a write had been done before, by what a node answered.
+    /// Whether a write had been done before, from a node's answer.
     fn outcome(&self, batch: &Batch, answer: &Value) -> Result<bool, StoreError> {
         let Value::Array(parts) = answer else { return Err(self.nodes.odd("write")) };
         match &parts[..] {
@@ -210,7 +210,7 @@ impl Store for RingStore {
     fn get<'a>(&'a self, cell: Cell<'a>, options: ReadOptions) -> StoreFuture<'a, Option<Buffer>> {
         Box::pin(async move {
             let reading = self.shared.get(cell, options.range);
-            // A read changes nothing, so one that is given up did not happen.
+            // A read changes nothing, so an abandoned one did not happen.
             within(options.deadline, ("get", &self.shared.nodes.place), || false, reading).await
         })
     }
@@ -275,7 +275,7 @@ impl Store for RingStore {
     }
 
     fn sync(&self) -> StoreFuture<'_, ()> {
-        // Every acknowledgement is at the class that the ring has.
+        // Every acknowledgement has the durability of the ring already.
         Box::pin(async move { self.shared.check_open() })
     }
 

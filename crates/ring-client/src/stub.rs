@@ -1,5 +1,5 @@
-//! A node for tests, which answers as it is told to. It is reached without the system, so that a clock that
-//! is paused stands while bytes are on their way.
+//! A node for tests with scripted answers. It is reached without the operating system, so that a paused clock
+//! stands still while bytes are under way.
 
 use atoll_resp::{Limits, RequestParser};
 use parking_lot::Mutex;
@@ -10,13 +10,13 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::mpsc;
 
-/// Bytes on their way in each direction before whoever writes has to wait.
+/// Bytes under way in each direction before a writer has to wait.
 const ON_THE_WAY: usize = 64 << 10;
 
-/// The ports of nodes: below those that the system hands out, and above those at which nobody is.
+/// The ports of nodes: below those that the system hands out, and above those at which nothing listens.
 static PORTS: AtomicU16 = AtomicU16::new(100);
 
-/// Where connections to nodes go, by the ports of those.
+/// Where connections to nodes go, by port.
 static NODES: Mutex<Option<HashMap<u16, mpsc::UnboundedSender<DuplexStream>>>> = Mutex::new(None);
 
 /// A connection to the node at this address, if there is one.
@@ -27,23 +27,24 @@ pub(crate) fn dial(address: &str) -> Option<DuplexStream> {
     Some(here)
 }
 
-/// What becomes of a request.
+/// How a request is answered.
 pub(crate) enum Answer {
-    /// It is answered.
+    /// At once.
     Says(String),
-    /// It is answered, and the connection ends.
+    /// At once, and then the connection ends.
     Ends(String),
-    /// It is answered when this time is over.
+    /// After this time.
     Late(Duration, String),
-    /// It comes in five pieces, with so much time between them.
+    /// In five pieces, with this much time between them.
     Slowly(Duration, String),
-    /// Nothing comes.
+    /// Not at all.
     Hangs,
-    /// Nothing comes, and all that runs here stands still for this time.
+    /// Not at all, and everything that runs here stands still for this time.
     Stalls(Duration),
 }
 
-/// Of the port of the node, the number of the connection from 0 on, and the words of a request.
+/// Chooses the answer from the port of the node, the number of the connection from 0 on, and the words of a
+/// request.
 type Answering = dyn Fn(u16, usize, &str) -> Answer + Send + Sync;
 
 /// The node.
@@ -79,12 +80,12 @@ impl Stub {
         Self { address: format!("127.0.0.1:{port}"), came, open }
     }
 
-    /// How many connections there are to it.
+    /// Number of connections to it.
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::SeqCst)
     }
 
-    /// The requests that came and begin so, as words with spaces between them.
+    /// The requests so far that begin like this, as words separated by spaces.
     pub(crate) fn came(&self, start: &str) -> Vec<String> {
         self.came.lock().iter().filter(|words| words.starts_with(start)).cloned().collect()
     }
@@ -129,7 +130,7 @@ async fn serve(mut stream: DuplexStream, answer: impl Fn(&str) -> Answer) {
     }
 }
 
-/// What a node answers that has every slot, in memory, to all that is no request for keys.
+/// The answers of a node that leads every slot, in memory, to all requests that are not about keys.
 pub(crate) fn usual(port: u16, words: &str) -> Option<Answer> {
     let text = match words {
         "CLUSTER SLOTS" => format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n"),

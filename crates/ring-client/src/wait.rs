@@ -1,6 +1,7 @@
-//! Waits: the node that has the cell tells when it is as it has to be.
+//! Waits: the node that leads the cell reports when it is as expected.
 //!
-//! Invariant: a wait outlives the node that it waits at; whoever has the cell by then is asked.
+//! Invariant: a wait outlives the node at which it waits, and goes on at the node that leads the cell by
+//! then.
 
 use crate::answer::{Refused, meaning};
 use crate::lines::Told;
@@ -12,10 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long the look may take whose turn comes when the time is over.
+/// How long the final read may take, after the time is over.
 const LAST_LOOK: Duration = Duration::from_millis(200);
 
-/// Before a node is asked again that could not wait.
+/// Pause before a node is asked again that could not wait.
 const PAUSE_FIRST: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
@@ -28,7 +29,7 @@ pub(crate) async fn wait(
 ) -> Result<Waited, StoreError> {
     let watch = shared.watches.watch(cell)?;
     let ends = Instant::now().checked_add(time_out);
-    // The first look happens however short the time is.
+    // The first read happens however short the time is.
     let current = shared.get(cell, ByteRange::ALL).await?;
     if expectation.is_met(current.as_deref()) {
         return Ok(Waited::Met(current));
@@ -36,7 +37,7 @@ pub(crate) async fn wait(
     let watching = async {
         tokio::select! {
             met = watch_for(shared, cell, &expectation, ends) => met,
-            // Nothing wakes it but the end of the store.
+            // Only closing the store wakes this.
             closed = watch.changed() => match closed {
                 Err(closed) => Err(closed),
                 Ok(()) => Err(shared.unavailable("the store was closed")),
@@ -46,14 +47,14 @@ pub(crate) async fn wait(
     let Some(ends) = ends else { return watching.await };
     match tokio::time::timeout_at(ends, watching).await {
         Ok(watched) => watched,
-        // Who only asks whether it is so was told by the first look.
+        // A caller that only asks for the present state has its answer from the first read.
         Err(_) if time_out.is_zero() => Ok(Waited::TimedOut),
         Err(_) => Ok(last_look(shared, cell, &expectation).await),
     }
 }
 
-/// What there is when the time is over: nobody may have told of it. Whoever does not answer this soon does
-/// not keep the caller.
+/// Reads the cell when the time is over, since the change may not have been reported. A node that does not
+/// answer soon does not delay the caller.
 async fn last_look(shared: &Arc<Shared>, cell: Cell<'_>, expectation: &Expectation) -> Waited {
     let look = tokio::time::timeout(LAST_LOOK, shared.get(cell, ByteRange::ALL));
     match look.await {
@@ -80,7 +81,7 @@ async fn watch_for(
     loop {
         let turn = shared.lines.turn(&nodes.options);
         let left = ends.map_or(turn, |ends| ends.saturating_duration_since(Instant::now())).min(turn);
-        // Rounded up: it is this side that says when the time is over.
+        // Rounded up, because this side decides when the time is over.
         let milliseconds = u64::try_from(left.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
         let target = nodes.owner_or_anyone(slot);
         let asked_at = Instant::now();
@@ -113,7 +114,7 @@ async fn watch_for(
             }
             Told::Silent(reason) => {
                 nodes.forget(&target, asked_at);
-                // By then it should have said something; unless it is this process that stood still.
+                // It should have reported by then, unless it was this process that stood still.
                 let due = asked_at + Duration::from_millis(milliseconds);
                 troubles.began_by(due.max(Instant::now() - nodes.options.connect_time_out));
                 reason
@@ -130,52 +131,53 @@ async fn watch_for(
     }
 }
 
-/// Since when nobody could be waited at.
+/// Trouble in finding a node to wait at.
 #[derive(Default)]
 struct Troubles {
     since: Option<Instant>,
     pauses: u32,
-    /// How often it was sent on since the last breath.
+    /// Redirections since the last pause.
     hops: usize,
-    /// Whether the last one began before it was noticed.
+    /// Whether the last trouble began before it was noticed.
     is_old: bool,
 }
 
 impl Troubles {
-    /// A node said what it should.
+    /// A node answered as it should.
     fn are_over(&mut self) {
         *self = Self::default();
     }
 
-    /// A node should have said something then, and did not.
+    /// A node should have answered at this moment, and did not.
     fn began_by(&mut self, moment: Instant) {
         self.since.get_or_insert(moment);
         self.is_old = true;
     }
 
-    /// Another one, of a node that was asked at that moment: whether there were nothing but troubles for so
-    /// long.
+    /// Records trouble with a node that was asked at `asked_at`. Returns whether there was nothing but
+    /// trouble for longer than `patience`.
     fn go_on_for(&mut self, patience: Duration, asked_at: Instant, now: Instant) -> bool {
-        // Between two troubles all was well for that long, unless the node said nothing all the while.
+        // All was well between two troubles that are this far apart, unless the node was silent all the
+        // while.
         if !std::mem::take(&mut self.is_old) && now - asked_at > patience {
             self.are_over();
         }
         now - *self.since.get_or_insert(now) > patience
     }
 
-    /// Whether it was sent on so often that nodes may be of different minds.
+    /// Whether there were so many redirections that nodes may disagree.
     fn take_a_breath(&mut self) -> bool {
         let is_due = self.hops >= HOPS_MAX;
         self.hops %= HOPS_MAX;
         is_due
     }
 
-    /// For how long they may go on.
+    /// How long the trouble may go on.
     fn left(&self, patience: Duration, now: Instant) -> Duration {
         patience.saturating_sub(self.since.map_or(Duration::ZERO, |since| now - since))
     }
 
-    /// For how long to rest before a node is asked again.
+    /// How long to pause before a node is asked again.
     fn pause(&mut self) -> Duration {
         let pause = PAUSE_FIRST * 2_u32.pow(self.pauses.min(8));
         self.pauses += 1;
@@ -196,7 +198,7 @@ mod tests {
     #[test]
     fn a_node_that_hangs_is_as_good_as_none_however_long_a_turn_is() {
         let (begin, mut troubles) = (Instant::now(), Troubles::default());
-        // It is asked to wait for ten seconds, and had three more to say that they are over.
+        // It was asked to wait for ten seconds, and had three more to report their end.
         troubles.began_by(after(begin, 10));
         assert!(!troubles.go_on_for(PATIENCE, begin, after(begin, 13)));
         troubles.began_by(after(begin, 23));
@@ -208,7 +210,7 @@ mod tests {
         let (begin, mut troubles) = (Instant::now(), Troubles::default());
         assert!(!troubles.go_on_for(PATIENCE, begin, after(begin, 1)));
         assert!(!troubles.go_on_for(PATIENCE, after(begin, 1), after(begin, 4)));
-        // A line that broke after nine seconds had been one.
+        // A line that broke after nine seconds had worked until then.
         assert!(!troubles.go_on_for(PATIENCE, after(begin, 4), after(begin, 13)));
         assert!(troubles.go_on_for(PATIENCE, after(begin, 14), after(begin, 19)));
         troubles.are_over();

@@ -1,4 +1,4 @@
-//! Lanes to a node that answers when it is told to.
+//! Lanes to a node that answers when a test permits it.
 
 use super::*;
 use crate::connection::written;
@@ -12,11 +12,11 @@ use tokio::sync::Semaphore;
 /// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A node that echoes, so many answers as it was permitted.
+/// A node that echoes requests, as many as it was permitted.
 struct Node {
     address: Arc<str>,
     answers: Arc<Semaphore>,
-    /// Requests that came with each look at the socket, as texts.
+    /// The requests that came with each read of the socket, as texts.
     came: Arc<Mutex<Vec<Vec<String>>>>,
 }
 
@@ -34,7 +34,7 @@ impl Node {
         node
     }
 
-    /// Until so many requests came.
+    /// Waits until this many requests have come.
     async fn until(&self, count: usize) -> Vec<Vec<String>> {
         loop {
             let came = self.came.lock().clone();
@@ -46,7 +46,7 @@ impl Node {
     }
 }
 
-/// Answers in order; hangs up when it hears that no permits will come.
+/// Answers in order; hangs up when no more permits can come.
 async fn serve(mut stream: TcpStream, answers: Arc<Semaphore>, came: Arc<Mutex<Vec<Vec<String>>>>) {
     let (mut parser, mut arrived) = (RequestParser::new(Limits::default()), Vec::with_capacity(ROOM));
     while stream.read_buf(&mut arrived).await.is_ok_and(|count| count > 0) {
@@ -58,7 +58,7 @@ async fn serve(mut stream: TcpStream, answers: Arc<Semaphore>, came: Arc<Mutex<V
         arrived.drain(..taken);
         arrived.reserve(ROOM);
         if together[0] == "500" {
-            // The class, which whoever connects says first.
+            // The latency class, which a client sends first.
             stream.write_all(b"+OK\r\n").await.unwrap();
             continue;
         }
@@ -118,7 +118,7 @@ async fn a_read_waits_for_no_write() {
     let options = options();
     let mut read = Box::pin(lanes.ask((&options, "ring"), (&node.address, Way::Reads), &read, LONG, || ()));
     assert!(futures::poll!(&mut read).is_pending());
-    // Both are at the node, though nothing was answered.
+    // Both are at the node, although nothing was answered.
     assert_eq!(node.until(2).await, [["write"], ["read"]]);
     node.answers.add_permits(2);
     let (write, read) = tokio::join!(write, read);
@@ -196,7 +196,7 @@ async fn who_gives_up_in_time_hears_whether_it_was_sent() {
     let at_node = asked(&node.address).await;
     assert!(matches!(at_node, Err(Silent::Sent(_))), "{at_node:?}");
     assert_eq!(sent.load(Ordering::SeqCst), 1);
-    // Nobody greets whoever connects there.
+    // Nothing answers a client that connects there.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent: Arc<str> = listener.local_addr().unwrap().to_string().into();
     let at_silent = asked(&silent).await;

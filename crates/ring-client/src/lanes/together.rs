@@ -1,48 +1,48 @@
-//! When requests that have time are sent: together with those that come while others are under way.
+//! When requests with time are sent: together with those that come while others are under way.
 //!
-//! It is how TCP sends small pieces (Nagle, RFC 896), one floor up: without a clock, the more is asked the
-//! more goes together. The clock is only looked at for the promise of the class: half of its time is for
+//! This is how TCP sends small segments (Nagle, RFC 896), one layer up: without a clock, the more is asked,
+//! the more goes together. The clock is only needed for the promise of the class: half of its time is for
 //! waiting, the other half for the answer.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// So many do not wait for others.
+/// From this many requests on, they do not wait for others.
 const ENOUGH: usize = 64;
 
-/// The part of its time that a request may wait.
+/// The divisor that gives the part of its time that a request may wait.
 const WAIT_PART: u32 = 2;
 
 /// What waits on a lane.
 #[derive(Debug)]
 pub(super) struct Together {
     patience: Duration,
-    /// Since when the first of them waits.
+    /// When the first of them came.
     since: Option<Instant>,
 }
 
 impl Together {
-    /// Requests of a class with so much time.
+    /// For requests of a class with this much time.
     pub(super) fn within(slack: Duration) -> Self {
         Self { patience: slack / WAIT_PART, since: None }
     }
 
-    /// A request came.
+    /// Records that a request came.
     pub(super) fn came(&mut self, now: Instant) {
         self.since.get_or_insert(now);
     }
 
-    /// All that came are sent.
+    /// Records that all requests are sent.
     pub(super) fn sent(&mut self) {
         self.since = None;
     }
 
-    /// When the first of them has waited for long enough.
+    /// When the first of them has waited long enough.
     pub(super) fn due_at(&self) -> Option<Instant> {
         self.since.map(|since| since + self.patience)
     }
 
-    /// Whether those who wait are to be sent.
+    /// Whether the waiting requests are to be sent.
     pub(super) fn is_due(&self, now: Instant, waiting: usize, under_way: usize) -> bool {
         waiting > 0 && (under_way == 0 || waiting >= ENOUGH || self.due_at().is_some_and(|at| now >= at))
     }

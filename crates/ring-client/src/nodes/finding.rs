@@ -1,8 +1,8 @@
-//! Who has which slot, and whom to ask what any node can answer.
+//! Finds out which node leads which slot, and picks a node for questions that any node can answer.
 //!
-//! Invariant: a node that says nothing costs whoever asks a moment, however long it might take to answer.
-//! Invariant: a node that was named in the last table is asked again, however often it did not answer: who
-//! lost sight of all of them for a moment finds them again.
+//! Invariant: a silent node costs the caller only a moment, however long it might take to answer.
+//! Invariant: a node of the last table is asked again however often it did not answer, so that a client that
+//! lost all of them for a moment finds them again.
 
 use super::{Address, Nodes, Source};
 use crate::answer::{Refused, is_busy, meaning};
@@ -19,19 +19,19 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long nodes may say nothing before the next one is asked as well.
+/// How long nodes may be silent before the next one is asked as well.
 const NEXT_BEHIND: Duration = Duration::from_millis(200);
 
 impl Nodes {
-    /// The nodes of the last table, whoever was named since, and those that are asked first.
+    /// The nodes of the last table, those named since, and the seeds.
     fn known(&self) -> BTreeSet<Address> {
         let mut known = self.named.lock().clone();
         known.extend(self.options.seeds.iter().map(|seed| Address::from(seed.as_str())));
         known
     }
 
-    /// A node for what any of them can answer: one of the last table, or one that is asked first, and one
-    /// that did not answer last only where none did.
+    /// A node for a question that any node can answer: one of the last table if possible, otherwise a seed. A
+    /// node that did not answer last is picked only if no other is left.
     pub(super) fn anyone(&self) -> Address {
         let order = self.refreshing.order(self.known());
         let named = self.named.lock();
@@ -39,7 +39,7 @@ impl Nodes {
         order.into_iter().min_by_key(is_worse).unwrap_or_else(|| "".into())
     }
 
-    /// Asks the nodes, until one of them tells: one after the other, but none is waited for alone for long.
+    /// Asks the nodes one after the other until one answers, without waiting long for any of them alone.
     pub(super) async fn ask_all(&self) -> Result<(), StoreError> {
         let mut left = self.refreshing.order(self.known()).into_iter();
         let (mut asked, mut troubles) = (FuturesUnordered::new(), Troubles::default());
@@ -58,16 +58,15 @@ impl Nodes {
                     }
                 }
                 Ok(None) => return Err(troubles.error(&self.place)),
-                // It may answer yet. If whoever asks gives up before, the next one who does begins with
-                // others.
+                // It may still answer. If the caller gives up before, the next call begins with other nodes.
                 Err(_) => begun.iter().for_each(|address| self.refreshing.note(address, false)),
             }
         }
     }
 
     async fn ask_who_has_what(&self, address: Address) -> (Address, Result<Value, Silent>) {
-        // It needs no place: those who have them all may wait for what is asked here. A node has the answer
-        // at once, and where slots are scattered that is long on a slow network.
+        // Takes no place: the requests that hold them may all wait for this answer. A node has the answer at
+        // once, but with scattered slots it is long on a slow network.
         let (request, within) = (written(&["CLUSTER", "SLOTS"]), self.options.connect_time_out);
         let asked = self.ask_at((&address, Way::Reads), &request, within, || ());
         let answer = tokio::time::timeout(self.options.request_time_out, asked).await;
@@ -75,13 +74,13 @@ impl Nodes {
         (address, answer)
     }
 
-    /// What whoever asks is told, if nobody else has to be asked.
+    /// The result for the caller, if no other node has to be asked.
     fn hear(&self, answer: Result<Value, Silent>, troubles: &mut Troubles) -> Option<Result<(), StoreError>> {
         match answer {
             Ok(Value::Array(ranges)) => {
                 let owners = Owners::read(&ranges, SLOTS.into());
                 let named: BTreeSet<_> = owners.addresses().map(Address::from).collect();
-                // Where nobody has anything, those who had it may have it again.
+                // An empty table is no reason to forget nodes: they may lead slots again.
                 if !named.is_empty() {
                     *self.named.lock() = named;
                 }
@@ -98,7 +97,7 @@ impl Nodes {
             Err(Silent::Stranger(error)) => return Some(Err(error)),
             Err(Silent::Elsewhere(error)) => troubles.elsewhere = Some(error),
             Err(Silent::Sent(error) | Silent::Unsent(error)) => {
-                // That one of them only lets nobody in now is what there is to know.
+                // That a node only accepts no client at present is the more useful error.
                 let last = troubles.last.take().filter(|last| last.kind() == io::ErrorKind::ResourceBusy);
                 troubles.last = last.or(Some(error));
             }
@@ -107,11 +106,11 @@ impl Nodes {
     }
 }
 
-/// Why nobody told who has which slot.
+/// Why no node gave the table of slots.
 #[derive(Default)]
 struct Troubles {
     last: Option<io::Error>,
-    /// Of a node that knows of no such keyspace, or not yet.
+    /// Of a node that knows no such keyspace, or not yet.
     elsewhere: Option<StoreError>,
 }
 

@@ -1,4 +1,4 @@
-//! How the nodes of a ring are asked who has what.
+//! How nodes are asked for the table of slots.
 
 use super::*;
 use crate::stub::{Answer, Stub, usual};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A node that says that it has every slot, or hangs up, and counts how often it was asked.
+/// A node that claims every slot, or hangs up, and counts how often it was asked.
 struct Node {
     address: String,
     asked: Arc<AtomicUsize>,
@@ -88,7 +88,7 @@ async fn a_node_that_does_not_answer_is_asked_last_and_of_the_others_each_is_ask
     assert!(one.asked() > 5 && other.asked() > 5, "{} {}", one.asked(), other.asked());
 }
 
-/// So many nodes that say nothing.
+/// This many nodes that say nothing.
 async fn hanging(count: usize) -> Vec<String> {
     let nodes = (0..count).map(|_| Stub::start(|_, _, _| Answer::Hangs));
     join_all(nodes).await.into_iter().map(|node| node.address).collect()
@@ -127,7 +127,7 @@ async fn a_call_ends_in_time_however_many_nodes_say_nothing() {
 
 #[tokio::test]
 async fn a_call_goes_on_for_its_time_where_nobody_listens() {
-    // Long enough that a few times twice that would be beyond what there is of time.
+    // So long that doubling it a few times would overflow.
     let [connect_time_out, silence_first] = [Duration::from_secs(1 << 57); 2];
     let patience = Duration::from_millis(1_500);
     let options = RingOptions {
@@ -197,7 +197,7 @@ async fn a_call_that_waited_for_its_place_has_as_long_an_answer_as_one_that_begi
         tokio::time::sleep(Duration::from_millis(600)).await;
         drop(places);
     };
-    // It is the last try that there is time for.
+    // The last try for which there is time.
     let (read, ()) = tokio::join!(nodes.read_slot("get", 7, &request), later);
     assert!(matches!(read, Ok(Value::Simple(_))), "{read:?}");
 }
@@ -222,7 +222,7 @@ async fn of_the_connections_of_a_burst_few_are_left_soon_behind_it_though_nobody
     }
 }
 
-/// A node that has all slots and says nothing more, and another one that has them from this time on.
+/// A node that leads all slots and says nothing more, and another one that leads them from this time on.
 async fn taken_over(from: Duration) -> [Stub; 2] {
     let began = Instant::now();
     let hangs = Stub::start(move |port, _, words| match began.elapsed() < from {

@@ -1,4 +1,4 @@
-//! What a ring tells of itself, as it is read.
+//! Reading the status of a ring.
 
 use super::*;
 use crate::stub::{Answer, Stub};
@@ -70,16 +70,16 @@ fn a_status_is_read_in_both_versions_of_the_protocol() {
     assert_eq!(read(&Value::Map(Vec::new())), None);
 }
 
-/// At which nobody listens.
+/// An address at which nothing listens.
 const NOBODY: &str = "127.0.0.1:1";
 
-/// What a node of this number says that goes by this version of the table, in which these nodes are.
+/// The status from a node with this number and this version of the table, which has these nodes.
 fn status_of(node: u32, version: u64, nodes: &[u32]) -> String {
     let nodes: Vec<_> = nodes.iter().map(|node| (*node, NOBODY)).collect();
     status_at_nodes(node, (version, 0), &nodes)
 }
 
-/// The same, where it has heard nothing for so many milliseconds, of nodes at these addresses.
+/// The same from a node that has heard nothing for this many milliseconds, with nodes at these addresses.
 fn status_at_nodes(node: u32, (version, silent_ms): (u64, u64), nodes: &[(u32, &str)]) -> String {
     let name = |name: &str| format!("${}\r\n{name}\r\n", name.len());
     let pair = |of: &str, value: String| name(of) + &value;
@@ -104,7 +104,7 @@ fn status_at_nodes(node: u32, (version, silent_ms): (u64, u64), nodes: &[(u32, &
         + &["down", "keyspaces"].map(|of| pair(of, "*0\r\n".to_owned())).concat()
 }
 
-/// How a ring is of which a node says so to the first `times` questions, and then something else.
+/// The status of a ring whose node gives the first answer `times` times, and then another one.
 async fn status_at(first: String, times: usize, then: String) -> (Result<RingStatus, StoreError>, usize) {
     let asked = AtomicUsize::new(0);
     let node = Stub::start(move |_, _, _| {

@@ -1,4 +1,4 @@
-//! A store at nodes that answer as they are told to, on a clock that stands while anything is done.
+//! A store at nodes with scripted answers, on a clock that stands still while anything is done.
 
 mod finding;
 mod listing;
@@ -14,7 +14,7 @@ use tokio::io::AsyncReadExt;
 
 const FULL: &str = "-ERR max number of clients reached\r\n";
 
-/// A node that has no place for its first connections.
+/// A node without room for its first connections.
 async fn full_for(connections: usize) -> Stub {
     Stub::start(move |port, connection, words| match connection < connections {
         true => Answer::Ends(FULL.to_owned()),
@@ -51,7 +51,7 @@ async fn who_encrypts_where_nobody_does_is_told_at_once() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move {
-        // As a node without a certificate: it ends whoever greets it so.
+        // Like a node without a certificate, which ends a connection that begins with TLS.
         while let Ok((mut socket, _)) = listener.accept().await {
             let _ = socket.read(&mut [0; 1024]).await;
         }
@@ -70,8 +70,7 @@ async fn who_encrypts_where_nobody_does_is_told_at_once() {
 
 const CELL: Cell<'_> = Cell { partition: b"p", sort: b"s" };
 
-/// A store at a node that tells of each cell that is waited for when this says so, and has a value at the
-/// second look.
+/// A store at a node that answers watches by `watch`, and has a value at the second read.
 async fn waited_at(watch: fn(&str) -> String) -> (Stub, RingStore) {
     let looks = AtomicU64::new(0);
     let node = Stub::start(move |port, _, words| {
@@ -109,7 +108,7 @@ async fn a_wait_looks_once_more_before_it_says_that_its_time_is_over() {
     let expected = Expectation::Differs(None);
     let waited = store.wait(CELL, expected, Duration::from_millis(50)).await.unwrap();
     assert!(matches!(waited, Waited::Met(Some(value)) if value.as_ref() == b"v"));
-    // What is not there then either is no reason to wait for longer.
+    // A value that is missing then is no reason to wait longer.
     let expected = Expectation::Equals(None);
     let waited = store.wait(CELL, expected, Duration::from_millis(50)).await.unwrap();
     assert!(matches!(waited, Waited::TimedOut));
@@ -133,7 +132,7 @@ async fn a_write_that_may_be_done_is_not_sent_again_when_nodes_may_have_forgotte
         store.write(Batch::on(b"p").put(b"s", &b"first"[..]), WriteOptions::default()).await.unwrap_err();
     assert_eq!(error.outcome(), Outcome::Unknown);
     assert!(began.elapsed() < patience / 2, "{:?}", began.elapsed());
-    // One that surely was not done is sent again for as long as a call goes on.
+    // A write that certainly was not done is sent again for as long as a call goes on.
     let patience = Duration::from_millis(500);
     let options = RingOptions { patience, doubt_max, ..RingOptions::of(vec![node.address.clone()]) };
     let store = RingStore::open(options).await.unwrap();
@@ -144,8 +143,8 @@ async fn a_write_that_may_be_done_is_not_sent_again_when_nodes_may_have_forgotte
     assert!(began.elapsed() >= patience);
 }
 
-/// Two nodes, of which the first has everything until it is asked for this, and from then on hangs while the
-/// other one has it.
+/// Two nodes: the first leads everything until it gets this request, and from then on hangs while the other
+/// one leads everything.
 async fn hanging(at: &'static str) -> (Stub, Stub) {
     let hangs = Arc::new(AtomicBool::new(false));
     let hangs_too = Arc::clone(&hangs);
@@ -302,7 +301,7 @@ async fn the_last_try_takes_as_long_as_one_may_though_the_one_before_was_noticed
     let tries = AtomicU64::new(0);
     let node = Stub::start(move |port, _, words| match usual(port, words) {
         Some(answer) => answer,
-        // While the first try waits, this program has no processor until the whole call should be over.
+        // While the first try waits, this program gets no processor until the whole call should be over.
         None if tries.fetch_add(1, Ordering::SeqCst) == 0 => Answer::Stalls(Duration::from_millis(300)),
         None => Answer::Late(Duration::from_millis(1_000), "*2\r\n:0\r\n+OK\r\n".to_owned()),
     })
@@ -324,7 +323,7 @@ async fn what_a_node_holds_and_then_refuses_was_surely_not_done() {
     let is_first = AtomicBool::new(true);
     let node = Stub::start(move |port, _, words| {
         usual(port, words).unwrap_or_else(|| {
-            // So long a node holds what it can neither serve nor refuse yet, and a little more.
+            // How long a node holds a request that it can neither serve nor refuse yet, and a little more.
             let held_ms = if is_first.swap(false, Ordering::SeqCst) { 3_050 } else { 0 };
             let text = "-CLUSTERDOWN Hash slot not served\r\n".to_owned();
             Answer::Late(Duration::from_millis(held_ms), text)
@@ -341,7 +340,7 @@ async fn what_a_node_holds_and_then_refuses_was_surely_not_done() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_never_sent_on_a_shared_connection_was_surely_not_done() {
-    // The one for writes never comes to be.
+    // The lane for writes is never connected.
     let node = Stub::start(|port, connection, words| match words.starts_with("AT.CLASS") {
         true if connection > 0 => Answer::Hangs,
         true => Answer::Says("+OK\r\n".to_owned()),
@@ -362,7 +361,7 @@ async fn what_was_never_sent_on_a_shared_connection_was_surely_not_done() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_full_keeps_the_connections_that_a_program_has_to_it() {
-    // There is a place for one, and whoever else comes is told so later than that one is of use again.
+    // There is a place for one connection. Others are told so only after that one is free again.
     let node = Stub::start(|port, connection, words| match words.split(' ').next().unwrap() {
         _ if connection > 0 => Answer::Late(Duration::from_millis(200), FULL.to_owned()),
         "AT.GET" => Answer::Late(Duration::from_millis(50), "$1\r\nv\r\n".to_owned()),

@@ -1,8 +1,8 @@
-//! Nodes that a program was never told of: they are the ring when those are gone that it was told of.
+//! Nodes that are not among the seeds of a program: they are the ring once the seeds are gone.
 
 use super::*;
 
-/// Two nodes, of which the second has everything. The first says so until it is `gone`, and from then on
+/// Two nodes, of which the second leads everything. The first says so until it is `gone`, and from then on
 /// hangs or hangs up.
 struct Two {
     first: Stub,
@@ -11,7 +11,7 @@ struct Two {
 }
 
 impl Two {
-    /// Of the second one the first `failures` reads end the connection.
+    /// The first `failures` reads at the second one end the connection.
     async fn start(hangs: bool, failures: u64) -> Self {
         let (reads, gone) = (AtomicU64::new(0), Arc::new(AtomicBool::new(false)));
         let second = Stub::start(move |port, _, words| {
@@ -33,7 +33,7 @@ impl Two {
         Self { first, second, gone }
     }
 
-    /// A store that was told of these, and the first of both is gone.
+    /// A store with these seeds, after the first node is gone.
     async fn store(&self, told: &[&Stub]) -> RingStore {
         let told = told.iter().map(|node| node.address.clone()).collect();
         let short = Duration::from_millis(300);

@@ -1,4 +1,4 @@
-//! Keys of clients of Redis that are no partitions.
+//! Keys of Redis clients that are not partitions.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Nodes that have begun a moment ago: what they do not know yet is no answer.
+//! Nodes that have just started: what they do not know yet is no answer.
 
 use super::*;
 use parking_lot::Mutex;
@@ -10,9 +10,9 @@ const LOADING: &str = "-LOADING this node waits to hear what its ring is\r\n";
 const NO_HOME: &str = "-NOPERM User ana begins in keyspace 'one', and there is none of this name\r\n";
 const NO_KEYSPACE: &str = "-NOTFOUND there is no keyspace 'one'; AT.KEYSPACE CREATE makes one\r\n";
 
-/// A node that answers these of the requests that begin so, as they are counted from 0 on, with an error.
-/// Where the first one is answered otherwise, it was killed in between: the first write ends its connection.
-/// Whoever waits is told at once.
+/// A node that answers these of the requests that begin like this, counted from 0, with an error. If the
+/// first one is answered otherwise, the node was killed in between: the first write ends its connection.
+/// Watches are answered at once.
 async fn begins(start: &'static str, which: Range<usize>, error: &'static str) -> Stub {
     let (came, writes, strangers) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(BTreeSet::new()));
     Stub::start(move |port, connection, words| {
@@ -83,7 +83,7 @@ async fn a_write_goes_on_at_a_node_that_does_not_know_yet_in_which_keyspace_a_us
 async fn one_node_that_does_not_know_of_a_keyspace_yet_keeps_no_ring_from_being_opened() {
     for (start, error) in [("AUTH", NO_HOME), ("AT.KEYSPACE", NO_KEYSPACE)] {
         let (late, node) = (begins(start, 0..1, error).await, begins(start, 0..0, error).await);
-        // Which of the two is asked first is luck.
+        // Which of the two is asked first is random.
         while late.came(start).is_empty() {
             let seeds = vec![late.address.clone(), node.address.clone()];
             let opened = RingStore::open(RingOptions { seeds, ..options(&node) }).await.map(drop);
@@ -108,7 +108,7 @@ async fn a_keyspace_that_no_node_knows_of_is_told_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_wait_outlives_a_node_that_does_not_know_of_its_keyspace_yet() {
     for (start, which, error) in [
-        // The first one is that of the connection with which the ring is opened.
+        // The first one belongs to the connection with which the ring is opened.
         ("AT.KEYSPACE", 1..4, NO_KEYSPACE),
         ("AT.KEYSPACE", 1..4, LOADING),
         ("HELLO", 0..3, NO_HOME),

@@ -1,4 +1,4 @@
-//! What nodes remember of writes without names of their own.
+//! What nodes remember of writes without request ids.
 
 use super::*;
 use futures::future::join_all;

@@ -1,4 +1,4 @@
-//! Waits at nodes that do not know whom to wait at.
+//! Waits at nodes that do not know where the cell is.
 
 use super::*;
 use std::sync::OnceLock;
@@ -29,7 +29,7 @@ async fn a_wait_that_nobody_takes_ends_in_time_however_many_nodes_say_nothing() 
 
 #[tokio::test(start_paused = true)]
 async fn nodes_that_send_a_wait_to_each_other_are_asked_with_pauses() {
-    // More than this, and no time goes by: then they say nothing any more.
+    // After more requests than this, with no time passing, they say nothing more.
     const ASKED_MAX: usize = 1_000;
     let (asked, ports) = (Arc::new(AtomicUsize::new(0)), [const { OnceLock::<u16>::new() }; 2].map(Arc::new));
     let start = |other: Arc<OnceLock<u16>>| {
