@@ -1,4 +1,4 @@
-//! Users of the list: what they may do, over sockets, and what becomes of them when the list is another one.
+//! Users of the list: what they may do, over sockets, and what happens to them when the list is reloaded.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod support;
@@ -48,7 +48,7 @@ impl Listed {
         client
     }
 
-    /// Another list, which the node takes.
+    /// Makes the node load another list.
     fn load(&self, list: &str) {
         write(&self.folder, list, 0o600);
         assert_eq!(self.operator().say("ACL LOAD"), "OK");
@@ -69,7 +69,7 @@ fn write(folder: &TempDir, list: &str, mode: u32) -> PathBuf {
 }
 
 fn may_not(user: &str, command: &str) -> String {
-    // Quotation marks are shown with a mark before them.
+    // Quotation marks are shown escaped.
     format!(r"-NOPERM User {user} has no permissions to run the \'{command}\' command")
 }
 
@@ -88,7 +88,7 @@ fn a_user_does_what_it_is_granted_on_the_keys_it_is_granted_and_nothing_else() {
     {
         assert_eq!(ana.say(request), NO_KEY, "{request}");
     }
-    // What names no key is about all of them.
+    // A command without keys is about all of them.
     for request in ["SCAN 0", "AT.SCAN 0", "FLUSHALL", "CLUSTER GETKEYSINSLOT 1 10"] {
         assert_eq!(ana.say(request), NO_KEY, "{request}");
     }
@@ -102,7 +102,7 @@ fn a_user_does_what_it_is_granted_on_the_keys_it_is_granted_and_nothing_else() {
     ] {
         assert_eq!(ana.say(request), may_not("ana", command), "{request}");
     }
-    // A write with a name is the write behind it.
+    // A named write counts as the write that it names.
     assert_eq!(ana.say("AT.ID 0123456789abcdef0123456789abcdef 1 0 SET other a"), NO_KEY);
     let mut bob = listed.client("bob");
     assert_eq!(bob.say("AT.ID 0123456789abcdef0123456789abcdef 1 0 SET a a"), may_not("bob", "at.id"));
@@ -149,7 +149,7 @@ fn another_list_counts_at_once_and_a_wrong_one_not_at_all() {
     write(&listed.folder, &format!("user ana on {SECRET} ~* +@read\nuser bob on {SECRET} ~* +@all"), 0o600);
     assert_eq!(operator.say("ACL LOAD"), "OK");
     assert_eq!(bob.say("SET a 2"), "OK", "nothing about it was changed");
-    // It is told that it has to say who it is, or finds its connection ended.
+    // It is asked to authenticate, or finds its connection ended.
     ana.send(&["SET", "a", "3"]);
     let told = ana.reply().map(|reply| show(&reply));
     assert!(told.is_none_or(|told| told == "-NOAUTH Authentication required."));
@@ -159,7 +159,7 @@ fn another_list_counts_at_once_and_a_wrong_one_not_at_all() {
     assert_eq!(operator.say("ACL USERS"), "[ana bob default]");
 }
 
-/// Everything that a connection is told until it ends.
+/// All replies of a connection until it ends.
 fn rest(client: &mut Client) -> Vec<String> {
     std::iter::from_fn(|| client.reply().map(|reply| show(&reply))).collect()
 }
@@ -183,7 +183,7 @@ fn what_somebody_waits_for_is_not_told_once_the_user_is_gone() {
         std::thread::yield_now();
     }
     listed.load(&format!("user bob on {SECRET} ~* +@all"));
-    // What it asks for behind that does not let it off.
+    // A later request does not keep it alive.
     asks.send(&["PING"]);
     assert_eq!(bob.say("HSET k f told"), "1");
     for told in [rest(&mut silent), rest(&mut waits), rest(&mut asks)] {
@@ -243,7 +243,7 @@ fn operators_are_told_of_users_and_nobody_else_is() {
     assert_eq!(operator.say("ACL GETUSER"), r"-ERR wrong number of arguments for \'acl|getuser\' command");
     let mut ana = listed.client("ana");
     assert_eq!(ana.say("ACL GETUSER ana"), may_not("ana", "acl"));
-    // To let go of a watch, and to wait for copies, is to use nothing that is kept.
+    // Ending a watch and waiting for copies touch no data.
     assert_eq!((ana.say("AT.UNWATCH 1"), ana.say("WAIT 0 0")), ("0".to_owned(), "0".to_owned()));
     assert!(operator.say("ACL CAT").contains("dangerous"));
     assert!(operator.say("ACL CAT string").contains("getrange"));
@@ -278,8 +278,7 @@ fn a_node_does_not_begin_with_a_list_that_cannot_be_kept() {
     assert!(start(&socket, token()).1.contains("no list of users"));
 }
 
-/// Writes of these clients to one slot, some at a time: what is under way counts; what each of them was
-/// answered.
+/// Writes of these clients to one slot, some at a time because writes under way count. Returns the replies.
 fn write_as(client: &mut Client, names: Range<u64>, sequence: &str, write: &[&str]) -> Vec<String> {
     let mut answers = Vec::new();
     for first in names.clone().step_by(64) {
@@ -293,7 +292,7 @@ fn write_as(client: &mut Client, names: Range<u64>, sequence: &str, write: &[&st
 }
 
 const SET: [&str; 3] = ["SET", "run:{t}", "v"];
-/// So many clients one user may have that a slot remembers, where nobody else has any.
+/// How many clients of one user a slot remembers if no other user has any.
 const OF_ONE: u64 = SESSIONS_MAX / 32 * 27;
 
 fn places(options: NodeOptions) -> Listed {
@@ -318,7 +317,7 @@ fn while_the_clients_of_a_user_are_remembered_time_alone_brings_no_places_back()
     let listed = places(NodeOptions { clock: clock.clone(), ..options() });
     let mut ana = listed.client("ana");
     write_as(&mut ana, 0..OF_ONE, "1", &SET);
-    // None of them is silent for long enough to be forgotten.
+    // None of them is silent long enough to be forgotten.
     for sequence in ["2", "3"] {
         clock.0.fetch_add(390_000_000, Ordering::Relaxed);
         write_as(&mut ana, 0..OF_ONE, sequence, &SET);
@@ -370,7 +369,7 @@ fn assert_that_only_the_remembered_have_places(listed: &Listed) {
     let answers = write_as(&mut ana, OF_ONE..OF_ONE + 1_000, "1", &errs);
     assert!(answers.iter().all(|answer| answer.starts_with("-")), "{:?}", answers.last());
     assert_eq!(write_as(&mut ana, OF_ONE..OF_ONE + 1, "1", &SET), ["[0 OK]"]);
-    // One client that asks again and again is one.
+    // A client that asks again and again counts once.
     for sequence in 2..200 {
         assert_eq!(ana.say(&format!("AT.ID fffff {sequence} 0 SET run:{{t}} v")), "[0 OK]");
     }

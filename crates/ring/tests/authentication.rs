@@ -1,4 +1,4 @@
-//! With a token, nobody is answered who does not show it; without one, nobody beyond this machine is.
+//! With a token, only clients that show it are served; without one, only clients on this machine.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -38,7 +38,7 @@ fn nothing_is_answered_before_the_token_is_shown() {
     assert_eq!(client.say("PING"), "-NOAUTH Authentication required.");
     assert_eq!(client.say(&format!("AUTH {TOKEN}")), "OK");
     assert_eq!(client.say("PING"), "PONG");
-    // A wrong one does not take back what a right one gave, and leaving does.
+    // A wrong token does not revoke an authentication, but `RESET` does.
     assert_eq!(client.say("AUTH wrong"), wrong);
     assert_eq!(client.say("PING"), "PONG");
     assert_eq!(client.say("RESET"), "RESET");
@@ -59,7 +59,7 @@ fn who_shows_three_wrong_passwords_is_ended() {
         }
         assert!(client.is_ended(), "{request}");
     }
-    // Whoever is known by now tries those of others no more often.
+    // An authenticated client may try wrong ones no more often.
     let mut client = Client::connect(node.address());
     for _ in 0..2 {
         assert_eq!(client.say("AUTH wrong"), wrong);
@@ -84,7 +84,7 @@ fn strangers_may_send_little() {
     let mut client = Client::connect(node.address());
     client.send(&["SET", "a", &"x".repeat(20_000)]);
     assert_eq!(support::show(&client.reply().unwrap()), "-ERR Protocol error: unauthenticated bulk length");
-    // In one piece with what lets it in, the same is fine.
+    // Sent together with the authentication, the same request is accepted.
     let mut client = Client::connect(node.address());
     client.send(&["AUTH", TOKEN]);
     client.send(&["SET", "a", &"x".repeat(20_000)]);
@@ -99,7 +99,7 @@ fn beyond_this_machine_a_node_does_not_start_without_a_token() {
     assert!(matches!(error, NodeError::Open { .. }), "{error}");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(error.hint().unwrap().contains("--token-file"));
-    // And nobody could connect to "all addresses".
+    // Clients cannot connect to "all addresses".
     let with_token = NodeOptions { token: Token::new(TOKEN.as_bytes()), ..open };
     assert!(matches!(Node::start(with_token.clone()), Err(NodeError::Option { option: "announce", .. })));
     let announce = Some(HostPort { host: "node-1".to_owned(), port: 7379 });
@@ -109,7 +109,7 @@ fn beyond_this_machine_a_node_does_not_start_without_a_token() {
     assert!(client.say("CLUSTER SLOTS").starts_with("[[0 16383 [node-1 7379 "));
 }
 
-/// A node of several, with that door for the others.
+/// A node of several, with this address for the others.
 fn of_several(peers: &str, options: Options) -> NodeOptions {
     let group = LocalGroup::start(GroupOptions { slots: 16, copies: 1 }, Duration::from_secs(60)).unwrap();
     let listen = peers.parse().unwrap();

@@ -1,4 +1,4 @@
-//! Requests that have time wait for each other, and are answered in time all the same.
+//! Requests with a latency class wait for each other, and are still answered in time.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
 mod support;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use support::{Client, node, options, show};
 
-/// A clock that stands, but for what it is put forward.
+/// A clock that stands still until it is advanced.
 struct Standing(Now, AtomicU64);
 
 impl Clock for Standing {
@@ -19,16 +19,16 @@ impl Clock for Standing {
     }
 }
 
-/// A node whose clock stands.
+/// A node whose clock stands still.
 fn standing() -> (atoll_ring::Node, Arc<Standing>) {
     let clock = Arc::new(Standing(SystemClock.now(), AtomicU64::new(0)));
     let node = atoll_ring::Node::start(atoll_ring::NodeOptions { clock: clock.clone(), ..options() });
     (node.unwrap(), clock)
 }
 
-/// Whether a client has no answer, though what others asked for behind it was answered.
+/// Whether a client has no reply although later requests of others were answered.
 fn still_waits(client: &Client, other: &mut Client) -> bool {
-    // The first round may still be under way when its first answer is here.
+    // The first round may still be under way when its first reply arrives.
     (0..2).for_each(|_| assert_eq!(other.say("PING"), "PONG"));
     client.socket.set_nonblocking(true).unwrap();
     let arrived = client.socket.peek(&mut [0]);
@@ -76,8 +76,8 @@ fn a_request_that_has_time_waits_for_others_and_is_answered_within_it() {
     for _ in 0..8 {
         let mut comes = Client::connect(node.address());
         assert_eq!(comes.say("AT.CLASS 500"), "OK");
-        // Whoever is known is waited for, so nobody is answered before all of them have asked: it first,
-        // which nobody knows.
+        // Known clients are waited for, so no request is answered before all of them have asked. The unknown
+        // one asks first.
         comes.send(&["SET", "known", "1"]);
         assert_eq!(hurried.say("PING"), "PONG");
         all.iter_mut().for_each(|client| client.send(&["SET", "known", "1"]));
@@ -85,7 +85,7 @@ fn a_request_that_has_time_waits_for_others_and_is_answered_within_it() {
         all.iter_mut().for_each(|client| assert_eq!(show(&client.reply().unwrap()), "OK"));
     }
     let before = gathered(&node);
-    // The others were here lately and may come again, so it is not executed at once; but a hundredth of its
+    // The others were active lately and may come again, so it is not executed at once, but a hundredth of its
     // time later.
     all[0].send(&["SET", "k", "v"]);
     assert_eq!(hurried.say("GET known"), "1");
@@ -127,7 +127,7 @@ fn requests_on_one_connection_are_answered_in_their_order_though_they_wait() {
 
 #[test]
 fn who_goes_while_it_waits_is_not_waited_for() {
-    // No time passes: who is waited for once it is gone, is waited for for ever.
+    // No time passes, so a client that is waited for after it has gone is waited for for ever.
     let (node, _) = standing();
     let mut stays = Client::connect(node.address());
     assert_eq!(stays.say("AT.CLASS 500"), "OK");

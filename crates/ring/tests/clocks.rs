@@ -1,4 +1,4 @@
-//! Three nodes of which one has a wrong clock: what they hold stays, and goes when it should.
+//! Three nodes, one with a wrong clock: keys stay, and expire when they should.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
@@ -17,7 +17,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 const LONG: Duration = Duration::from_secs(60);
 const YEAR_MS: u64 = 365 * 86_400_000;
 
-/// A clock that is ahead by so many milliseconds.
+/// A clock that is ahead by this many milliseconds.
 #[derive(Default)]
 struct Ahead(AtomicU64);
 
@@ -33,7 +33,7 @@ fn begin(node: u32, group: &LocalGroup, clock: Arc<Ahead>) -> Node {
         me: NodeId(node),
         listen: "127.0.0.1:0".parse().unwrap(),
         group: Arc::new(group.clone()),
-        // A machine that is busy with the tests of others makes no copy a lost one.
+        // A machine that is busy with other tests must not make a copy count as lost.
         options: Options { suspect_us: 20_000_000, ..Options::default() },
     };
     let metrics = Some("127.0.0.1:0".parse().unwrap());
@@ -42,14 +42,14 @@ fn begin(node: u32, group: &LocalGroup, clock: Arc<Ahead>) -> Node {
         .unwrap()
 }
 
-/// What whoever leads the slot answers.
+/// The reply of the node that leads the slot.
 fn ask(clients: &mut [Client], words: &str) -> String {
     let started = Instant::now();
     loop {
         assert!(started.elapsed() < LONG, "nobody answers {words}");
         for client in &mut *clients {
             let said = client.say(words);
-            // A machine that is busy may make a copy a lost one for a while.
+            // On a busy machine a copy may count as lost for a while.
             if !["-MOVED", "-CLUSTERDOWN", "-LOADING", "-UNKNOWN", "-NOREPLICAS"]
                 .iter()
                 .any(|word| said.starts_with(word))
@@ -83,7 +83,7 @@ fn a_clock_that_jumps_a_year_ahead_makes_no_key_go_and_is_told_of() {
         let ends_ms: u64 = ask(&mut clients, &format!("pexpiretime key{key}")).parse().unwrap();
         assert!(ends_ms < began_ms + YEAR_MS / 2, "key{key} stays for {} ms", ends_ms - began_ms);
     }
-    // What is told of it is a second old at most.
+    // The metrics are at most a second old.
     let started = Instant::now();
     while !nodes[0].metrics_text().contains("atoll_ring_clock_doubted 1") {
         assert!(started.elapsed() < LONG, "{}", nodes[0].metrics_text());
@@ -100,7 +100,7 @@ fn a_node_that_begins_with_a_clock_a_year_ahead_writes_none_of_its_dates() {
     let clock = |ahead_ms| Arc::new(Ahead(AtomicU64::new(ahead_ms)));
     let nodes = [YEAR_MS, 0, 0].map(clock);
     let nodes: Vec<_> = (1..).zip(nodes).map(|(node, clock)| begin(node, &group, clock)).collect();
-    // It is asked from when it knows that there are others on.
+    // Requests begin when the node knows that there are others.
     let started = Instant::now();
     while !nodes[0].metrics_text().contains("atoll_ring_node_up{node=\"3\"") {
         assert!(started.elapsed() < LONG, "{}", nodes[0].metrics_text());
@@ -125,7 +125,7 @@ fn clients_that_were_silent_for_long_are_forgotten_by_all_copies_though_nobody_w
     let mut clients: Vec<_> = nodes.iter().map(|node| Client::connect(node.address())).collect();
     let named = |clients: &mut [Client], key: u32| ask(clients, &format!("AT.ID a 1 0 INCR key{key}"));
     for key in 0..30 {
-        // It may have been answered to a connection that went.
+        // The reply may have been lost with a connection.
         named(&mut clients, key);
         assert_eq!(named(&mut clients, key), "[1 1]", "key{key}");
     }
@@ -137,7 +137,7 @@ fn clients_that_were_silent_for_long_are_forgotten_by_all_copies_though_nobody_w
         }
         assert_eq!(named(&mut clients, key), "[1 2]", "key{key} was done anew, once");
     }
-    // The others are no different, whoever leads by then.
+    // The same at the other nodes, whichever leads by then.
     drop(clients.remove(0));
     nodes.remove(0).stop().unwrap();
     (0..30).for_each(|key| assert_eq!(named(&mut clients, key), "[1 2]", "key{key}"));

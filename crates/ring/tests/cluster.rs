@@ -1,4 +1,4 @@
-//! What clients of a cluster learn: which node has which slots, and where to go for the others.
+//! What clients of a cluster learn: which node has which slots, and where the others are.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod support;
@@ -46,7 +46,7 @@ fn a_node_alone_has_all_slots() {
     assert_eq!(client.say("ASKING"), "OK");
 }
 
-/// This node has the lower half of all slots, another one the upper half but for the last slot.
+/// This node has the lower half of all slots, another one the upper half except the last slot.
 fn halves(own: NodeAddress, version: u64) -> Table {
     let mut table = Table::empty(SLOTS.into());
     table.version = Version(version);
@@ -150,7 +150,7 @@ fn keys_go_when_their_time_is_over_whether_anybody_asks_for_them_or_not() {
     assert!(expired.contains("expired_keys:2001"), "{expired}");
 }
 
-/// A group that says these things about the part that the node has in it as soon as it joins.
+/// A group that sends a node these events as soon as it joins.
 struct Saying(LocalGroup, &'static [GroupSaid]);
 
 impl GroupDoor for Saying {
@@ -180,7 +180,7 @@ fn a_node_whose_part_in_the_configuration_failed_says_so_until_it_begins_again()
         let node = start(Arc::new(Saying(group.clone(), said)));
         let mut client = Client::connect(node.address());
         let began = Instant::now();
-        // It is told by another thread, and what the metrics tell is a second old at most.
+        // The event comes from another thread, and the metrics are at most a second old.
         let is_there = |client: &mut Client| {
             client.say("INFO cluster").contains(&format!("group_seat_lost:{told}"))
                 && client.say("AT.RING STATUS").contains(&format!("group_seat_lost {told}"))

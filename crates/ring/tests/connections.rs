@@ -1,4 +1,4 @@
-//! What clients say and ask about their connection, and what becomes of connections that go wrong.
+//! Commands about the connection itself, and connections that go wrong.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -70,7 +70,7 @@ fn one_connection_too_many_is_told_so_and_the_others_go_on() {
     assert_eq!(show(&refused.reply().unwrap()), "-ERR max number of clients reached");
     assert!(refused.is_ended());
     assert!(clients.iter_mut().all(|client| client.say("PING") == "PONG"));
-    // The place of one that went is free again.
+    // The place of a client that left is free again.
     let mut gone = clients.pop().unwrap();
     assert_eq!(gone.say("QUIT"), "OK");
     assert!(gone.is_ended());
@@ -104,7 +104,7 @@ fn many_idle_connections_take_little() {
     const COUNT: usize = 1000;
     let node = node();
     let mut idle: Vec<_> = (0..COUNT).map(|_| Client::connect(node.address())).collect();
-    // Each had its time, with requests of some size, in pieces.
+    // Each has been active, with large requests in pieces.
     for client in &mut idle {
         client.send(&["SET", "key", &"x".repeat(100_000)]);
         client.socket.write_all(b"*1\r\n$4\r\n").unwrap();

@@ -1,4 +1,4 @@
-//! The commands of the store contract, asked over a socket.
+//! The commands of the store contract, over a socket.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod support;

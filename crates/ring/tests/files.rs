@@ -1,4 +1,4 @@
-//! A node takes as many clients as it says, whatever the usual limit of open files is.
+//! A node accepts as many clients as configured, whatever the soft limit of open files is.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -18,7 +18,7 @@ fn as_many_files_may_be_open_as_clients_may_connect() {
     // This process has both ends of each.
     let mut clients: Vec<_> = (0..300).map(|_| Client::connect(node.address())).collect();
     assert!(clients.iter_mut().all(|client| client.say("PING") == "PONG"));
-    // A node does not know when it begins how many others there will be.
+    // A node does not know at its start how many others there will be.
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = 10_000 + (1 << 18);
     assert!(current.is_none_or(|files| files >= maximum.unwrap_or(wanted).min(wanted)), "{current:?}");

@@ -1,4 +1,4 @@
-//! Whatever strangers send, a node answers or ends the connection, and serves the others.
+//! Whatever a client sends, a node answers or ends the connection, and serves the others.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod support;
@@ -18,7 +18,7 @@ fn noise(random: &mut Rng) -> Vec<u8> {
             .chain((0..random.usize(..5)).map(|_| word(random)))
             .collect();
         match name {
-            // It would end what is to come.
+            // It would end the connection before the rest.
             "quit" => {}
             _ => write_request(&mut bytes, &words),
         }
@@ -70,7 +70,7 @@ fn noise_is_answered_or_ended_and_harms_nobody() {
         let bytes = noise(&mut random);
         let mut client = Client::connect(node.address());
         for piece in bytes.chunks(random.usize(1..2000)) {
-            // It may have been ended already.
+            // The node may have ended it already.
             let _ = client.socket.write_all(piece);
         }
         let _ = client.socket.shutdown(Shutdown::Write);
@@ -78,7 +78,7 @@ fn noise_is_answered_or_ended_and_harms_nobody() {
         let ended = client.socket.read_to_end(&mut replies);
         let was_reset = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ConnectionReset;
         assert!(ended.as_ref().map_or_else(was_reset, |_| true), "seed {seed}: {ended:?}");
-        // What came is whole replies, in one protocol or the other.
+        // Only complete replies came, in one protocol or the other.
         let (mut parser, mut rest) = (ReplyParser::new(Limits::default()), replies.as_slice());
         while !rest.is_empty() {
             let parsed = parser.parse(rest);

@@ -1,4 +1,4 @@
-//! Keyspaces of one node: how they are made and entered, who may, and that keys of one are no others'.
+//! Keyspaces of one node: creating and entering them, permissions, and that their keys are separate.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -61,7 +61,7 @@ fn who_waits_in_a_keyspace_is_told_of_that_one() {
     let mut waiting = Client::connect(node.address());
     waiting.say("SELECT 1");
     waiting.send(&["AT.WAIT", "10000", "key", "field", "PRESENT"]);
-    // An answer to a later request of another connection says that the wait is here.
+    // A reply to a later request on another connection shows that the wait has begun.
     let mut seen = Client::connect(node.address());
     while !seen.say("INFO clients").contains("blocked_clients:1") {}
     assert_eq!(client.say("HSET key field first"), "1");
@@ -176,7 +176,7 @@ fn a_user_is_in_the_keyspace_it_was_given_and_in_no_other() {
     assert!(bob.say("SELECT 1").starts_with("-NOPERM "));
     let mut cy = user("cy");
     assert_eq!((cy.say("SELECT 2"), cy.say("GET key")), ("OK".to_owned(), "nil".to_owned()));
-    // Whoever becomes another user is where that one begins.
+    // A client that becomes another user is moved to that user's home keyspace.
     assert_eq!(cy.say("AUTH ana secret"), "OK");
     assert_eq!(cy.say("SET key of-ana"), "OK");
     assert_eq!(user("ana").say("GET key"), "of-ana");

@@ -17,7 +17,7 @@ fn info(node: &Node, section: &str, name: &str) -> u64 {
     line.unwrap().parse().unwrap()
 }
 
-/// Sends until the node takes no more for a while; how many bytes that were.
+/// Sends until the node accepts nothing for a while. Returns how many bytes were sent.
 fn send_until_stopped(client: &mut Client, request: &[u8], most: usize) -> usize {
     client.socket.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
     let mut sent = 0;
@@ -40,11 +40,11 @@ fn a_client_that_reads_nothing_is_not_listened_to_until_it_reads() {
     let request = b"*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n";
     let sent = send_until_stopped(&mut client, request, most);
     assert!(sent < most, "all was taken");
-    // It had more than a million replies coming, of 100 kB each; what waits for it is a little more than the
+    // More than a million replies of 100 kB each are due. The waiting bytes are only a little above the
     // limit.
     let memory = info(&node, "clients", "clients_memory");
     assert!(memory < 8 << 20, "{memory} bytes");
-    // Once it reads it gets everything that it asked for.
+    // Once it reads it gets all of its replies.
     for at in 0..sent / request.len() {
         if at == 2000 {
             return;
@@ -99,13 +99,13 @@ fn who_resets_a_connection_has_as_long_to_say_who_it_is_as_at_its_beginning() {
     assert_eq!(other.say("PING"), "PONG");
     assert_eq!(pooled.say("RESET"), "RESET");
     clock.0.fetch_add(8_000_000, Ordering::Relaxed);
-    // Ticks pass meanwhile, and on a machine that is busy some of the time that is left.
+    // Ticks pass meanwhile, and on a busy machine some of the time that is left.
     let mut newer = Client::connect(node.address());
     clock.0.fetch_add(500_000, Ordering::Relaxed);
     assert!(newer.say("PING").starts_with("-NOAUTH"));
     assert_eq!(other.say("PING"), "PONG");
     assert!(pooled.say("GET k").starts_with("-NOAUTH"), "it is a stranger");
-    // That it is one does not begin anew with each time that it says so.
+    // A repeated `RESET` does not give it more time.
     assert_eq!(pooled.say("RESET"), "RESET");
     clock.0.fetch_add(2_000_000, Ordering::Relaxed);
     assert!(pooled.is_ended());
@@ -154,15 +154,15 @@ fn connections_together_take_no_more_memory_than_they_may() {
         assert!(info(&node, "clients", "clients_memory") < 12 << 20);
     }
     assert!(info(&node, "stats", "dropped_connections") >= 20, "{ended}");
-    // Whoever needs little is served.
+    // A client that needs little is served.
     assert_eq!(Client::connect(node.address()).say("SET a 1"), "OK");
 }
 
-/// A client that sent a MB of the 60 that it announced.
+/// A client that has sent one of the 60 MB that it announced.
 fn half_a_request(node: &Node) -> Client {
     let mut client = Client::connect(node.address());
     let head = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$60000000\r\n";
-    // The end of the connection may come in between.
+    // The connection may end in between.
     drop(client.socket.write_all(head).and_then(|()| client.socket.write_all(&vec![b'x'; 1 << 20])));
     client
 }
@@ -176,7 +176,7 @@ fn who_sent_much_of_a_request_and_then_nothing_gives_way_to_others() {
     while info(&node, "stats", "dropped_connections") == 0 {
         idle.push(half_a_request(&node));
     }
-    // All of it arrives before they are silent for long.
+    // All of it arrives before they count as idle.
     for _ in 0..100 {
         info(&node, "clients", "clients_memory");
     }
@@ -197,7 +197,7 @@ fn the_words_of_a_request_that_is_not_whole_are_counted() {
     let mut client = Client::connect(node.address());
     let words = b"$1\r\na\r\n".repeat(900_000);
     client.socket.write_all(b"*1000000\r\n").and_then(|()| client.socket.write_all(&words)).unwrap();
-    // Where they are takes more than twice as much as they.
+    // Their buffers take more than twice the bytes.
     while info(&node, "clients", "clients_memory") < 18 << 20 {}
 }
 
@@ -218,7 +218,8 @@ fn a_store_without_room_says_so_and_goes_on_reading() {
     assert_eq!(refused.unwrap(), "-OOM command not allowed when used memory > \\'maxmemory\\'.");
     assert!(info(&node, "memory", "used_memory_dataset") < 5 << 20);
     assert_eq!(client.say("GET first"), "1");
-    // What only deletes is taken, also in the words of a store on this ring, which names each of its writes.
+    // Deletions are accepted, also in the form that a store on this ring sends, which names each of its
+    // writes.
     assert_eq!(client.say("AT.BATCH hash DEL f"), "OK");
     assert_eq!(client.say("AT.ID 1 1 0 AT.BATCH hash DEL f DELRANGE - +"), "[0 OK]");
     assert_eq!(client.say("AT.ID 1 2 0 DEL first"), "[0 1]");
@@ -226,7 +227,7 @@ fn a_store_without_room_says_so_and_goes_on_reading() {
     {
         assert!(client.say(adds).starts_with("-OOM "), "{adds}");
     }
-    // With room again, it takes again.
+    // With room again, writes are accepted again.
     assert_eq!(client.say("FLUSHALL"), "OK");
     assert_eq!(client.say("SET first 2"), "OK");
 }
@@ -246,7 +247,7 @@ fn what_is_remembered_of_clients_that_are_gone_fills_a_node_no_longer_than_until
         let replies: Vec<_> = (0..1_000).map(|_| show(&client.reply().unwrap())).collect();
         is_full = replies.iter().any(|reply| reply.starts_with("-OOM "));
     }
-    // What only deletes is taken, and makes it fuller than one key matters.
+    // Deletions are accepted, and fill it by more than one key takes.
     for more in 0..100 {
         assert_eq!(client.say(&format!("AT.ID {:x} 1 0 DEL none", number + more)), "[0 0]");
     }
@@ -297,10 +298,10 @@ fn deletions_with_names_take_no_more_than_a_little_of_what_is_not_there() {
     let used = info(&node, "memory", "used_memory_dataset");
     assert!(used < limit + limit / 16, "{used}");
     assert!(refused > 15_000, "{refused}");
-    // Who is known here already needs no more, and what has no name is remembered by nobody.
+    // A remembered client needs no more room, and a write without a name is not remembered.
     assert_eq!(client.say("AT.ID a 2 0 DEL known"), "[0 1]");
     assert_eq!(client.say("DEL none"), "0");
-    // As soon as there is room again it is as if nothing had been.
+    // As soon as there is room again, everything is as before.
     assert!(client.say("AT.ID b 1 0 DEL none").starts_with("-OOM "));
     assert_eq!(client.say("FLUSHALL"), "OK");
     assert_eq!(client.say("AT.ID b 1 0 DEL none"), "[0 0]");

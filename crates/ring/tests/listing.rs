@@ -16,7 +16,7 @@ use support::{Client, options, show};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// A group whose word does not reach one of its nodes once that is cut off.
+/// A group whose events do not reach one of its nodes once that is cut off.
 struct Door {
     group: LocalGroup,
     is_cut_off: Arc<AtomicBool>,
@@ -54,7 +54,7 @@ fn three() -> Ring {
             me: NodeId(node),
             listen: "127.0.0.1:0".parse().unwrap(),
             group: Arc::new(Door { group: group.clone(), is_cut_off }),
-            // A machine that is busy with the tests of others makes no copy a lost one.
+            // A machine that is busy with other tests must not make a copy count as lost.
             options: Options { suspect_us: 20_000_000, ..Options::default() },
         };
         Node::start(NodeOptions { others: Some(others), memory_bytes: 64 << 20, ..options() }).unwrap()
@@ -66,7 +66,7 @@ fn three() -> Ring {
     Ring { nodes, is_first_cut_off, _alone }
 }
 
-/// A client of a node, and some keys that the node has taken from it.
+/// A client of a node, and some keys that the node has accepted from it.
 fn filled(node: &Node) -> (Client, Vec<String>) {
     let (mut client, started) = (Client::connect(node.address()), Instant::now());
     let mut taken = Vec::new();
@@ -105,7 +105,7 @@ fn a_node_that_is_cut_off_lists_no_keys() {
     }
     ring.is_first_cut_off.store(true, Ordering::SeqCst);
     ring.nodes.drain(1..).for_each(|node| node.stop().unwrap());
-    // A read waits for the others, and is refused in the end.
+    // A read waits for the other copies, and is refused in the end.
     let started = Instant::now();
     while !client.say(&format!("GET {}", keys[0])).starts_with("-CLUSTERDOWN") {
         assert!(started.elapsed() < LONG);

@@ -1,5 +1,5 @@
-//! A node of several before it has heard what its ring is: it tells of none, rather than of one in which
-//! there is nothing.
+//! A node of several before it has learned the state of its ring: it reports no ring, rather than an empty
+//! one.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod support;
@@ -21,7 +21,7 @@ const SECRET: &str = "#2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf
 
 type Member = Box<dyn GroupMember>;
 
-/// A group that hears nobody until it begins.
+/// A group that answers no node until it begins.
 struct Late {
     group: LocalGroup,
     waits: Mutex<Option<Joining>>,
@@ -48,7 +48,7 @@ impl GroupDoor for Late {
     }
 }
 
-/// The line of a node that may not have joined yet.
+/// The group handle of a node that may not have joined yet.
 struct Line(Arc<Mutex<Option<Member>>>);
 
 impl Line {
@@ -125,7 +125,7 @@ fn a_node_tells_of_no_ring_until_it_has_heard_what_its_ring_is() {
     assert_eq!(client.say("QUIT"), "OK");
 }
 
-/// What is told of the node by that name.
+/// The node's metric with this name.
 fn gauge(node: &Node, name: &str) -> f64 {
     let text = node.metrics_text();
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok()).unwrap_or_default()
@@ -139,7 +139,7 @@ fn a_group_that_never_answered_is_silent_for_no_longer_than_the_node_runs() {
     let node = start(Late::new(), NodeOptions { clock, metrics, ..options() });
     let began = Instant::now();
     let silence = loop {
-        // Before the loop has told what it knows there is none.
+        // Before the loop's first report there is no value.
         match gauge(&node, "atoll_ring_group_silence_seconds") {
             0.0 => assert!(began.elapsed() < LONG, "{}", node.metrics_text()),
             silence => break silence,

@@ -1,4 +1,4 @@
-//! What was acknowledged is there again: after a stop, and after the process was killed.
+//! Acknowledged writes survive a stop, and the killing of the process.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::disallowed_methods)]
 
 mod support;
@@ -47,14 +47,14 @@ fn a_folder_has_one_node_at_a_time() {
     assert_eq!(second.kind(), ErrorKind::Unavailable);
     drop(node);
     Node::start(on(folder.path(), Persistence::Always)).unwrap().stop().unwrap();
-    // Nor is one of a store of another kind, in which nothing is left behind.
+    // Nor the folder of a store of another kind, in which nothing is left behind.
     let other = folder.path().join("other");
     std::fs::create_dir(&other).unwrap();
     std::fs::write(other.join("store.atoll"), "").unwrap();
     let refused = Node::start(on(&other, Persistence::Always)).err().unwrap();
     assert!(matches!(refused, NodeError::OfStore { .. }), "{refused}");
     assert_eq!(std::fs::read_dir(&other).unwrap().count(), 1);
-    // A file is no folder.
+    // A file is not a folder.
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
     assert!(matches!(Node::start(on(&file, Persistence::Always)), Err(NodeError::Folder { .. })));
@@ -105,7 +105,7 @@ fn a_folder_of_a_node_alone_is_of_no_ring_and_one_of_a_ring_is_never_opened_alon
     Node::start(options(of_ring.path(), true)).unwrap().stop().unwrap();
 }
 
-/// The answer, once the slot is served.
+/// The reply, once the slot is served.
 fn until_served(node: &Node, words: &str) -> String {
     let mut client = Client::connect(node.address());
     loop {
@@ -160,7 +160,7 @@ fn a_node_whose_folder_is_gone_does_not_say_that_it_has_everything() {
     assert!(group.wait(Duration::from_secs(20), is_back));
     assert!(group.table().slots.iter().all(|slot| slot.primary.is_none()), "nobody has what was there");
     node.stop().unwrap();
-    // Once it was found somebody may say that it is what there is.
+    // Once it is found, the loss of the rest may be accepted.
     let node = start_in(&group, folder.path()).unwrap();
     assert!(
         group.wait(Duration::from_secs(20), |table| table.incarnation(NodeId(1)) == Some(Incarnation(3)))
@@ -179,10 +179,10 @@ fn an_address_that_is_taken_is_told() {
     assert!(error.hint().unwrap().contains("another port"));
 }
 
-/// What the test below starts as a process of its own, which it kills.
+/// The process that the test below starts and kills.
 #[test]
 fn a_node_to_be_killed() {
-    // Without a folder nobody started it as such, and there is nothing to do.
+    // Without a folder it runs as an ordinary test, and has nothing to do.
     let Ok(folder) = std::env::var("RING_FOLDER") else { return };
     let persistence = match std::env::var("RING_PERSISTENCE").unwrap().as_str() {
         "always" => Persistence::Always,

@@ -1,4 +1,4 @@
-//! Whatever comes to where nodes talk to each other, from strangers and from such as know the secret: no node
+//! Whatever arrives at the address for nodes, from strangers and from peers that know the secret, no node
 //! ends, memory stays bounded, and clients are served.
 
 #![allow(
@@ -28,7 +28,7 @@ const RING: u64 = 0;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Memory is that of the process: one test at a time.
+/// Memory is measured for the whole process, so one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 struct Ring {
@@ -51,7 +51,7 @@ impl Ring {
     fn begin(&mut self, node: u32) {
         let listen = "127.0.0.1:0".parse().unwrap();
         let group = Arc::new(self.group.clone());
-        // A machine that is busy with the tests of others makes no copy a lost one.
+        // A machine that is busy with other tests must not make a copy count as lost.
         let options = Options { suspect_us: 20_000_000, ..Options::default() };
         let others = Others { me: NodeId(node), listen, group, options };
         let token = Token::new(TOKEN);
@@ -66,7 +66,7 @@ impl Ring {
         assert!(are_there, "{:?}", self.group.table().members);
     }
 
-    /// Somebody who dialled a node as other nodes do, and has said nothing yet.
+    /// A connection dialled as by another node, on which nothing was sent yet.
     fn dial(&self, node: u32) -> TcpStream {
         let address: NodeAddress = self.group.table().members[&NodeId(node)].address.parse().unwrap();
         let socket = TcpStream::connect((address.peers.host.as_str(), address.peers.port)).unwrap();
@@ -74,7 +74,7 @@ impl Ring {
         socket
     }
 
-    /// A greeting of one node in the name of another one, in the life that it has.
+    /// A greeting to one node in the name of another one, with that one's incarnation.
     fn greeting_of(&self, node: u32, to: u32) -> Vec<u8> {
         greeting(node, self.life_of(node), RING, to, TOKEN)
     }
@@ -105,7 +105,7 @@ fn slot_of(key: &str) -> Slot {
     Slot(atoll_keyspace::slot_of(key.as_bytes()).into())
 }
 
-/// Whether the other side ends the connection, and has said nothing.
+/// Whether the other side ends the connection without sending anything.
 fn is_ended(socket: &mut TcpStream) -> bool {
     match socket.read(&mut [0; 16]) {
         Ok(count) => count == 0,
@@ -139,7 +139,7 @@ fn who_does_not_greet_as_a_node_of_the_ring_is_not_listened_to() {
         ("the last version", framed(&[b"ATOLLPR3", &right[8..20], TOKEN].concat())),
     ] {
         let mut socket = ring.dial(1);
-        // It may have been ended already.
+        // The node may have ended it already.
         let _ = socket.write_all(&bytes);
         assert!(is_ended(&mut socket), "{what}");
         ring.serves("k");
@@ -158,7 +158,7 @@ fn a_thousand_who_say_nothing_or_little_keep_no_node_out_and_are_let_go() {
             // Half a greeting, and then silence.
             let _ = socket.write_all(&greeting[..at % greeting.len()]);
         }
-        // What was let go by the node needs not be held here.
+        // Connections that the node has dropped need not be kept here.
         silent.push(socket);
         if silent.len() > 200 {
             assert!(is_ended(&mut silent.remove(0)), "the first of too many is let go");
@@ -178,7 +178,7 @@ fn a_thousand_who_say_nothing_or_little_keep_no_node_out_and_are_let_go() {
 #[test]
 fn lengths_of_gigabytes_and_counts_of_billions_from_one_who_knows_the_secret_take_no_memory() {
     let ring = Ring::start();
-    // The beginning of the longest frame that there may be, of which no more comes.
+    // The beginning of the longest possible frame, the rest of which never comes.
     let longest = framed(&vec![0; (80 << 20) - 24])[..1_000].to_vec();
     let before = resident_bytes();
     for round in 0..50 {
@@ -211,7 +211,7 @@ fn nonsense_of_one_who_knows_the_secret_ends_no_node() {
         let (from, to) = [(1, 2), (2, 1), (3, 1)][random.usize(..3)];
         let mut bytes = framed(&ring.greeting_of(from, to));
         let table = ring.group.table();
-        // Lies are about slots that nothing is looked for in below.
+        // False messages are about slots that are not read below.
         let mut slots = (0..100).filter(|slot| table.slot(Slot(*slot)).primary == Some(NodeId(from)));
         let slot = slots.nth(random.usize(..5)).unwrap_or(random.u32(..));
         for message in said(slot.into()) {

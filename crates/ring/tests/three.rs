@@ -1,4 +1,5 @@
-//! Three nodes in one process, with real sockets between them: what is acknowledged stays, whoever dies.
+//! Three nodes in one process, with real sockets between them: acknowledged writes survive the death of any
+//! node.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
@@ -16,12 +17,12 @@ const LONG: Duration = Duration::from_secs(60);
 /// Three nodes at a time are enough for two processors.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A client that goes to where it is sent.
+/// A client that follows redirections.
 struct Client {
     connections: BTreeMap<String, TcpStream>,
     address: String,
     seeds: Vec<String>,
-    /// What each connection begins with.
+    /// The request with which each connection begins.
     greeting: Option<[&'static str; 2]>,
 }
 
@@ -68,7 +69,7 @@ impl Client {
         }
     }
 
-    /// Asks until somebody answers; whether it may have been done twice is for who asks.
+    /// Asks until a node answers. The caller has to consider that the request may be done twice.
     fn ask(&mut self, arguments: &[&str]) -> Value {
         let started = std::time::Instant::now();
         loop {
@@ -125,7 +126,7 @@ impl Ring {
             me: NodeId(node),
             listen: "127.0.0.1:0".parse().unwrap(),
             group: Arc::new(self.group.clone()),
-            // A machine that is busy with the tests of others makes no copy a lost one.
+            // A machine that is busy with other tests must not make a copy count as lost.
             options: Options { suspect_us: 20_000_000, ..Options::default() },
         };
         let options = NodeOptions {
@@ -140,7 +141,7 @@ impl Ring {
         self.nodes.insert(node, Node::start(options).unwrap());
     }
 
-    /// Waits until every slot has so many copies in sync, one of which leads.
+    /// Waits until every slot has this many in-sync copies and a primary.
     fn wait_for_copies(&self, copies: usize) {
         let there = self.group.wait(LONG, |table| {
             table.slots.iter().all(|slot| slot.in_sync.len() == copies && slot.primary.is_some())
@@ -185,7 +186,7 @@ fn check(client: &mut Client, to: u32) {
     }
 }
 
-/// Does a write once, however often it has to be asked for; what it answered.
+/// Does a write once, however often it has to be sent. Returns the reply.
 fn once_of_all(client: &mut Client, number: u32, write: &[&str]) -> Value {
     let reply = client.ask(&[&["at.id", "a", &(number + 1).to_string(), "0"], write].concat());
     match reply {
@@ -224,7 +225,7 @@ fn a_key_is_counted_by_the_node_that_leads_it_and_waiting_tells_how_many_more_ha
     let number = |reply: &String| -> u64 {
         reply.trim_matches(|letter: char| !letter.is_ascii_digit()).parse().unwrap()
     };
-    // While slots change hands one may be counted by two or by none.
+    // While slots change hands, two nodes or none may count one.
     let started = std::time::Instant::now();
     while asked(&["dbsize"]).iter().map(number).sum::<u64>() != 50 {
         assert!(started.elapsed() < LONG, "{:?}", asked(&["dbsize"]));
@@ -240,7 +241,7 @@ fn a_key_is_counted_by_the_node_that_leads_it_and_waiting_tells_how_many_more_ha
     assert_eq!(text(&client.ask(&["wait", "1", "100"])), "Integer(0)");
 }
 
-/// The nodes to which one has no connection, as it says.
+/// The nodes to which a node has no connection, by its own report.
 fn unreached_by(node: &Node) -> Vec<i64> {
     let mut client = Client::new([node.address()].into_iter());
     let Value::Array(status) = client.ask(&["at.ring", "status"]) else { panic!("no status") };
@@ -257,11 +258,11 @@ fn unreached_by(node: &Node) -> Vec<i64> {
 fn a_node_says_to_whom_it_has_no_connection() {
     let mut ring = Ring::start(vec![Place::Memory; 3], Persistence::Off);
     let started = std::time::Instant::now();
-    // Slots that begin empty have their copies before anybody has spoken to anybody.
+    // Empty slots have their copies before any node has talked to another.
     while !unreached_by(&ring.nodes[&1]).is_empty() || !unreached_by(&ring.nodes[&3]).is_empty() {
         assert!(started.elapsed() < LONG, "{:?}", unreached_by(&ring.nodes[&1]));
     }
-    // What is told of it is a second old at most, and may be of when they had not spoken yet.
+    // The metrics are at most a second old, and may be from before the nodes talked.
     let tells_of = |ring: &Ring, node: u8| {
         let told = format!("atoll_ring_node_unreached{{node=\"{node}\"}} 1");
         ring.nodes[&1].metrics_text().contains(&told)
@@ -311,7 +312,7 @@ fn appends_and_counters_happen_once_on_every_copy_whoever_leads() {
         ring.end(node);
         ring.wait_for_copies(3 - node as usize);
         let mut client = ring.client();
-        // With one copy left nothing is written any more, and everything is read.
+        // With one copy left, writes are refused and everything can be read.
         assert_eq!(text(&client.ask(&["get", "counter"])), "50");
         assert_eq!(client.ask(&["strlen", "{counter}text"]), Value::Integer(50));
         assert_eq!(text(&client.ask(&["hget", "{counter}hash", "field"])), "value");
@@ -383,18 +384,18 @@ fn keyspaces_have_copies_of_their_own_and_share_nothing() {
     assert_eq!(text(&scratch.ask(&["set", "key1", "scratch"])), "OK");
     assert_eq!(text(&wide.ask(&["set", "key1", "wide"])), "OK");
     check(&mut first, 50);
-    // One copy fewer is enough in the first one, and too few where all three have to be in sync.
+    // Two copies are enough in the first keyspace, and too few in the one where all three have to be in sync.
     ring.end(3);
     ring.wait_for(|table| copies(table, 0) == Some(2) && copies(table, 2) == Some(2));
     let addresses: Vec<_> = ring.nodes.values().map(Node::address).collect();
     let mut wide = Client::entering("2", addresses.iter().copied());
     let refused = wide.ask(&["set", "key1", "more"]);
     assert!(text(&refused).contains("NOREPLICAS"), "{}", text(&refused));
-    // A node that had not heard of the end yet says that it does not know, and is asked again.
+    // A node that had not learned of the end yet reports an unknown outcome, and the write is repeated.
     let left = text(&wide.ask(&["get", "key1"]));
     assert!(left == "wide" || left == "more", "{left}");
     fill(&mut ring.client(), 50, 60);
-    // All of it is there when all nodes begin again.
+    // Everything is there when all nodes begin again.
     (1..=2).for_each(|node| ring.end(node));
     (1..=3).for_each(|node| ring.begin(node));
     ring.wait_for(|table| (0..3).map(|keyspace| copies(table, keyspace)).eq([Some(3), Some(1), Some(3)]));

@@ -1,5 +1,4 @@
-//! A node with a certificate: whoever encrypts is served as ever, and nobody else is; and nodes that meet
-//! encrypted.
+//! A node with a certificate serves clients that encrypt, and no others; and nodes that talk encrypted.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
 mod support;
@@ -42,7 +41,7 @@ fn ask(stream: &mut Waits, arguments: &[&[u8]], expected: &[u8]) {
     assert!(reply == expected, "{:?}", reply.escape_ascii().to_string());
 }
 
-/// What comes until the other side ends the connection.
+/// The bytes that arrive until the other side ends the connection.
 fn rest(socket: &mut TcpStream) -> Vec<u8> {
     let mut rest = Vec::new();
     match socket.read_to_end(&mut rest) {
@@ -57,7 +56,7 @@ fn who_encrypts_is_served_as_ever() {
     let node = node(&certificates);
     let mut client = certificates.connect(socket(node.address()));
     ask(&mut client, &[b"SET", b"a", b"1"], b"+OK\r\n");
-    // More than any buffer on the way holds, in both directions.
+    // More than all buffers on the way hold, in both directions.
     let large = vec![b'x'; 5 << 20];
     ask(&mut client, &[b"SET", b"large", &large], b"+OK\r\n");
     let expected = [b"$5242880\r\n", large.as_slice(), b"\r\n"].concat();
@@ -70,7 +69,7 @@ fn who_encrypts_is_served_as_ever() {
     let mut replies = vec![0; 7 * 10_000];
     client.read_exact(&mut replies).unwrap();
     assert!(replies.chunks(7).all(|reply| reply == b"$1\r\n1\r\n"));
-    // It ends as TLS wants it to: with a goodbye, behind the last answer.
+    // It ends as TLS demands: with a close notification, after the last reply.
     ask(&mut client, &[b"QUIT"], b"+OK\r\n");
     assert_eq!(client.read(&mut [0; 10]).unwrap(), 0);
 }
@@ -130,7 +129,7 @@ fn strangers_to_the_authority_are_found_out_by_both_sides() {
     assert!(error.to_string().contains("certificate"), "{error}");
 }
 
-/// A clock that can be put forward.
+/// A clock that can be advanced.
 #[derive(Default)]
 struct Put(AtomicU64);
 
@@ -190,12 +189,12 @@ fn random_bytes_at_a_port_with_tls_end_their_own_connection_alone() {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut bytes: Vec<u8> = (0..random.usize(1..5000)).map(|_| random.u8(..)).collect();
         if random.bool() {
-            // As a handshake begins, so that more of it is looked at.
+            // Begins like a handshake, so that more of it is parsed.
             let head = [0x16, 3, 1, (bytes.len() >> 8) as u8, bytes.len() as u8, 1];
             bytes.splice(..0, head);
         }
         let mut bad = socket(node.address());
-        // It may be over before all was said.
+        // The connection may end before everything is sent.
         drop(bad.write_all(&bytes));
         drop(bad.shutdown(std::net::Shutdown::Write));
         rest(&mut bad);
@@ -213,7 +212,7 @@ fn three(certificates: &Certificates, third: &Certificates) -> (LocalGroup, Vec<
             me: NodeId(number),
             listen: "127.0.0.1:0".parse().unwrap(),
             group: Arc::new(group.clone()),
-            // A machine that is busy with the tests of others makes no copy a lost one.
+            // A machine that is busy with other tests must not make a copy count as lost.
             options: Options { suspect_us: 20_000_000, ..Options::default() },
         };
         let tls = Some(trusted.node(&format!("node-{number}")));
@@ -249,7 +248,7 @@ fn nodes_with_certificates_keep_copies_and_take_over() {
                 client.read_exact(&mut reply).unwrap();
                 reply[0] == b'+'
             };
-            // Until leases are granted, nobody is answered.
+            // Until leases are granted, no client is answered.
             while !nodes.iter().any(ask) {
                 assert!(std::time::Instant::now() < until, "{key}");
             }
@@ -284,8 +283,8 @@ fn nodes_of_several_need_an_authority() {
     assert!(error.hint().unwrap().contains("--tls-authority"));
 }
 
-/// Ports that nobody has now, below those that the system hands out: none of them is given to who asks for
-/// any.
+/// Free ports below those that the system hands out, so that none of them is given to a process that asks for
+/// any port.
 fn ports(count: usize) -> Vec<SocketAddr> {
     let first = 19_000 + (std::process::id() % 90 * 10) as u16;
     let mut free = (first..19_999).map(|port| TcpListener::bind(("127.0.0.1", port)));
@@ -330,14 +329,14 @@ fn the_configuration_group_is_encrypted_as_well() {
         }
         assert!(std::time::Instant::now() < until, "{told}");
     }
-    // Who does not encrypt is not heard there either.
+    // A peer that does not encrypt is not heard there either.
     let mut plain = socket(members[0].1);
     plain.write_all(b"hello, who are you?").unwrap();
     let said = rest(&mut plain);
     assert!(said.is_empty() || said[0] == 21, "an alert at most: {said:?}");
 }
 
-/// Whether it is served still.
+/// Whether the client is still served.
 fn is_served(client: &mut Waits) -> bool {
     let mut reply = [0; 7];
     let told = client.write_all(b"PING\r\n").and_then(|()| client.read_exact(&mut reply));
@@ -355,7 +354,7 @@ fn who_is_small_ends_for_no_newcomer() {
     for _ in 0..20 {
         let mut client = certificates.connect(socket(node.address()));
         if is_served(&mut client) {
-            // Each is a little larger than whoever comes next.
+            // Each is a little larger than the next client.
             ask(&mut client, &[b"CLIENT", b"SETNAME", &[b'n'; 1024]], b"+OK\r\n");
             served.push(client);
         }

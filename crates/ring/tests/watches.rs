@@ -1,4 +1,4 @@
-//! Waiting for fields at one node.
+//! Watches on fields at one node.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -21,7 +21,7 @@ fn pair() -> Pair {
 }
 
 impl Pair {
-    /// What the one who waits is told next.
+    /// The next reply or push to the waiting client.
     fn told(&mut self) -> String {
         show(&self.waits.reply().unwrap())
     }
@@ -30,7 +30,7 @@ impl Pair {
         self.waits.send(&words.split(' ').collect::<Vec<_>>());
     }
 
-    /// Waits until the node knows of so many watches.
+    /// Waits until the node has this many watches.
     fn watched(&mut self, count: usize) {
         while !self.writes.say("INFO clients").contains(&format!("blocked_clients:{count}\\r")) {
             std::thread::yield_now();
@@ -122,7 +122,7 @@ fn who_goes_back_to_a_version_without_pushes_is_told_nothing_by_them() {
     pair.watched(0);
     pair.writes.say("HSET k f 1");
     assert_eq!(pair.waits.say("PING"), "PONG");
-    // To say again what is so already lets go of nothing.
+    // Repeating the same protocol version ends no watch.
     pair.waits.say("HELLO 3");
     assert_eq!(pair.waits.say("AT.WATCH 8 60000 k g PRESENT"), "OK");
     pair.waits.say("HELLO 3");

@@ -1,18 +1,18 @@
-//! What nodes say to each other, put together byte by byte as it is written down, and damage to it.
+//! Messages between nodes, built byte by byte from their specification, and damaged ones.
 
 use atoll_wire::{Flags, Kind, encode_frame};
 use fastrand::Rng;
 
 pub const TOKEN: &[u8] = b"0123456789abcdef";
 
-/// A frame with a checksum that is right.
+/// A frame with a valid checksum.
 pub fn framed(body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     encode_frame(&mut out, Kind::Request, Flags { more: false, last: true }, 0, body);
     out
 }
 
-/// Who dials, in which life and ring, whom it means, and what it shows.
+/// A greeting: the node that dials, its incarnation and ring, the node it means, and the secret.
 pub fn greeting(node: u32, incarnation: u64, ring: u64, to: u32, token: &[u8]) -> Vec<u8> {
     let (node, incarnation) = (node.to_le_bytes(), incarnation.to_le_bytes());
     [b"ATOLLPR4", &node[..], &incarnation, &ring.to_le_bytes(), &to.to_le_bytes(), token].concat()
@@ -60,7 +60,7 @@ pub fn said(slot: u64) -> Vec<Vec<u8>> {
     ]
 }
 
-/// A message cut, doubled in part, with a number blown up or a byte changed; sometimes as it was.
+/// A message that is cut, partly duplicated, or has a huge number or a changed byte; sometimes unchanged.
 pub fn damaged(mut message: Vec<u8>, random: &mut Rng) -> Vec<u8> {
     for _ in 0..random.usize(..3) {
         let at = random.usize(..message.len().max(1)).min(message.len());

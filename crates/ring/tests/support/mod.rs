@@ -1,4 +1,4 @@
-//! A client that is as plain as can be, and nodes to talk to.
+//! A minimal client, and nodes to talk to.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
 use atoll_replica::Moment;
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// How long a reply may take before a test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A clock that can be put forward.
+/// A clock that can be advanced.
 #[derive(Default)]
 pub struct Put(pub AtomicU64);
 
@@ -31,7 +31,7 @@ pub struct Client {
     arrived: Vec<u8>,
 }
 
-/// Options of a node in memory, at a port of its own.
+/// Options of a node in memory, at a free port.
 pub fn options() -> NodeOptions {
     NodeOptions { listen: "127.0.0.1:0".parse().unwrap(), ..NodeOptions::default() }
 }
@@ -56,7 +56,7 @@ impl Client {
         self.reply().unwrap()
     }
 
-    /// As [`Client::ask`], of words with spaces between them; the reply as a person would see it.
+    /// As [`Client::ask`], with words separated by spaces; the reply as a person would see it.
     pub fn say(&mut self, words: &str) -> String {
         show(&self.ask(&words.split(' ').collect::<Vec<_>>()))
     }
@@ -67,7 +67,7 @@ impl Client {
         self.socket.write_all(&request).unwrap();
     }
 
-    /// The next reply; none when the connection ended.
+    /// The next reply; none if the connection ended.
     pub fn reply(&mut self) -> Option<Value> {
         loop {
             let (used, value) = self.parser.parse(&self.arrived).unwrap();
@@ -85,7 +85,7 @@ impl Client {
         }
     }
 
-    /// Whether the node ended the connection, and said nothing more.
+    /// Whether the node ended the connection without sending more.
     pub fn is_ended(&mut self) -> bool {
         self.reply().is_none()
     }

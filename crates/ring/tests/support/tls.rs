@@ -1,4 +1,4 @@
-//! Certificates of an authority of the tests, and connections that trust it.
+//! Certificates of a test authority, and connections that trust it.
 
 use atoll_ring::{NodeTls, TlsFiles};
 use atoll_tls::{Authority, ClientConfig, ClientTls, Issued, Use, host_name};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An authority and what it signed, in a folder that vanishes.
+/// An authority and the certificates that it signed, in a temporary folder.
 pub struct Certificates {
     folder: tempfile::TempDir,
     authority: Authority,
@@ -51,7 +51,7 @@ impl Certificates {
         ClientTls::of_files(&self.authority()).unwrap().config
     }
 
-    /// A connection that waits, as stock clients have them.
+    /// A blocking connection, as stock clients have them.
     pub fn connect(&self, socket: std::net::TcpStream) -> Waits {
         let host = host_name("127.0.0.1").unwrap();
         let connection = rustls::ClientConnection::new(self.client(), host).unwrap();
@@ -59,7 +59,7 @@ impl Certificates {
     }
 }
 
-/// An encrypted connection that waits.
+/// A blocking encrypted connection.
 pub type Waits = rustls::StreamOwned<rustls::ClientConnection, std::net::TcpStream>;
 
 fn now() -> Duration {
