@@ -325,18 +325,19 @@ impl Here {
         }
     }
 
-    /// Makes a ticket that was never used before.
+    /// Makes a fresh ticket.
     pub(crate) fn next_ticket(&mut self, session: &Session) -> Ticket {
         self.tickets = (self.tickets + 1) & ((1 << TICKET_BITS) - 1);
         Ticket((session.key as u64) << TICKET_BITS | self.tickets)
     }
 
-    /// Keys of the slots of a keyspace that this node leads: whoever adds up all nodes counts each once.
+    /// Number of keys in the slots of a keyspace that this node leads, so that a sum over all nodes counts
+    /// each key once.
     pub(crate) fn keys(&self, keyspace: u8) -> u64 {
         self.table.own_slots(keyspace).map(|slot| self.slots.keys_in(slot)).sum()
     }
 
-    /// Copies beside its own that have everything which was acknowledged in this keyspace, at least.
+    /// Fewest copies, beside its own, that have every acknowledged write of a keyspace.
     pub(crate) fn replicas_min(&self, keyspace: u8) -> usize {
         if self.slots.is_alone() {
             return 0;

@@ -197,7 +197,7 @@ fn the_words_of_a_request_that_is_not_whole_are_counted() {
     let mut client = Client::connect(node.address());
     let words = b"$1\r\na\r\n".repeat(900_000);
     client.socket.write_all(b"*1000000\r\n").and_then(|()| client.socket.write_all(&words)).unwrap();
-    // Their buffers take more than twice the bytes.
+    // The record of where the words are takes more than twice as much memory as the words.
     while info(&node, "clients", "clients_memory") < 18 << 20 {}
 }
 
@@ -247,7 +247,7 @@ fn what_is_remembered_of_clients_that_are_gone_fills_a_node_no_longer_than_until
         let replies: Vec<_> = (0..1_000).map(|_| show(&client.reply().unwrap())).collect();
         is_full = replies.iter().any(|reply| reply.starts_with("-OOM "));
     }
-    // Deletions are accepted, and fill it by more than one key takes.
+    // Deletions are accepted, and fill the memory by more than one key takes.
     for more in 0..100 {
         assert_eq!(client.say(&format!("AT.ID {:x} 1 0 DEL none", number + more)), "[0 0]");
     }
