@@ -9,8 +9,8 @@ use crate::servers::own_child;
 use atoll_council::TableUpdate;
 use atoll_replica::{Change, Incarnation, Moment, NodeId, Proposal, Table};
 use atoll_ring::{
-    GroupDoor, GroupMember, GroupSaid, Joining, Node, NodeError, NodeOptions, Others, Place, RingOptions,
-    Said,
+    GroupDoor, GroupEvent, GroupMember, Joining, Node, NodeError, NodeOptions, OnGroupEvent, Others,
+    RingOptions, SlotStorage,
 };
 use std::path::Path;
 use std::process::Stdio;
@@ -39,8 +39,12 @@ pub fn hold(out: &Path) -> Result<(), ScaleError> {
     let local = || std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     let others =
         Others { me: NodeId(1), listen: local(), group: Arc::new(group), options: RingOptions::default() };
-    let options =
-        NodeOptions { listen: local(), place: Place::Memory, others: Some(others), ..NodeOptions::default() };
+    let options = NodeOptions {
+        listen: local(),
+        place: SlotStorage::Memory,
+        others: Some(others),
+        ..NodeOptions::default()
+    };
     let node = Node::start(options)?;
     let start = Instant::now();
     let told = loop {
@@ -79,13 +83,13 @@ struct Prepared {
     table: Arc<Table>,
 }
 
-struct Member(Said);
+struct Member(OnGroupEvent);
 
 impl GroupDoor for Prepared {
     fn join(&self, joining: Joining) -> Result<Box<dyn GroupMember>, NodeError> {
-        (joining.said)(GroupSaid::Registered(Incarnation(1), 0));
-        (joining.said)(GroupSaid::Table(Arc::clone(&self.table)));
-        Ok(Box::new(Member(joining.said)))
+        (joining.on_event)(GroupEvent::Registered(Incarnation(1), 0));
+        (joining.on_event)(GroupEvent::Table(Arc::clone(&self.table)));
+        Ok(Box::new(Member(joining.on_event)))
     }
 }
 
@@ -95,6 +99,6 @@ impl GroupMember for Member {
     fn ask(&self, _: Vec<Change>) {}
 
     fn fetch_table(&self) {
-        (self.0)(GroupSaid::Heard(Moment(0), None));
+        (self.0)(GroupEvent::Heard(Moment(0), None));
     }
 }

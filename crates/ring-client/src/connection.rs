@@ -16,14 +16,14 @@ use tokio_rustls::TlsConnector;
 
 /// A connection that is used by one call at a time.
 pub(crate) struct Connection {
-    stream: Line,
+    stream: BoxedStream,
     parser: ReplyParser,
     arrived: Vec<u8>,
 }
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(crate) enum Silent {
+pub(crate) enum NoAnswer {
     /// Nothing was sent.
     Unsent(io::Error),
     /// It may have arrived.
@@ -34,7 +34,7 @@ pub(crate) enum Silent {
     Elsewhere(StoreError),
 }
 
-impl Silent {
+impl NoAnswer {
     /// The same for another caller, whose request was not sent.
     pub(crate) fn again(&self) -> Self {
         match self {
@@ -54,11 +54,11 @@ impl Silent {
 }
 
 /// Size of the receive buffer, in bytes.
-const ROOM: usize = 64 << 10;
+const RECEIVE_BYTES: usize = 64 << 10;
 
 impl Connection {
     /// Connects, authenticates, enters the keyspace, and sets the latency class.
-    pub(crate) async fn enter(address: &str, options: &RingOptions, place: &str) -> Result<Self, Silent> {
+    pub(crate) async fn enter(address: &str, options: &RingOptions, place: &str) -> Result<Self, NoAnswer> {
         let made = tokio::time::timeout(options.connect_time_out, async {
             let mut connection = Self::connect(address, options).await?;
             if let Some(token) = &options.token
@@ -77,12 +77,12 @@ impl Connection {
                 // A node without latency classes is as fast as it can be.
                 && is_busy(&text)
             {
-                return Ok(Err(Silent::Unsent(busy(&text))));
+                return Ok(Err(NoAnswer::Unsent(busy(&text))));
             }
             Ok(Ok(connection))
         });
         let made = made.await.unwrap_or_else(|late| Err(too_late(late)));
-        made.map_err(Silent::Unsent)?
+        made.map_err(NoAnswer::Unsent)?
     }
 
     async fn connect(address: &str, options: &RingOptions) -> io::Result<Self> {
@@ -91,7 +91,7 @@ impl Connection {
     }
 
     /// The stream, and what arrived without being parsed.
-    pub(crate) fn into_parts(self) -> (Line, ReplyParser, Vec<u8>) {
+    pub(crate) fn into_parts(self) -> (BoxedStream, ReplyParser, Vec<u8>) {
         (self.stream, self.parser, self.arrived)
     }
 
@@ -127,7 +127,7 @@ impl Connection {
     }
 
     async fn read(&mut self) -> io::Result<()> {
-        self.arrived.reserve(ROOM);
+        self.arrived.reserve(RECEIVE_BYTES);
         match self.stream.read_buf(&mut self.arrived).await? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             _ => Ok(()),
@@ -172,20 +172,20 @@ const SILENCE_MS: u32 = 3_000;
 
 /// TCP keep-alive: how long nothing may come from another host before it is probed, how often, and how many
 /// times.
-const SILENT_TIME: Duration = Duration::from_secs(5);
-const ASKED_EVERY: Duration = Duration::from_secs(1);
-const ASKED_COUNT: u32 = 3;
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
+const KEEPALIVE_PROBES: u32 = 3;
 
 /// A byte stream, encrypted or not.
-pub(crate) trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 /// A boxed byte stream.
-pub(crate) type Line = Box<dyn Bytes>;
+pub(crate) type BoxedStream = Box<dyn ByteStream>;
 
 /// Opens a connection to a node.
-pub(crate) async fn open(address: &str, options: &RingOptions) -> io::Result<Line> {
+pub(crate) async fn open(address: &str, options: &RingOptions) -> io::Result<BoxedStream> {
     #[cfg(test)]
     if let Some(stream) = crate::stub::dial(address) {
         return Ok(Box::new(stream));
@@ -195,7 +195,7 @@ pub(crate) async fn open(address: &str, options: &RingOptions) -> io::Result<Lin
     // If this fails, a lost node is only given up later.
     let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, SILENCE_MS);
     // A client that waits sends nothing, and would not learn that the node's host is gone.
-    let _ = ask_whether_it_is_there(&stream);
+    let _ = enable_keepalive(&stream);
     let Some(tls) = &options.tls else { return Ok(Box::new(stream)) };
     let host = atoll_tls::host_name(host_of(address)).map_err(io::Error::other)?;
     let greeted = TlsConnector::from(Arc::clone(&tls.config)).connect(host, stream).await;
@@ -207,11 +207,11 @@ pub(crate) async fn open(address: &str, options: &RingOptions) -> io::Result<Lin
 }
 
 /// Enables TCP keep-alive, which probes the other host while the connection is idle.
-fn ask_whether_it_is_there(stream: &TcpStream) -> rustix::io::Result<()> {
+fn enable_keepalive(stream: &TcpStream) -> rustix::io::Result<()> {
     use rustix::net::sockopt;
-    sockopt::set_tcp_keepidle(stream, SILENT_TIME)?;
-    sockopt::set_tcp_keepintvl(stream, ASKED_EVERY)?;
-    sockopt::set_tcp_keepcnt(stream, ASKED_COUNT)?;
+    sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
     sockopt::set_socket_keepalive(stream, true)
 }
 
@@ -251,14 +251,14 @@ pub(crate) fn too_late(late: tokio::time::error::Elapsed) -> io::Error {
 }
 
 /// The meaning of an error reply to a greeting.
-fn turned_away(text: &[u8], options: &RingOptions, place: &str) -> Silent {
+fn turned_away(text: &[u8], options: &RingOptions, place: &str) -> NoAnswer {
     match &options.keyspace {
-        _ if is_busy(text) => Silent::Unsent(busy(text)),
+        _ if is_busy(text) => NoAnswer::Unsent(busy(text)),
         Some(name) if text.starts_with(b"NOTFOUND ") => {
-            Silent::Elsewhere(StoreError::NotFound { what: "keyspace", name: name.clone() })
+            NoAnswer::Elsewhere(StoreError::NotFound { what: "keyspace", name: name.clone() })
         }
-        _ if is_of_keyspace(text) => Silent::Elsewhere(stranger(text, place)),
-        _ => Silent::Stranger(stranger(text, place)),
+        _ if is_of_keyspace(text) => NoAnswer::Elsewhere(stranger(text, place)),
+        _ => NoAnswer::Stranger(stranger(text, place)),
     }
 }
 

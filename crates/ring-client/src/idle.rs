@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Most idle connections to a node that are kept.
-const KEPT_MAX: usize = 128;
+const IDLE_MAX: usize = 128;
 
 /// How many of them are kept for longer than this time.
 const SPARE_MAX: usize = 2;
@@ -21,11 +21,11 @@ const SPARE_TIME: Duration = Duration::from_secs(30);
 /// The idle connections of a store.
 #[derive(Default)]
 pub(crate) struct Idle {
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<IdleConnections>>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct IdleConnections {
     /// For each node, its connections and when each last answered, oldest first.
     by_node: HashMap<Address, Vec<(Connection, Instant)>>,
     /// Whether a task is running that ends surplus connections.
@@ -42,7 +42,7 @@ impl Idle {
     pub(crate) fn keep(&self, node: &Address, connection: Connection) {
         let mut kept = self.kept.lock();
         let to_node = kept.by_node.entry(Arc::clone(node)).or_default();
-        if to_node.len() < KEPT_MAX {
+        if to_node.len() < IDLE_MAX {
             to_node.push((connection, Instant::now()));
         }
         if to_node.len() > SPARE_MAX && !std::mem::replace(&mut kept.is_watched, true) {
@@ -64,7 +64,7 @@ impl Idle {
 }
 
 /// Ends connections that were not used for long, until there are few.
-async fn watch(kept: Weak<Mutex<Kept>>) {
+async fn watch(kept: Weak<Mutex<IdleConnections>>) {
     loop {
         tokio::time::sleep(SPARE_TIME).await;
         let Some(kept) = kept.upgrade() else { return };
@@ -77,7 +77,7 @@ async fn watch(kept: Weak<Mutex<Kept>>) {
     }
 }
 
-impl Kept {
+impl IdleConnections {
     fn end_spare(&mut self, now: Instant) {
         self.by_node.retain(|_, to_node| {
             let too_many = to_node.len().saturating_sub(SPARE_MAX);

@@ -13,7 +13,7 @@
 
 mod together;
 
-use crate::connection::{Connection, Silent, too_late, write_some};
+use crate::connection::{Connection, NoAnswer, too_late, write_some};
 use crate::options::RingOptions;
 use atoll_resp::{ReplyParser, Value};
 use parking_lot::Mutex;
@@ -32,7 +32,7 @@ use tokio::time::Instant;
 pub(crate) const SHARED_BYTES_MAX: usize = 64 << 10;
 
 /// Size of the receive buffer, in bytes.
-const ROOM: usize = 64 << 10;
+const RECEIVE_BYTES: usize = 64 << 10;
 
 /// What a lane is for.
 #[derive(Clone, Copy)]
@@ -59,7 +59,7 @@ struct Asked {
     /// How long the node may be silent while this is the request that it has to answer next.
     silence_max: Duration,
     fate: Arc<Fate>,
-    answer: oneshot::Sender<Result<Value, Silent>>,
+    answer: oneshot::Sender<Result<Value, NoAnswer>>,
 }
 
 /// Whether a request was sent or its caller gave up, whichever came first.
@@ -107,7 +107,7 @@ impl Lanes {
         request: &[u8],
         within: Duration,
         sent: impl Fn(),
-    ) -> Result<Value, Silent> {
+    ) -> Result<Value, NoAnswer> {
         let (answer, waits) = oneshot::channel();
         let asker = Asker { fate: Arc::default(), sent };
         // The answer to a read may be long and take long, so the lane watches whether anything arrives.
@@ -120,7 +120,7 @@ impl Lanes {
         let (lane, made_at) = self.lane((options, place), address, way);
         if lane.send(asked).is_err() {
             // The next caller makes another lane.
-            return Err(Silent::Unsent(broken()));
+            return Err(NoAnswer::Unsent(broken()));
         }
         let answered = match way {
             Way::Reads => Ok(waits.await),
@@ -134,7 +134,7 @@ impl Lanes {
                 too_late(late)
             }
         };
-        Err(if asker.fate.give_up() { Silent::Unsent(error) } else { Silent::Sent(error) })
+        Err(if asker.fate.give_up() { NoAnswer::Unsent(error) } else { NoAnswer::Sent(error) })
     }
 
     /// The lane to a node, and when it was made.
@@ -160,10 +160,10 @@ impl Lanes {
         tokio::spawn(async move {
             let mut lane = Lane::new(asked, &options);
             let ended = match Connection::enter(&address, &options, &place).await {
-                Ok(connection) => lane.run(connection).await.map_err(Silent::Unsent),
+                Ok(connection) => lane.run(connection).await.map_err(NoAnswer::Unsent),
                 Err(silent) => Err(silent),
             };
-            lane.end(ended.err().unwrap_or_else(|| Silent::Unsent(broken())));
+            lane.end(ended.err().unwrap_or_else(|| NoAnswer::Unsent(broken())));
         });
         made
     }
@@ -188,7 +188,7 @@ fn broken() -> io::Error {
 
 /// A caller whose request was sent.
 struct Asking {
-    answer: oneshot::Sender<Result<Value, Silent>>,
+    answer: oneshot::Sender<Result<Value, NoAnswer>>,
     since: Instant,
     silence_max: Duration,
 }
@@ -213,17 +213,16 @@ struct Lane {
 impl Lane {
     fn new(asked: mpsc::UnboundedReceiver<Asked>, options: &RingOptions) -> Self {
         let slack = Duration::from_micros(options.latency.slack_us().unwrap_or_default());
-        let (waiting, under_way, out) = Default::default();
         let together = Together::within(slack);
         Self {
             asked,
             is_open: true,
-            waiting,
-            under_way,
+            waiting: Vec::new(),
+            under_way: VecDeque::new(),
             heard: Instant::now(),
             together,
             silence_max: options.request_time_out,
-            out,
+            out: Vec::new(),
         }
     }
 
@@ -254,7 +253,7 @@ impl Lane {
                     self.heard = Instant::now();
                     let taken = self.hear(&mut parser, &arrived)?;
                     arrived.drain(..taken);
-                    arrived.reserve(ROOM);
+                    arrived.reserve(RECEIVE_BYTES);
                 }
                 asked = self.asked.recv(), if self.is_open => match asked {
                     Some(asked) => self.take(asked),
@@ -322,13 +321,13 @@ impl Lane {
     }
 
     /// Ends the lane for all callers. The first caller whose request was not sent gets the full reason.
-    fn end(mut self, why: Silent) {
+    fn end(mut self, why: NoAnswer) {
         self.asked.close();
         while let Ok(asked) = self.asked.try_recv() {
             self.waiting.push(asked);
         }
         for asking in self.under_way.drain(..) {
-            let _ = asking.answer.send(Err(Silent::Sent(why.error())));
+            let _ = asking.answer.send(Err(NoAnswer::Sent(why.error())));
         }
         for Asked { answer, .. } in self.waiting.drain(..) {
             let _ = answer.send(Err(why.again()));

@@ -12,7 +12,6 @@ mod answer;
 mod connection;
 mod idle;
 mod lanes;
-mod lines;
 mod listing;
 mod nodes;
 mod operate;
@@ -27,6 +26,7 @@ mod store;
 #[cfg(test)]
 mod stub;
 mod wait;
+mod watch_connections;
 
 pub use atoll_resp::LatencyClass;
 pub use operate::{

@@ -4,7 +4,7 @@
 //! same effect however often it is done.
 
 use crate::answer::{Refused, meaning};
-use crate::connection::{Connection, Silent, in_time, written};
+use crate::connection::{Connection, NoAnswer, in_time, written};
 use crate::idle::Idle;
 use crate::lanes::{Lanes, SHARED_BYTES_MAX, Way};
 use crate::options::RingOptions;
@@ -161,14 +161,14 @@ impl Nodes {
                     }
                 }
                 Ok(value) => return Ok(value),
-                Err(Silent::Stranger(error)) => return Err(error),
-                Err(Silent::Elsewhere(error)) => (format!("{target} lets nobody in yet: {error}"), None),
-                Err(silent @ (Silent::Sent(_) | Silent::Unsent(_))) => {
-                    if let Silent::Sent(error) = &silent {
+                Err(NoAnswer::Stranger(error)) => return Err(error),
+                Err(NoAnswer::Elsewhere(error)) => (format!("{target} lets nobody in yet: {error}"), None),
+                Err(silent @ (NoAnswer::Sent(_) | NoAnswer::Unsent(_))) => {
+                    if let NoAnswer::Sent(error) = &silent {
                         silence.was_for_nothing(error);
                         sending.into_iter().for_each(|sending| sending.doubt(sent_at));
                     }
-                    let (Silent::Sent(error) | Silent::Unsent(error)) = silent else { continue };
+                    let (NoAnswer::Sent(error) | NoAnswer::Unsent(error)) = silent else { continue };
                     // Connections to a node that only accepts no client at present are still of use.
                     if error.kind() != io::ErrorKind::ResourceBusy {
                         self.forget(&target, sent_at.instant);
@@ -203,13 +203,13 @@ impl Nodes {
         request: &[u8],
         (within, until): (impl FnOnce(Instant) -> Duration, impl Fn() -> Option<Instant>),
         sending: impl Fn(),
-    ) -> Result<Value, Silent> {
+    ) -> Result<Value, NoAnswer> {
         // Never closed, so a place comes in the end. The wait for it is not the node's fault.
         let _place = self.places.acquire().await;
         let within = within(Instant::now());
         if until().is_some_and(|until| Instant::now() >= until) {
             let late = "its time was over before there was a place for it";
-            return Err(Silent::Unsent(io::Error::new(io::ErrorKind::ResourceBusy, late)));
+            return Err(NoAnswer::Unsent(io::Error::new(io::ErrorKind::ResourceBusy, late)));
         }
         self.ask_at((target, way), request, within, sending).await
     }
@@ -221,7 +221,7 @@ impl Nodes {
         request: &[u8],
         within: Duration,
         sending: impl Fn(),
-    ) -> Result<Value, Silent> {
+    ) -> Result<Value, NoAnswer> {
         let is_short = request.len() <= SHARED_BYTES_MAX;
         if self.options.latency.slack_us().is_some() && is_short {
             let both = (&self.options, self.place.as_str());
@@ -238,12 +238,12 @@ impl Nodes {
             }
             connection.answer(silence_max).await
         };
-        let value = asked.await.map_err(Silent::Sent)?;
+        let value = asked.await.map_err(NoAnswer::Sent)?;
         self.idle.keep(target, connection);
         Ok(value)
     }
 
-    async fn connection(&self, target: &Address) -> Result<Connection, Silent> {
+    async fn connection(&self, target: &Address) -> Result<Connection, NoAnswer> {
         while let Some(mut connection) = self.idle.take(target) {
             if connection.is_alive() {
                 return Ok(connection);

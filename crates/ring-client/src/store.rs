@@ -1,10 +1,10 @@
 //! The store: limits and deadlines in front of the calls, and the state that they share.
 
-use crate::lines::Lines;
 use crate::nodes::Nodes;
 use crate::options::RingOptions;
 use crate::sending::Sending;
 use crate::session::Names;
+use crate::watch_connections::WatchConnections;
 use crate::{listing, request, scan, wait};
 use atoll_keyspace::{REQUESTS_MAX, SESSION_MS_MIN, slot_of};
 use atoll_resp::Value;
@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     pub(crate) nodes: Nodes,
     pub(crate) limits: Limits,
     pub(crate) watches: Watches,
-    pub(crate) lines: Lines,
+    pub(crate) watch_connections: WatchConnections,
     names: Names,
     durability: Durability,
     /// The latest time that a node reported.
@@ -55,9 +55,16 @@ impl RingStore {
         nodes.begin().await?;
         let answer = nodes.ask("open", &[b"CONFIG", b"GET", b"append*"]).await?;
         let durability = durability(&answer).ok_or_else(|| nodes.odd("open"))?;
-        let (latest, is_closed, lines, names) = Default::default();
-        let limits = Limits::CONTRACT;
-        let shared = Shared { nodes, limits, watches, lines, names, durability, latest, is_closed };
+        let shared = Shared {
+            nodes,
+            limits: Limits::CONTRACT,
+            watches,
+            watch_connections: WatchConnections::default(),
+            names: Names::default(),
+            durability,
+            latest: AtomicU64::new(0),
+            is_closed: AtomicBool::new(false),
+        };
         Ok(Self { shared: Arc::new(shared) })
     }
 }
@@ -283,7 +290,7 @@ impl Store for RingStore {
         Box::pin(async move {
             self.shared.is_closed.store(true, Ordering::SeqCst);
             self.shared.watches.close();
-            self.shared.lines.close();
+            self.shared.watch_connections.close();
             self.shared.nodes.close();
             Ok(())
         })

@@ -4,9 +4,9 @@
 //! then.
 
 use crate::answer::{Refused, meaning};
-use crate::lines::Told;
 use crate::nodes::HOPS_MAX;
 use crate::store::Shared;
+use crate::watch_connections::WatchEnd;
 use atoll_keyspace::slot_of;
 use atoll_store::{Buffer, ByteRange, Cell, Expectation, StoreError, Waited};
 use std::sync::Arc;
@@ -79,26 +79,27 @@ async fn watch_for(
     }
     let mut troubles = Troubles::default();
     loop {
-        let turn = shared.lines.turn(&nodes.options);
+        let turn = shared.watch_connections.turn(&nodes.options);
         let left = ends.map_or(turn, |ends| ends.saturating_duration_since(Instant::now())).min(turn);
         // Rounded up, because this side decides when the time is over.
         let milliseconds = u64::try_from(left.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
         let target = nodes.owner_or_anyone(slot);
         let asked_at = Instant::now();
-        let trouble = match shared.lines.wait(&nodes.options, &target, milliseconds, &words).await {
-            Told::Met(value) => return Ok(Waited::Met(value.map(Buffer::from))),
-            Told::Long => {
+        let trouble = match shared.watch_connections.wait(&nodes.options, &target, milliseconds, &words).await
+        {
+            WatchEnd::Met(value) => return Ok(Waited::Met(value.map(Buffer::from))),
+            WatchEnd::Long => {
                 let current = shared.get(cell, ByteRange::ALL).await?;
                 if expectation.is_met(current.as_deref()) {
                     return Ok(Waited::Met(current));
                 }
                 continue;
             }
-            Told::TimeOut => {
+            WatchEnd::TimeOut => {
                 troubles.are_over();
                 continue;
             }
-            Told::Refused(text) => match meaning(&text, "wait", &nodes.place) {
+            WatchEnd::Refused(text) => match meaning(&text, "wait", &nodes.place) {
                 Refused::Failed(error) => return Err(error),
                 Refused::Moved(address) => {
                     nodes.set_owner(Some(slot), &Arc::from(address));
@@ -107,12 +108,12 @@ async fn watch_for(
                 }
                 Refused::Later(reason) | Refused::Unknown(reason) => reason,
             },
-            Told::Elsewhere(why) => format!("{target} lets nobody in yet: {why}"),
-            Told::Lost(reason) => {
+            WatchEnd::Elsewhere(why) => format!("{target} lets nobody in yet: {why}"),
+            WatchEnd::Lost(reason) => {
                 nodes.forget(&target, asked_at);
                 reason
             }
-            Told::Silent(reason) => {
+            WatchEnd::Silent(reason) => {
                 nodes.forget(&target, asked_at);
                 // It should have reported by then, unless it was this process that stood still.
                 let due = asked_at + Duration::from_millis(milliseconds);

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 pub(crate) use commands::{CATEGORIES, is_about_all};
 pub use file::{AccessError, AccessFile};
-pub(crate) use list::{AccessList, Known};
+pub(crate) use list::{AccessList, ResolvedUser};
 
 /// Most users in a list.
 const USERS_MAX: usize = 1_000;
@@ -75,7 +75,7 @@ struct KeyRule {
 }
 
 /// A user as `ACL` describes it, in the words of Redis.
-pub(crate) struct Told {
+pub(crate) struct UserDescription {
     pub(crate) flags: Vec<String>,
     /// As hexadecimal digits.
     pub(crate) passwords: Vec<String>,
@@ -83,7 +83,7 @@ pub(crate) struct Told {
     pub(crate) keys: String,
 }
 
-impl Told {
+impl UserDescription {
     /// `default`, without its token.
     pub(crate) fn of_default() -> Self {
         let (flags, commands, keys) = (vec!["on".to_owned()], "+@all".to_owned(), "~*".to_owned());
@@ -159,8 +159,14 @@ impl User {
         if name.len() > NAME_BYTES_MAX {
             return Err(format!("a name has at most {NAME_BYTES_MAX} bytes"));
         }
-        let (passwords, commands, keys, home) = Default::default();
-        let mut user = Self { name: name.to_owned(), is_on: false, passwords, commands, keys, home };
+        let mut user = Self {
+            name: name.to_owned(),
+            is_on: false,
+            passwords: Vec::new(),
+            commands: Commands::default(),
+            keys: Vec::new(),
+            home: Home::default(),
+        };
         words.try_for_each(|rule| user.add(rule))?;
         if user.is_on && user.passwords.is_empty() {
             return Err(format!("user {name} is on and has no password; add one as `#` and its SHA-256"));
@@ -241,16 +247,16 @@ impl User {
     }
 
     /// The user as `ACL` describes it.
-    pub(crate) fn told(&self) -> Told {
+    pub(crate) fn describe(&self) -> UserDescription {
         let flags = vec![if self.is_on { "on" } else { "off" }.to_owned()];
         let passwords = self.passwords.iter().map(|hash| hexadecimal(hash)).collect();
-        let keys: Vec<String> = self.keys.iter().map(KeyRule::told).collect();
-        Told { flags, passwords, commands: self.commands.rules(), keys: keys.join(" ") }
+        let keys: Vec<String> = self.keys.iter().map(KeyRule::describe).collect();
+        UserDescription { flags, passwords, commands: self.commands.rules(), keys: keys.join(" ") }
     }
 
     /// The user as a line of a list.
     fn line(&self) -> String {
-        let Told { flags, passwords, commands, keys } = self.told();
+        let UserDescription { flags, passwords, commands, keys } = self.describe();
         let passwords = passwords.iter().map(|hash| format!("#{hash}"));
         let words = ["user".to_owned(), self.name.clone()].into_iter().chain(flags).chain(passwords);
         let home = match &self.home {
@@ -265,7 +271,7 @@ impl User {
 }
 
 impl KeyRule {
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         let mark = if self.reads_only { "%R~" } else { "~" };
         format!("{mark}{}", String::from_utf8_lossy(&self.pattern))
     }

@@ -13,7 +13,7 @@ pub(crate) use outbox::Outbox;
 pub(crate) use session::Session;
 
 use crate::execute::Executor;
-use crate::here::Here;
+use crate::loop_state::LoopState;
 use atoll_keyspace::NEAR_AT_ONCE;
 use atoll_replica::Moment;
 use atoll_resp::{Protocol, ProtocolError, ReplyWriter, RequestParser, keys_ahead};
@@ -78,7 +78,7 @@ const TURN_REQUESTS: usize = 1024;
 const TURN_US: u64 = 2_000;
 
 /// Requests between two looks at the clock.
-const LOOK_EACH: usize = 16;
+const REQUESTS_PER_CLOCK_READ: usize = 16;
 
 /// Why a client that speaks TLS is turned away by a node without a certificate.
 pub(crate) const SPEAKS_TLS: &str = "it speaks TLS, which this node has no certificate for";
@@ -119,7 +119,7 @@ impl End {
 }
 
 /// Prefetches what the requests about the first of these keys will touch in memory.
-pub(crate) fn bring_nearer<'a>(here: &mut Here, keyspace: u8, keys: impl Iterator<Item = &'a [u8]>) {
+pub(crate) fn bring_nearer<'a>(here: &mut LoopState, keyspace: u8, keys: impl Iterator<Item = &'a [u8]>) {
     let mut first: [&[u8]; NEAR_AT_ONCE] = [&[]; NEAR_AT_ONCE];
     let count = first.iter_mut().zip(keys).map(|(first, key)| *first = key).count();
     here.slots.bring_nearer(keyspace, &first[..count]);
@@ -127,20 +127,19 @@ pub(crate) fn bring_nearer<'a>(here: &mut Here, keyspace: u8, keys: impl Iterato
 
 impl Connection {
     pub(crate) fn new(stream: Stream<TcpStream>, session: Session) -> Self {
-        let (outbox, inbox, parser, ahead) = Default::default();
         Self {
             stream,
             session,
-            outbox,
+            outbox: Outbox::default(),
             is_scheduled: false,
-            inbox,
-            parser,
+            inbox: Inbox::default(),
+            parser: None,
             is_readable: true,
             is_writable: true,
             is_read_closed: false,
             is_broken: false,
             is_paused: false,
-            ahead,
+            ahead: None,
             turn: Turn::Waits,
             stalled_since: None,
             counted_bytes: 0,
@@ -163,7 +162,7 @@ impl Connection {
     }
 
     /// Receives once ahead of its turn, if receiving is what the turn would begin with.
-    pub(crate) fn receive_ahead(&mut self, here: &mut Here, spare: &mut Spare) {
+    pub(crate) fn receive_ahead(&mut self, here: &mut LoopState, spare: &mut Spare) {
         let is_usual =
             self.session.is_authenticated && !self.session.is_ending && !self.stream.is_encrypted();
         // An earlier round may have received for a turn that did not come.
@@ -180,7 +179,7 @@ impl Connection {
     }
 
     /// Receives and executes what the turn allows. To be followed by [`answer`](Self::answer).
-    pub(crate) fn work(&mut self, here: &mut Here, spare: &mut Spare) {
+    pub(crate) fn work(&mut self, here: &mut LoopState, spare: &mut Spare) {
         self.borrow(here, spare);
         self.turn = self.receive_and_execute(here);
         self.inbox.give_back(&mut spare.inboxes);
@@ -190,7 +189,7 @@ impl Connection {
     }
 
     /// Sends the replies, and returns what is to become of the connection.
-    pub(crate) fn answer(&mut self, here: &mut Here, spare: &mut Spare) -> Turn {
+    pub(crate) fn answer(&mut self, here: &mut LoopState, spare: &mut Spare) -> Turn {
         let sent = self.send(here);
         if let Some(room) = self.outbox.give_back(SPARE_BYTES_MAX)
             && spare.outboxes.len() < SPARES_MAX
@@ -209,7 +208,7 @@ impl Connection {
         }
     }
 
-    fn borrow(&mut self, here: &Here, spare: &mut Spare) {
+    fn borrow(&mut self, here: &LoopState, spare: &mut Spare) {
         self.inbox.borrow(&mut spare.inboxes);
         self.outbox.borrow(&mut spare.outboxes);
         if self.parser.is_none() {
@@ -220,7 +219,7 @@ impl Connection {
         }
     }
 
-    fn receive_and_execute(&mut self, here: &mut Here) -> Turn {
+    fn receive_and_execute(&mut self, here: &mut LoopState) -> Turn {
         let mut received = match self.ahead.take() {
             None => 0,
             Some(Ok(count)) => count,
@@ -262,7 +261,7 @@ impl Connection {
     }
 
     /// Receives once.
-    fn receive(&mut self, here: &mut Here) -> Result<usize, End> {
+    fn receive(&mut self, here: &mut LoopState) -> Result<usize, End> {
         let wanted = self.parser.as_ref().map_or(0, |parser| parser.wants());
         let received = self.inbox.receive(&mut self.stream, wanted);
         here.look_at_clock();
@@ -293,7 +292,7 @@ impl Connection {
     }
 
     /// Turns a failed read into the reason for the end.
-    fn give_up(&mut self, error: &io::Error, here: &mut Here) -> End {
+    fn give_up(&mut self, error: &io::Error, here: &mut LoopState) -> End {
         if error.kind() != io::ErrorKind::InvalidData {
             return End::Failed;
         }
@@ -310,7 +309,7 @@ impl Connection {
     }
 
     /// Turns away a client that speaks TLS to a node that does not. Returns whether it did.
-    fn turn_away(&mut self, here: &mut Here) -> bool {
+    fn turn_away(&mut self, here: &mut LoopState) -> bool {
         let is_stranger = !self.stream.is_encrypted() && is_handshake(self.inbox.unread());
         if is_stranger {
             here.turned_away(self.session.peer, &SPEAKS_TLS);
@@ -321,7 +320,7 @@ impl Connection {
 
     /// Executes the requests that have arrived in full, as far as the turn goes. `ends` is the end of the
     /// turn, set at the first look at the clock, which a request that comes alone does without.
-    fn execute(&mut self, ends: &mut Option<Moment>, here: &mut Here) {
+    fn execute(&mut self, ends: &mut Option<Moment>, here: &mut LoopState) {
         let Some(mut parser) = self.parser.take() else { return };
         let (mut near, mut left) = (0_usize, TURN_REQUESTS);
         while left > 0 && !self.session.is_ending && !self.is_full(here) {
@@ -342,7 +341,7 @@ impl Connection {
                 Executor { here, session, outbox }.execute(&request);
             }
             self.inbox.advance(bytes);
-            let is_late = left % LOOK_EACH == 0 && here.is_past(ends, TURN_US);
+            let is_late = left % REQUESTS_PER_CLOCK_READ == 0 && here.is_past(ends, TURN_US);
             if std::mem::take(&mut self.session.is_tired) || is_late {
                 left = 0;
             }
@@ -356,7 +355,7 @@ impl Connection {
     }
 
     /// Prefetches for the next requests; returns how many requests to execute before the next prefetch.
-    fn bring_nearer(&self, here: &mut Here) -> usize {
+    fn bring_nearer(&self, here: &mut LoopState) -> usize {
         // Pointless for a client that may not execute anything.
         if self.session.is_authenticated {
             bring_nearer(here, self.session.keyspace, keys_ahead(self.inbox.unread()));
@@ -364,7 +363,7 @@ impl Connection {
         NEAR_AT_ONCE
     }
 
-    fn refuse(&mut self, error: &ProtocolError, here: &mut Here) {
+    fn refuse(&mut self, error: &ProtocolError, here: &mut LoopState) {
         if self.turn_away(here) {
             return;
         }
@@ -376,7 +375,7 @@ impl Connection {
     }
 
     /// Whether the client has to read its replies first, or the loop has to send what this round produced.
-    fn is_full(&self, here: &Here) -> bool {
+    fn is_full(&self, here: &LoopState) -> bool {
         let limits = here.limits();
         self.outbox.unsent_bytes() >= limits.unsent_bytes_pause
             || self.outbox.awaited() >= limits.awaited_max
@@ -388,7 +387,7 @@ impl Connection {
         (self.is_readable || self.is_paused || self.ahead.is_some()) && !self.session.is_ending
     }
 
-    fn send(&mut self, here: &Here) -> Result<(), End> {
+    fn send(&mut self, here: &LoopState) -> Result<(), End> {
         if !(self.outbox.has_ready() || self.stream.has_unsent()) || !self.is_writable {
             return Ok(());
         }

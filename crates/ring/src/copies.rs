@@ -98,9 +98,6 @@ impl Copies {
         waiting_bytes_max: usize,
         gathering: GatheringRoom,
     ) -> Self {
-        let (answers, handed, inputs, effects) = Default::default();
-        let (watched, touched, proposals, early) = Default::default();
-        let (answer_bytes, failures, expiring, refused_expiries, full) = Default::default();
         Self {
             keyspaces,
             peers,
@@ -109,20 +106,20 @@ impl Copies {
             log,
             group: None,
             waiting: WaitingList::with_room(waiting_bytes_max),
-            answers,
-            answer_bytes,
-            failures,
-            expiring,
-            refused_expiries,
-            watched,
-            touched,
-            handed,
-            inputs,
-            early,
-            effects,
+            answers: Vec::new(),
+            answer_bytes: 0,
+            failures: 0,
+            expiring: HashSet::new(),
+            refused_expiries: 0,
+            watched: Vec::new(),
+            touched: Touched::default(),
+            handed: Vec::new(),
+            inputs: VecDeque::new(),
+            early: VecDeque::new(),
+            effects: Vec::new(),
             moves: Moves::with_room(gathering),
-            full,
-            proposals,
+            full: None,
+            proposals: Vec::new(),
             parser: RequestParser::new(body::LIMITS),
             own_tickets: OWN_TICKETS,
         }
@@ -259,14 +256,14 @@ impl Copies {
             }
             Spoken::Message(message) => {
                 if let Message::Slot { about: SlotMessage::Append { entries, .. }, .. } = &message {
-                    self.dates.look_at(entries, from, now);
+                    self.dates.count_ahead(entries, from, now);
                 }
                 self.step(now, Input::Message { from, incarnation, message })
             }
             // Only members of the ring have a say about the time, and their number is bounded.
             Spoken::Date(_) if self.replica.table().incarnation(from) != Some(incarnation) => Ok(()),
             Spoken::Date(date_ms) => {
-                self.dates.told(from, date_ms, now.moment);
+                self.dates.take_report(from, date_ms, now.moment);
                 Ok(())
             }
             // A piece of another incarnation may belong to a branch that was given up.

@@ -5,7 +5,7 @@
 //! council sent them.
 
 use crate::NodeError;
-use crate::group::{GroupDoor, GroupMember, GroupSaid, Joining};
+use crate::group::{GroupDoor, GroupEvent, GroupMember, Joining};
 use crate::token::Token;
 use atoll_council::{
     Council, CouncilError, CouncilEvent, CouncilOptions, CouncilTls, Listen, MemberAddress, Secret,
@@ -40,7 +40,7 @@ pub struct CouncilGroup {
 
 impl GroupDoor for CouncilGroup {
     fn join(&self, joining: Joining) -> Result<Box<dyn GroupMember>, NodeError> {
-        let Joining { node, address, survived, of_ring, clock, said } = joining;
+        let Joining { node, address, survived, of_ring, clock, on_event } = joining;
         let mut options = CouncilOptions::new(node, self.members.clone(), self.ring, address);
         options.my_listen = self.listen.map(Listen::On);
         options.folder = self.folder.clone();
@@ -51,20 +51,22 @@ impl GroupDoor for CouncilGroup {
         options.names = hosts.clone();
         options.tls = self.tls.clone().map(|peers| CouncilTls { peers, hosts });
         let events = move |event| match event {
-            CouncilEvent::Registered { incarnation, ring } => said(GroupSaid::Registered(incarnation, ring)),
-            CouncilEvent::Table(table) => said(GroupSaid::Table(table)),
-            CouncilEvent::Heard { asked_at, leader } => said(GroupSaid::Heard(asked_at, Some(leader))),
+            CouncilEvent::Registered { incarnation, ring } => {
+                on_event(GroupEvent::Registered(incarnation, ring))
+            }
+            CouncilEvent::Table(table) => on_event(GroupEvent::Table(table)),
+            CouncilEvent::Heard { asked_at, leader } => on_event(GroupEvent::Heard(asked_at, Some(leader))),
             CouncilEvent::Left => tracing::info!("this node has left the ring, and may stop"),
             CouncilEvent::Seated => tracing::info!("this node has a seat in the configuration group"),
             CouncilEvent::Failed(error) => {
                 tracing::error!(%error, "this node has no part in the configuration group until it begins again");
-                said(GroupSaid::SeatLost);
+                on_event(GroupEvent::SeatLost);
             }
-            CouncilEvent::LacksRoom(is_waiting) => said(GroupSaid::SeatWaits(is_waiting)),
+            CouncilEvent::LacksRoom(is_waiting) => on_event(GroupEvent::SeatWaits(is_waiting)),
             CouncilEvent::Trouble(error @ CouncilError::Replaced { .. }) => {
-                said(GroupSaid::Lost(error.to_string()));
+                on_event(GroupEvent::Lost(error.to_string()));
             }
-            CouncilEvent::Trouble(CouncilError::OtherRing) => said(GroupSaid::OtherRing),
+            CouncilEvent::Trouble(CouncilError::OtherRing) => on_event(GroupEvent::OtherRing),
             CouncilEvent::Trouble(error) => {
                 tracing::warn!(%error, "the configuration group does not work as it should");
             }

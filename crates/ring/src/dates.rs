@@ -13,7 +13,7 @@ use atoll_replica::{Entry, Moment, NodeId, Table};
 use std::collections::BTreeMap;
 
 /// How far a clock may be from the median to be believed.
-const APART_MS_MAX: u64 = 60_000;
+const DEVIATION_MS_MAX: u64 = 60_000;
 
 /// A changed offset of a clock is taken over from this difference on; less is the delay of a message.
 const STEP_MS: u64 = 1_000;
@@ -24,7 +24,7 @@ const STEP_MS: u64 = 1_000;
 const EARLY_US: u64 = 3_000_000;
 
 /// How many clocks it takes to find a wrong one.
-const ENOUGH: usize = 3;
+const CLOCKS_MIN: usize = 3;
 
 /// How often entries with dates far ahead are warned of.
 const WARN_EVERY_US: u64 = 60_000_000;
@@ -68,17 +68,17 @@ fn date(offset: i64, moment: Moment) -> u64 {
 
 impl Dates {
     /// Returns the time to use for this reading of the clock.
-    pub(crate) fn by(&mut self, clock: Now) -> Now {
+    pub(crate) fn adjusted(&mut self, clock: Now) -> Now {
         let own = offset(clock.date_ms, clock.moment);
         if own.abs_diff(self.own) >= STEP_MS {
             self.own = own;
             self.decide();
         }
-        self.again(clock)
+        self.readjusted(clock)
     }
 
     /// Dates the same moment again, by what other nodes have reported since.
-    pub(crate) fn again(&self, now: Now) -> Now {
+    pub(crate) fn readjusted(&self, now: Now) -> Now {
         match self.is_doubted {
             true => Now { date_ms: date(self.middle, now.moment), ..now },
             false => now,
@@ -86,12 +86,12 @@ impl Dates {
     }
 
     /// What this node reports its own clock to say, to a second.
-    pub(crate) fn own(&self, moment: Moment) -> u64 {
+    pub(crate) fn own_date_ms(&self, moment: Moment) -> u64 {
         date(self.own, moment)
     }
 
     /// Takes another node's report of its clock.
-    pub(crate) fn told(&mut self, from: NodeId, date_ms: u64, moment: Moment) {
+    pub(crate) fn take_report(&mut self, from: NodeId, date_ms: u64, moment: Moment) {
         let told = offset(date_ms, moment);
         if self.others.get(&from).is_none_or(|known| known.abs_diff(told) >= STEP_MS) {
             self.others.insert(from, told);
@@ -117,13 +117,13 @@ impl Dates {
     /// Whether too few other clocks are known yet for this node to trust its own.
     pub(crate) fn is_early(&self, moment: Moment) -> bool {
         let is_new = self.begun_at.is_some_and(|begun_at| moment < begun_at.after(EARLY_US));
-        is_new && self.up >= ENOUGH && self.others.len() + 1 < ENOUGH
+        is_new && self.up >= CLOCKS_MIN && self.others.len() + 1 < CLOCKS_MIN
     }
 
     /// Counts entries of another node whose dates are far ahead of the date that this node uses. Their slot
     /// keeps that time.
-    pub(crate) fn look_at(&mut self, entries: &[Entry], from: NodeId, now: Now) {
-        let most = now.date_ms.saturating_add(APART_MS_MAX);
+    pub(crate) fn count_ahead(&mut self, entries: &[Entry], from: NodeId, now: Now) {
+        let most = now.date_ms.saturating_add(DEVIATION_MS_MAX);
         let ahead = entries.iter().filter(|entry| entry.time_ms > most).count() as u64;
         self.ahead += ahead;
         if ahead > 0 && self.warned_at.is_none_or(|at| now.moment >= at.after(WARN_EVERY_US)) {
@@ -147,11 +147,11 @@ impl Dates {
         let mut all: Vec<i64> = self.others.values().copied().chain([self.own]).collect();
         all.sort_unstable();
         self.middle = all.get((all.len() - 1) / 2).copied().unwrap_or(self.own);
-        let is_far = |other: &&i64| other.abs_diff(self.own) > APART_MS_MAX;
+        let is_far = |other: &&i64| other.abs_diff(self.own) > DEVIATION_MS_MAX;
         let behind = all.iter().filter(|other| **other < self.own).filter(is_far).count();
         let ahead = all.iter().filter(|other| **other > self.own).filter(is_far).count();
         self.is_doubted = 2 * behind.max(ahead) > all.len();
-        let is_far = self.middle.abs_diff(self.own) > APART_MS_MAX;
+        let is_far = self.middle.abs_diff(self.own) > DEVIATION_MS_MAX;
         if std::mem::replace(&mut self.is_far, is_far) != is_far {
             let (seconds, is_doubted) = (self.seen().off_ms / 1_000, self.is_doubted);
             if is_far {
@@ -178,9 +178,9 @@ mod tests {
     /// A node that has heard these clocks, each as it was one second after the start.
     fn hearing(clocks: &[u64]) -> Dates {
         let mut dates = Dates::default();
-        dates.by(at(0, TODAY));
+        dates.adjusted(at(0, TODAY));
         for (node, &clock) in (2..).zip(clocks) {
-            dates.told(NodeId(node), clock + 1_000, Moment(1_000_000));
+            dates.take_report(NodeId(node), clock + 1_000, Moment(1_000_000));
         }
         dates
     }
@@ -188,18 +188,18 @@ mod tests {
     #[test]
     fn one_wrong_clock_among_three_does_no_harm_whether_it_is_this_nodes_or_anothers() {
         let mut dates = hearing(&[TODAY, TODAY + 300]);
-        assert_eq!(dates.by(at(7, TODAY + 7_000)).date_ms, TODAY + 7_000);
+        assert_eq!(dates.adjusted(at(7, TODAY + 7_000)).date_ms, TODAY + 7_000);
         for wrong in [TODAY + YEAR, TODAY - YEAR] {
-            let by = dates.by(at(8, wrong)).date_ms;
+            let by = dates.adjusted(at(8, wrong)).date_ms;
             assert!(by.abs_diff(TODAY + 8_000) < 1_000, "{by}");
-            assert!(dates.seen().is_doubted && dates.own(at(8, 0).moment).abs_diff(wrong) < 1_000);
+            assert!(dates.seen().is_doubted && dates.own_date_ms(at(8, 0).moment).abs_diff(wrong) < 1_000);
             // The others report nothing more, and time goes on.
-            let by = dates.by(at(1_000, wrong + 992_000)).date_ms;
+            let by = dates.adjusted(at(1_000, wrong + 992_000)).date_ms;
             assert!(by.abs_diff(TODAY + 1_000_000) < 1_000, "{by}");
-            assert_eq!(dates.by(at(1_001, TODAY + 1_001_000)).date_ms, TODAY + 1_001_000);
+            assert_eq!(dates.adjusted(at(1_001, TODAY + 1_001_000)).date_ms, TODAY + 1_001_000);
             assert!(!dates.seen().is_doubted);
             let mut other = hearing(&[TODAY, wrong]);
-            assert_eq!(other.by(at(7, TODAY + 7_000)).date_ms, TODAY + 7_000);
+            assert_eq!(other.adjusted(at(7, TODAY + 7_000)).date_ms, TODAY + 7_000);
         }
     }
 
@@ -209,7 +209,7 @@ mod tests {
             [&[TODAY - YEAR][..], &[TODAY - YEAR, TODAY + YEAR], &[TODAY, TODAY - YEAR, TODAY - YEAR]]
         {
             let mut dates = hearing(clocks);
-            assert_eq!(dates.by(at(7, TODAY + 7_000)).date_ms, TODAY + 7_000, "{clocks:?}");
+            assert_eq!(dates.adjusted(at(7, TODAY + 7_000)).date_ms, TODAY + 7_000, "{clocks:?}");
         }
         assert_eq!(hearing(&[TODAY - YEAR]).seen().off_ms, YEAR as i64, "but it is told");
         assert_eq!(hearing(&[TODAY - 59_000; 2]).seen(), ClockSeen { off_ms: 59_000, is_doubted: false });
@@ -231,11 +231,11 @@ mod tests {
         assert!(!dates.is_early(Moment(6)), "of two nobody knows who is right");
         let three = table(3);
         dates.follow(&three);
-        dates.told(NodeId(2), TODAY, Moment(6));
+        dates.take_report(NodeId(2), TODAY, Moment(6));
         assert!(dates.is_early(Moment(6)) && !dates.is_early(Moment(EARLY_US + 5)), "nor for ever");
-        dates.told(NodeId(3), TODAY, Moment(6));
+        dates.take_report(NodeId(3), TODAY, Moment(6));
         assert!(!dates.is_early(Moment(6)));
-        dates.told(NodeId(4), TODAY, Moment(6));
+        dates.take_report(NodeId(4), TODAY, Moment(6));
         dates.follow(&three);
         assert_eq!(dates.others.len(), 2, "one that is of the ring no more is not asked what time it is");
     }
@@ -246,7 +246,7 @@ mod tests {
         let entry = |time_ms| Entry { position, time_ms, body: [].into() };
         let mut dates = Dates::default();
         let entries = [TODAY - YEAR, TODAY + 60_000, TODAY + 60_001, TODAY + YEAR].map(entry);
-        dates.look_at(&entries, NodeId(2), at(0, TODAY));
+        dates.count_ahead(&entries, NodeId(2), at(0, TODAY));
         assert_eq!(dates.ahead(), 2);
     }
 }

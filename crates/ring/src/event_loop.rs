@@ -14,8 +14,8 @@ mod round;
 use crate::NodeError;
 use crate::connection::{Connection, End, Session, Spare};
 use crate::connections::Connections;
-use crate::here::Here;
 use crate::listening::{is_of_one_connection, prepare};
+use crate::loop_state::LoopState;
 use crate::peer::Peers;
 use atoll_replica::Gathering;
 use atoll_tls::Stream;
@@ -34,7 +34,7 @@ const LISTENER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
 
 /// Most events from one call of the poll.
-const EVENTS: usize = 1024;
+const EVENTS_MAX: usize = 1024;
 
 /// How often time-dependent work is done.
 const TICK: Duration = Duration::from_millis(100);
@@ -52,7 +52,7 @@ pub(crate) struct EventLoop {
     /// Whether more connections may wait to be accepted.
     has_waiting: bool,
     connections: Connections,
-    here: Here,
+    here: LoopState,
     spare: Spare,
     /// Connections with a turn in the next round.
     next: Vec<usize>,
@@ -95,7 +95,7 @@ impl EventLoop {
     pub(crate) fn new(
         Waiting { poll, waker }: Waiting,
         mut listener: Option<TcpListener>,
-        mut here: Here,
+        mut here: LoopState,
         stop: Arc<AtomicBool>,
     ) -> io::Result<Self> {
         here.slots.sync_in_rounds(here.shared.chosen.clock.clone(), waker)?;
@@ -103,31 +103,28 @@ impl EventLoop {
             prepare(listener)?;
             poll.registry().register(listener, LISTENER, Interest::READABLE)?;
         }
-        let (next, answered, spare, ticked_us, ticked_commands, is_expiring) = Default::default();
-        let connections = Connections::default();
-        let (has_waiting, held, gathering, arrived) = Default::default();
         Ok(Self {
             poll,
             listener,
-            has_waiting,
-            connections,
+            has_waiting: false,
+            connections: Connections::default(),
             here,
-            spare,
-            next,
-            gathering,
-            arrived,
-            answered,
-            held,
-            ticked_us,
-            ticked_commands,
-            is_expiring,
+            spare: Spare::default(),
+            next: Vec::new(),
+            gathering: Gathering::default(),
+            arrived: Vec::new(),
+            answered: Vec::new(),
+            held: VecDeque::new(),
+            ticked_us: 0,
+            ticked_commands: 0,
+            is_expiring: false,
             stop,
         })
     }
 
     /// Runs until the stop flag is set.
     pub(crate) fn run(mut self) -> Result<(), NodeError> {
-        let mut events = Events::with_capacity(EVENTS);
+        let mut events = Events::with_capacity(EVENTS_MAX);
         while !self.stop.load(Ordering::Acquire) {
             self.pass(&mut events)?;
         }
@@ -311,7 +308,7 @@ impl EventLoop {
         self.ticked_commands = done;
         self.here.slots.look_at_room(self.here.now);
         self.here.tell_ring_seen();
-        self.here.tell_seldom();
+        self.here.log_rate_limited();
         let limits = self.here.limits();
         let over: Vec<_> = self
             .connections

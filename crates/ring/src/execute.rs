@@ -14,8 +14,8 @@ mod watch;
 use crate::access::DEFAULT;
 use crate::address::HostPort;
 use crate::connection::{End, Outbox, SPEAKS_TLS, Session};
-use crate::here::Here;
 use crate::keyspaces::{number_of_slot, slot_at};
+use crate::loop_state::LoopState;
 use crate::room::Lack;
 use crate::slots::{Answer, Asking, Reply};
 use crate::table::Route;
@@ -34,7 +34,7 @@ const LOADING: &str = "this node waits to hear from those that keep the configur
 
 /// What the execution of a request works on.
 pub(crate) struct Executor<'a> {
-    pub(crate) here: &'a mut Here,
+    pub(crate) here: &'a mut LoopState,
     pub(crate) session: &'a mut Session,
     pub(crate) outbox: &'a mut Outbox,
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// What the configuration group tells a node.
 #[derive(Clone, Debug)]
-pub enum GroupSaid {
+pub enum GroupEvent {
     /// The node has this incarnation, in the ring with this number, which no other ring has.
     Registered(Incarnation, u64),
     /// The current table.
@@ -47,7 +47,7 @@ pub(crate) struct GroupHeard {
 }
 
 /// Receives what the group tells a node.
-pub type Said = Arc<dyn Fn(GroupSaid) + Send + Sync>;
+pub type OnGroupEvent = Arc<dyn Fn(GroupEvent) + Send + Sync>;
 
 /// A node's request to join the ring.
 pub struct Joining {
@@ -62,7 +62,7 @@ pub struct Joining {
     /// Its clock.
     pub clock: Arc<dyn Clock>,
     /// Receives the group's events.
-    pub said: Said,
+    pub on_event: OnGroupEvent,
 }
 
 /// The configuration group.
@@ -115,7 +115,7 @@ struct State {
 struct Line {
     nonce: u64,
     clock: Arc<dyn Clock>,
-    said: Said,
+    on_event: OnGroupEvent,
 }
 
 /// Number of rings made in this process.
@@ -193,7 +193,7 @@ impl Shared {
             return false;
         }
         for line in state.members.values() {
-            (line.said)(GroupSaid::Heard(line.clock.now().moment, None));
+            (line.on_event)(GroupEvent::Heard(line.clock.now().moment, None));
         }
         for change in state.group.plan(&state.gone) {
             state.group.apply(change);
@@ -236,13 +236,13 @@ impl State {
         if std::mem::replace(&mut self.told, table.version) == table.version {
             return;
         }
-        self.members.values().for_each(|line| (line.said)(GroupSaid::Table(table.clone())));
+        self.members.values().for_each(|line| (line.on_event)(GroupEvent::Table(table.clone())));
     }
 }
 
 impl GroupDoor for LocalGroup {
     fn join(&self, joining: Joining) -> Result<Box<dyn GroupMember>, NodeError> {
-        let Joining { node, address, survived, of_ring, clock, said } = joining;
+        let Joining { node, address, survived, of_ring, clock, on_event } = joining;
         let mut state = self.shared.lock();
         if of_ring.is_some_and(|of_ring| of_ring != state.ring) {
             return Err(NodeError::OtherRing);
@@ -253,9 +253,9 @@ impl GroupDoor for LocalGroup {
         if let Decision::Registered { incarnation } =
             state.group.apply(Change::Register { node, nonce, address, survived })
         {
-            said(GroupSaid::Registered(incarnation, state.ring));
+            on_event(GroupEvent::Registered(incarnation, state.ring));
         }
-        state.members.insert(node, Line { nonce, clock, said });
+        state.members.insert(node, Line { nonce, clock, on_event });
         state.publish();
         drop(state);
         self.shared.changed.notify_all();
@@ -289,7 +289,7 @@ impl GroupMember for LocalMember {
     fn fetch_table(&self) {
         let state = self.shared.lock();
         if let Some(line) = state.members.get(&self.node) {
-            (line.said)(GroupSaid::Table(state.group.table()));
+            (line.on_event)(GroupEvent::Table(state.group.table()));
         }
     }
 }

@@ -22,24 +22,24 @@ mod token;
 // The event loop.
 mod clients;
 mod clock;
-mod comings;
 mod connection;
 mod connections;
 mod event_loop;
-mod gathered;
-mod here;
+mod loop_state;
+mod membership_log;
+mod split_requests;
 
 // Executing requests.
 mod execute;
 mod failures;
-mod files;
+mod file_limit;
 mod folder;
 mod keyspaces;
+mod log_rate_limit;
+mod periodic_sync;
 mod room;
-mod seldom;
 mod shares;
 mod slots;
-mod syncing;
 mod table;
 #[cfg(test)]
 mod warned;
@@ -47,7 +47,6 @@ mod watches;
 
 // A node of a ring of several.
 mod alone;
-mod copied;
 mod copies;
 mod council;
 mod dates;
@@ -58,6 +57,7 @@ mod others;
 mod peer;
 mod peer_addresses;
 mod reliance;
+mod replicated_slots;
 mod syncer;
 
 // Parts of the options of a node of several.
@@ -71,10 +71,10 @@ pub use address::{AddressError, HostPort, NodeAddress, NodeName};
 pub use clock::{Clock, Now, SystemClock};
 pub use council::CouncilGroup;
 pub use error::NodeError;
-pub use group::{GroupDoor, GroupMember, GroupSaid, Joining, LocalGroup, Said};
+pub use group::{GroupDoor, GroupEvent, GroupMember, Joining, LocalGroup, OnGroupEvent};
 pub use log::LogError;
 pub use node::{Node, NodeEnding};
-pub use options::{ConnectionLimits, NodeOptions, Persistence, Place};
+pub use options::{ConnectionLimits, NodeOptions, Persistence, SlotStorage};
 pub use others::Others;
 pub use table::SlotTable;
 pub use token::Token;

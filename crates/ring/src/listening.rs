@@ -7,16 +7,16 @@ use std::time::Duration;
 
 /// TCP keep-alive: how long nothing may come from a client's host before it is probed, how often, and how
 /// many times. A host that vanished does not keep its connection for ever.
-const SILENT_TIME: Duration = Duration::from_secs(60);
-const ASKED_EVERY: Duration = Duration::from_secs(10);
-const ASKED_COUNT: u32 = 3;
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_PROBES: u32 = 3;
 
 /// Sets the options of all connections that will be accepted.
 pub(crate) fn prepare(listener: &TcpListener) -> rustix::io::Result<()> {
     sockopt::set_tcp_nodelay(listener, true)?;
-    sockopt::set_tcp_keepidle(listener, SILENT_TIME)?;
-    sockopt::set_tcp_keepintvl(listener, ASKED_EVERY)?;
-    sockopt::set_tcp_keepcnt(listener, ASKED_COUNT)?;
+    sockopt::set_tcp_keepidle(listener, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(listener, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(listener, KEEPALIVE_PROBES)?;
     sockopt::set_socket_keepalive(listener, true)
 }
 
@@ -39,7 +39,7 @@ mod tests {
         // It can be accepted as soon as the client is connected.
         let (accepted, _) = listener.accept().unwrap();
         assert!(sockopt::tcp_nodelay(&accepted).unwrap() && sockopt::socket_keepalive(&accepted).unwrap());
-        assert_eq!(sockopt::tcp_keepidle(&accepted).unwrap(), SILENT_TIME);
+        assert_eq!(sockopt::tcp_keepidle(&accepted).unwrap(), KEEPALIVE_IDLE);
         assert!(!sockopt::socket_keepalive(&client).unwrap());
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! Invariant: no entry is reported as logged before [`SlotLog::write`].
 //! Invariant: nothing is applied to the cells of a slot before entries that were cut from its log are
-//! deleted, which [`SlotLog::write_what_is_gone`] ensures.
+//! deleted, which [`SlotLog::write_truncation`] ensures.
 //! Invariant: within a slot, entries follow the last one applied to the cells without gaps.
 
 use crate::peer::codec::{Reader, put};
@@ -33,11 +33,11 @@ pub(crate) struct SlotLog {
     /// Slots of which the batch deletes entries that were not applied.
     cut: BTreeSet<Slot>,
     /// For each slot the first sequence that may still be in the tree, and the last one that is.
-    kept: BTreeMap<Slot, Kept>,
+    ranges: BTreeMap<Slot, LoggedRange>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct LoggedRange {
     first: Sequence,
     last: Sequence,
 }
@@ -71,17 +71,23 @@ impl LogError {
 }
 
 /// Applied entries of a slot that may stay in the tree until they are deleted together.
-const TRIM_TOGETHER: u64 = 64;
+const TRIM_ENTRIES: u64 = 64;
 
 /// Most bytes of entries that wait to be written together.
-const TOGETHER_BYTES_MAX: usize = 1 << 20;
+const BATCH_BYTES_MAX: usize = 1 << 20;
 
 impl SlotLog {
     /// Opens the logs in the tree with this name, or makes the tree.
     pub(crate) fn open(engine: &Engine, name: &str) -> Result<Self, LogError> {
         let tree = engine.tree(name)?;
-        let (batch, batch_bytes, cut, kept) = Default::default();
-        Ok(Self { engine: engine.clone(), tree, batch, batch_bytes, cut, kept })
+        Ok(Self {
+            engine: engine.clone(),
+            tree,
+            batch: WriteBatch::new(),
+            batch_bytes: 0,
+            cut: BTreeSet::new(),
+            ranges: BTreeMap::new(),
+        })
     }
 
     /// Reads the logged entries behind those applied, for every slot that has either.
@@ -114,15 +120,15 @@ impl SlotLog {
             return Err(error);
         }
         // Includes applied entries that were still to be deleted: they are deleted with the next ones.
-        let kept = last.into_iter().map(|(slot, last)| (slot, Kept { first: Sequence(1), last }));
-        self.kept.extend(kept);
+        let kept = last.into_iter().map(|(slot, last)| (slot, LoggedRange { first: Sequence(1), last }));
+        self.ranges.extend(kept);
         Ok(found.into_values().collect())
     }
 
     /// Appends entries after a position, in place of what followed it, with the next [write](Self::write).
     pub(crate) fn append(&mut self, slot: Slot, after: Position, entries: &[Entry]) {
         let first = after.sequence.next();
-        let kept = self.kept.entry(slot).or_insert(Kept { first, last: after.sequence });
+        let kept = self.ranges.entry(slot).or_insert(LoggedRange { first, last: after.sequence });
         if kept.last > after.sequence {
             let (from, to) = (name(slot, first), name(slot, kept.last));
             self.batch.delete_range(&self.tree, (Bound::Included(&from), Bound::Included(&to)));
@@ -143,7 +149,7 @@ impl SlotLog {
 
     /// Whether the batch is so large that it is to be written before more is added.
     pub(crate) fn is_long(&self) -> bool {
-        self.batch_bytes > TOGETHER_BYTES_MAX
+        self.batch_bytes > BATCH_BYTES_MAX
     }
 
     /// Writes the batch, which then survives the end of the process. On an error nothing happened, and the
@@ -153,7 +159,7 @@ impl SlotLog {
             return Ok(());
         }
         self.engine.write(&self.batch, Durability::Flushed)?;
-        match self.batch_bytes > TOGETHER_BYTES_MAX {
+        match self.batch_bytes > BATCH_BYTES_MAX {
             true => self.batch = WriteBatch::new(),
             false => self.batch.clear(),
         }
@@ -164,21 +170,21 @@ impl SlotLog {
 
     /// Must be called before an entry is applied: writes the batch if it deletes entries of this slot that
     /// were superseded. Usually it does not, and the entries of a round are written together.
-    pub(crate) fn write_what_is_gone(&mut self, slot: Slot) -> Result<(), LogError> {
+    pub(crate) fn write_truncation(&mut self, slot: Slot) -> Result<(), LogError> {
         if self.cut.contains(&slot) { self.write() } else { Ok(()) }
     }
 
     /// Deletes applied entries, several at a time, with the next [write](Self::write). An entry that
     /// reappears after a crash is known to be applied.
     pub(crate) fn applied(&mut self, slot: Slot, through: Sequence) {
-        let Some(kept) = self.kept.get_mut(&slot) else { return };
-        if through.0 < kept.first.0 + TRIM_TOGETHER && through < kept.last {
+        let Some(kept) = self.ranges.get_mut(&slot) else { return };
+        if through.0 < kept.first.0 + TRIM_ENTRIES && through < kept.last {
             return;
         }
         let (from, to) = (name(slot, kept.first), name(slot, through));
         kept.first = through.next();
         if kept.last <= through {
-            self.kept.remove(&slot);
+            self.ranges.remove(&slot);
         }
         self.batch.delete_range(&self.tree, (Bound::Included(&from), Bound::Included(&to)));
     }
@@ -187,7 +193,7 @@ impl SlotLog {
     /// must not meet its entries.
     pub(crate) fn forget(&mut self, slots: &[Slot]) {
         for &slot in slots {
-            self.kept.remove(&slot);
+            self.ranges.remove(&slot);
             self.cut.insert(slot);
             let (from, to) = (name(slot, Sequence(0)), name(slot, Sequence(u64::MAX)));
             self.batch.delete_range(&self.tree, (Bound::Included(&from), Bound::Included(&to)));

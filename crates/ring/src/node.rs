@@ -5,14 +5,14 @@ use crate::access::AccessList;
 use crate::address::{HostPort, NodeName};
 use crate::copies::GatheringRoom;
 use crate::event_loop::EventLoop;
-use crate::here::{Choices, Here, Shared};
+use crate::loop_state::{Choices, LoopState, Shared};
 use crate::metrics;
-use crate::options::{ConnectionLimits, NodeOptions, Persistence, Place};
+use crate::options::{ConnectionLimits, NodeOptions, Persistence, SlotStorage};
+use crate::periodic_sync::PeriodicSync;
 use crate::reliance::Reliance;
 use crate::slots::Slots;
-use crate::syncing::Syncing;
 use crate::table::SlotTable;
-use crate::{alone, files, folder, others, reliance};
+use crate::{alone, file_limit, folder, others, reliance};
 use atoll_disk::{FileDisk, Mode, RING_FILE, STORE_FILE};
 use atoll_engine::{Durability, Engine, Options, WriteBatch};
 use atoll_keyspace::SLOTS;
@@ -35,7 +35,7 @@ pub struct Node {
     stop: Arc<AtomicBool>,
     wakers: Vec<Arc<Waker>>,
     threads: Vec<JoinHandle<Result<(), NodeError>>>,
-    syncing: Option<Syncing>,
+    periodic_sync: Option<PeriodicSync>,
     metrics_door: Option<metrics::Door>,
     /// Locked while the node has the folder.
     _lock: Option<File>,
@@ -74,7 +74,7 @@ impl Node {
             None => alone::seen(alone::table(name, told.clone(), &engine)?),
             Some(others) => SlotTable::of(Arc::new(Table::empty(SLOTS.into())), others.me),
         };
-        let connections_max = files::make_room_for(options.limits.connections_max);
+        let connections_max = file_limit::make_room_for(options.limits.connections_max);
         let chosen = Choices {
             clock: options.clock.clone(),
             limits: ConnectionLimits { connections_max, ..options.limits.clone() },
@@ -97,15 +97,15 @@ impl Node {
             stop: Arc::default(),
             wakers: Vec::new(),
             threads: Vec::new(),
-            syncing: None,
+            periodic_sync: None,
             metrics_door: None,
             _lock: lock,
         };
         node.begin_loop(listener, shared, (&options, reliance), told)?;
         node.open_metrics(&options)?;
         if options.persistence() == Persistence::EverySecond && options.others.is_none() {
-            let (syncing, thread) = Syncing::begin(node.engine.clone(), node.shared.clone())?;
-            node.syncing = Some(syncing);
+            let (periodic_sync, thread) = PeriodicSync::begin(node.engine.clone(), node.shared.clone())?;
+            node.periodic_sync = Some(periodic_sync);
             node.threads.push(thread);
         }
         Ok(node)
@@ -137,7 +137,7 @@ impl Node {
                 others::join(others, (&self.engine, reliance), &shared, clients, line)?
             }
         };
-        let here = Here::new(shared, slots, 0);
+        let here = LoopState::new(shared, slots, 0);
         let event_loop = EventLoop::new(poll, Some(listener), here, self.stop.clone())
             .map_err(system("make an event loop"))?;
         let thread = std::thread::Builder::new().name("atoll-ring-0".to_owned());
@@ -213,7 +213,7 @@ impl Node {
             // A loop that cannot be woken sees the flag at its next tick.
             let _ = waker.wake();
         }
-        self.syncing = None;
+        self.periodic_sync = None;
         self.metrics_door = None;
         let ended = self.threads.drain(..).map(|thread| thread.join().unwrap_or(Err(NodeError::Loop)));
         let ended = ended.fold(Ok(()), Result::and);
@@ -268,7 +268,7 @@ fn name(engine: &Engine) -> Result<NodeName, NodeError> {
 fn open(options: &NodeOptions) -> Result<(Engine, Option<File>), NodeError> {
     // Loops prefetch for many requests at once; a copy of a record would be one more cache miss to wait for.
     let engine = Options { memory_bytes: options.memory_bytes, hot_bytes: Some(0), ..Options::default() };
-    let Place::Folder(folder) = &options.place else { return Ok((Engine::in_memory(engine)?, None)) };
+    let SlotStorage::Folder(folder) = &options.place else { return Ok((Engine::in_memory(engine)?, None)) };
     if folder.join(STORE_FILE).exists() && !folder.join(RING_FILE).exists() {
         return Err(NodeError::OfStore { path: folder.clone() });
     }

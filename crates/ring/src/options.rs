@@ -22,7 +22,7 @@ pub struct NodeOptions {
     /// The address that clients are told to connect to, if it differs from the one it listens on.
     pub announce: Option<HostPort>,
     /// Where its slots are kept. Default in memory.
-    pub place: Place,
+    pub place: SlotStorage,
     /// What an acknowledged write survives, if slots are kept in a folder. Default
     /// [`Persistence::EverySecond`].
     pub persistence: Persistence,
@@ -49,7 +49,7 @@ pub struct NodeOptions {
 
 /// Where slots are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Place {
+pub enum SlotStorage {
     /// In memory: lost when the node ends.
     #[default]
     Memory,
@@ -97,7 +97,7 @@ impl Default for NodeOptions {
         Self {
             listen: (Ipv4Addr::LOCALHOST, 7379).into(),
             announce: None,
-            place: Place::default(),
+            place: SlotStorage::default(),
             persistence: Persistence::default(),
             loops: 1,
             token: None,
@@ -132,8 +132,8 @@ impl NodeOptions {
     /// What a write survives with these options.
     pub(crate) fn persistence(&self) -> Persistence {
         match self.place {
-            Place::Memory => Persistence::Off,
-            Place::Folder(_) => self.persistence,
+            SlotStorage::Memory => Persistence::Off,
+            SlotStorage::Folder(_) => self.persistence,
         }
     }
 

@@ -2,17 +2,17 @@
 
 use crate::NodeError;
 use crate::address::{HostPort, NodeAddress};
-use crate::copied::{Copied, Told};
 use crate::copies::Copies;
 use crate::folder;
 use crate::group::{GroupDoor, Joining};
-use crate::here::Shared;
 use crate::keyspaces::Keyspaces;
 use crate::log::SlotLog;
+use crate::loop_state::Shared;
 use crate::options::Persistence;
 use crate::peer::Peers;
 use crate::peer_addresses::PeerAddresses;
 use crate::reliance::Reliance;
+use crate::replicated_slots::{LoopEvent, ReplicatedSlots};
 use crate::slots::Slots;
 use crate::syncer::{PERIOD, Syncer};
 use atoll_engine::Engine;
@@ -65,7 +65,7 @@ pub(crate) fn join(
     let peers =
         Peers::listen(others.me, (shared.chosen.token.clone(), tls), listener, registry).map_err(listen)?;
     let options = Options { logs: is_kept, ..others.options.clone() };
-    let tick_us = options.tick_us;
+    let own = (others.me, options.tick_us);
     let waiting_bytes_max = usize::try_from(shared.chosen.memory_bytes / WAITING_SHARE).unwrap_or(usize::MAX);
     let mut copies =
         Copies::new(others.me, options, keyspaces, log, peers, waiting_bytes_max, shared.chosen.gathering);
@@ -85,7 +85,7 @@ pub(crate) fn join(
                 let tells = persistence == Persistence::Always;
                 move |synced| {
                     if tells || synced.is_err() {
-                        tell(Told::Synced(synced));
+                        tell(LoopEvent::Synced(synced));
                     }
                 }
             })
@@ -95,19 +95,18 @@ pub(crate) fn join(
     };
     let addresses = PeerAddresses::begin(others.listen, {
         let tell = tell.clone();
-        move |located| tell(Told::Located(located))
+        move |located| tell(LoopEvent::Located(located))
     })
     .map_err(|source| NodeError::System { action: "begin a thread", source })?;
     // A node that listens on all addresses is reached by peers at the host where clients reach it.
     let host = if heard_at.ip().is_unspecified() { clients.host.clone() } else { heard_at.ip().to_string() };
     let peers_at = HostPort { host, port: heard_at.port() };
     let address = NodeAddress { name: shared.chosen.name, clients, peers: peers_at }.to_string();
-    let said = Arc::new(move |said| tell(Told::Group(said)));
+    let on_event = Arc::new(move |event| tell(LoopEvent::Group(event)));
     let (of_ring, clock) = (folder::ring(engine)?, shared.chosen.clock.clone());
-    let joining = Joining { node: others.me, address, survived, of_ring, clock, said };
+    let joining = Joining { node: others.me, address, survived, of_ring, clock, on_event };
     copies.set_group(others.group.join(joining)?);
     let metrics = shared.metrics.first().cloned().unwrap_or_default();
-    let copied =
-        Copied::new(copies, persistence, told, syncer, shared.clone(), (others.me, tick_us), addresses);
-    Slots::copied(engine, copied, persistence, shared.chosen.memory_bytes, metrics)
+    let replicated = ReplicatedSlots::new(copies, persistence, told, syncer, shared.clone(), own, addresses);
+    Slots::replicated(engine, replicated, persistence, shared.chosen.memory_bytes, metrics)
 }

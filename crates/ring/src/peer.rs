@@ -8,11 +8,11 @@
 //! Invariant: each node is heard on one connection at a time, and unauthenticated connections make room for
 //! others.
 
+mod accepted;
 mod address;
 pub(crate) mod codec;
 mod dialled;
 mod greeting;
-mod heard;
 mod lane;
 mod outbox;
 mod reach;
@@ -22,14 +22,14 @@ pub(crate) use address::PeerAddress;
 pub(crate) use codec::{Piece, Spoken};
 pub(crate) use greeting::Greeting;
 
-use crate::seldom::Seldom;
+use crate::log_rate_limit::LogRateLimit;
 use crate::token::Token;
+use accepted::{Accepted, ROOM_BYTES, Received};
 use atoll_replica::{Incarnation, Message, Moment, NodeId};
 use atoll_tls::{PeerTls, Stream};
 use atoll_wire::Limits;
 use dialled::{Dialled, Showing};
 use greeting::OTHER_RING;
-use heard::{Heard, ROOM_BYTES, Received};
 use mio::event::Event;
 use mio::net::TcpListener;
 use mio::{Interest, Registry};
@@ -91,8 +91,8 @@ pub(crate) struct Peers {
     dialled: BTreeMap<NodeId, Dialled>,
     /// Whether each of those was reached lately.
     reached: BTreeMap<NodeId, Reach>,
-    heard: BTreeMap<usize, Heard>,
-    heard_last: usize,
+    accepted: BTreeMap<usize, Accepted>,
+    accepted_last: usize,
     /// Connections that wait for the next step of their handshake.
     shaking: VecDeque<usize>,
     /// Connections with more to receive than one turn allows, which the poll reports only once.
@@ -103,7 +103,7 @@ pub(crate) struct Peers {
     /// The time of the last flush.
     now: Moment,
     /// Peers that were refused before they had authenticated.
-    strangers: Seldom,
+    strangers: LogRateLimit,
     /// Messages that a connection accepted.
     pub(crate) said: u64,
     /// Messages that were dropped because too much waited, or with their connection.
@@ -112,7 +112,7 @@ pub(crate) struct Peers {
 
 /// Most connections from peers for this number of other nodes: one from each, a second one while it dials
 /// again, and unauthenticated ones.
-fn heard_max(others: usize) -> usize {
+fn accepted_max(others: usize) -> usize {
     others.saturating_mul(2).saturating_add(STRANGERS_MAX).clamp(*HEARD_MAX.start(), *HEARD_MAX.end())
 }
 
@@ -129,10 +129,7 @@ impl Peers {
         registry.register(&mut listener, mio::Token(LISTENER), Interest::READABLE)?;
         let greeting =
             Greeting { node: me, incarnation: Incarnation::default(), ring: 0, to: NodeId::default() };
-        let (nodes, dialled, reached, heard, shaking, unread) = Default::default();
         let room = vec![0; ROOM_BYTES];
-        let (heard_last, dated_at, said, dropped) = Default::default();
-        let (now, strangers) = Default::default();
         Ok(Self {
             greeting,
             secret,
@@ -140,19 +137,19 @@ impl Peers {
             listener,
             has_waiting: true,
             accepted_at: Moment::default(),
-            nodes,
-            dialled,
-            reached,
-            heard,
-            heard_last,
-            shaking,
-            unread,
+            nodes: BTreeSet::new(),
+            dialled: BTreeMap::new(),
+            reached: BTreeMap::new(),
+            accepted: BTreeMap::new(),
+            accepted_last: 0,
+            shaking: VecDeque::new(),
+            unread: VecDeque::new(),
             room,
-            dated_at,
-            now,
-            strangers,
-            said,
-            dropped,
+            dated_at: Moment::default(),
+            now: Moment::default(),
+            strangers: LogRateLimit::default(),
+            said: 0,
+            dropped: 0,
         })
     }
 
@@ -160,10 +157,10 @@ impl Peers {
     /// disconnected.
     pub(crate) fn begin(&mut self, incarnation: Incarnation, ring: u64, registry: &Registry) {
         (self.greeting.incarnation, self.greeting.ring) = (incarnation, ring);
-        let is_other = |(&token, heard): (&usize, &Heard)| {
+        let is_other = |(&token, heard): (&usize, &Accepted)| {
             heard.greeting().is_some_and(|greeting| greeting.ring != ring).then_some(token)
         };
-        for token in self.heard.iter().filter_map(is_other).collect::<Vec<_>>() {
+        for token in self.accepted.iter().filter_map(is_other).collect::<Vec<_>>() {
             self.end(token, Some(OTHER_RING), registry);
         }
     }
@@ -277,7 +274,7 @@ impl Peers {
             counted += dialled.take_counts();
         }
         self.count(counted);
-        let late = self.heard.iter_mut().filter_map(|(&token, heard)| heard.is_late(now).then_some(token));
+        let late = self.accepted.iter_mut().filter_map(|(&token, heard)| heard.is_late(now).then_some(token));
         for token in late.collect::<Vec<_>>() {
             self.end(token, Some("it did not say in time who it is"), registry);
         }
@@ -319,7 +316,7 @@ impl Peers {
         registry: &Registry,
         hear: &mut impl FnMut(NodeId, Incarnation, Spoken),
     ) {
-        let Some(heard) = self.heard.get_mut(&token) else { return };
+        let Some(heard) = self.accepted.get_mut(&token) else { return };
         let before = heard.node();
         let room = (self.room.as_mut_slice(), is_closed);
         let received = heard.receive(room, &self.greeting, self.secret.as_ref(), hear);
@@ -337,7 +334,7 @@ impl Peers {
     /// Ends a connection from a peer, and logs why if there is a reason. There may be any number of
     /// strangers, so their log lines are rate-limited.
     fn end(&mut self, token: usize, why: Option<&str>, registry: &Registry) {
-        let Some(mut heard) = self.heard.remove(&token) else { return };
+        let Some(mut heard) = self.accepted.remove(&token) else { return };
         match (why, heard.node()) {
             (None, _) => {}
             (Some(why), Some(node)) => {
@@ -348,8 +345,8 @@ impl Peers {
         heard.hang_up(registry);
     }
 
-    fn tell_of_stranger(&mut self, stranger: &Heard, why: &str) {
-        if let Some(times) = self.strangers.happened(self.now) {
+    fn tell_of_stranger(&mut self, stranger: &Accepted, why: &str) {
+        if let Some(times) = self.strangers.record(self.now) {
             let peer = stranger.peer();
             tracing::warn!(peer, why, times, "a stranger is not listened to where nodes talk to each other");
         }
@@ -371,7 +368,7 @@ impl Peers {
             LISTENER => self.has_waiting = true,
             token if token >= HEARD => {
                 // Each handshake step takes long, and clients must not wait for many of them.
-                match self.heard.get(&token).is_some_and(Heard::is_handshaking) {
+                match self.accepted.get(&token).is_some_and(Accepted::is_handshaking) {
                     true if self.shaking.contains(&token) => {}
                     true => self.shaking.push_back(token),
                     false => self.receive(token, event.is_read_closed(), registry, hear),
@@ -390,14 +387,14 @@ impl Peers {
     /// its end was never received. But a connection of an earlier incarnation must not end one of a later
     /// incarnation, which may run elsewhere.
     fn let_in(&mut self, greeting: Greeting, token: usize, registry: &Registry) {
-        let is_other = |(&other, heard): (&usize, &Heard)| {
+        let is_other = |(&other, heard): (&usize, &Accepted)| {
             let greeted = heard.greeting().filter(|_| other != token)?;
             (greeted.node == greeting.node).then_some((other, greeted.incarnation))
         };
-        let others: Vec<_> = self.heard.iter().filter_map(is_other).collect();
+        let others: Vec<_> = self.accepted.iter().filter_map(is_other).collect();
         if others.iter().any(|&(_, life)| life > greeting.incarnation) {
             // The old process dials again for as long as it runs, so it is logged as rarely as strangers are.
-            if let Some(mut former) = self.heard.remove(&token) {
+            if let Some(mut former) = self.accepted.remove(&token) {
                 self.tell_of_stranger(&former, "it is in a life of its node that is over");
                 former.hang_up(registry);
             }
@@ -414,8 +411,8 @@ impl Peers {
                 self.has_waiting = false;
                 return;
             };
-            let strangers = || self.heard.iter().filter(|(_, heard)| heard.node().is_none());
-            let is_full = self.heard.len() >= heard_max(self.others().count());
+            let strangers = || self.accepted.iter().filter(|(_, heard)| heard.node().is_none());
+            let is_full = self.accepted.len() >= accepted_max(self.others().count());
             // Evict the oldest: otherwise the first ones could keep all others out by staying silent.
             match strangers().next().map(|(&token, _)| token) {
                 Some(first) if is_full || strangers().count() >= STRANGERS_MAX => {
@@ -425,8 +422,8 @@ impl Peers {
                 _ => {}
             }
             // A peer that cannot be registered is not heard, and dials again.
-            let token = HEARD + self.heard_last;
-            self.heard_last += 1;
+            let token = HEARD + self.accepted_last;
+            self.accepted_last += 1;
             let interest = Interest::READABLE | Interest::WRITABLE;
             let is_registered = registry.register(&mut socket, mio::Token(token), interest).is_ok();
             let stream = match &self.tls {
@@ -434,7 +431,7 @@ impl Peers {
                 Some(tls) => Stream::serve(socket, Arc::clone(&tls.serve)),
             };
             if let Some(stream) = stream.ok().filter(|_| is_registered) {
-                self.heard.insert(token, Heard::new(stream));
+                self.accepted.insert(token, Accepted::new(stream));
             }
         }
     }

@@ -22,13 +22,13 @@ use std::time::Duration;
 const AGAIN_EVERY: Duration = Duration::from_secs(3);
 
 /// The address that a node reports, and its incarnation.
-type Said = (Box<str>, Incarnation);
+type ReportedAddress = (Box<str>, Incarnation);
 
 /// A node that reports a host name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Sought {
     node: NodeId,
-    said: Said,
+    said: ReportedAddress,
     at: HostPort,
     host: String,
     /// Whether it has just begun there, or is only not reached where it was.
@@ -39,14 +39,14 @@ struct Sought {
 #[derive(Debug)]
 pub(crate) struct Located {
     node: NodeId,
-    said: Said,
+    said: ReportedAddress,
     address: PeerAddress,
 }
 
 /// What is known of a node of the table.
 #[derive(Default)]
 struct Member {
-    said: Said,
+    said: ReportedAddress,
     /// The first table in which it reported that.
     since: Version,
     is_up: bool,
@@ -84,8 +84,7 @@ impl PeerAddresses {
         std::thread::Builder::new()
             .name("ring-names".to_owned())
             .spawn(move || look_up(&sought, again_every, resolve, tell))?;
-        let (members, looked_up, dialled) = Default::default();
-        Ok(Self { members, sought: looked_up, dialled, to_thread })
+        Ok(Self { members: BTreeMap::new(), sought: BTreeMap::new(), dialled: BTreeMap::new(), to_thread })
     }
 
     /// Follows a table: takes numeric addresses as they are, and has the names of nodes looked up that report
@@ -233,7 +232,7 @@ fn look_up(
 ) {
     let mut names = Names::default();
     // Nodes for which a failed look-up was logged.
-    let mut unknown: BTreeMap<NodeId, Said> = BTreeMap::new();
+    let mut unknown: BTreeMap<NodeId, ReportedAddress> = BTreeMap::new();
     while names.wait(sought, again_every) {
         let Some(one) = names.next.pop_front() else { continue };
         let Sought { node, said, at, host, .. } = &one;

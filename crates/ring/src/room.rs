@@ -74,19 +74,17 @@ pub(crate) fn has_room_to_copy(engine: &Engine, bytes: u64) -> bool {
 impl Room {
     pub(crate) fn new(engine: &Engine, persistence: Persistence, memory_bytes_max: u64) -> Self {
         let is_in_memory = persistence == Persistence::Off;
-        let (unchecked_bytes, lack, named_bytes, looked_at, asked_at_commits) = Default::default();
-        let (named_since, named_from) = Default::default();
         Self {
             engine: engine.clone(),
             is_in_memory,
             memory_bytes_max,
-            unchecked_bytes,
-            lack,
-            named_bytes,
-            named_since,
-            named_from,
-            looked_at,
-            asked_at_commits,
+            unchecked_bytes: 0,
+            lack: None,
+            named_bytes: 0,
+            named_since: Moment::default(),
+            named_from: None,
+            looked_at: Moment::default(),
+            asked_at_commits: 0,
         }
     }
 

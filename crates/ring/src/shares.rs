@@ -25,12 +25,12 @@ const COUNTED_FROM: u64 = SESSIONS_MAX / 2 - UNDER_WAY_MAX;
 const UNDER_WAY_MAX: u64 = 8192;
 
 /// How many times the number of free places one user may hold.
-const SHARE: u64 = 3;
+const FREE_PLACES_FACTOR: u64 = 3;
 
 /// Slots checked in one tick, and places checked in each of them. At this rate all places of a full slot are
 /// checked within a minute.
-const SLOTS_LOOKED_AT: usize = 8;
-const LOOKED_AT: usize = 64;
+const SLOTS_CHECKED: usize = 8;
+const PLACES_CHECKED: usize = 64;
 
 /// A client of a slot.
 pub(crate) type Client = (Slot, u128);
@@ -51,7 +51,7 @@ pub(crate) struct Shares {
 /// The counted places of one slot.
 #[derive(Debug, Default)]
 struct Places {
-    of_clients: BTreeMap<u128, Place>,
+    of_clients: BTreeMap<u128, ClientPlace>,
     /// How many places each user has.
     of_users: HashMap<Arc<str>, u64>,
     /// Places of clients that have unanswered writes, whom the slot may not remember yet.
@@ -63,7 +63,7 @@ struct Places {
 }
 
 #[derive(Debug)]
-struct Place {
+struct ClientPlace {
     user: Arc<str>,
     /// Unanswered writes of the client.
     asked: u32,
@@ -116,7 +116,7 @@ impl Shares {
         self.looks += 1;
         let from = std::mem::take(&mut self.next);
         let mut more = self.slots.range_mut(from..);
-        for (slot, places) in more.by_ref().take(SLOTS_LOOKED_AT) {
+        for (slot, places) in more.by_ref().take(SLOTS_CHECKED) {
             places.look(|client| remembers((*slot, client)));
         }
         self.next = more.next().map_or(Slot(0), |(slot, _)| *slot);
@@ -140,12 +140,12 @@ impl Places {
         let left = SESSIONS_MAX.saturating_sub(remembered).saturating_sub(self.asked);
         let had = self.of_users.get_key_value(user);
         let (user, count) = had.map_or_else(|| (user.into(), 0), |(user, count)| (Arc::clone(user), *count));
-        if count >= left * SHARE {
+        if count >= left * FREE_PLACES_FACTOR {
             return false;
         }
         self.asked += 1;
         self.of_users.insert(Arc::clone(&user), count + 1);
-        self.of_clients.insert(client, Place { user, asked: 1 });
+        self.of_clients.insert(client, ClientPlace { user, asked: 1 });
         true
     }
 
@@ -162,7 +162,7 @@ impl Places {
 
     fn look(&mut self, remembers: impl Fn(u128) -> bool) {
         let mut more = self.of_clients.range(self.next..);
-        let seen = more.by_ref().take(LOOKED_AT).filter(|(_, place)| place.asked == 0);
+        let seen = more.by_ref().take(PLACES_CHECKED).filter(|(_, place)| place.asked == 0);
         let gone: Vec<u128> = seen.map(|(client, _)| *client).filter(|client| !remembers(*client)).collect();
         self.next = more.next().map_or(0, |(client, _)| *client);
         gone.into_iter().for_each(|client| self.let_go(client));
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn all_places_are_looked_at_some_at_a_time() {
         let mut slot = Remembering::so_many(COUNTED_FROM);
-        let most = LOOKED_AT as u64 * 2;
+        let most = PLACES_CHECKED as u64 * 2;
         for ticket in 0..=most {
             assert!(slot.ask(u128::from(COUNTED_FROM + ticket), ticket, "a"));
             slot.shares.answered(Ticket(ticket), |_| true);
@@ -288,7 +288,7 @@ mod tests {
             counts.push(places.of_users["a"]);
             slot.shares.look(|_| false);
         }
-        assert_eq!(counts, [most + 1, most + 1 - LOOKED_AT as u64, 1]);
+        assert_eq!(counts, [most + 1, most + 1 - PLACES_CHECKED as u64, 1]);
     }
 
     #[test]
@@ -304,7 +304,7 @@ mod tests {
         for tick in 1..=2 {
             slot.shares.look(|_| true);
             assert!((0..1_000).all(|_| !slot.shares.take((SLOT, names), Ticket(7), "a", count, remembers)));
-            assert!(looks.get() <= tick * LOOKED_AT, "{}", looks.get());
+            assert!(looks.get() <= tick * PLACES_CHECKED, "{}", looks.get());
         }
     }
 

@@ -11,10 +11,10 @@ mod forgetting;
 mod others;
 
 use crate::clock::{Clock, Now};
-use crate::copied::Copied;
 use crate::keyspaces::Keyspaces;
 use crate::metrics::Metrics;
 use crate::options::Persistence;
+use crate::replicated_slots::ReplicatedSlots;
 use crate::room::{Lack, NAME_BYTES, Room};
 use crate::shares::Shares;
 use crate::syncer::Rounds;
@@ -56,21 +56,21 @@ enum Home {
     /// This node is the whole ring.
     Alone(Box<Keyspaces>),
     /// Other nodes have copies.
-    Copied(Box<Copied>),
+    Replicated(Box<ReplicatedSlots>),
 }
 
 impl Home {
     fn keyspaces(&self) -> &Keyspaces {
         match self {
             Self::Alone(keyspaces) => keyspaces,
-            Self::Copied(copied) => &copied.copies.keyspaces,
+            Self::Replicated(replicated) => &replicated.copies.keyspaces,
         }
     }
 
     fn keyspaces_mut(&mut self) -> &mut Keyspaces {
         match self {
             Self::Alone(keyspaces) => keyspaces,
-            Self::Copied(copied) => &mut copied.copies.keyspaces,
+            Self::Replicated(replicated) => &mut replicated.copies.keyspaces,
         }
     }
 }
@@ -116,14 +116,14 @@ impl Slots {
     }
 
     /// Makes the slots of a node of several.
-    pub(crate) fn copied(
+    pub(crate) fn replicated(
         engine: &Engine,
-        copied: Copied,
+        replicated: ReplicatedSlots,
         persistence: Persistence,
         memory_bytes_max: u64,
         metrics: Arc<Metrics>,
     ) -> Result<Self, NodeError> {
-        Self::at_home(engine, Home::Copied(Box::new(copied)), persistence, memory_bytes_max, metrics)
+        Self::at_home(engine, Home::Replicated(Box::new(replicated)), persistence, memory_bytes_max, metrics)
     }
 
     fn at_home(
@@ -134,21 +134,19 @@ impl Slots {
         metrics: Arc<Metrics>,
     ) -> Result<Self, NodeError> {
         let barrier = engine.tree("barrier")?;
-        let (is_unsettled, answers) = Default::default();
-        let (watches, touched, shares) = Default::default();
         Ok(Self {
             home,
             engine: engine.clone(),
             persistence,
             metrics,
             barrier,
-            is_unsettled,
+            is_unsettled: false,
             rounds: None,
             room: Room::new(engine, persistence, memory_bytes_max),
-            shares,
-            answers,
-            watches,
-            touched,
+            shares: Shares::default(),
+            answers: Vec::new(),
+            watches: Watches::default(),
+            touched: Touched::default(),
         })
     }
 
@@ -166,8 +164,8 @@ impl Slots {
         let (time_ms, protocol) = (asking.now.date_ms, reply.protocol);
         let keyspaces = match &mut self.home {
             Home::Alone(keyspaces) => keyspaces,
-            Home::Copied(copied) => {
-                copied.ask(asking, true, protocol);
+            Home::Replicated(replicated) => {
+                replicated.ask(asking, true, protocol);
                 return Answer::Later;
             }
         };
@@ -186,8 +184,8 @@ impl Slots {
 
     /// Reads. Expired keys that it meets are deleted first, through the log.
     pub(crate) fn read(&mut self, asking: &Asking<'_, '_>, reply: &mut Reply<'_>) -> Answer {
-        if let Home::Copied(copied) = &mut self.home {
-            copied.ask(asking, false, reply.protocol);
+        if let Home::Replicated(replicated) = &mut self.home {
+            replicated.ask(asking, false, reply.protocol);
             return Answer::Later;
         }
         let (slot, now_ms) = (asking.slot, asking.now.date_ms);
@@ -235,7 +233,7 @@ impl Slots {
     #[inline]
     pub(crate) fn lack_for(&mut self, adds: Option<usize>) -> Option<Lack> {
         let lack = adds.and_then(|more| self.room.lack_for(more));
-        let is_full = matches!(&self.home, Home::Copied(copied) if copied.copies.is_full());
+        let is_full = matches!(&self.home, Home::Replicated(replicated) if replicated.copies.is_full());
         lack.or(is_full.then_some(Lack::Disk))
     }
 
@@ -270,9 +268,9 @@ impl Slots {
     /// Makes what was written as durable as configured. If that takes a sync that is not done yet, returns
     /// the number that all replies have to wait for.
     pub(crate) fn settle(&mut self, now: Now, registry: &Registry) -> Result<Option<u64>, NodeError> {
-        if let Home::Copied(copied) = &mut self.home {
-            copied.settle(now, registry)?;
-            let answers = copied.take_answers();
+        if let Home::Replicated(replicated) = &mut self.home {
+            replicated.settle(now, registry)?;
+            let answers = replicated.take_answers();
             answers.iter().for_each(|(ticket, _)| self.answered(*ticket));
             self.answers.extend(answers);
             return Ok(None);
@@ -319,14 +317,14 @@ impl Slots {
     pub(crate) fn look_at_watches(&mut self, now: Now, table: &SlotTable) {
         let (keyspaces, touched) = match &mut self.home {
             Home::Alone(keyspaces) => (&**keyspaces, &mut self.touched),
-            Home::Copied(copied) => {
-                for (watch, refused) in copied.copies.take_watched() {
+            Home::Replicated(replicated) => {
+                for (watch, refused) in replicated.copies.take_watched() {
                     match refused {
                         None => self.watches.begin(watch),
                         Some(why) => self.watches.refuse(&watch, &why),
                     }
                 }
-                (&copied.copies.keyspaces, &mut copied.copies.touched)
+                (&replicated.copies.keyspaces, &mut replicated.copies.touched)
             }
         };
         self.metrics.watches.set(self.watches.len() as u64);
@@ -342,7 +340,7 @@ impl Slots {
     pub(crate) fn watch(&mut self, slot: Slot, now: Now, watch: Watch) {
         match &mut self.home {
             Home::Alone(_) => self.watches.begin(watch),
-            Home::Copied(copied) => copied.watch(slot, now, watch),
+            Home::Replicated(replicated) => replicated.watch(slot, now, watch),
         }
     }
 

@@ -59,11 +59,11 @@ pub(crate) struct Watches {
     answers: Vec<(Ticket, Vec<u8>)>,
     pushes: Vec<Push>,
     /// Bytes of values in the pushes and answers since the last call.
-    told_bytes: u64,
+    value_bytes: u64,
 }
 
 /// How a watch ends.
-enum Told<'a> {
+enum WatchEnd<'a> {
     Met(Option<&'a [u8]>),
     /// It is met, and the value is too long to be sent.
     Long,
@@ -95,7 +95,7 @@ impl Watches {
         };
         if let Some(at) = too_many_at {
             let limit = ErrorKind::Limit.names().resp;
-            return self.tell(&watch.waiter, &Told::Refused(&format!("{limit} too many watches {at}")));
+            return self.tell(&watch.waiter, &WatchEnd::Refused(&format!("{limit} too many watches {at}")));
         }
         self.last += 1;
         let number = self.last;
@@ -114,7 +114,7 @@ impl Watches {
         if self.is_over(&watch.waiter) {
             return self.let_go(&watch.waiter);
         }
-        self.tell(&watch.waiter, &Told::Refused(why));
+        self.tell(&watch.waiter, &WatchEnd::Refused(why));
     }
 
     /// Ends the watches of a connection with this id; returns how many there were.
@@ -142,7 +142,7 @@ impl Watches {
     fn end_waits(&mut self, connection: usize) {
         for (_, number) in self.by_connection.remove(&connection).unwrap_or_default() {
             if let Some(watch) = self.remove(number) {
-                self.tell(&watch.waiter, &Told::TimeOut);
+                self.tell(&watch.waiter, &WatchEnd::TimeOut);
             }
         }
     }
@@ -175,7 +175,7 @@ impl Watches {
     /// Answers a watch that needs an answer, without revealing anything about the field.
     fn let_go(&mut self, waiter: &Waiter) {
         if waiter.id.is_none() && !self.is_gone(waiter) {
-            self.tell(waiter, &Told::TimeOut);
+            self.tell(waiter, &WatchEnd::TimeOut);
         }
     }
 
@@ -230,7 +230,7 @@ impl Watches {
         Some(watch)
     }
 
-    fn tell(&mut self, waiter: &Waiter, told: &Told<'_>) {
+    fn tell(&mut self, waiter: &Waiter, told: &WatchEnd<'_>) {
         let mut reply = Vec::new();
         let mut writer = ReplyWriter::new(&mut reply, waiter.protocol);
         match (waiter.id, told) {
@@ -239,27 +239,27 @@ impl Watches {
                 writer.string(b"at.watch");
                 writer.integer(i64::try_from(id).unwrap_or(i64::MAX));
             }
-            (None, Told::Refused(why)) => {
+            (None, WatchEnd::Refused(why)) => {
                 let (word, text) = why.split_once(' ').unwrap_or((why, ""));
                 writer.error(word, text);
             }
             (None, _) => writer.array(2),
         }
         match told {
-            Told::Refused(_) if waiter.id.is_none() => {}
-            Told::Refused(why) => {
+            WatchEnd::Refused(_) if waiter.id.is_none() => {}
+            WatchEnd::Refused(why) => {
                 writer.integer(-1);
                 writer.string(why.as_bytes());
             }
-            Told::TimeOut | Told::Met(None) | Told::Long => {
+            WatchEnd::TimeOut | WatchEnd::Met(None) | WatchEnd::Long => {
                 writer.integer(match told {
-                    Told::TimeOut => 0,
-                    Told::Long => 2,
+                    WatchEnd::TimeOut => 0,
+                    WatchEnd::Long => 2,
                     _ => 1,
                 });
                 writer.null();
             }
-            Told::Met(Some(value)) => {
+            WatchEnd::Met(Some(value)) => {
                 writer.integer(1);
                 writer.string(value);
             }
@@ -277,7 +277,7 @@ impl Watches {
 
     /// Returns the pushes since the last call, each once.
     pub(crate) fn take_pushes(&mut self) -> Vec<Push> {
-        self.told_bytes = 0;
+        self.value_bytes = 0;
         std::mem::take(&mut self.pushes)
     }
 }

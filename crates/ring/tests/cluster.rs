@@ -6,8 +6,8 @@ mod support;
 use atoll_keyspace::{SLOTS, slot_of};
 use atoll_replica::{Configuration, Copies, Epoch, Incarnation, Member, NodeId, Table, Version};
 use atoll_ring::{
-    GroupDoor, GroupMember, GroupSaid, HostPort, Joining, LocalGroup, Node, NodeAddress, NodeError, NodeName,
-    NodeOptions, Others, RingOptions, RingShape, SlotTable,
+    GroupDoor, GroupEvent, GroupMember, HostPort, Joining, LocalGroup, Node, NodeAddress, NodeError,
+    NodeName, NodeOptions, Others, RingOptions, RingShape, SlotTable,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -151,13 +151,13 @@ fn keys_go_when_their_time_is_over_whether_anybody_asks_for_them_or_not() {
 }
 
 /// A group that sends a node these events as soon as it joins.
-struct Saying(LocalGroup, &'static [GroupSaid]);
+struct Saying(LocalGroup, &'static [GroupEvent]);
 
 impl GroupDoor for Saying {
     fn join(&self, joining: Joining) -> Result<Box<dyn GroupMember>, NodeError> {
-        let said = joining.said.clone();
+        let on_event = joining.on_event.clone();
         let joined = self.0.join(joining);
-        self.1.iter().for_each(|what| said(what.clone()));
+        self.1.iter().for_each(|event| on_event(event.clone()));
         joined
     }
 }
@@ -172,9 +172,9 @@ fn a_node_whose_part_in_the_configuration_failed_says_so_until_it_begins_again()
         Node::start(NodeOptions { others: Some(others), metrics, ..support::options() }).unwrap()
     };
     for (said, told) in [
-        (&[GroupSaid::SeatLost][..], 1),
-        (&[GroupSaid::SeatWaits(true)], 1),
-        (&[GroupSaid::SeatWaits(true), GroupSaid::SeatWaits(false)], 0),
+        (&[GroupEvent::SeatLost][..], 1),
+        (&[GroupEvent::SeatWaits(true)], 1),
+        (&[GroupEvent::SeatWaits(true), GroupEvent::SeatWaits(false)], 0),
         (&[], 0),
     ] {
         let node = start(Arc::new(Saying(group.clone(), said)));

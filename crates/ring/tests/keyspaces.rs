@@ -3,7 +3,7 @@
 
 mod support;
 
-use atoll_ring::{AccessFile, Node, NodeOptions, Persistence, Place, Token};
+use atoll_ring::{AccessFile, Node, NodeOptions, Persistence, SlotStorage, Token};
 use std::os::unix::fs::PermissionsExt;
 use support::{Client, node, options};
 
@@ -108,7 +108,7 @@ fn what_makes_no_sense_is_refused_and_makes_nothing() {
 fn keyspaces_and_what_they_hold_outlive_the_process() {
     let folder = tempfile::tempdir().unwrap();
     let begin = || {
-        let place = Place::Folder(folder.path().to_owned());
+        let place = SlotStorage::Folder(folder.path().to_owned());
         Node::start(NodeOptions { place, persistence: Persistence::Always, ..options() }).unwrap()
     };
     let node = begin();

@@ -24,13 +24,13 @@ struct Door {
 
 impl GroupDoor for Door {
     fn join(&self, joining: Joining) -> Result<Box<dyn GroupMember>, NodeError> {
-        let (is_cut_off, said) = (Arc::clone(&self.is_cut_off), joining.said);
-        let said = Arc::new(move |word| {
+        let (is_cut_off, on_event) = (Arc::clone(&self.is_cut_off), joining.on_event);
+        let on_event = Arc::new(move |event| {
             if !is_cut_off.load(Ordering::SeqCst) {
-                said(word);
+                on_event(event);
             }
         });
-        self.group.join(Joining { said, ..joining })
+        self.group.join(Joining { on_event, ..joining })
     }
 }
 

@@ -5,7 +5,7 @@ mod support;
 
 use atoll_errors::ErrorKind;
 use atoll_replica::{Change, GroupOptions, Incarnation, NodeId, Options, Slot, Table};
-use atoll_ring::{LocalGroup, Node, NodeError, NodeOptions, Others, Persistence, Place};
+use atoll_ring::{LocalGroup, Node, NodeError, NodeOptions, Others, Persistence, SlotStorage};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -14,7 +14,7 @@ use std::time::Duration;
 use support::{Client, options};
 
 fn on(folder: &Path, persistence: Persistence) -> NodeOptions {
-    NodeOptions { place: Place::Folder(folder.to_owned()), persistence, ..options() }
+    NodeOptions { place: SlotStorage::Folder(folder.to_owned()), persistence, ..options() }
 }
 
 #[test]

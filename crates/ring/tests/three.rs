@@ -5,7 +5,7 @@
 
 use atoll_replica::{GroupOptions, NodeId, Options};
 use atoll_resp::{Limits, ReplyParser, Value, write_request};
-use atoll_ring::{LocalGroup, Node, NodeOptions, Others, Persistence, Place};
+use atoll_ring::{LocalGroup, Node, NodeOptions, Others, Persistence, SlotStorage};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -104,13 +104,13 @@ impl Client {
 struct Ring {
     group: LocalGroup,
     nodes: BTreeMap<u32, Node>,
-    places: BTreeMap<u32, Place>,
+    places: BTreeMap<u32, SlotStorage>,
     persistence: Persistence,
     _alone: MutexGuard<'static, ()>,
 }
 
 impl Ring {
-    fn start(places: Vec<Place>, persistence: Persistence) -> Self {
+    fn start(places: Vec<SlotStorage>, persistence: Persistence) -> Self {
         let options = GroupOptions { slots: 16_384, copies: 3 };
         let group = LocalGroup::start(options, Duration::from_millis(300)).unwrap();
         let places = (1..).zip(places).collect();
@@ -197,7 +197,7 @@ fn once_of_all(client: &mut Client, number: u32, write: &[&str]) -> Value {
 
 #[test]
 fn what_was_acknowledged_is_there_when_a_node_is_gone_and_when_it_is_back() {
-    let mut ring = Ring::start(vec![Place::Memory; 3], Persistence::Off);
+    let mut ring = Ring::start(vec![SlotStorage::Memory; 3], Persistence::Off);
     let mut client = ring.client();
     fill(&mut client, 0, 300);
     ring.end(2);
@@ -213,7 +213,7 @@ fn what_was_acknowledged_is_there_when_a_node_is_gone_and_when_it_is_back() {
 
 #[test]
 fn a_key_is_counted_by_the_node_that_leads_it_and_waiting_tells_how_many_more_have_it() {
-    let ring = Ring::start(vec![Place::Memory; 3], Persistence::Off);
+    let ring = Ring::start(vec![SlotStorage::Memory; 3], Persistence::Off);
     let mut client = ring.client();
     for number in 0..50 {
         assert_eq!(text(&client.ask(&["set", &format!("key{number}"), "value"])), "OK");
@@ -256,7 +256,7 @@ fn unreached_by(node: &Node) -> Vec<i64> {
 
 #[test]
 fn a_node_says_to_whom_it_has_no_connection() {
-    let mut ring = Ring::start(vec![Place::Memory; 3], Persistence::Off);
+    let mut ring = Ring::start(vec![SlotStorage::Memory; 3], Persistence::Off);
     let started = std::time::Instant::now();
     // Empty slots have their copies before any node has talked to another.
     while !unreached_by(&ring.nodes[&1]).is_empty() || !unreached_by(&ring.nodes[&3]).is_empty() {
@@ -285,7 +285,7 @@ fn a_node_says_to_whom_it_has_no_connection() {
 fn a_total_outage_loses_nothing_that_was_acknowledged_and_outlives_the_process() {
     for persistence in [Persistence::Always, Persistence::EverySecond] {
         let folders: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
-        let places = folders.iter().map(|folder| Place::Folder(folder.path().to_owned())).collect();
+        let places = folders.iter().map(|folder| SlotStorage::Folder(folder.path().to_owned())).collect();
         let mut ring = Ring::start(places, persistence);
         fill(&mut ring.client(), 0, 100);
         (1..=3).for_each(|node| ring.end(node));
@@ -300,7 +300,7 @@ fn a_total_outage_loses_nothing_that_was_acknowledged_and_outlives_the_process()
 
 #[test]
 fn appends_and_counters_happen_once_on_every_copy_whoever_leads() {
-    let mut ring = Ring::start(vec![Place::Memory; 3], Persistence::Off);
+    let mut ring = Ring::start(vec![SlotStorage::Memory; 3], Persistence::Off);
     let mut client = ring.client();
     for number in 0..50 {
         let first = 3 * number;
@@ -323,7 +323,7 @@ fn appends_and_counters_happen_once_on_every_copy_whoever_leads() {
 
 #[test]
 fn keys_go_when_their_time_is_over_on_every_copy() {
-    let mut ring = Ring::start(vec![Place::Memory; 3], Persistence::Off);
+    let mut ring = Ring::start(vec![SlotStorage::Memory; 3], Persistence::Off);
     let mut client = ring.client();
     assert_eq!(text(&client.ask(&["set", "short", "value", "px", "1"])), "OK");
     assert_eq!(text(&client.ask(&["set", "long", "value", "ex", "1000"])), "OK");
@@ -336,7 +336,7 @@ fn keys_go_when_their_time_is_over_on_every_copy() {
 
 #[test]
 fn batches_of_the_contract_are_the_same_on_every_copy() {
-    let mut ring = Ring::start(vec![Place::Memory; 3], Persistence::Off);
+    let mut ring = Ring::start(vec![SlotStorage::Memory; 3], Persistence::Off);
     let mut client = ring.client();
     for number in 0..50 {
         let write = ["at.batch", "hash", "append", "log", "x", "put", &format!("{number:02}"), "v"];
@@ -360,7 +360,7 @@ fn batches_of_the_contract_are_the_same_on_every_copy() {
 #[test]
 fn keyspaces_have_copies_of_their_own_and_share_nothing() {
     let folders: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
-    let places = folders.iter().map(|folder| Place::Folder(folder.path().to_owned())).collect();
+    let places = folders.iter().map(|folder| SlotStorage::Folder(folder.path().to_owned())).collect();
     let mut ring = Ring::start(places, Persistence::Always);
     let mut first = ring.client();
     fill(&mut first, 0, 50);

@@ -9,7 +9,7 @@ use atoll_replica::{GroupOptions, Moment, NodeId, Options};
 use atoll_resp::write_request;
 use atoll_ring::{
     Clock, ConnectionLimits, CouncilGroup, HostPort, LocalGroup, Node, NodeError, NodeOptions, Now, Others,
-    Persistence, Place, RingShape, SystemClock, TlsError,
+    Persistence, RingShape, SlotStorage, SystemClock, TlsError,
 };
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -216,7 +216,7 @@ fn three(certificates: &Certificates, third: &Certificates) -> (LocalGroup, Vec<
             options: Options { suspect_us: 20_000_000, ..Options::default() },
         };
         let tls = Some(trusted.node(&format!("node-{number}")));
-        let place = Place::Memory;
+        let place = SlotStorage::Memory;
         Node::start(NodeOptions { place, memory_bytes: 64 << 20, others: Some(others), tls, ..options() })
             .unwrap()
     };

@@ -3,7 +3,7 @@
 
 mod support;
 
-use atoll_ring::{Node, NodeOptions, Place};
+use atoll_ring::{Node, NodeOptions, SlotStorage};
 use std::io::Write;
 use std::time::{Duration, Instant};
 use support::{Client, node, show};
@@ -180,7 +180,7 @@ fn what_is_no_watch_is_refused() {
 #[test]
 fn a_write_that_is_told_of_is_on_the_disk() {
     let folder = tempfile::tempdir().unwrap();
-    let place = Place::Folder(folder.path().to_owned());
+    let place = SlotStorage::Folder(folder.path().to_owned());
     let options = NodeOptions { place, persistence: atoll_ring::Persistence::Always, ..support::options() };
     let node = Node::start(options).unwrap();
     let (mut waits, mut writes) = (Client::connect(node.address()), Client::connect(node.address()));

@@ -17,8 +17,8 @@ use crate::{Failure, Session};
 use atoll_open::{Location, RING_CHANGE, StoreUrl};
 use atoll_options::{OptionValue, Size};
 use atoll_ring::{
-    AccessFile, ConnectionLimits, HostPort, LatencyClass, Node, NodeError, NodeOptions, Persistence, Place,
-    Token,
+    AccessFile, ConnectionLimits, HostPort, LatencyClass, Node, NodeError, NodeOptions, Persistence,
+    SlotStorage, Token,
 };
 use atoll_store::{Durability, StoreError};
 use certificates::Certificates;
@@ -183,8 +183,8 @@ impl RingServe {
     async fn run(self, session: &Session) -> Result<(), Failure> {
         let options = self.options(session)?;
         let place = match &options.place {
-            Place::Memory => "memory".to_owned(),
-            Place::Folder(folder) => folder.display().to_string(),
+            SlotStorage::Memory => "memory".to_owned(),
+            SlotStorage::Folder(folder) => folder.display().to_string(),
         };
         if !self.listen.ip().is_loopback() && options.tls.is_none() && !self.certificates.plain_text {
             note(
@@ -239,8 +239,8 @@ impl RingServe {
         };
         let place = place(self.memory, session)?;
         let folder = match &place {
-            Place::Memory => None,
-            Place::Folder(folder) => Some(folder.as_path()),
+            SlotStorage::Memory => None,
+            SlotStorage::Folder(folder) => Some(folder.as_path()),
         };
         let told = self.announce.clone().unwrap_or_else(|| self.listen.into());
         let tls = self.certificates.read(&told.host)?;
@@ -280,7 +280,7 @@ impl RingServe {
 }
 
 /// Where a node, or each node of a ring in a folder of its own, keeps what it is given.
-fn place(in_memory: bool, session: &Session) -> Result<Place, Failure> {
+fn place(in_memory: bool, session: &Session) -> Result<SlotStorage, Failure> {
     if in_memory && session.names_store() {
         return Err(Failure::Usage {
             problem: "--memory keeps nothing, and --store names where to keep it".to_owned(),
@@ -288,7 +288,7 @@ fn place(in_memory: bool, session: &Session) -> Result<Place, Failure> {
         });
     }
     if in_memory {
-        return Ok(Place::Memory);
+        return Ok(SlotStorage::Memory);
     }
     let Ok(url) = session.store_url() else {
         return Err(Failure::Usage {
@@ -297,8 +297,8 @@ fn place(in_memory: bool, session: &Session) -> Result<Place, Failure> {
         });
     };
     match StoreUrl::parse(&url).map_err(StoreError::from)?.location {
-        Location::Memory => Ok(Place::Memory),
-        Location::Folder(folder) => Ok(Place::Folder(folder)),
+        Location::Memory => Ok(SlotStorage::Memory),
+        Location::Folder(folder) => Ok(SlotStorage::Folder(folder)),
         _ => Err(StoreError::Unsupported {
             what: format!("a node of a ring on {url}"),
             hint: "name a folder, such as --store ./ring",

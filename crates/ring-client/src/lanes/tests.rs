@@ -48,7 +48,8 @@ impl Node {
 
 /// Answers in order; hangs up when no more permits can come.
 async fn serve(mut stream: TcpStream, answers: Arc<Semaphore>, came: Arc<Mutex<Vec<Vec<String>>>>) {
-    let (mut parser, mut arrived) = (RequestParser::new(Limits::default()), Vec::with_capacity(ROOM));
+    let (mut parser, mut arrived) =
+        (RequestParser::new(Limits::default()), Vec::with_capacity(RECEIVE_BYTES));
     while stream.read_buf(&mut arrived).await.is_ok_and(|count| count > 0) {
         let (mut together, mut taken) = (Vec::new(), 0);
         while let Some(request) = parser.parse(&arrived[taken..]).unwrap() {
@@ -56,7 +57,7 @@ async fn serve(mut stream: TcpStream, answers: Arc<Semaphore>, came: Arc<Mutex<V
             taken += request.bytes();
         }
         arrived.drain(..taken);
-        arrived.reserve(ROOM);
+        arrived.reserve(RECEIVE_BYTES);
         if together[0] == "500" {
             // The latency class, which a client sends first.
             stream.write_all(b"+OK\r\n").await.unwrap();
@@ -75,7 +76,7 @@ fn options() -> RingOptions {
     RingOptions { latency: LatencyClass::FiveHundred, ..RingOptions::of(Vec::new()) }
 }
 
-async fn ask(lanes: &Lanes, node: &Node, text: &str, sent: &AtomicUsize) -> Result<Value, Silent> {
+async fn ask(lanes: &Lanes, node: &Node, text: &str, sent: &AtomicUsize) -> Result<Value, NoAnswer> {
     let request = written(&["ECHO", text]);
     let count = || {
         sent.fetch_add(1, Ordering::SeqCst);
@@ -83,7 +84,7 @@ async fn ask(lanes: &Lanes, node: &Node, text: &str, sent: &AtomicUsize) -> Resu
     lanes.ask((&options(), "ring"), (&node.address, Way::Writes), &request, LONG, count).await
 }
 
-fn is_answer(answer: &Result<Value, Silent>, text: &str) -> bool {
+fn is_answer(answer: &Result<Value, NoAnswer>, text: &str) -> bool {
     matches!(answer, Ok(Value::Simple(simple)) if simple.as_slice() == text.as_bytes())
 }
 
@@ -158,8 +159,8 @@ async fn when_a_lane_breaks_everybody_hears_whether_it_was_sent() {
         tokio::join!(second, async { node.answers.close() }).0
     };
     let (first, second) = tokio::join!(first, second);
-    assert!(matches!(first, Err(Silent::Sent(_))), "{first:?}");
-    assert!(matches!(second, Err(Silent::Unsent(_))), "{second:?}");
+    assert!(matches!(first, Err(NoAnswer::Sent(_))), "{first:?}");
+    assert!(matches!(second, Err(NoAnswer::Unsent(_))), "{second:?}");
     assert_eq!((first_sent.into_inner(), second_sent.into_inner()), (1, 0));
 }
 
@@ -171,7 +172,7 @@ async fn a_node_that_is_silent_is_given_up_in_time() {
     let asked = lanes.ask((&options, "ring"), (&node.address, Way::Reads), &request, LONG, || ());
     let answer = tokio::time::timeout(Duration::from_secs(10), asked).await.expect("it is given up");
     assert!(
-        matches!(&answer, Err(Silent::Sent(error)) if error.kind() == io::ErrorKind::TimedOut),
+        matches!(&answer, Err(NoAnswer::Sent(error)) if error.kind() == io::ErrorKind::TimedOut),
         "{answer:?}"
     );
 }
@@ -182,7 +183,7 @@ async fn nobody_there_is_said_to_everybody_who_asks() {
     let (closed, options): (Arc<str>, _) = ("127.0.0.1:1".into(), options());
     let asks = (0..3).map(|_| lanes.ask((&options, "ring"), (&closed, Way::Reads), b"", LONG, || ()));
     let answers = join_all(asks).await;
-    assert!(answers.iter().all(|answer| matches!(answer, Err(Silent::Unsent(_)))), "{answers:?}");
+    assert!(answers.iter().all(|answer| matches!(answer, Err(NoAnswer::Unsent(_)))), "{answers:?}");
 }
 
 #[tokio::test]
@@ -194,12 +195,12 @@ async fn who_gives_up_in_time_hears_whether_it_was_sent() {
     };
     let asked = |address| lanes.ask((&options, "ring"), (address, Way::Writes), &request, within, count);
     let at_node = asked(&node.address).await;
-    assert!(matches!(at_node, Err(Silent::Sent(_))), "{at_node:?}");
+    assert!(matches!(at_node, Err(NoAnswer::Sent(_))), "{at_node:?}");
     assert_eq!(sent.load(Ordering::SeqCst), 1);
     // Nothing answers a client that connects there.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent: Arc<str> = listener.local_addr().unwrap().to_string().into();
     let at_silent = asked(&silent).await;
-    assert!(matches!(at_silent, Err(Silent::Unsent(_))), "{at_silent:?}");
+    assert!(matches!(at_silent, Err(NoAnswer::Unsent(_))), "{at_silent:?}");
     assert_eq!(sent.load(Ordering::SeqCst), 1);
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// From this many requests on, they do not wait for others.
-const ENOUGH: usize = 64;
+const WAITING_MAX: usize = 64;
 
 /// The divisor that gives the part of its time that a request may wait.
 const WAIT_PART: u32 = 2;
@@ -44,7 +44,7 @@ impl Together {
 
     /// Whether the waiting requests are to be sent.
     pub(super) fn is_due(&self, now: Instant, waiting: usize, under_way: usize) -> bool {
-        waiting > 0 && (under_way == 0 || waiting >= ENOUGH || self.due_at().is_some_and(|at| now >= at))
+        waiting > 0 && (under_way == 0 || waiting >= WAITING_MAX || self.due_at().is_some_and(|at| now >= at))
     }
 }
 
@@ -61,7 +61,7 @@ mod tests {
         together.came(start + Duration::from_millis(100));
         let (early, late) = (start + Duration::from_millis(249), start + Duration::from_millis(250));
         assert!(!together.is_due(early, 2, 1));
-        assert!(together.is_due(early, ENOUGH, 1), "enough came");
+        assert!(together.is_due(early, WAITING_MAX, 1), "enough came");
         assert!(together.is_due(late, 2, 1), "the first one came 250 ms ago");
         together.sent();
         together.came(late);

@@ -6,7 +6,7 @@
 
 use super::{Address, Nodes, Source};
 use crate::answer::{Refused, is_busy, meaning};
-use crate::connection::{Silent, busy, too_late, written};
+use crate::connection::{NoAnswer, busy, too_late, written};
 use crate::lanes::Way;
 use crate::owners::Owners;
 use atoll_keyspace::SLOTS;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long nodes may be silent before the next one is asked as well.
-const NEXT_BEHIND: Duration = Duration::from_millis(200);
+const NEXT_NODE_AFTER: Duration = Duration::from_millis(200);
 
 impl Nodes {
     /// The nodes of the last table, those named since, and the seeds.
@@ -48,7 +48,7 @@ impl Nodes {
             asked.extend(begun.clone().map(|address| self.ask_who_has_what(address)));
             let answered = match left.len() {
                 0 => Ok(asked.next().await),
-                _ => tokio::time::timeout(NEXT_BEHIND, asked.next()).await,
+                _ => tokio::time::timeout(NEXT_NODE_AFTER, asked.next()).await,
             };
             match answered {
                 Ok(Some((address, answer))) => {
@@ -64,18 +64,22 @@ impl Nodes {
         }
     }
 
-    async fn ask_who_has_what(&self, address: Address) -> (Address, Result<Value, Silent>) {
+    async fn ask_who_has_what(&self, address: Address) -> (Address, Result<Value, NoAnswer>) {
         // Takes no place: the requests that hold them may all wait for this answer. A node has the answer at
         // once, but with scattered slots it is long on a slow network.
         let (request, within) = (written(&["CLUSTER", "SLOTS"]), self.options.connect_time_out);
         let asked = self.ask_at((&address, Way::Reads), &request, within, || ());
         let answer = tokio::time::timeout(self.options.request_time_out, asked).await;
-        let answer = answer.unwrap_or_else(|late| Err(Silent::Sent(too_late(late))));
+        let answer = answer.unwrap_or_else(|late| Err(NoAnswer::Sent(too_late(late))));
         (address, answer)
     }
 
     /// The result for the caller, if no other node has to be asked.
-    fn hear(&self, answer: Result<Value, Silent>, troubles: &mut Troubles) -> Option<Result<(), StoreError>> {
+    fn hear(
+        &self,
+        answer: Result<Value, NoAnswer>,
+        troubles: &mut Troubles,
+    ) -> Option<Result<(), StoreError>> {
         match answer {
             Ok(Value::Array(ranges)) => {
                 let owners = Owners::read(&ranges, SLOTS.into());
@@ -94,9 +98,9 @@ impl Nodes {
                 }
             }
             Ok(_) => return Some(Err(self.odd("CLUSTER SLOTS"))),
-            Err(Silent::Stranger(error)) => return Some(Err(error)),
-            Err(Silent::Elsewhere(error)) => troubles.elsewhere = Some(error),
-            Err(Silent::Sent(error) | Silent::Unsent(error)) => {
+            Err(NoAnswer::Stranger(error)) => return Some(Err(error)),
+            Err(NoAnswer::Elsewhere(error)) => troubles.elsewhere = Some(error),
+            Err(NoAnswer::Sent(error) | NoAnswer::Unsent(error)) => {
                 // That a node only accepts no client at present is the more useful error.
                 let last = troubles.last.take().filter(|last| last.kind() == io::ErrorKind::ResourceBusy);
                 troubles.last = last.or(Some(error));

@@ -19,13 +19,13 @@ pub(crate) struct AccessList {
 
 /// The user of a connection, as resolved in one version of the list.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct ResolvedUser {
     user: Arc<User>,
     /// The version of the list.
     changes: u64,
 }
 
-impl Known {
+impl ResolvedUser {
     pub(crate) fn user(&self) -> &User {
         &self.user
     }
@@ -38,8 +38,7 @@ impl AccessList {
     /// [`AccessError`].
     pub(crate) fn begin(file: AccessFile) -> Result<Self, AccessError> {
         let users = Mutex::new(Arc::new(file.read()?));
-        let (reading, changes) = Default::default();
-        Ok(Self { file, users, reading, changes })
+        Ok(Self { file, users, reading: Mutex::new(()), changes: AtomicU64::new(0) })
     }
 
     /// Reads the file again. On an error the list stays as it was.
@@ -65,25 +64,25 @@ impl AccessList {
     }
 
     /// Returns the user if the password is right.
-    pub(crate) fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<Known> {
+    pub(crate) fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<ResolvedUser> {
         // Read before the users: a reload in between makes the result look stale, which only costs another
         // look-up.
         let changes = self.changes();
         let user = self.users().authenticate(name, password).cloned()?;
-        Some(Known { user, changes })
+        Some(ResolvedUser { user, changes })
     }
 
     /// Whether the user of a connection is unchanged in the current list.
-    pub(crate) fn still_has(&self, known: &Known) -> bool {
+    pub(crate) fn still_has(&self, known: &ResolvedUser) -> bool {
         known.changes == self.changes() || self.renewed(known).is_some()
     }
 
     /// Resolves the user again in the current list; none if anything about it changed. A renewed user makes
     /// the next check as cheap as comparing the counter.
-    pub(crate) fn renewed(&self, known: &Known) -> Option<Known> {
+    pub(crate) fn renewed(&self, known: &ResolvedUser) -> Option<ResolvedUser> {
         let changes = self.changes();
         let users = self.users();
         let user = users.get(known.user.name()).filter(|user| **user == known.user)?;
-        Some(Known { user: Arc::clone(user), changes })
+        Some(ResolvedUser { user: Arc::clone(user), changes })
     }
 }

@@ -5,7 +5,7 @@
 
 use super::inbox::ROOM_BYTES;
 use super::{Connection, End};
-use crate::here::Here;
+use crate::loop_state::LoopState;
 use crate::options::ConnectionLimits;
 use atoll_replica::Moment;
 use atoll_resp::RequestParser;
@@ -19,7 +19,7 @@ const SLOW_US: u64 = 5_000_000;
 
 impl Connection {
     /// Updates the memory counter. Fails if the connection takes too much.
-    pub(super) fn count(&mut self, here: &Here) -> Result<(), End> {
+    pub(super) fn count(&mut self, here: &LoopState) -> Result<(), End> {
         let parser =
             self.parser.as_ref().map_or(0, |parser| size_of::<RequestParser>() + parser.memory_bytes());
         let buffers = self.inbox.memory_bytes() + self.outbox.memory_bytes();
@@ -54,7 +54,7 @@ impl Connection {
     }
 
     /// Sort key of the candidates: idle connections first, then the largest.
-    pub(crate) fn hinders(&self, now: Moment) -> (bool, usize) {
+    pub(crate) fn eviction_rank(&self, now: Moment) -> (bool, usize) {
         let is_idle = match self.stalled_since {
             // A socket reports room only after a good part of its buffer was read, which is rare on a slow
             // link.
@@ -88,11 +88,11 @@ mod tests {
         let session = Session::new(1, address, true, LatencyClass::None, Moment(7));
         let mut connection = Connection::new(stream, session);
         let at = |seconds: u64| Moment(7 + seconds * 1_000_000);
-        assert!(!connection.hinders(Moment(8)).0 && connection.hinders(at(1)).0);
+        assert!(!connection.eviction_rank(Moment(8)).0 && connection.eviction_rank(at(1)).0);
         connection.is_paused = true;
-        assert!(!connection.hinders(at(60)).0, "it is not listened to");
+        assert!(!connection.eviction_rank(at(60)).0, "it is not listened to");
         // A client that asks for much and reads no reply is not read from either.
         connection.stalled_since = Some(at(1));
-        assert!(!connection.hinders(at(3)).0 && connection.hinders(at(6)).0);
+        assert!(!connection.eviction_rank(at(3)).0 && connection.eviction_rank(at(6)).0);
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Outbox {
     /// How many of these bytes were sent.
     sent: usize,
     /// Replies from the first awaited one on, which comes first.
-    behind: VecDeque<Place>,
+    behind: VecDeque<QueuedReply>,
     /// How many of these are awaited.
     awaited: usize,
     /// The number of the sync that the whole outbox waits for.
@@ -27,11 +27,11 @@ pub(crate) struct Outbox {
 }
 
 #[derive(Debug)]
-enum Place {
+enum QueuedReply {
     /// A reply that comes later.
     Awaited { ticket: Ticket, protocol: Protocol },
     /// Replies that are ready.
-    Known(Vec<u8>),
+    Ready(Vec<u8>),
 }
 
 impl Outbox {
@@ -40,11 +40,11 @@ impl Outbox {
         if self.behind.is_empty() {
             return &mut self.ready;
         }
-        if !matches!(self.behind.back(), Some(Place::Known(_))) {
-            self.behind.push_back(Place::Known(Vec::new()));
+        if !matches!(self.behind.back(), Some(QueuedReply::Ready(_))) {
+            self.behind.push_back(QueuedReply::Ready(Vec::new()));
         }
         match self.behind.back_mut() {
-            Some(Place::Known(replies)) => replies,
+            Some(QueuedReply::Ready(replies)) => replies,
             // Unreachable: one was just pushed.
             _ => &mut self.ready,
         }
@@ -52,14 +52,16 @@ impl Outbox {
 
     /// Keeps a place for a reply that [`fill`](Self::fill) brings later.
     pub(crate) fn keep_place(&mut self, ticket: Ticket, protocol: Protocol) {
-        self.behind.push_back(Place::Awaited { ticket, protocol });
+        self.behind.push_back(QueuedReply::Awaited { ticket, protocol });
         self.awaited += 1;
     }
 
     /// Writes an awaited reply into its place. Returns whether the ticket is awaited here.
     pub(crate) fn fill(&mut self, ticket: Ticket, write: impl FnOnce(&mut Vec<u8>, Protocol)) -> bool {
         let found = self.behind.iter_mut().enumerate().find_map(|(at, place)| match place {
-            Place::Awaited { ticket: other, protocol } if *other == ticket => Some((at, *protocol, place)),
+            QueuedReply::Awaited { ticket: other, protocol } if *other == ticket => {
+                Some((at, *protocol, place))
+            }
             _ => None,
         });
         let Some((at, protocol, place)) = found else { return false };
@@ -67,12 +69,12 @@ impl Outbox {
         if at > 0 {
             let mut reply = Vec::new();
             write(&mut reply, protocol);
-            *place = Place::Known(reply);
+            *place = QueuedReply::Ready(reply);
             return true;
         }
         write(&mut self.ready, protocol);
         self.behind.pop_front();
-        while let Some(Place::Known(replies)) = self.behind.front() {
+        while let Some(QueuedReply::Ready(replies)) = self.behind.front() {
             self.ready.extend_from_slice(replies);
             self.behind.pop_front();
         }
@@ -87,8 +89,8 @@ impl Outbox {
     /// Bytes that are not sent yet, including those behind awaited replies.
     pub(crate) fn unsent_bytes(&self) -> usize {
         let behind = self.behind.iter().map(|place| match place {
-            Place::Awaited { .. } => 0,
-            Place::Known(replies) => replies.len(),
+            QueuedReply::Awaited { .. } => 0,
+            QueuedReply::Ready(replies) => replies.len(),
         });
         self.ready.len() - self.sent + behind.sum::<usize>()
     }
@@ -128,10 +130,10 @@ impl Outbox {
     /// Heap bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let behind = self.behind.iter().map(|place| match place {
-            Place::Awaited { .. } => 0,
-            Place::Known(replies) => replies.capacity(),
+            QueuedReply::Awaited { .. } => 0,
+            QueuedReply::Ready(replies) => replies.capacity(),
         });
-        let places = self.behind.capacity() * size_of::<Place>();
+        let places = self.behind.capacity() * size_of::<QueuedReply>();
         self.ready.capacity() + places + behind.sum::<usize>()
     }
 

@@ -1,7 +1,7 @@
 //! The identity of a connection, and the protocol state that its client chose.
 
 use super::End;
-use crate::access::Known;
+use crate::access::ResolvedUser;
 use atoll_replica::Moment;
 use atoll_resp::{LatencyClass, Protocol};
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ pub(crate) struct Session {
     /// Whether it has authenticated, or need not.
     pub(crate) is_authenticated: bool,
     /// The user; none is `default`.
-    pub(crate) who: Option<Known>,
+    pub(crate) who: Option<ResolvedUser>,
     /// How many wrong passwords it has shown.
     pub(crate) wrong_passwords: u32,
     /// How often it changed its user, its protocol or was reset: older waits are void then.

@@ -41,7 +41,7 @@ impl Copies {
         ticket: Option<Ticket>,
     ) -> Result<(), NodeError> {
         if let Some(log) = &mut self.log {
-            log.write_what_is_gone(slot)?;
+            log.write_truncation(slot)?;
         }
         let Position { epoch, sequence } = entry.position;
         let applied = Applied { epoch: epoch.0, sequence: sequence.0 };

@@ -47,7 +47,7 @@ pub(crate) struct GatheringRoom {
 
 /// What to do after a piece.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum PieceOutcome {
     /// Nothing: it waits for the rest, or was not taken.
     Nothing,
     /// All cells of the slot are here.
@@ -70,9 +70,16 @@ impl Default for GatheringRoom {
 
 impl Arrivals {
     pub(super) fn with_room(room: GatheringRoom) -> Self {
-        let (slots, begun, unfinished, bytes) = Default::default();
-        let (without_room, given_up, long) = Default::default();
-        Self { slots, begun, unfinished, bytes, room, without_room, given_up, long }
+        Self {
+            slots: BTreeMap::new(),
+            begun: BTreeSet::new(),
+            unfinished: Vec::new(),
+            bytes: 0,
+            room,
+            without_room: BTreeMap::new(),
+            given_up: 0,
+            long: 0,
+        }
     }
 
     /// Whether the pieces of a slot so far came from this node.
@@ -147,19 +154,19 @@ impl Arrivals {
     }
 
     /// Takes a piece if it follows the earlier ones and the slot is still on the same branch.
-    pub(super) fn take(&mut self, from: NodeId, branch: Version, piece: Piece) -> Taken {
+    pub(super) fn take(&mut self, from: NodeId, branch: Version, piece: Piece) -> PieceOutcome {
         let Piece { slot, position, number, is_last, cells, .. } = piece;
         let (has_room, is_begun) = (self.has_room(slot, &cells), self.begun.contains(&slot));
-        let Some(arrival) = self.slots.get_mut(&slot) else { return Taken::Nothing };
+        let Some(arrival) = self.slots.get_mut(&slot) else { return PieceOutcome::Nothing };
         let follows = (arrival.from, arrival.position, arrival.next) == (from, position, number)
             && arrival.branch == branch;
         if !follows {
             self.drop(slot);
-            return Taken::Nothing;
+            return PieceOutcome::Nothing;
         }
         arrival.next += 1;
         if is_begun {
-            return Taken::Part { cells, is_last };
+            return PieceOutcome::Part { cells, is_last };
         }
         if is_last || !has_room {
             self.bytes -= std::mem::take(&mut arrival.bytes);
@@ -167,15 +174,15 @@ impl Arrivals {
             gathered.extend(cells);
             if has_room {
                 self.finish(slot);
-                return Taken::Whole(gathered);
+                return PieceOutcome::Whole(gathered);
             }
-            return Taken::Part { cells: gathered, is_last };
+            return PieceOutcome::Part { cells: gathered, is_last };
         }
         let bytes = bytes_of(&cells);
         arrival.bytes += bytes;
         arrival.cells.extend(cells);
         self.bytes += bytes;
-        Taken::Nothing
+        PieceOutcome::Nothing
     }
 
     /// Marks that some cells of a slot are about to be put in place.
@@ -244,18 +251,18 @@ mod tests {
         let mut arrivals = with_room(1000, 1000);
         arrivals.begin(Slot(1), NodeId(1), (BRANCH, AT));
         for number in 0..5 {
-            assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(1, number, false)), Taken::Nothing);
+            assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(1, number, false)), PieceOutcome::Nothing);
         }
-        let part = |count, is_last| Taken::Part { cells: cells(count), is_last };
+        let part = |count, is_last| PieceOutcome::Part { cells: cells(count), is_last };
         assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(1, 5, false)), part(6, false));
         arrivals.begin_in_place(Slot(1));
         assert_eq!((arrivals.bytes, arrivals.long()), (0, 1));
         arrivals.begin(Slot(2), NodeId(1), (BRANCH, AT));
         for number in 0..4 {
-            assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(2, number, false)), Taken::Nothing);
+            assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(2, number, false)), PieceOutcome::Nothing);
         }
         assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(1, 6, false)), part(1, false));
-        assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(2, 4, true)), Taken::Whole(cells(5)));
+        assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(2, 4, true)), PieceOutcome::Whole(cells(5)));
         assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(1, 7, true)), part(1, true));
         arrivals.finish(Slot(1));
         assert_eq!((arrivals.bytes, arrivals.slots.len(), arrivals.take_unfinished().len()), (0, 0, 0));
@@ -274,7 +281,7 @@ mod tests {
         assert_eq!(arrivals.bytes, 400);
         assert!(arrivals.has_room(Slot(1), &cells(3)));
         // A piece that does not follow ends the transfer.
-        assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(1, 5, false)), Taken::Nothing);
+        assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(1, 5, false)), PieceOutcome::Nothing);
         assert_eq!((arrivals.bytes, arrivals.slots.len()), (0, 0));
     }
 
@@ -282,8 +289,8 @@ mod tests {
     fn pieces_of_a_slot_that_went_on_otherwise_since_its_first_one_are_not_taken() {
         let mut arrivals = with_room(1000, 1000);
         arrivals.begin(Slot(1), NodeId(1), (BRANCH, AT));
-        assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(1, 0, false)), Taken::Nothing);
-        assert_eq!(arrivals.take(NodeId(1), Version(5), piece(1, 1, true)), Taken::Nothing);
+        assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(1, 0, false)), PieceOutcome::Nothing);
+        assert_eq!(arrivals.take(NodeId(1), Version(5), piece(1, 1, true)), PieceOutcome::Nothing);
         assert_eq!((arrivals.bytes, arrivals.slots.len()), (0, 0));
     }
 
@@ -294,14 +301,14 @@ mod tests {
             arrivals.begin(Slot(slot), NodeId(1), (BRANCH, AT));
             assert!(matches!(
                 arrivals.take(NodeId(1), BRANCH, piece(slot, 0, false)),
-                Taken::Part { is_last: false, .. }
+                PieceOutcome::Part { is_last: false, .. }
             ));
             arrivals.begin_in_place(Slot(slot));
         };
         (1..=4).for_each(|slot| begin(&mut arrivals, slot));
         // Another transfer begins, a piece is missing, the node has no copy any more, the disk is full.
         arrivals.begin(Slot(1), NodeId(2), (BRANCH, AT));
-        assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(2, 2, true)), Taken::Nothing);
+        assert_eq!(arrivals.take(NodeId(1), BRANCH, piece(2, 2, true)), PieceOutcome::Nothing);
         arrivals.forget(Slot(3));
         arrivals.give_up(Slot(4), Moment(1));
         arrivals.give_up(Slot(4), Moment(1));

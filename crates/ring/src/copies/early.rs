@@ -22,7 +22,7 @@ impl Copies {
     /// Releases the requests that waited, with the date that this node has settled on: `now` was dated before
     /// the other nodes reported their clocks.
     pub(crate) fn take_early(&mut self, now: Now) -> Result<(), NodeError> {
-        let now = self.dates.again(now);
+        let now = self.dates.readjusted(now);
         while !self.dates.is_early(now.moment)
             && let Some(mut input) = self.early.pop_front()
         {

@@ -21,8 +21,8 @@ use atoll_keyspace::{Applied, MovedCells};
 use atoll_replica::{Effect, Input, NodeId, Position, Slot};
 
 /// Most gathered cells that are written in one batch, and most bytes of a batch, unless one cell is longer.
-const CELLS_TOGETHER: usize = 1024;
-const BYTES_TOGETHER: usize = 1 << 20;
+const BATCH_CELLS_MAX: usize = 1024;
+const BATCH_BYTES_MAX: usize = 1 << 20;
 
 impl Copies {
     /// Writes cells of a slot behind those in place. The first call replaces everything that was there. No
@@ -174,9 +174,9 @@ fn count_together(cells: &[(Vec<u8>, Vec<u8>)]) -> usize {
     let mut bytes = 0;
     let is_within = |(name, value): &&(Vec<u8>, Vec<u8>)| {
         bytes += name.len() + value.len();
-        bytes <= BYTES_TOGETHER
+        bytes <= BATCH_BYTES_MAX
     };
-    cells.iter().take(CELLS_TOGETHER).take_while(is_within).count().max(1).min(cells.len())
+    cells.iter().take(BATCH_CELLS_MAX).take_while(is_within).count().max(1).min(cells.len())
 }
 
 #[cfg(test)]

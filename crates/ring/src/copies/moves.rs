@@ -10,7 +10,7 @@
 //! Invariant: what is under way takes bounded memory, at both ends.
 
 use super::Copies;
-use super::arrivals::{Arrivals, GatheringRoom, Taken};
+use super::arrivals::{Arrivals, GatheringRoom, PieceOutcome};
 use super::full::Arrived;
 use super::queue::{Begun, Outgoing, Queue};
 use super::refusals;
@@ -47,8 +47,12 @@ const WAITING_BYTES_MAX: usize = 4 << 20;
 
 impl Moves {
     pub(super) fn with_room(room: GatheringRoom) -> Self {
-        let (outgoing, forgotten, uncleared) = Default::default();
-        Self { outgoing, arrivals: Arrivals::with_room(room), forgotten, uncleared }
+        Self {
+            outgoing: Queue::default(),
+            arrivals: Arrivals::with_room(room),
+            forgotten: Vec::new(),
+            uncleared: Vec::new(),
+        }
     }
 }
 
@@ -182,11 +186,11 @@ impl Copies {
             self.drop_overtaken();
         }
         let cells = match self.moves.arrivals.take(from, branch, piece) {
-            Taken::Nothing => return Ok(()),
-            Taken::Part { cells, is_last } => {
+            PieceOutcome::Nothing => return Ok(()),
+            PieceOutcome::Part { cells, is_last } => {
                 return self.put_in_place((now, from), (slot, position, time_ms), &cells, is_last);
             }
-            Taken::Whole(cells) => cells,
+            PieceOutcome::Whole(cells) => cells,
         };
         if !self.replica.would_install(slot, position) {
             return Ok(());

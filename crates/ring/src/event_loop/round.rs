@@ -7,7 +7,7 @@ use super::{EventLoop, HANDSHAKES_MAX};
 use crate::NodeError;
 use crate::clients;
 use crate::connection::{Connection, End, Turn, bring_nearer};
-use crate::here::{Asked, key_of};
+use crate::loop_state::{Asked, key_of};
 use atoll_keyspace::NEAR_AT_ONCE;
 use atoll_replica::Ticket;
 use atoll_resp::{Protocol, ReplyWriter};
@@ -131,7 +131,7 @@ impl EventLoop {
         let now = self.here.now.moment;
         while self.here.metrics.connection_bytes.get() > self.here.shared.memory_bytes_max_each() {
             let large = self.connections.iter().filter(|(_, connection)| connection.is_large());
-            let most = large.max_by_key(|(_, connection)| connection.hinders(now)).map(|(key, _)| key);
+            let most = large.max_by_key(|(_, connection)| connection.eviction_rank(now)).map(|(key, _)| key);
             let Some(most) = most else { return self.end(key, End::Memory) };
             self.end(most, End::Memory);
         }
@@ -165,7 +165,7 @@ impl EventLoop {
     /// Delivers the replies that came later to the connections that await them, and the pushes.
     fn fill(&mut self) {
         for (ticket, reply) in self.here.slots.take_answers() {
-            if let Some((ticket, reply)) = self.here.gathered.take(ticket, reply) {
+            if let Some((ticket, reply)) = self.here.split_requests.take(ticket, reply) {
                 self.here.metrics.count_reply(&reply);
                 self.fill_one(ticket, |target, _| target.extend_from_slice(&reply));
             }

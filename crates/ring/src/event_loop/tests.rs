@@ -10,7 +10,7 @@ mod unreadable;
 use super::*;
 use crate::address::NodeName;
 use crate::clock::{Clock, SystemClock};
-use crate::here::{Choices, Shared};
+use crate::loop_state::{Choices, Shared};
 use crate::options::{ConnectionLimits, Persistence};
 use crate::slots::Slots;
 use crate::table::SlotTable;
@@ -139,7 +139,7 @@ fn ready(clock: Arc<dyn Clock>, limits: ConnectionLimits) -> Ready {
 fn ready_on(disk: Arc<MemoryDisk>, clock: Arc<dyn Clock>, limits: ConnectionLimits) -> Ready {
     let gate = Mutex::new((Gate::Open, 0));
     let (is_unreadable, changed) = (AtomicBool::default(), Condvar::new());
-    let (synced_by, meanwhile) = Default::default();
+    let (synced_by, meanwhile) = (Mutex::new(None), Mutex::new(None));
     let disk = Arc::new(Gated { disk, is_unreadable, gate, changed, synced_by, meanwhile });
     let options = Options { background: false, ..Options::default() };
     let engine = Engine::open(disk.clone(), options).unwrap();
@@ -151,7 +151,7 @@ fn ready_on(disk: Arc<MemoryDisk>, clock: Arc<dyn Clock>, limits: ConnectionLimi
     let slots = Slots::open(&engine, Persistence::Always, 1 << 30, metrics.clone()).unwrap();
     let (waiting, waker) = EventLoop::poll().unwrap();
     let stop = Arc::<AtomicBool>::default();
-    let here = Here::new(shared, slots, 0);
+    let here = LoopState::new(shared, slots, 0);
     let event_loop = EventLoop::new(waiting, Some(listener), here, stop.clone()).unwrap();
     Ready { event_loop, disk, metrics, address, stop, waker }
 }

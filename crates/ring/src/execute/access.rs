@@ -4,7 +4,7 @@
 //! `default` and may do everything.
 
 use super::Executor;
-use crate::access::{CATEGORIES, DEFAULT, Told, User, is_about_all};
+use crate::access::{CATEGORIES, DEFAULT, User, UserDescription, is_about_all};
 use crate::connection::End;
 use atoll_resp::{
     AccessRequest, COMMANDS, ClientRequest, ClusterRequest, Command, KeyspaceRequest, Request, Specification,
@@ -71,11 +71,13 @@ impl Executor<'_> {
                 lines.push(format!("user {DEFAULT} on ~* +@all"));
                 self.strings(&lines);
             }
-            AccessRequest::User(name) if *name == DEFAULT.as_bytes() => self.tell_user(&Told::of_default()),
+            AccessRequest::User(name) if *name == DEFAULT.as_bytes() => {
+                self.tell_user(&UserDescription::of_default())
+            }
             AccessRequest::User(name) => {
                 let name = std::str::from_utf8(name).ok();
                 match users.as_ref().and_then(|users| users.get(name?)) {
-                    Some(user) => self.tell_user(&user.told()),
+                    Some(user) => self.tell_user(&user.describe()),
                     None => self.writer().null(),
                 }
             }
@@ -94,7 +96,7 @@ impl Executor<'_> {
     }
 
     /// As `ACL GETUSER` of Redis 7. There are no channels and no selectors here.
-    fn tell_user(&mut self, user: &Told) {
+    fn tell_user(&mut self, user: &UserDescription) {
         let mut writer = self.writer();
         writer.map(6);
         for (name, values) in [("flags", &user.flags), ("passwords", &user.passwords)] {

@@ -1,10 +1,10 @@
 //! Commands about the connection itself.
 
 use super::{Executor, LOADING};
-use crate::access::{DEFAULT, Known};
+use crate::access::{DEFAULT, ResolvedUser};
 use crate::clients;
 use crate::connection::End;
-use crate::here::Asked;
+use crate::loop_state::Asked;
 use atoll_resp::{Authentication, ClientRequest, Hello, LatencyClass, Protocol};
 
 /// The version of Redis that clients see, since some decide by it.
@@ -103,12 +103,12 @@ impl Executor<'_> {
 
     /// Makes this user, or `default`, the user of the connection. What another user waits for on this
     /// connection ends.
-    fn let_in(&mut self, who: Option<Known>) -> Result<(), Refused> {
+    fn let_in(&mut self, who: Option<ResolvedUser>) -> Result<(), Refused> {
         let home = self.home_of(who.as_ref()).map_err(|why| match self.here.is_loading {
             true => Refused::Loading,
             false => Refused::Keyspace(why),
         })?;
-        let name = |who: &Option<Known>| who.as_ref().map(|who| who.user().name().to_owned());
+        let name = |who: &Option<ResolvedUser>| who.as_ref().map(|who| who.user().name().to_owned());
         if name(&self.session.who) != name(&who) {
             self.session.users = self.session.users.wrapping_add(1);
             self.here.slots.watches().change_user(self.session.key, self.session.users);
@@ -128,7 +128,7 @@ impl Executor<'_> {
             Refused::Loading => return self.error("LOADING", LOADING),
         }
         self.here.metrics.authentication_failures.add(1);
-        if let Some(times) = self.here.wrong_passwords.happened(self.here.now.moment) {
+        if let Some(times) = self.here.wrong_passwords.record(self.here.now.moment) {
             tracing::warn!(connection = self.session.id, peer = %self.session.peer, times, "a wrong password");
         }
         self.error("WRONGPASS", "invalid username-password pair or user is disabled.");

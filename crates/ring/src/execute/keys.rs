@@ -38,7 +38,7 @@ impl Executor<'_> {
         }
         let ticket = self.here.next_ticket(self.session);
         self.outbox.keep_place(ticket, self.session.protocol);
-        self.here.gathered.begin(ticket, awaited, reply);
+        self.here.split_requests.begin(ticket, awaited, reply);
     }
 
     /// `SCAN` over the slots that this node leads. If one that may hold something cannot be read now, the

@@ -3,7 +3,7 @@
 //! Invariant: a user who may enter one keyspace only is never in another one.
 
 use super::Executor;
-use crate::access::{DEFAULT, Home, Known};
+use crate::access::{DEFAULT, Home, ResolvedUser};
 use crate::alone;
 use atoll_errors::ErrorKind;
 use atoll_replica::{Change, KEYSPACES_MAX, KeyspaceRules};
@@ -92,7 +92,7 @@ impl Executor<'_> {
     /// The keyspaces that the client may enter.
     pub(super) fn entered(&self) -> impl Iterator<Item = u8> + use<> {
         let count = self.here.table.table().keyspace_count();
-        let user = self.session.who.as_ref().map(Known::user);
+        let user = self.session.who.as_ref().map(ResolvedUser::user);
         let (first, last) = match user.map(|user| user.home()) {
             None | Some(Home::Any) => (0, count),
             // It is already in the only one that it may enter.
@@ -125,8 +125,8 @@ impl Executor<'_> {
     }
 
     /// The keyspace in which a user starts, given the current one of the connection; or why it cannot.
-    pub(super) fn home_of(&self, who: Option<&Known>) -> Result<u8, String> {
-        let Some(user) = who.map(Known::user) else { return Ok(self.session.keyspace) };
+    pub(super) fn home_of(&self, who: Option<&ResolvedUser>) -> Result<u8, String> {
+        let Some(user) = who.map(ResolvedUser::user) else { return Ok(self.session.keyspace) };
         match user.home() {
             Home::Any => Ok(self.session.keyspace),
             Home::First => Ok(0),

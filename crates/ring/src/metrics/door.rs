@@ -29,7 +29,7 @@ const CONNECTIONS_MAX: usize = 16;
 const TIME_MAX: Duration = Duration::from_secs(5);
 
 /// How soon accepting is retried when the process is out of file descriptors.
-const AGAIN: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 const LISTENER: mio::Token = mio::Token(0);
 const WAKER: mio::Token = mio::Token(1);
@@ -72,7 +72,7 @@ impl Door {
             let mut has_waiting = false;
             while !ends.load(Ordering::Acquire) {
                 // Waits for sockets only. If that fails, the door cannot do anything any more.
-                match poll.poll(&mut events, has_waiting.then_some(AGAIN)) {
+                match poll.poll(&mut events, has_waiting.then_some(ACCEPT_RETRY)) {
                     Err(error) if error.kind() != io::ErrorKind::Interrupted => return,
                     _ => {
                         has_waiting =

@@ -1,7 +1,7 @@
 //! The counters as text, in the format of Prometheus.
 
 use super::{Counter, Metrics};
-use crate::here::Shared;
+use crate::loop_state::Shared;
 use crate::table::SlotTable;
 use atoll_resp::COMMANDS;
 use std::fmt::Write;

@@ -97,7 +97,7 @@ fn start_gathering(disk: &SimDisk, others: Option<Others>, gathering: GatheringR
     let memory_bytes = 64 << 20;
     let options = Options { memory_bytes, ..Options::default() };
     let engine = Engine::open(Arc::new(disk.clone()), options).unwrap();
-    let place = Place::Folder("simulated".into());
+    let place = SlotStorage::Folder("simulated".into());
     let listen = "127.0.0.1:0".parse().unwrap();
     Node::start_on(
         (engine, None),

@@ -52,17 +52,16 @@ const SETTLED_US: u64 = 2_000_000;
 
 impl Dialled {
     pub(super) fn new(address: PeerAddress) -> Self {
-        let (socket, outbox, body, trouble) = Default::default();
         Self {
             address,
-            socket,
+            socket: None,
             is_open: false,
             is_writable: false,
-            outbox,
+            outbox: Outbox::default(),
             retry_at: Moment::default(),
             open_by: Moment::default(),
-            body,
-            trouble,
+            body: Vec::new(),
+            trouble: None,
         }
     }
 

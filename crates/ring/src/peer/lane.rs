@@ -19,7 +19,7 @@ pub(super) struct Lane {
 
 /// How much memory a lane keeps.
 #[derive(Clone, Copy)]
-pub(super) struct Kept {
+pub(super) struct KeptMemory {
     /// If nothing waits.
     pub(super) empty_bytes: usize,
     /// Bytes already sent, if others wait behind them; more if that is half of what waits.
@@ -73,7 +73,7 @@ impl Lane {
     }
 
     /// Frees the memory of what was sent.
-    pub(super) fn tidy(&mut self, kept: Kept) {
+    pub(super) fn tidy(&mut self, kept: KeptMemory) {
         if self.is_empty() {
             self.bytes.clear();
             self.bytes.shrink_to(kept.empty_bytes);
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn what_waits_in_a_long_lane_is_moved_twice_at_most() {
         const FRAMES: usize = 64;
-        let kept = Kept { empty_bytes: 1 << 20, sent_bytes: 1 << 20 };
+        let kept = KeptMemory { empty_bytes: 1 << 20, sent_bytes: 1 << 20 };
         let (mut lane, body) = (Lane::default(), vec![7; 1 << 20]);
         (0..FRAMES).for_each(|_| lane.add(&body));
         let all = lane.waiting_bytes();

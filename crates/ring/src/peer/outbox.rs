@@ -6,7 +6,7 @@
 //! Invariant: however many words there are, what they overtake gets as much of the connection as they do.
 
 use super::UNCONNECTED_BYTES_MAX;
-use super::lane::{Kept, Lane};
+use super::lane::{KeptMemory, Lane};
 use super::repeats::{Repeats, Run};
 
 /// Frames on their way to one node.
@@ -36,8 +36,8 @@ const WORDS_BYTES_MAX: usize = 1 << 20;
 /// What waits is long from here on; less is sent before a delay would matter.
 const LONG_BYTES: usize = 256 << 10;
 
-const KEPT_AHEAD: Kept = Kept { empty_bytes: 64 << 10, sent_bytes: LONG_BYTES };
-const KEPT: Kept = Kept { empty_bytes: UNCONNECTED_BYTES_MAX, sent_bytes: UNCONNECTED_BYTES_MAX };
+const KEPT_AHEAD: KeptMemory = KeptMemory { empty_bytes: 64 << 10, sent_bytes: LONG_BYTES };
+const KEPT: KeptMemory = KeptMemory { empty_bytes: UNCONNECTED_BYTES_MAX, sent_bytes: UNCONNECTED_BYTES_MAX };
 
 /// Kinds of messages that overtake entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

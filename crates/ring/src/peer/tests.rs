@@ -50,8 +50,8 @@ impl Node {
 
     /// The connections on which nodes are heard, with their incarnations.
     fn heard_on(&self) -> Vec<(usize, Incarnation)> {
-        let greeted = |(&token, heard): (&usize, &Heard)| Some((token, heard.greeting()?.incarnation));
-        self.peers.heard.iter().filter_map(greeted).collect()
+        let greeted = |(&token, heard): (&usize, &Accepted)| Some((token, heard.greeting()?.incarnation));
+        self.peers.accepted.iter().filter_map(greeted).collect()
     }
 }
 
@@ -101,7 +101,7 @@ fn a_former_life_of_a_node_does_not_end_what_its_present_one_says() {
             assert!(first.heard_on().contains(&on[0]), "{:?}", first.heard_on());
         }
     });
-    assert!(first.peers.heard_last > 3 && warned <= 3, "{} tries, {warned}", first.peers.heard_last);
+    assert!(first.peers.accepted_last > 3 && warned <= 3, "{} tries, {warned}", first.peers.accepted_last);
     // A new incarnation is let in at once, and ends the connection of the one before.
     let mut next = Node::begin(2, 6);
     next.told(&[(1, first.at)]);
@@ -169,9 +169,9 @@ fn who_could_not_be_accepted_is_accepted_later_though_the_poll_tells_of_nothing(
     peers.flush(Moment(1_000_000), 0, poll.registry());
     let _dialled = std::net::TcpStream::connect(address).unwrap();
     peers.flush(Moment(1_000_001), 0, poll.registry());
-    assert_eq!(peers.heard.len(), 0, "it costs a call of the system");
+    assert_eq!(peers.accepted.len(), 0, "it costs a call of the system");
     peers.flush(Moment(1_200_000), 0, poll.registry());
-    assert_eq!(peers.heard.len(), 1);
+    assert_eq!(peers.accepted.len(), 1);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn of_any_number_of_strangers_little_is_said_in_the_log() {
             let mut stranger = std::net::TcpStream::connect(address).unwrap();
             stranger.write_all(&b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(4)).unwrap();
             peers.accept(poll.registry());
-            while !peers.heard.is_empty() {
+            while !peers.accepted.is_empty() {
                 poll.poll(&mut events, None).unwrap();
                 events.iter().for_each(|event| peers.notice(event, poll.registry(), &mut |_, _, _| ()));
             }
@@ -202,15 +202,15 @@ fn of_those_who_dial_so_many_are_accepted_at_a_time() {
     let (mut peers, address) = peers(poll.registry());
     let _dialled: Vec<_> = (0..100).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
     peers.accept(poll.registry());
-    assert_eq!(peers.heard_last, 64);
+    assert_eq!(peers.accepted_last, 64);
     peers.flush(Moment(0), 0, poll.registry());
-    assert_eq!(peers.heard_last, 100);
+    assert_eq!(peers.accepted_last, 100);
 }
 
 #[test]
 fn as_many_nodes_are_heard_as_the_table_has_and_no_number_of_sockets_beyond_a_limit() {
     for others in [0, 2, 1_025, 1_500, 10_000] {
-        assert!(heard_max(others) >= others + STRANGERS_MAX, "{others}");
+        assert!(accepted_max(others) >= others + STRANGERS_MAX, "{others}");
     }
-    assert_eq!(heard_max(usize::MAX), 65_536);
+    assert_eq!(accepted_max(usize::MAX), 65_536);
 }

@@ -55,7 +55,7 @@ impl Slots {
     pub(super) fn expiring(&self) -> HashSet<Slot> {
         match &self.home {
             Home::Alone(_) => HashSet::new(),
-            Home::Copied(copied) => copied.copies.expiring().clone(),
+            Home::Replicated(replicated) => replicated.copies.expiring().clone(),
         }
     }
 
@@ -77,8 +77,8 @@ impl Slots {
         let keys: Vec<_> = overdue.iter().map(|key| (key.key.as_slice(), key.deadline_ms)).collect();
         let keyspaces = match &mut self.home {
             Home::Alone(keyspaces) => keyspaces,
-            Home::Copied(copied) => {
-                let is_taken = copied.expire(slot, now, overdue);
+            Home::Replicated(replicated) => {
+                let is_taken = replicated.expire(slot, now, overdue);
                 self.metrics.expired.add(if is_taken { overdue.len() as u64 } else { 0 });
                 return Ok(is_taken);
             }

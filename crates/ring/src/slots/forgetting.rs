@@ -80,8 +80,8 @@ impl Slots {
     fn forget_clients(&mut self, slot: Slot, now: Now) -> Result<(), KeyspaceError> {
         let keyspaces = match &mut self.home {
             Home::Alone(keyspaces) => keyspaces,
-            Home::Copied(copied) => {
-                copied.forget_clients(slot, now, FORGOTTEN_MAX);
+            Home::Replicated(replicated) => {
+                replicated.forget_clients(slot, now, FORGOTTEN_MAX);
                 return Ok(());
             }
         };

@@ -17,7 +17,7 @@ impl Slots {
     pub(crate) fn group_heard(&self, now: Now) -> GroupHeard {
         match &self.home {
             Home::Alone(_) => GroupHeard::default(),
-            Home::Copied(copied) => copied.group_heard(now),
+            Home::Replicated(replicated) => replicated.group_heard(now),
         }
     }
 
@@ -25,7 +25,7 @@ impl Slots {
     pub(crate) fn dated(&mut self, clock: Now) -> Now {
         match &mut self.home {
             Home::Alone(_) => clock,
-            Home::Copied(copied) => copied.copies.dates.by(clock),
+            Home::Replicated(replicated) => replicated.copies.dates.adjusted(clock),
         }
     }
 
@@ -33,7 +33,7 @@ impl Slots {
     pub(crate) fn dated_again(&self, now: Now) -> Now {
         match &self.home {
             Home::Alone(_) => now,
-            Home::Copied(copied) => copied.copies.dates.again(now),
+            Home::Replicated(replicated) => replicated.copies.dates.readjusted(now),
         }
     }
 
@@ -41,7 +41,7 @@ impl Slots {
     pub(crate) fn clock_seen(&self) -> ClockSeen {
         match &self.home {
             Home::Alone(_) => ClockSeen::default(),
-            Home::Copied(copied) => copied.copies.dates.seen(),
+            Home::Replicated(replicated) => replicated.copies.dates.seen(),
         }
     }
 
@@ -49,7 +49,7 @@ impl Slots {
     pub(crate) fn takes(&self, slot: Slot) -> bool {
         match &self.home {
             Home::Alone(_) => false,
-            Home::Copied(copied) => copied.copies.takes(slot),
+            Home::Replicated(replicated) => replicated.copies.takes(slot),
         }
     }
 
@@ -58,7 +58,7 @@ impl Slots {
     pub(crate) fn may_read(&self, slot: Slot, now: Now) -> bool {
         match &self.home {
             Home::Alone(_) => true,
-            Home::Copied(copied) => copied.copies.may_read(slot, now),
+            Home::Replicated(replicated) => replicated.copies.may_read(slot, now),
         }
     }
 
@@ -66,7 +66,7 @@ impl Slots {
     pub(crate) fn may_hold(&self, slot: Slot) -> bool {
         let is_under_way = match &self.home {
             Home::Alone(_) => false,
-            Home::Copied(copied) => copied.copies.is_under_way(slot),
+            Home::Replicated(replicated) => replicated.copies.is_under_way(slot),
         };
         is_under_way || self.keys_in(slot) > 0
     }
@@ -75,9 +75,9 @@ impl Slots {
     pub(crate) fn others_seen(&self) -> OthersSeen {
         match &self.home {
             Home::Alone(_) => OthersSeen::default(),
-            Home::Copied(copied) => OthersSeen {
-                behind: copied.copies.behind(),
-                unreached: copied.copies.peers.unreached().collect(),
+            Home::Replicated(replicated) => OthersSeen {
+                behind: replicated.copies.behind(),
+                unreached: replicated.copies.peers.unreached().collect(),
                 clock: self.clock_seen(),
             },
         }
@@ -87,8 +87,8 @@ impl Slots {
     pub(crate) fn ask_group(&mut self, changes: Vec<Change>) -> Result<(), &'static str> {
         match &mut self.home {
             Home::Alone(_) => Err("this node is the whole ring"),
-            Home::Copied(copied) => {
-                copied.copies.ask_group(changes);
+            Home::Replicated(replicated) => {
+                replicated.copies.ask_group(changes);
                 Ok(())
             }
         }
@@ -96,8 +96,8 @@ impl Slots {
 
     /// Handles what the poll reported about other nodes.
     pub(crate) fn notice(&mut self, event: &Event, registry: &Registry) {
-        if let Home::Copied(copied) = &mut self.home {
-            copied.notice(event, registry);
+        if let Home::Replicated(replicated) = &mut self.home {
+            replicated.notice(event, registry);
         }
     }
 
@@ -105,7 +105,7 @@ impl Slots {
     pub(crate) fn hear(&mut self, now: Now, registry: &Registry) -> Result<(), NodeError> {
         match &mut self.home {
             Home::Alone(_) => Ok(()),
-            Home::Copied(copied) => copied.hear(now, registry),
+            Home::Replicated(replicated) => replicated.hear(now, registry),
         }
     }
 
@@ -113,7 +113,7 @@ impl Slots {
     pub(crate) fn tick(&self) -> Option<Duration> {
         match &self.home {
             Home::Alone(_) => None,
-            Home::Copied(copied) => Some(copied.tick()),
+            Home::Replicated(replicated) => Some(replicated.tick()),
         }
     }
 
@@ -121,7 +121,7 @@ impl Slots {
     pub(crate) fn answer_bytes(&self) -> usize {
         match &self.home {
             Home::Alone(_) => 0,
-            Home::Copied(copied) => copied.copies.answer_bytes(),
+            Home::Replicated(replicated) => replicated.copies.answer_bytes(),
         }
     }
 }

@@ -51,8 +51,7 @@ impl Rounds {
             drop(tell.send(done));
             let _ = waker.wake();
         })?;
-        let (asked, synced, waiting_since, quick_in_a_row) = Default::default();
-        Ok(Self { engine, clock, syncer, told, asked, synced, waiting_since, quick_in_a_row })
+        Ok(Self { engine, clock, syncer, told, asked: 0, synced: 0, waiting_since: None, quick_in_a_row: 0 })
     }
 
     /// Ends a round. Returns the number that everything written so far waits for; none if all of it is

@@ -10,7 +10,7 @@
 
 use super::touched::{Fields, Touched};
 use super::watch::{Watch, slot_of_place};
-use super::{Told, Watches};
+use super::{WatchEnd, Watches};
 use crate::address::HostPort;
 use crate::clock::Now;
 use crate::failures;
@@ -23,20 +23,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Longest value that is sent, in bytes; the client has to read a longer one.
-const TOLD_BYTES_MAX: u64 = 1 << 20;
+const VALUE_BYTES_MAX: u64 = 1 << 20;
 
 const _: () =
-    assert!(CONDITION_BYTES_MAX as u64 <= TOLD_BYTES_MAX, "what is expected is compared as a whole");
+    assert!(CONDITION_BYTES_MAX as u64 <= VALUE_BYTES_MAX, "what is expected is compared as a whole");
 
 /// The part of a value that is read. If the value is longer, that is known by then, and no watch can expect
 /// exactly this value.
-const LOOKED_AT: Part = Part { offset: 0, len: TOLD_BYTES_MAX + 1 };
+const PART_READ: Part = Part { offset: 0, len: VALUE_BYTES_MAX + 1 };
 
 /// Most bytes of values sent in a round. Beyond that, only short values are sent.
-const TOLD_TOGETHER_MAX: u64 = 64 << 20;
+const ROUND_VALUE_BYTES_MAX: u64 = 64 << 20;
 
 /// Longest value that is always sent, in bytes.
-const SHORT_BYTES: u64 = 1 << 10;
+const SHORT_VALUE_BYTES_MAX: u64 = 1 << 10;
 
 /// Most watches checked in a round: of new ones, of due ones and of those whose time is over, each. That
 /// takes some milliseconds; the others follow in the next rounds.
@@ -94,7 +94,7 @@ impl Look<'_> {
 
 impl Seen {
     fn of(watch: &Watch, now: Now, keyspaces: &Keyspaces, failed: &mut u64) -> Self {
-        let get = OwnCommand::Get { key: watch.key(), field: &watch.field, part: LOOKED_AT };
+        let get = OwnCommand::Get { key: watch.key(), field: &watch.field, part: PART_READ };
         let ((keyspace, number), mut reply) = (keyspaces.of(watch.slot()), Vec::new());
         let reply = match keyspace.read_own(number, now.date_ms, &get, Protocol::Resp2, &mut reply) {
             Ok(ReadOutcome::Answered) => Some(reply),
@@ -198,7 +198,7 @@ impl Watches {
                 self.look_at(number, look);
             }
             if let Some(watch) = self.remove(number) {
-                self.tell(&watch.waiter, &Told::TimeOut);
+                self.tell(&watch.waiter, &WatchEnd::TimeOut);
             }
         }
     }
@@ -220,19 +220,20 @@ impl Watches {
             return;
         };
         let told = match reply.first() {
-            Some(b'-') => Told::Refused(std::str::from_utf8(&reply[1..]).unwrap_or_default().trim_end()),
+            Some(b'-') => WatchEnd::Refused(std::str::from_utf8(&reply[1..]).unwrap_or_default().trim_end()),
             _ => {
                 let value = string_of(reply);
                 if !watch.expected.is_met(value) {
                     return;
                 }
                 let bytes = value.map_or(0, |value| value.len() as u64);
-                let is_much = bytes > SHORT_BYTES && self.told_bytes + bytes > TOLD_TOGETHER_MAX;
-                match bytes > TOLD_BYTES_MAX || is_much {
-                    true => Told::Long,
+                let is_much =
+                    bytes > SHORT_VALUE_BYTES_MAX && self.value_bytes + bytes > ROUND_VALUE_BYTES_MAX;
+                match bytes > VALUE_BYTES_MAX || is_much {
+                    true => WatchEnd::Long,
                     false => {
-                        self.told_bytes += bytes;
-                        Told::Met(value)
+                        self.value_bytes += bytes;
+                        WatchEnd::Met(value)
                     }
                 }
             }
@@ -258,7 +259,7 @@ impl Watches {
         }
         for (number, why) in gone {
             if let Some(watch) = self.remove(number) {
-                self.tell(&watch.waiter, &Told::Refused(&why));
+                self.tell(&watch.waiter, &WatchEnd::Refused(&why));
             }
         }
     }

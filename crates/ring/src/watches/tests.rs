@@ -29,14 +29,14 @@ fn watch_of(users: u32, id: Option<u64>, field: &[u8], expected: Expected<&[u8]>
 }
 
 /// A node that leads all slots, and its watches.
-struct Place {
+struct TestNode {
     keyspaces: Keyspaces,
     table: SlotTable,
     watches: Watches,
     touched: Touched,
 }
 
-impl Place {
+impl TestNode {
     fn new() -> Self {
         let engine = Engine::in_memory(Options::default()).unwrap();
         let keyspaces = Keyspaces::open(&engine, Persistence::Off).unwrap();
@@ -199,55 +199,55 @@ fn what_another_node_has_by_now_is_not_looked_at_here() {
 
 #[test]
 fn of_a_long_value_no_more_is_read_than_may_be_told() {
-    let mut place = Place::new();
+    let mut node = TestNode::new();
     let long = vec![b'v'; 32 << 20];
-    place.put(b"f", &long);
-    place.put(b"g", &long);
+    node.put(b"f", &long);
+    node.put(b"g", &long);
     let begun = Instant::now();
     for id in 0..1_000 {
         let field = if id % 2 == 0 { b"f" } else { b"g" };
-        place.watches.begin(watch_of(0, Some(id), field, Expected::Equals(Some(b"x"))));
+        node.watches.begin(watch_of(0, Some(id), field, Expected::Equals(Some(b"x"))));
     }
-    assert_eq!(place.round(), 0);
+    assert_eq!(node.round(), 0);
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     // The watch is met, and the value too long to be sent.
-    place.watches.begin(watch_of(0, None, b"f", Expected::Differs(None)));
-    place.watches.look(BEGIN, &place.keyspaces, &place.table, &mut place.touched);
-    assert_eq!(place.watches.take_answers()[0].1, b"*2\r\n:2\r\n_\r\n");
+    node.watches.begin(watch_of(0, None, b"f", Expected::Differs(None)));
+    node.watches.look(BEGIN, &node.keyspaces, &node.table, &mut node.touched);
+    assert_eq!(node.watches.take_answers()[0].1, b"*2\r\n:2\r\n_\r\n");
 }
 
 #[test]
 fn many_that_a_write_is_about_are_looked_at_some_with_each_round() {
-    let mut place = Place::new();
+    let mut node = TestNode::new();
     let count = LOOKS_MAX as u64 * 2 + 1;
     for id in 0..count {
-        place.watches.begin(watch_of(0, Some(id), b"f", Expected::Differs(None)));
+        node.watches.begin(watch_of(0, Some(id), b"f", Expected::Differs(None)));
     }
-    let round = |place: &mut Place| (place.round(), place.watches.goes_on(BEGIN.moment));
-    let begun = [1, 2, 3, 4].map(|_| round(&mut place));
+    let round = |node: &mut TestNode| (node.round(), node.watches.goes_on(BEGIN.moment));
+    let begun = [1, 2, 3, 4].map(|_| round(&mut node));
     assert_eq!(begun, [(0, true), (0, true), (0, false), (0, false)], "none is there yet");
-    place.put(b"f", b"v");
-    place.touch();
-    let told = [1, 2, 3, 4].map(|_| round(&mut place));
+    node.put(b"f", b"v");
+    node.touch();
+    let told = [1, 2, 3, 4].map(|_| round(&mut node));
     assert_eq!(told, [(LOOKS_MAX, true), (LOOKS_MAX, true), (1, false), (0, false)]);
 }
 
 #[test]
 fn who_came_first_is_looked_at_before_any_number_of_those_who_come_later() {
-    let mut place = Place::new();
+    let mut node = TestNode::new();
     let long = vec![b'v'; 1 << 20];
     let names: Vec<String> = (0..17).map(|number| format!("a{number:02}")).collect();
-    names.iter().for_each(|name| place.put(name.as_bytes(), &long));
-    place.put(b"z", b"v");
-    place.watches.begin(watch_of(0, Some(1_000), b"z", Expected::Differs(None)));
+    names.iter().for_each(|name| node.put(name.as_bytes(), &long));
+    node.put(b"z", b"v");
+    node.watches.begin(watch_of(0, Some(1_000), b"z", Expected::Differs(None)));
     // They want more in each round than a round may read, and all of them sort before it.
     let told: usize = (0..5_u64)
         .map(|round| {
             for (id, name) in (round * 17..).zip(&names) {
                 let (name, expected) = (name.as_bytes(), Expected::Equals(Some(b"x".as_slice())));
-                place.watches.begin(watch_of(0, Some(id), name, expected));
+                node.watches.begin(watch_of(0, Some(id), name, expected));
             }
-            place.round()
+            node.round()
         })
         .sum();
     assert_eq!(told, 1);
@@ -255,90 +255,90 @@ fn who_came_first_is_looked_at_before_any_number_of_those_who_come_later() {
 
 #[test]
 fn those_that_ended_before_they_were_looked_at_take_no_place() {
-    let mut place = Place::new();
-    place.watches.begin(watch_of(0, Some(9_999), b"f", Expected::Differs(None)));
+    let mut node = TestNode::new();
+    node.watches.begin(watch_of(0, Some(9_999), b"f", Expected::Differs(None)));
     for id in 0..2 * LOOKS_MAX as u64 {
-        place.watches.begin(watch_of(0, Some(id), b"f", Expected::Differs(None)));
-        place.watches.end_id(3, id);
+        node.watches.begin(watch_of(0, Some(id), b"f", Expected::Differs(None)));
+        node.watches.end_id(3, id);
     }
-    assert_eq!((place.round(), place.watches.goes_on(BEGIN.moment)), (0, false));
+    assert_eq!((node.round(), node.watches.goes_on(BEGIN.moment)), (0, false));
 }
 
 #[test]
 fn what_is_written_again_before_all_were_looked_at_is_looked_at_again() {
-    let mut place = Place::new();
+    let mut node = TestNode::new();
     let count = LOOKS_MAX as u64 + 1;
     for id in 0..count {
         let field = format!("{id:05}");
-        place.watches.begin(watch_of(0, Some(id), field.as_bytes(), Expected::Differs(None)));
+        node.watches.begin(watch_of(0, Some(id), field.as_bytes(), Expected::Differs(None)));
     }
-    assert_eq!([place.round(), place.round()], [0, 0]);
-    place.touch();
-    assert_eq!((place.round(), place.watches.goes_on(BEGIN.moment)), (0, true));
+    assert_eq!([node.round(), node.round()], [0, 0]);
+    node.touch();
+    assert_eq!((node.round(), node.watches.goes_on(BEGIN.moment)), (0, true));
     // The first one was checked, the last one was not.
-    place.put(b"00000", b"v");
-    place.put(format!("{:05}", count - 1).as_bytes(), b"v");
-    place.touch();
-    assert_eq!([place.round(), place.round(), place.round()], [2, 0, 0]);
+    node.put(b"00000", b"v");
+    node.put(format!("{:05}", count - 1).as_bytes(), b"v");
+    node.touch();
+    assert_eq!([node.round(), node.round(), node.round()], [2, 0, 0]);
 }
 
 #[test]
 fn whose_time_is_over_before_it_was_looked_at_is_looked_at_first() {
-    let mut place = Place::new();
-    place.put(b"last", b"v");
+    let mut node = TestNode::new();
+    node.put(b"last", b"v");
     for id in 0..LOOKS_MAX as u64 {
-        place.watches.begin(watch_of(0, Some(id), b"f", Expected::Differs(None)));
+        node.watches.begin(watch_of(0, Some(id), b"f", Expected::Differs(None)));
     }
     let mut last = watch_of(0, None, b"last", Expected::Differs(None));
     last.ends_us = BEGIN.moment.0;
-    place.watches.begin(last);
-    place.watches.look(BEGIN, &place.keyspaces, &place.table, &mut place.touched);
-    assert_eq!(place.watches.take_answers()[0].1, b"*2\r\n:1\r\n$1\r\nv\r\n");
+    node.watches.begin(last);
+    node.watches.look(BEGIN, &node.keyspaces, &node.table, &mut node.touched);
+    assert_eq!(node.watches.take_answers()[0].1, b"*2\r\n:1\r\n$1\r\nv\r\n");
 }
 
 #[test]
 fn a_round_reads_so_many_bytes_however_many_long_values_are_waited_for() {
-    let mut place = Place::new();
+    let mut node = TestNode::new();
     let value = vec![b'v'; 1 << 20];
     for id in 0..40 {
         let field = format!("{id}");
-        place.put(field.as_bytes(), &value);
-        place.watches.begin(watch_of(0, Some(id), field.as_bytes(), Expected::Differs(None)));
+        node.put(field.as_bytes(), &value);
+        node.watches.begin(watch_of(0, Some(id), field.as_bytes(), Expected::Differs(None)));
     }
-    assert_eq!([1, 2, 3, 4].map(|_| place.round()), [16, 16, 8, 0]);
+    assert_eq!([1, 2, 3, 4].map(|_| node.round()), [16, 16, 8, 0]);
 }
 
 #[test]
 fn many_watches_of_one_key_cost_a_write_to_one_field_nothing() {
-    let mut place = Place::new();
+    let mut node = TestNode::new();
     for id in 0..30_000 {
         let field = format!("{id:05}");
-        place.watches.begin(watch_of(0, Some(id), field.as_bytes(), Expected::Differs(None)));
+        node.watches.begin(watch_of(0, Some(id), field.as_bytes(), Expected::Differs(None)));
     }
-    while place.watches.goes_on(BEGIN.moment) {
-        assert_eq!(place.round(), 0);
+    while node.watches.goes_on(BEGIN.moment) {
+        assert_eq!(node.round(), 0);
     }
     let begun = Instant::now();
     for id in 0..1_000 {
-        place.put(b"nobody waits for this one", b"v");
-        assert_eq!(place.round(), 0);
-        place.put(format!("{:05}", id * 30).as_bytes(), b"v");
-        assert_eq!(place.round(), 1);
-        assert!(!place.watches.goes_on(BEGIN.moment));
+        node.put(b"nobody waits for this one", b"v");
+        assert_eq!(node.round(), 0);
+        node.put(format!("{:05}", id * 30).as_bytes(), b"v");
+        assert_eq!(node.round(), 1);
+        assert!(!node.watches.goes_on(BEGIN.moment));
     }
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
 #[test]
 fn a_write_to_one_field_of_a_key_whose_time_is_over_is_about_all_of_them() {
-    let mut place = Place::new();
-    place.put(b"f", b"v");
-    place.put(b"g", b"v");
-    place.watches.begin(watch_of(0, Some(1), b"g", Expected::Equals(None)));
+    let mut node = TestNode::new();
+    node.put(b"f", b"v");
+    node.put(b"g", b"v");
+    node.watches.begin(watch_of(0, Some(1), b"g", Expected::Equals(None)));
     let (deadline, rule) = (Deadline::At(5), ExpiryRule::default());
-    place.apply(1, &Command::Expire { key: b"key", deadline, rule });
-    assert_eq!(place.round(), 0);
+    node.apply(1, &Command::Expire { key: b"key", deadline, rule });
+    assert_eq!(node.round(), 0);
     // It has not been deleted yet.
-    place.apply(9, &Command::HashSet { key: b"key", pairs: vec![(b"f", b"w")], says_ok: false });
-    assert_eq!(place.round(), 1);
+    node.apply(9, &Command::HashSet { key: b"key", pairs: vec![(b"f", b"w")], says_ok: false });
+    assert_eq!(node.round(), 1);
 }

@@ -7,7 +7,7 @@ use super::nodes::check_copies;
 use super::{persistence, place, up};
 use crate::text::quoted;
 use crate::{Failure, Session};
-use atoll_ring::{Persistence, Place};
+use atoll_ring::{Persistence, SlotStorage};
 use atoll_store::Durability;
 use clap::Args;
 use serde_json::json;
@@ -49,7 +49,7 @@ const SCRIPT: &str = include_str!("slurm.sh");
 
 impl Slurm {
     pub(super) fn run(self, session: &Session) -> Result<(), Failure> {
-        let Place::Folder(folder) = place(false, session)? else {
+        let SlotStorage::Folder(folder) = place(false, session)? else {
             return Err(wrong(
                 "a ring of a job in memory",
                 "name a folder that all nodes share: --store /scratch/me/ring",

@@ -9,7 +9,7 @@ use crate::output::note;
 use crate::text::{quoted, quoted_path};
 use crate::{Failure, Session};
 use atoll_open::{RingOperator, RingUrl, operate_ring};
-use atoll_ring::{Persistence, Place};
+use atoll_ring::{Persistence, SlotStorage};
 use atoll_store::StoreError;
 use clap::Args;
 use serde_json::{Value, json};
@@ -90,8 +90,8 @@ impl Drop for Running {
 impl RingUp {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let folder = match place(self.memory, session)? {
-            Place::Memory => None,
-            Place::Folder(folder) => Some(folder),
+            SlotStorage::Memory => None,
+            SlotStorage::Folder(folder) => Some(folder),
         };
         self.copies.map_or(Ok(()), |copies| check_copies(copies, self.nodes.into()))?;
         let durability = persistence(session)?;

@@ -77,7 +77,7 @@ fn begun(engine: &Engine) -> (Copies, mio::Poll) {
 fn leading(engine: &Engine) -> (Copies, mio::Poll) {
     let (mut copies, poll) = begun(engine);
     let table = table_of(2, ME, &[], 2..=2);
-    copies.dates.by(NOW);
+    copies.dates.adjusted(NOW);
     copies.dates.follow(&table);
     copies.step(NOW, Input::Table(table)).unwrap();
     copies.step(NOW, Input::GroupHeard { asked_at: NOW.moment }).unwrap();

@@ -53,7 +53,7 @@ fn begun(now: Now) -> (Copies, mio::Poll) {
     let gathering = GatheringRoom { slot_bytes_max: 30_000, bytes_max: 60_000 };
     let options = Options { in_sync_min: 1, ..Options::default() };
     let mut copies = Copies::new(ME, options, keyspaces, Some(log), peers, 1 << 20, gathering);
-    copies.dates.by(now);
+    copies.dates.adjusted(now);
     copies.begin(now, (Incarnation(1), 0), poll.registry()).unwrap();
     let table = Arc::new(table());
     copies.dates.follow(&table);

@@ -233,7 +233,7 @@ fn whoever_leads_next_begins_anew_and_what_came_before_is_gone() {
 #[test]
 fn cells_are_written_together_as_long_as_they_are_not_many_bytes_nor_many() {
     let cells = |count, bytes| vec![(vec![1; 10], vec![2; bytes]); count];
-    assert_eq!(count_together(&cells(5_000, 10)), CELLS_TOGETHER);
+    assert_eq!(count_together(&cells(5_000, 10)), BATCH_CELLS_MAX);
     assert_eq!(count_together(&cells(100, 100_000)), 10);
     assert_eq!([1, 3].map(|count| count_together(&cells(count, 4 << 20))), [1, 1]);
     assert_eq!(count_together(&cells(3, 10)), 3);

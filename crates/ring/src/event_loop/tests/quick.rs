@@ -25,7 +25,7 @@ fn quick(clients: usize) -> (Ready, Arc<Standing>, Vec<Socket>) {
 
 impl Ready {
     fn pass(&mut self) -> Result<(), NodeError> {
-        self.event_loop.pass(&mut Events::with_capacity(EVENTS))
+        self.event_loop.pass(&mut Events::with_capacity(EVENTS_MAX))
     }
 
     /// Whether the last sync was made by the loop, which runs on this thread.

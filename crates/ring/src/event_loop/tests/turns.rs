@@ -30,7 +30,7 @@ impl Ready {
 
     /// Polls once.
     fn look(&mut self) {
-        let mut events = Events::with_capacity(EVENTS);
+        let mut events = Events::with_capacity(EVENTS_MAX);
         self.event_loop.poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
         events.iter().for_each(|event| self.event_loop.notice(event));
     }

@@ -1,11 +1,11 @@
-//! Lines: one connection to each node, on which the node reports changes of watched fields.
+//! Watch connections: one to each node, on which the node reports changes of watched fields.
 //!
-//! Invariant: each watch on a line is answered once, also when the line breaks.
+//! Invariant: each watch on a connection is answered once, also when the connection breaks.
 //! Invariant: what a node sends is read even while it accepts nothing, because a node whose output is not
 //! read accepts nothing any more.
 
 use crate::answer::{FULL, is_of_keyspace};
-use crate::connection::{Bytes, entering, open, write_some, written};
+use crate::connection::{ByteStream, entering, open, write_some, written};
 use crate::options::RingOptions;
 use atoll_resp::{Limits, ReplyParser, Value};
 use parking_lot::Mutex;
@@ -17,9 +17,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{mpsc, oneshot};
 
-/// The lines of a store.
+/// The watch connections of a store.
 #[derive(Default)]
-pub(crate) struct Lines {
+pub(crate) struct WatchConnections {
     open: Mutex<HashMap<Arc<str>, mpsc::UnboundedSender<Wish>>>,
     last: AtomicU64,
     /// Number of watches that wait.
@@ -28,19 +28,19 @@ pub(crate) struct Lines {
 
 /// How long a node is asked to wait at a time, for each watch that waits, if that is longer than the turn of
 /// few. This bounds how many watches are renewed in a second.
-const TURN_EACH: Duration = Duration::from_micros(1500);
+const TURN_PER_WATCH: Duration = Duration::from_micros(1500);
 
 /// How long one wait at a node lasts: `of_few`, longer when many wait, shortened at random by up to half so
 /// that waits begun together do not end together. A repeated request also finds out whether the node still
 /// owns the cell.
 fn turn(of_few: Duration, waiting: u64, chance: f64) -> Duration {
-    let each = TURN_EACH.saturating_mul(u32::try_from(waiting).unwrap_or(u32::MAX));
+    let each = TURN_PER_WATCH.saturating_mul(u32::try_from(waiting).unwrap_or(u32::MAX));
     of_few.max(each).mul_f64(1.0 - chance / 2.0)
 }
 
 /// How a watch at a node ends.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum WatchEnd {
     /// The field is as expected, with this value.
     Met(Option<Vec<u8>>),
     /// The field is as expected, and its value has to be read.
@@ -51,14 +51,14 @@ pub(crate) enum Told {
     Refused(Vec<u8>),
     /// The node knows no such keyspace, or not yet.
     Elsewhere(String),
-    /// The line broke, or could not be opened.
+    /// The connection broke, or could not be opened.
     Lost(String),
     /// The node was silent even when the time was over. It may have hung all along.
     Silent(String),
 }
 
 enum Wish {
-    Watch { id: u64, request: Vec<u8>, told: oneshot::Sender<Told> },
+    Watch { id: u64, request: Vec<u8>, told: oneshot::Sender<WatchEnd> },
     Unwatch(u64),
 }
 
@@ -74,13 +74,13 @@ impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         if !self.is_told {
-            // On a broken line there is nothing to end.
+            // On a broken connection there is nothing to end.
             let _ = self.line.send(Wish::Unwatch(self.id));
         }
     }
 }
 
-impl Lines {
+impl WatchConnections {
     /// How long to ask a node to wait before it is asked again.
     pub(crate) fn turn(&self, options: &RingOptions) -> Duration {
         turn(options.turn, self.waiting.load(Ordering::Relaxed), fastrand::f64())
@@ -94,13 +94,13 @@ impl Lines {
         address: &Arc<str>,
         milliseconds: u64,
         words: &[&[u8]],
-    ) -> Told {
+    ) -> WatchEnd {
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let (number, time) = (id.to_string(), milliseconds.to_string());
         let request = written(&[&[b"AT.WATCH", number.as_bytes(), time.as_bytes()], words].concat());
         let (told, waits) = oneshot::channel();
         let line = self.line(options, address);
-        let broke = || Told::Lost(format!("the connection to {address} was lost"));
+        let broke = || WatchEnd::Lost(format!("the connection to {address} was lost"));
         if line.send(Wish::Watch { id, request, told }).is_err() {
             self.open.lock().remove(address);
             return broke();
@@ -115,7 +115,7 @@ impl Lines {
         waiter.is_told = told.is_ok();
         match told {
             Ok(told) => told.unwrap_or_else(|_| broke()),
-            Err(_) => Told::Silent(format!("{address} says nothing")),
+            Err(_) => WatchEnd::Silent(format!("{address} says nothing")),
         }
     }
 
@@ -140,24 +140,24 @@ impl Lines {
         line
     }
 
-    /// Ends all lines.
+    /// Ends all connections.
     pub(crate) fn close(&self) {
         self.open.lock().clear();
     }
 }
 
-/// The watches on one line.
+/// The watches on one connection.
 struct Waiting {
     wishes: mpsc::UnboundedReceiver<Wish>,
-    told: HashMap<u64, oneshot::Sender<Told>>,
+    told: HashMap<u64, oneshot::Sender<WatchEnd>>,
     /// Requests without an answer so far, in order.
-    answers: VecDeque<Said>,
+    answers: VecDeque<SentRequest>,
     /// The bytes that are being written.
     out: Vec<u8>,
 }
 
 /// A request to a node.
-enum Said {
+enum SentRequest {
     /// Authentication, or entering the keyspace.
     Greeting,
     /// A watch with this id.
@@ -167,35 +167,36 @@ enum Said {
 }
 
 /// Size of the receive buffer, in bytes.
-const ROOM: usize = 16 << 10;
+const RECEIVE_BYTES: usize = 16 << 10;
 
 /// How long to read what a node sent before it stopped accepting.
-const LAST_WORDS: Duration = Duration::from_millis(100);
+const FINAL_READ_TIME: Duration = Duration::from_millis(100);
 
 /// With more than this left to write, no more wishes are taken.
-const OUT_MAX: usize = 1 << 20;
+const OUT_BYTES_MAX: usize = 1 << 20;
 
 impl Waiting {
     fn of(wishes: mpsc::UnboundedReceiver<Wish>) -> Self {
         Self { wishes, told: HashMap::new(), answers: VecDeque::new(), out: Vec::new() }
     }
 
-    /// Runs until the line breaks or no caller is left.
+    /// Runs until the connection breaks or no caller is left.
     async fn run(&mut self, address: &str, options: &RingOptions) -> io::Result<()> {
         let connecting = tokio::time::timeout(options.connect_time_out, open(address, options));
         let stream = connecting.await.map_err(|late| io::Error::new(io::ErrorKind::TimedOut, late))??;
         self.talk(stream, options).await
     }
 
-    async fn talk(&mut self, stream: impl Bytes, options: &RingOptions) -> io::Result<()> {
+    async fn talk(&mut self, stream: impl ByteStream, options: &RingOptions) -> io::Result<()> {
         let (mut reader, mut writer) = tokio::io::split(stream);
         self.out = greeting(options);
-        self.answers.push_back(Said::Greeting);
+        self.answers.push_back(SentRequest::Greeting);
         if options.keyspace.is_some() {
-            self.answers.push_back(Said::Greeting);
+            self.answers.push_back(SentRequest::Greeting);
         }
         let mut is_unflushed = true;
-        let (mut parser, mut arrived) = (ReplyParser::new(Limits::default()), Vec::with_capacity(ROOM));
+        let (mut parser, mut arrived) =
+            (ReplyParser::new(Limits::default()), Vec::with_capacity(RECEIVE_BYTES));
         loop {
             tokio::select! {
                 written = write_some(&mut writer, &self.out), if is_unflushed => match written {
@@ -207,10 +208,10 @@ impl Waiting {
                         return Err(error);
                     }
                 },
-                wish = self.wishes.recv(), if self.out.len() < OUT_MAX => {
+                wish = self.wishes.recv(), if self.out.len() < OUT_BYTES_MAX => {
                     let Some(wish) = wish else { return Ok(()) };
                     self.take(wish);
-                    while self.out.len() < OUT_MAX && let Ok(more) = self.wishes.try_recv() {
+                    while self.out.len() < OUT_BYTES_MAX && let Ok(more) = self.wishes.try_recv() {
                         self.take(more);
                     }
                     is_unflushed = true;
@@ -220,7 +221,7 @@ impl Waiting {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
                     self.hear_all(&mut parser, &mut arrived)?;
-                    arrived.reserve(ROOM);
+                    arrived.reserve(RECEIVE_BYTES);
                 }
             }
         }
@@ -235,7 +236,7 @@ impl Waiting {
     ) -> io::Result<()> {
         let said = async { while reader.read_buf(arrived).await.is_ok_and(|count| count > 0) {} };
         // All of it has arrived by now, unless the network lost some.
-        let _ = tokio::time::timeout(LAST_WORDS, said).await;
+        let _ = tokio::time::timeout(FINAL_READ_TIME, said).await;
         self.hear_all(parser, arrived)
     }
 
@@ -253,12 +254,12 @@ impl Waiting {
         match wish {
             Wish::Watch { id, request, told } => {
                 self.told.insert(id, told);
-                self.answers.push_back(Said::Watch(id));
+                self.answers.push_back(SentRequest::Watch(id));
                 self.out.extend(request);
             }
             Wish::Unwatch(id) => {
                 if self.told.remove(&id).is_some() {
-                    self.answers.push_back(Said::Unwatch);
+                    self.answers.push_back(SentRequest::Unwatch);
                     self.out.extend(written(&[b"AT.UNWATCH", id.to_string().as_bytes()]));
                 }
             }
@@ -275,10 +276,10 @@ impl Waiting {
             };
             let bytes = if let Value::String(bytes) = value { Some(bytes) } else { None };
             let told = match state {
-                0 => Told::TimeOut,
-                1 => Told::Met(bytes),
-                2 => Told::Long,
-                _ => Told::Refused(bytes.unwrap_or_default()),
+                0 => WatchEnd::TimeOut,
+                1 => WatchEnd::Met(bytes),
+                2 => WatchEnd::Long,
+                _ => WatchEnd::Refused(bytes.unwrap_or_default()),
             };
             if let Some(waits) = self.told.remove(&id.unsigned_abs()) {
                 let _ = waits.send(told);
@@ -286,15 +287,15 @@ impl Waiting {
             return Ok(());
         }
         match (self.answers.pop_front(), value) {
-            (Some(Said::Watch(id)), Value::Error(text)) => {
+            (Some(SentRequest::Watch(id)), Value::Error(text)) => {
                 if let Some(waits) = self.told.remove(&id) {
-                    let _ = waits.send(Told::Refused(text));
+                    let _ = waits.send(WatchEnd::Refused(text));
                 }
                 Ok(())
             }
             // The node does not authenticate this client, not yet, or is full. The error replies that follow
             // are consequences.
-            (Some(Said::Greeting), Value::Error(text)) => {
+            (Some(SentRequest::Greeting), Value::Error(text)) => {
                 self.refuse(&text);
                 Err(io::ErrorKind::PermissionDenied.into())
             }
@@ -305,18 +306,18 @@ impl Waiting {
     /// Ends all watches with the node's error, including those that were not taken yet.
     fn refuse(&mut self, text: &[u8]) {
         self.tell_all(|| match is_of_keyspace(text) {
-            true => Told::Elsewhere(String::from_utf8_lossy(text).into_owned()),
-            false => Told::Refused(text.to_vec()),
+            true => WatchEnd::Elsewhere(String::from_utf8_lossy(text).into_owned()),
+            false => WatchEnd::Refused(text.to_vec()),
         });
     }
 
-    /// Ends all watches because the line is over.
+    /// Ends all watches because the connection is over.
     fn end(&mut self, why: &str) {
-        self.tell_all(|| Told::Lost(why.to_owned()));
+        self.tell_all(|| WatchEnd::Lost(why.to_owned()));
     }
 
-    /// Closes the line to further wishes, and ends all watches.
-    fn tell_all(&mut self, told: impl Fn() -> Told) {
+    /// Closes the connection to further wishes, and ends all watches.
+    fn tell_all(&mut self, told: impl Fn() -> WatchEnd) {
         self.wishes.close();
         while let Ok(wish) = self.wishes.try_recv() {
             if let Wish::Watch { id, told, .. } = wish {
@@ -378,7 +379,7 @@ mod tests {
         tokio::spawn(serve(there));
         tokio::spawn(async move { Waiting::of(wishes).talk(here, &RingOptions::of(Vec::new())).await });
         let told = tokio::time::timeout(Duration::from_secs(20), join_all(waits)).await.unwrap();
-        assert!(told.iter().all(|told| matches!(told, Ok(Told::Met(Some(value))) if value == b"value")));
+        assert!(told.iter().all(|told| matches!(told, Ok(WatchEnd::Met(Some(value))) if value == b"value")));
     }
 
     #[tokio::test(start_paused = true)]
@@ -392,9 +393,10 @@ mod tests {
         let options =
             RingOptions { connect_time_out: Duration::from_millis(50), ..RingOptions::of(Vec::new()) };
         for (node, is_silent) in [(hangs_at("AT.WATCH").await, true), (hangs_at("AT.GET").await, false)] {
-            let told =
-                Lines::default().wait(&options, &node.address.as_str().into(), 20, &[b"p", b"s"]).await;
-            assert_eq!(matches!(told, Told::Silent(_)), is_silent, "{told:?}");
+            let told = WatchConnections::default()
+                .wait(&options, &node.address.as_str().into(), 20, &[b"p", b"s"])
+                .await;
+            assert_eq!(matches!(told, WatchEnd::Silent(_)), is_silent, "{told:?}");
         }
     }
 
@@ -412,11 +414,11 @@ mod tests {
 
     #[tokio::test]
     async fn who_was_not_heard_yet_is_told_as_well_that_a_node_has_no_place() {
-        // Whether the line reads or writes first is random.
+        // Whether the connection reads or writes first is random.
         for _ in 0..30 {
             let (here, mut there) = tokio::io::duplex(ON_THE_WAY);
             let (line, wishes) = mpsc::unbounded_channel();
-            let waits: Vec<_> = [2 * OUT_MAX, 1]
+            let waits: Vec<_> = [2 * OUT_BYTES_MAX, 1]
                 .into_iter()
                 .map(|bytes| {
                     let (told, waits) = oneshot::channel();
@@ -435,7 +437,10 @@ mod tests {
             assert!(ended.is_err());
             waiting.end("it ended");
             for told in join_all(waits).await {
-                assert!(matches!(&told, Ok(Told::Refused(text)) if text.starts_with(b"ERR max")), "{told:?}");
+                assert!(
+                    matches!(&told, Ok(WatchEnd::Refused(text)) if text.starts_with(b"ERR max")),
+                    "{told:?}"
+                );
             }
         }
     }
@@ -457,6 +462,6 @@ mod tests {
         assert!(ended.is_err());
         waiting.end("it ended");
         let told = waits.await.unwrap();
-        assert!(matches!(&told, Told::Refused(text) if text.starts_with(b"ERR max")), "{told:?}");
+        assert!(matches!(&told, WatchEnd::Refused(text) if text.starts_with(b"ERR max")), "{told:?}");
     }
 }

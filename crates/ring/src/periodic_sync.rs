@@ -1,7 +1,7 @@
 //! The thread that syncs every second, so that a power failure loses at most the last second of writes.
 
 use crate::NodeError;
-use crate::here::Shared;
+use crate::loop_state::Shared;
 use atoll_engine::Engine;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -9,13 +9,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The thread. It ends when this is dropped.
-pub(crate) struct Syncing {
+pub(crate) struct PeriodicSync {
     _alive: Sender<()>,
 }
 
 const PAUSE: Duration = Duration::from_secs(1);
 
-impl Syncing {
+impl PeriodicSync {
     /// Starts the thread.
     pub(crate) fn begin(
         engine: Engine,

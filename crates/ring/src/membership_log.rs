@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 
 /// Which nodes were up by the last table.
 #[derive(Debug, Default)]
-pub(crate) struct Comings {
+pub(crate) struct MembershipLog {
     up: BTreeMap<NodeId, bool>,
 }
 
-impl Comings {
+impl MembershipLog {
     /// Logs what changed since the last table. The first table is the initial state, and nothing is logged
     /// for it.
     pub(crate) fn follow(&mut self, table: &Table) {
@@ -53,8 +53,8 @@ mod tests {
 
     #[test]
     fn a_node_that_goes_is_told_of_once_however_many_tables_come() {
-        let mut comings = Comings::default();
-        let mut warned = |nodes: &[(u32, bool)]| warned::times(|| comings.follow(&table(nodes)));
+        let mut membership_log = MembershipLog::default();
+        let mut warned = |nodes: &[(u32, bool)]| warned::times(|| membership_log.follow(&table(nodes)));
         assert_eq!(warned(&[(1, true), (2, true), (3, false)]), 0, "as it was found");
         assert_eq!(warned(&[(1, true), (2, false), (3, false)]), 1);
         assert_eq!(warned(&[(1, true), (2, false), (3, false)]), 0);

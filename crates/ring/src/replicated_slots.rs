@@ -4,11 +4,11 @@
 
 use crate::NodeError;
 use crate::clock::Now;
-use crate::comings::Comings;
 use crate::copies::Copies;
 use crate::folder;
-use crate::group::{GroupHeard, GroupSaid};
-use crate::here::Shared;
+use crate::group::{GroupEvent, GroupHeard};
+use crate::loop_state::Shared;
+use crate::membership_log::MembershipLog;
 use crate::metrics::Metrics;
 use crate::options::Persistence;
 use crate::peer::Spoken;
@@ -35,9 +35,9 @@ const HEARD_KEPT: usize = 4096;
 const TRY_EACH_US: u64 = 200_000;
 
 /// What other threads send to the loop.
-pub(crate) enum Told {
+pub(crate) enum LoopEvent {
     /// An event of the configuration group.
-    Group(GroupSaid),
+    Group(GroupEvent),
     /// These entries are synced, or syncing failed for good.
     Synced(Result<Logged, EngineError>),
     /// The address of a node that is known by its host name.
@@ -45,10 +45,10 @@ pub(crate) enum Told {
 }
 
 /// The slots of a node of several.
-pub(crate) struct Copied {
+pub(crate) struct ReplicatedSlots {
     pub(crate) copies: Copies,
     persistence: Persistence,
-    told: Receiver<Told>,
+    told: Receiver<LoopEvent>,
     syncer: Option<Syncer>,
     shared: Arc<Shared>,
     me: NodeId,
@@ -71,17 +71,17 @@ pub(crate) struct Copied {
     /// A table whose keyspaces the disk has no room for yet, and when it was last tried.
     put_off: Option<(Arc<Table>, Moment)>,
     addresses: PeerAddresses,
-    comings: Comings,
+    membership_log: MembershipLog,
     failed: Option<NodeError>,
     /// The counters of the loop.
     metrics: Arc<Metrics>,
 }
 
-impl Copied {
+impl ReplicatedSlots {
     pub(crate) fn new(
         copies: Copies,
         persistence: Persistence,
-        told: Receiver<Told>,
+        told: Receiver<LoopEvent>,
         syncer: Option<Syncer>,
         shared: Arc<Shared>,
         (me, tick_us): (NodeId, u64),
@@ -91,8 +91,6 @@ impl Copied {
         // The group has not been asked before: until its first answer it counts as silent since the node
         // began.
         let heard_at = shared.began;
-        let (ticked_at, group_leader, has_begun, has_pieces) = Default::default();
-        let (heard, addressed, put_off, failed, is_seat_lost, is_seat_waiting) = Default::default();
         Self {
             copies,
             persistence,
@@ -100,20 +98,20 @@ impl Copied {
             syncer,
             shared,
             me,
-            ticked_at,
+            ticked_at: Moment::default(),
             tick_us,
             heard_at,
-            group_leader,
-            is_seat_lost,
-            is_seat_waiting,
-            has_begun,
-            has_pieces,
-            heard,
-            addressed,
-            put_off,
+            group_leader: None,
+            is_seat_lost: false,
+            is_seat_waiting: false,
+            has_begun: false,
+            has_pieces: false,
+            heard: Vec::new(),
+            addressed: Version::default(),
+            put_off: None,
             addresses,
-            comings: Comings::default(),
-            failed,
+            membership_log: MembershipLog::default(),
+            failed: None,
             metrics,
         }
     }
@@ -162,7 +160,7 @@ impl Copied {
             self.copies.hear(now, from, incarnation, spoken)?;
         }
         self.copies.take_early(now)?;
-        let now = self.copies.dates.again(now);
+        let now = self.copies.dates.readjusted(now);
         // Keep the buffer, but not the memory of a flood.
         self.heard.shrink_to(HEARD_KEPT);
         if self.has_begun && now.moment >= self.ticked_at.after(self.tick_us) {
@@ -185,9 +183,9 @@ impl Copied {
         Ok(())
     }
 
-    fn take(&mut self, told: Told, now: Now, registry: &Registry) -> Result<(), NodeError> {
+    fn take(&mut self, told: LoopEvent, now: Now, registry: &Registry) -> Result<(), NodeError> {
         match told {
-            Told::Group(GroupSaid::Registered(incarnation, ring)) => {
+            LoopEvent::Group(GroupEvent::Registered(incarnation, ring)) => {
                 self.has_begun = true;
                 // These messages may be from a node of another ring, in which it has the same number and the
                 // same incarnation.
@@ -206,8 +204,8 @@ impl Copied {
                 }
                 self.copies.begin(now, (incarnation, ring), registry)
             }
-            Told::Group(GroupSaid::Table(table)) => self.take_table(table, now, registry),
-            Told::Group(GroupSaid::Heard(asked_at, leader)) => {
+            LoopEvent::Group(GroupEvent::Table(table)) => self.take_table(table, now, registry),
+            LoopEvent::Group(GroupEvent::Heard(asked_at, leader)) => {
                 self.group_leader = leader;
                 self.heard_at = self.heard_at.max(asked_at);
                 match self.put_off {
@@ -217,18 +215,18 @@ impl Copied {
                     None => self.copies.step(now, Input::GroupHeard { asked_at }),
                 }
             }
-            Told::Group(GroupSaid::SeatLost) => {
+            LoopEvent::Group(GroupEvent::SeatLost) => {
                 self.is_seat_lost = true;
                 Ok(())
             }
-            Told::Group(GroupSaid::SeatWaits(is_waiting)) => {
+            LoopEvent::Group(GroupEvent::SeatWaits(is_waiting)) => {
                 self.is_seat_waiting = is_waiting;
                 Ok(())
             }
-            Told::Group(GroupSaid::OtherRing) => Err(NodeError::OtherRing),
-            Told::Group(GroupSaid::Lost(why)) => Err(NodeError::Group { why }),
-            Told::Synced(logged) => self.copies.logged(now, logged?),
-            Told::Located(located) => {
+            LoopEvent::Group(GroupEvent::OtherRing) => Err(NodeError::OtherRing),
+            LoopEvent::Group(GroupEvent::Lost(why)) => Err(NodeError::Group { why }),
+            LoopEvent::Synced(logged) => self.copies.logged(now, logged?),
+            LoopEvent::Located(located) => {
                 if self.addresses.locate(located) {
                     self.copies.peers.set_addresses(self.addresses.all(), registry);
                 }
@@ -256,7 +254,7 @@ impl Copied {
             self.addressed = table.version;
             self.shared.follow(&table, self.me);
             self.addresses.follow(&table);
-            self.comings.follow(&table);
+            self.membership_log.follow(&table);
             self.copies.dates.follow(&table);
             self.copies.peers.set_addresses(self.addresses.all(), registry);
         }
@@ -274,7 +272,7 @@ impl Copied {
         self.copies.propose();
         self.has_pieces = self.copies.send_pieces(now)?;
         self.metrics.failures.add(self.copies.take_failures());
-        self.copies.peers.flush(now.moment, self.copies.dates.own(now.moment), registry);
+        self.copies.peers.flush(now.moment, self.copies.dates.own_date_ms(now.moment), registry);
         let peers = &self.copies.peers;
         self.metrics.peer_messages_sent.set(peers.said);
         self.metrics.peer_messages_dropped.set(peers.dropped);
@@ -337,13 +335,13 @@ impl Copied {
 
 /// Selects the events to handle, in order. Of several tables only the newest counts. A `Heard` before it in
 /// the queue is moved behind it: it holds for a node that follows a table as new as the group's at that time.
-fn to_be_taken(mut told: Vec<Told>) -> Vec<Told> {
-    let is_table = |one: &Told| matches!(one, Told::Group(GroupSaid::Table(_)));
+fn to_be_taken(mut told: Vec<LoopEvent>) -> Vec<LoopEvent> {
+    let is_table = |one: &LoopEvent| matches!(one, LoopEvent::Group(GroupEvent::Table(_)));
     let Some(newest) = told.iter().rposition(is_table) else { return told };
     let behind = told.split_off(newest);
     told.retain(|one| !is_table(one));
     let (heard, mut taken): (Vec<_>, Vec<_>) =
-        told.into_iter().partition(|one| matches!(one, Told::Group(GroupSaid::Heard(..))));
+        told.into_iter().partition(|one| matches!(one, LoopEvent::Group(GroupEvent::Heard(..))));
     let mut behind = behind.into_iter();
     taken.extend(behind.next());
     taken.extend(heard);

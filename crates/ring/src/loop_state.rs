@@ -5,12 +5,12 @@ use crate::address::NodeName;
 use crate::clock::{Clock, Now};
 use crate::connection::Session;
 use crate::copies::GatheringRoom;
-use crate::gathered::Gathered;
 use crate::keyspaces::slot_at;
+use crate::log_rate_limit::LogRateLimit;
 use crate::metrics::{Metrics, RingSeen};
 use crate::options::{ConnectionLimits, Persistence};
-use crate::seldom::Seldom;
 use crate::slots::Slots;
+use crate::split_requests::SplitRequests;
 use crate::table::SlotTable;
 use crate::token::Token;
 use atoll_replica::{Moment, NodeId, Table, Ticket, Version};
@@ -46,13 +46,12 @@ impl Choices {
     /// For tests: no authentication, and writes are synced.
     #[allow(clippy::unwrap_used)]
     pub(crate) fn of_test(clock: Arc<dyn Clock>, address: SocketAddr) -> Self {
-        let (access, token, tls) = Default::default();
         Self {
             clock,
             limits: ConnectionLimits::default(),
-            access,
-            token,
-            tls,
+            access: None,
+            token: None,
+            tls: None,
             name: NodeName::random().unwrap(),
             run_id: NodeName::random().unwrap(),
             address,
@@ -157,7 +156,7 @@ impl Shared {
 }
 
 /// The state of one event loop beside its connections.
-pub(crate) struct Here {
+pub(crate) struct LoopState {
     pub(crate) shared: Arc<Shared>,
     pub(crate) slots: Slots,
     pub(crate) metrics: Arc<Metrics>,
@@ -171,10 +170,10 @@ pub(crate) struct Here {
     /// How many more handshake steps this round may take.
     pub(crate) handshakes: u32,
     /// Requests that were split into several.
-    pub(crate) gathered: Gathered,
-    pub(crate) wrong_passwords: Seldom,
+    pub(crate) split_requests: SplitRequests,
+    pub(crate) wrong_passwords: LogRateLimit,
     /// Clients that were turned away because they speak another protocol.
-    strangers: Seldom,
+    strangers: LogRateLimit,
     table_changes: u64,
     /// The version of the list of users that connections were last checked against.
     access_changes: u64,
@@ -198,14 +197,11 @@ pub(crate) enum Asked {
 /// Low bits of a ticket, which count; the bits above them are the index of the connection.
 const TICKET_BITS: u32 = 40;
 
-impl Here {
+impl LoopState {
     pub(crate) fn new(shared: Arc<Shared>, slots: Slots, place: usize) -> Self {
         let metrics = shared.metrics.get(place).cloned().unwrap_or_default();
         let (table, now) = (shared.table(), shared.chosen.clock.now());
         let is_loading = is_of_nothing(&table, &slots);
-        let (asked, handshakes, gathered, tickets, ring_seen_at) = Default::default();
-        let (wrong_passwords, strangers) = Default::default();
-        let (table_changes, access_changes) = Default::default();
         Self {
             shared,
             slots,
@@ -213,15 +209,15 @@ impl Here {
             table,
             is_loading,
             now,
-            asked,
-            handshakes,
-            gathered,
-            wrong_passwords,
-            strangers,
-            table_changes,
-            access_changes,
-            tickets,
-            ring_seen_at,
+            asked: Vec::new(),
+            handshakes: 0,
+            split_requests: SplitRequests::default(),
+            wrong_passwords: LogRateLimit::default(),
+            strangers: LogRateLimit::default(),
+            table_changes: 0,
+            access_changes: 0,
+            tickets: 0,
+            ring_seen_at: Moment::default(),
         }
     }
 
@@ -259,13 +255,13 @@ impl Here {
     /// Counts, and at times logs, a client that was turned away because it speaks another protocol. There may
     /// be any number of them.
     pub(crate) fn turned_away(&mut self, peer: SocketAddr, why: &dyn Display) {
-        if let Some(times) = self.strangers.happened(self.now.moment) {
+        if let Some(times) = self.strangers.record(self.now.moment) {
             tracing::warn!(%peer, %why, times, "a client was turned away");
         }
     }
 
     /// Logs the events that were counted without being logged.
-    pub(crate) fn tell_seldom(&mut self) {
+    pub(crate) fn log_rate_limited(&mut self) {
         let now = self.now.moment;
         if let Some(times) = self.wrong_passwords.due(now) {
             tracing::warn!(times, "more wrong passwords");

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 /// Requests that are split into several.
 #[derive(Debug, Default)]
-pub(crate) struct Gathered {
+pub(crate) struct SplitRequests {
     /// The request that each part belongs to.
     parts: HashMap<Ticket, Ticket>,
     wholes: HashMap<Ticket, Whole>,
@@ -19,7 +19,7 @@ struct Whole {
     reply: Vec<u8>,
 }
 
-impl Gathered {
+impl SplitRequests {
     /// Registers a split request. It is answered with `reply` once all parts are, or with the error of a
     /// part.
     pub(crate) fn begin(&mut self, whole: Ticket, parts: Vec<Ticket>, reply: Vec<u8>) {
@@ -50,14 +50,14 @@ mod tests {
 
     #[test]
     fn a_whole_is_answered_once_by_its_last_part_and_with_what_went_wrong() {
-        let mut gathered = Gathered::default();
+        let mut requests = SplitRequests::default();
         let ok = || b"+OK\r\n".to_vec();
-        gathered.begin(Ticket(9), vec![Ticket(1), Ticket(2)], ok());
-        gathered.begin(Ticket(8), vec![Ticket(3)], ok());
-        assert_eq!(gathered.take(Ticket(7), ok()), Some((Ticket(7), ok())));
-        assert_eq!(gathered.take(Ticket(2), b"-ERR no\r\n".to_vec()), None);
-        assert_eq!(gathered.take(Ticket(3), ok()), Some((Ticket(8), ok())));
-        assert_eq!(gathered.take(Ticket(1), ok()), Some((Ticket(9), b"-ERR no\r\n".to_vec())));
-        assert!(gathered.parts.is_empty() && gathered.wholes.is_empty());
+        requests.begin(Ticket(9), vec![Ticket(1), Ticket(2)], ok());
+        requests.begin(Ticket(8), vec![Ticket(3)], ok());
+        assert_eq!(requests.take(Ticket(7), ok()), Some((Ticket(7), ok())));
+        assert_eq!(requests.take(Ticket(2), b"-ERR no\r\n".to_vec()), None);
+        assert_eq!(requests.take(Ticket(3), ok()), Some((Ticket(8), ok())));
+        assert_eq!(requests.take(Ticket(1), ok()), Some((Ticket(9), b"-ERR no\r\n".to_vec())));
+        assert!(requests.parts.is_empty() && requests.wholes.is_empty());
     }
 }

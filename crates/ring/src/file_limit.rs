@@ -4,11 +4,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Files that are kept back for uses other than clients: the store, other nodes, scrapers of the metrics. At
 /// most a quarter of the limit.
-const BESIDE: u64 = 1_024;
+const OTHER_FILES: u64 = 1_024;
 
 /// How many of these are asked for when the limit is raised: each other node takes up to three connections,
 /// and a ring may grow while a node runs.
-const BESIDE_MAX: u64 = 1 << 18;
+const OTHER_FILES_MAX: u64 = 1 << 18;
 
 /// Raises the soft limit of this process towards what `connections_max` connections need, as far as the hard
 /// limit allows. Returns how many connections fit.
@@ -16,7 +16,7 @@ pub(crate) fn make_room_for(connections_max: usize) -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     // No limit.
     let Some(current) = current else { return connections_max };
-    let wanted = (connections_max as u64).saturating_add(BESIDE_MAX);
+    let wanted = (connections_max as u64).saturating_add(OTHER_FILES_MAX);
     let raised = wanted.min(maximum.unwrap_or(wanted));
     let is_raised =
         raised > current && setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }).is_ok();
@@ -34,7 +34,7 @@ pub(crate) fn make_room_for(connections_max: usize) -> usize {
 
 /// How many of `connections_max` connections fit when `files` files may be open.
 fn fitting(files: u64, connections_max: usize) -> usize {
-    let left = files - BESIDE.min(files / 4);
+    let left = files - OTHER_FILES.min(files / 4);
     connections_max.min(usize::try_from(left).unwrap_or(usize::MAX)).max(1)
 }
 

@@ -4,9 +4,9 @@
 use super::*;
 use crate::clock::{Clock, SystemClock};
 use crate::copies::GatheringRoom;
-use crate::here::Choices;
 use crate::keyspaces::Keyspaces;
 use crate::log::SlotLog;
+use crate::loop_state::Choices;
 use crate::peer::Peers;
 use crate::table::SlotTable;
 use atoll_disk::MemoryDisk;
@@ -22,21 +22,21 @@ use std::sync::mpsc::{Sender, channel};
 fn that_the_group_heard_this_node_is_taken_behind_the_newest_table() {
     let table = |version| {
         let table = Table { version: Version(version), ..Table::empty(1) };
-        Told::Group(GroupSaid::Table(Arc::new(table)))
+        LoopEvent::Group(GroupEvent::Table(Arc::new(table)))
     };
-    let heard = |us| Told::Group(GroupSaid::Heard(Moment(us), None));
-    let told = vec![table(5), heard(1), Told::Synced(Ok(Vec::new())), heard(2), table(6), heard(3)];
+    let heard = |us| LoopEvent::Group(GroupEvent::Heard(Moment(us), None));
+    let told = vec![table(5), heard(1), LoopEvent::Synced(Ok(Vec::new())), heard(2), table(6), heard(3)];
     let taken = to_be_taken(told).into_iter().map(|one| match one {
-        Told::Group(GroupSaid::Table(table)) => format!("table {}", table.version.0),
-        Told::Group(GroupSaid::Heard(asked_at, _)) => format!("heard {}", asked_at.0),
+        LoopEvent::Group(GroupEvent::Table(table)) => format!("table {}", table.version.0),
+        LoopEvent::Group(GroupEvent::Heard(asked_at, _)) => format!("heard {}", asked_at.0),
         _ => "synced".to_owned(),
     });
     assert_eq!(taken.collect::<Vec<_>>(), ["synced", "table 6", "heard 1", "heard 2", "heard 3"]);
-    assert_eq!(to_be_taken(vec![heard(1), Told::Synced(Ok(Vec::new()))]).len(), 2);
+    assert_eq!(to_be_taken(vec![heard(1), LoopEvent::Synced(Ok(Vec::new()))]).len(), 2);
 }
 
 /// A node without an incarnation, and the channel that events come from.
-fn node(me: NodeId, poll: &mio::Poll) -> (Copied, Sender<Told>) {
+fn node(me: NodeId, poll: &mio::Poll) -> (ReplicatedSlots, Sender<LoopEvent>) {
     let options = atoll_engine::Options { background: false, ..atoll_engine::Options::default() };
     let engine = Engine::open(Arc::new(MemoryDisk::new()), options).unwrap();
     let keyspaces = Keyspaces::open(&engine, Persistence::Always).unwrap();
@@ -51,7 +51,7 @@ fn node(me: NodeId, poll: &mio::Poll) -> (Copied, Sender<Told>) {
     let addresses = PeerAddresses::begin(at, |_| ()).unwrap();
     let (tell, told) = channel();
     let own = (me, Options::default().tick_us);
-    (Copied::new(copies, Persistence::Always, told, None, shared, own, addresses), tell)
+    (ReplicatedSlots::new(copies, Persistence::Always, told, None, shared, own, addresses), tell)
 }
 
 /// A ring of two nodes in their first incarnations, with a slot that the second one leads.
@@ -86,8 +86,8 @@ fn what_was_said_before_a_node_knows_its_ring_is_not_judged_by_the_table_that_ca
     let (mut node, tell) = node(NodeId(1), &poll);
     // The loop is late and finds all events in one pass: the sender may be the second node of another ring.
     node.heard.push(append());
-    tell.send(Told::Group(GroupSaid::Registered(Incarnation(1), 7))).unwrap();
-    tell.send(Told::Group(GroupSaid::Table(table))).unwrap();
+    tell.send(LoopEvent::Group(GroupEvent::Registered(Incarnation(1), 7))).unwrap();
+    tell.send(LoopEvent::Group(GroupEvent::Table(table))).unwrap();
     node.hear(SystemClock.now(), poll.registry()).unwrap();
     assert_eq!(node.copies.take_handed(), []);
     // From its own ring it takes the message.

@@ -12,7 +12,7 @@ use mio::net::TcpStream;
 use std::io::{self, Read};
 
 /// One connection.
-pub(super) struct Heard {
+pub(super) struct Accepted {
     stream: Stream<TcpStream>,
     decoder: Decoder,
     from: Option<Greeting>,
@@ -42,7 +42,7 @@ pub(super) enum Received {
     Over,
 }
 
-impl Heard {
+impl Accepted {
     pub(super) fn new(stream: Stream<TcpStream>) -> Self {
         // Before it has greeted, little is accepted from a peer.
         let decoder = Decoder::new(Limits { frame_bytes: GREETING_BYTES_MAX, ..LIMITS });
@@ -195,7 +195,7 @@ mod tests {
         let mut said = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (socket, _) = listener.accept().unwrap();
         socket.set_nonblocking(true).unwrap();
-        let mut heard = Heard::new(Stream::plain(TcpStream::from_std(socket)));
+        let mut heard = Accepted::new(Stream::plain(TcpStream::from_std(socket)));
         let (mut body, mut words, mut all) = (Vec::new(), Vec::new(), Vec::new());
         let me = Greeting { node: NodeId(1), incarnation: Incarnation(1), ring: 7, to: NodeId::default() };
         Greeting { node: NodeId(2), to: NodeId(1), ..me }.encode(None, &mut body);
